@@ -1,0 +1,66 @@
+"""Reading the files a corpus is made of; every way they can be missing or damaged ends in one clear line."""
+
+import functools
+import hashlib
+import lzma
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from repro.errors import ReproError
+
+
+def shards(folder: Path, pattern: str) -> list[Path]:
+    """The files of `folder` matching `pattern`, in order; [] when there are none.
+
+    Names like `train-01-of-03.parquet` say how many belong together: ReproError when one of them is missing.
+    """
+    found = sorted(folder.glob(pattern))
+    for path in found[:1]:
+        if counted := re.search(r"-of-(\d+)\.", path.name):
+            missing = int(counted[1]) - len(found)
+            if missing:
+                raise ReproError(f"{folder} holds {len(found)} of the {int(counted[1])} files {pattern}: "
+                                 f"{missing} missing. Fetch the corpus again; what is there is kept.")
+    return found
+
+
+def parquet_rows(path: Path, columns: list[str]) -> Iterator[dict]:
+    """The rows of a parquet file as dicts of `columns`, a few at a time; ReproError when it is damaged."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            lacking = sorted(set(columns) - set(file.schema_arrow.names))
+            if lacking:
+                raise ReproError(f"{path} has no column {', '.join(lacking)}; it is not a file of this corpus.")
+            for batch in file.iter_batches(batch_size=32, columns=columns):
+                yield from batch.to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+
+
+def xz_text(path: Path) -> str:
+    """The UTF-8 text of an .xz file; ReproError when it is damaged."""
+    try:
+        return lzma.decompress(path.read_bytes()).decode()
+    except (lzma.LZMAError, EOFError, UnicodeDecodeError, OSError) as error:
+        raise _damaged(path, error) from error
+
+
+def sha256(path: Path) -> str:
+    """sha256 of a file's bytes in hex, read once per process as long as its size and time stay the same."""
+    state = path.stat()
+    return _sha256(path, state.st_size, state.st_mtime_ns)
+
+
+@functools.cache
+def _sha256(path: Path, size: int, mtime: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _damaged(path: Path, error: Exception) -> ReproError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return ReproError(f"{path} is damaged or cut short ({reason[:120]}). Delete it and fetch the corpus again.")

@@ -1,0 +1,231 @@
+"""Text to token ids: tokenisers (trained once, then cached) and tokenised corpora (cached too).
+
+A stream starts with <|endoftext|>, so that every real token of the text has something before it to be predicted
+from. Encoding is lossless: decoding a stream gives back the text, byte for byte.
+"""
+
+import hashlib
+import io
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from repro import paths
+from repro.data.registry import Corpus, corpus, root
+from repro.errors import ReproError, unknown
+
+END = "<|endoftext|>"
+VERSION = "1"  # part of every cache key: raise it when training or encoding changes
+PIECE = 20_000  # characters encoded at a time
+BATCH = 64  # pieces per call
+
+
+@dataclass(frozen=True)
+class Tokeniser:
+    """A tokenizers.Tokenizer (`backend`) with the few things the study needs of it."""
+
+    name: str
+    backend: object = field(repr=False)
+
+    def __post_init__(self) -> None:
+        self.backend.encode_special_tokens = True  # "<|endoftext|>" inside a text is text
+
+    @property
+    def bos(self) -> int:
+        """The id of <|endoftext|>."""
+        return self.backend.token_to_id(END)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, <|endoftext|> included."""
+        return self.backend.get_vocab_size()
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 (hex) of the tokeniser's JSON."""
+        return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
+
+    def encode(self, text: str) -> np.ndarray:
+        """The ids of `text`, int32, no special token added. ReproError for a word that a word-level one lacks."""
+        found = [np.zeros(0, np.int32)]
+        todo = list(pieces(text))
+        for start in range(0, len(todo), BATCH):
+            try:
+                batch = self.backend.encode_batch_fast(todo[start:start + BATCH], add_special_tokens=False)
+            except Exception as error:  # tokenizers raises plain Exception
+                raise ReproError(f"tokeniser {self.name} cannot encode this text: {error}.") from error
+            found += [np.array(encoding.ids, np.int32) for encoding in batch]
+        return np.concatenate(found)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; <|endoftext|> gives nothing."""
+        return self.backend.decode([int(i) for i in ids], skip_special_tokens=True)
+
+    def save(self, path: Path | str) -> None:
+        """Write one JSON file, which tokenizers and transformers' PreTrainedTokenizerFast read."""
+        paths.write_atomic(path, self.backend.to_str())
+
+
+def pieces(text: str, size: int = PIECE) -> Iterator[str]:
+    """`text` in pieces of about `size` characters, cut before a single blank or line end between two words.
+
+    GPT-2's pre-tokeniser never joins across such a place, so encoding the pieces equals encoding the whole.
+    """
+    start = 0
+    while start < len(text):
+        cut = _BETWEEN_WORDS.search(text, start + size)
+        stop = cut.start() if cut else len(text)
+        yield text[start:stop]
+        start = stop
+
+
+_BETWEEN_WORDS = re.compile(r"(?<=\w)[ \n](?=\w)")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A tokenised split: one stream and where its documents lie in it.
+
+    ids: (n,) int32, starting with `bos`; books are each preceded by `bos`, WikiText's articles are not.
+    starts: (documents,) index in `ids` of each document's first token.
+    n_words, n_bytes: (documents,) words (as `Corpus.n_words` counts) and UTF-8 bytes.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    n_words: np.ndarray
+    n_bytes: np.ndarray
+    bos: int
+    joined: bool
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def document(self, k: int) -> np.ndarray:
+        """Document k as a stream of its own: `bos`, then its tokens."""
+        begin = int(self.starts[k])
+        last = k + 1 == len(self.starts)
+        end = len(self.ids) if last else int(self.starts[k + 1]) - (not self.joined)
+        return np.concatenate([np.array([self.bos], np.int32), self.ids[begin:end]])
+
+
+def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser) -> Tokens:
+    """`split` of a corpus as token ids, read from the cache when this corpus, split and tokeniser were seen before.
+
+    Raises ReproError for an unknown corpus or split and for missing or damaged files.
+    """
+    source = corpus_name if isinstance(corpus_name, Corpus) else corpus(corpus_name)
+    key = _key(VERSION, source.fingerprint([split]), split, tokeniser.fingerprint)
+    cache = paths.work() / "tokens" / f"{source.name}-{split}-{key}.npz"
+    try:
+        with np.load(cache) as kept:
+            parts = {name: kept[name] for name in ("ids", "starts", "n_words", "n_bytes")}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        parts = _tokenise(source, split, tokeniser)
+        buffer = io.BytesIO()
+        np.savez(buffer, **parts)
+        paths.write_atomic(cache, buffer.getvalue())
+    return Tokens(parts["ids"].astype(np.int32), parts["starts"], parts["n_words"], parts["n_bytes"],
+                  tokeniser.bos, source.joined)
+
+
+def _tokenise(source: Corpus, split: str, tokeniser: Tokeniser) -> dict[str, np.ndarray]:
+    small = np.uint16 if tokeniser.vocab_size <= 2**16 else np.int32
+    bos = np.array([tokeniser.bos], small)
+    stream, starts, n_words, n_bytes, length = [], [], [], [], 0
+    for document in source.documents(split):
+        if not starts or not source.joined:
+            stream.append(bos)
+            length += 1
+        starts.append(length)
+        stream.append(tokeniser.encode(document.text).astype(small))
+        length += len(stream[-1])
+        n_words.append(source.n_words(document.text))
+        n_bytes.append(len(document.text.encode()))
+    return {"ids": np.concatenate(stream), "starts": np.array(starts, np.int64),
+            "n_words": np.array(n_words, np.int64), "n_bytes": np.array(n_bytes, np.int64)}
+
+
+def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) -> Tokeniser:
+    """The tokeniser `name`, trained on the train split of `corpus` (one name or several) unless it is cached.
+
+    "bpe": byte-level BPE with `vocab_size` ids, id 0 is <|endoftext|>.
+    "word": one id per word of an embedded corpus' lexicon; `vocab_size` is not used.
+    "gpt2": the original GPT-2 one (50,257 ids), from $REPRO_DATA/gpt2-tokenizer or the hub; the rest is not used.
+    Raises ReproError for another name, a vocab_size below 257, an unknown or missing corpus.
+    """
+    names = (corpus,) if isinstance(corpus, str) else tuple(corpus)
+    if name == "gpt2":
+        return Tokeniser("gpt2", _gpt2())
+    if name not in ("bpe", "word"):
+        raise unknown("tokeniser", name, ["bpe", "word", "gpt2"])
+    if not names:
+        raise ReproError(f"tokeniser {name} needs the name of at least one corpus to be made from.")
+    if name == "word":
+        return Tokeniser("word", _word(names[0]))
+    if vocab_size < 257:
+        raise ReproError(f"vocab_size={vocab_size}: byte-level BPE needs at least 257 (256 bytes and {END}).")
+    return Tokeniser(f"bpe-{vocab_size}", _bpe(names, vocab_size))
+
+
+def _bpe(names: tuple[str, ...], vocab_size: int) -> object:
+    import tokenizers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    sources = [corpus(name) for name in names]
+    key = _key(VERSION, tokenizers.__version__, vocab_size, *(source.fingerprint(["train"]) for source in sources))
+    cache = paths.work() / "tokenisers" / f"bpe-{vocab_size}-{'+'.join(names)}-{key}.json"
+    if not cache.exists():
+        made = Tokenizer(models.BPE())
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.decoder = decoders.ByteLevel()
+        made.train_from_iterator(
+            (piece for source in sources for document in source.documents("train") for piece in pieces(document.text)),
+            trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=[END], show_progress=False,
+                                initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
+        if made.get_vocab_size() != vocab_size:
+            raise ReproError(f"vocab_size={vocab_size}: the text of {', '.join(names)} gives only "
+                             f"{made.get_vocab_size()} different tokens; ask for at most that many.")
+        paths.write_atomic(cache, made.to_str())
+    return Tokenizer.from_file(str(cache))
+
+
+def _word(name: str) -> object:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    lexicon = corpus(name).lexicon
+    if lexicon is None:
+        raise ReproError(f"tokeniser word: the words of {name} are not a closed list; use 'bpe' for it.")
+    made = Tokenizer(models.WordLevel({word: k for k, word in enumerate([END, *sorted(lexicon())])}))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.add_special_tokens([END])
+    return made
+
+
+def _gpt2() -> object:
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    local = root() / "gpt2-tokenizer"
+    names = ("vocab.json", "merges.txt")
+    if all((local / name).exists() for name in names):
+        found = [str(local / name) for name in names]
+    else:
+        try:
+            from huggingface_hub import hf_hub_download
+            found = [hf_hub_download("openai-community/gpt2", name) for name in names]
+        except Exception as error:  # no network, no such file: many types, one meaning
+            raise ReproError(f"the GPT-2 tokeniser is neither in {local} nor on the hub ({type(error).__name__}): "
+                             "set REPRO_DATA to the folder that holds gpt2-tokenizer/.") from error
+    made = Tokenizer(models.BPE.from_file(*found))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken(END, normalized=False)])
+    return made
+
+
+def _key(*parts: object) -> str:
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
