@@ -1,0 +1,1 @@
+"""Declarations: one module per experiment family, found by `repro.study.registry`."""

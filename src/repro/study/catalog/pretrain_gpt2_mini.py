@@ -1,0 +1,119 @@
+"""The base model every language-modelling chapter starts from.
+
+Sizes. A training step costs about 6 FLOPs per weight and token (embeddings left out, the output layer counted), and
+attention 6 * n_layer * sequence * n_embd more. `small`: 4 layers of 128 with 4,096 tokens of vocabulary have 1.3
+million such weights; 12 million tokens cost 1.3e14 FLOPs, about forty minutes on one core, and the nine fine-tunings
+of Part I's first table are of the same order, so that all of Part I fits into a night on two cores. `medium`: 8 layers
+of 512 with 16,384 tokens have 34 million; 300 million tokens (about 15 passes over the 262 books) cost 7.5e16 FLOPs,
+under an hour on one GPU that sustains 3e13 in bf16.
+"""
+
+from pydantic import Field
+
+from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+
+
+class Config(RunConfig):
+    """gpt2-mini: tokeniser, architecture and training. At `paper` scale only `source` counts."""
+
+    source: str = "scratch"  # "scratch", or a GPT-2 checkpoint on the hub that is taken as it is
+    tokeniser: str = "bpe"
+    vocab_size: int = Field(4096, ge=2)
+    tokeniser_corpora: tuple[str, ...] = ()
+    n_layer: int = Field(4, ge=1)
+    n_embd: int = Field(128, ge=1)
+    n_head: int = Field(4, ge=1)
+    n_positions: int = Field(1024, ge=2)
+    sequence: int = Field(1024, ge=1)  # tokens per training sequence
+    batch_size: int = Field(8, ge=1)  # sequences per step
+    tokens: int = Field(1, ge=1)  # training targets
+    learning_rate: float = Field(2e-3, gt=0)
+    warmup_steps: int = Field(100, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    validate_every: int = Field(1_000_000, ge=1)  # tokens
+    precision: str = "no"
+
+
+REAL = {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("gutenberg-pretrain", "wikitext-103")}
+SCALES = {
+    "smoke": {"corpus": "synthetic-books", "tokeniser": "word", "tokeniser_corpora": ("synthetic-books",),
+              "vocab_size": 512, "n_layer": 3, "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 16,
+              "tokens": 300_000, "learning_rate": 4e-3, "warmup_steps": 20, "validate_every": 100_000},
+    "small": {**REAL, "tokens": 12_000_000, "learning_rate": 3e-3, "validate_every": 2_000_000},
+    "medium": {**REAL, "vocab_size": 16_384, "n_layer": 8, "n_embd": 512, "n_head": 8, "batch_size": 64,
+               "tokens": 300_000_000, "learning_rate": 1e-3, "warmup_steps": 500, "weight_decay": 0.01,
+               "validate_every": 20_000_000, "precision": "bf16"},
+    "paper": {"corpus": "gutenberg-pretrain", "source": "openai-community/gpt2", "tokeniser": "gpt2",
+              "vocab_size": 50_257, "n_layer": 12, "n_embd": 768, "n_head": 12},
+}
+
+
+def tokeniser_of(config):
+    """The tokeniser a base model of this config was trained with."""
+    from repro.data import tokeniser
+
+    return tokeniser(config.tokeniser, config.vocab_size, config.tokeniser_corpora)
+
+
+def execute(config, context):
+    from repro.data import tokens
+    from repro.evaluation import perplexity
+    from repro.models import gpt2_mini, load_causal_lm
+    from repro.training import Sequences, TrainConfig, TrainResult, WindowedLM, train
+
+    coder = tokeniser_of(config)
+    if config.source != "scratch":
+        model, result = load_causal_lm(config.source), TrainResult(curves={})
+        metrics, units = {}, {}
+    else:
+        import torch
+
+        torch.manual_seed(config.seed)
+        model = gpt2_mini(config.n_layer, config.n_embd, config.n_head, coder.vocab_size, config.n_positions,
+                          coder.bos)
+        held_out = tokens(config.corpus, "validation", coder).ids[:60_000]
+
+        def loss(objective):
+            score = perplexity(objective.model, held_out, config.sequence, 0)
+            return score.nll / score.n_scored
+
+        settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "linear", config.weight_decay,
+                               validate_every=config.validate_every, precision=config.precision, seed=config.seed)
+        sequences = Sequences(tokens(config.corpus, "train", coder).ids, config.sequence, config.batch_size,
+                              config.seed)
+        with context.progress(config.tokens, "pretraining gpt2-mini", "tokens") as bar:
+            result = train(WindowedLM(model, config.sequence), sequences, settings, context.folder, loss, bar)
+        metrics = {"validation_token_loss": result.best_loss}
+        units = {"validation_token_loss": "nats per token"}
+    model.save_pretrained(context.folder / "model")
+    metrics["parameters"] = sum(p.numel() for p in model.parameters())
+    return Outcome(metrics, {**units, "parameters": "weights"}, "gpt2-mini", result.curves,
+                   notes={"tokens": result.tokens, "tokeniser": coder.fingerprint})
+
+
+def estimate(config):
+    from repro.models import parameters
+
+    n = parameters(config.n_layer, config.n_embd, config.vocab_size, config.n_positions)
+    if config.source != "scratch":
+        return Estimate(n, 0, 0.0, 4 * n, 60.0)
+    per_token = training_flops(config, config.sequence)
+    memory = 16 * n + config.batch_size * config.sequence * 4 * (34 * config.n_layer * config.n_embd
+                                                                 + 3 * config.vocab_size)
+    return Estimate(n, config.tokens, per_token * config.tokens, memory, per_token * config.tokens / RATE[config.scale])
+
+
+RATE = {"smoke": 4e10, "small": 5e10, "medium": 3e13, "paper": 6e13}  # FLOP/s sustained by what each scale is meant for
+
+
+def training_flops(config, window: int) -> float:
+    """FLOPs of one training token: three times the forward pass, output layer included."""
+    from repro.evaluation import flops_per_token
+
+    return 3 * (flops_per_token(config.n_layer, config.n_embd, window, 0) + 2 * config.n_embd * config.vocab_size)
+
+
+EXPERIMENT = Experiment(
+    name="pretrain-gpt2-mini", paper="yoshida2020", summary="Pretrain the base model on books (smoke: embedded text).",
+    config=Config, scales=SCALES, execute=execute, estimate=estimate)
+register(EXPERIMENT)

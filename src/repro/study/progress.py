@@ -1,0 +1,115 @@
+"""Progress bars with the time left: rich in a terminal, one updated line in a notebook, silent anywhere else."""
+
+import os
+import sys
+import time
+from typing import Any
+
+
+class Progress:
+    """Bars of one command; `progress(total, description, unit)` opens one. Use it in a `with` statement."""
+
+    def __init__(self, show: bool = True):
+        show = show and os.environ.get("RANK", "0") == "0"
+        self.display: Any = None
+        if show and _in_notebook():
+            self.display = _Notebook()
+        elif show and sys.stderr.isatty():
+            self.display = _terminal()
+
+    def __call__(self, total: float, description: str, unit: str = "") -> "Bar":
+        return Bar(self.display, total, description, unit)
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.display:
+            self.display.stop()
+
+
+class Bar:
+    """One bar. `advance(n, **info)` moves it by `n` units and shows `info`, such as loss=3.2, beside it."""
+
+    def __init__(self, display: Any, total: float, description: str, unit: str):
+        self.display, self.total, self.description, self.unit = display, total, description, unit
+        self.done, self.started = 0.0, time.monotonic()
+        if display:
+            display.start()
+            self.task = display.add_task(description, total=total, info="")
+
+    def advance(self, n: float = 1, **info: Any) -> None:
+        """Move by `n` units."""
+        self.done += n
+        if self.display:
+            rate = self.done / max(time.monotonic() - self.started, 1e-9)
+            shown = [f"{rate:,.0f} {self.unit}/s"] if self.unit else []
+            shown += [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+                      for key, value in info.items()]
+            self.display.update(self.task, advance=n, info=" · ".join(shown))
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self.display:
+            self.display.remove_task(self.task)
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _terminal() -> Any:
+    from rich import progress
+    from rich.console import Console
+
+    return progress.Progress(
+        progress.TextColumn("{task.description}"), progress.BarColumn(), progress.TaskProgressColumn(),
+        progress.TimeElapsedColumn(), progress.TextColumn("left"), progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[info]}"), console=Console(stderr=True), transient=True)
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class _Notebook:
+    """The part of rich's interface that Bar uses, as one line of text that is gone when the work is done."""
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+        self.bars: dict[int, list] = {}  # task -> [description, done, total, info, started]
+        self.shown_at = 0.0
+
+    def start(self) -> None:
+        from IPython.display import display
+
+        self.handle = self.handle or display(_Line(""), display_id=True)
+
+    def stop(self) -> None:
+        if self.handle:
+            self.handle.update(_Line(""))
+
+    def add_task(self, description: str, total: float, info: str) -> int:
+        task = len(self.bars)
+        self.bars[task] = [description, 0.0, total, info, time.monotonic()]
+        return task
+
+    def update(self, task: int, advance: float, info: str) -> None:
+        bar = self.bars[task]
+        bar[1], bar[3], now = bar[1] + advance, info, time.monotonic()
+        if now - self.shown_at > 0.5:
+            self.shown_at = now
+            description, done, total, info, started = bar
+            left = (now - started) * (total - done) / max(done, 1e-9)
+            self.handle.update(_Line(f"{description} {done / max(total, 1e-9):.0%}, {left:,.0f} s left · {info}"))
+
+    def remove_task(self, task: int) -> None:
+        self.handle.update(_Line(""))
+
+
+class _Line(str):
+    def __repr__(self) -> str:
+        return str(self)

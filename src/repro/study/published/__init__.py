@@ -1,0 +1,28 @@
+"""Values that the papers print, digits as printed, as package data: one CSV per table, figure or section."""
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from repro.errors import unknown
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def published_names() -> list[str]:
+    """Names of all files of published values, e.g. "yoshida2020_table1_wikitext103"."""
+    return sorted(file.name.removesuffix(".csv") for file in files(__name__).iterdir() if file.name.endswith(".csv"))
+
+
+def published(name: str) -> "pandas.DataFrame":
+    """One table of published values; every cell is a text with the digits as printed, empty where nothing is printed.
+
+    Column `confidence` is "exact" (digits seen in a copy of the paper) or "not printed" (a plotted point only).
+    Raises ReproError, with the nearest name, for an unknown name.
+    """
+    import pandas
+
+    if name not in published_names():
+        raise unknown("published table", name, published_names())
+    with (files(__name__) / f"{name}.csv").open() as file:
+        return pandas.read_csv(file, dtype=str, keep_default_na=False)

@@ -1,0 +1,170 @@
+"""Turns a config into a record: from the store if it is there, otherwise by running it, its needs first."""
+
+import fcntl
+import os
+import platform
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from repro import __version__, paths
+from repro.errors import ReproError
+from repro.study.config import Outcome, RunConfig, canonical, corpus_named, experiment, run_id
+from repro.study.progress import Progress
+from repro.study.store import Record, Store
+
+
+@dataclass(frozen=True)
+class Context:
+    """What `execute(config, context)` gets besides its config.
+
+    `folder` is the run's own and survives an interruption: checkpoints go there, and under `folder / "model"` what
+    other runs need. `progress(total, description, unit)` opens a bar with `.advance(n, **info)`. `need(config)` gives
+    the record and the folder of a run that the experiment's `needs` named.
+    """
+
+    folder: Path
+    progress: Progress
+    need: Callable[[RunConfig], tuple[Record, Path]]
+
+
+def run(config: RunConfig, results: Path | str | None = None, progress: bool = True, force: bool = False) -> Record:
+    """The record of `config`: read if it is in the store, else made by running what it needs and then itself.
+
+    `results` is the folder of the store (default: `repro.paths.results(scale)`). `force` runs it from the start even
+    if there is a record, and replaces that. Raises ReproError for absent data, records that cannot be trusted and
+    full disks. A run that is killed goes on where it was when it is called again.
+    """
+    with Progress(progress) as bars:
+        return _obtain(config, results, bars, force)[0]
+
+
+def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force: bool = False,
+            with_folder: bool = False) -> tuple[Record, Path | None]:
+    """The record of `config` and its folder. The folder holds a finished run only when it is asked for."""
+    store = Store(results or paths.results(config.scale))
+    stored = store.get(config)
+    if stored and not force and not with_folder:
+        return stored, None
+    parent, folder = experiment(config.experiment), paths.work() / "runs" / run_id(config)
+    with _exclusive(folder):
+        stored = store.get(config)  # another process may have finished it while this one waited
+        if force:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif with_folder and (kept := _kept(folder)):
+            if not stored:
+                store.put(kept)
+            return kept, folder
+        elif stored and not with_folder:
+            return stored, None
+
+        needs = {canonical(need.model_dump(mode="json")): _obtain(need, results, bars, with_folder=True)
+                 for need in parent.needs(config)}
+
+        def need(wanted: RunConfig) -> tuple[Record, Path]:
+            key = canonical(wanted.model_dump(mode="json"))
+            if key not in needs:
+                raise ReproError(f"{config.experiment} asked for a run of {wanted.experiment} that it did not declare "
+                                 "in `needs`; declare it there.")
+            return needs[key]
+
+        resumed = folder.exists() and any(folder.iterdir())
+        folder.mkdir(parents=True, exist_ok=True)
+        started = time.monotonic()
+        outcome = parent.execute(config, Context(folder, bars, need))
+        cost = {"wall_seconds": round(time.monotonic() - started, 3), "peak_memory_bytes": _peak_memory(),
+                "resumed": resumed, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+        record = _record(config, outcome, folder.name, {need.id: need.digest for need, _ in needs.values()}, cost)
+        if stored and not force:
+            _same(stored, record, store.path(stored))
+        elif _is_main():
+            store.put(record)
+        if _is_main():
+            record.write(folder / "record.json")
+        return record, folder
+
+
+def _kept(folder: Path) -> Record | None:
+    """The record of a finished run that left a model in its folder; None for anything less."""
+    if not (folder / "record.json").exists() or not (folder / "model").exists():
+        return None
+    record = Record.read(folder / "record.json")
+    return record if record.id == folder.name else None
+
+
+def _same(stored: Record, again: Record, path: Path) -> None:
+    """Raise ReproError if the same machine gave another record. Another machine may: its floats round differently."""
+    if stored.digest == again.digest or stored.environment != again.environment:
+        return
+    changed = [f"{name} {stored.metrics.get(name)} -> {value}" for name, value in again.metrics.items()
+               if stored.metrics.get(name) != value]
+    raise ReproError(f"running {again.experiment} {again.id} again on the same machine gave another record "
+                     f"({', '.join(changed[:3]) or 'equal metrics, other content'}); if its code was changed on "
+                     f"purpose, delete {path} and run it again.")
+
+
+def _record(config: RunConfig, outcome: Outcome, run: str, needs: dict[str, str], cost: dict[str, Any]) -> Record:
+    corpus = corpus_named(config.corpus)
+    if set(outcome.metrics) != set(outcome.units):
+        raise ReproError(f"{config.experiment}: metrics and units must have the same names, but these differ: "
+                         f"{', '.join(sorted(set(outcome.metrics) ^ set(outcome.units)))}.")
+    return Record.sealed(
+        id=run, experiment=config.experiment, scale=config.scale, model=outcome.model, seed=config.seed,
+        config=config.model_dump(mode="json"),
+        data={"name": corpus.name, "fingerprint": corpus.fingerprint(), "part_of": corpus.part_of}, needs=needs,
+        metrics={name: float(value) for name, value in outcome.metrics.items()}, units=outcome.units,
+        curves=outcome.curves, documents=outcome.documents, notes=outcome.notes, environment=environment(), cost=cost)
+
+
+def environment() -> dict[str, Any]:
+    """The machine and the versions, as far as they can change a number in a record."""
+    import torch
+
+    cpuinfo = Path("/proc/cpuinfo")
+    names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines()
+             if line.startswith("model name")] if cpuinfo.exists() else []
+    return {
+        "python": platform.python_version(), "torch": torch.__version__, "transformers": version("transformers"),
+        "repro": __version__, "platform": f"{platform.system()} {platform.machine()}",
+        "cpu": names[0] if names else platform.processor(), "threads": torch.get_num_threads(),
+        "processes": int(os.environ.get("WORLD_SIZE", 1)),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+    }
+
+
+def _peak_memory() -> int:
+    """Bytes: of the accelerator where one is used, else of this process since it started."""
+    torch = sys.modules.get("torch")
+    if torch and torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _is_main() -> bool:
+    """Whether this process writes: under torchrun only the first does."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """One process at a time works in `folder`; a second one waits. The lock dies with its process."""
+    if not _is_main():
+        yield
+        return
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = (folder.parent / f"{folder.name}.lock").open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError as error:
+        raise ReproError(f"cannot work in {folder.parent}: {error.strerror}; "
+                         "set REPRO_WORK to another folder.") from error
+    with lock:
+        yield

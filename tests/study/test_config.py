@@ -1,0 +1,125 @@
+"""Configs, plans and ids."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from repro.errors import ReproError
+from repro.study import Experiment, register, run_id
+from repro.study.config import canonical, command, identify
+
+
+def points(plan):
+    return [(c.seed, c.model, c.overlap) for c in plan]
+
+
+def test_plan_is_grid_times_seeds(toy):
+    assert points(toy.experiment.plan("smoke", seeds=(0, 3))) == [
+        (0, "baseline", 0), (0, "baseline", 5), (0, "recurrent", 0), (0, "recurrent", 5),
+        (3, "baseline", 0), (3, "baseline", 5), (3, "recurrent", 0), (3, "recurrent", 5)]
+    assert {c.rate for c in toy.experiment.plan("smoke")} == {1e-3}
+    assert {c.rate for c in toy.experiment.plan("small")} == {1e-4}
+
+
+def test_a_set_key_replaces_grid_values_and_duplicates_are_dropped(toy):
+    assert points(toy.experiment.plan("smoke", {"overlap": "7"})) == [(0, "baseline", 7), (0, "recurrent", 7)]
+    assert points(toy.experiment.plan("smoke", {"overlap": "10,20", "model": "recurrent"})) == [
+        (0, "recurrent", 10), (0, "recurrent", 20)]
+    assert points(toy.experiment.plan("smoke", {"overlap": [1, 2], "model": "baseline"})) == [
+        (0, "baseline", 1), (0, "baseline", 2)]
+    assert toy.experiment.plan("smoke", {"layers": "[1,2]"})[0].layers == (1, 2)
+    assert toy.experiment.plan("smoke", {"layers": (3, 4)})[0].layers == (3, 4)
+
+
+@pytest.mark.parametrize(("scale", "sets", "words"), [
+    ("smoke", {"overlop": "5"}, "unknown key of toy-recurrence 'overlop'. Did you mean 'overlap'?"),
+    ("smal", {}, "unknown scale 'smal'. Did you mean 'small'? Known: small, smoke."),
+    ("paper", {}, "unknown scale 'paper'"),
+    ("smoke", {"corpus": "toy-txt"}, "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),
+    ("smoke", {"overlap": "300"}, "overlap 300 must be smaller than window 300"),
+    ("smoke", {"window": "5"}, "overlap 5 must be smaller than window 5"),
+    ("smoke", {"overlap": "five"}, "overlap='five': Input should be a valid integer"),
+    ("smoke", {"model": "reccurent"}, "model='reccurent': Input should be 'baseline' or 'recurrent'"),
+    ("smoke", {"rate": "nan"}, "rate="),
+    ("smoke", {"seed": "-1"}, "seed='-1': Input should be greater than or equal to 0"),
+    ("smoke", {"layers": "[1,"}, "cannot read [1, as JSON"),
+])
+def test_bad_plans_are_told_in_one_line(toy, scale, sets, words):
+    with pytest.raises(ReproError) as error:
+        toy.experiment.plan(scale, sets)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_largest_allowed_overlap_is_accepted(toy):
+    assert toy.experiment.plan("smoke", {"overlap": "299"})[0].overlap == 299
+
+
+def test_canonical_json_is_known_and_ignores_key_order():
+    assert canonical({"b": 1.0, "a": [1, None, np.float32(0.5)]}) == '{"a":[1,null,0.5],"b":1.0}'
+    assert canonical({"a": 1, "b": 2}) == canonical({"b": 2, "a": 1})
+    with pytest.raises(ReproError, match="not finite"):
+        canonical({"loss": float("nan")})
+
+
+def test_id_is_the_documented_hash_and_the_same_in_another_process():
+    config = {"z": 1, "a": {"y": 0.1, "x": "ü"}}
+    text = '{"config":{"a":{"x":"\\u00fc","y":0.1},"z":1},"data":"f00","needs":["1","2"]}'
+    wanted = hashlib.sha256(text.encode()).hexdigest()[:16]
+    assert identify(config, "f00", ["2", "1"]) == wanted
+    code = ("import json, sys; from repro.study.config import identify; "
+            "print(identify(json.loads(sys.argv[1]), 'f00', '12'))")
+    other_order = json.dumps({"a": {"x": "ü", "y": 0.1}, "z": 1})
+    found = subprocess.run([sys.executable, "-c", code, other_order], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == wanted
+
+
+def test_id_changes_with_config_default_data_and_needs(toy):
+    config = toy.experiment.plan("smoke")[0]
+    first = run_id(config)
+    assert len(first) == 16
+    assert int(first, 16) >= 0
+    assert run_id(toy.experiment.plan("smoke", {"rate": "0.001"})[0]) == first
+    others = [run_id(toy.experiment.plan("smoke", {key: value})[0])
+              for key, value in {"rate": "0.0011", "overlap": "1", "seed": "1", "layers": "[3]"}.items()]
+
+    class OtherDefault(type(config)):
+        window: int = 301
+
+    others.append(run_id(OtherDefault(experiment=config.experiment, scale="smoke", corpus="toy-text")))
+    toy.texts["toy-text"] += "."
+    others.append(run_id(config))
+    toy.texts["toy-text"] = toy.texts["toy-text"][:-1]
+    assert run_id(config) == first
+    toy.texts["toy-books"] += "."
+    others.append(run_id(config))
+    assert len({first, *others}) == 8
+
+
+def test_the_command_runs_exactly_that_config(toy):
+    config = toy.experiment.plan("smoke", {"layers": "[1,2]"}, seeds=(2,))[3]
+    line = command(config)
+    assert line == ("repro run toy-recurrence --scale smoke --set model=recurrent --set overlap=5 --set 'layers=[1,2]' "
+                    "--seed 2")
+    sets = dict(item.strip("'").split("=") for item in line.split() if "=" in item)
+    assert toy.experiment.plan("smoke", sets, seeds=(2,)) == [config]
+
+
+def test_a_name_is_declared_once(toy):
+    with pytest.raises(ReproError, match="experiment 'toy-base' is declared twice"):
+        register(toy.base)
+    assert isinstance(toy.base, Experiment)
+
+
+def test_the_catalog_loads_and_every_experiment_plans_each_of_its_scales():
+    from repro.study import experiments
+
+    for experiment in experiments():
+        for scale in experiment.scales:
+            assert experiment.plan(scale), (experiment.name, scale)
+            for config in experiment.plan(scale):
+                experiment.estimate(config)

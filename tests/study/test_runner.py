@@ -1,0 +1,142 @@
+"""Runs: once each, needs first, never a different record for the same config."""
+
+import multiprocessing
+import shutil
+
+import pytest
+
+from repro import paths
+from repro.errors import ReproError
+from repro.study import Outcome, Store, run, run_id
+
+
+def test_a_record_says_what_was_run(toy):
+    config = toy.experiment.plan("smoke")[3]
+    record = run(config, progress=False)
+    base = run(toy.base.plan("smoke")[0], progress=False)
+    assert (record.schema, record.id, record.experiment, record.scale, record.model, record.seed) == (
+        1, run_id(config), "toy-recurrence", "smoke", "recurrent", 0)
+    assert record.config == {"experiment": "toy-recurrence", "scale": "smoke", "seed": 0, "corpus": "toy-text",
+                             "model": "recurrent", "window": 300, "overlap": 5, "rate": 0.001, "layers": [2]}
+    assert record.data == {"name": "toy-text", "fingerprint": toy.corpus("toy-text").fingerprint(),
+                           "part_of": "toy: 1 of 9 texts"}
+    assert record.metrics == {"test_word_perplexity": 28.5, "width": 8.0}
+    assert record.units == {"test_word_perplexity": "per word", "width": "units"}
+    assert record.curves == {"loss": [[0, 3.5], [1, 3.25]]}
+    assert record.documents == {"test": {"nll": [1.5, 2.5]}}
+    assert record.needs == {base.id: base.digest}
+    assert set(record.environment) == {"python", "torch", "transformers", "repro", "platform", "cpu", "threads",
+                                       "processes", "device"}
+    assert record.cost["wall_seconds"] >= 0
+    assert record.cost["peak_memory_bytes"] > 1e6
+    assert (paths.home() / "build" / "results" / "smoke" / "toy-recurrence" / f"{record.id}.json").exists()
+
+
+def test_a_second_call_reads_the_record(toy):
+    config = toy.experiment.plan("smoke")[0]
+    first = run(config, progress=False)
+    assert run(config, progress=False) == first
+    assert [c.experiment for c in toy.executed] == ["toy-base", "toy-recurrence"]
+
+
+def test_needs_are_run_once_and_reused(toy):
+    for config in toy.experiment.plan("smoke"):
+        run(config, progress=False)
+    assert [c.experiment for c in toy.executed] == ["toy-base"] + 4 * ["toy-recurrence"]
+
+
+def test_a_need_whose_model_is_gone_is_run_again_and_must_agree(toy):
+    base = run(toy.base.plan("smoke")[0], progress=False)
+    shutil.rmtree(paths.work() / "runs" / base.id / "model")
+    first, second, *_ = toy.experiment.plan("smoke")
+    assert run(first, progress=False).needs == {base.id: base.digest}
+    assert len(toy.executed) == 3
+
+    shutil.rmtree(paths.work() / "runs" / base.id / "model")
+    toy.noise = 2**-40
+    with pytest.raises(ReproError, match=f"running toy-base {base.id} again on the same machine gave another record"):
+        run(second, progress=False)
+    assert Store(paths.results("smoke")).get(toy.base.plan("smoke")[0]) == base
+
+
+def test_a_need_recorded_on_another_machine_is_run_here_and_its_record_stays(toy, monkeypatch):
+    base = run(toy.base.plan("small")[0], progress=False)
+    shutil.rmtree(paths.work())
+    toy.noise = 0.5
+    elsewhere = base.environment | {"cpu": "another"}
+    monkeypatch.setattr("repro.study.runner.environment", lambda: elsewhere)
+    record = run(toy.experiment.plan("small")[0], progress=False)
+    assert list(record.needs) == [base.id]
+    assert record.needs[base.id] != base.digest
+    assert Store(paths.results("small")).get(toy.base.plan("small")[0]) == base
+
+
+def test_an_undeclared_need_is_refused(toy, monkeypatch):
+    other = toy.base.plan("smoke", {"width": "9"})[0]
+    monkeypatch.setattr(toy, "execute", lambda config, context: context.need(other))
+    object.__setattr__(toy.experiment, "execute", toy.execute)
+    with pytest.raises(ReproError, match="did not declare"):
+        run(toy.experiment.plan("smoke")[0], progress=False)
+
+
+def test_force_runs_from_the_start_and_replaces_the_record(toy):
+    config = toy.base.plan("smoke")[0]
+    run(config, progress=False)
+    leftover = paths.work() / "runs" / run_id(config) / "checkpoint"
+    leftover.write_text("old")
+    toy.noise = 1.0
+    assert run(config, progress=False).metrics == {"loss": 3.0}
+    assert run(config, progress=False, force=True).metrics == {"loss": 4.0}
+    assert run(config, progress=False).metrics == {"loss": 4.0}
+    assert not leftover.exists()
+
+
+def test_results_go_to_another_folder_and_use_the_base_model_that_is_there(toy, tmp_path):
+    run(toy.base.plan("smoke")[0], progress=False)
+    record = run(toy.experiment.plan("smoke")[0], results=tmp_path / "elsewhere", progress=False)
+    assert (tmp_path / "elsewhere" / "smoke" / "toy-recurrence" / f"{record.id}.json").exists()
+    assert len(list((tmp_path / "elsewhere" / "smoke" / "toy-base").iterdir())) == 1
+    assert len(toy.executed) == 2
+
+
+def test_an_interrupted_run_keeps_its_folder(toy):
+    config = toy.base.plan("smoke")[0]
+    toy.noise = "killed"  # makes the run fail after it wrote to its folder
+    with pytest.raises(TypeError):
+        run(config, progress=False)
+    toy.noise = 0.0
+    assert run(config, progress=False).cost["resumed"] is True
+
+
+@pytest.mark.parametrize(("outcome", "words"), [
+    (Outcome({"loss": float("nan")}, {"loss": "nats"}, "base"), "not finite"),
+    (Outcome({"loss": 1.0}, {"los": "nats"}, "base"), "these differ: los, loss"),
+])
+def test_bad_outcomes_leave_no_record(toy, outcome, words):
+    object.__setattr__(toy.base, "execute", lambda config, context: outcome)
+    config = toy.base.plan("smoke")[0]
+    with pytest.raises(ReproError, match=words):
+        run(config, progress=False)
+    assert Store(paths.results("smoke")).get(config) is None
+
+
+def test_two_processes_do_not_run_the_same_config_at_the_same_time(toy, tmp_path):
+    log = tmp_path / "log"
+
+    def slow(config, context):
+        import time
+
+        with log.open("a") as file:
+            file.write("executed\n")
+        time.sleep(0.5)
+        return Outcome({"loss": 1.0}, {"loss": "nats"}, "base")
+
+    object.__setattr__(toy.base, "execute", slow)
+    config, fork = toy.base.plan("smoke")[0], multiprocessing.get_context("fork")
+    processes = [fork.Process(target=run, args=(config, None, False)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert log.read_text() == "executed\n"
