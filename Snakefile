@@ -1,0 +1,154 @@
+# corpus -> base model -> run -> record -> chapter -> book. A step is redone when the content it depends on has changed.
+# make calls this; by hand: snakemake --profile profiles/local --cores 2 runs --config scale=small
+import functools, hashlib, json, os, sys
+from pathlib import Path
+
+from repro import paths
+from repro.study import Store, experiment, experiments
+from repro.study.config import command, sha256
+
+SCALE = config.get("scale", "smoke")
+CHAPTERS = sorted(path.stem for path in Path("notebooks").glob("[0-9]*.ipynb"))
+NOTEBOOKS = expand("build/chapters/{scale}/{name}.ipynb", scale=SCALE, name=CHAPTERS)
+
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+os.environ.update(MALLOC_TRIM_THRESHOLD_="-1", MALLOC_MMAP_MAX_="0")  # freed memory is kept: faster training on a CPU
+
+
+def digest(*names):
+    """One hash over the content of files and folders: touching a file or cloning again changes nothing."""
+    files = [file for path in map(Path, names) for file in (path.rglob("*") if path.is_dir() else [path])]
+    files = sorted(file for file in files if file.is_file() and "__pycache__" not in file.parts)
+    return sha256([(str(file), hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])
+
+
+def cells(name):
+    """A hash of what a chapter says and does, without its stored outputs."""
+    notebook = json.loads(Path(f"notebooks/{name}.ipynb").read_text())
+    return sha256([(cell["cell_type"], cell["source"], cell["metadata"]) for cell in notebook["cells"]])
+
+
+CODE = digest("src/repro", "constraints.txt")
+
+
+@functools.cache
+def plan(scale):
+    """Every run of a scale, with the runs that it needs (base models), by the hash of its config."""
+    waiting, found = [run for one in experiments() if scale in one.scales for run in one.plan(scale)], {}
+    while waiting:
+        run = waiting.pop()
+        found[key(run)] = run
+        waiting += experiment(run.experiment).needs(run)
+    return found
+
+
+def key(run):
+    return sha256(run.model_dump(mode="json"))[:16]
+
+
+def recorded(run):
+    return Store(paths.results(run.scale)).get(run) is not None
+
+
+def stamp(run):
+    """The file that says that a run is done. It goes when the record goes."""
+    path = Path(f"build/runs/{run.scale}/{run.experiment}/{key(run)}")
+    if path.exists() and not recorded(run):
+        path.unlink()
+    return str(path)
+
+
+def planned(wildcards):
+    return plan(wildcards.scale)[wildcards.key]
+
+
+def needed(wildcards):
+    run = planned(wildcards)
+    return [f"build/corpora/{run.corpus}", *map(stamp, experiment(run.experiment).needs(run))]
+
+
+def estimate(wildcards):
+    return experiment(wildcards.experiment).estimate(planned(wildcards))
+
+
+def gpus(wildcards):
+    return int(wildcards.scale in ("medium", "paper"))
+
+
+localrules: book, runs, notebooks
+
+
+rule book:
+    input:
+        NOTEBOOKS,
+    output:
+        "build/html/index.html",
+    params:
+        pages=digest("book", "_config.yml"),
+    shell:
+        """
+        rm -rf build/book build/html
+        cp -r book build/book
+        mkdir -p build/book/notebooks
+        cp {input} build/book/notebooks
+        jupyter-book build build/book --config _config.yml -W -n --keep-going
+        mv build/book/_build/html build/html
+        """
+
+
+# At smoke a chapter shows runs made here; at other scales it shows the records in results/ and trains nothing.
+rule chapter:
+    input:
+        lambda wildcards: map(stamp, plan("smoke").values()) if wildcards.scale == "smoke" else [],
+    output:
+        "build/chapters/{scale}/{name}.ipynb",
+    params:
+        cells=lambda wildcards: cells(wildcards.name),
+        code=CODE,
+        records=digest("results", "book/execute.py"),
+        data="REPRO_DATA" in os.environ,
+    shell:
+        "python book/execute.py notebooks/{wildcards.name}.ipynb {output} {wildcards.scale}"
+
+
+# Stores the outputs of the chapters in notebooks/.
+rule notebooks:
+    input:
+        NOTEBOOKS,
+    shell:
+        "cp {input} notebooks"
+
+
+# Makes the records of a scale that are missing.
+rule runs:
+    input:
+        lambda wildcards: [stamp(run) for run in plan(SCALE).values() if not recorded(run)],
+
+
+# One run. At smoke it follows the code; a record of another scale is kept as long as it is there.
+rule run:
+    input:
+        needed,
+    output:
+        touch("build/runs/{scale}/{experiment}/{key}"),
+    log:
+        "build/logs/{scale}/{experiment}/{key}.log",
+    params:
+        code=lambda wildcards: CODE if wildcards.scale == "smoke" else "",
+        command=lambda wildcards: command(planned(wildcards)),
+        force=lambda wildcards: "--force" if wildcards.scale == "smoke" else "",
+    threads: lambda wildcards: 8 if gpus(wildcards) else 1
+    resources:
+        gpus=gpus,
+        gpu=gpus,  # what the Slurm plugin calls them
+        mem_mb=lambda wildcards: int(4000 + 2 * estimate(wildcards).memory_bytes / 10**6),
+        runtime=lambda wildcards: int(30 + 2 * estimate(wildcards).seconds / 60),  # minutes
+    shell:
+        "{params.command} {params.force} > {log} 2>&1"
+
+
+rule corpus:
+    output:
+        touch("build/corpora/{corpus}"),
+    shell:
+        "repro data check {wildcards.corpus} || (repro data fetch {wildcards.corpus} && repro data check {wildcards.corpus})"

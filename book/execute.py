@@ -1,0 +1,32 @@
+"""Execute a chapter and write it with its outputs: python book/execute.py notebooks/NAME.ipynb TARGET SCALE."""
+
+import re
+import sys
+
+import nbformat
+import papermill
+
+from repro.paths import write_atomic
+
+
+def execute(source: str, target: str, scale: str) -> None:
+    notebook = papermill.execute_notebook(
+        source, None, {"scale": scale}, kernel_name="python3", cwd="notebooks", progress_bar=False
+    )
+    write_atomic(target, nbformat.writes(tidy(notebook, scale)))
+
+
+def tidy(notebook: nbformat.NotebookNode, scale: str) -> nbformat.NotebookNode:
+    """Drop papermill's injected cell, times and paths; the `parameters` cell then shows the scale that ran."""
+    tags = {cell.id: cell.metadata.get("tags", []) for cell in notebook.cells}
+    notebook.cells = [cell for cell in notebook.cells if "injected-parameters" not in tags[cell.id]]
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({"tags": tags[cell.id]} if tags[cell.id] else {})
+        if "parameters" in tags[cell.id]:
+            cell.source = re.sub(r'^scale = "\w+"', f'scale = "{scale}"', cell.source, flags=re.MULTILINE)
+    notebook.metadata = nbformat.from_dict({"kernelspec": notebook.metadata.kernelspec})
+    return notebook
+
+
+if __name__ == "__main__":
+    execute(*sys.argv[1:])
