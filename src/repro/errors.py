@@ -1,0 +1,16 @@
+"""The one error users see: a clear line that says what, which value, what is allowed and what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class ReproError(ValueError):
+    """Bad input or unusable state, told in one line. The command line prints it and exits with 2."""
+
+
+def unknown(kind: str, value: object, allowed: Iterable[str]) -> ReproError:
+    """The error for a name that is not in `allowed`, with the nearest one suggested."""
+    allowed = sorted(allowed)
+    near = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.5)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return ReproError(f"unknown {kind} '{value}'.{hint} Known: {', '.join(allowed) or 'none'}.")

@@ -1,0 +1,116 @@
+"""Perplexity at any window overlap, every target scored once (Yoshida et al. 2020, section 4)."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from repro.errors import ReproError
+from repro.windows import Window, check_window, windows
+
+LOGIT_BYTES = 64 * 2**20  # logits held at any one time; small enough to stay near the cache on a CPU
+
+
+@dataclass(frozen=True)
+class Score:
+    """Summed loss of a text and its normalisers. `per_token` and `per_word` are perplexities."""
+
+    nll: float  # nats, summed over all scored targets
+    n_scored: int  # targets scored, in tokens
+    n_words: int | None = None
+    n_bytes: int | None = None
+    target_nll: np.ndarray = field(default=None, repr=False, compare=False)  # (n_scored,) float32, nats, in text order
+
+    @property
+    def per_token(self) -> float:
+        """Perplexity per token of the model's own tokeniser; not comparable between tokenisers."""
+        return _exp(self.nll / self.n_scored)
+
+    @property
+    def per_word(self) -> float | None:
+        """Perplexity per original word: the same summed loss over `n_words`; None when that was not given."""
+        return None if self.n_words is None else _exp(self.nll / self.n_words)
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Loss in bits per byte of the original text; None when `n_bytes` was not given."""
+        return None if self.n_bytes is None else self.nll / math.log(2) / self.n_bytes
+
+
+@torch.no_grad()
+def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = None, n_bytes: int | None = None,
+               batch_size: int = 16, progress=None) -> Score:
+    """Score `tokens` (N,) with windows of `window` tokens that share `overlap` tokens with the one before.
+
+    model: a transformers causal language model, a `RecurrentLM` (its windows are read one after the other and carry
+    h_prev along), or any callable from token ids (B, T) to logits (B, T, V), or to an object with `.logits`.
+    n_words, n_bytes: of the original text, for the word and byte normalisers. batch_size: windows read at once; it
+    changes speed and memory only. progress: called with the number of targets scored since the last call.
+
+    Logits are computed for scored positions only, in chunks: nothing of size N x vocabulary is held.
+    Raises ReproError for fewer than two tokens, or unless `0 <= overlap < window <=` the model's context.
+    """
+    tokens = torch.as_tensor(np.asarray(tokens) if not isinstance(tokens, Tensor) else tokens).long().flatten()
+    check_window(window, overlap, getattr(getattr(model, "config", None), "n_positions", None))
+    if len(tokens) < 2:
+        raise ReproError(f"a text of {len(tokens)} token(s) has nothing to score; give at least 2.")
+    device = next((p.device for p in model.parameters()), "cpu") if isinstance(model, nn.Module) else "cpu"
+    tokens = tokens.to(device)
+    was_training = getattr(model, "training", False)
+    if was_training:
+        model.eval()
+    scored = []
+    try:
+        for batch, states, head in _read(model, tokens, windows(len(tokens), window, overlap), batch_size):
+            targets = torch.cat([tokens[w.first_target:w.stop + 1] for w in batch])
+            scored.append(_nll(states.flatten(0, 1), targets, head).cpu())
+            if progress is not None:
+                progress(len(targets))
+    finally:
+        if was_training:
+            model.train()
+    target_nll = torch.cat(scored)
+    return Score(target_nll.double().sum().item(), len(target_nll), n_words, n_bytes, target_nll.numpy())
+
+
+def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterator[tuple[list[Window], Tensor, object]]:
+    """Yield windows, their states at the scored positions (B, n_scored, .) and what turns states into logits."""
+    if hasattr(model, "read_windows"):  # recurrent: the order of the windows matters
+        head = model.get_output_embeddings()
+        for window, hidden in zip(cover, model.read_windows(tokens[None], cover), strict=True):
+            yield [window], hidden[:, window.offset:], head
+        return
+    hidden_states = hasattr(model, "base_model") and hasattr(model, "get_output_embeddings")
+    for (_, offset), same in groupby(cover, key=lambda w: (w.stop - w.start, w.offset)):
+        same = list(same)
+        for batch in (same[i:i + batch_size] for i in range(0, len(same), batch_size)):
+            ids = torch.stack([tokens[w.start:w.stop] for w in batch])
+            if hidden_states:
+                states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+                yield batch, states[:, offset:], model.get_output_embeddings()
+            else:
+                logits = model(ids)
+                yield batch, getattr(logits, "logits", logits)[:, offset:], None
+
+
+def _nll(states: Tensor, targets: Tensor, head) -> Tensor:
+    """Negative log-likelihood (n,) in nats of `targets` (n,), with the logits of a few rows at a time."""
+    vocabulary = states.shape[-1] if head is None else head.weight.shape[0]
+    rows = max(1, LOGIT_BYTES // (4 * vocabulary))
+    parts = []
+    for some, wanted in zip(states.split(rows), targets.split(rows), strict=True):
+        logits = some if head is None else head(some)
+        parts.append(F.cross_entropy(logits.float(), wanted, reduction="none"))
+    return torch.cat(parts)
+
+
+def _exp(mean_nll: float) -> float:
+    try:
+        return math.exp(mean_nll)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,55 @@
+"""Where things lie on disk, and the only way files are written: whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from repro.errors import ReproError
+
+
+def home() -> Path:
+    """The project's root: $REPRO_HOME, else the checkout this package is installed from, else the current folder."""
+    if "REPRO_HOME" in os.environ:
+        return Path(os.environ["REPRO_HOME"]).resolve()
+    checkout = Path(__file__).resolve().parents[2]
+    return checkout if (checkout / "pyproject.toml").exists() else Path.cwd()
+
+
+def results(scale: str) -> Path:
+    """Where records of `scale` are kept. Smoke records are rebuilt by anyone in minutes and never committed."""
+    return home() / "build" / "results" if scale == "smoke" else home() / "results"
+
+
+def work() -> Path:
+    """Checkpoints, tokenisers and tokenised corpora: large, rebuildable, ignored by git. $REPRO_WORK moves it."""
+    return Path(os.environ.get("REPRO_WORK", home() / "build" / "work")).resolve()
+
+
+def data() -> Path | None:
+    """The folder of real corpora named by $REPRO_DATA, or None when it is not set."""
+    value = os.environ.get("REPRO_DATA")
+    return Path(value).resolve() if value else None
+
+
+def write_atomic(path: Path | str, content: bytes | str) -> None:
+    """Write `content` to `path` so that a reader sees the old file or the new one, never a part.
+
+    Raises ReproError when the disk refuses (full, read-only); the old file is then untouched.
+    """
+    path = Path(path)
+    content = content.encode() if isinstance(content, str) else content
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        raise ReproError(f"cannot write {path}: {error.strerror}. Free some space or choose another folder; "
+                         "what was there before is untouched.") from error

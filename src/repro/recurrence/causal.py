@@ -1,0 +1,221 @@
+"""GPT-2 that reads a long text window by window and carries h_prev from each window to the next."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.modeling_outputs import CausalLMOutput
+from transformers.modeling_utils import AttentionInterface
+
+from repro.errors import ReproError, unknown
+from repro.windows import Window, check_window, windows
+from repro.recurrence.module import Recurrence, RecurrenceConfig
+
+ATTENTION = "repro_recurrence"
+RECOMPUTE = ("none", "layer", "window")
+
+
+def attention_with_previous(module, query, key, value, attention_mask=None, dropout=0.0, scaling=None, previous=None,
+                            **_):
+    """Causal attention (B, H, N, D) in which every position also sees the keys and values of h_prev, if given.
+
+    previous: (key, value), each (B, H, E, D). They are never queries: the E queries put in front only line the
+    causal triangle up with the longer keys, and what they return is dropped.
+    """
+    n_previous = 0
+    if previous is not None:
+        n_previous = previous[0].shape[2]
+        key, value = torch.cat([previous[0], key], 2), torch.cat([previous[1], value], 2)
+    if attention_mask is not None and n_previous == 0:
+        out = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout, scale=scaling)
+    elif query.shape[2] == 1:  # generation with a cache: the one new position sees everything
+        out = F.scaled_dot_product_attention(query, key, value, None, dropout, scale=scaling)
+    else:
+        query = F.pad(query, (0, 0, key.shape[2] - query.shape[2], 0))
+        out = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True, scale=scaling)
+        out = out[:, :, n_previous:]
+    return out.transpose(1, 2), None
+
+
+AttentionInterface.register(ATTENTION, attention_with_previous)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+class RecurrentLM(GPT2LMHeadModel):
+    """A GPT-2 language model with a recurrence module (Yoshida et al. 2020, section 3).
+
+    The base weights keep the names they have in `GPT2LMHeadModel`; the module's are under `recurrence.`.
+    """
+
+    def __init__(self, config: GPT2Config, recurrence: RecurrenceConfig | None = None):
+        super().__init__(config)
+        settings = recurrence or RecurrenceConfig(**(getattr(config, "recurrence", None) or {}))
+        config.recurrence = settings.to_dict()
+        self.set_attn_implementation(ATTENTION)
+        self.recurrence = Recurrence(settings, config.n_layer, config.n_embd)
+        self.recurrence.reset_parameters()
+
+    @classmethod
+    def from_pretrained(cls, name_or_path, recurrence: RecurrenceConfig | None = None, **kwargs) -> "RecurrentLM":
+        """Load a saved RecurrentLM, or attach a fresh recurrence module to any GPT-2 checkpoint (hub name or folder).
+
+        Raises ReproError when `recurrence` contradicts what the saved model was built with.
+        """
+        saved = GPT2Config.from_pretrained(name_or_path)
+        stored = getattr(saved, "recurrence", None)
+        if stored is not None:
+            if recurrence is not None and recurrence.to_dict() != stored:
+                raise ReproError(f"{name_or_path} was saved with recurrence {stored}, not {recurrence.to_dict()}; "
+                                 "leave the argument out to use what is saved.")
+            return super().from_pretrained(name_or_path, **kwargs)
+        base = GPT2LMHeadModel.from_pretrained(name_or_path, **kwargs)
+        model = cls(base.config, recurrence).to(base.dtype)
+        missing, unexpected = model.load_state_dict(base.state_dict(), strict=False)
+        assert not unexpected and all(name.startswith("recurrence.") for name in missing), (missing, unexpected)
+        model.generation_config = base.generation_config
+        return model.eval()
+
+    def forward(self, input_ids: Tensor, window: int | None = None, overlap: int = 0, labels: Tensor | None = None,
+                recompute: str = "none", recurrent: bool = True, truncate: int | None = None,
+                return_logits: bool = True) -> CausalLMOutput:
+        """Read `input_ids` (B, N) window by window; return the loss and logits (B, N, V).
+
+        window, overlap: in tokens; a window of None is the whole context. labels: `input_ids`, shifted inside; -100
+        is not scored; the loss is the mean over scored targets, in nats. logits[:, i] predicts token i+1 and comes
+        from the window that scores it. The first window has no h_prev.
+        recompute: what the backward pass computes again instead of keeping: "none", each "layer", or each "window"
+        (then only z and h_prev of every window are kept, if `return_logits` is False).
+        recurrent: False masks the module's output out, which leaves plain GPT-2 on separate windows.
+        truncate: cut the gradient of h_prev before every `truncate`-th window; None never cuts.
+
+        Raises ReproError for a window or overlap out of range, an unknown `recompute`, or labels of another shape.
+        """
+        window = window or self.config.n_positions
+        check_window(window, overlap, self.config.n_positions)
+        if recompute not in RECOMPUTE:
+            raise unknown("recompute", recompute, RECOMPUTE)
+        if labels is not None and labels.shape != input_ids.shape:
+            raise ReproError(f"labels have shape {tuple(labels.shape)}, input_ids {tuple(input_ids.shape)}; "
+                             "they must be the same.")
+        length = input_ids.shape[1]
+        # The last token predicts a token that is not there: its logits are wanted, its loss is not.
+        targets = None if labels is None else F.pad(labels, (0, 1), value=-100)
+        cover = windows(length + 1 if return_logits else length, window, overlap)
+        total, z, logits = 0.0, None, []
+        for index, span in enumerate(cover):
+            if truncate and index % truncate == 0 and z is not None:
+                z = z.detach()
+            ids = input_ids[:, span.start:span.stop]
+            wanted = None if targets is None else targets[:, span.first_target:span.stop + 1]
+            arguments = (ids, z if recurrent else None, wanted, span.offset, recompute == "layer", return_logits)
+            if recompute == "window" and torch.is_grad_enabled():
+                nll, z, out = checkpoint(self._score_window, *arguments, use_reentrant=False)
+            else:
+                nll, z, out = self._score_window(*arguments)
+            total = total + nll
+            logits.append(out)
+        loss = None if targets is None else total / (targets[:, 1:] != -100).sum().clamp(min=1)
+        return CausalLMOutput(loss=loss, logits=torch.cat(logits, 1) if return_logits else None)
+
+    def _score_window(self, ids, z, targets, offset, recompute_layers, return_logits):
+        """Summed nll of the scored positions, z for the next window, and their logits if asked for."""
+        hidden, z = self._read_window(ids, z, recompute_layers=recompute_layers)
+        logits = self.lm_head(hidden[:, offset:])
+        nll = 0.0
+        if targets is not None:
+            nll = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-100, reduction="sum")
+        return nll, z, logits if return_logits else None
+
+    def _read_window(self, ids: Tensor, z: Tensor | None, recompute_layers: bool = False) -> tuple[Tensor, Tensor]:
+        """Hidden states (B, T, d) of one window after the final layer norm, and its z (B, d).
+
+        z: of the window before, from which h_prev is made here; None for a first window.
+        """
+        base = self.transformer
+        previous = self._previous(z)
+        hidden = base.wte(ids) + base.wpe(torch.arange(ids.shape[1], device=ids.device))
+        hidden = base.drop(hidden)
+        means = []
+        for index, block in enumerate(base.h):
+            if recompute_layers and torch.is_grad_enabled():
+                hidden = checkpoint(block, hidden, previous=previous.get(index), use_reentrant=False)
+            else:
+                hidden = block(hidden, previous=previous.get(index))
+            if index == len(base.h) - 1:
+                hidden = base.ln_f(hidden)
+            means.append(hidden.mean(1))
+        return hidden, self.recurrence.pool(torch.stack(means))
+
+    def _previous(self, z: Tensor | None) -> dict[int, tuple[Tensor, Tensor]]:
+        """h_prev as (key, value) of every layer that sees it: it passes the layer's norm and projections as tokens do."""
+        if z is None:
+            return {}
+        settings = self.recurrence.config
+        h_prev = self.recurrence(z)
+        layers = range(self.config.n_layer) if settings.insert == "every" else [settings.insert_layer]
+        previous = {}
+        for index in layers:
+            block = self.transformer.h[index]
+            _, key, value = block.attn.c_attn(block.ln_1(h_prev)).chunk(3, -1)
+            previous[index] = tuple(x.unflatten(-1, (block.attn.num_heads, -1)).transpose(1, 2) for x in (key, value))
+        return previous
+
+    def read_windows(self, tokens: Tensor, cover: list[Window]) -> Iterator[Tensor]:
+        """Hidden states (B, stop - start, d) of each window in turn; h_prev is carried along."""
+        z = None
+        for span in cover:
+            hidden, z = self._read_window(tokens[:, span.start:span.stop], z)
+            yield hidden
+
+    @torch.no_grad()
+    def generate(self, input_ids: Tensor, max_new_tokens: int, window: int | None = None, overlap: int = 0,
+                 do_sample: bool = False, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
+        """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as it takes.
+
+        Greedy unless `do_sample`. Inside a window keys and values are cached; a full window is read once more to get
+        its z, and the next one starts with the last `overlap` tokens. The cost per token does not grow with length.
+        Raises ReproError for an empty prompt or a window or overlap out of range.
+        """
+        window = window or self.config.n_positions
+        check_window(window, overlap, self.config.n_positions)
+        if input_ids.ndim != 2 or input_ids.shape[1] == 0:
+            raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, at least one token).")
+        was_training = self.training
+        self.eval()
+        tokens, z, start = input_ids, None, 0
+        cache, n_read = DynamicCache(), 0
+        for _ in range(max_new_tokens):
+            while tokens.shape[1] - start > window:  # the window is full: hand its z on and open the next one
+                _, z = self._read_window(tokens[:, start:start + window], z)
+                start += window - overlap
+                cache, n_read = DynamicCache(), 0
+            hidden = self._read_cached(tokens[:, start + n_read:], n_read, self._previous(z), cache)
+            n_read = tokens.shape[1] - start
+            logits = self.lm_head(hidden[:, -1]).float()
+            if do_sample:
+                new = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+            else:
+                new = logits.argmax(-1, keepdim=True)
+            tokens = torch.cat([tokens, new], 1)
+        self.train(was_training)
+        return tokens
+
+    def _read_cached(self, ids: Tensor, position: int, previous: dict, cache: DynamicCache) -> Tensor:
+        """Hidden states of the new tokens `ids` (B, n) that follow `position` cached ones in the same window."""
+        base = self.transformer
+        places = torch.arange(position, position + ids.shape[1], device=ids.device)
+        hidden = base.wte(ids) + base.wpe(places)
+        for index, block in enumerate(base.h):
+            hidden = block(hidden, past_key_values=cache, previous=previous.get(index))
+        return base.ln_f(hidden)
+
+
+def is_recurrent(folder: str | Path) -> bool:
+    """Whether the model saved in `folder` has a recurrence module."""
+    return "recurrence" in json.loads((Path(folder) / "config.json").read_text())

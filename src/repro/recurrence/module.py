@@ -1,0 +1,83 @@
+"""Pooling of one window's hidden states and the feedforward network that turns them into h_prev."""
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor, nn
+
+from repro.errors import ReproError, unknown
+
+POOLS = ("mean",)
+INSERTS = ("one", "every")
+
+
+@dataclass(frozen=True)
+class RecurrenceConfig:
+    """The recurrence module's settings; defaults are those of the paper (section 3, Figure 2).
+
+    insert_layer: index of the block, counted from 0 as in `transformer.h`, whose self-attention sees h_prev.
+    hidden_size, hidden_layers: width in units and number of the hidden layers of the feedforward network.
+    pool: how a window's positions become one vector. n_embeddings: how many vectors h_prev consists of.
+    insert: "one" gives h_prev to `insert_layer` only, "every" to all layers.
+    """
+
+    insert_layer: int = 2
+    hidden_size: int = 200
+    hidden_layers: int = 3
+    pool: str = "mean"
+    n_embeddings: int = 1
+    insert: str = "one"
+
+    def __post_init__(self):
+        if self.pool not in POOLS:
+            raise unknown("pool", self.pool, POOLS)
+        if self.insert not in INSERTS:
+            raise unknown("insert", self.insert, INSERTS)
+        for name, low in (("insert_layer", 0), ("hidden_size", 1), ("hidden_layers", 1), ("n_embeddings", 1)):
+            if getattr(self, name) < low:
+                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least {low}.")
+
+    to_dict = asdict
+
+
+class Recurrence(nn.Module):
+    """z = sum_l w_l mean_t h_t^l with w = softmax over layers (Equation 1), then h_prev = feedforward(z).
+
+    n_layer, d_model: of the model it is attached to. What leaves it are `n_embeddings` vectors of width d_model that
+    stand in the input of a layer as tokens do.
+    """
+
+    def __init__(self, config: RecurrenceConfig, n_layer: int, d_model: int):
+        super().__init__()
+        if config.insert_layer >= n_layer:
+            raise ReproError(f"insert_layer is {config.insert_layer}, but the model has layers 0 to {n_layer - 1}.")
+        self.config = config
+        self.d_model = d_model
+        self.layer_scores = nn.Parameter(torch.zeros(n_layer))
+        widths = [d_model] + [config.hidden_size] * config.hidden_layers
+        layers = [part for a, b in zip(widths, widths[1:], strict=False) for part in (nn.Linear(a, b), nn.GELU())]
+        self.feedforward = nn.Sequential(*layers, nn.Linear(widths[-1], config.n_embeddings * d_model))
+
+    def reset_parameters(self) -> None:
+        """Equal layer weights, and linear layers that keep the variance of what passes through (He et al. 2015).
+
+        GPT-2's own initialisation (0.02) would leave almost nothing of z after four layers.
+        """
+        nn.init.zeros_(self.layer_scores)
+        for layer in self.feedforward:
+            if isinstance(layer, nn.Linear):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                nn.init.zeros_(layer.bias)
+
+    @property
+    def layer_weights(self) -> Tensor:
+        """w (n_layer,): how much each layer's output counts in z; they sum to 1."""
+        return self.layer_scores.softmax(0)
+
+    def pool(self, layer_means: Tensor) -> Tensor:
+        """z (B, d_model) from the layers' means over positions (n_layer, B, d_model)."""
+        return torch.einsum("l,lbd->bd", self.layer_weights, layer_means)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """h_prev (B, n_embeddings, d_model) from z (B, d_model)."""
+        return self.feedforward(z).unflatten(-1, (self.config.n_embeddings, self.d_model))

@@ -1,0 +1,40 @@
+"""The loss both models are trained with: the same windows, the same targets, with or without recurrence."""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from repro.windows import windows
+
+
+class WindowedLM(nn.Module):
+    """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) read in windows.
+
+    model: a `RecurrentLM` (windows one after the other, gradients through all of them) or any other transformers
+    causal language model (windows independent, all read at once). Every target is scored exactly once in both.
+    """
+
+    def __init__(self, model: nn.Module, window: int, overlap: int = 0, recompute: str = "none"):
+        super().__init__()
+        self.model, self.window, self.overlap, self.recompute = model, window, overlap, recompute
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        if hasattr(self.model, "read_windows"):
+            return self.model(tokens, self.window, self.overlap, labels=tokens, recompute=self.recompute,
+                              return_logits=False).loss
+        cover = windows(tokens.shape[1], self.window, self.overlap)
+        total = 0.0
+        for same in _same_shape(cover):
+            inputs = tokens.unfold(1, same[0].stop - same[0].start, 1)[:, [w.start for w in same]].flatten(0, 1)
+            targets = tokens.unfold(1, same[0].n_scored, 1)[:, [w.first_target for w in same]].flatten()
+            hidden = self.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state
+            logits = self.model.get_output_embeddings()(hidden[:, same[0].offset:]).flatten(0, 1)
+            total = total + F.cross_entropy(logits.float(), targets, reduction="sum")
+        return total / (tokens.shape[0] * (tokens.shape[1] - 1))
+
+
+def _same_shape(cover):
+    """Windows grouped by what they read and score: the first, those in the middle, a short last one."""
+    groups = {}
+    for window in cover:
+        groups.setdefault((window.stop - window.start, window.offset), []).append(window)
+    return groups.values()
