@@ -23,7 +23,7 @@ runs: setup
 test: setup
 	ruff check
 	pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env \
-	  --nbval-sanitize-with tests/notebooks/sanitize.cfg tests notebooks
+	  --nbval-sanitize-with tests/notebooks/sanitize.cfg tests $(wildcard notebooks/*.ipynb)
 
 notebooks: setup
 	$(SNAKEMAKE) notebooks
