@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from repro import paths
-from repro.data import files
+from repro.data import files, synthetic
+from repro.data.synthetic import SyntheticBooks
 from repro.errors import ReproError, unknown
 
 
@@ -68,7 +69,7 @@ class Corpus:
     read: Callable[["Corpus", str], Iterator[Document]] = field(repr=False)
     folder: str = ""
     joined: bool = False  # one running text (WikiText): no separator between documents, line ends count as words
-    lexicon: Callable[[], list[str]] | None = field(default=None, repr=False)  # every word there is, if it is known
+    generator: SyntheticBooks | None = None  # what writes an embedded corpus
 
     def documents(self, split: str, n_books: int | None = None) -> Documents:
         """The documents of `split` in order, the first `n_books` of them if given.
@@ -94,7 +95,7 @@ class Corpus:
     def paths(self, split: str) -> list[Path]:
         """The files `split` is read from ([] for embedded corpora); ReproError when there are none."""
         self._known(split)
-        if self.source == "embedded":
+        if self.generator:
             return []
         here = root() / self.folder
         found = files.shards(here, self.splits[split].files)
@@ -112,9 +113,15 @@ class Corpus:
             return False
 
     def fingerprint(self, splits: Sequence[str] | None = None) -> str:
-        """sha256 (hex) over the names and contents of the files behind `splits` (default: all of them)."""
+        """sha256 (hex) over the names and contents of the files behind `splits` (default: all of them).
+
+        Of an embedded corpus: over the generator's parameters, word lists and output, and the number of books.
+        """
         digest = hashlib.sha256(self.name.encode())
         for split in splits or self.splits:
+            if self.generator:
+                told = f"\n{split} {self.splits[split].n_documents} {self.generator.fingerprint()}"
+                digest.update(told.encode())
             for path in self.paths(split):
                 digest.update(f"\n{split} {path.name} {files.sha256(path)}".encode())
         return digest.hexdigest()
@@ -187,6 +194,11 @@ def _books(corpus: Corpus, split: str) -> Iterator[Document]:
             yield Document(str(row["id"]), row["text"])
 
 
+def _generated(corpus: Corpus, split: str) -> Iterator[Document]:
+    for index in range(corpus.splits[split].n_documents):
+        yield Document(f"{split}-{index}", corpus.generator.book(split, index))
+
+
 HELD_OUT = 3  # books of gutenberg-pretrain kept for validation
 
 
@@ -222,5 +234,10 @@ def _corpora() -> dict[str, Corpus]:
                 "train": Split("all but the last 3 books", "train-*-of-*.parquet", 259),
                 "validation": Split("the last 3 books", "train-*-of-*.parquet", 3),
             }),
+        Corpus(
+            "synthetic-books", "MIT, written by this package", "embedded", None, generator=synthetic.BOOKS,
+            read=_generated,
+            splits={split: Split("books of known best perplexity", n_documents=n,
+                                 n_words=n * synthetic.BOOKS.book_words) for split, n in synthetic.SIZES.items()}),
     ]
     return {corpus.name: corpus for corpus in declared}

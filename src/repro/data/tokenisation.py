@@ -197,10 +197,10 @@ def _bpe(names: tuple[str, ...], vocab_size: int) -> object:
 def _word(name: str) -> object:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    lexicon = corpus(name).lexicon
-    if lexicon is None:
+    generator = corpus(name).generator
+    if generator is None:
         raise ReproError(f"tokeniser word: the words of {name} are not a closed list; use 'bpe' for it.")
-    made = Tokenizer(models.WordLevel({word: k for k, word in enumerate([END, *sorted(lexicon())])}))
+    made = Tokenizer(models.WordLevel({word: k for k, word in enumerate([END, *sorted(generator.lexicon())])}))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made.add_special_tokens([END])
     return made
