@@ -1,0 +1,194 @@
+"""Recurrence against the fine-tuned baseline on WikiText-103 (Yoshida et al. 2020, section 4.2 and Table 1)."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, RunConfig, register
+from repro.study.catalog.pretrain_gpt2_mini import EXPERIMENT as PRETRAINING
+from repro.study.catalog.pretrain_gpt2_mini import RATE, tokeniser_of, training_flops
+from repro.study.recurrence_tables import gains, judge_gain, judge_overlap, perplexities
+
+
+
+class FinetuneConfig(RunConfig):
+    """Fine-tuning of a base model on windows of text, with or without the recurrence module."""
+
+    model: Literal["baseline", "recurrent"] = "baseline"
+    window: int = Field(300, ge=1)  # tokens
+    overlap: int = Field(0, ge=0)  # tokens shared with the window before, while training
+    windows_per_sequence: int = Field(20, ge=1)  # windows that gradients flow through
+    batch_size: int = Field(1, ge=1)  # sequences per step
+    epochs: float = Field(2.0, gt=0)
+    learning_rate: float | None = Field(None, gt=0)  # None: the best of `learning_rates` on validation
+    learning_rates: tuple[float, ...] = (3e-5, 1e-4, 3e-4)
+    selection_share: float = Field(1.0, gt=0, le=1)  # share of `epochs` that each candidate is trained for, at overlap 0
+    warmup_steps: int = Field(100, ge=0)
+    validate_every: int = Field(2_000_000, ge=1)  # tokens
+    validation_tokens: int | None = None  # of the validation text, while training; None: all
+    patience: int | None = 1  # validations without improvement before stopping early
+    base: str = "gpt2-mini"  # the study's own base model, or a GPT-2 checkpoint (hub name or folder)
+    insert_layer: int = Field(2, ge=0)
+    hidden_size: int = Field(200, ge=1)
+    hidden_layers: int = Field(3, ge=1)
+    pool: Literal["mean"] = "mean"
+    n_embeddings: int = Field(1, ge=1)
+    insert: Literal["one", "every"] = "one"
+    precision: str = "no"
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if self.overlap >= self.window:
+            raise ValueError(f"overlap is {self.overlap} tokens; it must be smaller than the window ({self.window})")
+        positions = PRETRAINING.plan(self.scale)[0].n_positions
+        if self.base == "gpt2-mini" and self.window > positions:
+            raise ValueError(f"window is {self.window} tokens, but the model's context ends at {positions}; choose a "
+                             f"window of at most {positions}")
+        return self
+
+
+class Config(FinetuneConfig):
+    """A fine-tuned model and the overlap it is tested at. Recurrent models are trained at that overlap too."""
+
+
+FAMILY = {
+    "smoke": {"corpus": "synthetic-books", "window": 60, "windows_per_sequence": 8, "batch_size": 8, "epochs": 4.0,
+              "learning_rate": 4e-3, "warmup_steps": 20, "validate_every": 200_000, "patience": None},
+    "small": {"corpus": "wikitext-103", "epochs": 1.0, "learning_rates": (3e-4, 1e-3, 3e-3), "selection_share": 0.2,
+              "validate_every": 1_000_000, "validation_tokens": 60_000},
+    "medium": {"corpus": "wikitext-103", "batch_size": 4, "learning_rates": (1e-4, 3e-4, 1e-3),
+               "selection_share": 0.25, "precision": "bf16"},
+    "paper": {"corpus": "wikitext-103", "batch_size": 4},
+}
+OVERLAPS = {"smoke": (0, 1, 2, 6, 10), "small": (0, 5, 10, 30, 50), "medium": (0, 5, 10, 30, 50),
+            "paper": (0, 5, 10, 30, 50)}
+
+
+def base_runs(config):
+    """The pretraining run that the study's own base model comes from; none for somebody else's checkpoint."""
+    return PRETRAINING.plan(config.scale) if config.base == "gpt2-mini" else []
+
+
+def candidates(config):
+    """The short fine-tunings, one per learning rate, that choose the rate of `config`."""
+    if config.learning_rate is not None:
+        return []
+    short = {"overlap": 0, "epochs": config.epochs * config.selection_share}
+    return [config.model_copy(update={**short, "learning_rate": rate}) for rate in config.learning_rates]
+
+
+def finetune(config, context):
+    import torch
+
+    from repro.data import tokens
+    from repro.evaluation import perplexity
+    from repro.models import load_causal_lm
+    from repro.recurrence import RecurrenceConfig
+    from repro.training import Sequences, TrainConfig, WindowedLM, train
+
+    pretraining = PRETRAINING.plan(config.scale)[0]
+    coder = tokeniser_of(pretraining)
+    base = context.need(pretraining)[1] / "model" if config.base == "gpt2-mini" else config.base
+    losses = {run.learning_rate: context.need(run)[0].metrics["validation_token_loss"] for run in candidates(config)}
+    rate = config.learning_rate or min(losses, key=losses.get)
+
+    torch.manual_seed(config.seed)
+    module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, config.pool,
+                              config.n_embeddings, config.insert)
+    model = load_causal_lm(base, module if config.model == "recurrent" else None)
+    text = tokens(config.corpus, "train", coder)
+    held_out = tokens(config.corpus, "validation", coder).ids[:config.validation_tokens]
+
+    def loss(objective):
+        score = perplexity(objective.model, held_out, config.window, config.overlap)
+        return score.nll / score.n_scored
+
+    settings = TrainConfig(int(config.epochs * len(text.ids)), rate, config.warmup_steps, patience=config.patience,
+                           validate_every=config.validate_every, precision=config.precision, seed=config.seed)
+    sequences = Sequences(text.ids, config.window * config.windows_per_sequence, config.batch_size, config.seed)
+    description = f"{config.model}, overlap {config.overlap}, rate {rate:g}"
+    with context.progress(settings.tokens, description, "tokens") as bar:
+        result = train(WindowedLM(model, config.window, config.overlap), sequences, settings, context.folder, loss, bar)
+    model.save_pretrained(context.folder / "model")
+    notes = {"learning_rate": rate, "candidates": [[r, x] for r, x in losses.items()], "tokens": result.tokens,
+             "stopped_early": result.stopped_early}
+    if config.model == "recurrent":
+        notes["layer_weights"] = model.recurrence.layer_weights.tolist()
+    return Outcome({"validation_token_loss": result.best_loss}, {"validation_token_loss": "nats per token"},
+                   config.model, result.curves, notes=notes)
+
+
+def training_run(config):
+    """The fine-tuning behind an evaluation. A baseline is trained once, on disjoint windows, and tested at all overlaps."""
+    values = {**config.model_dump(), "experiment": FINETUNING.name}
+    return FinetuneConfig(**{**values, "overlap": 0 if config.model == "baseline" else config.overlap})
+
+
+def evaluate(config, context):
+    from repro.data import tokens
+    from repro.evaluation import flops_per_token, score_documents
+    from repro.models import load_causal_lm
+
+    run = training_run(config)
+    trained, folder = context.need(run)
+    model = load_causal_lm(folder / "model")
+    coder = tokeniser_of(PRETRAINING.plan(config.scale)[0])
+    metrics, documents = {}, {}
+    for split in ("validation", "test"):
+        text = tokens(config.corpus, split, coder)
+        with context.progress(len(text.ids), f"scoring {split}, overlap {config.overlap}", "tokens") as bar:
+            score, nll = score_documents(model, text, config.window, config.overlap, progress=bar.advance)
+        documents[split] = {"nll": nll.tolist(), "n_words": text.n_words.tolist(), "n_bytes": text.n_bytes.tolist()}
+        metrics |= {f"{split}_word_perplexity": score.per_word, f"{split}_token_perplexity": score.per_token,
+                    f"{split}_bits_per_byte": score.bits_per_byte}
+    metrics["flops_per_token"] = flops_per_token(model.config.n_layer, model.config.n_embd, config.window,
+                                                 config.overlap)
+    units = {name: "per word" if "word" in name else "bits per byte" if "byte" in name else
+             "FLOPs per scored token" if "flops" in name else "per token" for name in metrics}
+    return Outcome(metrics, units, config.model, trained.curves, documents, {**trained.notes, "trained_by": trained.id})
+
+
+def estimate_finetuning(config):
+    base = PRETRAINING.plan(config.scale)[0]
+    n = PRETRAINING.estimate(base).parameters
+    n_tokens = {"smoke": 150_000, "small": 3_300_000, "medium": 2_500_000, "paper": 117_000_000}[config.scale]
+    trainings = config.epochs * (1 if config.learning_rate else 1 + config.selection_share * len(config.learning_rates))
+    tokens = int(n_tokens * trainings)
+    flops = training_flops(base, config.window) * config.window / (config.window - config.overlap) * tokens
+    kept = config.windows_per_sequence * config.window * config.batch_size
+    memory = 16 * n + kept * 4 * (34 * base.n_layer * base.n_embd + 2 * base.vocab_size)
+    return Estimate(n, tokens, flops, memory, flops / RATE[config.scale])
+
+
+FINETUNING = Experiment(
+    name="finetune-wikitext103", paper="yoshida2020", summary="Fine-tune the base model with and without recurrence.",
+    config=FinetuneConfig, scales=FAMILY, execute=finetune, estimate=estimate_finetuning,
+    grid=lambda scale: [{"model": "baseline"}] + [{"model": "recurrent", "overlap": o} for o in OVERLAPS[scale]],
+    needs=lambda config: base_runs(config) + candidates(config))
+
+EVALUATION = Experiment(
+    name="recurrence-wikitext103", paper="yoshida2020", summary="Word perplexity at every overlap (Table 1).",
+    config=Config, scales=FAMILY, execute=evaluate, estimate=lambda config: estimate_finetuning(training_run(config)),
+    grid=lambda scale: [{"model": m, "overlap": o} for m in ("baseline", "recurrent") for o in OVERLAPS[scale]],
+    needs=lambda config: [training_run(config)])
+
+register(FINETUNING, EVALUATION)
+
+PAPER, TABLE = "yoshida2020", "yoshida2020_table1_wikitext103"
+register(
+    Artifact(id="yoshida2020-table1", paper=PAPER, title="Word perplexity of baseline and recurrent models by overlap",
+             chapter="06_wikitext103", experiment=EVALUATION.name, source="Table 1",
+             build=lambda context: perplexities(context, TABLE)),
+    Artifact(id="yoshida2020-table1-gain", paper=PAPER, title="What recurrence changes at equal overlap, paired by document",
+             chapter="06_wikitext103", experiment=EVALUATION.name, source="Table 1",
+             build=lambda context: gains(context, TABLE)),
+    Claim(id="yoshida2020-table1-gain-disjoint", paper=PAPER, source="Table 1", experiment=EVALUATION.name,
+          sentence="Without overlap, the recurrent model has a lower test perplexity than the fine-tuned baseline.",
+          where=lambda config: config.overlap == 0, judge=judge_gain),
+    Claim(id="yoshida2020-table1-gain-overlapped", paper=PAPER, source="Table 1", experiment=EVALUATION.name,
+          sentence="Recurrence still helps when both models read with the largest overlap of the table.",
+          where=lambda config: config.overlap == max(OVERLAPS[config.scale]), judge=judge_gain),
+    Claim(id="yoshida2020-table1-overlap", paper=PAPER, source="Table 1", experiment=EVALUATION.name,
+          sentence="A baseline that reads with overlap has a lower test perplexity than one that reads disjoint windows.",
+          where=lambda config: config.model == "baseline" and config.overlap in (0, max(OVERLAPS[config.scale])),
+          judge=judge_overlap))

@@ -1,0 +1,109 @@
+"""Tables and verdicts that compare recurrent with baseline models: perplexity by overlap, and the paired gain."""
+
+from typing import TYPE_CHECKING
+
+from repro.errors import ReproError
+from repro.study.published import published
+from repro.study.store import Record
+from repro.study.tables import NOT_RUN, ArtifactContext
+from repro.study.verdicts import Verdict, judge_difference
+
+if TYPE_CHECKING:
+    import pandas
+
+SPLITS = ("validation", "test")
+
+
+def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
+    """One row per model and overlap: the paper's perplexities beside ours, with 95 % intervals over documents.
+
+    Windows differ between scales, so rows meet where the overlap is the same share of the window.
+    """
+    import pandas
+
+    rows = []
+    for printed in published(table).to_dict("records"):
+        model = "recurrent" if "recurrence" in printed["model"] else "baseline"
+        share = int(printed["overlap_tokens"]) / int(printed["window_tokens"])
+        row = {"model": model, "overlap": f"{share:.1%} of T"}
+        row |= {f"paper: {split}": printed[f"{split}_perplexity_per_word"] for split in SPLITS}
+        row["paper: FLOPs/token"] = f"{printed['flops_per_token_1e8']}e8"
+        for scale in reversed(context.scales):
+            found = _at(context, scale, model, share)
+            row |= {f"{scale}: {split}": _perplexity(found, split) for split in SPLITS}
+            row[f"{scale}: FLOPs/token"] = f"{found[0].metrics['flops_per_token']:.2e}" if found else NOT_RUN
+        rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
+    """One row per overlap: by how much recurrence changes the perplexity, in per cent of the baseline's."""
+    import pandas
+
+    printed = published(table)
+    recurrent = printed["model"].str.contains("recurrence")
+    rows = []
+    for ours in printed[recurrent].to_dict("records"):
+        base = printed[~recurrent & (printed["overlap_tokens"] == ours["overlap_tokens"])].iloc[0]
+        share = int(ours["overlap_tokens"]) / int(ours["window_tokens"])
+        row = {"overlap": f"{share:.1%} of T"}
+        for split in SPLITS:
+            name = f"{split}_perplexity_per_word"
+            row[f"paper: {split}"] = f"{float(ours[name]) / float(base[name]) - 1:+.1%}"
+        for scale in reversed(context.scales):
+            pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
+            for split in SPLITS:
+                row[f"{scale}: {split}"] = _percent(*compare(*pair, split)) if all(pair) else NOT_RUN
+        rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def compare(records: list[Record], against: list[Record], split: str) -> tuple[float, float, float]:
+    """Relative difference in word perplexity and its 95 % interval, paired over the documents of `split`.
+
+    With several seeds the per-document losses are averaged first; the interval is over documents only.
+    """
+    from repro.evaluation import bootstrap
+
+    interval = bootstrap(_nll(records, split), records[0].documents[split]["n_words"], _nll(against, split))
+    return interval.value - 1, interval.low - 1, interval.high - 1
+
+
+def judge_gain(records: list[Record]) -> Verdict:
+    """Recurrent against baseline on test documents, one of each per seed, at the same overlap."""
+    recurrent, baseline = ([r for r in records if r.model == model] for model in ("recurrent", "baseline"))
+    return judge_difference(*compare(recurrent, baseline, "test"), "lower")
+
+
+def judge_overlap(records: list[Record]) -> Verdict:
+    """The same model with its larger overlap against none, on test documents."""
+    disjoint = [record for record in records if record.config["overlap"] == 0]
+    overlapped = [record for record in records if record.config["overlap"] > 0]
+    return judge_difference(*compare(overlapped, disjoint, "test"), "lower")
+
+
+def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[Record]:
+    """The records of a model whose overlap is this share of its window."""
+    return [record for config in context.plan(scale, model=model) if abs(config.overlap / config.window - share) < 1e-9
+            for record in context.records_of(config)]
+
+
+def _nll(records: list[Record], split: str) -> list[float]:
+    """Per-document nll in nats, averaged over seeds."""
+    losses = [record.documents[split]["nll"] for record in records]
+    if len({len(loss) for loss in losses}) != 1:
+        raise ReproError(f"records {', '.join(r.id for r in records)} scored different {split} documents.")
+    return [sum(one) / len(one) for one in zip(*losses, strict=True)]
+
+
+def _perplexity(records: list[Record], split: str) -> str:
+    from repro.evaluation import bootstrap
+
+    if not records:
+        return NOT_RUN
+    interval = bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
+    return f"{interval.value:.2f} [{interval.low:.1f}, {interval.high:.1f}]"
+
+
+def _percent(value: float, low: float, high: float) -> str:
+    return f"{value:+.1%} [{low:+.1%}, {high:+.1%}]"
