@@ -5,6 +5,9 @@ from repro.study.published import published
 from repro.study.registry import register
 from repro.study.runner import Context, run
 from repro.study.store import Record, Store
+from repro.study.tables import Artifact, ArtifactContext, Rendered, artifact, artifacts
+from repro.study.verdicts import Claim, Verdict, claim, claims, judge_difference, scoreboard
 
-__all__ = ["SCALES", "Context", "Estimate", "Experiment", "Outcome", "Record", "RunConfig", "Store", "experiment",
-           "experiments", "published", "register", "run", "run_id"]
+__all__ = ["SCALES", "Artifact", "ArtifactContext", "Claim", "Context", "Estimate", "Experiment", "Outcome", "Record",
+           "Rendered", "RunConfig", "Store", "Verdict", "artifact", "artifacts", "claim", "claims", "experiment",
+           "experiments", "judge_difference", "published", "register", "run", "run_id", "scoreboard"]

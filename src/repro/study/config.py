@@ -75,6 +75,11 @@ class Experiment:
     grid: Callable[[str], list[dict[str, Any]]] = lambda scale: [{}]
     needs: Callable[[Any], list[RunConfig]] = lambda config: []
 
+    @property
+    def id(self) -> str:
+        """The name under which the registry keeps it."""
+        return self.name
+
     def plan(self, scale: str, sets: Mapping[str, Any] | None = None, seeds: Iterable[int] = (0,)) -> list[RunConfig]:
         """The configs of this scale: grid x seeds, without duplicates.
 
@@ -161,12 +166,12 @@ def command(config: RunConfig) -> str:
     words = ["repro", "run", config.experiment, "--scale", config.scale]
     for key, value in values.items():
         if key not in ("experiment", "scale", "seed") and any(other[key] != value for other in plan):
-            words += ["--set", f"{key}={_as_text(value)}"]
+            words += ["--set", f"{key}={as_text(value)}"]
     return shlex.join(words + (["--seed", str(config.seed)] if config.seed else []))
 
 
 def _choices(value: Any) -> list[Any]:
-    """The grid values that one `--set` stands for; `_as_text` is the inverse for one value."""
+    """The grid values that one `--set` stands for; `as_text` is the inverse for one value."""
     if isinstance(value, list):
         return value
     if not isinstance(value, str):
@@ -179,7 +184,8 @@ def _choices(value: Any) -> list[Any]:
     return [None if part == "null" else part for part in value.split(",")]
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """The text that `--set key=TEXT` reads as `value`."""
     plain = isinstance(value, str) and value not in ("", "null") and "," not in value and value[0] not in '[{"'
     return value if plain else canonical(value)
 

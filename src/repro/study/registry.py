@@ -16,12 +16,12 @@ _declared: dict[type, dict[str, Any]] = {}
 
 
 def register(*declarations: Any) -> None:
-    """Make experiments, artifacts and claims known by name. Raises ReproError for a name that is already taken."""
+    """Make experiments, artifacts and claims known by their ids. Raises ReproError for an id that is already taken."""
     for declaration in declarations:
         names = _declared.setdefault(type(declaration), {})
-        if declaration.name in names:
-            raise ReproError(f"{_kind(type(declaration))} '{declaration.name}' is declared twice; rename one of them.")
-        names[declaration.name] = declaration
+        if declaration.id in names:
+            raise ReproError(f"{_kind(type(declaration))} '{declaration.id}' is declared twice; rename one of them.")
+        names[declaration.id] = declaration
 
 
 def lookup(kind: type[Declared], name: str) -> Declared:

@@ -50,7 +50,7 @@ def run(config: RunConfig, results: Path | str | None = None, progress: bool = T
 def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force: bool = False,
             with_folder: bool = False) -> tuple[Record, Path | None]:
     """The record of `config` and its folder. The folder holds a finished run only when it is asked for."""
-    store = Store(results or paths.results(config.scale))
+    store = Store.of(config.scale, results)
     stored = store.get(config)
     if stored and not force and not with_folder:
         return stored, None

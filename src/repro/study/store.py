@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from repro import paths
 from repro.errors import ReproError
-from repro.paths import write_atomic
 from repro.study.config import RunConfig, canonical, corpus_named, data_at_hand, identify, run_id, sha256
 
 SCHEMA = 1
@@ -68,7 +68,7 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Write the record to `path`, whole or not at all."""
-        write_atomic(path, json.dumps(asdict(self), indent=1, sort_keys=True, allow_nan=False) + "\n")
+        paths.write_atomic(path, json.dumps(asdict(self), indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
 class Store:
@@ -76,6 +76,11 @@ class Store:
 
     def __init__(self, folder: Path | str):
         self.folder = Path(folder)
+
+    @classmethod
+    def of(cls, scale: str, results: Path | str | None = None) -> "Store":
+        """The store in `results`, by default where records of `scale` belong."""
+        return cls(results or paths.results(scale))
 
     def path(self, record: Record) -> Path:
         """Where `record` belongs."""

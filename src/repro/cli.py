@@ -1,0 +1,345 @@
+"""The command line `repro`: list, run and show the study, look after its data, benchmarks, and this machine.
+
+Everything that a command needs is imported inside it, so that `repro --help` and `repro list` start at once.
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from repro.errors import ReproError, unknown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from repro.study import Experiment, Record, RunConfig
+
+
+class OneLine(TyperGroup):
+    """Tells every usage error and every ReproError in one line on stderr, and exits with 2."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        try:
+            sys.exit(super().main(*args, standalone_mode=False, **extra))
+        except ReproError as error:
+            message = str(error)
+        except typer.TyperException as error:
+            message = f"{error.format_message()} Try 'repro --help'."
+        sys.stderr.write(f"repro: error: {' '.join(message.split())}\n")
+        sys.exit(2)
+
+
+main = typer.Typer(cls=OneLine, help="Long-context language-model papers: re-run, measured, explained.",
+                   add_completion=False, pretty_exceptions_enable=False)
+data = typer.Typer(help="What corpora are here, from where, and are they whole.")
+main.add_typer(data, name="data")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Scale = Annotated[str | None, typer.Option(help="smoke (default), small, medium or paper.")]
+Results = Annotated[Path | None, typer.Option(help="Folder of records; default: results/ (smoke: build/results/).")]
+
+
+@main.command("list")
+def list_study(as_json: AsJson = False, results: Results = None) -> None:
+    """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
+    from repro.study import Claim, artifacts, claims, experiments
+    from repro.study.config import SCALES
+    from repro.study.verdicts import cell, standing
+
+    entries = []
+    for entry in [*artifacts(), *claims()]:
+        is_claim = isinstance(entry, Claim)
+        scales = standing(entry, results)
+        judged = [scale["verdict"] for scale in scales.values() if scale["done"] and scale["verdict"]]
+        entries.append({"paper": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
+                        "chapter": "" if is_claim else entry.chapter, "source": entry.source,
+                        "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
+                        "scales": scales, "verdict": judged[-1] if judged else "not run"})
+    planned = [{"paper": one.paper, "name": one.name, "summary": one.summary, "scales": list(one.scales)}
+               for one in experiments()]
+    if as_json:
+        return _print_json({"experiments": planned, "artifacts": [e for e in entries if e["kind"] != "claim"],
+                            "claims": [e for e in entries if e["kind"] == "claim"]})
+    _print_table("Experiments: repro run NAME", ["paper", "name", "scales", "summary"],
+                 [[e["paper"], e["name"], " ".join(e["scales"]), e["summary"]] for e in planned])
+    _print_table("Artifacts and claims: repro show ARTIFACT",
+                 ["paper", "id", "kind", "chapter", "source", *SCALES, "verdict"],
+                 [[*(e[key] for key in ("paper", "id", "kind", "chapter", "source")),
+                   *(cell(e["scales"][scale]) if scale in e["scales"] else "" for scale in SCALES), e["verdict"]]
+                  for e in entries])
+
+
+@main.command()
+def run(
+    name: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="See `repro list`.")],
+    scale: Scale = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=(
+        "Replace a key in every grid point; KEY=5,10 gives several points. Repeat for more keys."))] = None,
+    seeds: Annotated[list[str] | None, typer.Option("--seed", metavar="N", help="0 (default), or 0,1,2.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run (without --scale: at every "
+                                          "scale), on what data, its parameters, FLOPs, memory and time.")] = False,
+    results: Results = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="ID", help="Of these, only the run with this id.")] = None,
+    as_json: AsJson = False,
+    force: Annotated[bool, typer.Option("--force", help="Run from the start, even if there is a record.")] = False,
+) -> None:
+    """Run an experiment: every grid point and seed that has no record yet."""
+    from repro.study import experiment, run, run_id
+
+    chosen = experiment(name)
+    plan = []
+    for one in ([scale or "smoke"] if scale or not dry_run else chosen.scales):
+        plan += chosen.plan(one, _pairs(sets or []), _numbers(seeds or ["0"]))
+    if only:
+        ids = {_id(config, results): config for config in plan}
+        for wanted in only:
+            if wanted not in ids:
+                raise unknown(f"run of {name}", wanted, filter(None, ids))
+        plan = [ids[wanted] for wanted in dict.fromkeys(only)]
+    if dry_run:
+        return _dry_run(chosen, plan, results, as_json)
+    records = []
+    for number, config in enumerate(plan, 1):
+        if not as_json and sys.stderr.isatty():
+            sys.stderr.write(f"{number}/{len(plan)} {name} {run_id(config)} {_point(config, plan)}\n")
+        records.append(run(config, results, progress=not as_json, force=force))
+    if as_json:
+        return _print_json([asdict(record) for record in records])
+    metrics = list(dict.fromkeys(metric for record in records for metric in record.metrics))
+    units = {metric: unit for record in records for metric, unit in record.units.items()}
+    _print_table(f"{name} at {plan[0].scale}", ["id", "run", *(f"{metric} ({units[metric]})" for metric in metrics)],
+                 [[record.id, _point(config, plan),
+                   *(f"{record.metrics[metric]:,.6g}" if metric in record.metrics else "" for metric in metrics)]
+                  for config, record in zip(plan, records, strict=True)])
+
+
+@main.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="ARTIFACT", help="See `repro list`.")],
+    scale: Scale = None,
+    results: Results = None,
+    save: Annotated[Path | None, typer.Option(help="Write a figure as PNG, or a table as CSV, to this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a table or figure: the paper's numbers beside ours."""
+    from repro.paths import write_atomic
+    from repro.study import artifact
+
+    shown = artifact(name).render(scale or "smoke", results=results)
+    is_figure = shown.artifact.kind == "figure"
+    if save:
+        write_atomic(save, shown.png() if is_figure else shown.table.to_csv(index=False))
+    if as_json:
+        rows = [] if is_figure else json.loads(shown.table.to_json(orient="records"))
+        return _print_json({"id": name, "caption": shown.caption, "rows": rows})
+    _console().print(shown)
+    if is_figure and not save:
+        typer.echo(f"A figure: repro show {name} --save FILE.png writes it.")
+
+
+@data.command("list")
+def data_list(as_json: AsJson = False) -> None:
+    """Every corpus: source, licence, splits, and whether it is on this machine."""
+    from repro.data import corpora
+
+    rows = [{"name": one.name, "source": one.source, "licence": one.licence, "part_of": one.part_of,
+             "available": one.available(),
+             "splits": {name: {"description": split.description, "words": split.n_words}
+                        for name, split in one.splits.items()}} for one in corpora()]
+    if as_json:
+        return _print_json(rows)
+    _print_table("Corpora: repro data fetch NAME", ["name", "here", "source", "part of", "licence", "words"],
+                 [[row["name"], "yes" if row["available"] else "no", row["source"], row["part_of"] or "whole",
+                   row["licence"], ", ".join(f"{name} {split['words']:,}" if split["words"] else name
+                                             for name, split in row["splits"].items())] for row in rows])
+
+
+@data.command("fetch")
+def data_fetch(name: Annotated[str, typer.Argument(metavar="NAME", help="See `repro data list`.")]) -> None:
+    """Get a corpus from its source; goes on where it was interrupted."""
+    import subprocess
+
+    from repro import paths
+    from repro.data import corpus
+
+    if corpus(name).source == "embedded":
+        typer.echo(f"{name} is embedded: it is generated, there is nothing to fetch.")
+        return
+    script = paths.home() / "data_scripts" / f"{name.replace('-', '_')}.py"
+    if not script.exists():
+        raise ReproError(f"there is no {script} to fetch {name} with; set REPRO_DATA to a folder that holds it.")
+    raise typer.Exit(subprocess.run([sys.executable, str(script)], cwd=paths.home()).returncode)
+
+
+@data.command("check")
+def data_check(name: Annotated[str, typer.Argument(metavar="NAME", help="See `repro data list`.")],
+               as_json: AsJson = False) -> None:
+    """Count a corpus and compare with what is published; exit code 2 if it is not whole."""
+    from repro.data import corpus
+
+    rows = [{"split": row.split, "what": row.what, "expected": row.expected, "found": row.found, "ok": row.ok}
+            for row in corpus(name).check()]
+    if as_json:
+        _print_json({"name": name, "fingerprint": corpus(name).fingerprint(), "rows": rows})
+    else:
+        _print_table(f"{name}, fingerprint {corpus(name).fingerprint()[:16]}",
+                     ["split", "what", "expected", "found", ""],
+                     [[row["split"], row["what"], f"{row['expected']:,}", f"{row['found']:,}",
+                       "ok" if row["ok"] else "WRONG"] for row in rows])
+    wrong = [f"{row['found']:,} {row['what']} in {row['split']} instead of {row['expected']:,}"
+             for row in rows if not row["ok"]]
+    if wrong:
+        raise ReproError(f"{name} is not whole: {'; '.join(wrong)}. Get it again with `repro data fetch {name}`.")
+
+
+@main.command()
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="attention, evaluation, training or memory.")],
+    json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
+) -> None:
+    """Measure side by side with peers, in one process, and print ratios."""
+    import importlib
+    import pkgutil
+
+    from repro import bench
+
+    known = [module.name for module in pkgutil.iter_modules(bench.__path__)]
+    if name not in known:
+        raise unknown("benchmark", name, known)
+    importlib.import_module(f"repro.bench.{name}").main(json_path)
+
+
+@main.command()
+def doctor(as_json: AsJson = False) -> None:
+    """What this machine can run, and what it lacks."""
+    from repro.doctor import findings
+
+    rows = findings()
+    if as_json:
+        return _print_json([asdict(row) for row in rows])
+    _print_table("This machine", ["", "found", "what to do"], [[row.what, row.found, row.lack] for row in rows])
+
+
+def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None, as_json: bool) -> None:
+    """Print what would run: one table per scale, or JSON [{id, config, command, needs, estimate, done}]."""
+    from repro.data import corpus
+    from repro.study import experiment
+    from repro.study.config import command
+
+    rows = [{"id": _id(config, results), "config": config.model_dump(mode="json"), "command": command(config),
+             "needs": [command(need) for need in chosen.needs(config)],
+             "estimate": asdict(chosen.estimate(config)), "done": _stored(config, results) is not None}
+            for config in plan]
+    if as_json:
+        return _print_json(rows)
+    for scale in dict.fromkeys(config.scale for config in plan):
+        here = [config for config in plan if config.scale == scale]
+        lines, flops, seconds = [], 0.0, 0.0
+        for config in [*_needed(here), *here]:
+            one, done = experiment(config.experiment), _stored(config, results) is not None
+            estimate = one.estimate(config)
+            flops, seconds = flops + (not done) * estimate.flops, seconds + (not done) * estimate.seconds
+            point = _point(config, here) if one is chosen else f"needed: {config.experiment}"
+            lines.append([_id(config, results) or "data absent", point, config.corpus, f"{estimate.parameters:,}",
+                          f"{estimate.training_tokens:,}", f"{estimate.flops:.2e}",
+                          f"{estimate.memory_bytes / 2**30:.2f} GiB", _duration(estimate.seconds),
+                          "done" if done else "to do"])
+        _print_table(f"{chosen.name} at {scale}: {len(here)} runs; to do, with what they need: "
+                     f"{flops:.2e} FLOPs, {_duration(seconds)}",
+                     ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""], lines)
+        for name in dict.fromkeys(line[2] for line in lines):
+            one = corpus(name)
+            typer.echo(f"  data {name}: {f'part of {one.part_of}' if one.part_of else 'whole'}; "
+                       + ("on this machine" if one.available() else f"not here, get it with: repro data fetch {name}"))
+        typer.echo()
+
+
+def _needed(configs: "list[RunConfig]") -> "list[RunConfig]":
+    """The runs that `configs` need and are not themselves, each once, the first to run first."""
+    from repro.study import experiment
+
+    found: list[Any] = []
+    for config in configs:
+        for need in experiment(config.experiment).needs(config):
+            found += [one for one in [*_needed([need]), need] if one not in found and one not in configs]
+    return found
+
+
+def _duration(seconds: float) -> str:
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{seconds:.0f} s" if seconds < 120 else f"{minutes:.0f} min" if minutes < 120 else f"{hours:.1f} h"
+
+
+def _stored(config: "RunConfig", results: Path | None) -> "Record | None":
+    from repro.study import Store
+
+    return Store.of(config.scale, results).get(config)
+
+
+def _id(config: "RunConfig", results: Path | None) -> str | None:
+    """The id of a run; where its data is absent, that of its committed record; else None."""
+    from repro.study import run_id
+    from repro.study.config import data_at_hand
+
+    if data_at_hand(config):
+        return run_id(config)
+    stored = _stored(config, results)
+    return stored.id if stored else None
+
+
+def _point(config: "RunConfig", plan: "list[RunConfig]") -> str:
+    """The keys in which `config` differs from another run of its scale."""
+    others = [other.model_dump() for other in plan if other.scale == config.scale]
+    return " ".join(f"{key}={value}" for key, value in config.model_dump().items()
+                    if any(other[key] != value for other in others))
+
+
+def _pairs(sets: list[str]) -> dict[str, str]:
+    pairs = {}
+    for item in sets:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise ReproError(f"--set {item}: write it as KEY=VALUE, for example --set overlap=5.")
+        if key in pairs:
+            raise ReproError(f"--set {key} is given twice; several values are written as --set {key}=5,10.")
+        pairs[key] = value
+    return pairs
+
+
+def _numbers(seeds: list[str]) -> list[int]:
+    try:
+        return [int(seed) for item in seeds for seed in item.split(",")]
+    except ValueError as error:
+        raise ReproError(f"--seed {' '.join(seeds)}: seeds are whole numbers, as in --seed 0,1,2.") from error
+
+
+def _console() -> "Console":
+    """Where tables go: as wide as the terminal; in a file or a pipe, wide enough for every table."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=200)
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=1))
+
+
+def _print_table(title: str, header: list[str], rows: list[list[str]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left")
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    _console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""A paper's tables and figures, built from records and the printed values: in a notebook, in a terminal, as data."""
+
+import base64
+import html
+import io
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal
+
+from repro.errors import ReproError, unknown
+from repro.study.config import SCALES, RunConfig, as_text, command, experiment
+from repro.study.registry import declared, lookup
+from repro.study.store import Record, Store
+
+if TYPE_CHECKING:
+    import pandas
+    from rich.console import RenderableType
+
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One table or figure of a paper. `build(context)` returns a pandas DataFrame or a matplotlib Figure."""
+
+    id: str
+    paper: str
+    title: str
+    chapter: str
+    experiment: str
+    build: Callable[["ArtifactContext"], Any]
+    source: str  # where in the paper, e.g. "Table 1"
+    kind: Literal["table", "figure"] = "table"
+
+    def render(self, scale: str = "smoke", also: Sequence[str] = ("small",), results: Path | str | None = None,
+               sets: Mapping[str, Any] | None = None) -> "Rendered":
+        """The artifact from the records of `scale`, beside those of the scales in `also`.
+
+        `sets` changes the plan of `scale` as `repro run --set` does. Missing records never raise: their cells say
+        "not run" and the caption names the command. Raises ReproError for an unknown scale or key, and for records
+        that cannot be trusted.
+        """
+        scales = experiment(self.experiment).scales
+        for name in (scale, *also):
+            if name not in SCALES:
+                raise unknown("scale", name, SCALES)
+        if scale not in scales:
+            raise unknown(f"scale of {self.experiment}", scale, scales)
+        shown = dict.fromkeys([scale, *(name for name in also if name in scales)])
+        context = ArtifactContext(self, tuple(shown), results, dict(sets or {}))
+        return Rendered(self, self.build(context), context.caption())
+
+
+@dataclass
+class ArtifactContext:
+    """What `build` asks for records. It remembers which it was given and which were missing, for the caption."""
+
+    artifact: Artifact
+    scales: tuple[str, ...]  # the scale asked for, then those shown beside it
+    results: Path | str | None = None
+    sets: dict[str, Any] = field(default_factory=dict)
+    used: dict[str, Record] = field(default_factory=dict)  # by id
+    missing: dict[str, RunConfig] = field(default_factory=dict)  # by command
+
+    def plan(self, scale: str | None = None, **fields: Any) -> list[RunConfig]:
+        """The planned configs of `scale` (default: the scale asked for) that have these field values."""
+        scale = scale or self.scales[0]
+        parent = experiment(self.artifact.experiment)
+        for key in fields:
+            if key not in parent.config.model_fields:
+                raise unknown(f"key of {parent.name}", key, parent.config.model_fields)
+        return [config for config in parent.plan(scale, self.sets if scale == self.scales[0] else {})
+                if all(getattr(config, key) == value for key, value in fields.items())]
+
+    def records(self, scale: str | None = None, **fields: Any) -> list[Record]:
+        """The records, at every seed there is, of `plan(scale, **fields)`."""
+        return [record for config in self.plan(scale, **fields) for record in self.records_of(config)]
+
+    def records_of(self, config: RunConfig) -> list[Record]:
+        """The records, at every seed there is, of one config; none if it was not run."""
+        found = Store.of(config.scale, self.results).seeds(config)
+        self.used |= {record.id: record for record in found}
+        if not found:
+            self.missing[command(config)] = config
+        return found
+
+    def value(self, metric: str, digits: int = 2, scale: str | None = None, **fields: Any) -> str:
+        """One cell: the metric's mean over seeds with `digits` decimals, or "not run".
+
+        Raises ReproError when `fields` leave more than one config of the plan, or an unknown metric.
+        """
+        plan = self.plan(scale, **fields)
+        if len(plan) > 1:
+            raise ReproError(f"{self.artifact.id}: {fields} fits {len(plan)} configs of the plan; name more fields.")
+        found = [record for config in plan for record in self.records_of(config)]
+        for record in found:
+            if metric not in record.metrics:
+                raise unknown(f"metric of {record.experiment}", metric, record.metrics)
+        return f"{fmean(record.metrics[metric] for record in found):.{digits}f}" if found else NOT_RUN
+
+    def caption(self) -> str:
+        """What is shown: the source, then for each scale its data, seeds, records and the command for missing ones."""
+        lines = [f"{self.artifact.source} of {self.artifact.paper}: {self.artifact.title}."]
+        for scale in self.scales:
+            used = [record for record in self.used.values() if record.scale == scale]
+            missing = [(line, config) for line, config in self.missing.items() if config.scale == scale]
+            told = []
+            if used:
+                seeds = len({record.seed for record in used})
+                data = sorted({_data(record) for record in used})
+                told.append(f"{', '.join(data)}; {seeds} seed{'s' * (seeds > 1)}; "
+                            f"record{'s' * (len(used) > 1)} {', '.join(record.id for record in used)}")
+            if missing:
+                runs = f"{len(missing)} run{'s' * (len(missing) > 1)}" if used else "all"
+                told.append(f"{runs} {NOT_RUN}: `{self._command(missing)}`")
+            if told:
+                lines.append(f"{scale}: {'; '.join(told)}.")
+        return "\n".join(lines)
+
+    def _command(self, missing: list[tuple[str, RunConfig]]) -> str:
+        """One command that runs what is missing at a scale (and reads what is there)."""
+        line, config = missing[0]
+        if len(missing) > 1:
+            line = shlex.join(["repro", "run", config.experiment, "--scale", config.scale])
+            if config.scale == self.scales[0] and self.sets:
+                line = " ".join([line, *(_set(key, value) for key, value in self.sets.items())])
+        return line + (f" --results {shlex.quote(str(self.results))}" if self.results else "")
+
+
+def _set(key: str, value: Any) -> str:
+    """`--set` for the command line that stands for one item of `sets`."""
+    values = value if isinstance(value, list) else [value]
+    text = value if isinstance(value, str) else ",".join(map(as_text, values))
+    return f"--set {shlex.quote(f'{key}={text}')}"
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """An artifact made visible. `content` is the DataFrame or Figure; notebooks and rich show it with its caption."""
+
+    artifact: Artifact
+    content: Any
+    caption: str
+
+    @property
+    def table(self) -> "pandas.DataFrame":
+        """The rows and columns shown, with a named index as its first columns. Raises ReproError for a figure."""
+        if self.artifact.kind == "figure":
+            raise ReproError(f"{self.artifact.id} is a figure, not a table.")
+        return self.content if self.content.index.names == [None] else self.content.reset_index()
+
+    def _repr_html_(self) -> str:
+        caption = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(self.caption, quote=False)).replace("\n", "<br>")
+        if self.artifact.kind == "figure":
+            picture = base64.b64encode(self.png()).decode()
+            return (f'<figure><img alt="{html.escape(self.artifact.title)}" src="data:image/png;base64,{picture}">'
+                    f"<figcaption>{caption}</figcaption></figure>")
+        style = self.table.style.hide(axis="index").set_uuid(self.artifact.id).format(escape="html")
+        style = style.set_caption(caption).map(lambda cell: "color: #666; font-style: italic" if cell == NOT_RUN else "")
+        return style.set_table_styles([{"selector": "caption", "props": "caption-side: bottom; text-align: left"}]
+                                      ).to_html()
+
+    def __rich__(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.text import Text
+
+        caption = Text(self.caption.replace("`", ""))
+        return caption if self.artifact.kind == "figure" else Group(self._as_rich_table(), caption)
+
+    def _as_rich_table(self) -> "RenderableType":
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table()
+        for name in self.table.columns:
+            table.add_column(Text(name if isinstance(name, str) else " / ".join(map(str, name))), overflow="fold")
+        for row in self.table.itertuples(index=False):
+            table.add_row(*(Text(str(cell), style="dim" if cell == NOT_RUN else "") for cell in row))
+        return table
+
+    def png(self) -> bytes:
+        """The figure as PNG, the same bytes for the same figure."""
+        import matplotlib.pyplot as plt
+
+        buffer = io.BytesIO()
+        self.content.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
+        plt.close(self.content)  # or the notebook would show it a second time
+        return buffer.getvalue()
+
+
+def artifact(id: str) -> Artifact:
+    """The artifact with this id. Raises ReproError, with the nearest id, when there is none."""
+    return lookup(Artifact, id)
+
+
+def artifacts() -> list[Artifact]:
+    """All artifacts of the catalog."""
+    return list(declared(Artifact).values())
+
+
+def _data(record: Record) -> str:
+    part_of = record.data["part_of"]
+    return record.data["name"] + (f" (part of {part_of})" if part_of else "")
