@@ -1,9 +1,8 @@
 # corpus -> base model -> run -> record -> chapter -> book. A step is redone when the content it depends on has changed.
-# make calls this; by hand: snakemake --profile profiles/local --cores 2 runs --config scale=small
+# make calls this; by hand: snakemake runs --profile profiles/local --cores 2 --config scale=small
 import functools, hashlib, json, os, sys
 from pathlib import Path
 
-from repro import paths
 from repro.study import Store, experiment, experiments
 from repro.study.config import command, sha256
 
@@ -47,7 +46,7 @@ def key(run):
 
 
 def recorded(run):
-    return Store(paths.results(run.scale)).get(run) is not None
+    return Store.of(run.scale).get(run) is not None
 
 
 def stamp(run):
@@ -64,7 +63,8 @@ def planned(wildcards):
 
 def needed(wildcards):
     run = planned(wildcards)
-    return [f"build/corpora/{run.corpus}", *map(stamp, experiment(run.experiment).needs(run))]
+    corpora = {run.corpus, *getattr(run, "tokeniser_corpora", ())}
+    return [f"build/corpora/{name}" for name in sorted(corpora)] + [stamp(need) for need in experiment(run.experiment).needs(run)]
 
 
 def estimate(wildcards):
@@ -85,13 +85,18 @@ rule book:
         "build/html/index.html",
     params:
         pages=digest("book", "_config.yml"),
+    message:
+        "book: {output}"
     shell:
         """
         rm -rf build/book build/html
         cp -r book build/book
         mkdir -p build/book/notebooks
         cp {input} build/book/notebooks
-        jupyter-book build build/book --config _config.yml -W -n --keep-going
+        jupyter-book build build/book --path-output build/book --config _config.yml -W -n --keep-going
+        if grep -rE '<(script|link|img|iframe)[^>]+(src|href)="https?:' build/book/_build/html --include='*.html'; then
+            echo 'A page loads something from elsewhere (above); it has to lie beside it.' && exit 1
+        fi
         mv build/book/_build/html build/html
         """
 
@@ -107,6 +112,8 @@ rule chapter:
         code=CODE,
         records=digest("results", "book/execute.py"),
         data="REPRO_DATA" in os.environ,
+    message:
+        "chapter: {wildcards.name} at {wildcards.scale}"
     shell:
         "python book/execute.py notebooks/{wildcards.name}.ipynb {output} {wildcards.scale}"
 
@@ -115,6 +122,8 @@ rule chapter:
 rule notebooks:
     input:
         NOTEBOOKS,
+    message:
+        "notebooks: outputs of {SCALE} stored"
     shell:
         "cp {input} notebooks"
 
@@ -123,6 +132,8 @@ rule notebooks:
 rule runs:
     input:
         lambda wildcards: [stamp(run) for run in plan(SCALE).values() if not recorded(run)],
+    message:
+        "runs: every record of {SCALE} is there"
 
 
 # One run. At smoke it follows the code; a record of another scale is kept as long as it is there.
@@ -143,12 +154,20 @@ rule run:
         gpu=gpus,  # what the Slurm plugin calls them
         mem_mb=lambda wildcards: int(4000 + 2 * estimate(wildcards).memory_bytes / 10**6),
         runtime=lambda wildcards: int(30 + 2 * estimate(wildcards).seconds / 60),  # minutes
+    message:
+        "run: {params.command} (gpus {resources.gpus}, MB {resources.mem_mb}, minutes {resources.runtime})"
     shell:
         "{params.command} {params.force} > {log} 2>&1"
 
 
 rule corpus:
     output:
-        touch("build/corpora/{corpus}"),
+        touch("build/corpora/{name}"),
+    message:
+        "corpus: {wildcards.name}"
     shell:
-        "repro data check {wildcards.corpus} || (repro data fetch {wildcards.corpus} && repro data check {wildcards.corpus})"
+        """
+        repro data check {wildcards.name} 2> /dev/null && exit
+        repro data fetch {wildcards.name}
+        repro data check {wildcards.name}
+        """

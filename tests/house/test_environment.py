@@ -1,0 +1,65 @@
+"""One set of versions, the same wherever the study is installed."""
+
+import re
+import subprocess
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+PINS = {name.lower().replace("_", "-"): pin for name, pin in
+        re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)}
+
+
+def test_every_requirement_is_pinned_to_a_version_that_it_allows():
+    for text in [*PROJECT["dependencies"], *(text for extra in EXTRAS.values() for text in extra)]:
+        wanted = Requirement(text)
+        if wanted.name != PROJECT["name"]:
+            assert PINS[wanted.name.lower().replace("_", "-")] in wanted.specifier, text
+
+
+def test_constraints_name_one_exact_version_each_and_no_build_of_torch():
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert len(lines) == len(PINS)
+    assert not [line for line in lines if "+" in line]
+    assert PINS["torch"] == "2.13.0"
+
+
+def test_what_is_installed_is_what_the_constraints_say():
+    wrong = {}
+    for name, pin in PINS.items():
+        try:
+            found = Version(version(name)).public
+        except PackageNotFoundError:
+            continue
+        if found != pin:
+            wrong[name] = (found, pin)
+    assert not wrong
+
+
+def test_make_installs_from_the_constraints():
+    told = subprocess.run(["make", "-n", "-W", "constraints.txt", "book"], cwd=ROOT, capture_output=True, text=True)
+    assert "pip install -c constraints.txt -e '.[book,test]'" in told.stdout
+    assert "snakemake book" in told.stdout
+
+
+def test_make_test_runs_style_tests_and_chapters():
+    told = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True).stdout
+    for part in ("ruff check", "pytest", "--nbval-lax", "--nbval-current-env"):
+        assert part in told
+
+
+def test_conda_installs_the_same_versions():
+    packages = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    python = next(name for name in packages if str(name).startswith("python="))
+    assert python.removeprefix("python=") in Requirement(f"python{PROJECT['requires-python']}").specifier
+    options = next(entry["pip"] for entry in packages if isinstance(entry, dict))
+    assert "-c constraints.txt" in options
+    extras = re.search(r"\[(.*)\]", next(option for option in options if option.startswith("-e"))).group(1)
+    assert set(extras.split(",")) <= set(EXTRAS)

@@ -1,0 +1,74 @@
+"""What make would do, asked of Snakemake without doing it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from repro.study import experiment, experiments
+from repro.study.config import command
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+
+
+def dry_run(target: str, profile: str, scale: str) -> str:
+    """The jobs of `target` as if nothing had been made yet."""
+    environment = {name: value for name, value in os.environ.items() if name != "REPRO_DATA"}
+    options = ["--profile", f"profiles/{profile}", "--config", f"scale={scale}"]
+    if profile == "local":
+        options += ["--cores", "2"]
+    done = subprocess.run([BIN / "snakemake", target, "--dry-run", "--forceall", "--nolock", *options], cwd=ROOT,
+                          env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def commands(output: str) -> list[str]:
+    return sorted(re.findall(r"run: (repro run .*) \(gpus", output))
+
+
+def jobs(output: str) -> dict[str, int]:
+    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", output, re.MULTILINE)}
+
+
+def planned(scale: str) -> list[str]:
+    """The commands of every run of a scale and of what it needs, each once."""
+    runs = [run for one in experiments() if scale in one.scales for run in one.plan(scale)]
+    for run in runs:
+        runs += experiment(run.experiment).needs(run)
+    return sorted(set(map(command, runs)))
+
+
+def test_the_book_needs_every_smoke_run_and_every_chapter():
+    output = dry_run("book", "local", "smoke")
+    assert commands(output) == planned("smoke")
+    chapters = len(list((ROOT / "notebooks").glob("[0-9]*.ipynb")))
+    assert jobs(output).get("chapter", 0) == chapters
+    assert jobs(output)["book"] == 1
+
+
+@pytest.mark.parametrize("scale", ["small", "medium"])
+def test_the_book_trains_nothing_at_other_scales(scale):
+    assert "run" not in jobs(dry_run("book", "local", scale))
+
+
+def test_on_a_cluster_each_run_is_one_job_with_a_gpu():
+    output = dry_run("runs", "slurm", "medium")
+    assert set(commands(output)) <= set(planned("medium"))
+    assert len(commands(output)) == jobs(output)["run"] > 0
+    assert re.findall(r"\(gpus (\d+)", output) == ["1"] * jobs(output)["run"]
+    assert min(map(int, re.findall(r"minutes (\d+)", output))) >= 30
+
+
+def test_the_cluster_profile_submits_to_slurm():
+    assert yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text())["executor"] == "slurm"
+
+
+@pytest.mark.parametrize("profile", ["local", "slurm"])
+def test_an_interrupted_step_is_made_again(profile):
+    assert yaml.safe_load((ROOT / f"profiles/{profile}/config.yaml").read_text())["rerun-incomplete"] is True
