@@ -68,7 +68,7 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
     _print_table("Experiments: repro run NAME", ["paper", "name", "scales", "summary"],
                  [[e["paper"], e["name"], " ".join(e["scales"]), e["summary"]] for e in planned])
     _print_table("Artifacts and claims: repro show ARTIFACT",
-                 ["paper", "id", "kind", "chapter", "source", *SCALES, "verdict"],
+                 ["paper", "id", "kind", "chapter", "source", *(f"at {scale}" for scale in SCALES), "verdict"],
                  [[*(e[key] for key in ("paper", "id", "kind", "chapter", "source")),
                    *(cell(e["scales"][scale]) if scale in e["scales"] else "" for scale in SCALES), e["verdict"]]
                   for e in entries])

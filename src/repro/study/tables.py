@@ -159,10 +159,10 @@ class Rendered:
             picture = base64.b64encode(self.png()).decode()
             return (f'<figure><img alt="{html.escape(self.artifact.title)}" src="data:image/png;base64,{picture}">'
                     f"<figcaption>{caption}</figcaption></figure>")
+        below = [{"selector": "caption", "props": "caption-side: bottom; text-align: left"}]
         style = self.table.style.hide(axis="index").set_uuid(self.artifact.id).format(escape="html")
-        style = style.set_caption(caption).map(lambda cell: "color: #666; font-style: italic" if cell == NOT_RUN else "")
-        return style.set_table_styles([{"selector": "caption", "props": "caption-side: bottom; text-align: left"}]
-                                      ).to_html()
+        style = style.map(lambda cell: "color: #666; font-style: italic" if cell == NOT_RUN else "")
+        return style.set_caption(caption).set_table_styles(below).to_html()
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group

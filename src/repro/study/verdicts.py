@@ -108,9 +108,9 @@ def scoreboard(results: Path | str | None = None) -> "pandas.DataFrame":
         told = standing(entry, results)
         kind = "claim" if isinstance(entry, Claim) else entry.kind
         text = entry.sentence if isinstance(entry, Claim) else entry.title
-        rows.append({"paper": entry.paper, "id": entry.id, "kind": kind, "source": entry.source, "about": text}
+        rows.append({"reference": entry.paper, "id": entry.id, "kind": kind, "source": entry.source, "about": text}
                     | {scale: cell(told[scale]) if scale in told else "" for scale in SCALES})
-    return pandas.DataFrame(rows, columns=["paper", "id", "kind", "source", "about", *SCALES])
+    return pandas.DataFrame(rows, columns=["reference", "id", "kind", "source", "about", *SCALES])
 
 
 def cell(told: dict[str, Any]) -> str:

@@ -1,0 +1,260 @@
+"""The command line: what it prints, and how it refuses."""
+
+import json
+import subprocess
+import sys
+import types
+
+import pytest
+from typer.testing import CliRunner
+
+import repro.data
+from repro import cli, doctor
+from repro.study import Artifact, Claim, Store, judge_difference, register, run
+
+
+@pytest.fixture
+def repro_(toy):
+    """Calls the command line on the toy study; gives (exit code, stdout, stderr)."""
+    register(Artifact("toy-table", "toy2020", "Toy table", "06_toy", "toy-recurrence", build, "Table 1"),
+             Claim("toy-gain", "toy2020", "It helps.", "Table 1", "toy-recurrence",
+                   lambda records: judge_difference(-1.0, -2.0, -0.5, "lower"), where=lambda c: c.overlap == 0))
+
+    def call(line):
+        done = CliRunner().invoke(cli.main, line)
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.exit_code, done.stdout, done.stderr
+
+    return call
+
+
+def build(context):
+    import pandas
+
+    return pandas.DataFrame([{"overlap": overlap, "paper": "29.00", "ours": context.value(
+        "test_word_perplexity", model="baseline", overlap=overlap)} for overlap in (0, 5)])
+
+
+def test_list(repro_, toy):
+    for config in toy.experiment.plan("smoke", {"overlap": "0"}):
+        run(config, progress=False)
+    code, out, err = repro_("list")
+    assert (code, err) == (0, "")
+    for words in ("toy-base", "toy-table", "toy-gain", "06_toy", "reproduced, 2/4 runs", "reproduced, 2/2 runs"):
+        assert words in out
+    listed = json.loads(repro_("list --json")[1])
+    assert [one["name"] for one in listed["experiments"]] == ["toy-base", "toy-recurrence"]
+    (table,), (claim,) = listed["artifacts"], listed["claims"]
+    assert (table["paper"], table["id"], table["chapter"], table["verdict"]) == (
+        "toy2020", "toy-table", "06_toy", "reproduced")
+    assert table["scales"]["smoke"]["done"] == 2
+    assert table["scales"]["smoke"]["planned"] == 4
+    assert claim["scales"]["smoke"]["text"] == "-1 [-2, -0.5]"
+    assert claim["scales"]["small"]["verdict"] == "not run"
+
+
+def test_run_prints_metrics_and_leaves_records(repro_, toy, tmp_path):
+    code, out, err = repro_(f"run toy-recurrence --set overlap=5,7 --set model=recurrent --results {tmp_path / 'mine'}")
+    assert (code, err) == (0, "")
+    for config in toy.experiment.plan("smoke", {"overlap": [5, 7], "model": "recurrent"}):
+        record = Store(tmp_path / "mine").get(config)
+        assert record.id in out
+        assert f"{record.metrics['test_word_perplexity']:.1f}" in out
+    assert "overlap=7" in out
+    assert "test_word_perplexity (per word)" in out
+    assert not (tmp_path / "build" / "results").exists()
+
+
+def test_run_json_seeds_only_and_force(repro_, toy):
+    records = json.loads(repro_("run toy-base --seed 0,1 --seed 4 --json")[1])
+    assert [record["seed"] for record in records] == [0, 1, 4]
+    toy.noise = 1.0
+    again = json.loads(repro_(f"run toy-base --seed 0,1,4 --only {records[1]['id']} --json")[1])
+    assert again == records[1:2]
+    forced = json.loads(repro_(f"run toy-base --seed 0,1,4 --only {records[1]['id']} --json --force")[1])
+    assert forced[0]["metrics"] == {"loss": 4.0}
+    assert Store.of("smoke").get(toy.base.plan("smoke")[0]).metrics == {"loss": 3.0}
+
+
+def test_dry_run_says_what_would_run_and_runs_nothing(repro_, toy):
+    code, out, err = repro_("run toy-recurrence --dry-run")
+    assert (code, err, toy.executed) == (0, "", [])
+    for scale in ("smoke", "small"):
+        assert f"toy-recurrence at {scale}: 4 runs" in out
+    # at each scale: the base model (1.5 s, 6e2 * width FLOPs) and four runs of 2.5 s and 4.8e3 FLOPs
+    assert "2.40e+04 FLOPs, 12 s" in out
+    assert "2.88e+04 FLOPs, 12 s" in out
+    assert out.count("needed: toy-base") == 2
+    assert "data toy-text: part of toy: 1 of 9 texts; on this machine" in out
+    assert out.count("model=recurrent overlap=5") == 2
+
+
+def test_dry_run_json_names_ids_commands_needs_and_what_is_done(repro_, toy):
+    done = run(toy.experiment.plan("small")[1], progress=False)
+    rows = json.loads(repro_("run toy-recurrence --scale small --dry-run --json")[1])
+    assert [row["done"] for row in rows] == [False, True, False, False]
+    assert rows[1]["id"] == done.id
+    assert rows[1]["config"] == done.config
+    assert rows[1]["command"] == "repro run toy-recurrence --scale small --set model=baseline --set overlap=5"
+    assert rows[1]["needs"] == ["repro run toy-base --scale small"]
+    assert rows[1]["estimate"] == {"parameters": 8, "training_tokens": 100, "flops": 4800.0, "memory_bytes": 32,
+                                   "seconds": 2.5}
+    assert {row["config"]["scale"] for row in json.loads(repro_("run toy-recurrence --dry-run --json")[1])} == {
+        "smoke", "small"}
+
+
+def test_dry_run_without_the_data(repro_, toy):
+    done = run(toy.experiment.plan("small")[1], progress=False)
+    toy.absent |= {"toy-text", "toy-books"}
+    rows = json.loads(repro_("run toy-recurrence --scale small --dry-run --json")[1])
+    assert [row["id"] for row in rows] == [None, done.id, None, None]
+    assert "not here, get it with: repro data fetch toy-text" in repro_("run toy-recurrence --scale small --dry-run")[1]
+
+
+def test_show(repro_, toy, tmp_path):
+    code, out, err = repro_("show toy-table")
+    assert (code, err) == (0, "")
+    assert out.count("29.00") == 2
+    assert "repro run toy-recurrence --scale smoke" in out
+    run(toy.experiment.plan("small")[0], progress=False)
+    shown = json.loads(repro_(f"show toy-table --scale small --json --save {tmp_path / 'table.csv'}")[1])
+    assert shown["rows"] == [{"overlap": 0, "paper": "29.00", "ours": "30.00"},
+                             {"overlap": 5, "paper": "29.00", "ours": "not run"}]
+    assert (tmp_path / "table.csv").read_text() == "overlap,paper,ours\n0,29.00,30.00\n5,29.00,not run\n"
+
+
+@pytest.mark.parametrize(("line", "words"), [
+    ("run toy-recurence", "unknown experiment 'toy-recurence'. Did you mean 'toy-recurrence'?"),
+    ("run toy-recurrence --scale smal", "unknown scale 'smal'. Did you mean 'small'?"),
+    ("run toy-recurrence --set overlop=5", "unknown key of toy-recurrence 'overlop'. Did you mean 'overlap'?"),
+    ("run toy-recurrence --set overlap=300", "overlap 300 must be smaller than window 300"),
+    ("run toy-recurrence --set overlap=x", "overlap='x': Input should be a valid integer"),
+    ("run toy-recurrence --set corpus=toy-texts", "unknown corpus 'toy-texts'. Did you mean 'toy-text'?"),
+    ("run toy-recurrence --set overlap", "--set overlap: write it as KEY=VALUE"),
+    ("run toy-recurrence --set overlap=1 --set overlap=2", "--set overlap is given twice"),
+    ("run toy-recurrence --seed one", "seeds are whole numbers"),
+    ("run toy-recurrence --only 0123", "unknown run of toy-recurrence '0123'"),
+    ("run toy-recurrence --scael smoke", "No such option: --scael"),
+    ("run", "Missing argument 'EXPERIMENT'"),
+    ("rnu toy-recurrence", "No such command 'rnu'. Did you mean 'run'?"),
+    ("show toy-tabel", "unknown artifact 'toy-tabel'. Did you mean 'toy-table'?"),
+    ("show toy-table --scale paper", "unknown scale of toy-recurrence 'paper'"),
+    ("data check toy-txt", "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),
+    ("data fetch toy-txt", "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),
+    ("data chekc toy-text", "No such command 'chekc'. Did you mean 'check'?"),
+    ("", "Missing command."),
+])
+def test_bad_input_is_told_in_one_line_with_exit_code_2(repro_, toy, line, words):
+    code, out, err = repro_(line)
+    assert (code, out) == (2, "")
+    assert err.startswith("repro: error: ")
+    assert words in err
+    assert err.count("\n") == 1
+    assert toy.executed == []
+
+
+def test_a_damaged_record_stops_the_command(repro_, toy):
+    record = run(toy.base.plan("smoke")[0], progress=False)
+    path = Store.of("smoke").path(record)
+    path.write_text(path.read_text()[:100])
+    code, out, err = repro_("run toy-base")
+    assert (code, out) == (2, "")
+    assert f"{path} is not a whole record" in err
+
+
+@pytest.fixture
+def corpora(monkeypatch):
+    """One whole corpus, one with a book too few, one that is not here, one that is generated."""
+    row = types.SimpleNamespace
+    splits = {"test": row(description="the test set", n_words=20)}
+
+    def corpus(name, rows, source="hub/toy", here=True):
+        return row(name=name, source=source, licence="CC0", part_of=None, splits=splits, available=lambda: here,
+                   check=lambda: rows, fingerprint=lambda: "f00d" * 16)
+
+    good = row(split="test", what="words", expected=1234, found=1234, ok=True)
+    bad = row(split="test", what="documents", expected=3, found=2, ok=False)
+    every = [corpus("whole", [good]), corpus("broken", [good, bad]), corpus("absent", [], here=False),
+             corpus("made", [good], source="embedded")]
+    monkeypatch.setattr(repro.data, "corpora", lambda: every)
+    monkeypatch.setattr(repro.data, "corpus", {one.name: one for one in every}.get)
+
+
+def test_data_list_and_check(repro_, corpora):
+    code, out, _ = repro_("data list")
+    assert code == 0
+    assert all(name in out for name in ("whole", "broken", "absent", "hub/toy", "test 20"))
+    assert [row["available"] for row in json.loads(repro_("data list --json")[1])] == [True, True, False, True]
+    code, out, err = repro_("data check whole")
+    assert (code, err) == (0, "")
+    assert out.count("1,234") == 2
+    code, out, err = repro_("data check broken")
+    assert code == 2
+    assert "WRONG" in out
+    assert err == ("repro: error: broken is not whole: 2 documents in test instead of 3. "
+                   "Get it again with `repro data fetch broken`.\n")
+    assert json.loads(repro_("data check whole --json")[1])["rows"][0]["found"] == 1234
+
+
+def test_data_fetch_runs_the_script_of_the_corpus(repro_, corpora, tmp_path):
+    assert repro_("data fetch made")[:2] == (0, "made is embedded: it is generated, there is nothing to fetch.\n")
+    assert repro_("data fetch absent")[0] == 2
+    (tmp_path / "data_scripts").mkdir()
+    (tmp_path / "data_scripts" / "absent.py").write_text("open('fetched', 'w').write('x'); raise SystemExit(3)")
+    assert repro_("data fetch absent")[0] == 3
+    assert (tmp_path / "fetched").read_text() == "x"
+
+
+def test_doctor_names_what_is_lacking(repro_, corpora, tmp_path, monkeypatch):
+    (tmp_path / "constraints.txt").write_text("# tested\npydantic==0.0.1\nrich==15.0.0\nnot-installed==1.0\n")
+    monkeypatch.delenv("REPRO_DATA", raising=False)
+    code, out, _ = repro_("doctor --json")
+    assert code == 0
+    found = {row["what"]: row for row in json.loads(out)}
+    assert {"Python", "torch", "device", "bf16", "FlexAttention", "cores", "memory", "disk", "git", "make",
+            "C compiler"} <= set(found)
+    assert "pydantic " in found["versions"]["found"]
+    assert "(tested: 0.0.1)" in found["versions"]["found"]
+    assert "rich" not in found["versions"]["found"]
+    assert found["REPRO_DATA"]["found"] == "not set"
+    assert found["corpus whole"]["found"] == "whole"
+    assert found["corpus broken"] == {"what": "corpus broken", "found": "test: 2 documents, not 3",
+                                      "lack": "repro data fetch broken"}
+    assert found["corpus absent"]["found"] == "not here"
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path / "nowhere"))
+    assert doctor.Finding("REPRO_DATA", str(tmp_path / "nowhere"), "there is no such folder") in doctor.findings()
+
+
+def test_bench_calls_the_benchmark(repro_, monkeypatch, tmp_path):
+    (tmp_path / "toy.py").write_text("def main(json_path): print('measured', json_path)")
+    package = types.ModuleType("repro.bench")
+    package.__path__ = [str(tmp_path)]
+    monkeypatch.setitem(sys.modules, "repro.bench", package)
+    monkeypatch.setattr(repro, "bench", package, raising=False)
+    monkeypatch.delitem(sys.modules, "repro.bench.toy", raising=False)
+    assert repro_("bench toy --json numbers.json")[:2] == (0, "measured numbers.json\n")
+    code, _, err = repro_("bench toi")
+    assert code == 2
+    assert "unknown benchmark 'toi'. Did you mean 'toy'?" in err
+
+
+def test_the_real_command_exits_with_2_and_loads_nothing_heavy():
+    code = """
+import sys
+from repro.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    heavy = {"torch", "transformers", "matplotlib", "pandas"} & set(sys.modules)
+    assert not heavy, heavy
+"""
+    python = [sys.executable, "-c", code]
+    for line in (["--help"], ["list"], ["run", "--help"]):
+        done = subprocess.run([*python, *line], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run([*python, "run", "pretrain-gpt2-mni"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "Did you mean 'pretrain-gpt2-mini'?" in done.stderr
