@@ -1,0 +1,151 @@
+"""Tiny models with weights large enough to matter, and a second, slow and plain implementation to hold them against."""
+
+import math
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def tiny_config():
+    """A GPT2Config of 3 layers, width 16, 29 tokens and a context of 16; dropout off."""
+    def make(**changes):
+        from transformers import GPT2Config
+
+        settings = {"n_layer": 3, "n_embd": 16, "n_head": 2, "vocab_size": 29, "n_positions": 16, "bos_token_id": 0,
+                    "eos_token_id": 0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+        return GPT2Config(**settings | changes)
+    return make
+
+
+@pytest.fixture(scope="session")
+def shake():
+    """Give every weight of a model, biases, norms and layer scores included, a random value of a telling size."""
+    def randomise(model, seed=0):
+        import torch
+
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            if name.endswith("layer_scores"):
+                parameter.data.copy_(noise)
+            elif parameter.ndim == 1:
+                parameter.data.copy_(0.3 * noise + (1 if ".ln_" in name and name.endswith("weight") else 0))
+            else:
+                parameter.data.copy_(noise * 1.5 / math.sqrt(parameter.shape[-1]))
+        return model
+    return randomise
+
+
+@pytest.fixture(scope="session")
+def tiny_gpt2(tiny_config, shake):
+    """A transformers GPT2LMHeadModel in eval mode: (seed, dtype, **config changes)."""
+    def make(seed=0, dtype=None, **changes):
+        import torch
+        from transformers import GPT2LMHeadModel
+
+        return shake(GPT2LMHeadModel(tiny_config(**changes)).to(dtype or torch.float32), seed).eval()
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_recurrent(tiny_config, shake):
+    """A RecurrentLM in eval mode: (seed, dtype, config changes, **recurrence settings)."""
+    def make(seed=0, dtype=None, changes=None, **settings):
+        import torch
+
+        from repro.recurrence import RecurrenceConfig, RecurrentLM
+
+        settings = RecurrenceConfig(**{"insert_layer": 1, "hidden_size": 12, "hidden_layers": 2} | settings)
+        model = RecurrentLM(tiny_config(**changes or {}), settings).to(dtype or torch.float32)
+        return shake(model, seed).eval()
+    return make
+
+
+@pytest.fixture(scope="session")
+def window_of():
+    """The window (start, end of its inputs) that scores a target, from the target alone: no loop over windows."""
+    def find(target, n_tokens, window, overlap):
+        k = max(0, math.ceil((target - window) / (window - overlap)))
+        start = k * (window - overlap)
+        return start, min(start + window, n_tokens - 1)
+    return find
+
+
+@pytest.fixture(scope="session")
+def dense(window_of):
+    """Logits (B, N, V) of a RecurrentLM written out from its weights: explicit mask, explicit softmax, no caching.
+
+    `logits[:, i]` comes from the window that scores token i + 1. `cut(k)` says whether h_prev is cut off from the
+    gradient before window k; `recurrent=False` gives no window an h_prev.
+    """
+    import torch
+
+    def norm(x, weights, name, eps):
+        centred = x - x.mean(-1, keepdim=True)
+        scaled = centred / (centred.square().mean(-1, keepdim=True) + eps).sqrt()
+        return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    def affine(x, weights, name):
+        return x @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    def attention(x, extra, weights, name, heads):
+        """x (B, T, d) are queries, keys and values; extra (B, E, d) are keys and values only, seen by everyone."""
+        both = x if extra is None else torch.cat([extra, x], 1)
+        size = x.shape[-1] // heads
+        first = both.shape[1] - x.shape[1]
+        query, key, value = affine(both, weights, f"{name}.c_attn").split(x.shape[-1], -1)
+        allowed = torch.ones(x.shape[1], both.shape[1], dtype=torch.bool)
+        for i in range(x.shape[1]):
+            for j in range(x.shape[1]):
+                allowed[i, first + j] = j <= i
+        out = []
+        for head in range(heads):
+            part = slice(head * size, (head + 1) * size)
+            scores = query[:, first:, part] @ key[..., part].transpose(1, 2) / math.sqrt(size)
+            scores = scores.masked_fill(~allowed, -math.inf)
+            out.append(scores.exp() / scores.exp().sum(-1, keepdim=True) @ value[..., part])
+        return affine(torch.cat(out, -1), weights, f"{name}.c_proj")
+
+    def feedforward(z, weights, settings):
+        for layer in range(settings.hidden_layers + 1):
+            name = f"recurrence.feedforward.{2 * layer}"
+            z = z @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+            if layer < settings.hidden_layers:
+                z = z * 0.5 * (1 + torch.erf(z / math.sqrt(2)))
+        return z.reshape(len(z), settings.n_embeddings, -1)
+
+    def one_window(ids, h_prev, weights, config, settings):
+        x = weights["transformer.wte.weight"][ids] + weights["transformer.wpe.weight"][:ids.shape[1]]
+        z = 0
+        scores = weights["recurrence.layer_scores"]
+        for layer in range(config.n_layer):
+            name, eps = f"transformer.h.{layer}", config.layer_norm_epsilon
+            extra = None
+            if h_prev is not None and (settings.insert == "every" or layer == settings.insert_layer):
+                extra = norm(h_prev, weights, f"{name}.ln_1", eps)
+            x = x + attention(norm(x, weights, f"{name}.ln_1", eps), extra, weights, f"{name}.attn", config.n_head)
+            inner = affine(norm(x, weights, f"{name}.ln_2", eps), weights, f"{name}.mlp.c_fc")
+            inner = 0.5 * inner * (1 + torch.tanh(math.sqrt(2 / math.pi) * (inner + 0.044715 * inner**3)))
+            x = x + affine(inner, weights, f"{name}.mlp.c_proj")
+            if layer == config.n_layer - 1:
+                x = norm(x, weights, "transformer.ln_f", eps)
+            z = z + scores[layer].exp() / scores.exp().sum() * x.sum(1) / x.shape[1]
+        return x, z
+
+    def logits(model, ids, window, overlap=0, recurrent=True, cut=lambda k: False, weights=None, predict_next=True):
+        weights = dict(model.named_parameters()) if weights is None else weights
+        settings, out = model.recurrence.config, {}
+        n_tokens = ids.shape[1] + predict_next  # the token after the last is a target too
+        spans = sorted({window_of(target, n_tokens, window, overlap) for target in range(1, n_tokens)})
+        z = None
+        for k, (start, stop) in enumerate(spans):
+            h_prev = None
+            if z is not None and recurrent:
+                h_prev = feedforward(z.detach() if cut(k) else z, weights, settings)
+            hidden, z = one_window(ids[:, start:stop], h_prev, weights, model.config, settings)
+            scores = hidden @ weights["transformer.wte.weight"].T
+            for position in range(start, stop):
+                if window_of(position + 1, n_tokens, window, overlap) == (start, stop):
+                    out[position] = scores[:, position - start]
+        return torch.stack([out[position] for position in range(n_tokens - 1)], 1)
+    return logits
