@@ -1,0 +1,79 @@
+"""Loss told apart by document, against cuts made by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from repro.data import Tokens
+from repro.evaluation import perplexity, score_documents
+
+BOS = 0
+BOOKS = [[5], [1, 2, 3, 4, 1, 2, 3], [6, 6], [2, 2, 1, 5, 3, 4, 1, 1, 2, 6, 5, 4]]
+COST = np.array([9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])  # nats, up to a constant, of a target token
+
+
+def tokens(joined):
+    """One stream after a single bos, or every book after its own."""
+    stream, starts = [BOS], []
+    for k, book in enumerate(BOOKS):
+        if k and not joined:
+            stream.append(BOS)
+        starts.append(len(stream))
+        stream.extend(book)
+    lengths = np.array([len(book) for book in BOOKS])
+    return Tokens(np.array(stream, np.int32), np.array(starts), lengths * 2, lengths * 10, BOS, joined)
+
+
+def by_target(ids):
+    """A model that ignores its input: token t costs COST[t] + ln(sum of exp(-COST))."""
+    return -torch.from_numpy(COST).expand(*ids.shape, 7)
+
+
+CONSTANT = math.log(np.exp(-COST).sum())
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize(("window", "overlap"), [(4, 0), (4, 3), (50, 0), (1, 0)])
+def test_every_document_pays_for_its_own_tokens(joined, window, overlap):
+    whole, nll = score_documents(by_target, tokens(joined), window, overlap)
+    expected = [sum(COST[token] + CONSTANT for token in book) for book in BOOKS]
+    np.testing.assert_allclose(nll, expected, rtol=1e-6)
+    assert whole.nll == pytest.approx(sum(expected), rel=1e-6)
+    assert whole.n_scored == sum(map(len, BOOKS)) == 22
+    assert (whole.n_words, whole.n_bytes) == (44, 220)
+    assert whole.per_word == pytest.approx(math.exp(sum(expected) / 44), rel=1e-6)
+    assert len(whole.target_nll) == 22
+
+
+@pytest.mark.parametrize("overlap", [0, 2])
+def test_running_text_is_read_as_one_stream(tiny_recurrent, overlap):
+    model, split = tiny_recurrent(), tokens(joined=True)
+    stream = [BOS, *(token for book in BOOKS for token in book)]
+    expected = perplexity(model, stream, 4, overlap)
+    whole, nll = score_documents(model, split, 4, overlap)
+    np.testing.assert_array_equal(whole.target_nll, expected.target_nll)
+    ends = np.cumsum([len(book) for book in BOOKS])
+    for k, end in enumerate(ends):
+        assert nll[k] == pytest.approx(expected.target_nll[end - len(BOOKS[k]):end].sum(dtype=np.float64), rel=1e-9)
+    assert nll.sum() == pytest.approx(expected.nll, rel=1e-9)
+
+
+@pytest.mark.parametrize("overlap", [0, 2])
+def test_books_are_read_one_by_one_each_after_its_own_start(tiny_recurrent, overlap):
+    model, split = tiny_recurrent(), tokens(joined=False)
+    alone = [perplexity(model, [BOS, *book], 4, overlap).nll for book in BOOKS]
+    whole, nll = score_documents(model, split, 4, overlap)
+    np.testing.assert_allclose(nll, alone, rtol=1e-9)
+    assert whole.nll == pytest.approx(sum(alone), rel=1e-9)
+    _, running = score_documents(model, tokens(joined=True), 4, overlap)
+    assert nll[0] == pytest.approx(running[0], rel=1e-5)  # the first document starts the same way in both
+    assert abs(nll[3] - running[3]) > 1e-2
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_progress_counts_every_target(joined):
+    told = []
+    score_documents(by_target, tokens(joined), 4, 1, batch_size=2, progress=told.append)
+    assert sum(told) == 22
