@@ -160,20 +160,17 @@ def data_list(as_json: AsJson = False) -> None:
 
 
 @data.command("fetch")
-def data_fetch(name: Annotated[str, typer.Argument(metavar="NAME", help="See `repro data list`.")]) -> None:
+def data_fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="See `repro data list`.")],
+    folder: Annotated[Path | None, typer.Argument(help="Default: $REPRO_DATA, else data/.")] = None,
+) -> None:
     """Get a corpus from its source; goes on where it was interrupted."""
-    import subprocess
-
-    from repro import paths
     from repro.data import corpus
 
     if corpus(name).source == "embedded":
         typer.echo(f"{name} is embedded: it is generated, there is nothing to fetch.")
-        return
-    script = paths.home() / "data_scripts" / f"{name.replace('-', '_')}.py"
-    if not script.exists():
-        raise ReproError(f"there is no {script} to fetch {name} with; set REPRO_DATA to a folder that holds it.")
-    raise typer.Exit(subprocess.run([sys.executable, str(script)], cwd=paths.home()).returncode)
+    else:
+        corpus(name).fetch(folder)
 
 
 @data.command("check")

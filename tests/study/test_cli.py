@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import repro.data
 from repro import cli, doctor
+from repro.errors import ReproError
 from repro.study import Artifact, Claim, Store, judge_difference, register, run
 
 
@@ -165,13 +166,18 @@ def test_a_damaged_record_stops_the_command(repro_, toy):
 
 @pytest.fixture
 def corpora(monkeypatch):
-    """One whole corpus, one with a book too few, one that is not here, one that is generated."""
-    row = types.SimpleNamespace
+    """One whole corpus, one with a book too few, one not here, one generated. Gives what was fetched."""
+    row, fetched = types.SimpleNamespace, []
     splits = {"test": row(description="the test set", n_words=20)}
 
     def corpus(name, rows, source="hub/toy", here=True):
+        def fetch(folder):
+            if name == "broken":
+                raise ReproError("broken cannot be fetched.")
+            fetched.append((name, folder))
+
         return row(name=name, source=source, licence="CC0", part_of=None, splits=splits, available=lambda: here,
-                   check=lambda: rows, fingerprint=lambda: "f00d" * 16)
+                   check=lambda: rows, fingerprint=lambda: "f00d" * 16, fetch=fetch)
 
     good = row(split="test", what="words", expected=1234, found=1234, ok=True)
     bad = row(split="test", what="documents", expected=3, found=2, ok=False)
@@ -179,6 +185,7 @@ def corpora(monkeypatch):
              corpus("made", [good], source="embedded")]
     monkeypatch.setattr(repro.data, "corpora", lambda: every)
     monkeypatch.setattr(repro.data, "corpus", {one.name: one for one in every}.get)
+    return fetched
 
 
 def test_data_list_and_check(repro_, corpora):
@@ -197,13 +204,12 @@ def test_data_list_and_check(repro_, corpora):
     assert json.loads(repro_("data check whole --json")[1])["rows"][0]["found"] == 1234
 
 
-def test_data_fetch_runs_the_script_of_the_corpus(repro_, corpora, tmp_path):
+def test_data_fetch(repro_, corpora, tmp_path):
     assert repro_("data fetch made")[:2] == (0, "made is embedded: it is generated, there is nothing to fetch.\n")
-    assert repro_("data fetch absent")[0] == 2
-    (tmp_path / "data_scripts").mkdir()
-    (tmp_path / "data_scripts" / "absent.py").write_text("open('fetched', 'w').write('x'); raise SystemExit(3)")
-    assert repro_("data fetch absent")[0] == 3
-    assert (tmp_path / "fetched").read_text() == "x"
+    assert repro_("data fetch absent")[0] == 0
+    assert repro_(f"data fetch absent {tmp_path}")[0] == 0
+    assert corpora == [("absent", None), ("absent", tmp_path)]
+    assert repro_("data fetch broken") == (2, "", "repro: error: broken cannot be fetched.\n")
 
 
 def test_doctor_names_what_is_lacking(repro_, corpora, tmp_path, monkeypatch):
