@@ -1,0 +1,144 @@
+"""Curves and bars of what was measured."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from repro.errors import ReproError
+from repro.plotting.style import COLOURS, CYCLE, MARKERS, Drawing, canvas, house
+
+if TYPE_CHECKING:
+    import pandas
+
+MODELS = ("baseline", "recurrent")
+
+
+@house()
+def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "perplexity",
+                      labels: tuple[str, str] = ("overlap (tokens)", "perplexity per word")) -> Drawing:
+    """A measure against the overlap for each model, with intervals, one panel per `source`, each with its own scale.
+
+    frame: a row per point with columns `source` (such as "paper" or "small"), `model`, `x`, `y` and, where there are
+    intervals, `low` and `high`; all numbers as numbers or texts, rows without a number are left out.
+    Raises ReproError for a missing column and when no row has a number.
+    """
+    import pandas
+
+    missing = [name for name in ("source", "model", x, y) if name not in frame]
+    if missing:
+        raise ReproError(f"the frame has no column {', '.join(missing)}; it has {', '.join(map(str, frame.columns))}.")
+    frame = frame.copy()
+    for name in {x, y, "low", "high"} & set(frame):
+        frame[name] = pandas.to_numeric(frame[name], errors="coerce")
+    frame = frame.dropna(subset=[x, y])
+    if frame.empty:
+        raise ReproError("there is no number to draw: every row lacks one.")
+    sources = list(dict.fromkeys(frame["source"]))
+    figure, axes = canvas(3.1, columns=len(sources), squeeze=False, alt=(
+        f"{labels[1]} against {labels[0]}, a line for each model; panels: {', '.join(sources)}."))
+    models = list(dict.fromkeys([*(name for name in MODELS if name in set(frame["model"])), *frame["model"]]))
+    for axis, source in zip(axes[0], sources, strict=True):
+        here = frame[frame["source"] == source].sort_values(x)
+        for k, model in enumerate(models):
+            rows = here[here["model"] == model]
+            xs = rows[x] + 0.012 * np.ptp(here[x]) * (k - (len(models) - 1) / 2)  # intervals beside each other
+            _line(axis, xs, rows[y], model, k)
+            if {"low", "high"} <= set(rows):
+                axis.vlines(xs, rows["low"], rows["high"], color=_colour(model, k), lw=1.2)
+        axis.set_title(source)
+        axis.set_xlabel(labels[0])
+    axes[0, 0].set_ylabel(labels[1])
+    axes[0, 0].legend()
+    return figure
+
+
+@house()
+def draw_curves(curves: Mapping[str, Sequence[Sequence[float]]], labels: tuple[str, str] = ("tokens", "nats per token"),
+                bounds: Mapping[str, float] | None = None, title: str = "") -> Drawing:
+    """Lines through [x, y] pairs, such as `record.curves`, and horizontal lines at known `bounds`.
+
+    Curves with ten points or fewer get markers. Raises ReproError when no curve has a point.
+    """
+    if not any(len(points) for points in curves.values()):
+        raise ReproError("there is no point to draw: every curve is empty.")
+    figure, axis = canvas(3.2, alt=f"{labels[1]} against {labels[0]}: {', '.join([*curves, *(bounds or {})])}.")
+    paint(axis, curves, labels, bounds or {})
+    axis.set_title(title)
+    return figure
+
+
+def paint(axis, curves: Mapping, labels: tuple[str, str], bounds: Mapping[str, float]) -> None:
+    """Draw `curves` and `bounds` into `axis`, with a legend."""
+    for k, (name, points) in enumerate(curves.items()):
+        if len(points):
+            xs, ys = np.asarray(points, float).T
+            _line(axis, xs, ys, name, k, marked=len(points) <= 10)
+    for k, (name, value) in enumerate(bounds.items()):
+        axis.axhline(value, color=COLOURS["bound"], lw=1.4, ls=("--", ":", "-.")[k % 3], label=name)
+    axis.set(xlabel=labels[0], ylabel=labels[1])
+    if max((x for points in curves.values() for x, _ in points), default=0) >= 10_000:
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    if axis.lines:
+        axis.legend()
+
+
+@house()
+def draw_bars(values: Mapping[str, float], label: str, digits: int = 2, bounds: Mapping[str, float] | None = None,
+              alt: str = "") -> Drawing:
+    """Horizontal bars with their values, from top to bottom, and vertical lines at `bounds`. label: of the axis."""
+    figure, axis = canvas(0.9 + 0.36 * len(values), alt=alt or f"{label}: {_told(values, digits)}.")
+    names = list(values)
+    bars = axis.barh(names, list(values.values()), height=0.62, color=[_colour(name, 0) for name in names])
+    axis.bar_label(bars, [f"{value:,.{digits}f}" for value in values.values()], padding=4, size=9)
+    for k, (name, value) in enumerate((bounds or {}).items()):
+        axis.axvline(value, color=COLOURS["ink"], lw=1.4, ls=("--", ":", "-.")[k % 3], label=name)
+    if bounds:
+        figure.legend(loc="outside upper right", ncols=len(bounds))
+    axis.grid(axis="y", visible=False)
+    axis.tick_params(axis="y", length=0)
+    axis.invert_yaxis()
+    axis.margins(x=0.1)
+    axis.set_xlabel(label)
+    return figure
+
+
+@house()
+def draw_layer_weights(weights: Sequence[float] | Mapping[str, Sequence[float]]) -> Drawing:
+    """The learned weights w_l of the layers in z (Yoshida et al. 2020, Equation 1), beside equal ones.
+
+    weights: (n_layer,) of one module, or several by name. Raises ReproError when one does not sum to 1.
+    """
+    named = weights if isinstance(weights, Mapping) else {"learned": weights}
+    for name, values in named.items():
+        if abs(sum(values) - 1) > 1e-3:
+            raise ReproError(f"the layer weights {name} sum to {sum(values):.3f}; softmax weights sum to 1.")
+    n_layer = max(len(values) for values in named.values())
+    figure, axis = canvas(2.8, alt="Weight of each layer in z: " + "; ".join(
+        f"{name}: {', '.join(f'{value:.2f}' for value in values)}" for name, values in named.items()))
+    width = 0.8 / len(named)
+    for k, (name, values) in enumerate(named.items()):
+        places = np.arange(len(values)) - 0.4 + (k + 0.5) * width
+        bars = axis.bar(places, values, width=0.92 * width, color=_colour(name, k), label=name)
+        if len(named) * n_layer <= 16:
+            axis.bar_label(bars, [f"{value:.2f}" for value in values], padding=2, size=9)
+    axis.axhline(1 / n_layer, color=COLOURS["ink"], lw=1.2, ls="--", label="equal weights")
+    axis.set_xticks(range(n_layer), [f"block {layer}" if n_layer <= 8 else layer for layer in range(n_layer)])
+    axis.set(ylabel="weight in z", xlabel="" if n_layer <= 8 else "block")
+    axis.grid(axis="x", visible=False)
+    axis.margins(y=0.15)
+    figure.legend(loc="outside upper right", ncols=len(named) + 1)
+    return figure
+
+
+def _line(axis, xs, ys, name: str, place: int, marked: bool = True) -> None:
+    axis.plot(xs, ys, color=_colour(name, place), label=name, marker=MARKERS[place % len(MARKERS)] if marked else None)
+
+
+def _colour(name: str, place: int) -> str:
+    """A model keeps its colour in every figure; anything else takes the next one."""
+    return next((COLOURS[model] for model in MODELS if name.startswith(model)), CYCLE[place % len(CYCLE)])
+
+
+def _told(values: Mapping[str, float], digits: int) -> str:
+    return ", ".join(f"{name} {value:,.{digits}f}" for name, value in values.items())

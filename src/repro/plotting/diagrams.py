@@ -1,0 +1,276 @@
+"""Drawings of windows and of the recurrence module, computed from the code that does the work."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from math import ceil
+
+import numpy as np
+from matplotlib.patches import FancyBboxPatch, Rectangle
+
+from repro.errors import ReproError
+from repro.plotting.style import COLOURS, WIDTH, Drawing, canvas, house
+from repro.windows import Window, windows
+
+SMALL = 9  # points
+STEP = 2.0  # from one row of hidden states to the next
+
+
+@house()
+def draw_windows(n_tokens: int, window: int, overlap: int | Sequence[int] = (0, 2)) -> Drawing:
+    """Which tokens each window reads and which it scores (Yoshida et al. 2020, Figure 3), one panel per overlap.
+
+    All in tokens, drawn from `repro.windows.windows`. A pale cell is a token that is read, a dark square one that is
+    predicted and scored. Raises ReproError for an overlap out of range and for a text too long or short to draw.
+    """
+    _drawable(n_tokens, most=120)
+    overlaps = [overlap] if isinstance(overlap, int) else list(overlap)
+    figure, axis = canvas(1, alt=f"Windows of {window} tokens over a text of {n_tokens}, at overlap "
+                                 f"{', '.join(map(str, overlaps))}: what each window reads and what it scores.")
+    scale = max(n_tokens / 20, 1)  # letters keep their size, so a longer text needs more cells of room for them
+    left, y = -3.6 * scale, 0.0
+    for some in overlaps:
+        cover = windows(n_tokens, window, some)
+        least = min((span.offset + 1 for span in cover[1:]), default=1)
+        _text(axis, left, y, f"overlap {some}", ha="left", size=10.5, weight="bold")
+        if len(cover) > 1:
+            _text(axis, 0, y, f"after window 1, a scored token sees {least} or more tokens of its window", ha="left")
+        y -= 1.1 * scale
+        if n_tokens <= 30:
+            for token in range(n_tokens):
+                _text(axis, token + 0.5, y, token, color=COLOURS["faint"])
+            y -= 0.6
+        for row, span in enumerate(cover):
+            y -= max(scale / 2, 1)
+            for token in range(span.start, span.stop):
+                _cell(axis, token, y, COLOURS["read"], "read")
+            for token in range(span.first_target, span.stop + 1):
+                _cell(axis, token, y, COLOURS["scored"], "scored", size=0.5)
+            _text(axis, -0.4 * scale, y + 0.5, f"window {row + 1}", ha="right")
+        y -= 1.2 * scale
+    for x, name, colour, size in ((0, "read", "read", 0.92), (0.3 * n_tokens, "predicted and scored", "scored", 0.5)):
+        _cell(axis, x, y - 0.5, COLOURS[colour], "key", size)
+        _text(axis, x + 1 + 0.2 * scale, y, name, ha="left")
+    return _fit(figure, axis, (left, n_tokens + 0.2), (y - 0.7, 0.6 * scale))
+
+
+@house()
+def draw_recurrence(n_windows: int = 3, window: int = 4, overlap: int = 0, n_layer: int = 4,
+                    insert_layer: int = 2) -> Drawing:
+    """How a long text is read window by window (Yoshida et al. 2020, Figure 1).
+
+    A cell is one hidden state: columns are tokens, the lowest row their embeddings, row l + 1 the output of block l.
+    The rows' means are weighed and summed to z (Equation 1); a feedforward network makes h_prev of it, which stands
+    beside the input of block `insert_layer` (counted from 0) in the next window. The first window has none.
+    Raises ReproError for a size out of range.
+    """
+    if n_windows > 3:
+        raise ReproError(f"n_windows is {n_windows}; there is room for 1 to 3 beside each other.")
+    cover = _some_windows(n_windows, window, overlap)
+    _layer(insert_layer, n_layer)
+    figure, axis = canvas(1, alt=f"{n_windows} windows of {window} tokens; the hidden states of each are pooled to z, "
+                                 f"turned into h_prev and given to block {insert_layer} in the next window.")
+    scale = max(n_windows * window / (29.8 - 6.2 * n_windows), 1)  # letters keep their size: wide windows, wide gaps
+    gap, top = 6.2 * scale, n_layer * STEP + 1 + 0.6 * scale
+    lefts = [k * (window + gap) for k in range(n_windows)]
+    for k, (x, span) in enumerate(zip(lefts, cover, strict=True)):
+        for layer in range(n_layer + 1):
+            for token in range(span.start, span.stop):
+                colour = COLOURS["read"] if layer else COLOURS["grid"]
+                _cell(axis, x + token - span.start, layer * STEP, colour, "state")
+        for layer in range(n_layer):
+            extra = 1.3 if k and layer == insert_layer else 0
+            axis.add_patch(_box(x - extra, layer * STEP + 1.18, window + extra, 0.64,
+                                COLOURS["pale"] if extra else COLOURS["empty"],
+                                COLOURS["h_prev"] if extra else COLOURS["faint"]))
+        for token in range(span.start, span.stop, ceil(scale / 1.2)):
+            _text(axis, x + token - span.start + 0.5, -0.55 * scale, token, color=COLOURS["faint"])
+        _text(axis, x + window / 2, -1.6 * scale, f"window {k + 1}", size=10)
+        if k:
+            _cell(axis, x - 1.25, insert_layer * STEP, COLOURS["h_prev"], "h_prev")
+            _hand_over(axis, x - gap, x - 0.75, n_layer, insert_layer * STEP, top, scale)
+    for layer in range(n_layer):
+        _text(axis, -0.5, layer * STEP + 1.5, f"block {layer}", ha="right")
+    _text(axis, -0.5, min(0.5, 1.5 - 0.55 * scale), "embedding", ha="right")
+    return _fit(figure, axis, (-4.4 * scale, lefts[-1] + window + 0.3), (-2.2 * scale, top + 1.2 * scale))
+
+
+def _hand_over(axis, x: float, target: float, n_layer: int, y: float, top: float, scale: float) -> None:
+    """From the window that ends at x to h_prev at (target, y): the layers' means, z, the feedforward network."""
+    bus, middle = x + 1.3 * scale, top + 0.45 * scale
+    for layer in range(1, n_layer + 1):
+        axis.plot([x + 0.5 * scale, bus], [layer * STEP + 0.5] * 2, color=COLOURS["pool"], lw=1)
+        axis.plot(x + 0.5 * scale, layer * STEP + 0.5, "o", ms=6, color=COLOURS["pool"])
+    axis.plot([bus, bus], [STEP + 0.5, top], color=COLOURS["pool"], lw=1)
+    _text(axis, bus - 0.2 * scale, STEP + 0.5 - 0.9 * scale, "means", color=COLOURS["pool"])
+    axis.plot(bus, middle, "o", ms=17, color=COLOURS["pool"])
+    _text(axis, bus, middle, "z", color="white", size=10, weight="bold", va="center_baseline")
+    down, width = target - 1.25 * scale, 3.5 * scale
+    axis.add_patch(_box(down - width / 2, top, width, 0.9 * scale, "white", COLOURS["h_prev"]))
+    _text(axis, down, middle, "feedforward")
+    _arrow(axis, (bus + 0.6 * scale, middle), (down - width / 2, middle))
+    axis.plot([down, down], [top, y + 0.5], color=COLOURS["ink"], lw=1, solid_capstyle="butt")
+    _arrow(axis, (down, y + 0.5), (target - 0.45, y + 0.5))
+    _text(axis, target + 0.45, y - 0.42 * scale, "h_prev", color=COLOURS["h_prev"], ha="right")
+
+
+@house()
+def draw_insertion(n_windows: int = 3, window: int = 4, overlap: int = 0, n_layer: int = 4,
+                   insert_layer: int = 2) -> Drawing:
+    """h_prev as an additional key and value of block `insert_layer` (Yoshida et al. 2020, Figure 2).
+
+    Above: the self-attention of that block in any window but the first. Below: which query (row) sees which key
+    (column) in that block and in all others, read off `attention_with_previous`, the attention that the model uses.
+    Raises ReproError for a size out of range.
+    """
+    cover = _some_windows(n_windows, window, overlap)
+    _layer(insert_layer, n_layer)
+    figure, axis = canvas(1, alt=f"h_prev gives block {insert_layer} one more key and value, and no query; the grids "
+                                 f"show who sees whom in {n_windows} windows of {window} tokens.")
+    grids = [(grid(cover, False), "all other blocks"), (grid(cover, True), f"block {insert_layer}")]
+    gap, n_rows = 4, len(grids[0][0][1])
+    width = sum(len(columns) for (_, _, columns), _ in grids) + gap
+    scale = max(width / 26, 1)  # letters keep their size, so more cells need more room for them
+    high = _attention_block(axis, width, scale, window, n_layer, insert_layer)
+    x = 0
+    for (seen, rows, columns), title in grids:
+        _text(axis, x, -1.2 * scale, title, ha="left", size=10.5, weight="bold")
+        for j, token in enumerate(columns):
+            if token is None:
+                _text(axis, x + j + 0.5, -2.5 * scale, "h", color=COLOURS["h_prev"])
+            elif token % ceil(scale / 1.15) == 0:
+                _text(axis, x + j + 0.5, -2.5 * scale, token, color=COLOURS["faint"])
+        for i, token in enumerate(rows):
+            y = -3.2 * scale - 1 - i
+            if token % ceil(scale / 1.6) == 0:
+                _text(axis, x - 0.3 * scale, y + 0.45, token, ha="right", color=COLOURS["faint"])
+            for j, key in enumerate(columns):
+                colour = COLOURS["empty" if not seen[i, j] else "h_prev" if key is None else "scored"]
+                _cell(axis, x + j, y, colour, "seen" if seen[i, j] else "unseen")
+        x += len(columns) + gap
+    _text(axis, -2.2 * scale, -3.2 * scale - n_rows / 2, "queries", rotation=90, color=COLOURS["faint"])
+    _text(axis, -0.3, -2.5 * scale, "keys", ha="right", color=COLOURS["faint"])
+    return _fit(figure, axis, (-2.8 * scale, width + 0.3), (-3.2 * scale - n_rows - 0.3, high + 0.3))
+
+
+def _attention_block(axis, width: float, scale: float, window: int, n_layer: int, insert_layer: int) -> float:
+    """The stack of blocks, and the queries, keys and values of the one that h_prev enters; the height it takes."""
+    high, stack = 9.5 * scale, 4 * scale
+    each = high / n_layer
+    for layer in range(n_layer):
+        here = layer == insert_layer
+        axis.add_patch(_box(-2.2 * scale, (layer + 0.12) * each, stack, 0.76 * each,
+                            COLOURS["pale" if here else "empty"], COLOURS["h_prev" if here else "faint"]))
+        _text(axis, stack / 2 - 2.2 * scale, (layer + 0.5) * each, f"block {layer}")
+    left = stack - 2.2 * scale
+    for end in (0.1, high):
+        axis.plot([left + 0.1, left + 1.4 * scale], [(insert_layer + 0.5) * each, end], color=COLOURS["h_prev"], lw=1,
+                  ls=":")
+    left += 1.4 * scale
+    size = min(scale, (width - left - 3 * scale) / (3 * window + 2))  # of a drawn vector
+    middle = (left + width) / 2
+
+    def vectors(centre: float, y: float, kind: str, extra: bool) -> None:
+        start = centre - size * (window + extra) / 2
+        for k in range(window + extra):
+            colour = COLOURS["h_prev" if extra and k == 0 else "read"]
+            _cell(axis, start + k * size, y, colour, kind, unit=size)
+
+    vectors(middle, 0.2, "input", True)
+    beside = size * (window + 1) / 2 + 0.3
+    _text(axis, middle - beside, 0.2 + size / 2, "h_prev", ha="right", color=COLOURS["h_prev"])
+    _text(axis, middle + beside, 0.2 + size / 2, "tokens of this window", ha="left")
+    apart = (width - left) / 3
+    for centre, name in zip((middle - apart, middle, middle + apart), ("queries", "keys", "values"), strict=True):
+        vectors(centre, 3.9 * scale, name, name != "queries")
+        _text(axis, centre, 3.9 * scale + size + 0.5 * scale, name)
+        near = middle + 0.2 * (centre - middle)
+        _arrow(axis, (near, 0.4 + size), (centre, 3.8 * scale))
+        _arrow(axis, (centre, 3.9 * scale + size + scale), (near, high - size - 0.3))
+    vectors(middle, high - size - 0.2, "output", False)
+    _text(axis, middle + beside, high - size / 2 - 0.2, "one output per token", ha="left")
+    return high
+
+
+def grid(cover: Iterable[Window], inserted: bool) -> tuple[np.ndarray, list[int], list[int | None]]:
+    """Who sees whom when the windows of `cover` are read one after the other.
+
+    Returns seen (queries, keys) of booleans, the token of each query, and the token of each key, None standing for
+    h_prev. inserted: whether the layer is the one that h_prev enters.
+    """
+    blocks, rows, columns = [], [], []
+    for k, span in enumerate(cover):
+        read = list(range(span.start, span.stop))
+        has_previous = inserted and k > 0
+        blocks.append(visible(len(read), int(has_previous)))
+        rows += read
+        columns += [None] * has_previous + read
+    seen, row, column = np.zeros((len(rows), len(columns)), bool), 0, 0
+    for block in blocks:
+        seen[row:row + block.shape[0], column:column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return seen, rows, columns
+
+
+@cache
+def visible(length: int, n_previous: int) -> np.ndarray:
+    """Which keys (length, n_previous + length) the tokens of a window see, found by asking the model's attention.
+
+    With equal scores and one-hot values, what a query returns is its share of every key.
+    """
+    import torch
+
+    from repro.recurrence.causal import attention_with_previous
+
+    values = torch.eye(n_previous + length)[None, None]
+    nothing = torch.zeros_like(values)
+    previous = (nothing[:, :, :n_previous], values[:, :, :n_previous]) if n_previous else None
+    queries, keys = nothing[:, :, n_previous:], nothing[:, :, n_previous:]
+    out, _ = attention_with_previous(None, queries, keys, values[:, :, n_previous:], previous=previous)
+    return (out[0, :, 0] > 0).numpy()
+
+
+def _some_windows(n_windows: int, window: int, overlap: int) -> list[Window]:
+    if n_windows < 1:
+        raise ReproError(f"n_windows is {n_windows}; draw at least 1.")
+    n_tokens = n_windows * window - (n_windows - 1) * overlap + 1
+    cover = windows(n_tokens, window, overlap)
+    _drawable(sum(span.stop - span.start for span in cover), most=48)
+    return cover
+
+
+def _drawable(n_tokens: int, most: int) -> None:
+    if not 2 <= n_tokens <= most:
+        raise ReproError(f"{n_tokens} tokens cannot be drawn one by one; choose 2 to {most}.")
+
+
+def _layer(insert_layer: int, n_layer: int) -> None:
+    if not 0 <= insert_layer < n_layer:
+        raise ReproError(f"insert_layer is {insert_layer}, but the drawn model has layers 0 to {n_layer - 1}.")
+
+
+def _cell(axis, x: float, y: float, colour: str, kind: str, size: float = 0.92, unit: float = 1) -> None:
+    """A square in the middle of the one of side `unit` with its corner at (x, y); `kind` is its gid, for tests."""
+    edge, side = unit * (1 - size) / 2, unit * size
+    axis.add_patch(Rectangle((x + edge, y + edge), side, side, facecolor=colour, edgecolor="none", gid=kind))
+
+
+def _box(x: float, y: float, width: float, height: float, face: str, edge: str) -> FancyBboxPatch:
+    return FancyBboxPatch((x + 0.15, y + 0.15), width - 0.3, height - 0.3, boxstyle="round,pad=0.15", facecolor=face,
+                          edgecolor=edge, linewidth=1)
+
+
+def _text(axis, x: float, y: float, text: object, **style) -> None:
+    axis.text(x, y, str(text), **{"ha": "center", "va": "center", "size": SMALL, **style})
+
+
+def _arrow(axis, start: tuple[float, float], stop: tuple[float, float]) -> None:
+    axis.annotate("", stop, start, arrowprops={"arrowstyle": "-|>", "color": COLOURS["ink"], "lw": 1,
+                                               "shrinkA": 0, "shrinkB": 1})
+
+
+def _fit(figure: Drawing, axis, xlim: tuple[float, float], ylim: tuple[float, float]) -> Drawing:
+    """Show this part of the plane, one column wide, without axes, a unit being as high as it is wide."""
+    axis.set(xlim=xlim, ylim=ylim, aspect="equal")
+    axis.set_axis_off()
+    figure.set_size_inches(WIDTH, (ylim[1] - ylim[0]) * WIDTH / (xlim[1] - xlim[0]))
+    return figure

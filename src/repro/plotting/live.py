@@ -1,0 +1,84 @@
+"""A curve that grows in a notebook while a model trains."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from repro.plotting.curves import paint
+from repro.plotting.style import Drawing, canvas, house
+
+
+class LiveCurve:
+    """One figure that is drawn anew while `train` runs and stays, finished, as the output of its cell.
+
+        with LiveCurve(bounds={"one window": 2.9}) as live:
+            train(objective, sequences, settings, progress=live.line("recurrent"))
+
+    labels: of the axes. bounds: name -> height of horizontal lines. every: training steps averaged into one point.
+    refresh: seconds between two drawings. Outside a notebook, with REPRO_QUIET set, and when nbval runs the notebook,
+    nothing is drawn before the end. After the `with` statement `.figure` is the figure and `.curves` the points.
+    """
+
+    def __init__(self, labels: tuple[str, str] = ("tokens", "nats per token"),
+                 bounds: Mapping[str, float] | None = None, title: str = "", every: int = 10, refresh: float = 1.5):
+        self.labels, self.bounds, self.title = labels, dict(bounds or {}), title
+        self.every, self.refresh = every, refresh
+        self.curves: dict[str, list[list[float]]] = {}
+        self.handle, self.drawn_at = None, time.monotonic()
+        self.quiet = "REPRO_QUIET" in os.environ or "PYTEST_VERSION" in os.environ  # nbval's kernels inherit the latter
+
+    def line(self, name: str) -> "Line":
+        """A new curve, with the `advance` that the trainer calls at every step."""
+        self.curves[name] = []
+        return Line(self, self.curves[name])
+
+    @property
+    def figure(self) -> Drawing:
+        """The figure as it stands."""
+        with house():
+            figure, axis = canvas(3.2, alt=f"{self.labels[1]} against {self.labels[0]}: {', '.join(self.curves)}.")
+            paint(axis, self.curves, self.labels, self.bounds)
+            axis.set_title(self.title)
+        return figure
+
+    def draw(self, finished: bool = False) -> None:
+        """Show the figure in the notebook, if there is one and it is time to."""
+        if not finished and (self.quiet or time.monotonic() - self.drawn_at < self.refresh):
+            return
+        if _in_notebook():
+            if self.handle is None:
+                from IPython.display import display
+
+                self.handle = display(self.figure, display_id=True)
+            else:
+                self.handle.update(self.figure)
+        self.drawn_at = time.monotonic()
+
+    def __enter__(self) -> "LiveCurve":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.draw(finished=True)
+
+
+class Line:
+    """One curve of a LiveCurve: `advance(n, loss=...)` moves n tokens on."""
+
+    def __init__(self, live: LiveCurve, points: list[list[float]]):
+        self.live, self.points, self.at, self.recent = live, points, 0.0, []
+
+    def advance(self, n: float = 1, **info: float) -> None:
+        """Move by `n` on the horizontal axis; a `loss` counts into the next point of the curve."""
+        self.at += n
+        if "loss" in info:
+            self.recent.append(info["loss"])
+        if len(self.recent) >= self.live.every:
+            self.points.append([self.at, sum(self.recent) / len(self.recent)])
+            self.recent.clear()
+            self.live.draw()
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return shell is not None and hasattr(shell, "kernel")

@@ -1,0 +1,83 @@
+"""Curves and bars show the numbers that they were given, in the colours of the house."""
+
+import pandas
+import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+
+from repro.errors import ReproError
+from repro.plotting import COLOURS, draw_bars, draw_curves, draw_layer_weights, draw_table_curves, house
+
+
+@pytest.fixture
+def frame():
+    rows = [("paper", "baseline", "0", "30.47", None, None), ("paper", "recurrent", "0", "29.01", None, None),
+            ("small", "baseline", 5, 98.0, 97.0, 99.0), ("small", "baseline", 0, 100.0, 99.0, 101.0),
+            ("small", "recurrent", 0, 96.0, 95.0, 97.0), ("small", "recurrent", 5, "not run", None, None)]
+    return pandas.DataFrame(rows, columns=["source", "model", "overlap", "perplexity", "low", "high"])
+
+
+def test_table_curves_have_a_panel_per_source_and_intervals_where_there_are_any(frame):
+    figure = draw_table_curves(frame)
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["paper", "small"]
+    paper, small = figure.axes
+    baseline, recurrent = small.lines
+    assert list(baseline.get_ydata()) == [100, 98]
+    assert list(recurrent.get_ydata()) == [96]  # "not run" is left out
+    assert [to_hex(line.get_color()).upper() for line in small.lines] == [COLOURS["baseline"], COLOURS["recurrent"]]
+    bars = [segment for part in small.findobj(LineCollection) for segment in part.get_segments()]
+    assert sorted((low[1], high[1]) for low, high in bars) == [(95, 97), (97, 99), (99, 101)]
+
+
+def test_table_curves_leave_the_frame_alone_and_refuse_what_they_cannot_draw(frame):
+    before = frame.copy()
+    draw_table_curves(frame)
+    pandas.testing.assert_frame_equal(frame, before)
+    with pytest.raises(ReproError, match="no column overlap"):
+        draw_table_curves(frame.drop(columns="overlap"))
+    with pytest.raises(ReproError, match="no number"):
+        draw_table_curves(frame.assign(perplexity="not run"))
+
+
+def test_curves_show_points_and_bounds():
+    figure = draw_curves({"train": [[0, 5.0], [20_000, 3.0]], "none yet": []}, bounds={"best": 2.0})
+    train, best = figure.axes[0].lines
+    assert list(train.get_ydata()) == [5, 3]
+    assert set(best.get_ydata()) == {2.0}
+    with pytest.raises(ReproError, match="no point"):
+        draw_curves({"train": []})
+
+
+def test_bars_and_weights_show_their_values():
+    figure = draw_bars({"baseline": 15.25, "recurrent": 13.5}, "perplexity", bounds={"best": 12.0})
+    assert [bar.get_width() for bar in figure.axes[0].patches] == [15.25, 13.5]
+    assert {"15.25", "13.50"} <= {text.get_text() for text in figure.axes[0].texts}
+    figure = draw_layer_weights({"a": [0.25, 0.75], "b": [0.5, 0.5]})
+    assert sorted(bar.get_height() for bar in figure.axes[0].patches) == [0.25, 0.5, 0.5, 0.75]
+    with pytest.raises(ReproError, match="sum to 0.900"):
+        draw_layer_weights([0.4, 0.5])
+
+
+def test_a_drawing_is_shown_as_one_png_with_words_for_those_who_cannot_see_it():
+    figure = draw_bars({"baseline": 15.25}, "perplexity")
+    shown = figure._repr_mimebundle_()
+    assert shown["image/png"].startswith(b"\x89PNG")
+    assert shown["image/png"] == draw_bars({"baseline": 15.25}, "perplexity").png()
+    assert shown["text/plain"] == "perplexity: baseline 15.25."
+
+
+def test_the_house_style_ends_where_it_should():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    with house():
+        assert matplotlib.rcParams["axes.titleweight"] == "bold"
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_models_differ_in_grey_too():
+    def luminance(colour):
+        return sum(weight * int(colour[i:i + 2], 16) for weight, i in ((0.299, 1), (0.587, 3), (0.114, 5)))
+
+    pairs = [("read", "scored"), ("empty", "scored"), ("empty", "h_prev"), ("read", "h_prev")]
+    assert all(abs(luminance(COLOURS[a]) - luminance(COLOURS[b])) > 60 for a, b in pairs)
