@@ -8,11 +8,12 @@ from itertools import groupby
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from repro.errors import ReproError
+from repro.loss import cross_entropy
 from repro.windows import Window, check_window, windows
 
+PLAIN_HEADS = ("gpt2", "gpt_neox", "llama", "mistral", "qwen2")  # logits are the output embedding's, unchanged
 LOGIT_BYTES = 64 * 2**20  # logits held at any one time; small enough to stay near the cache on a CPU
 
 
@@ -56,7 +57,11 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
     Raises ReproError for fewer than two tokens, or unless `0 <= overlap < window <=` the model's context.
     """
     tokens = torch.as_tensor(np.asarray(tokens) if not isinstance(tokens, Tensor) else tokens).long().flatten()
-    check_window(window, overlap, getattr(getattr(model, "config", None), "n_positions", None))
+    config = getattr(model, "config", None)
+    context = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
+    check_window(window, overlap, context)
+    if batch_size < 1:
+        raise ReproError(f"batch_size is {batch_size} windows; it must be at least 1.")
     if len(tokens) < 2:
         raise ReproError(f"a text of {len(tokens)} token(s) has nothing to score; give at least 2.")
     device = next((p.device for p in model.parameters()), "cpu") if isinstance(model, nn.Module) else "cpu"
@@ -85,12 +90,12 @@ def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterat
         for window, hidden in zip(cover, model.read_windows(tokens[None], cover), strict=True):
             yield [window], hidden[:, window.offset:], head
         return
-    hidden_states = hasattr(model, "base_model") and hasattr(model, "get_output_embeddings")
+    plain_head = getattr(getattr(model, "config", None), "model_type", None) in PLAIN_HEADS
     for (_, offset), same in groupby(cover, key=lambda w: (w.stop - w.start, w.offset)):
         same = list(same)
         for batch in (same[i:i + batch_size] for i in range(0, len(same), batch_size)):
             ids = torch.stack([tokens[w.start:w.stop] for w in batch])
-            if hidden_states:
+            if plain_head:
                 states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
                 yield batch, states[:, offset:], model.get_output_embeddings()
             else:
@@ -105,7 +110,7 @@ def _nll(states: Tensor, targets: Tensor, head) -> Tensor:
     parts = []
     for some, wanted in zip(states.split(rows), targets.split(rows), strict=True):
         logits = some if head is None else head(some)
-        parts.append(F.cross_entropy(logits.float(), wanted, reduction="none"))
+        parts.append(cross_entropy(logits, wanted, "none"))
     return torch.cat(parts)
 
 

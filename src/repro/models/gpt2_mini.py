@@ -1,5 +1,6 @@
 """gpt2-mini: GPT-2's architecture (Radford et al. 2019), fresh weights, any size."""
 
+import json
 from pathlib import Path
 
 from repro.errors import ReproError
@@ -31,19 +32,22 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None):
 
     A folder saved by a RecurrentLM comes back as one. Raises ReproError when there is no such checkpoint.
     """
+    from safetensors import SafetensorError
     from transformers import GPT2LMHeadModel
     from transformers.utils import logging
 
     from repro.recurrence.causal import RecurrentLM, is_recurrent
 
     folder = Path(name_or_folder)
-    recurrent = recurrence is not None or ((folder / "config.json").exists() and is_recurrent(folder))
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        if recurrent:
+        if recurrence is not None or ((folder / "config.json").exists() and is_recurrent(folder)):
             return RecurrentLM.from_pretrained(str(name_or_folder), recurrence)
         return GPT2LMHeadModel.from_pretrained(str(name_or_folder))
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
+                         "again.") from error
     except OSError as error:
         raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
                          "openai-community/gpt2 or a folder with config.json and model.safetensors.") from error

@@ -1,5 +1,6 @@
 """GPT-2 that reads a long text window by window and carries h_prev from each window to the next."""
 
+import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from transformers.modeling_outputs import CausalLMOutput
 from transformers.modeling_utils import AttentionInterface
 
 from repro.errors import ReproError, unknown
-from repro.windows import Window, check_window, windows
+from repro.loss import cross_entropy
 from repro.recurrence.module import Recurrence, RecurrenceConfig
+from repro.windows import Window, check_window, windows
 
 ATTENTION = "repro_recurrence"
 RECOMPUTE = ("none", "layer", "window")
@@ -54,8 +56,9 @@ class RecurrentLM(GPT2LMHeadModel):
     """
 
     def __init__(self, config: GPT2Config, recurrence: RecurrenceConfig | None = None):
-        super().__init__(config)
+        super().__init__(copy.deepcopy(config))
         settings = recurrence or RecurrenceConfig(**(getattr(config, "recurrence", None) or {}))
+        config = self.config
         config.recurrence = settings.to_dict()
         self.set_attn_implementation(ATTENTION)
         self.recurrence = Recurrence(settings, config.n_layer, config.n_embd)
@@ -96,8 +99,11 @@ class RecurrentLM(GPT2LMHeadModel):
 
         Raises ReproError for a window or overlap out of range, an unknown `recompute`, or labels of another shape.
         """
-        window = window or self.config.n_positions
+        window = self.config.n_positions if window is None else window
         check_window(window, overlap, self.config.n_positions)
+        if input_ids.ndim != 2 or input_ids.shape[1] < (1 if labels is None else 2):
+            raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, tokens) with at least one "
+                             "token, two with labels.")
         if recompute not in RECOMPUTE:
             raise unknown("recompute", recompute, RECOMPUTE)
         if labels is not None and labels.shape != input_ids.shape:
@@ -129,7 +135,7 @@ class RecurrentLM(GPT2LMHeadModel):
         logits = self.lm_head(hidden[:, offset:])
         nll = 0.0
         if targets is not None:
-            nll = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-100, reduction="sum")
+            nll = cross_entropy(logits.flatten(0, 1), targets.flatten())
         return nll, z, logits if return_logits else None
 
     def _read_window(self, ids: Tensor, z: Tensor | None, recompute_layers: bool = False) -> tuple[Tensor, Tensor]:
@@ -153,7 +159,7 @@ class RecurrentLM(GPT2LMHeadModel):
         return hidden, self.recurrence.pool(torch.stack(means))
 
     def _previous(self, z: Tensor | None) -> dict[int, tuple[Tensor, Tensor]]:
-        """h_prev as (key, value) of every layer that sees it: it passes the layer's norm and projections as tokens do."""
+        """h_prev as (key, value) of every layer that sees it: the layer's norm and projections treat it as a token."""
         if z is None:
             return {}
         settings = self.recurrence.config
@@ -182,7 +188,7 @@ class RecurrentLM(GPT2LMHeadModel):
         its z, and the next one starts with the last `overlap` tokens. The cost per token does not grow with length.
         Raises ReproError for an empty prompt or a window or overlap out of range.
         """
-        window = window or self.config.n_positions
+        window = self.config.n_positions if window is None else window
         check_window(window, overlap, self.config.n_positions)
         if input_ids.ndim != 2 or input_ids.shape[1] == 0:
             raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, at least one token).")

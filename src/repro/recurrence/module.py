@@ -49,7 +49,7 @@ class Recurrence(nn.Module):
 
     def __init__(self, config: RecurrenceConfig, n_layer: int, d_model: int):
         super().__init__()
-        if config.insert_layer >= n_layer:
+        if config.insert == "one" and config.insert_layer >= n_layer:
             raise ReproError(f"insert_layer is {config.insert_layer}, but the model has layers 0 to {n_layer - 1}.")
         self.config = config
         self.d_model = d_model

@@ -31,8 +31,8 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
         for scale in reversed(context.scales):
             found = _at(context, scale, model, share)
             row |= {f"{scale}: {split}": _perplexity(found, split) for split in SPLITS}
-            row[f"{scale}: FLOPs/token"] = f"{found[0].metrics['flops_per_token']:.2e}" if found else NOT_RUN
-        rows.append(row)
+            row[f"{scale}: FLOPs/token"] = found and f"{found[0].metrics['flops_per_token']:.2e}"
+        rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
 
@@ -53,8 +53,8 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
         for scale in reversed(context.scales):
             pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
             for split in SPLITS:
-                row[f"{scale}: {split}"] = _percent(*compare(*pair, split)) if all(pair) else NOT_RUN
-        rows.append(row)
+                row[f"{scale}: {split}"] = _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool)
+        rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
 
@@ -82,10 +82,16 @@ def judge_overlap(records: list[Record]) -> Verdict:
     return judge_difference(*compare(overlapped, disjoint, "test"), "lower")
 
 
-def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[Record]:
-    """The records of a model whose overlap is this share of its window."""
-    return [record for config in context.plan(scale, model=model) if abs(config.overlap / config.window - share) < 1e-9
-            for record in context.records_of(config)]
+def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[Record] | None:
+    """The records of a model whose overlap is this share of its window; None when the scale has no such run."""
+    planned = [config for config in context.plan(scale, model=model)
+               if abs(config.overlap / config.window - share) < 1e-9]
+    return [record for config in planned for record in context.records_of(config)] if planned else None
+
+
+def _cell(value: str | list | None) -> str:
+    """What a table shows for a value, for records that are missing ([]), and where none are planned (None)."""
+    return "–" if value is None else value or NOT_RUN
 
 
 def _nll(records: list[Record], split: str) -> list[float]:
@@ -96,11 +102,11 @@ def _nll(records: list[Record], split: str) -> list[float]:
     return [sum(one) / len(one) for one in zip(*losses, strict=True)]
 
 
-def _perplexity(records: list[Record], split: str) -> str:
+def _perplexity(records: list[Record] | None, split: str) -> str | list | None:
     from repro.evaluation import bootstrap
 
     if not records:
-        return NOT_RUN
+        return records
     interval = bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
     return f"{interval.value:.2f} [{interval.low:.1f}, {interval.high:.1f}]"
 

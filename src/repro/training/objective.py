@@ -1,9 +1,9 @@
 """The loss both models are trained with: the same windows, the same targets, with or without recurrence."""
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from repro.windows import windows
+from repro.loss import cross_entropy
+from repro.windows import check_window, windows
 
 
 class WindowedLM(nn.Module):
@@ -15,6 +15,7 @@ class WindowedLM(nn.Module):
 
     def __init__(self, model: nn.Module, window: int, overlap: int = 0, recompute: str = "none"):
         super().__init__()
+        check_window(window, overlap, model.config.n_positions)
         self.model, self.window, self.overlap, self.recompute = model, window, overlap, recompute
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -28,7 +29,7 @@ class WindowedLM(nn.Module):
             targets = tokens.unfold(1, same[0].n_scored, 1)[:, [w.first_target for w in same]].flatten()
             hidden = self.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state
             logits = self.model.get_output_embeddings()(hidden[:, same[0].offset:]).flatten(0, 1)
-            total = total + F.cross_entropy(logits.float(), targets, reduction="sum")
+            total = total + cross_entropy(logits, targets)
         return total / (tokens.shape[0] * (tokens.shape[1] - 1))
 
 

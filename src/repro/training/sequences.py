@@ -16,6 +16,8 @@ class Sequences:
     """
 
     def __init__(self, tokens, length: int, batch_size: int, seed: int = 0):
+        if length < 1 or batch_size < 1:
+            raise ReproError(f"length is {length} tokens and batch_size {batch_size}; both must be at least 1.")
         self.tokens = np.asarray(tokens)
         self.length, self.batch_size, self.seed = length, batch_size, seed
         self.per_epoch = ((len(self.tokens) - 1) // length - 1) // batch_size  # one sequence is spent on the offset

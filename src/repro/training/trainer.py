@@ -14,9 +14,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from repro.errors import ReproError
+from repro.errors import ReproError, unknown
 from repro.paths import write_atomic
 from repro.training.sequences import Sequences
+
+DECAYS = ("none", "linear")
+PRECISIONS = ("no", "bf16")
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,15 @@ class TrainConfig:
     checkpoint_every: int = 60  # seconds between checkpoints; one more is written at each validation
     precision: str = "no"  # "no" (fp32) or "bf16"
     seed: int = 0
+
+    def __post_init__(self):
+        if self.decay not in DECAYS:
+            raise unknown("decay", self.decay, DECAYS)
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
+        for name in ("tokens", "validate_every"):
+            if getattr(self, name) < 1:
+                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least 1.")
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of optimiser step `step` (from 0) out of `steps`."""
@@ -56,7 +68,8 @@ class TrainResult:
 
 
 def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folder: Path | str | None = None,
-          validate: Callable[[nn.Module], float] | None = None, progress=None, device: str | None = None) -> TrainResult:
+          validate: Callable[[nn.Module], float] | None = None, progress=None,
+          device: str | None = None) -> TrainResult:
     """Train `objective` (a module from a batch of tokens to its mean loss) in place and return the curves.
 
     sequences: batches for all processes together; each process takes its share of every batch.
@@ -69,7 +82,9 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
     checkpoint of another configuration, or a batch that does not divide among the processes.
     """
     from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
 
+    AcceleratorState._reset_state()  # an earlier training in this process may have used another precision
     accelerator = Accelerator(mixed_precision=config.precision, cpu=device == "cpu")
     share, rest = divmod(sequences.batch_size, accelerator.num_processes)
     if rest:
@@ -87,7 +102,6 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
         progress.advance(result.tokens)
     wrapped.train()
     saved = time.monotonic()
-    recent: list[torch.Tensor] = []
     while result.steps < steps and not result.stopped_early:
         rate = config.rate(result.steps, steps)
         for group in optimizer.param_groups:
@@ -95,13 +109,13 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
         batch = sequences.batch(result.steps)[first:first + share].to(accelerator.device)
         loss = wrapped(batch)
         accelerator.backward(loss)
-        accelerator.clip_grad_norm_(objective.parameters(), config.clip)
+        norm = float(accelerator.clip_grad_norm_(objective.parameters(), config.clip))
+        value = accelerator.reduce(loss.detach(), "mean").item()
+        if not math.isfinite(value) or not math.isfinite(norm):
+            raise ReproError(f"the training loss is {value} and its gradient norm {norm} at step {result.steps + 1} "
+                             f"(learning rate {rate:.2e}); lower the learning rate or lengthen the warm-up.")
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        value = accelerator.reduce(loss.detach(), "mean").item()
-        if not math.isfinite(value):
-            raise ReproError(f"the training loss is {value} at step {result.steps + 1} (learning rate {rate:.2e}); "
-                             "lower the learning rate or lengthen the warm-up.")
         before, result.steps = result.tokens, result.steps + 1
         result.tokens += sequences.tokens_per_batch
         state.pending.append(value)
@@ -125,7 +139,7 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
 
 
 class _State:
-    """Everything a killed training needs to go on: weights, optimiser, position, random states, curves, best weights."""
+    """Everything a killed training needs to go on: weights, optimiser, position, random states, curves."""
 
     def __init__(self, objective, optimizer, config, sequences, folder):
         self.objective, self.optimizer, self.config, self.folder = objective, optimizer, config, folder
@@ -135,12 +149,18 @@ class _State:
         described = {k: v for k, v in asdict(config).items() if k != "checkpoint_every"} | {
             "length": sequences.length, "batch_size": sequences.batch_size, "order": sequences.seed,
             "window": getattr(objective, "window", None), "overlap": getattr(objective, "overlap", None),
-            "shapes": [[name, list(p.shape)] for name, p in objective.named_parameters()],
-            "text": hashlib.sha256(np.ascontiguousarray(sequences.tokens).tobytes()).hexdigest()}
-        self.fingerprint = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+            "model": _settings(objective)}
+        digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
+        digest.update(np.ascontiguousarray(sequences.tokens).tobytes())
+        for name, x in objective.state_dict().items():  # the weights training starts from
+            digest.update(f"{name} {tuple(x.shape)}".encode())
+            digest.update(x.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        self.fingerprint = digest.hexdigest()
 
     def judge(self, result: TrainResult, loss: float) -> None:
         """Note a validation loss; keep the weights if it is the lowest; say whether to stop early."""
+        if not math.isfinite(loss):
+            raise ReproError(f"the validation loss is {loss} after {result.tokens:,} tokens; lower the learning rate.")
         result.curves["validation_loss"].append([result.tokens, loss])
         if loss < result.best_loss:
             result.best_loss, self.validations_since_best = loss, 0
@@ -190,3 +210,10 @@ class _State:
         random.setstate(saved["python"])
         np.random.set_state(saved["numpy"])
         return TrainResult(**saved["result"])
+
+
+def _settings(objective: nn.Module) -> dict:
+    """What the model's config says of how it computes, without where it was loaded from."""
+    config = getattr(getattr(objective, "model", None), "config", None)
+    settings = config.to_dict() if hasattr(config, "to_dict") else {}
+    return {k: v for k, v in settings.items() if k not in ("_name_or_path", "transformers_version", "architectures")}

@@ -37,8 +37,8 @@ class Config(RunConfig):
 REAL = {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("gutenberg-pretrain", "wikitext-103")}
 SCALES = {
     "smoke": {"corpus": "synthetic-books", "tokeniser": "word", "tokeniser_corpora": ("synthetic-books",),
-              "vocab_size": 512, "n_layer": 3, "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 16,
-              "tokens": 300_000, "learning_rate": 4e-3, "warmup_steps": 20, "validate_every": 100_000},
+              "vocab_size": 512, "n_layer": 3, "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 8,
+              "tokens": 1_200_000, "learning_rate": 4e-3, "warmup_steps": 20, "validate_every": 200_000},
     "small": {**REAL, "tokens": 12_000_000, "batch_size": 4, "learning_rate": 3e-3, "validate_every": 2_000_000},
     "medium": {**REAL, "vocab_size": 16_384, "n_layer": 8, "n_embd": 512, "n_head": 8, "batch_size": 64,
                "tokens": 300_000_000, "learning_rate": 1e-3, "warmup_steps": 500, "weight_decay": 0.01,
