@@ -47,6 +47,12 @@ def run(config: RunConfig, results: Path | str | None = None, progress: bool = T
         return _obtain(config, results, bars, force)[0]
 
 
+def model_folder(config: RunConfig, results: Path | str | None = None, progress: bool = True) -> Path:
+    """The folder of the model that the run of `config` left; the run is made, or made again, if it is not here."""
+    with Progress(progress) as bars:
+        return _obtain(config, results, bars, with_folder=True)[1] / "model"
+
+
 def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force: bool = False,
             with_folder: bool = False) -> tuple[Record, Path | None]:
     """The record of `config` and its folder. The folder holds a finished run only when it is asked for."""
