@@ -13,15 +13,13 @@ from repro.errors import ReproError
 def shards(folder: Path, pattern: str) -> list[Path]:
     """The files of `folder` matching `pattern`, in order; [] when there are none.
 
-    Names like `train-01-of-03.parquet` say how many belong together: ReproError when one of them is missing.
+    Names like `train-01-of-03.parquet` say how many belong together: ReproError unless all of them are there, once.
     """
     found = sorted(folder.glob(pattern))
-    for path in found[:1]:
-        if counted := re.search(r"-of-(\d+)\.", path.name):
-            missing = int(counted[1]) - len(found)
-            if missing:
-                raise ReproError(f"{folder} holds {len(found)} of the {int(counted[1])} files {pattern}: "
-                                 f"{missing} missing. Fetch the corpus again; what is there is kept.")
+    totals = [int(counted[1]) for path in found if (counted := re.search(r"-of-(\d+)\.", path.name))]
+    if totals and totals != [len(found)] * len(found):
+        raise ReproError(f"{folder} holds {len(found)} files {pattern} where {totals[0]} belong together: a file is "
+                         "missing, or a download is not finished. Fetch the corpus again; what is there is kept.")
     return found
 
 

@@ -116,7 +116,7 @@ class Tokens:
 def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser) -> Tokens:
     """`split` of a corpus as token ids, read from the cache when this corpus, split and tokeniser were seen before.
 
-    Raises ReproError for an unknown corpus or split and for missing or damaged files.
+    Raises ReproError for an unknown corpus or split, missing or damaged files, and a full disk.
     """
     source = corpus_name if isinstance(corpus_name, Corpus) else corpus(corpus_name)
     key = _key(VERSION, source.fingerprint([split]), split, tokeniser.fingerprint)
@@ -137,7 +137,7 @@ def _tokenise(source: Corpus, split: str, tokeniser: Tokeniser) -> dict[str, np.
     small = np.uint16 if tokeniser.vocab_size <= 2**16 else np.int32
     bos = np.array([tokeniser.bos], small)
     stream, starts, n_words, n_bytes, length = [], [], [], [], 0
-    for document in source.documents(split):
+    for document in source.stream(split):
         if not starts or not source.joined:
             stream.append(bos)
             length += 1
@@ -184,7 +184,7 @@ def _bpe(names: tuple[str, ...], vocab_size: int) -> object:
         made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         made.decoder = decoders.ByteLevel()
         made.train_from_iterator(
-            (piece for source in sources for document in source.documents("train") for piece in pieces(document.text)),
+            (piece for source in sources for document in source.stream("train") for piece in pieces(document.text)),
             trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=[END], show_progress=False,
                                 initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
         if made.get_vocab_size() != vocab_size:

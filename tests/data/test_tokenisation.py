@@ -1,0 +1,167 @@
+"""Tokenisers and streams: lossless, deterministic, cached, one token a word where windows are counted in words."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from repro.data import corpus, tokeniser, tokens
+from repro.data.tokenisation import pieces
+from repro.errors import ReproError
+
+real = pytest.mark.skipif("REPRO_DATA" not in os.environ, reason="needs the real corpora: REPRO_DATA is not set")
+
+
+@pytest.fixture
+def bpe(data):
+    return tokeniser("bpe", 280, ("wikitext-103", "pg19-subset"))
+
+
+@real
+def test_gpt2_token_counts_of_wikitext103(tmp_path, monkeypatch):
+    """Counts of an independent encoder of the same files, plus the one <|endoftext|> before them."""
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path))
+    gpt2 = tokeniser("gpt2")
+    assert gpt2.vocab_size == 50_257
+    assert gpt2.bos == 50_256
+    assert gpt2.encode("Hello world").tolist() == [15496, 995]
+    validation = tokens("wikitext-103", "validation", gpt2)
+    assert len(validation.ids) == 249_887 + 1
+    assert validation.n_words.sum() == 217_646
+    assert validation.n_bytes.sum() == 1_146_846
+    text = "".join(document.text for document in corpus("wikitext-103").documents("validation"))
+    assert gpt2.decode(validation.ids) == text
+
+
+def test_bpe_round_trip_of_anything(bpe, sample):
+    assert bpe.vocab_size == 280
+    assert bpe.bos == 0
+    for text in [*sample.articles, *sample.books["train-00-of-02"].values(), "", " ", "\n", " \n \n",
+                 "🙂\u200d\x00\x85\u2028", "a <|endoftext|> b", "日本語 " * 3]:
+        ids = bpe.encode(text)
+        assert ids.dtype == np.int32
+        assert bpe.decode(ids) == text
+        assert bpe.bos not in ids
+
+
+def test_pieces_give_the_tokens_of_the_whole(bpe, sample):
+    text = "".join([*sample.articles, *sample.books["train-00-of-02"].values()])
+    text += "it's  two\n\nlines \n x\ty don't" * 50
+    whole = bpe.backend.encode(text, add_special_tokens=False).ids
+    for size in (1, 2, 7, 30, 10_000):
+        cut = list(pieces(text, size))
+        assert "".join(cut) == text
+        assert [i for piece in cut for i in bpe.encode(piece)] == whole
+    assert len(list(pieces(text, 30))) > 20
+
+
+def test_stream_of_wikitext_is_the_file_after_one_endoftext(data, bpe, sample):
+    stream = tokens("wikitext-103", "validation", bpe)
+    assert stream.ids.dtype == np.int32
+    assert stream.ids[0] == bpe.bos == stream.bos
+    assert (stream.ids == bpe.bos).sum() == 1
+    assert bpe.decode(stream.ids[1:]) == "".join(sample.articles)
+    assert stream.ids[1:].tolist() == bpe.encode("".join(sample.articles)).tolist()
+    assert stream.starts[0] == 1
+    assert len(stream) == len(sample.articles)
+    for k, article in enumerate(sample.articles):
+        assert stream.document(k)[0] == bpe.bos
+        assert bpe.decode(stream.document(k)[1:]) == article
+        assert stream.n_words[k] == len(article.split()) + article.count("\n")
+        assert stream.n_bytes[k] == len(article.encode())
+
+
+def test_stream_of_books_has_endoftext_before_each(data, bpe, sample):
+    stream = tokens("pg19-subset", "train", bpe)
+    books = [*sample.books["train-00-of-02"].values(), *sample.books["train-01-of-02"].values()]
+    assert np.flatnonzero(stream.ids == bpe.bos).tolist() == (stream.starts - 1).tolist()
+    for k, book in enumerate(books):
+        assert bpe.decode(stream.document(k)[1:]) == book
+        assert stream.document(k)[0] == bpe.bos
+        assert (stream.document(k) == bpe.bos).sum() == 1
+        assert stream.n_words[k] == len(book.split())
+    assert len(stream.ids) == sum(len(stream.document(k)) for k in range(3))
+
+
+def test_cache_is_used_and_never_trusted_blindly(data, tmp_path, bpe):
+    first = tokens("pg19-subset", "train", bpe)
+    cache, = (tmp_path / "work" / "tokens").glob("pg19-subset-train-*.npz")
+    stamp = cache.stat().st_mtime_ns
+    again = tokens("pg19-subset", "train", bpe)
+    assert cache.stat().st_mtime_ns == stamp
+    for name in ("ids", "starts", "n_words", "n_bytes"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
+    cache.write_bytes(cache.read_bytes()[:-100])  # a damaged cache is made again
+    np.testing.assert_array_equal(tokens("pg19-subset", "train", bpe).ids, first.ids)
+    other = tokeniser("bpe", 270, "pg19-subset")
+    tokens("pg19-subset", "train", other)
+    assert len(list(cache.parent.glob("pg19-subset-train-*.npz"))) == 2
+
+
+def test_training_is_the_same_in_every_process(data, bpe):
+    code = ("from repro.data import tokeniser; "
+            "print(tokeniser('bpe', 280, ('wikitext-103', 'pg19-subset')).fingerprint)")
+    for threads in ("1", "2"):
+        environment = {**os.environ, "RAYON_NUM_THREADS": threads, "REPRO_WORK": str(data.parent / f"work{threads}")}
+        found = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+        assert found.strip() == bpe.fingerprint
+
+
+def test_training_uses_train_only_and_depends_on_its_content(data, bpe):
+    assert tokeniser("bpe", 280, "pg19-subset").fingerprint != bpe.fingerprint
+    (data / "wikitext" / "wiki.test.raw.xz").unlink()
+    assert tokeniser("bpe", 280, ("wikitext-103", "pg19-subset")).fingerprint == bpe.fingerprint
+
+
+def test_word_tokeniser_has_one_token_a_word():
+    words = tokeniser("word", 0, "synthetic-books")
+    book = corpus("synthetic-books").documents("test", 1)[0].text
+    ids = words.encode(book)
+    assert len(ids) == len(book.split()) == 2500
+    assert words.decode(ids) == book
+    assert words.vocab_size == 205
+    assert words.bos == 0
+    assert words.bos not in ids
+    with pytest.raises(ReproError, match="tokeniser word cannot encode this text"):
+        words.encode("Robin ocean")
+
+
+def test_stream_of_synthetic_books(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path))
+    stream = tokens("synthetic-books", "test", tokeniser("word", 0, "synthetic-books"))
+    assert stream.starts.tolist() == [1 + k * 2501 for k in range(8)]
+    assert stream.n_words.tolist() == [2500] * 8
+
+
+def test_saved_tokeniser_is_read_by_transformers(bpe, tmp_path, sample):
+    from transformers import PreTrainedTokenizerFast
+
+    bpe.save(tmp_path / "tokenizer.json")
+    read = PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"), eos_token="<|endoftext|>")
+    assert read(sample.articles[0])["input_ids"] == bpe.encode(sample.articles[0]).tolist()
+    assert read.eos_token_id == bpe.bos
+
+
+@pytest.mark.parametrize(("ask", "told"), [
+    (("bpee", 300, "pg19-subset"), "unknown tokeniser 'bpee'. Did you mean 'bpe'?"),
+    (("bpe", 256, "pg19-subset"), "vocab_size=256: byte-level BPE needs at least 257"),
+    (("bpe", 100_000, "pg19-subset"), r"vocab_size=100000: the text of pg19-subset gives only \d+ different"),
+    (("bpe", 300), "needs the name of at least one corpus"),
+    (("bpe", 300, "pg19-sub"), "Did you mean 'pg19-subset'?"),
+    (("word", 0, "pg19-subset"), "not a closed list")])
+def test_impossible_tokenisers(data, ask, told):
+    with pytest.raises(ReproError, match=told):
+        tokeniser(*ask)
+
+
+def test_gpt2_neither_here_nor_on_the_hub(data, monkeypatch):
+    import huggingface_hub
+
+    def refuse(*_):
+        raise OSError("no network")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    with pytest.raises(ReproError, match="neither in .*gpt2-tokenizer nor on the hub"):
+        tokeniser("gpt2")
