@@ -208,7 +208,6 @@ def test_impossible_requests_are_refused(tiny_gpt2, tiny_recurrent, recurrent, n
         perplexity(tiny_recurrent() if recurrent else tiny_gpt2(), text(n), window, overlap)
 
 
-@pytest.mark.xfail(strict=True, reason="only GPT-2's name of the context is known")
 def test_a_window_beyond_any_context_is_refused():
     class Short(Uniform):
         config = SimpleNamespace(max_position_embeddings=16)
@@ -218,7 +217,6 @@ def test_a_window_beyond_any_context_is_refused():
         perplexity(Short(), text(40, vocabulary=11), 17, 0)
 
 
-@pytest.mark.xfail(strict=True, reason="what forward does after the output layer is left out")
 def test_a_model_that_changes_its_logits_after_the_output_layer_is_scored_by_them():
     from transformers import Gemma2Config, Gemma2ForCausalLM
 
@@ -230,7 +228,6 @@ def test_a_model_that_changes_its_logits_after_the_output_layer_is_scored_by_the
     assert perplexity(model, tokens, 16, 0).nll == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.xfail(strict=True, reason="not checked", raises=ValueError)
 @pytest.mark.parametrize("size", [0, -1])
 def test_an_impossible_batch_size_is_refused(gpt2, size):
     with pytest.raises(ReproError, match="batch"):

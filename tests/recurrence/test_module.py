@@ -1,0 +1,88 @@
+"""The pooling of Equation 1, the feedforward network, and what the settings accept."""
+
+import pytest
+import torch
+
+from repro.errors import ReproError
+from repro.recurrence import Recurrence, RecurrenceConfig
+
+
+def test_defaults_are_the_papers():
+    assert RecurrenceConfig().to_dict() == {"insert_layer": 2, "hidden_size": 200, "hidden_layers": 3, "pool": "mean",
+                                            "n_embeddings": 1, "insert": "one"}
+
+
+def test_the_papers_network_has_three_hidden_layers_of_200():
+    module = Recurrence(RecurrenceConfig(), n_layer=12, d_model=768)
+    linear = [layer for layer in module.feedforward if isinstance(layer, torch.nn.Linear)]
+    assert [(x.in_features, x.out_features) for x in linear] == [(768, 200), (200, 200), (200, 200), (200, 768)]
+    by_hand = (768 * 200 + 200) + 2 * (200 * 200 + 200) + (200 * 768 + 768) + 12
+    assert sum(p.numel() for p in module.parameters()) == by_hand == 388580
+
+
+def test_layer_weights_start_equal_and_are_a_softmax():
+    module = Recurrence(RecurrenceConfig(), n_layer=4, d_model=8)
+    module.reset_parameters()
+    torch.testing.assert_close(module.layer_weights, torch.full((4,), 0.25), rtol=0, atol=0)
+    module.layer_scores.data = torch.tensor([0.0, 1.0, 2.0, 3.0]).log()
+    torch.testing.assert_close(module.layer_weights, torch.tensor([0, 1 / 6, 2 / 6, 3 / 6]))
+    means = torch.randn(4, 3, 8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(module.pool(means), (means[1] + 2 * means[2] + 3 * means[3]) / 6)
+
+
+def test_a_fresh_network_keeps_the_size_of_what_passes_and_depends_on_it():
+    torch.manual_seed(0)
+    module = Recurrence(RecurrenceConfig(n_embeddings=2), n_layer=4, d_model=64)
+    module.reset_parameters()
+    z = torch.randn(500, 64)
+    h_prev = module(z)
+    assert h_prev.shape == (500, 2, 64)
+    assert 0.3 < h_prev.std().item() < 3  # GPT-2's own initialisation would leave about 0.00001
+    assert h_prev.std(0).mean().item() > 0.3
+    assert not torch.equal(h_prev[:, 0], h_prev[:, 1])
+
+
+def test_the_several_embeddings_are_the_parts_of_one_output():
+    module = Recurrence(RecurrenceConfig(n_embeddings=3, hidden_size=5), n_layer=3, d_model=4)
+    z = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
+    flat = module.feedforward(z)
+    for k in range(3):
+        torch.testing.assert_close(module(z)[:, k], flat[:, 4 * k:4 * k + 4], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("scores", [None, [0.5, -2.0, 1.0]])
+def test_z_of_the_first_window_is_equation_1_over_transformers_states(tiny_recurrent, tiny_config, scores):
+    from transformers import GPT2LMHeadModel
+
+    model = tiny_recurrent(dtype=torch.float64)
+    if scores:
+        model.recurrence.layer_scores.data = torch.tensor(scores, dtype=torch.float64)
+    plain = GPT2LMHeadModel(tiny_config(attn_implementation="eager")).double().eval()
+    plain.load_state_dict(model.state_dict(), strict=False)
+    ids = torch.randint(29, (2, 14), generator=torch.Generator().manual_seed(0))
+    seen = []
+    model.recurrence.register_forward_hook(lambda module, args, out: seen.append((args[0], out)))
+    with torch.no_grad():
+        model(ids, window=6)
+        states = plain(ids[:, :6], output_hidden_states=True).hidden_states
+    assert len(states) == 4  # the embeddings, which Equation 1 does not take, and three layers
+    weights = model.recurrence.layer_scores.exp() / model.recurrence.layer_scores.exp().sum()
+    z = sum(weight * state.mean(1) for weight, state in zip(weights, states[1:], strict=True))
+    assert len(seen) == 2  # windows 1 and 2 are given an h_prev, window 0 is not
+    torch.testing.assert_close(seen[0][0], z, rtol=1e-9, atol=1e-9)
+    assert seen[0][1].shape == (2, 1, 16)
+
+
+@pytest.mark.parametrize(("settings", "words"), [
+    ({"pool": "meen"}, "Did you mean 'mean'"), ({"insert": "evry"}, "Did you mean 'every'"),
+    ({"insert_layer": -1}, "insert_layer is -1"), ({"hidden_size": 0}, "hidden_size is 0"),
+    ({"hidden_layers": 0}, "hidden_layers is 0"), ({"n_embeddings": 0}, "n_embeddings is 0")])
+def test_impossible_settings_are_refused(settings, words):
+    with pytest.raises(ReproError, match=words):
+        RecurrenceConfig(**settings)
+
+
+def test_a_layer_that_is_not_there_is_refused(tiny_recurrent):
+    assert Recurrence(RecurrenceConfig(insert_layer=2), 3, 8).layer_scores.shape == (3,)
+    with pytest.raises(ReproError, match="insert_layer is 3.*layers 0 to 2"):
+        tiny_recurrent(insert_layer=3)
