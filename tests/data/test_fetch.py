@@ -46,7 +46,10 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_wikitext_becomes_what_is_read(folder):
-    fetch.fetch("wikitext-103", folder, lines, progress=False, source=wikitext())
+    opened = []
+    fetch.fetch("wikitext-103", folder, lambda *place: opened.append(place) or lines(*place), progress=False,
+                source=wikitext())
+    assert opened == [("validation", 0), ("test", 0), ("train", 0)]  # each is read in one go
     assert sorted(path.name for path in folder.iterdir()) == [
         "manifest-wikitext-103.json", "wiki.test.raw.xz", "wiki.valid.raw.xz", "wikitext-103.train-00-of-03.parquet",
         "wikitext-103.train-01-of-03.parquet", "wikitext-103.train-02-of-03.parquet"]

@@ -69,6 +69,16 @@ def test_check_names_what_is_wrong(data):
     assert wrong["test", "words"] == (2_285_427, 3)
 
 
+def test_check_counts(data, sample):
+    found = {(row.split, row.what): row.found for row in corpus("wikitext-103").check()}
+    text = "".join(sample.articles)
+    words = len(text.split())
+    assert found["validation", "documents"] == 3
+    assert found["validation", "words"] == words
+    assert found["validation", "words with line ends"] == words + text.count("\n")
+    assert found["validation", "bytes"] == len(text.encode()) > len(text)
+
+
 def test_held_out_books_are_chosen_by_id(data, sample):
     sample.put_parquet(data / "gutenberg-pretrain" / "train-00-of-01.parquet",
                 {"id": [10993, 1, 10908, 2], "text": ["a", "b", "c", "d"]})

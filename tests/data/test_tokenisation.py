@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from repro.data import corpus, tokeniser, tokens
+from repro.data import corpus, tokenisation, tokeniser, tokens
 from repro.data.tokenisation import pieces
 from repro.errors import ReproError
 
@@ -44,6 +44,14 @@ def test_bpe_round_trip_of_anything(bpe, sample):
         assert ids.dtype == np.int32
         assert bpe.decode(ids) == text
         assert bpe.bos not in ids
+        assert bpe.decode([bpe.bos, *ids, bpe.bos]) == text
+
+
+def test_no_piece_of_a_long_text_is_lost(bpe, monkeypatch):
+    monkeypatch.setattr(tokenisation, "BATCH", 2)
+    text = "a long text is cut into pieces " * 3200  # five pieces, so three calls
+    assert len(list(pieces(text))) == 5
+    assert bpe.decode(bpe.encode(text)) == text
 
 
 def test_pieces_give_the_tokens_of_the_whole(bpe, sample):
