@@ -145,6 +145,7 @@ class RecurrentLM(GPT2LMHeadModel):
         """
         base = self.transformer
         previous = self._previous(z)
+        self._check_attention()
         hidden = base.wte(ids) + base.wpe(torch.arange(ids.shape[1], device=ids.device))
         hidden = base.drop(hidden)
         means = []
@@ -172,6 +173,12 @@ class RecurrentLM(GPT2LMHeadModel):
             previous[index] = tuple(x.unflatten(-1, (block.attn.num_heads, -1)).transpose(1, 2) for x in (key, value))
         return previous
 
+    def _check_attention(self) -> None:
+        """Another attention function would drop h_prev without a word, and the causal mask with it."""
+        if self.config._attn_implementation != ATTENTION:
+            raise ReproError(f"attn_implementation is '{self.config._attn_implementation}'; a RecurrentLM needs "
+                             f"'{ATTENTION}', which knows h_prev. Leave the setting alone.")
+
     def read_windows(self, tokens: Tensor, cover: list[Window]) -> Iterator[Tensor]:
         """Hidden states (B, stop - start, d) of each window in turn; h_prev is carried along."""
         z = None
@@ -194,7 +201,13 @@ class RecurrentLM(GPT2LMHeadModel):
             raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, at least one token).")
         was_training = self.training
         self.eval()
-        tokens, z, start = input_ids, None, 0
+        try:
+            return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
+        finally:
+            self.train(was_training)
+
+    def _generate(self, tokens, max_new_tokens, window, overlap, do_sample, temperature, generator):
+        z, start = None, 0
         cache, n_read = DynamicCache(), 0
         for _ in range(max_new_tokens):
             while tokens.shape[1] - start > window:  # the window is full: hand its z on and open the next one
@@ -209,12 +222,12 @@ class RecurrentLM(GPT2LMHeadModel):
             else:
                 new = logits.argmax(-1, keepdim=True)
             tokens = torch.cat([tokens, new], 1)
-        self.train(was_training)
         return tokens
 
     def _read_cached(self, ids: Tensor, position: int, previous: dict, cache: DynamicCache) -> Tensor:
         """Hidden states of the new tokens `ids` (B, n) that follow `position` cached ones in the same window."""
         base = self.transformer
+        self._check_attention()
         places = torch.arange(position, position + ids.shape[1], device=ids.device)
         hidden = base.wte(ids) + base.wpe(places)
         for index, block in enumerate(base.h):
