@@ -1,11 +1,12 @@
 """Tables and verdicts that compare recurrent with baseline models: perplexity by overlap, and the paired gain."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
 from repro.study.published import published
 from repro.study.store import Record
-from repro.study.tables import NOT_RUN, ArtifactContext
+from repro.study.tables import NOT_RUN, Artifact, ArtifactContext
 from repro.study.verdicts import Verdict, judge_difference
 
 if TYPE_CHECKING:
@@ -33,6 +34,28 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
             row |= {f"{scale}: {split}": _perplexity(found, split) for split in SPLITS}
             row[f"{scale}: FLOPs/token"] = found and f"{found[0].metrics['flops_per_token']:.2e}"
         rows.append({name: _cell(value) for name, value in row.items()})
+    return pandas.DataFrame(rows)
+
+
+def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.DataFrame":
+    """Test perplexity against overlap in per cent of the window, a row a point: source, model, overlap, perplexity, and
+    the interval `low`, `high` of ours. Points without a record are left out."""
+    import pandas
+
+    from repro.evaluation import bootstrap
+
+    rows = []
+    for printed in published(table).to_dict("records"):
+        model = "recurrent" if "recurrence" in printed["model"] else "baseline"
+        rows.append({"source": "paper", "model": model, "perplexity": float(printed["test_perplexity_per_word"]),
+                     "overlap": 100 * int(printed["overlap_tokens"]) / int(printed["window_tokens"])})
+    for scale in scales:
+        context = ArtifactContext(artifact, (scale,))
+        for config in context.plan():
+            if records := context.records_of(config):
+                value, low, high = bootstrap(_nll(records, "test"), records[0].documents["test"]["n_words"])
+                rows.append({"source": scale, "model": config.model, "overlap": 100 * config.overlap / config.window,
+                             "perplexity": value, "low": low, "high": high})
     return pandas.DataFrame(rows)
 
 
