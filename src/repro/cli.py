@@ -55,11 +55,12 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
     for entry in [*artifacts(), *claims()]:
         is_claim = isinstance(entry, Claim)
         scales = standing(entry, results)
-        judged = [scale["verdict"] for scale in scales.values() if scale["done"] and scale["verdict"]]
+        judged = [scale for scale, told in scales.items() if told["verdict"] not in ("", "not run")]
         entries.append({"paper": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
                         "chapter": "" if is_claim else entry.chapter, "source": entry.source,
                         "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
-                        "scales": scales, "verdict": judged[-1] if judged else "not run"})
+                        "scales": scales, "verdict": scales[judged[-1]]["verdict"] if judged else "not run",
+                        "verdict_scale": judged[-1] if judged else None})
     planned = [{"paper": one.paper, "name": one.name, "summary": one.summary, "scales": list(one.scales)}
                for one in experiments()]
     if as_json:
@@ -70,7 +71,8 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
     _print_table("Artifacts and claims: repro show ARTIFACT",
                  ["paper", "id", "kind", "chapter", "source", *(f"at {scale}" for scale in SCALES), "verdict"],
                  [[*(e[key] for key in ("paper", "id", "kind", "chapter", "source")),
-                   *(cell(e["scales"][scale]) if scale in e["scales"] else "" for scale in SCALES), e["verdict"]]
+                   *(cell(e["scales"][scale]) if scale in e["scales"] else "" for scale in SCALES),
+                   e["verdict"] + (f" at {e['verdict_scale']}" if e["verdict_scale"] else "")]
                   for e in entries])
 
 

@@ -8,6 +8,7 @@ import pytest
 from pydantic import model_validator
 
 import repro.data
+from repro.errors import ReproError, unknown
 from repro.study import Estimate, Experiment, Outcome, RunConfig, config, registry
 
 
@@ -21,6 +22,8 @@ class ToyConfig(RunConfig):
     overlap: int = 0
     rate: float = 1e-3
     layers: tuple[int, ...] = (2,)
+    limit: int | None = 3
+    share: float = 1  # an int on purpose: it must mean the same as 1.0
 
     @model_validator(mode="after")
     def _fits(self) -> "ToyConfig":
@@ -50,10 +53,16 @@ class Toy:
 
     def corpus(self, name):
         if name not in self.texts:
-            raise repro.errors.unknown("corpus", name, self.texts)
+            raise unknown("corpus", name, self.texts)
         fingerprint = hashlib.sha256(self.texts[name].encode()).hexdigest()
+
+        def told():
+            if name in self.absent:
+                raise ReproError(f"corpus {name} is not here")
+            return fingerprint
+
         return types.SimpleNamespace(name=name, part_of="toy: 1 of 9 texts" if name == "toy-text" else None,
-                                     available=lambda: name not in self.absent, fingerprint=lambda: fingerprint)
+                                     available=lambda: name not in self.absent, fingerprint=told)
 
     def execute_base(self, config, context):
         self.executed.append(config)

@@ -1,6 +1,7 @@
 """The command line: what it prints, and how it refuses."""
 
 import json
+import os
 import subprocess
 import sys
 import types
@@ -42,17 +43,19 @@ def test_list(repro_, toy):
         run(config, progress=False)
     code, out, err = repro_("list")
     assert (code, err) == (0, "")
-    for words in ("toy-base", "toy-table", "toy-gain", "06_toy", "reproduced, 2/4 runs", "reproduced, 2/2 runs"):
+    for words in ("toy-base", "toy-table", "toy-gain", "06_toy", "reproduced, 2/4 runs", "reproduced, 2/2 runs", "reproduced at smoke"):
         assert words in out
     listed = json.loads(repro_("list --json")[1])
     assert [one["name"] for one in listed["experiments"]] == ["toy-base", "toy-recurrence"]
     (table,), (claim,) = listed["artifacts"], listed["claims"]
-    assert (table["paper"], table["id"], table["chapter"], table["verdict"]) == (
-        "toy2020", "toy-table", "06_toy", "reproduced")
+    assert (table["paper"], table["id"], table["chapter"], table["verdict"], table["verdict_scale"]) == (
+        "toy2020", "toy-table", "06_toy", "reproduced", "smoke")
     assert table["scales"]["smoke"]["done"] == 2
     assert table["scales"]["smoke"]["planned"] == 4
     assert claim["scales"]["smoke"]["text"] == "-1 [-2, -0.5]"
     assert claim["scales"]["small"]["verdict"] == "not run"
+    run(toy.experiment.plan("small")[0], progress=False)  # one of two: no verdict at this scale yet
+    assert json.loads(repro_("list --json")[1])["claims"][0]["verdict_scale"] == "smoke"
 
 
 def test_run_prints_metrics_and_leaves_records(repro_, toy, tmp_path):
@@ -73,6 +76,8 @@ def test_run_json_seeds_only_and_force(repro_, toy):
     toy.noise = 1.0
     again = json.loads(repro_(f"run toy-base --seed 0,1,4 --only {records[1]['id']} --json")[1])
     assert again == records[1:2]
+    only = f"--only {records[1]['id']}"
+    assert json.loads(repro_(f"run toy-base --seed 0,1,4 {only} {only} --json")[1]) == records[1:2]
     forced = json.loads(repro_(f"run toy-base --seed 0,1,4 --only {records[1]['id']} --json --force")[1])
     assert forced[0]["metrics"] == {"loss": 4.0}
     assert Store.of("smoke").get(toy.base.plan("smoke")[0]).metrics == {"loss": 3.0}
@@ -93,6 +98,8 @@ def test_dry_run_says_what_would_run_and_runs_nothing(repro_, toy):
 
 def test_dry_run_json_names_ids_commands_needs_and_what_is_done(repro_, toy):
     done = run(toy.experiment.plan("small")[1], progress=False)
+    # the base model and one of four runs are done: three times 2.5 s and 4.8e3 FLOPs are left
+    assert "1.44e+04 FLOPs, 8 s" in repro_("run toy-recurrence --scale small --dry-run")[1]
     rows = json.loads(repro_("run toy-recurrence --scale small --dry-run --json")[1])
     assert [row["done"] for row in rows] == [False, True, False, False]
     assert rows[1]["id"] == done.id
@@ -153,6 +160,11 @@ def test_bad_input_is_told_in_one_line_with_exit_code_2(repro_, toy, line, words
     assert words in err
     assert err.count("\n") == 1
     assert toy.executed == []
+
+
+def test_an_error_is_one_line_even_where_the_input_is_not(repro_):
+    code, _, err = repro_(["run", "toy\nbase"])
+    assert (code, err.count("\n")) == (2, 1)
 
 
 def test_a_damaged_record_stops_the_command(repro_, toy):
@@ -245,7 +257,7 @@ def test_bench_calls_the_benchmark(repro_, monkeypatch, tmp_path):
     assert "unknown benchmark 'toi'. Did you mean 'toy'?" in err
 
 
-def test_the_real_command_exits_with_2_and_loads_nothing_heavy():
+def test_the_real_command_exits_with_2_and_loads_nothing_heavy(tmp_path):
     code = """
 import sys
 from repro.cli import main
@@ -255,11 +267,15 @@ finally:
     heavy = {"torch", "transformers", "matplotlib", "pandas"} & set(sys.modules)
     assert not heavy, heavy
 """
-    python = [sys.executable, "-c", code]
-    for line in (["--help"], ["list"], ["run", "--help"]):
-        done = subprocess.run([*python, *line], capture_output=True, text=True)
+
+    def call(*words):
+        return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True,
+                              env={**os.environ, "REPRO_HOME": str(tmp_path)})
+
+    for words in (["--help"], ["list"], ["run", "--help"]):
+        done = call(*words)
         assert (done.returncode, done.stderr) == (0, "")
-    done = subprocess.run([*python, "run", "pretrain-gpt2-mni"], capture_output=True, text=True)
+    done = call("run", "pretrain-gpt2-mni")
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1

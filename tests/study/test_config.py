@@ -33,14 +33,17 @@ def test_a_set_key_replaces_grid_values_and_duplicates_are_dropped(toy):
         (0, "baseline", 1), (0, "baseline", 2)]
     assert toy.experiment.plan("smoke", {"layers": "[1,2]"})[0].layers == (1, 2)
     assert toy.experiment.plan("smoke", {"layers": (3, 4)})[0].layers == (3, 4)
+    assert toy.experiment.plan("smoke", {"limit": "null"})[0].limit is None
+    assert [c.limit for c in toy.experiment.plan("smoke", {"limit": "4,null,4"})] == 4 * [4, None]
 
 
 @pytest.mark.parametrize(("scale", "sets", "words"), [
     ("smoke", {"overlop": "5"}, "unknown key of toy-recurrence 'overlop'. Did you mean 'overlap'?"),
     ("smal", {}, "unknown scale 'smal'. Did you mean 'small'? Known: small, smoke."),
     ("paper", {}, "unknown scale 'paper'"),
+    ("smoke", {"scale": "small"}, "unknown key of toy-recurrence 'scale'"),
     ("smoke", {"corpus": "toy-txt"}, "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),
-    ("smoke", {"overlap": "300"}, "overlap 300 must be smaller than window 300"),
+    ("smoke", {"overlap": "300"}, "toy-recurrence: overlap 300 must be smaller than window 300."),
     ("smoke", {"window": "5"}, "overlap 5 must be smaller than window 5"),
     ("smoke", {"overlap": "five"}, "overlap='five': Input should be a valid integer"),
     ("smoke", {"model": "reccurent"}, "model='reccurent': Input should be 'baseline' or 'recurrent'"),
@@ -84,6 +87,7 @@ def test_id_changes_with_config_default_data_and_needs(toy):
     assert len(first) == 16
     assert int(first, 16) >= 0
     assert run_id(toy.experiment.plan("smoke", {"rate": "0.001"})[0]) == first
+    assert run_id(toy.experiment.plan("smoke", {"share": "1.0"})[0]) == first
     others = [run_id(toy.experiment.plan("smoke", {key: value})[0])
               for key, value in {"rate": "0.0011", "overlap": "1", "seed": "1", "layers": "[3]"}.items()]
 

@@ -17,7 +17,8 @@ def test_a_record_says_what_was_run(toy):
     assert (record.schema, record.id, record.experiment, record.scale, record.model, record.seed) == (
         1, run_id(config), "toy-recurrence", "smoke", "recurrent", 0)
     assert record.config == {"experiment": "toy-recurrence", "scale": "smoke", "seed": 0, "corpus": "toy-text",
-                             "model": "recurrent", "window": 300, "overlap": 5, "rate": 0.001, "layers": [2]}
+                             "model": "recurrent", "window": 300, "overlap": 5, "rate": 0.001, "layers": [2],
+                             "limit": 3, "share": 1.0}
     assert record.data == {"name": "toy-text", "fingerprint": toy.corpus("toy-text").fingerprint(),
                            "part_of": "toy: 1 of 9 texts"}
     assert record.metrics == {"test_word_perplexity": 28.5, "width": 8.0}

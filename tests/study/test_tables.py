@@ -12,7 +12,7 @@ def build(context):
 
     rows = []
     for overlap in (0, 5):
-        row = {"overlap": overlap, "paper": "30.40"}
+        row = {"overlap": overlap, "paper": "<30.40>"}
         for scale in context.scales:
             for model in ("baseline", "recurrent"):
                 row[f"{scale} {model}"] = context.value("test_word_perplexity", scale=scale, model=model,
@@ -122,7 +122,7 @@ def test_a_notebook_shows_the_table_with_its_caption_escaped_and_always_alike(ta
     assert "Toy &lt;values&gt;" in page
     assert "<code>repro run toy-recurrence --scale smoke</code>" in page
     assert page.count(">not run</td>") == 8
-    assert ">30.40</td>" in page
+    assert ">&lt;30.40&gt;</td>" in page
     assert page == table.render()._repr_html_()
 
 
