@@ -43,7 +43,8 @@ def test_list(repro_, toy):
         run(config, progress=False)
     code, out, err = repro_("list")
     assert (code, err) == (0, "")
-    for words in ("toy-base", "toy-table", "toy-gain", "06_toy", "reproduced, 2/4 runs", "reproduced, 2/2 runs", "reproduced at smoke"):
+    for words in ("toy-base", "toy-table", "toy-gain", "06_toy", "reproduced, 2/4 runs", "reproduced, 2/2 runs",
+                  "reproduced at smoke"):
         assert words in out
     listed = json.loads(repro_("list --json")[1])
     assert [one["name"] for one in listed["experiments"]] == ["toy-base", "toy-recurrence"]
