@@ -1,0 +1,49 @@
+"""Side-by-side timings: contenders take turns in one process, so that what counts is their ratio."""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from repro.paths import write_atomic
+
+ROUNDS = 5
+
+
+def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
+    """Run each contender once to warm up, then `rounds` times in turn; each returns how many tokens it worked on.
+
+    Returns per contender the median, lowest and highest tokens per second.
+    """
+    speeds = {name: [] for name in contenders}
+    for turn in range(rounds + 1):
+        for name, work in contenders.items():
+            started = time.perf_counter()
+            tokens = work()
+            if turn:
+                speeds[name].append(tokens / (time.perf_counter() - started))
+    return {name: {"tokens_per_second": statistics.median(found), "lowest": min(found), "highest": max(found)}
+            for name, found in speeds.items()}
+
+
+def report(title: str, speeds: dict[str, dict[str, float]], ratios: dict[str, tuple[float, float]],
+           json_path: Path | str | None = None, **notes) -> dict:
+    """Print speeds and ratios (each beside the least it should be), and write them to `json_path` if given."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from repro.study.runner import environment
+
+    table = Table("", "tokens/s (median)", "lowest", "highest", title=title, title_justify="left")
+    for name, found in speeds.items():
+        table.add_row(name, *(f"{value:,.0f}" for value in found.values()))
+    console = Console()
+    console.print(table)
+    for name, (ratio, least) in ratios.items():
+        console.print(f"{name}: {ratio:.2f} (at least {least} wanted)")
+    found = {"title": title, "speeds": speeds, "notes": notes, "environment": environment(),
+             "ratios": {name: {"measured": ratio, "wanted": least} for name, (ratio, least) in ratios.items()}}
+    if json_path:
+        write_atomic(json_path, json.dumps(found, indent=1) + "\n")
+    return found
