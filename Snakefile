@@ -83,6 +83,8 @@ rule book:
         NOTEBOOKS,
     output:
         "build/html/index.html",
+    log:
+        "build/logs/book.log",
     params:
         pages=digest("book", "_config.yml"),
     message:
@@ -93,9 +95,9 @@ rule book:
         cp -r book build/book
         mkdir -p build/book/notebooks
         cp {input} build/book/notebooks
-        jupyter-book build build/book --path-output build/book --config _config.yml -W -n --keep-going
-        if grep -rE '<(script|link|img|iframe)[^>]+(src|href)="https?:' build/book/_build/html --include='*.html'; then
-            echo 'A page loads something from elsewhere (above); it has to lie beside it.' && exit 1
+        jupyter-book build build/book --path-output build/book --config _config.yml -W -n --keep-going > {log} 2>&1
+        if grep -rE '<(script|link|img|iframe)[^>]+(src|href)="https?:' build/book/_build/html --include='*.html' >> {log}; then
+            echo 'A page loads something from elsewhere (above); it has to lie beside it.' >> {log} && exit 1
         fi
         mv build/book/_build/html build/html
         """

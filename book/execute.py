@@ -11,7 +11,8 @@ from repro.paths import write_atomic
 
 def execute(source: str, target: str, scale: str) -> None:
     notebook = papermill.execute_notebook(
-        source, None, {"scale": scale}, kernel_name="python3", cwd="notebooks", progress_bar=False
+        source, None, {"scale": scale}, kernel_name="python3", cwd="notebooks", progress_bar=False,
+        extra_arguments=["--log-level=CRITICAL"],
     )
     write_atomic(target, nbformat.writes(tidy(notebook, scale)))
 
