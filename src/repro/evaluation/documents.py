@@ -5,7 +5,7 @@ import numpy as np
 from repro.evaluation.perplexity import Score, perplexity
 
 
-def score_documents(model, tokens, window: int, overlap: int, batch_size: int = 16,
+def score_documents(model, tokens, window: int, overlap: int, batch_size: int | None = None,
                     progress=None) -> tuple[Score, np.ndarray]:
     """Score a `repro.data.Tokens`; return the whole Score and the summed nll (documents,) in nats.
 

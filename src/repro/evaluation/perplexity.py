@@ -14,6 +14,7 @@ from repro.loss import cross_entropy
 from repro.windows import Window, check_window, windows
 
 PLAIN_HEADS = ("gpt2", "gpt_neox", "llama", "mistral", "qwen2")  # logits are the output embedding's, unchanged
+BATCH = {"cpu": 4}
 LOGIT_BYTES = 64 * 2**20  # logits held at any one time; small enough to stay near the cache on a CPU
 
 
@@ -45,13 +46,13 @@ class Score:
 
 @torch.no_grad()
 def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = None, n_bytes: int | None = None,
-               batch_size: int = 16, progress=None) -> Score:
+               batch_size: int | None = None, progress=None) -> Score:
     """Score `tokens` (N,) with windows of `window` tokens that share `overlap` tokens with the one before.
 
     model: a transformers causal language model, a `RecurrentLM` (its windows are read one after the other and carry
     h_prev along), or any callable from token ids (B, T) to logits (B, T, V), or to an object with `.logits`.
     n_words, n_bytes: of the original text, for the word and byte normalisers. batch_size: windows read at once; it
-    changes speed and memory only. progress: called with the number of targets scored since the last call.
+    changes speed and memory only (default: 4 on a CPU, where more leave the cache, 16 elsewhere). progress: called with the number of targets scored since the last call.
 
     Logits are computed for scored positions only, in chunks: nothing of size N x vocabulary is held.
     Raises ReproError for fewer than two tokens, or unless `0 <= overlap < window <=` the model's context.
@@ -60,11 +61,12 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
     config = getattr(model, "config", None)
     context = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
     check_window(window, overlap, context)
+    device = next((p.device for p in model.parameters()), "cpu") if isinstance(model, nn.Module) else "cpu"
+    batch_size = BATCH.get(torch.device(device).type, 16) if batch_size is None else batch_size
     if batch_size < 1:
         raise ReproError(f"batch_size is {batch_size} windows; it must be at least 1.")
     if len(tokens) < 2:
         raise ReproError(f"a text of {len(tokens)} token(s) has nothing to score; give at least 2.")
-    device = next((p.device for p in model.parameters()), "cpu") if isinstance(model, nn.Module) else "cpu"
     tokens = tokens.to(device)
     was_training = getattr(model, "training", False)
     if was_training:

@@ -11,17 +11,20 @@ class WindowedLM(nn.Module):
 
     model: a `RecurrentLM` (windows one after the other, gradients through all of them) or any other transformers
     causal language model (windows independent, all read at once). Every target is scored exactly once in both.
+    recompute, truncate: of `RecurrentLM.forward`; they change nothing in a model without recurrence.
     """
 
-    def __init__(self, model: nn.Module, window: int, overlap: int = 0, recompute: str = "none"):
+    def __init__(self, model: nn.Module, window: int, overlap: int = 0, recompute: str = "none",
+                 truncate: int | None = None):
         super().__init__()
         check_window(window, overlap, model.config.n_positions)
-        self.model, self.window, self.overlap, self.recompute = model, window, overlap, recompute
+        self.model, self.window, self.overlap = model, window, overlap
+        self.recompute, self.truncate = recompute, truncate
 
     def forward(self, tokens: Tensor) -> Tensor:
         if hasattr(self.model, "read_windows"):
             return self.model(tokens, self.window, self.overlap, labels=tokens, recompute=self.recompute,
-                              return_logits=False).loss
+                              truncate=self.truncate, return_logits=False).loss
         cover = windows(tokens.shape[1], self.window, self.overlap)
         total = 0.0
         for same in _same_shape(cover):

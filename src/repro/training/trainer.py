@@ -149,6 +149,7 @@ class _State:
         described = {k: v for k, v in asdict(config).items() if k != "checkpoint_every"} | {
             "length": sequences.length, "batch_size": sequences.batch_size, "order": sequences.seed,
             "window": getattr(objective, "window", None), "overlap": getattr(objective, "overlap", None),
+            "truncate": getattr(objective, "truncate", None),
             "model": _settings(objective)}
         digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
         digest.update(np.ascontiguousarray(sequences.tokens).tobytes())

@@ -33,6 +33,8 @@ class FinetuneConfig(RunConfig):
     pool: Literal["mean"] = "mean"
     n_embeddings: int = Field(1, ge=1)
     insert: Literal["one", "every"] = "one"
+    truncate: int | None = Field(None, ge=1)  # windows after which the gradient of h_prev is cut; None never cuts
+    recompute: Literal["none", "layer", "window"] = "none"
     precision: str = "no"
 
     @model_validator(mode="after")
@@ -105,9 +107,10 @@ def finetune(config, context):
     settings = TrainConfig(int(config.epochs * len(text.ids)), rate, config.warmup_steps, patience=config.patience,
                            validate_every=config.validate_every, precision=config.precision, seed=config.seed)
     sequences = Sequences(text.ids, config.window * config.windows_per_sequence, config.batch_size, config.seed)
+    objective = WindowedLM(model, config.window, config.overlap, config.recompute, config.truncate)
     description = f"{config.model}, overlap {config.overlap}, rate {rate:g}"
     with context.progress(settings.tokens, description, "tokens") as bar:
-        result = train(WindowedLM(model, config.window, config.overlap), sequences, settings, context.folder, loss, bar)
+        result = train(objective, sequences, settings, context.folder, loss, bar)
     model.save_pretrained(context.folder / "model")
     notes = {"learning_rate": rate, "candidates": [[r, x] for r, x in losses.items()], "tokens": result.tokens,
              "stopped_early": result.stopped_early}
@@ -147,16 +150,29 @@ def evaluate(config, context):
     return Outcome(metrics, units, config.model, trained.curves, documents, {**trained.notes, "trained_by": trained.id})
 
 
+# About how many tokens the texts have, for estimates; runs count them.
+TRAINING_TOKENS = {"smoke": 600_240, "small": 3_300_000, "medium": 2_700_000, "paper": 117_000_000}
+SCORED = {"smoke": 35_000, "small": 740_000, "medium": 600_000, "paper": 536_000}
+
+
 def estimate_finetuning(config):
     base = PRETRAINING.plan(config.scale)[0]
     n = PRETRAINING.estimate(base).parameters
-    n_tokens = {"smoke": 600_240, "small": 3_300_000, "medium": 2_500_000, "paper": 117_000_000}[config.scale]
-    trainings = config.epochs * (1 if config.learning_rate else 1 + config.selection_share * len(config.learning_rates))
-    tokens = int(n_tokens * trainings)
+    tokens = int(config.epochs * TRAINING_TOKENS[config.scale])
     flops = training_flops(base, config.window) * config.window / (config.window - config.overlap) * tokens
     kept = config.windows_per_sequence * config.window * config.batch_size
     memory = 16 * n + kept * 4 * (34 * base.n_layer * base.n_embd + 2 * base.vocab_size)
     return Estimate(n, tokens, flops, memory, flops / RATE[config.scale])
+
+
+def estimate_evaluation(config):
+    from repro.evaluation import flops_per_token
+
+    base = PRETRAINING.plan(config.scale)[0]
+    n = PRETRAINING.estimate(base).parameters
+    per_token = flops_per_token(base.n_layer, base.n_embd, config.window, config.overlap)
+    flops = (per_token + 2 * base.n_embd * base.vocab_size) * SCORED[config.scale]
+    return Estimate(n, 0, flops, 4 * n + 2**28, flops / RATE[config.scale])
 
 
 FINETUNING = Experiment(
@@ -167,7 +183,7 @@ FINETUNING = Experiment(
 
 EVALUATION = Experiment(
     name="recurrence-wikitext103", paper="yoshida2020", summary="Word perplexity at every overlap (Table 1).",
-    config=Config, scales=FAMILY, execute=evaluate, estimate=lambda config: estimate_finetuning(training_run(config)),
+    config=Config, scales=FAMILY, execute=evaluate, estimate=estimate_evaluation,
     grid=lambda scale: [{"model": m, "overlap": o} for m in ("baseline", "recurrent") for o in OVERLAPS[scale]],
     needs=lambda config: [training_run(config)])
 
