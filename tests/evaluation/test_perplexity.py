@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from repro.errors import ReproError
 from repro.evaluation import Score, perplexity
 
-MODULE = importlib.import_module("repro.evaluation.perplexity")  # the package gives the function this name
+MODULE = importlib.import_module("repro.evaluation.scoring")  # the package gives the function this name
 CASES = [(40, 8, 0), (40, 8, 3), (41, 8, 0), (42, 8, 0), (40, 8, 7), (8, 8, 2), (9, 8, 2), (10, 8, 2), (2, 8, 2),
          (30, 1, 0), (37, 16, 5)]  # tokens, window, overlap
 

@@ -1,9 +1,17 @@
 """How long-context language models are scored: overlapped windows, perplexity, cost per token, intervals."""
 
 from repro.evaluation.bootstrap import Interval, bootstrap
-from repro.evaluation.documents import score_documents
 from repro.evaluation.flops import flops_per_token
-from repro.evaluation.perplexity import Score, perplexity
 from repro.windows import Window, windows
 
 __all__ = ["Interval", "Score", "Window", "bootstrap", "flops_per_token", "perplexity", "score_documents", "windows"]
+
+
+def __getattr__(name: str):  # what needs torch is imported when it is used: tables and claims do without
+    if name in ("Score", "perplexity"):
+        from repro.evaluation import scoring
+        return getattr(scoring, name)
+    if name == "score_documents":
+        from repro.evaluation.documents import score_documents
+        return score_documents
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

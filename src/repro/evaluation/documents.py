@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from repro.evaluation.perplexity import Score, perplexity
+from repro.evaluation.scoring import Score, perplexity
 
 
 def score_documents(model, tokens, window: int, overlap: int, batch_size: int | None = None,

@@ -155,7 +155,7 @@ class _State:
         digest.update(np.ascontiguousarray(sequences.tokens).tobytes())
         for name, x in objective.state_dict().items():  # the weights training starts from
             digest.update(f"{name} {tuple(x.shape)}".encode())
-            digest.update(x.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            digest.update(x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
         self.fingerprint = digest.hexdigest()
 
     def judge(self, result: TrainResult, loss: float) -> None:
@@ -198,7 +198,7 @@ class _State:
         except Exception as error:
             raise ReproError(f"the checkpoint {path} cannot be read ({type(error).__name__}); delete it to train "
                              "from the start.") from error
-        if saved["fingerprint"] != self.fingerprint:
+        if not isinstance(saved, dict) or saved.get("fingerprint") != self.fingerprint:
             raise ReproError(f"the checkpoint {path} belongs to another configuration (settings, text or model "
                              "differ); delete it or choose another folder.")
         self.objective.load_state_dict(saved["objective"])

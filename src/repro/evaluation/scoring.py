@@ -52,7 +52,8 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
     model: a transformers causal language model, a `RecurrentLM` (its windows are read one after the other and carry
     h_prev along), or any callable from token ids (B, T) to logits (B, T, V), or to an object with `.logits`.
     n_words, n_bytes: of the original text, for the word and byte normalisers. batch_size: windows read at once; it
-    changes speed and memory only (default: 4 on a CPU, where more leave the cache, 16 elsewhere). progress: called with the number of targets scored since the last call.
+    changes speed and memory only (default: 4 on a CPU, where more leave the cache, and 16 elsewhere).
+    progress: called with the number of targets scored since the last call.
 
     Logits are computed for scored positions only, in chunks: nothing of size N x vocabulary is held.
     Raises ReproError for fewer than two tokens, or unless `0 <= overlap < window <=` the model's context.
