@@ -44,6 +44,7 @@ def test_curves_show_points_and_bounds():
     train, best = figure.axes[0].lines
     assert list(train.get_ydata()) == [5, 3]
     assert set(best.get_ydata()) == {2.0}
+    assert draw_curves({"train": [[2, 5.0], [64, 3.0]]}, log_x=True).axes[0].get_xscale() == "log"
     with pytest.raises(ReproError, match="no point"):
         draw_curves({"train": []})
 

@@ -55,16 +55,20 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
 
 @house()
 def draw_curves(curves: Mapping[str, Sequence[Sequence[float]]], labels: tuple[str, str] = ("tokens", "nats per token"),
-                bounds: Mapping[str, float] | None = None, title: str = "") -> Drawing:
+                bounds: Mapping[str, float] | None = None, title: str = "", log_x: bool = False) -> Drawing:
     """Lines through [x, y] pairs, such as `record.curves`, and horizontal lines at known `bounds`.
 
-    Curves with ten points or fewer get markers. Raises ReproError when no curve has a point.
+    Curves with ten points or fewer get markers. log_x: each doubling of x takes the same room.
+    Raises ReproError when no curve has a point.
     """
     if not any(len(points) for points in curves.values()):
         raise ReproError("there is no point to draw: every curve is empty.")
     figure, axis = canvas(3.2, alt=f"{labels[1]} against {labels[0]}: {', '.join([*curves, *(bounds or {})])}.")
     paint(axis, curves, labels, bounds or {})
     axis.set_title(title)
+    if log_x:
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     return figure
 
 
@@ -77,6 +81,7 @@ def paint(axis, curves: Mapping, labels: tuple[str, str], bounds: Mapping[str, f
     for k, (name, value) in enumerate(bounds.items()):
         axis.axhline(value, color=COLOURS["bound"], lw=1.4, ls=("--", ":", "-.")[k % 3], label=name)
     axis.set(xlabel=labels[0], ylabel=labels[1])
+    axis.margins(y=0.08)
     if max((x for points in curves.values() for x, _ in points), default=0) >= 10_000:
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     if axis.lines:
