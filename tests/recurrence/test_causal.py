@@ -286,7 +286,6 @@ def test_transformers_reads_the_base_weights_of_a_saved_model(tiny_recurrent, tm
         torch.testing.assert_close(plain(text(10)).logits, model(text(10)).logits, rtol=1e-6, atol=5e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="silently non-causal and without h_prev")
 @pytest.mark.parametrize("name", ["eager", "sdpa"])
 def test_another_attention_implementation_is_refused_or_without_effect(tiny_recurrent, name):
     model, ids = tiny_recurrent(), text(13)

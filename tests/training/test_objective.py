@@ -1,0 +1,92 @@
+"""The training loss against the loss transformers computes itself, window by window."""
+
+import pytest
+import torch
+
+from repro.errors import ReproError
+from repro.evaluation import perplexity
+from repro.training import WindowedLM
+
+SIZES = [(13, 4, 0), (12, 4, 0), (9, 4, 0), (14, 5, 2), (13, 4, 3), (4, 4, 1), (5, 4, 1), (30, 15, 0), (2, 4, 0)]
+
+
+def text(n, seed=0):
+    return torch.randint(29, (3, n), generator=torch.Generator().manual_seed(seed))
+
+
+def loss_of_transformers(model, tokens, window, overlap):
+    """Each window on its own, with the token after its last input as last label, and old targets masked."""
+    total, count, scored = 0.0, 0, 1
+    n = tokens.shape[1]
+    while scored < n:
+        start = 0 if scored == 1 else scored - 1 - overlap
+        stop = min(start + window, n - 1)
+        piece = tokens[:, start:stop + 1]
+        labels = piece.clone()
+        labels[:, :scored - start] = -100  # transformers shifts: label k belongs to input k - 1
+        counted = (stop + 1 - scored) * len(tokens)
+        total = total + model(input_ids=piece, labels=labels).loss * counted
+        count, scored = count + counted, stop + 1
+    assert count == (n - 1) * len(tokens)
+    return total / count
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_plain_loss_and_its_gradients_are_those_of_transformers(tiny_gpt2, size):
+    n, window, overlap = size
+    model, tokens = tiny_gpt2(dtype=torch.float64), text(n)
+    loss = WindowedLM(model, window, overlap)(tokens)
+    expected = loss_of_transformers(model, tokens, window, overlap)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
+    weights = list(model.parameters())
+    for a, b in zip(torch.autograd.grad(loss, weights), torch.autograd.grad(expected, weights), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5 * b.abs().max().item())
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_plain_loss_is_the_recurrent_one_with_the_module_masked_out(tiny_gpt2, tiny_recurrent, size):
+    n, window, overlap = size
+    recurrent, tokens = tiny_recurrent(dtype=torch.float64), text(n)
+    plain = tiny_gpt2(dtype=torch.float64, seed=1)
+    plain.load_state_dict({k: v for k, v in recurrent.state_dict().items() if not k.startswith("recurrence.")})
+    with torch.no_grad():
+        loss = WindowedLM(plain, window, overlap)(tokens).item()
+        masked = recurrent(tokens, window=window, overlap=overlap, labels=tokens, recurrent=False).loss.item()
+        full = WindowedLM(recurrent, window, overlap)(tokens).item()
+        direct = recurrent(tokens, window=window, overlap=overlap, labels=tokens).loss.item()
+    assert loss == pytest.approx(masked, rel=1e-12)
+    assert full == pytest.approx(direct, rel=1e-12)
+    if n > window + 1:
+        assert abs(full - loss) > 1e-3
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_training_and_evaluation_agree_on_one_text(tiny_gpt2, tiny_recurrent, recurrent, size):
+    n, window, overlap = size
+    model, tokens = (tiny_recurrent if recurrent else tiny_gpt2)(), text(n)
+    with torch.no_grad():
+        loss = WindowedLM(model, window, overlap)(tokens).item()
+    score = sum(perplexity(model, row, window, overlap).nll for row in tokens) / (3 * (n - 1))
+    assert loss == pytest.approx(score, rel=1e-5)
+
+
+@pytest.mark.parametrize("recompute", ["layer", "window"])
+def test_recomputation_reaches_the_model(tiny_recurrent, recompute):
+    model, tokens = tiny_recurrent(dtype=torch.float64).train(), text(14)
+    seen = []
+    model.register_forward_pre_hook(lambda module, args, kwargs: seen.append(kwargs["recompute"]), with_kwargs=True)
+    weights = list(model.parameters())
+    plain = torch.autograd.grad(WindowedLM(model, 4, 1)(tokens), weights)
+    other = torch.autograd.grad(WindowedLM(model, 4, 1, recompute=recompute)(tokens), weights)
+    assert seen == ["none", recompute]
+    for a, b in zip(other, plain, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6 * b.abs().max().item())
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize(("window", "overlap", "words"), [
+    (17, 0, "context ends at 16"), (4, 4, "overlap is 4"), (4, -1, "overlap is -1"), (0, 0, "window is 0")])
+def test_impossible_windows_are_refused(tiny_gpt2, tiny_recurrent, recurrent, window, overlap, words):
+    with pytest.raises(ReproError, match=words):
+        WindowedLM((tiny_recurrent if recurrent else tiny_gpt2)(), window, overlap)(text(20))
