@@ -84,6 +84,17 @@ def test_recomputation_reaches_the_model(tiny_recurrent, recompute):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6 * b.abs().max().item())
 
 
+def test_truncation_reaches_the_model(tiny_recurrent):
+    model, tokens = tiny_recurrent(dtype=torch.float64).train(), text(14)
+    weights = list(model.parameters())
+    found = torch.autograd.grad(WindowedLM(model, 4, 1, truncate=2)(tokens), weights)
+    expected = torch.autograd.grad(model(tokens, window=4, overlap=1, labels=tokens, truncate=2).loss, weights)
+    whole = torch.autograd.grad(WindowedLM(model, 4, 1)(tokens), weights)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+    assert (found[0] - whole[0]).abs().max() > 1e-6
+
+
 @pytest.mark.parametrize("recurrent", [False, True])
 @pytest.mark.parametrize(("window", "overlap", "words"), [
     (17, 0, "context ends at 16"), (4, 4, "overlap is 4"), (4, -1, "overlap is -1"), (0, 0, "window is 0")])

@@ -363,18 +363,19 @@ def test_a_checkpoint_of_another_text_or_model_is_refused(bigram, sequences, str
         train(objective, sequences, config(), begun, device="cpu")
 
 
-@pytest.mark.parametrize("change", ["window", "overlap", "insert_layer", "n_head", "dropout"])
+@pytest.mark.parametrize("change", ["window", "overlap", "truncate", "insert_layer", "n_head", "dropout"])
 def test_a_checkpoint_of_a_model_of_the_same_shape_is_refused(tiny_recurrent, stream, tmp_path, change):
     sequences = Sequences(stream, LENGTH, 2)
 
-    def make(window=4, overlap=0, insert_layer=1, **changes):
-        return WindowedLM(tiny_recurrent(insert_layer=insert_layer, changes=changes), window, overlap)
+    def make(window=4, overlap=0, truncate=None, insert_layer=1, **changes):
+        return WindowedLM(tiny_recurrent(insert_layer=insert_layer, changes=changes), window, overlap,
+                          truncate=truncate)
 
     settings = TrainConfig(tokens=16 * 4, learning_rate=0.001, checkpoint_every=0)
     with pytest.raises(Interrupted):
         train(make(), sequences, settings, tmp_path, progress=StopAfter(2), device="cpu")
-    other = {"window": {"window": 5}, "overlap": {"overlap": 1}, "insert_layer": {"insert_layer": 2},
-             "n_head": {"n_head": 4}, "dropout": {"resid_pdrop": 0.1}}[change]
+    other = {"window": {"window": 5}, "overlap": {"overlap": 1}, "truncate": {"truncate": 1},
+             "insert_layer": {"insert_layer": 2}, "n_head": {"n_head": 4}, "dropout": {"resid_pdrop": 0.1}}[change]
     with pytest.raises(ReproError, match="another configuration"):
         train(make(**other), sequences, settings, tmp_path, device="cpu")
     again = make()

@@ -1,6 +1,5 @@
 """Perplexity against one forward pass per target, and against models whose perplexity is known."""
 
-import importlib
 import math
 from types import SimpleNamespace
 
@@ -11,9 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from repro.errors import ReproError
-from repro.evaluation import Score, perplexity
+from repro.evaluation import Score, perplexity, scoring
 
-MODULE = importlib.import_module("repro.evaluation.scoring")  # the package gives the function this name
 CASES = [(40, 8, 0), (40, 8, 3), (41, 8, 0), (42, 8, 0), (40, 8, 7), (8, 8, 2), (9, 8, 2), (10, 8, 2), (2, 8, 2),
          (30, 1, 0), (37, 16, 5)]  # tokens, window, overlap
 
@@ -102,7 +100,7 @@ def test_logits_are_held_a_few_rows_at_a_time(tiny_gpt2, tiny_recurrent, monkeyp
     model = tiny_recurrent() if recurrent else tiny_gpt2()
     tokens, held = text(60), []
     whole = perplexity(model, tokens, 8, 3)
-    monkeypatch.setattr(MODULE, "LOGIT_BYTES", rows * 29 * 4 + 3)
+    monkeypatch.setattr(scoring, "LOGIT_BYTES", rows * 29 * 4 + 3)
     model.lm_head.register_forward_hook(lambda module, args, out: held.append(out.shape[:-1].numel()))
     chunked = perplexity(model, tokens, 8, 3)
     np.testing.assert_allclose(chunked.target_nll, whole.target_nll, rtol=1e-6, atol=1e-6)
@@ -111,7 +109,7 @@ def test_logits_are_held_a_few_rows_at_a_time(tiny_gpt2, tiny_recurrent, monkeyp
 
 
 def test_even_one_row_larger_than_the_limit_is_scored(gpt2, monkeypatch):
-    monkeypatch.setattr(MODULE, "LOGIT_BYTES", 1)
+    monkeypatch.setattr(scoring, "LOGIT_BYTES", 1)
     assert perplexity(gpt2, text(20), 8, 3).n_scored == 19
 
 
@@ -215,6 +213,18 @@ def test_a_window_beyond_any_context_is_refused():
     assert perplexity(Short(), text(40, vocabulary=11), 16, 0).n_scored == 39
     with pytest.raises(ReproError, match="context ends at 16"):
         perplexity(Short(), text(40, vocabulary=11), 17, 0)
+
+
+def test_llama_and_its_like_are_scored_too(window_of):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    model = LlamaForCausalLM(LlamaConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, vocab_size=29,
+                                         num_attention_heads=2, max_position_embeddings=16)).eval()
+    tokens = text(30)
+    expected = one_pass_per_target(model, tokens, 8, 3, window_of)
+    assert perplexity(model, tokens, 8, 3).nll == pytest.approx(expected.sum(), rel=1e-5)
+    with pytest.raises(ReproError, match="context ends at 16"):
+        perplexity(model, tokens, 17, 3)
 
 
 def test_a_model_that_changes_its_logits_after_the_output_layer_is_scored_by_them():

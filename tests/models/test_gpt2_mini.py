@@ -1,0 +1,114 @@
+"""Our GPT-2 of any size, its number of weights, and checkpoints found, missing and damaged."""
+
+import pytest
+import torch
+
+from repro.errors import ReproError
+from repro.models import gpt2_mini, load_causal_lm, parameters
+from repro.recurrence import RecurrenceConfig
+
+
+@pytest.mark.parametrize("size", [(2, 16, 29, 32), (3, 24, 11, 8), (1, 8, 300, 1024)], ids=str)
+def test_the_number_of_weights_is_the_models(size):
+    n_layer, n_embd, vocabulary, context = size
+    model = gpt2_mini(n_layer, n_embd, 4, vocabulary, context)
+    assert parameters(*size) == sum(p.numel() for p in model.parameters())
+
+
+def test_gpt2_small_has_its_known_number_of_weights():
+    assert parameters(12, 768, 50257) == 124_439_808
+
+
+def test_the_model_is_gpt2_of_the_size_asked_for_and_without_dropout():
+    from transformers import GPT2LMHeadModel
+
+    model = gpt2_mini(2, 16, 4, 29, 32, bos=3)
+    config = model.config
+    assert type(model) is GPT2LMHeadModel
+    assert (config.n_layer, config.n_embd, config.n_head, config.vocab_size, config.n_positions) == (2, 16, 4, 29, 32)
+    assert (config.bos_token_id, config.eos_token_id) == (3, 3)
+    assert gpt2_mini(1, 8, 2, 11).config.n_positions == 1024
+    ids = torch.arange(20).view(2, 10)
+    model.train()
+    assert torch.equal(model(ids).logits, model(ids).logits)
+    assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
+
+
+def test_fresh_weights_follow_the_seed():
+    made = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        made.append(gpt2_mini(1, 8, 2, 11, 8).transformer.wte.weight)
+    assert torch.equal(made[0], made[1])
+    assert not torch.equal(made[0], made[2])
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(ReproError, match="n_embd is 16 and n_head 3"):
+        gpt2_mini(1, 16, 3, 11)
+
+
+def test_a_folder_comes_back_as_what_was_saved(tiny_gpt2, tiny_recurrent, tmp_path):
+    for name, model in (("plain", tiny_gpt2()), ("recurrent", tiny_recurrent(insert_layer=2))):
+        model.save_pretrained(tmp_path / name)
+        loaded = load_causal_lm(tmp_path / name)
+        assert type(loaded) is type(model)
+        assert loaded.state_dict().keys() == model.state_dict().keys()
+        assert all(torch.equal(x, loaded.state_dict()[key]) for key, x in model.state_dict().items())
+    assert loaded.recurrence.config.insert_layer == 2
+
+
+def test_a_module_is_attached_if_settings_are_given(tiny_gpt2, tmp_path):
+    plain = tiny_gpt2()
+    plain.save_pretrained(tmp_path)
+    settings = RecurrenceConfig(insert_layer=0, hidden_size=5, hidden_layers=1, n_embeddings=2)
+    model = load_causal_lm(str(tmp_path), settings)
+    assert model.recurrence.config == settings
+    assert all(torch.equal(x, model.state_dict()[key]) for key, x in plain.state_dict().items())
+    model.save_pretrained(tmp_path / "recurrent")
+    assert load_causal_lm(tmp_path / "recurrent", settings).recurrence.config == settings
+    with pytest.raises(ReproError, match="was saved with recurrence"):
+        load_causal_lm(tmp_path / "recurrent", RecurrenceConfig(insert_layer=1))
+
+
+@pytest.mark.parametrize("recurrence", [None, RecurrenceConfig(insert_layer=1)], ids=["plain", "recurrent"])
+def test_a_missing_checkpoint_is_named(tmp_path, recurrence):
+    with pytest.raises(ReproError, match="no checkpoint .*nowhere"):
+        load_causal_lm(tmp_path / "nowhere", recurrence)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ReproError, match="no checkpoint .*empty"):
+        load_causal_lm(tmp_path / "empty", recurrence)
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("damage", ["no weights", "weights cut in half", "empty weights", "broken config"])
+def test_a_damaged_checkpoint_is_named(tiny_gpt2, tiny_recurrent, tmp_path, damage, recurrent):
+    (tiny_recurrent() if recurrent else tiny_gpt2()).save_pretrained(tmp_path)
+    weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
+    if damage == "no weights":
+        weights.unlink()
+    elif damage == "broken config":
+        config.write_text(config.read_text()[:40])
+    else:
+        weights.write_bytes(weights.read_bytes()[:weights.stat().st_size // 2 if "half" in damage else 0])
+    with pytest.raises(ReproError, match=str(tmp_path)):
+        load_causal_lm(tmp_path)
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_progress_bars_are_left_as_they_were(tiny_gpt2, tmp_path, shown, capfd):
+    from transformers.utils import logging
+
+    tiny_gpt2().save_pretrained(tmp_path)
+    before = logging.is_progress_bar_enabled()
+    capfd.readouterr()
+    try:
+        (logging.enable_progress_bar if shown else logging.disable_progress_bar)()
+        load_causal_lm(tmp_path)
+        assert logging.is_progress_bar_enabled() == shown
+        with pytest.raises(ReproError):
+            load_causal_lm(tmp_path / "nowhere")
+        assert logging.is_progress_bar_enabled() == shown
+        assert "%|" not in capfd.readouterr().err
+    finally:
+        (logging.enable_progress_bar if before else logging.disable_progress_bar)()
