@@ -42,7 +42,7 @@ class Counts:
 
 
 def execute(config, context):
-    """The work of one run: count words in the training books, then guess every word of the test books."""
+    """One run: count words in the training books, then guess every word of the test books."""
     from math import exp, log
 
     from repro.data import corpus
@@ -51,12 +51,14 @@ def execute(config, context):
     texts = [book.text for book in books.documents("train", config.train_books)]
     model = Counts(texts, config.context, books.generator.lexicon())
     nll, n_words = [], []
-    for words in (book.text.split() for book in books.documents("test")):
-        before = (tuple(words[max(0, i - config.context):i]) for i in range(len(words)))
-        nll.append(-sum(log(model.probability(seen, word)) for seen, word in zip(before, words, strict=True)))
+    for book in books.documents("test"):
+        words = book.text.split()
+        seen = [tuple(words[max(0, i - config.context):i]) for i in range(len(words))]
+        nll.append(-sum(map(log, map(model.probability, seen, words))))
         n_words.append(len(words))
-    return Outcome({"test_word_perplexity": exp(sum(nll) / sum(n_words))}, {"test_word_perplexity": "per word"},
-                   model="counts", documents={"test": {"nll": nll, "n_words": n_words}})
+    return Outcome(metrics={"test_word_perplexity": exp(sum(nll) / sum(n_words))},
+                   units={"test_word_perplexity": "per word"}, model="counts",
+                   documents={"test": {"nll": nll, "n_words": n_words}})
 
 
 def table(context):
