@@ -79,6 +79,23 @@ def test_masked_out_equals_gpt2_of_ordinary_initialisation_to_1e_6(tiny_config):
             torch.testing.assert_close(logits[:, k:k + 16], plain(ids[:, k:k + 16]).logits, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["embd_pdrop", "attn_pdrop", "resid_pdrop"])
+def test_dropout_falls_where_transformers_lets_it_fall(tiny_recurrent, tiny_config, kind):
+    from transformers import GPT2LMHeadModel
+
+    model, ids = tiny_recurrent(changes={kind: 0.3}), text(14)
+    plain = GPT2LMHeadModel(tiny_config(attn_implementation="sdpa", **{kind: 0.3}))
+    plain.load_state_dict(model.state_dict(), strict=False)
+    with torch.no_grad():
+        without = plain.eval()(ids).logits
+        torch.manual_seed(0)
+        expected = plain.train()(ids).logits
+        torch.manual_seed(0)
+        found = model.train()(ids).logits
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert (expected - without).abs().max() > 0.1
+
+
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("overlap", [0, 2])
 def test_with_h_prev_held_fixed_nothing_of_the_previous_window_is_seen(tiny_recurrent, settings, overlap):
