@@ -1,6 +1,9 @@
 """gpt2-mini: GPT-2's architecture (Radford et al. 2019), fresh weights, any size."""
 
 import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from repro.errors import ReproError
@@ -34,23 +37,42 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None):
     """
     from safetensors import SafetensorError
     from transformers import GPT2LMHeadModel
-    from transformers.utils import logging
 
     from repro.recurrence.causal import RecurrentLM, is_recurrent
 
     folder = Path(name_or_folder)
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
     try:
-        if recurrence is not None or ((folder / "config.json").exists() and is_recurrent(folder)):
-            return RecurrentLM.from_pretrained(str(name_or_folder), recurrence)
-        return GPT2LMHeadModel.from_pretrained(str(name_or_folder))
+        with _without_bars():
+            if recurrence is not None or ((folder / "config.json").exists() and is_recurrent(folder)):
+                return RecurrentLM.from_pretrained(str(name_or_folder), recurrence)
+            return GPT2LMHeadModel.from_pretrained(str(name_or_folder))
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
                          "again.") from error
     except OSError as error:
         raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
                          "openai-community/gpt2 or a folder with config.json and model.safetensors.") from error
+
+
+def save_causal_lm(model, folder: str | Path) -> None:
+    """Save `model` so that `load_causal_lm(folder)` gives it back; the folder appears whole or not at all."""
+    folder = Path(folder)
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    with _without_bars():
+        model.save_pretrained(unfinished)
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.rename(folder)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """transformers shows a progress bar for a single file; here it would only be noise."""
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
     finally:
         if bars:
             logging.enable_progress_bar()

@@ -18,7 +18,8 @@ SPLITS = ("validation", "test")
 def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per model and overlap: the paper's perplexities beside ours, with 95 % intervals over documents.
 
-    Windows differ between scales, so rows meet where the overlap is the same share of the window.
+    "exact cost" is T / (T - overlap), what a scored token costs beside one of disjoint windows. Windows differ
+    between scales, so rows meet where the overlap is the same share of the window.
     """
     import pandas
 
@@ -28,11 +29,10 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
         share = int(printed["overlap_tokens"]) / int(printed["window_tokens"])
         row = {"model": model, "overlap": f"{share:.1%} of T"}
         row |= {f"paper: {split}": printed[f"{split}_perplexity_per_word"] for split in SPLITS}
-        row["paper: FLOPs/token"] = f"{printed['flops_per_token_1e8']}e8"
+        row |= {"paper: FLOPs/token": f"{printed['flops_per_token_1e8']}e8", "exact cost": f"{1 / (1 - share):.4f}x"}
         for scale in reversed(context.scales):
             found = _at(context, scale, model, share)
             row |= {f"{scale}: {split}": _perplexity(found, split) for split in SPLITS}
-            row[f"{scale}: FLOPs/token"] = found and f"{found[0].metrics['flops_per_token']:.2e}"
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 

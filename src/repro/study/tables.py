@@ -153,6 +153,9 @@ class Rendered:
             raise ReproError(f"{self.artifact.id} is a figure, not a table.")
         return self.content if self.content.index.names == [None] else self.content.reset_index()
 
+    def __repr__(self) -> str:  # what a notebook stores beside the table: the same bytes at every execution
+        return self.caption
+
     def _repr_html_(self) -> str:
         caption = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(self.caption, quote=False)).replace("\n", "<br>")
         if self.artifact.kind == "figure":

@@ -37,7 +37,7 @@ class Config(RunConfig):
 REAL = {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("gutenberg-pretrain", "wikitext-103")}
 SCALES = {
     "smoke": {"corpus": "synthetic-books", "tokeniser": "word", "tokeniser_corpora": ("synthetic-books",),
-              "vocab_size": 512, "n_layer": 3, "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 8,
+              "vocab_size": 205, "n_layer": 3, "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 8,
               "tokens": 1_200_000, "learning_rate": 4e-3, "warmup_steps": 20, "validate_every": 200_000},
     "small": {**REAL, "tokens": 12_000_000, "batch_size": 4, "learning_rate": 3e-3, "validate_every": 2_000_000},
     "medium": {**REAL, "vocab_size": 16_384, "n_layer": 8, "n_embd": 512, "n_head": 8, "batch_size": 64,
@@ -58,7 +58,7 @@ def tokeniser_of(config):
 def execute(config, context):
     from repro.data import tokens
     from repro.evaluation import perplexity
-    from repro.models import gpt2_mini, load_causal_lm
+    from repro.models import gpt2_mini, load_causal_lm, save_causal_lm
     from repro.training import Sequences, TrainConfig, TrainResult, WindowedLM, train
 
     coder = tokeniser_of(config)
@@ -85,7 +85,7 @@ def execute(config, context):
             result = train(WindowedLM(model, config.sequence), sequences, settings, context.folder, loss, bar)
         metrics = {"validation_token_loss": result.best_loss}
         units = {"validation_token_loss": "nats per token"}
-    model.save_pretrained(context.folder / "model")
+    save_causal_lm(model, context.folder / "model")
     metrics["parameters"] = sum(p.numel() for p in model.parameters())
     return Outcome(metrics, {**units, "parameters": "weights"}, "gpt2-mini", result.curves,
                    notes={"tokens": result.tokens, "tokeniser": coder.fingerprint})

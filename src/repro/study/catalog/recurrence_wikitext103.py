@@ -83,7 +83,7 @@ def finetune(config, context):
 
     from repro.data import tokens
     from repro.evaluation import perplexity
-    from repro.models import load_causal_lm
+    from repro.models import load_causal_lm, save_causal_lm
     from repro.recurrence import RecurrenceConfig
     from repro.training import Sequences, TrainConfig, WindowedLM, train
 
@@ -111,7 +111,7 @@ def finetune(config, context):
     description = f"{config.model}, overlap {config.overlap}, rate {rate:g}"
     with context.progress(settings.tokens, description, "tokens") as bar:
         result = train(objective, sequences, settings, context.folder, loss, bar)
-    model.save_pretrained(context.folder / "model")
+    save_causal_lm(model, context.folder / "model")
     notes = {"learning_rate": rate, "candidates": [[r, x] for r, x in losses.items()], "tokens": result.tokens,
              "stopped_early": result.stopped_early}
     if config.model == "recurrent":
