@@ -19,7 +19,7 @@ def processes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
                            SCRIPT, folder], env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
-                          timeout=300)
+                          timeout=900)
     assert done.returncode == 0, done.stderr
     return [torch.load(folder / f"process{rank}.pt", weights_only=True) for rank in (0, 1)]
 

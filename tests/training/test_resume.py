@@ -41,7 +41,7 @@ def base(tmp_path_factory):
 def ended(base):
     plan = {name: scenario[:2] for name, scenario in SCENARIOS.items()}
     done = subprocess.run([sys.executable, Path(__file__).with_name("resumable.py"), "plan", base, json.dumps(plan)],
-                          env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300)
+                          env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -84,7 +84,7 @@ def test_killed_from_outside_at_any_moment(ended, tmp_path):
     assert at_once.returncode == -signal.SIGKILL
 
     with subprocess.Popen(command, **pipes) as on_the_way:
-        deadline = threading.Timer(120, on_the_way.kill)  # then the next line is empty and the test fails
+        deadline = threading.Timer(600, on_the_way.kill)  # then the next line is empty and the test fails
         deadline.start()
         on_the_way.stdin.write("\n" * 4)  # five steps, and no sixth before more is written
         on_the_way.stdin.flush()
@@ -96,7 +96,7 @@ def test_killed_from_outside_at_any_moment(ended, tmp_path):
     assert told == ["step\n"] * 5
     assert on_the_way.returncode == -signal.SIGKILL
 
-    last = subprocess.run(command, input="\n" * STEPS, capture_output=True, text=True, env=environment, timeout=300)
+    last = subprocess.run(command, input="\n" * STEPS, capture_output=True, text=True, env=environment, timeout=900)
     assert last.returncode == 0, last.stderr
     outcome = json.loads((tmp_path / "outcome.json").read_text())
     assert numbers(outcome) == numbers(ended["undisturbed"]["outcome"])
