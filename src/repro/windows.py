@@ -38,7 +38,7 @@ def windows(n_tokens: int, window: int, overlap: int) -> list[Window]:
     """Cover tokens `0 .. n_tokens-1` so that every target `1 .. n_tokens-1` is scored exactly once.
 
     Each window reads at most `window` tokens and starts `overlap` tokens before the end of the one before it, so a
-    target sees at least `overlap` tokens of context everywhere but in the first window. The last window may be
+    target sees at least `overlap + 1` tokens of context everywhere but in the first window. The last window may be
     shorter. Only the first token of the stream is never a target; fewer than two tokens give no window.
 
     Raises ReproError unless `0 <= overlap < window`.

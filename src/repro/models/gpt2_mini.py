@@ -1,6 +1,7 @@
 """gpt2-mini: GPT-2's architecture (Radford et al. 2019), fresh weights, any size."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,13 +56,28 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None):
 
 
 def save_causal_lm(model, folder: str | Path) -> None:
-    """Save `model` so that `load_causal_lm(folder)` gives it back; the folder appears whole or not at all."""
+    """Save `model` so that `load_causal_lm(folder)` gives it back; the folder appears whole or not at all.
+
+    Under torchrun only the first process writes. Raises ReproError when the disk refuses.
+    """
+    from safetensors import SafetensorError
+
+    if os.environ.get("RANK", "0") != "0":
+        return
     folder = Path(folder)
     unfinished = folder.with_name(f".{folder.name}.unfinished")
-    with _without_bars():
-        model.save_pretrained(unfinished)
-    shutil.rmtree(folder, ignore_errors=True)
-    unfinished.rename(folder)
+    try:
+        with _without_bars():
+            model.save_pretrained(unfinished)
+        for path in unfinished.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        shutil.rmtree(folder, ignore_errors=True)
+        unfinished.rename(folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise ReproError(f"cannot write {folder}: {error}. Free some space and run it again; it goes on where it "
+                         "was.") from error
 
 
 @contextmanager

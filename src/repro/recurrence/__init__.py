@@ -2,11 +2,11 @@
 
 from repro.recurrence.module import Recurrence, RecurrenceConfig
 
-__all__ = ["Recurrence", "RecurrenceConfig", "RecurrentLM"]
+__all__ = ["MaskedOut", "Recurrence", "RecurrenceConfig", "RecurrentLM"]
 
 
 def __getattr__(name: str):  # transformers takes seconds to import: only those who build a model wait for it
-    if name == "RecurrentLM":
-        from repro.recurrence.causal import RecurrentLM
-        return RecurrentLM
+    if name in ("MaskedOut", "RecurrentLM"):
+        from repro.recurrence import causal
+        return getattr(causal, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel
@@ -233,6 +233,18 @@ class RecurrentLM(GPT2LMHeadModel):
         for index, block in enumerate(base.h):
             hidden = block(hidden, past_key_values=cache, previous=previous.get(index))
         return base.ln_f(hidden)
+
+
+class MaskedOut(nn.Module):
+    """A RecurrentLM whose module is masked out, for scoring: the difference shows how much it leans on h_prev."""
+
+    def __init__(self, model: RecurrentLM):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits (B, T, V) of separate windows `ids` (B, T)."""
+        return self.model(ids, recurrent=False).logits
 
 
 def is_recurrent(folder: str | Path) -> bool:

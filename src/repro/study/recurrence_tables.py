@@ -23,18 +23,27 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """
     import pandas
 
+    printed = {_point(row): row for row in published(table).to_dict("records")}
+    planned = [(config.model, config.overlap / config.window) for scale in context.scales
+               for config in context.plan(scale)]
     rows = []
-    for printed in published(table).to_dict("records"):
-        model = "recurrent" if "recurrence" in printed["model"] else "baseline"
-        share = int(printed["overlap_tokens"]) / int(printed["window_tokens"])
+    for model, share in sorted({*printed, *((model, round(share, 9)) for model, share in planned)}):
+        paper = printed.get((model, share), {})
         row = {"model": model, "overlap": f"{share:.1%} of T"}
-        row |= {f"paper: {split}": printed[f"{split}_perplexity_per_word"] for split in SPLITS}
-        row |= {"paper: FLOPs/token": f"{printed['flops_per_token_1e8']}e8", "exact cost": f"{1 / (1 - share):.4f}x"}
+        row |= {f"paper: {split}": paper.get(f"{split}_perplexity_per_word") for split in SPLITS}
+        row |= {"paper: FLOPs/token": paper and f"{paper['flops_per_token_1e8']}e8" or None,
+                "exact cost": f"{1 / (1 - share):.4f}x"}
         for scale in reversed(context.scales):
             found = _at(context, scale, model, share)
             row |= {f"{scale}: {split}": _perplexity(found, split) for split in SPLITS}
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
+
+
+def _point(printed: dict[str, str]) -> tuple[str, float]:
+    """Model and overlap, as a share of the window, of a printed row."""
+    model = "recurrent" if "recurrence" in printed["model"] else "baseline"
+    return model, round(int(printed["overlap_tokens"]) / int(printed["window_tokens"]), 9)
 
 
 def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.DataFrame":
@@ -46,9 +55,9 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
 
     rows = []
     for printed in published(table).to_dict("records"):
-        model = "recurrent" if "recurrence" in printed["model"] else "baseline"
+        model, share = _point(printed)
         rows.append({"source": "paper", "model": model, "perplexity": float(printed["test_perplexity_per_word"]),
-                     "overlap": 100 * int(printed["overlap_tokens"]) / int(printed["window_tokens"])})
+                     "overlap": 100 * share})
     for scale in scales:
         context = ArtifactContext(artifact, (scale,))
         for config in context.plan():
@@ -105,10 +114,26 @@ def judge_overlap(records: list[Record]) -> Verdict:
     return judge_difference(*compare(overlapped, disjoint, "test"), "lower")
 
 
+def judge_shrinking(records: list[Record]) -> Verdict:
+    """The relative gain on disjoint windows against that at the larger overlap, over the same resampled documents.
+
+    The effect is the ratio of the two perplexity ratios, minus 1: below zero when the gain without overlap is larger.
+    """
+    from repro.evaluation import bootstrap
+
+    def difference(overlapped: bool) -> list[float]:
+        chosen = [record for record in records if (record.config["overlap"] > 0) == overlapped]
+        pair = [_nll([r for r in chosen if r.model == model], "test") for model in ("recurrent", "baseline")]
+        return [ours - base for ours, base in zip(*pair, strict=True)]
+
+    interval = bootstrap(difference(False), records[0].documents["test"]["n_words"], difference(True))
+    return judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower")
+
+
 def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[Record] | None:
     """The records of a model whose overlap is this share of its window; None when the scale has no such run."""
     planned = [config for config in context.plan(scale, model=model)
-               if abs(config.overlap / config.window - share) < 1e-9]
+               if abs(config.overlap / config.window - share) < 1e-8]
     return [record for config in planned for record in context.records_of(config)] if planned else None
 
 

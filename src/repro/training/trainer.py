@@ -43,9 +43,12 @@ class TrainConfig:
             raise unknown("decay", self.decay, DECAYS)
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
-        for name in ("tokens", "validate_every"):
-            if getattr(self, name) < 1:
-                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        for name, low in (("tokens", 1), ("validate_every", 1), ("warmup_steps", 0), ("patience", 1)):
+            if getattr(self, name) is not None and getattr(self, name) < low:
+                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least {low}.")
+        for name in ("learning_rate", "clip"):
+            if not getattr(self, name) > 0:
+                raise ReproError(f"{name} is {getattr(self, name)}; it must be above 0.")
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of optimiser step `step` (from 0) out of `steps`."""

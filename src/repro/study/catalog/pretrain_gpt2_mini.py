@@ -1,14 +1,14 @@
 """The base model every language-modelling chapter starts from.
 
-Sizes. A training step costs about 6 FLOPs per weight and token (embeddings left out, the output layer counted), and
-attention 6 * n_layer * sequence * n_embd more. `small`: 4 layers of 128 with 4,096 tokens of vocabulary have 1.3
-million such weights; 12 million tokens cost 1.3e14 FLOPs, about forty minutes on one core, and the nine fine-tunings
-of Part I's first table are of the same order, so that all of Part I fits into a night on two cores. `medium`: 8 layers
-of 512 with 16,384 tokens have 34 million; 300 million tokens (about 15 passes over the 262 books) cost 7.5e16 FLOPs,
-under an hour on one GPU that sustains 3e13 in bf16.
+Sizes. A training step costs 6 FLOPs per weight and token (embeddings left out, the output layer counted), and attention
+6 * n_layer * sequence * n_embd more; `estimate` does the sum. `small` is chosen so that pretraining takes under an hour
+on two cores and each fine-tuning of Part I some ten minutes on one: a night holds all of them. `medium` makes about 13
+passes over the 262 books and has to fit into an hour on one GPU that sustains 3e13 FLOP/s in bf16.
 """
 
-from pydantic import Field
+from typing import Literal
+
+from pydantic import Field, model_validator
 
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
@@ -17,7 +17,7 @@ class Config(RunConfig):
     """gpt2-mini: tokeniser, architecture and training. At `paper` scale only `source` counts."""
 
     source: str = "scratch"  # "scratch", or a GPT-2 checkpoint on the hub that is taken as it is
-    tokeniser: str = "bpe"
+    tokeniser: Literal["bpe", "word", "gpt2"] = "bpe"
     vocab_size: int = Field(4096, ge=2)
     tokeniser_corpora: tuple[str, ...] = ()
     n_layer: int = Field(4, ge=1)
@@ -31,7 +31,18 @@ class Config(RunConfig):
     warmup_steps: int = Field(100, ge=0)
     weight_decay: float = Field(0.0, ge=0)
     validate_every: int = Field(1_000_000, ge=1)  # tokens
-    precision: str = "no"
+    precision: Literal["no", "bf16"] = "no"
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if self.sequence > self.n_positions:
+            raise ValueError(f"sequence is {self.sequence} tokens, but the context is n_positions={self.n_positions}")
+        if self.n_embd % self.n_head:
+            raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
+                             "heads")
+        if self.tokeniser == "bpe" and self.vocab_size < 257:
+            raise ValueError(f"vocab_size is {self.vocab_size}; byte-level BPE needs at least 257")
+        return self
 
 
 REAL = {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("gutenberg-pretrain", "wikitext-103")}
@@ -98,11 +109,12 @@ def estimate(config):
     if config.source != "scratch":
         return Estimate(n, 0, 0.0, 4 * n, 60.0)
     per_token = training_flops(config, config.sequence)
-    memory = 16 * n + config.batch_size * config.sequence * 4 * (34 * config.n_layer * config.n_embd
+    memory = PROCESS + 16 * n + config.batch_size * config.sequence * 4 * (34 * config.n_layer * config.n_embd
                                                                  + 3 * config.vocab_size)
     return Estimate(n, config.tokens, per_token * config.tokens, memory, per_token * config.tokens / RATE[config.scale])
 
 
+PROCESS = 2**30  # bytes that Python, torch and a tokenised corpus take before any model is there
 RATE = {"smoke": 4e10, "small": 5e10, "medium": 3e13, "paper": 6e13}  # FLOP/s sustained by what each scale is meant for
 
 
