@@ -1,5 +1,6 @@
 """What make would do, asked of Snakemake without doing it."""
 
+import json
 import os
 import re
 import subprocess
@@ -8,9 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from repro.study import experiment, experiments
-from repro.study.config import command
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -37,11 +35,17 @@ def jobs(output: str) -> dict[str, int]:
 
 
 def planned(scale: str) -> list[str]:
-    """The commands of every run of a scale and of what it needs, each once."""
-    runs = [run for one in experiments() if scale in one.scales for run in one.plan(scale)]
-    for run in runs:
-        runs += experiment(run.experiment).needs(run)
-    return sorted(set(map(command, runs)))
+    """The commands of every run of a scale and of what it needs, each once, as `repro` tells them."""
+    told = []
+    for one in repro("list", "--json")["experiments"]:
+        if scale in one["scales"]:
+            for run in repro("run", one["name"], "--scale", scale, "--dry-run", "--json"):
+                told += [run["command"], *run["needs"]]
+    return sorted(set(told))
+
+
+def repro(*words: str):
+    return json.loads(subprocess.run([BIN / "repro", *words], capture_output=True, text=True, check=True).stdout)
 
 
 def test_the_book_needs_every_smoke_run_and_every_chapter():
