@@ -1,10 +1,13 @@
 """Our GPT-2 of any size, its number of weights, and checkpoints found, missing and damaged."""
 
+import errno
+import os
+
 import pytest
 import torch
 
 from repro.errors import ReproError
-from repro.models import gpt2_mini, load_causal_lm, parameters
+from repro.models import gpt2_mini, load_causal_lm, parameters, save_causal_lm
 from repro.recurrence import RecurrenceConfig
 
 
@@ -93,6 +96,68 @@ def test_a_damaged_checkpoint_is_named(tiny_gpt2, tiny_recurrent, tmp_path, dama
         weights.write_bytes(weights.read_bytes()[:weights.stat().st_size // 2 if "half" in damage else 0])
     with pytest.raises(ReproError, match=str(tmp_path)):
         load_causal_lm(tmp_path)
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_a_saved_model_replaces_the_one_before(tiny_gpt2, tiny_recurrent, tmp_path, recurrent):
+    folder = tmp_path / "new" / "model"
+    for seed in (0, 1):
+        model = (tiny_recurrent if recurrent else tiny_gpt2)(seed=seed)
+        save_causal_lm(model, folder)
+        loaded = load_causal_lm(folder)
+        assert type(loaded) is type(model)
+        assert all(torch.equal(x, loaded.state_dict()[key]) for key, x in model.state_dict().items())
+        assert os.listdir(folder.parent) == ["model"]
+        (folder / "of the model before").touch()
+    save_causal_lm(model, str(folder))
+    assert not (folder / "of the model before").exists()
+
+
+def test_a_full_disk_leaves_the_model_before(tiny_gpt2, tmp_path, monkeypatch):
+    model = tiny_gpt2()
+    save_causal_lm(model, tmp_path / "model")
+    before = (tmp_path / "model" / "model.safetensors").read_bytes()
+
+    def full(folder, **_):
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "config.json"), "w") as file:
+            file.write("{")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    other = tiny_gpt2(seed=1)
+    monkeypatch.setattr(other, "save_pretrained", full)
+    with pytest.raises(ReproError, match="No space left on device"):
+        save_causal_lm(other, tmp_path / "model")
+    assert (tmp_path / "model" / "model.safetensors").read_bytes() == before
+    assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize(("rank", "written"), [("0", True), ("1", False)])
+def test_of_several_processes_only_the_first_writes(tiny_gpt2, tmp_path, monkeypatch, rank, written):
+    monkeypatch.setenv("RANK", rank)
+    save_causal_lm(tiny_gpt2(), tmp_path / "model")
+    assert os.listdir(tmp_path) == ["model"] * written
+
+
+@pytest.mark.xfail(strict=True, reason="left-over files are saved again")
+def test_what_a_killed_save_left_is_not_taken_over(tiny_gpt2, tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killed(folder, **_):
+        os.makedirs(folder)
+        open(os.path.join(folder, "stale.safetensors"), "w").close()
+        raise Killed
+
+    model = tiny_gpt2()
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "save_pretrained", killed)
+        with pytest.raises(Killed):
+            save_causal_lm(model, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    save_causal_lm(model, tmp_path / "model")
+    assert not (tmp_path / "model" / "stale.safetensors").exists()
+    assert load_causal_lm(tmp_path / "model").config.n_layer == 3
 
 
 @pytest.mark.parametrize("shown", [True, False])

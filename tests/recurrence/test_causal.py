@@ -5,7 +5,8 @@ import torch
 from torch.nn import functional as F
 
 from repro.errors import ReproError
-from repro.recurrence import RecurrenceConfig, RecurrentLM
+from repro.evaluation import perplexity
+from repro.recurrence import MaskedOut, RecurrenceConfig, RecurrentLM
 
 SETTINGS = [{}, {"insert_layer": 0}, {"insert_layer": 2}, {"n_embeddings": 2}, {"insert": "every"},
             {"insert": "every", "n_embeddings": 3, "hidden_layers": 1}]
@@ -199,6 +200,24 @@ def test_masked_out_nothing_arrives_from_earlier_windows(tiny_recurrent):
     assert [bool(size.max() == 0) for size in sizes[:2]] == [True, True]
     assert sizes[2].min() > 1e-12
     assert all(p.grad is None or p.grad.abs().max() == 0 for p in model.recurrence.parameters())
+
+
+def test_masked_out_is_scored_as_gpt2(tiny_recurrent, tiny_gpt2):
+    model, plain = tiny_recurrent(), tiny_gpt2()
+    plain.load_state_dict({k: v for k, v in model.state_dict().items() if not k.startswith("recurrence.")})
+    tokens = text(40)[0]
+    masked = MaskedOut(model.train())
+    for window, overlap in ((8, 0), (8, 3), (16, 15)):
+        score = perplexity(masked, tokens, window, overlap)
+        assert score.nll == pytest.approx(perplexity(plain, tokens, window, overlap).nll, rel=1e-6)
+        assert abs(score.nll - perplexity(model, tokens, window, overlap).nll) > 0.1
+    assert model.training
+
+
+@pytest.mark.xfail(strict=True, reason="split at the context without a word")
+def test_masked_out_keeps_to_the_context(tiny_recurrent):
+    with pytest.raises(ReproError, match="context ends at 16"):
+        perplexity(MaskedOut(tiny_recurrent()), text(40)[0], 17, 0)
 
 
 def test_later_tokens_change_nothing_before_them(tiny_recurrent):

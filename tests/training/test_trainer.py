@@ -257,7 +257,10 @@ def test_precision_may_change_from_one_training_to_the_next(stream):
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"decay": "liner"}, "Did you mean 'linear'"), ({"precision": "bf61"}, "Did you mean 'bf16'"),
-    ({"tokens": 0}, "tokens is 0"), ({"validate_every": 0}, "validate_every is 0")])
+    ({"tokens": 0}, "tokens is 0"), ({"validate_every": 0}, "validate_every is 0"),
+    ({"warmup_steps": -1}, "warmup_steps is -1"), ({"patience": 0}, "patience is 0"),
+    ({"learning_rate": 0.0}, "learning_rate is 0"), ({"learning_rate": math.nan}, "learning_rate is nan"),
+    ({"clip": 0.0}, "clip is 0")])
 def test_impossible_settings_are_refused(changes, words):
     with pytest.raises(ReproError, match=words):
         config(**changes)
