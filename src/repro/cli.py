@@ -17,7 +17,7 @@ from repro.errors import ReproError, unknown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from repro.study import Experiment, Record, RunConfig
+    from repro.study import Artifact, Claim, Experiment, Record, RunConfig
 
 
 class OneLine(TyperGroup):
@@ -55,9 +55,10 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
     for entry in [*artifacts(), *claims()]:
         is_claim = isinstance(entry, Claim)
         scales = standing(entry, results)
-        judged = [scale for scale, told in scales.items() if told["verdict"] not in ("", "not run")]
+        judged = [scale for scale, told in scales.items()  # smoke reads generated text: no evidence about a paper
+                  if told["verdict"] not in ("", "not run") and scale != "smoke"]
         entries.append({"paper": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
-                        "chapter": "" if is_claim else entry.chapter, "source": entry.source,
+                        "chapter": _chapter(entry), "source": entry.source,
                         "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
                         "scales": scales, "verdict": scales[judged[-1]]["verdict"] if judged else "not run",
                         "verdict_scale": judged[-1] if judged else None})
@@ -198,7 +199,7 @@ def data_check(name: Annotated[str, typer.Argument(metavar="NAME", help="See `re
 
 @main.command()
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="attention, evaluation, training or memory.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="evaluation or training.")],
     json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
 ) -> None:
     """Measure side by side with peers, in one process, and print ratios."""
@@ -222,6 +223,14 @@ def doctor(as_json: AsJson = False) -> None:
     if as_json:
         return _print_json([asdict(row) for row in rows])
     _print_table("This machine", ["", "found", "what to do"], [[row.what, row.found, row.lack] for row in rows])
+
+
+def _chapter(entry: "Artifact | Claim") -> str:
+    """The chapter of an artifact; of a claim, that of the artifact it is about."""
+    from repro.study import artifacts
+
+    about = [one for one in artifacts() if one.experiment == entry.experiment and one.source in entry.source]
+    return getattr(entry, "chapter", about[0].chapter if about else "")
 
 
 def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None, as_json: bool) -> None:

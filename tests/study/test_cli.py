@@ -43,20 +43,22 @@ def test_list(repro_, toy):
         run(config, progress=False)
     code, out, err = repro_("list")
     assert (code, err) == (0, "")
-    for words in ("toy-base", "toy-table", "toy-gain", "06_toy", "reproduced, 2/4 runs", "reproduced, 2/2 runs",
-                  "reproduced at smoke"):
+    for words in ("toy-base", "toy-table", "toy-gain", "06_toy", "reproduced, 2/4 runs", "reproduced, 2/2 runs"):
         assert words in out
+    assert "reproduced at smoke" not in out  # generated text is no evidence about a paper
     listed = json.loads(repro_("list --json")[1])
     assert [one["name"] for one in listed["experiments"]] == ["toy-base", "toy-recurrence"]
     (table,), (claim,) = listed["artifacts"], listed["claims"]
     assert (table["paper"], table["id"], table["chapter"], table["verdict"], table["verdict_scale"]) == (
-        "toy2020", "toy-table", "06_toy", "reproduced", "smoke")
+        "toy2020", "toy-table", "06_toy", "not run", None)
+    assert claim["chapter"] == "06_toy"
+    assert table["scales"]["smoke"]["verdict"] == "reproduced"
     assert table["scales"]["smoke"]["done"] == 2
     assert table["scales"]["smoke"]["planned"] == 4
     assert claim["scales"]["smoke"]["text"] == "-1 [-2, -0.5]"
     assert claim["scales"]["small"]["verdict"] == "not run"
     run(toy.experiment.plan("small")[0], progress=False)  # one of two: no verdict at this scale yet
-    assert json.loads(repro_("list --json")[1])["claims"][0]["verdict_scale"] == "smoke"
+    assert json.loads(repro_("list --json")[1])["claims"][0]["verdict_scale"] is None
 
 
 def test_run_prints_metrics_and_leaves_records(repro_, toy, tmp_path):

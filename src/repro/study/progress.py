@@ -1,4 +1,4 @@
-"""Progress bars with the time left: rich in a terminal, one updated line in a notebook, silent anywhere else."""
+"""Progress bars with the time left: rich in a terminal, an updated line in a notebook, a line a minute in a log."""
 
 import os
 import sys
@@ -14,8 +14,8 @@ class Progress:
         self.display: Any = None
         if show and _in_notebook():
             self.display = _Notebook()
-        elif show and sys.stderr.isatty():
-            self.display = _terminal()
+        elif show:
+            self.display = _terminal() if sys.stderr.isatty() else _Log()
 
     def __call__(self, total: float, description: str, unit: str = "") -> "Bar":
         return Bar(self.display, total, description, unit)
@@ -75,22 +75,23 @@ def _in_notebook() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
-class _Notebook:
-    """The part of rich's interface that Bar uses, as one line of text that is gone when the work is done."""
+class _Log:
+    """The part of rich's interface that Bar uses, as lines of text on stderr, `every` so many seconds."""
+
+    every = 60.0
 
     def __init__(self) -> None:
-        self.handle: Any = None
         self.bars: dict[int, list] = {}  # task -> [description, done, total, info, started]
-        self.shown_at = 0.0
+        self.shown_at = time.monotonic()
 
     def start(self) -> None:
-        from IPython.display import display
-
-        self.handle = self.handle or display(_Line(""), display_id=True)
+        """Nothing to prepare."""
 
     def stop(self) -> None:
-        if self.handle:
-            self.handle.update(_Line(""))
+        """Nothing to take away."""
+
+    def write(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
 
     def add_task(self, description: str, total: float, info: str) -> int:
         task = len(self.bars)
@@ -100,14 +101,40 @@ class _Notebook:
     def update(self, task: int, advance: float, info: str) -> None:
         bar = self.bars[task]
         bar[1], bar[3], now = bar[1] + advance, info, time.monotonic()
-        if now - self.shown_at > 0.5:
+        if now - self.shown_at > self.every:
             self.shown_at = now
             description, done, total, info, started = bar
             left = (now - started) * (total - done) / max(done, 1e-9)
-            self.handle.update(_Line(f"{description} {done / max(total, 1e-9):.0%}, {left:,.0f} s left · {info}"))
+            self.write(f"{description} {done / max(total, 1e-9):.0%}, {left:,.0f} s left · {info}")
 
     def remove_task(self, task: int) -> None:
-        self.handle.update(_Line(""))
+        """A line that was written stays."""
+
+
+class _Notebook(_Log):
+    """One line in the output of a cell, updated, and gone when the work is done."""
+
+    every = 0.5
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handle: Any = None
+        self.shown_at = 0.0  # the first line at once
+
+    def start(self) -> None:
+        from IPython.display import display
+
+        self.handle = self.handle or display(_Line(""), display_id=True)
+
+    def stop(self) -> None:
+        if self.handle:
+            self.write("")
+
+    def write(self, line: str) -> None:
+        self.handle.update(_Line(line))
+
+    def remove_task(self, task: int) -> None:
+        self.write("")
 
 
 class _Line(str):
