@@ -139,7 +139,6 @@ def test_of_several_processes_only_the_first_writes(tiny_gpt2, tmp_path, monkeyp
     assert os.listdir(tmp_path) == ["model"] * written
 
 
-@pytest.mark.xfail(strict=True, reason="left-over files are saved again")
 def test_what_a_killed_save_left_is_not_taken_over(tiny_gpt2, tmp_path, monkeypatch):
     class Killed(BaseException):
         pass

@@ -214,7 +214,6 @@ def test_masked_out_is_scored_as_gpt2(tiny_recurrent, tiny_gpt2):
     assert model.training
 
 
-@pytest.mark.xfail(strict=True, reason="split at the context without a word")
 def test_masked_out_keeps_to_the_context(tiny_recurrent):
     with pytest.raises(ReproError, match="context ends at 16"):
         perplexity(MaskedOut(tiny_recurrent()), text(40)[0], 17, 0)

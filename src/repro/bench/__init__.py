@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from repro.paths import write_atomic
+from repro.errors import ReproError
+from repro.paths import home, write_atomic
 
 ROUNDS = 5
 
@@ -47,3 +48,22 @@ def report(title: str, speeds: dict[str, dict[str, float]], ratios: dict[str, tu
     if json_path:
         write_atomic(json_path, json.dumps(found, indent=1) + "\n")
     return found
+
+
+def recorded(name: str):
+    """The committed run of a benchmark as a DataFrame, a row a ratio; its caption names the machine.
+
+    Raises ReproError when there is none in `results/bench`.
+    """
+    import pandas
+
+    path = home() / "results" / "bench" / f"{name}.json"
+    if not path.exists():
+        raise ReproError(f"there is no {path.name} in results/bench; make it with `repro bench {name} --json {path}`.")
+    found = json.loads(path.read_text())
+    rows = [{"": label, "measured": f"{ratio['measured']:.2f}", "wanted": f"at least {ratio['wanted']:g}",
+             **{key: f"{value:.2f}" for key, value in found["notes"].get(label, {}).items() if key == "flops_allow"}}
+            for label, ratio in found["ratios"].items()]
+    machine = found["environment"]
+    caption = f"{found['title']}: ratios of tokens per second on {machine['cpu']}, {machine['threads']} thread(s)"
+    return pandas.DataFrame(rows).rename(columns={"flops_allow": "what FLOPs allow"}).style.hide().set_caption(caption)

@@ -93,7 +93,7 @@ def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterat
         for window, hidden in zip(cover, model.read_windows(tokens[None], cover), strict=True):
             yield [window], hidden[:, window.offset:], head
         return
-    plain_head = getattr(getattr(model, "config", None), "model_type", None) in PLAIN_HEADS
+    plain_head = hasattr(model, "base_model") and model.config.model_type in PLAIN_HEADS
     for (_, offset), same in groupby(cover, key=lambda w: (w.stop - w.start, w.offset)):
         same = list(same)
         for batch in (same[i:i + batch_size] for i in range(0, len(same), batch_size)):

@@ -66,6 +66,7 @@ def save_causal_lm(model, folder: str | Path) -> None:
         return
     folder = Path(folder)
     unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)  # what a killed save left
     try:
         with _without_bars():
             model.save_pretrained(unfinished)

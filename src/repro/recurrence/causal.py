@@ -240,7 +240,7 @@ class MaskedOut(nn.Module):
 
     def __init__(self, model: RecurrentLM):
         super().__init__()
-        self.model = model
+        self.model, self.config = model, model.config
 
     def forward(self, ids: Tensor) -> Tensor:
         """Logits (B, T, V) of separate windows `ids` (B, T)."""

@@ -194,6 +194,8 @@ class _State:
     def load(self) -> TrainResult | None:
         """Go back to the checkpoint in the folder, if there is one."""
         path = self.folder / "checkpoint.pt" if self.folder else None
+        for unfinished in self.folder.glob(".checkpoint.pt.*") if self.folder else ():
+            unfinished.unlink(missing_ok=True)  # what a kill in the middle of a write left
         if path is None or not path.exists():
             return None
         try:
