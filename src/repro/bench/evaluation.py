@@ -27,7 +27,7 @@ def strided_loop(model, tokens, window: int, overlap: int) -> float:
 MODELS = {  # name: layers, width, heads, vocabulary, tokens scored
     "gpt2-mini (small)": (4, 128, 4, 4_096, 6_000),
     "gpt2-mini with GPT-2's vocabulary": (4, 128, 4, 50_257, 3_000),
-    "GPT-2 small": (12, 768, 12, 50_257, 1_000),
+    "GPT-2 small": (12, 768, 12, 50_257, 500),
 }
 
 
