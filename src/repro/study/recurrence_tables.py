@@ -1,13 +1,15 @@
 """Tables and verdicts that compare recurrent with baseline models: perplexity by overlap, and the paired gain."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
 from repro.study.published import published
 from repro.study.store import Record
 from repro.study.tables import NOT_RUN, Artifact, ArtifactContext
-from repro.study.verdicts import Verdict, judge_difference
+from repro.study.verdicts import INCONCLUSIVE, Verdict, judge_difference
 
 if TYPE_CHECKING:
     import pandas
@@ -69,7 +71,10 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
 
 
 def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
-    """One row per overlap: by how much recurrence changes the perplexity, in per cent of the baseline's."""
+    """One row per overlap: by how much the recurrent model's perplexity differs, in per cent of the baseline's.
+
+    "module" is what of it goes when the module of the same model is masked out (on test documents).
+    """
     import pandas
 
     printed = published(table)
@@ -86,6 +91,7 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
             pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
             for split in SPLITS:
                 row[f"{scale}: {split}"] = _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool)
+            row[f"{scale}: module"] = pair[0] and f"{_own(pair[0]):+.2%}"
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
@@ -104,7 +110,25 @@ def compare(records: list[Record], against: list[Record], split: str) -> tuple[f
 def judge_gain(records: list[Record]) -> Verdict:
     """Recurrent against baseline on test documents, one of each per seed, at the same overlap."""
     recurrent, baseline = ([r for r in records if r.model == model] for model in ("recurrent", "baseline"))
-    return judge_difference(*compare(recurrent, baseline, "test"), "lower")
+    return _attributed(judge_difference(*compare(recurrent, baseline, "test"), "lower"), recurrent)
+
+
+def _attributed(verdict: Verdict, recurrent: list[Record]) -> Verdict:
+    """A gain is the memory's only if it goes when the module is masked out; else the verdict is inconclusive.
+
+    A recurrent model that was trained at its overlap read more windows than the baseline did, and can be better for
+    that alone.
+    """
+    own = _own(recurrent)
+    if verdict.verdict == INCONCLUSIVE or own < verdict.effect / 2 < 0:
+        return verdict
+    text = f"{verdict.text}; of this the module gives {own:+.2%}, the rest comes from training"
+    return replace(verdict, verdict=INCONCLUSIVE if verdict.effect < 0 else verdict.verdict, text=text)
+
+
+def _own(recurrent: list[Record]) -> float:
+    """Relative difference in test perplexity between recurrent models and the same with their module masked out."""
+    return fmean(r.metrics["test_word_perplexity"] / r.metrics["test_word_perplexity_masked"] for r in recurrent) - 1
 
 
 def judge_overlap(records: list[Record]) -> Verdict:
@@ -127,7 +151,14 @@ def judge_shrinking(records: list[Record]) -> Verdict:
         return [ours - base for ours, base in zip(*pair, strict=True)]
 
     interval = bootstrap(difference(False), records[0].documents["test"]["n_words"], difference(True))
-    return judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower")
+    verdict = judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower")
+    gains = {overlapped: [r for r in records if r.model == "recurrent" and (r.config["overlap"] > 0) == overlapped]
+             for overlapped in (False, True)}
+    pair = [judge_gain([*gains[o], *(r for r in records if r.model == "baseline" and (r.config["overlap"] > 0) == o)])
+            for o in (False, True)]
+    if verdict.verdict != INCONCLUSIVE and "the rest comes from training" in pair[0].text + pair[1].text:
+        return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text}; a gain compared here is not the module's")
+    return verdict
 
 
 def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[Record] | None:
