@@ -21,7 +21,7 @@ def with_results(text: str) -> str:
     told = ("How recurrence changes word perplexity on WikiText-103 at equal overlap (Yoshida et al., Table 1; 95 % "
             "intervals\nover documents, one seed; ours with a model of 1.4 million weights, fine-tuned on WikiText-2's "
             "training text):")
-    below = ("`module` is what of it goes when the module of the same model is masked out. Chapter 6 says why that is so "
+    below = ("`module` is what of it goes when the module of the same model is masked out. Chapter 6 says why it is so "
              "little here,\nand chapter 4 shows the module at work on text whose best possible perplexity is known.")
     return f"{before}{BEGIN}\n{told}\n\n{teaser()}\n\n{below}\n{END}{after}"
 
