@@ -20,7 +20,7 @@ SPLITS = ("validation", "test")
 def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per model and overlap: the paper's perplexities beside ours, with 95 % intervals over documents.
 
-    "exact cost" is T / (T - overlap), what a scored token costs beside one of disjoint windows. Windows differ
+    "cost" is T / (T - overlap), what a scored token costs beside one of disjoint windows. Windows differ
     between scales, so rows meet where the overlap is the same share of the window.
     """
     import pandas
@@ -31,10 +31,10 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     rows = []
     for model, share in sorted({*printed, *((model, round(share, 9)) for model, share in planned)}):
         paper = printed.get((model, share), {})
-        row = {"model": model, "overlap": f"{share:.1%} of T"}
+        row = {"model": model, "overlap / T": f"{share:.1%}"}
         row |= {f"paper: {split}": paper.get(f"{split}_perplexity_per_word") for split in SPLITS}
         row |= {"paper: FLOPs/token": paper and f"{paper['flops_per_token_1e8']}e8" or None,
-                "exact cost": f"{1 / (1 - share):.4f}x"}
+                "cost": f"{1 / (1 - share):.3f}"}
         for scale in reversed(context.scales):
             found = _at(context, scale, model, share)
             row |= {f"{scale}: {split}": _perplexity(found, split) for split in SPLITS}
@@ -187,7 +187,8 @@ def _perplexity(records: list[Record] | None, split: str) -> str | list | None:
     if not records:
         return records
     interval = bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
-    return f"{interval.value:.2f} [{interval.low:.1f}, {interval.high:.1f}]"
+    digits = 2 if interval.value < 100 else 0
+    return f"{interval.value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 
 def _percent(value: float, low: float, high: float) -> str:
