@@ -21,9 +21,9 @@ def with_results(text: str) -> str:
     told = ("How recurrence changes word perplexity on WikiText-103 at equal overlap (Yoshida et al., Table 1; 95 % "
             "intervals\nover documents, one seed; ours with a model of 1.4 million weights, fine-tuned on WikiText-2's "
             "training text):")
-    below = ("`module` is the test perplexity of the recurrent model against the same with its module masked out; below\n"
-             "zero the module helps. Chapter 6 says why it helps so little here, and chapter 4 shows it at work on\n"
-             "text whose best possible perplexity is known.")
+    below = ("`module` is the test perplexity of the recurrent model against the same with its module masked out;\n"
+             "below zero the module helps. Chapter 6 says why it helps so little here, and chapter 4 shows it at\n"
+             "work on text whose best possible perplexity is known.")
     return f"{before}{BEGIN}\n{told}\n\n{teaser()}\n\n{below}\n{END}{after}"
 
 
