@@ -178,7 +178,9 @@ def test_killed_and_started_again(folder, tmp_path, moment, left, complete):
 
 def test_nothing_is_read_when_all_is_there(folder):
     fetch.fetch("wikitext-103", folder, lines, progress=False, source=wikitext())
+    before = every_file(folder)
     fetch.fetch("wikitext-103", folder, None, progress=False, source=wikitext())  # the hub would be an error here
+    assert before and every_file(folder) == before
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_bytes(b"short"),

@@ -109,21 +109,23 @@ def compare(records: list[Record], against: list[Record], split: str) -> tuple[f
 
 def judge_gain(records: list[Record]) -> Verdict:
     """Recurrent against baseline on test documents, one of each per seed, at the same overlap."""
-    recurrent, baseline = ([r for r in records if r.model == model] for model in ("recurrent", "baseline"))
-    return _attributed(judge_difference(*compare(recurrent, baseline, "test"), "lower"), recurrent)
-
-
-def _attributed(verdict: Verdict, recurrent: list[Record]) -> Verdict:
-    """A gain is the memory's only if it goes when the module is masked out; else the verdict is inconclusive.
-
-    A recurrent model that was trained at its overlap read more windows than the baseline did, and can be better for
-    that alone.
-    """
-    own = _own(recurrent)
-    if verdict.verdict == INCONCLUSIVE or own < verdict.effect / 2 < 0:
+    verdict, from_training = _gain(records)
+    if not from_training:
         return verdict
+    own = _own([record for record in records if record.model == "recurrent"])
     text = f"{verdict.text}; of this the module gives {own:+.2%}, the rest comes from training"
     return replace(verdict, verdict=INCONCLUSIVE if verdict.effect < 0 else verdict.verdict, text=text)
+
+
+def _gain(records: list[Record]) -> tuple[Verdict, bool]:
+    """The verdict on recurrent against baseline, and whether the difference stays when the module is masked out.
+
+    A recurrent model that was trained at its overlap read more windows than the baseline did, and can be better for
+    that alone: a gain is the memory's only if more than half of it goes with the module.
+    """
+    recurrent, baseline = ([r for r in records if r.model == model] for model in ("recurrent", "baseline"))
+    verdict = judge_difference(*compare(recurrent, baseline, "test"), "lower")
+    return verdict, verdict.verdict != INCONCLUSIVE and not _own(recurrent) < verdict.effect / 2 < 0
 
 
 def _own(recurrent: list[Record]) -> float:
@@ -152,11 +154,9 @@ def judge_shrinking(records: list[Record]) -> Verdict:
 
     interval = bootstrap(difference(False), records[0].documents["test"]["n_words"], difference(True))
     verdict = judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower")
-    gains = {overlapped: [r for r in records if r.model == "recurrent" and (r.config["overlap"] > 0) == overlapped]
-             for overlapped in (False, True)}
-    pair = [judge_gain([*gains[o], *(r for r in records if r.model == "baseline" and (r.config["overlap"] > 0) == o)])
-            for o in (False, True)]
-    if verdict.verdict != INCONCLUSIVE and "the rest comes from training" in pair[0].text + pair[1].text:
+    foreign = [_gain([r for r in records if (r.config["overlap"] > 0) == overlapped])[1]
+               for overlapped in (False, True)]
+    if verdict.verdict != INCONCLUSIVE and any(foreign):
         return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text}; a gain compared here is not the module's")
     return verdict
 
