@@ -63,8 +63,9 @@ def planned(wildcards):
 
 def needed(wildcards):
     run = planned(wildcards)
-    corpora = {run.corpus, *getattr(run, "tokeniser_corpora", ())}
-    return [f"build/corpora/{name}" for name in sorted(corpora)] + [stamp(need) for need in experiment(run.experiment).needs(run)]
+    parent = experiment(run.experiment)
+    corpora = sorted({run.corpus, *parent.reads(run)})
+    return [f"build/corpora/{name}" for name in corpora] + [stamp(need) for need in parent.needs(run)]
 
 
 def estimate(wildcards):

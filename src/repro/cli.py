@@ -247,8 +247,9 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
         return _print_json(rows)
     for scale in dict.fromkeys(config.scale for config in plan):
         here = [config for config in plan if config.scale == scale]
+        every = [*_needed(here), *here]
         lines, flops, seconds = [], 0.0, 0.0
-        for config in [*_needed(here), *here]:
+        for config in every:
             one, done = experiment(config.experiment), _stored(config, results) is not None
             estimate = one.estimate(config)
             flops, seconds = flops + (not done) * estimate.flops, seconds + (not done) * estimate.seconds
@@ -260,7 +261,8 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
         _print_table(f"{chosen.name} at {scale}: {len(here)} runs; to do, with what they need: "
                      f"{flops:.2e} FLOPs, {_duration(seconds)}",
                      ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""], lines)
-        for name in dict.fromkeys(line[2] for line in lines):
+        for name in dict.fromkeys(name for config in every
+                                  for name in (config.corpus, *experiment(config.experiment).reads(config))):
             one = corpus(name)
             typer.echo(f"  data {name}: {f'part of {one.part_of}' if one.part_of else 'whole'}; "
                        + ("on this machine" if one.available() else f"not here, get it with: repro data fetch {name}"))

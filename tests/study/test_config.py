@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.study import Experiment, register, run_id
-from repro.study.config import canonical, command, identify
+from repro.study import Experiment, experiment, register, run_id
+from repro.study.config import canonical, command, data_at_hand, identify, sha256
 
 
 def points(plan):
@@ -104,6 +104,33 @@ def test_id_changes_with_config_default_data_and_needs(toy):
     assert len({first, *others}) == 8
 
 
+def test_a_further_corpus_that_is_read_counts_in_the_id_and_must_be_there(toy):
+    config = toy.base.plan("smoke")[0]
+    alone = run_id(config)
+    object.__setattr__(toy.base, "reads", lambda config: ("toy-text",))
+    both = run_id(config)
+    text = {name: hashlib.sha256(toy.texts[name].encode()).hexdigest() for name in toy.texts}
+    parts = {"config": config.model_dump(mode="json"), "data": text["toy-books"], "needs": []}
+    assert alone == sha256(parts)[:16]
+    assert both == sha256(parts | {"reads": {"toy-text": text["toy-text"]}})[:16]
+    toy.texts["toy-text"] += "!"
+    assert run_id(config) not in (alone, both)
+    assert data_at_hand(config)
+    toy.absent.add("toy-text")
+    assert not data_at_hand(config)
+    object.__setattr__(toy.base, "reads", lambda config: ("toy-txt",))
+    with pytest.raises(ReproError, match="unknown corpus 'toy-txt'. Did you mean 'toy-text'?"):
+        toy.base.plan("smoke")
+
+
+def test_what_a_tokeniser_is_trained_on_counts_in_the_id_of_the_base_model():
+    pretraining = experiment("pretrain-gpt2-mini")
+    for scale in pretraining.scales:
+        config, = pretraining.plan(scale)
+        assert tuple(pretraining.reads(config)) == config.tokeniser_corpora
+    assert pretraining.reads(pretraining.plan("small")[0]) == ("gutenberg-pretrain", "wikitext-103")
+
+
 def test_the_command_runs_exactly_that_config(toy):
     config = toy.experiment.plan("smoke", {"layers": "[1,2]"}, seeds=(2,))[3]
     line = command(config)
@@ -122,8 +149,8 @@ def test_a_name_is_declared_once(toy):
 def test_the_catalog_loads_and_every_experiment_plans_each_of_its_scales():
     from repro.study import experiments
 
-    for experiment in experiments():
-        for scale in experiment.scales:
-            assert experiment.plan(scale), (experiment.name, scale)
-            for config in experiment.plan(scale):
-                experiment.estimate(config)
+    for one in experiments():
+        for scale in one.scales:
+            assert one.plan(scale), (one.name, scale)
+            for config in one.plan(scale):
+                one.estimate(config)

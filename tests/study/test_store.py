@@ -98,6 +98,16 @@ def test_a_record_of_other_data_is_not_taken(stored, toy):
     assert store.get(config) is None
 
 
+def test_a_record_names_the_further_corpora_it_read(toy):
+    config = toy.base.plan("smoke")[0]
+    object.__setattr__(toy.base, "reads", lambda config: ("toy-text",))
+    record = run(config, progress=False)
+    assert record.data["reads"] == {"toy-text": toy.corpus("toy-text").fingerprint()}
+    assert Store.of("smoke").get(config) == record
+    toy.texts["toy-text"] += "!"
+    assert Store.of("smoke").get(config) is None
+
+
 def test_two_records_that_differ_in_data_are_not_guessed_between(stored, toy):
     config, store, path = stored
     toy.texts["toy-books"] = "another edition"

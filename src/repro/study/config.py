@@ -62,7 +62,8 @@ class Experiment:
     """A named, parameterised piece of work: one run per grid point and seed.
 
     `scales` gives the config values of each scale, `grid(scale)` the points (values that vary). `execute(config,
-    context)` does the work. `needs(config)` names runs that must be finished before, such as the base model.
+    context)` does the work. `needs(config)` names runs that must be finished before, such as the base model, and
+    `reads(config)` the corpora it reads besides `config.corpus`, such as those that a tokeniser is trained on.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Experiment:
     estimate: Callable[[Any], Estimate]
     grid: Callable[[str], list[dict[str, Any]]] = lambda scale: [{}]
     needs: Callable[[Any], list[RunConfig]] = lambda config: []
+    reads: Callable[[Any], Iterable[str]] = lambda config: ()
 
     @property
     def id(self) -> str:
@@ -100,7 +102,7 @@ class Experiment:
             fixed = {"experiment": self.name, "scale": scale, "seed": seed, **self.scales[scale], **point}
             config = _validated(self.config, fixed | dict(zip(choices, chosen, strict=True)))
             plan.setdefault(canonical(config.model_dump(mode="json")), config)
-        for name in {config.corpus for config in plan.values()}:
+        for name in {name for config in plan.values() for name in (config.corpus, *self.reads(config))}:
             corpus_named(name)
         return list(plan.values())
 
@@ -139,24 +141,36 @@ def sha256(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
-def identify(config: Mapping[str, Any], fingerprint: str, needs: Iterable[str]) -> str:
-    """Id (16 hex digits) of the run of a config on data with this fingerprint, on top of the runs with ids `needs`."""
-    return sha256({"config": config, "data": fingerprint, "needs": sorted(needs)})[:16]
+def identify(config: Mapping[str, Any], fingerprint: str, needs: Iterable[str],
+             reads: Mapping[str, str] | None = None) -> str:
+    """Id (16 hex digits) of the run of a config on data with this fingerprint, on top of the runs with ids `needs`.
+
+    `reads`: the fingerprints of the other corpora it reads, by name.
+    """
+    parts = {"config": config, "data": fingerprint, "needs": sorted(needs)}
+    return sha256(parts | ({"reads": reads} if reads else {}))[:16]
 
 
 def run_id(config: RunConfig) -> str:
-    """Id of a run (16 hex digits): a hash of its config, of its corpus's fingerprint and of the runs it needs.
+    """Id of a run (16 hex digits): a hash of its config, of its corpora's fingerprints and of the runs it needs.
 
-    Raises ReproError when the corpus, or that of a run it needs, is not on this machine.
+    Raises ReproError when a corpus, or that of a run it needs, is not on this machine.
     """
     needs = [run_id(need) for need in experiment(config.experiment).needs(config)]
-    return identify(config.model_dump(mode="json"), corpus_named(config.corpus).fingerprint(), needs)
+    return identify(config.model_dump(mode="json"), corpus_named(config.corpus).fingerprint(), needs,
+                    fingerprints(config))
+
+
+def fingerprints(config: RunConfig) -> dict[str, str]:
+    """Name -> fingerprint of the corpora that a run reads besides its own. Raises ReproError for an absent one."""
+    return {name: corpus_named(name).fingerprint() for name in experiment(config.experiment).reads(config)}
 
 
 def data_at_hand(config: RunConfig) -> bool:
-    """Whether `run_id(config)` can be computed: its corpus and those of the runs it needs are on this machine."""
-    needs = experiment(config.experiment).needs(config)
-    return corpus_named(config.corpus).available() and all(data_at_hand(need) for need in needs)
+    """Whether `run_id(config)` can be computed: its corpora and those of the runs it needs are on this machine."""
+    parent = experiment(config.experiment)
+    here = all(corpus_named(name).available() for name in (config.corpus, *parent.reads(config)))
+    return here and all(data_at_hand(need) for need in parent.needs(config))
 
 
 def command(config: RunConfig) -> str:

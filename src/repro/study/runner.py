@@ -17,7 +17,7 @@ from typing import Any
 
 from repro import __version__, paths
 from repro.errors import ReproError
-from repro.study.config import Outcome, RunConfig, canonical, corpus_named, experiment, run_id
+from repro.study.config import Outcome, RunConfig, canonical, corpus_named, experiment, fingerprints, run_id
 from repro.study.progress import Progress
 from repro.study.store import Record, Store
 
@@ -118,14 +118,15 @@ def _same(stored: Record, again: Record, path: Path) -> None:
 
 
 def _record(config: RunConfig, outcome: Outcome, run: str, needs: dict[str, str], cost: dict[str, Any]) -> Record:
-    corpus = corpus_named(config.corpus)
+    corpus, reads = corpus_named(config.corpus), fingerprints(config)
+    data = {"name": corpus.name, "fingerprint": corpus.fingerprint(), "part_of": corpus.part_of}
     if set(outcome.metrics) != set(outcome.units):
         raise ReproError(f"{config.experiment}: metrics and units must have the same names, but these differ: "
                          f"{', '.join(sorted(set(outcome.metrics) ^ set(outcome.units)))}.")
     return Record.sealed(
         id=run, experiment=config.experiment, scale=config.scale, model=outcome.model, seed=config.seed,
         config=config.model_dump(mode="json"),
-        data={"name": corpus.name, "fingerprint": corpus.fingerprint(), "part_of": corpus.part_of}, needs=needs,
+        data=data | ({"reads": reads} if reads else {}), needs=needs,
         metrics={name: float(value) for name, value in outcome.metrics.items()}, units=outcome.units,
         curves=outcome.curves, documents=outcome.documents, notes=outcome.notes, environment=environment(), cost=cost)
 

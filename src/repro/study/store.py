@@ -23,7 +23,7 @@ class Record:
     model: str  # "baseline", "recurrent", ...
     seed: int
     config: dict[str, Any]
-    data: dict[str, Any]  # name, fingerprint, part_of (None for a whole corpus)
+    data: dict[str, Any]  # name, fingerprint, part_of (None for a whole corpus); reads, of other corpora it read
     needs: dict[str, str]  # id -> digest of the records this run built on
     metrics: dict[str, float]
     units: dict[str, str]
@@ -50,7 +50,7 @@ class Record:
                 raise ReproError(f"{path} has record schema {found}, this version reads {SCHEMA}; "
                                  "delete it and run it again.")
             record = cls(**parts)
-            proper_id = identify(record.config, record.data["fingerprint"], record.needs)
+            proper_id = identify(record.config, record.data["fingerprint"], record.needs, record.data.get("reads"))
         except ReproError:
             raise
         except OSError as error:

@@ -127,5 +127,6 @@ def training_flops(config, window: int) -> float:
 
 EXPERIMENT = Experiment(
     name="pretrain-gpt2-mini", paper="yoshida2020", summary="Pretrain the base model on books (smoke: embedded text).",
-    config=Config, scales=SCALES, execute=execute, estimate=estimate)
+    config=Config, scales=SCALES, execute=execute, estimate=estimate,
+    reads=lambda config: config.tokeniser_corpora)
 register(EXPERIMENT)
