@@ -1,5 +1,7 @@
 """The pooling of Equation 1, the feedforward network, and what the settings accept."""
 
+import math
+
 import pytest
 import torch
 
@@ -9,7 +11,8 @@ from repro.recurrence import Recurrence, RecurrenceConfig
 
 def test_defaults_are_the_papers():
     assert RecurrenceConfig().to_dict() == {"insert_layer": 2, "hidden_size": 200, "hidden_layers": 3, "pool": "mean",
-                                            "n_embeddings": 1, "insert": "one"}
+                                            "n_embeddings": 1, "insert": "one", "layers": "learned",
+                                            "positions": "all"}
 
 
 def test_the_papers_network_has_three_hidden_layers_of_200():
@@ -27,7 +30,63 @@ def test_layer_weights_start_equal_and_are_a_softmax():
     module.layer_scores.data = torch.tensor([0.0, 1.0, 2.0, 3.0]).log()
     torch.testing.assert_close(module.layer_weights, torch.tensor([0, 1 / 6, 2 / 6, 3 / 6]))
     means = torch.randn(4, 3, 8, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(module.pool(means), (means[1] + 2 * means[2] + 3 * means[3]) / 6)
+    torch.testing.assert_close(module.combine(list(means)), (means[1] + 2 * means[2] + 3 * means[3]) / 6)
+
+
+def test_each_way_of_pooling_by_hand():
+    hidden = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
+
+    def module(**settings):
+        return Recurrence(RecurrenceConfig(**settings), n_layer=3, d_model=4)
+    torch.testing.assert_close(module().pool(hidden), sum(hidden[:, t] for t in range(5)) / 5)
+    largest = [[max(hidden[b, t, d].item() for t in range(5)) for d in range(4)] for b in range(2)]
+    torch.testing.assert_close(module(pool="max").pool(hidden), torch.tensor(largest))
+    attentive = module(pool="attention")
+    torch.testing.assert_close(attentive.pool(hidden), hidden.mean(1))  # a fresh key of zeros weighs all alike
+    attentive.pooling_key.data = torch.tensor([1.0, -2.0, 0.5, 3.0])
+    scores = [[math.exp(sum(hidden[b, t, d].item() * attentive.pooling_key[d].item() for d in range(4)) / 2)
+               for t in range(5)] for b in range(2)]
+    by_hand = [sum(scores[b][t] / sum(scores[b]) * hidden[b, t] for t in range(5)) for b in range(2)]
+    torch.testing.assert_close(attentive.pool(hidden), torch.stack(by_hand))
+
+
+def test_passed_positions_are_those_before_the_next_window():
+    hidden = torch.arange(6.0).view(1, 6, 1)
+    assert Recurrence(RecurrenceConfig(positions="passed"), 3, 1).pool(hidden, stride=4).item() == (0 + 1 + 2 + 3) / 4
+    assert Recurrence(RecurrenceConfig(), 3, 1).pool(hidden, stride=4).item() == 2.5
+
+
+def test_last_layer_alone_has_no_weights_to_learn():
+    module = Recurrence(RecurrenceConfig(layers="last"), n_layer=3, d_model=4)
+    module.reset_parameters()
+    assert module.layer_weights.tolist() == [0, 0, 1]
+    assert not any("layer_scores" in name for name, _ in module.named_parameters())
+    pooled = [torch.full((1, 4), float(k)) for k in range(3)]
+    assert module.combine(pooled).tolist() == [[2.0] * 4]
+
+
+@pytest.mark.parametrize("settings", [{"pool": "max"}, {"pool": "attention"}, {"layers": "last"}, {"n_embeddings": 2},
+                                      {"insert": "every"}, {"positions": "passed"}], ids=str)
+def test_each_variation_reads_the_window_before_in_forward_and_in_evaluation(tiny_recurrent, settings):
+    from repro.windows import windows
+
+    model = tiny_recurrent(dtype=torch.float64, **settings)
+    ids = torch.randint(29, (1, 15), generator=torch.Generator().manual_seed(0))
+    other = ids.clone()
+    other[0, 1] = (other[0, 1] + 1) % 29
+    with torch.no_grad():
+        logits, changed = (model(x, window=6, overlap=2).logits for x in (ids, other))
+        cover = windows(16, 6, 2)
+        read = [model.lm_head(hidden)[:, span.offset:]
+                for hidden, span in zip(model.read_windows(ids, cover), cover, strict=True)]
+    assert (logits[:, 6:] - changed[:, 6:]).abs().max() > 1e-6
+    torch.testing.assert_close(torch.cat(read, 1), logits)
+    assert all(p.grad is not None for p in _trained(model, ids))
+
+
+def _trained(model, ids):
+    model(ids, window=6, overlap=2, labels=ids).loss.backward()
+    return list(model.recurrence.parameters())
 
 
 def test_a_fresh_network_keeps_the_size_of_what_passes_and_depends_on_it():
@@ -75,6 +134,7 @@ def test_z_of_the_first_window_is_equation_1_over_transformers_states(tiny_recur
 
 @pytest.mark.parametrize(("settings", "words"), [
     ({"pool": "meen"}, "Did you mean 'mean'"), ({"insert": "evry"}, "Did you mean 'every'"),
+    ({"layers": "lest"}, "Did you mean 'last'"), ({"positions": "past"}, "positions"),
     ({"insert_layer": -1}, "insert_layer is -1"), ({"hidden_size": 0}, "hidden_size is 0"),
     ({"hidden_layers": 0}, "hidden_layers is 0"), ({"n_embeddings": 0}, "n_embeddings is 0")])
 def test_impossible_settings_are_refused(settings, words):

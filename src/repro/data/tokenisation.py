@@ -9,7 +9,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -112,20 +112,41 @@ class Tokens:
         end = len(self.ids) if last else int(self.starts[k + 1]) - (not self.joined)
         return np.concatenate([np.array([self.bos], np.int32), self.ids[begin:end]])
 
+    def heads(self, n: int, tokeniser: Tokeniser) -> "Tokens":
+        """The first `n` tokens of every document (of books; a running text has no heads), with the words in them."""
+        if self.joined:
+            raise ReproError(f"the first {n} tokens of each document: this text runs on from document to document.")
+        parts = [self.document(k)[:n + 1] for k in range(len(self))]
+        texts = [tokeniser.decode(ids) for ids in parts]
+        ends = np.cumsum([len(ids) for ids in parts])
+        return replace(self, ids=np.concatenate(parts), starts=np.append(0, ends[:-1]) + 1,
+                       n_words=np.array([len(text.split()) for text in texts]),
+                       n_bytes=np.array([len(text.encode()) for text in texts]))
 
-def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser) -> Tokens:
+    def first(self, n: int | None) -> "Tokens":
+        """The documents that start within the first `n` tokens, the last one cut there; None: all of them."""
+        if n is None or n >= len(self.ids):
+            return self
+        kept = int(np.searchsorted(self.starts, n))
+        return replace(self, ids=self.ids[:n], starts=self.starts[:kept], n_words=self.n_words[:kept],
+                       n_bytes=self.n_bytes[:kept])
+
+
+def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser, n_documents: int | None = None) -> Tokens:
     """`split` of a corpus as token ids, read from the cache when this corpus, split and tokeniser were seen before.
 
-    Raises ReproError for an unknown corpus or split, missing or damaged files, and a full disk.
+    n_documents: only the first so many by file name, in alphabetical order; None: all, as they lie.
+    Raises ReproError for an unknown corpus or split, missing or damaged files, more documents than there are, and a
+    full disk.
     """
     source = corpus_name if isinstance(corpus_name, Corpus) else corpus(corpus_name)
-    key = _key(VERSION, source.fingerprint([split]), split, tokeniser.fingerprint)
+    key = _key(VERSION, source.fingerprint([split]), split, tokeniser.fingerprint, *[n_documents] * bool(n_documents))
     cache = paths.work() / "tokens" / f"{source.name}-{split}-{key}.npz"
     try:
         with np.load(cache) as kept:
             parts = {name: kept[name] for name in ("ids", "starts", "n_words", "n_bytes")}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        parts = _tokenise(source, split, tokeniser)
+        parts = _tokenise(source, split, tokeniser, n_documents)
         buffer = io.BytesIO()
         np.savez(buffer, **parts)
         paths.write_atomic(cache, buffer.getvalue())
@@ -133,11 +154,17 @@ def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser) -> Token
                   tokeniser.bos, source.joined)
 
 
-def _tokenise(source: Corpus, split: str, tokeniser: Tokeniser) -> dict[str, np.ndarray]:
+def _tokenise(source: Corpus, split: str, tokeniser: Tokeniser, n_documents: int | None) -> dict[str, np.ndarray]:
+    documents = source.stream(split)
+    if n_documents is not None:
+        names = sorted(document.id for document in source.stream(split))[:n_documents]
+        if len(names) < n_documents:
+            raise ReproError(f"n_documents={n_documents}: {source.name} {split} has only {len(names)} documents.")
+        documents = sorted((document for document in documents if document.id in set(names)), key=lambda one: one.id)
     small = np.uint16 if tokeniser.vocab_size <= 2**16 else np.int32
     bos = np.array([tokeniser.bos], small)
     stream, starts, n_words, n_bytes, length = [], [], [], [], 0
-    for document in source.stream(split):
+    for document in documents:
         if not starts or not source.joined:
             stream.append(bos)
             length += 1

@@ -119,7 +119,8 @@ class RecurrentLM(GPT2LMHeadModel):
                 z = z.detach()
             ids = input_ids[:, span.start:span.stop]
             wanted = None if targets is None else targets[:, span.first_target:span.stop + 1]
-            arguments = (ids, z if recurrent else None, wanted, span.offset, recompute == "layer", return_logits)
+            arguments = (ids, z if recurrent else None, wanted, span.offset, window - overlap, recompute == "layer",
+                         return_logits)
             if recompute == "window" and torch.is_grad_enabled():
                 nll, z, out = checkpoint(self._score_window, *arguments, use_reentrant=False)
             else:
@@ -129,26 +130,28 @@ class RecurrentLM(GPT2LMHeadModel):
         loss = None if targets is None else total / (targets[:, 1:] != -100).sum().clamp(min=1)
         return CausalLMOutput(loss=loss, logits=torch.cat(logits, 1) if return_logits else None)
 
-    def _score_window(self, ids, z, targets, offset, recompute_layers, return_logits):
+    def _score_window(self, ids, z, targets, offset, stride, recompute_layers, return_logits):
         """Summed nll of the scored positions, z for the next window, and their logits if asked for."""
-        hidden, z = self._read_window(ids, z, recompute_layers=recompute_layers)
+        hidden, z = self._read_window(ids, z, stride, recompute_layers)
         logits = self.lm_head(hidden[:, offset:])
         nll = 0.0
         if targets is not None:
             nll = cross_entropy(logits.flatten(0, 1), targets.flatten())
         return nll, z, logits if return_logits else None
 
-    def _read_window(self, ids: Tensor, z: Tensor | None, recompute_layers: bool = False) -> tuple[Tensor, Tensor]:
+    def _read_window(self, ids: Tensor, z: Tensor | None, stride: int | None = None,
+                     recompute_layers: bool = False) -> tuple[Tensor, Tensor]:
         """Hidden states (B, T, d) of one window after the final layer norm, and its z (B, d).
 
-        z: of the window before, from which h_prev is made here; None for a first window.
+        z: of the window before, from which h_prev is made here; None for a first window. stride: tokens until the
+        next window starts.
         """
         base = self.transformer
         previous = self._previous(z)
         self._check_attention()
         hidden = base.wte(ids) + base.wpe(torch.arange(ids.shape[1], device=ids.device))
         hidden = base.drop(hidden)
-        means = []
+        pooled = []
         for index, block in enumerate(base.h):
             if recompute_layers and torch.is_grad_enabled():
                 hidden = checkpoint(block, hidden, previous=previous.get(index), use_reentrant=False)
@@ -156,8 +159,8 @@ class RecurrentLM(GPT2LMHeadModel):
                 hidden = block(hidden, previous=previous.get(index))
             if index == len(base.h) - 1:
                 hidden = base.ln_f(hidden)
-            means.append(hidden.mean(1))
-        return hidden, self.recurrence.pool(torch.stack(means))
+            pooled.append(self.recurrence.pool(hidden, stride))
+        return hidden, self.recurrence.combine(pooled)
 
     def _previous(self, z: Tensor | None) -> dict[int, tuple[Tensor, Tensor]]:
         """h_prev as (key, value) of every layer that sees it: the layer's norm and projections treat it as a token."""
@@ -183,7 +186,7 @@ class RecurrentLM(GPT2LMHeadModel):
         """Hidden states (B, stop - start, d) of each window in turn; h_prev is carried along."""
         z = None
         for span in cover:
-            hidden, z = self._read_window(tokens[:, span.start:span.stop], z)
+            hidden, z = self._read_window(tokens[:, span.start:span.stop], z, cover[1].start if cover[1:] else None)
             yield hidden
 
     @torch.no_grad()
@@ -211,7 +214,7 @@ class RecurrentLM(GPT2LMHeadModel):
         cache, n_read = DynamicCache(), 0
         for _ in range(max_new_tokens):
             while tokens.shape[1] - start > window:  # the window is full: hand its z on and open the next one
-                _, z = self._read_window(tokens[:, start:start + window], z)
+                _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
                 start += window - overlap
                 cache, n_read = DynamicCache(), 0
             hidden = self._read_cached(tokens[:, start + n_read:], n_read, self._previous(z), cache)

@@ -4,11 +4,14 @@ from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from repro.errors import ReproError, unknown
 
-POOLS = ("mean",)
+POOLS = ("mean", "max", "attention")
+LAYERS = ("learned", "last")
 INSERTS = ("one", "every")
+POSITIONS = ("all", "passed")
 
 
 @dataclass(frozen=True)
@@ -17,8 +20,11 @@ class RecurrenceConfig:
 
     insert_layer: index of the block, counted from 0 as in `transformer.h`, whose self-attention sees h_prev.
     hidden_size, hidden_layers: width in units and number of the hidden layers of the feedforward network.
-    pool: how a window's positions become one vector. n_embeddings: how many vectors h_prev consists of.
-    insert: "one" gives h_prev to `insert_layer` only, "every" to all layers.
+    pool: how a window's positions become one vector: their "mean", their "max", or a mean weighted by "attention"
+    under one learned key. layers: "learned" weights over all layers (Equation 1), or the "last" layer alone.
+    n_embeddings: how many vectors h_prev consists of. insert: "one" gives h_prev to `insert_layer` only, "every" to
+    all layers. positions: pool "all" of a window's positions, or only those it has "passed" when the next window
+    starts; with overlapping windows the others are read again there (footnote 3).
     """
 
     insert_layer: int = 2
@@ -27,12 +33,13 @@ class RecurrenceConfig:
     pool: str = "mean"
     n_embeddings: int = 1
     insert: str = "one"
+    layers: str = "learned"
+    positions: str = "all"
 
     def __post_init__(self):
-        if self.pool not in POOLS:
-            raise unknown("pool", self.pool, POOLS)
-        if self.insert not in INSERTS:
-            raise unknown("insert", self.insert, INSERTS)
+        for name, known in (("pool", POOLS), ("layers", LAYERS), ("insert", INSERTS), ("positions", POSITIONS)):
+            if getattr(self, name) not in known:
+                raise unknown(name, getattr(self, name), known)
         for name, low in (("insert_layer", 0), ("hidden_size", 1), ("hidden_layers", 1), ("n_embeddings", 1)):
             if getattr(self, name) < low:
                 raise ReproError(f"{name} is {getattr(self, name)}; it must be at least {low}.")
@@ -53,17 +60,23 @@ class Recurrence(nn.Module):
             raise ReproError(f"insert_layer is {config.insert_layer}, but the model has layers 0 to {n_layer - 1}.")
         self.config = config
         self.d_model = d_model
-        self.layer_scores = nn.Parameter(torch.zeros(n_layer))
+        self.n_layer = n_layer
+        if config.layers == "learned":
+            self.layer_scores = nn.Parameter(torch.zeros(n_layer))
+        if config.pool == "attention":
+            self.pooling_key = nn.Parameter(torch.zeros(d_model))
         widths = [d_model] + [config.hidden_size] * config.hidden_layers
         layers = [part for a, b in zip(widths, widths[1:], strict=False) for part in (nn.Linear(a, b), nn.GELU())]
         self.feedforward = nn.Sequential(*layers, nn.Linear(widths[-1], config.n_embeddings * d_model))
 
     def reset_parameters(self) -> None:
-        """Equal layer weights, and linear layers that keep the variance of what passes through (He et al. 2015).
+        """Equal weights for layers and positions; linear layers keep the variance of what passes (He et al. 2015).
 
         GPT-2's own initialisation (0.02) would leave almost nothing of z after four layers.
         """
-        nn.init.zeros_(self.layer_scores)
+        for name in ("layer_scores", "pooling_key"):
+            if hasattr(self, name):
+                nn.init.zeros_(getattr(self, name))
         for layer in self.feedforward:
             if isinstance(layer, nn.Linear):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
@@ -72,11 +85,27 @@ class Recurrence(nn.Module):
     @property
     def layer_weights(self) -> Tensor:
         """w (n_layer,): how much each layer's output counts in z; they sum to 1."""
+        if self.config.layers == "last":
+            return F.one_hot(torch.tensor(self.n_layer - 1), self.n_layer).to(next(self.parameters()))
         return self.layer_scores.softmax(0)
 
-    def pool(self, layer_means: Tensor) -> Tensor:
-        """z (B, d_model) from the layers' means over positions (n_layer, B, d_model)."""
-        return torch.einsum("l,lbd->bd", self.layer_weights, layer_means)
+    def pool(self, hidden: Tensor, stride: int | None = None) -> Tensor:
+        """One vector (B, d_model) for a layer's output in one window (B, T, d_model).
+
+        stride: tokens from this window's start to the next one's, which are those "passed"; None: the whole window.
+        """
+        if self.config.positions == "passed":
+            hidden = hidden[:, :stride]
+        if self.config.pool == "max":
+            return hidden.amax(1)
+        if self.config.pool == "attention":
+            weights = (hidden @ self.pooling_key / self.d_model**0.5).softmax(1)
+            return torch.einsum("bt,btd->bd", weights, hidden)
+        return hidden.mean(1)
+
+    def combine(self, pooled: list[Tensor]) -> Tensor:
+        """z (B, d_model) from what `pool` gives for each layer."""
+        return torch.einsum("l,lbd->bd", self.layer_weights, torch.stack(pooled))
 
     def forward(self, z: Tensor) -> Tensor:
         """h_prev (B, n_embeddings, d_model) from z (B, d_model)."""

@@ -72,13 +72,14 @@ class TrainResult:
 
 def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folder: Path | str | None = None,
           validate: Callable[[nn.Module], float] | None = None, progress=None,
-          device: str | None = None) -> TrainResult:
+          device: str | None = None, watch: Callable[[nn.Module], dict[str, float]] | None = None) -> TrainResult:
     """Train `objective` (a module from a batch of tokens to its mean loss) in place and return the curves.
 
     sequences: batches for all processes together; each process takes its share of every batch.
     validate: from the unwrapped objective to a loss in nats per token, called every `validate_every` tokens and at
     the end; the weights with the lowest one are the ones left in the objective.
     folder: checkpoints go there; a training found there is continued, a finished one is returned at once.
+    watch: from the unwrapped objective to named numbers, which become curves beside the training loss.
     progress: an object with `advance(n, **info)`, told of every step. device: "cpu" to stay off a GPU that is there.
 
     Works on a CPU, on one GPU, and under `torchrun` on several. Raises ReproError for a loss that is not finite, a
@@ -127,6 +128,8 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
         if due or len(state.pending) == 20:
             result.curves["train_loss"].append([result.tokens, sum(state.pending) / len(state.pending)])
             state.pending.clear()
+            for name, value in (watch(objective) if watch else {}).items():
+                result.curves.setdefault(name, []).append([result.tokens, value])
         if due and validate is not None:
             wrapped.eval()
             state.judge(result, validate(objective))

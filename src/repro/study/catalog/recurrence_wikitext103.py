@@ -1,224 +1,23 @@
 """Recurrence against the fine-tuned baseline on WikiText-103 (Yoshida et al. 2020, section 4.2 and Table 1)."""
 
-from typing import Annotated, Literal
-
-from pydantic import Field, model_validator
-
-from repro.errors import ReproError
-from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, RunConfig, register
-from repro.study.catalog.pretrain_gpt2_mini import EXPERIMENT as PRETRAINING
-from repro.study.catalog.pretrain_gpt2_mini import PROCESS, RATE, tokeniser_of, training_flops
+from repro.study import Artifact, Claim, register
+from repro.study.catalog.finetune_gpt2 import SCALES
+from repro.study.recurrence_runs import evaluation
 from repro.study.recurrence_tables import gains, judge_gain, judge_overlap, judge_shrinking, perplexities
 
-
-class FinetuneConfig(RunConfig):
-    """Fine-tuning of a base model on windows of text, with or without the recurrence module."""
-
-    model: Literal["baseline", "recurrent"] = "baseline"
-    window: int = Field(300, ge=1)  # tokens
-    overlap: int = Field(0, ge=0)  # tokens shared with the window before, while training
-    windows_per_sequence: int = Field(20, ge=1)  # windows that gradients flow through
-    batch_size: int = Field(1, ge=1)  # sequences per step
-    epochs: float = Field(2.0, gt=0)
-    learning_rate: float | None = Field(None, gt=0)  # None: the best of `learning_rates` on validation
-    learning_rates: tuple[Annotated[float, Field(gt=0)], ...] = Field((3e-5, 1e-4, 3e-4), min_length=1)
-    selection_share: float = Field(1.0, gt=0, le=1)  # of `epochs`, for each candidate, at overlap 0
-    warmup_steps: int = Field(100, ge=0)
-    decay: Literal["none", "linear"] = "none"  # of the learning rate after the warm-up
-    validate_every: int = Field(2_000_000, ge=1)  # tokens
-    validation_tokens: int | None = Field(None, ge=2)  # of the validation text, while training; None: all
-    patience: int | None = Field(1, ge=1)  # validations without improvement before stopping early
-    base: str = "gpt2-mini"  # the study's own base model, or a GPT-2 checkpoint (hub name or folder)
-    insert_layer: int = Field(2, ge=0)
-    hidden_size: int = Field(200, ge=1)
-    hidden_layers: int = Field(3, ge=1)
-    pool: Literal["mean"] = "mean"
-    n_embeddings: int = Field(1, ge=1)
-    insert: Literal["one", "every"] = "one"
-    truncate: int | None = Field(None, ge=1)  # windows after which the gradient of h_prev is cut; None never cuts
-    recompute: Literal["none", "layer", "window"] = "none"
-    precision: Literal["no", "bf16"] = "no"
-
-    @model_validator(mode="after")
-    def _fits(self):
-        if self.overlap >= self.window:
-            raise ValueError(f"overlap is {self.overlap} tokens; it must be smaller than the window ({self.window})")
-        base = PRETRAINING.plan(self.scale)[0]
-        if self.base == "gpt2-mini" and self.window > base.n_positions:
-            raise ValueError(f"window is {self.window} tokens, but the model's context ends at {base.n_positions}; "
-                             f"choose a window of at most {base.n_positions}")
-        if self.base == "gpt2-mini" and self.insert_layer >= base.n_layer:
-            raise ValueError(f"insert_layer is {self.insert_layer}, but the model has layers 0 to {base.n_layer - 1}")
-        return self
-
-
-class Config(FinetuneConfig):
-    """A fine-tuned model and the overlap it is tested at. Recurrent models are trained at that overlap too."""
-
-
-FAMILY = {
-    "smoke": {"corpus": "synthetic-books", "window": 30, "windows_per_sequence": 8, "batch_size": 8, "epochs": 0.6,
-              "learning_rate": 2e-3, "warmup_steps": 20, "validate_every": 60_000, "patience": None},
-    "small": {"corpus": "wikitext-103", "epochs": 1.0, "learning_rates": (1e-3, 3e-3, 1e-2), "selection_share": 0.2,
-              "warmup_steps": 20, "decay": "linear", "patience": None, "validate_every": 1_000_000,
-              "validation_tokens": 60_000},
-    "medium": {"corpus": "wikitext-103", "batch_size": 4, "learning_rates": (1e-4, 3e-4, 1e-3),
-               "selection_share": 0.25, "precision": "bf16"},
-    "paper": {"corpus": "wikitext-103", "batch_size": 4},
-}
 OVERLAPS = {"smoke": (0, 3, 5), "small": (0, 5, 10, 30, 50), "medium": (0, 5, 10, 30, 50),
             "paper": (0, 5, 10, 30, 50)}
 
 
-def base_runs(config):
-    """The pretraining run that the study's own base model comes from; none for somebody else's checkpoint."""
-    return PRETRAINING.plan(config.scale) if config.base == "gpt2-mini" else []
+def grid(scale: str) -> list[dict]:
+    """Table 1, and as a control a baseline that was trained on the overlapping windows it is tested on."""
+    table = [{"model": model, "overlap": overlap} for model in ("baseline", "recurrent") for overlap in OVERLAPS[scale]]
+    return table + [{"model": "baseline", "overlap": max(OVERLAPS[scale]), "train_overlap": max(OVERLAPS[scale])}]
 
 
-def candidates(config):
-    """The short fine-tunings, one per learning rate, that choose the rate of `config`."""
-    if config.learning_rate is not None:
-        return []
-    short = {"overlap": 0, "epochs": config.epochs * config.selection_share, "selection_share": 1.0}
-    return [config.model_copy(update={**short, "learning_rate": rate, "learning_rates": (rate,)})
-            for rate in config.learning_rates]  # which rates stand beside a candidate does not change it
-
-
-def finetune(config, context):
-    import torch
-
-    from repro.data import tokens
-    from repro.evaluation import perplexity
-    from repro.models import load_causal_lm, save_causal_lm
-    from repro.recurrence import RecurrenceConfig
-    from repro.training import Sequences, TrainConfig, WindowedLM, train
-
-    pretraining = PRETRAINING.plan(config.scale)[0]
-    coder = tokeniser_of(pretraining)
-    base = config.base
-    if base == "gpt2-mini":
-        pretrained, folder = context.need(pretraining)
-        base = folder / "model"
-        if pretrained.notes["tokeniser"] != coder.fingerprint:
-            raise ReproError(f"the base model {pretrained.id} was trained with another tokeniser: the texts that "
-                             "made it have changed. Run `repro run pretrain-gpt2-mini --force`.")
-    losses = {run.learning_rate: context.need(run)[0].metrics["validation_token_loss"] for run in candidates(config)}
-    rate = min(losses, key=losses.get) if config.learning_rate is None else config.learning_rate
-
-    torch.manual_seed(config.seed)
-    module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, config.pool,
-                              config.n_embeddings, config.insert)
-    model = load_causal_lm(base, module if config.model == "recurrent" else None)
-    if model.config.vocab_size != coder.vocab_size:
-        raise ReproError(f"base={config.base} has {model.config.vocab_size:,} token ids, the tokeniser of scale "
-                         f"{config.scale} {coder.vocab_size:,}; choose a checkpoint trained with that tokeniser.")
-    text = tokens(config.corpus, "train", coder)
-    held_out = tokens(config.corpus, "validation", coder).ids[:config.validation_tokens]
-
-    def loss(objective):
-        score = perplexity(objective.model, held_out, config.window, config.overlap)
-        return score.nll / score.n_scored
-
-    settings = TrainConfig(int(config.epochs * len(text.ids)), rate, config.warmup_steps, config.decay,
-                           validate_every=config.validate_every, patience=config.patience, precision=config.precision,
-                           seed=config.seed)
-    length = config.window + (config.windows_per_sequence - 1) * (config.window - config.overlap)
-    sequences = Sequences(text.ids, length, config.batch_size, config.seed)
-    objective = WindowedLM(model, config.window, config.overlap, config.recompute, config.truncate)
-    description = f"{config.model}, overlap {config.overlap}, rate {rate:g}"
-    with context.progress(settings.tokens, description, "tokens") as bar:
-        result = train(objective, sequences, settings, context.folder, loss, bar)
-    save_causal_lm(model, context.folder / "model")
-    notes = {"learning_rate": rate, "candidates": [[r, x] for r, x in losses.items()], "tokens": result.tokens,
-             "stopped_early": result.stopped_early,
-             "rate_at_edge": bool(losses) and rate in (min(losses), max(losses))}
-    if config.model == "recurrent":
-        notes["layer_weights"] = model.recurrence.layer_weights.tolist()
-    return Outcome({"validation_token_loss": result.best_loss}, {"validation_token_loss": "nats per token"},
-                   config.model, result.curves, notes=notes)
-
-
-def training_run(config):
-    """The fine-tuning behind an evaluation. A baseline is trained on disjoint windows and tested at all overlaps."""
-    values = {**config.model_dump(), "experiment": FINETUNING.name}
-    return FinetuneConfig(**{**values, "overlap": 0 if config.model == "baseline" else config.overlap})
-
-
-def evaluate(config, context):
-    import torch
-
-    from repro.data import tokens
-    from repro.evaluation import flops_per_token, score_documents
-    from repro.models import load_causal_lm
-    from repro.recurrence import MaskedOut
-
-    run = training_run(config)
-    trained, folder = context.need(run)
-    model = load_causal_lm(folder / "model").to("cuda" if torch.cuda.is_available() else "cpu")
-    coder = tokeniser_of(PRETRAINING.plan(config.scale)[0])
-    metrics, documents = {}, {}
-    for split in ("validation", "test"):
-        text = tokens(config.corpus, split, coder)
-        with context.progress(len(text.ids), f"scoring {split}, overlap {config.overlap}", "tokens") as bar:
-            score, nll = score_documents(model, text, config.window, config.overlap, progress=bar.advance)
-        documents[split] = {"nll": nll.tolist(), "n_words": text.n_words.tolist(), "n_bytes": text.n_bytes.tolist()}
-        metrics |= {f"{split}_word_perplexity": score.per_word, f"{split}_token_perplexity": score.per_token,
-                    f"{split}_bits_per_byte": score.bits_per_byte}
-        if split == "test" and config.model == "recurrent":
-            alone, _ = score_documents(MaskedOut(model), text, config.window, config.overlap)
-            metrics["test_word_perplexity_masked"] = alone.per_word
-    metrics["flops_per_token"] = flops_per_token(model.config.n_layer, model.config.n_embd, config.window,
-                                                 config.overlap)
-    units = {name: "per word" if "word" in name else "bits per byte" if "byte" in name else
-             "FLOPs per scored token" if "flops" in name else "per token" for name in metrics}
-    return Outcome(metrics, units, config.model, trained.curves, documents, {**trained.notes, "trained_by": trained.id})
-
-
-# About how many tokens the texts have, for estimates; runs count them.
-TRAINING_TOKENS = {"smoke": 600_240, "small": 3_300_000, "medium": 2_700_000, "paper": 117_000_000}
-SCORED = {"smoke": 35_000, "small": 740_000, "medium": 600_000, "paper": 536_000}
-
-
-def module_parameters(config, base) -> int:
-    """Weights of the recurrence module; none in a baseline."""
-    h, d = config.hidden_size, base.n_embd
-    feedforward = (d + 1) * h + (config.hidden_layers - 1) * (h + 1) * h + (h + 1) * config.n_embeddings * d
-    return base.n_layer + feedforward if config.model == "recurrent" else 0
-
-
-def estimate_finetuning(config):
-    base = PRETRAINING.plan(config.scale)[0]
-    n = PRETRAINING.estimate(base).parameters + module_parameters(config, base)
-    tokens = int(config.epochs * TRAINING_TOKENS[config.scale])
-    flops = training_flops(base, config.window) * config.window / (config.window - config.overlap) * tokens
-    kept = config.windows_per_sequence * config.window * config.batch_size
-    memory = PROCESS + 16 * n + kept * 4 * (34 * base.n_layer * base.n_embd + 2 * base.vocab_size)
-    return Estimate(n, tokens, flops, memory, flops / RATE[config.scale])
-
-
-def estimate_evaluation(config):
-    from repro.evaluation import flops_per_token
-
-    base = PRETRAINING.plan(config.scale)[0]
-    n = PRETRAINING.estimate(base).parameters + module_parameters(config, base)
-    per_token = flops_per_token(base.n_layer, base.n_embd, config.window, config.overlap)
-    flops = (per_token + 2 * base.n_embd * base.vocab_size) * SCORED[config.scale]
-    return Estimate(n, 0, flops, PROCESS + 4 * n, flops / RATE[config.scale])
-
-
-FINETUNING = Experiment(
-    name="finetune-wikitext103", paper="yoshida2020", summary="Fine-tune the base model with and without recurrence.",
-    config=FinetuneConfig, scales=FAMILY, execute=finetune, estimate=estimate_finetuning,
-    grid=lambda scale: [{"model": "baseline"}] + [{"model": "recurrent", "overlap": o} for o in OVERLAPS[scale]],
-    needs=lambda config: base_runs(config) + candidates(config))
-
-EVALUATION = Experiment(
-    name="recurrence-wikitext103", paper="yoshida2020", summary="Word perplexity at every overlap (Table 1).",
-    config=Config, scales=FAMILY, execute=evaluate, estimate=estimate_evaluation,
-    grid=lambda scale: [{"model": m, "overlap": o} for m in ("baseline", "recurrent") for o in OVERLAPS[scale]],
-    needs=lambda config: [training_run(config)])
-
-register(FINETUNING, EVALUATION)
+EVALUATION = evaluation("recurrence-wikitext103", "Word perplexity at every overlap (Table 1).", SCALES, grid,
+                        {"smoke": 35_000, "small": 850_000, "medium": 600_000, "paper": 536_000})
+register(EVALUATION)
 
 PAPER, TABLE = "yoshida2020", "yoshida2020_table1_wikitext103"
 register(

@@ -1,0 +1,41 @@
+"""Variations of the recurrence module that the paper names (Yoshida et al. 2020, sections 3.1 and 6, footnote 3).
+
+They are compared on books, on disjoint windows of the validation text. `small` trains each on the first 10 books.
+"""
+
+from typing import Any
+
+from repro.study import register
+from repro.study.catalog import finetune_gpt2, recurrence_pg19
+from repro.study.recurrence_runs import evaluation
+
+SCALES = {scale: settings | {"splits": ("validation",)} for scale, settings in recurrence_pg19.SCALES.items()}
+SCALES["small"] |= {"train_documents": 10}
+
+VARIATIONS: dict[str, dict[str, Any]] = {  # section 3.1, footnote 3, and the first idea of section 6
+    "as in the paper": {},
+    "max pooling": {"pool": "max"},
+    "attention pooling": {"pool": "attention"},
+    "2 embeddings": {"n_embeddings": 2},
+    "4 embeddings": {"n_embeddings": 4},
+    "inserted at every layer": {"insert": "every"},
+    "inserted at the last layer": {"insert_layer": -1},
+    "final layer only": {"layers": "last"},
+    "h_prev detached": {"truncate": 1},
+    "higher capacity": {"hidden_size": 800},
+}
+
+
+def grid(scale: str) -> list[dict[str, Any]]:
+    """Each variation on disjoint windows; a model trained on those but tested with overlap; one trained with overlap."""
+    last = finetune_gpt2.PRETRAINING.plan(scale)[0].n_layer - 1
+    changes = [change | ({"insert_layer": last} if "insert_layer" in change else {}) for change in VARIATIONS.values()]
+    most = max(recurrence_pg19.RECURRENT.get(scale, (50,)))
+    tested = [{"overlap": most, "train_overlap": 0, "test_positions": p} for p in ("all", "passed")]
+    every = [*changes, *tested, {"overlap": most}]
+    return [{"model": "recurrent", "overlap": 0} | change for change in every]
+
+
+EVALUATION = evaluation("variations-pg19", "Variations of the recurrence module, on books.", SCALES, grid,
+                        {scale: tokens // 5 for scale, tokens in recurrence_pg19.SCORED.items()})
+register(EVALUATION)
