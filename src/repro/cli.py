@@ -17,6 +17,7 @@ from repro.errors import ReproError, unknown
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from repro.data.registry import Corpus
     from repro.study import Artifact, Claim, Experiment, Record, RunConfig
 
 
@@ -237,7 +238,7 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
     """Print what would run: one table per scale, or JSON [{id, config, command, needs, estimate, done}]."""
     from repro.data import corpus
     from repro.study import experiment
-    from repro.study.config import command
+    from repro.study.config import DEVICES, command
 
     rows = [{"id": _id(config, results), "config": config.model_dump(mode="json"), "command": command(config),
              "needs": [command(need) for need in chosen.needs(config)],
@@ -247,24 +248,36 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
         return _print_json(rows)
     for scale in dict.fromkeys(config.scale for config in plan):
         here = [config for config in plan if config.scale == scale]
-        lines, flops, seconds = [], 0.0, 0.0
-        for config in [*_needed(here), *here]:
+        needed, device = _needed(here), DEVICES[scale]
+        lines, flops, seconds, read = [], 0.0, 0.0, {}
+        for config in [*needed, *here]:
             one, done = experiment(config.experiment), _stored(config, results) is not None
             estimate = one.estimate(config)
             flops, seconds = flops + (not done) * estimate.flops, seconds + (not done) * estimate.seconds
-            point = _point(config, here) if one is chosen else f"needed: {config.experiment}"
-            lines.append([_id(config, results) or "data absent", point, config.corpus, f"{estimate.parameters:,}",
-                          f"{estimate.training_tokens:,}", f"{estimate.flops:.2e}",
+            read[config.corpus] = read.get(config.corpus, False) or estimate.flops > 0
+            point = [_point(config, here if config in here else needed), estimate.note]
+            if one is not chosen:
+                point.insert(0, f"needed: {config.experiment}")
+            lines.append([_id(config, results) or "", " ".join(filter(None, point)), config.corpus,
+                          f"{estimate.parameters:,}", f"{estimate.training_tokens:,}", f"{estimate.flops:.2e}",
                           f"{estimate.memory_bytes / 2**30:.2f} GiB", _duration(estimate.seconds),
                           "done" if done else "to do"])
-        _print_table(f"{chosen.name} at {scale}: {len(here)} runs; to do, with what they need: "
-                     f"{flops:.2e} FLOPs, {_duration(seconds)}",
-                     ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""], lines)
-        for name in dict.fromkeys(line[2] for line in lines):
-            one = corpus(name)
-            typer.echo(f"  data {name}: {f'part of {one.part_of}' if one.part_of else 'whole'}; "
-                       + ("on this machine" if one.available() else f"not here, get it with: repro data fetch {name}"))
+        header = ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""]
+        hidden = 0 if any(line[0] for line in lines) else 1  # without its data a run has no id yet
+        count = f"{len(here)} run{'s' * (len(here) != 1)}" + (f" and {len(needed)} that they need" if needed else "")
+        _print_table(f"{chosen.name} at {scale}: {count}; to do: {flops:.2e} FLOPs, {_duration(seconds)} on {device}",
+                     header[hidden:], [line[hidden:] for line in lines])
+        for name, is_read in read.items():
+            typer.echo(f"  data {name}: {_told(corpus(name), is_read and scale == 'paper')}")
         typer.echo()
+
+
+def _told(corpus: "Corpus", whole: bool) -> str:
+    """What of a corpus is on this machine, and what to do about it; `whole`: the whole is needed where there is one."""
+    here = "on this machine" if corpus.available() else f"not here, get it with: repro data fetch {corpus.name}"
+    if whole and corpus.part_of and any(split.whole for split in corpus.splits.values()):
+        here = f"the paper read the whole, get it with: repro data fetch {corpus.name}"
+    return f"{f'part of {corpus.part_of}' if corpus.part_of else 'whole'}; {here}"
 
 
 def _needed(configs: "list[RunConfig]") -> "list[RunConfig]":
@@ -301,10 +314,18 @@ def _id(config: "RunConfig", results: Path | None) -> str | None:
 
 
 def _point(config: "RunConfig", plan: "list[RunConfig]") -> str:
-    """The keys in which `config` differs from another run of its scale."""
-    others = [other.model_dump() for other in plan if other.scale == config.scale]
-    return " ".join(f"{key}={value}" for key, value in config.model_dump().items()
-                    if any(other[key] != value for other in others))
+    """The fewest keys, those declared first taken first, that tell the runs of `plan` like this one apart."""
+    from repro.study.config import as_text, canonical
+
+    kind = (config.experiment, config.scale)
+    others = [other.model_dump(mode="json") for other in plan if (other.experiment, other.scale) == kind]
+    keys, apart = [], 1
+    for key in type(config).model_fields:
+        told = len({canonical([other[name] for name in (*keys, key)]) for other in others})
+        if told > apart:
+            keys, apart = [*keys, key], told
+    values = config.model_dump(mode="json")
+    return " ".join(f"{key}={as_text(values[key])}" for key in keys)
 
 
 def _pairs(sets: list[str]) -> dict[str, str]:
