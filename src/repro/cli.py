@@ -70,7 +70,7 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
                             "claims": [e for e in entries if e["kind"] == "claim"]})
     _print_table("Experiments: repro run NAME", ["paper", "name", "scales", "summary"],
                  [[e["paper"], e["name"], " ".join(e["scales"]), e["summary"]] for e in planned])
-    _print_table("Artifacts and claims: repro show ARTIFACT",
+    _print_table("Artifacts and claims: repro show ID",
                  ["paper", "id", "kind", "chapter", "source", *(f"at {scale}" for scale in SCALES), "verdict"],
                  [[*(e[key] for key in ("paper", "id", "kind", "chapter", "source")),
                    *(cell(e["scales"][scale]) if scale in e["scales"] else "" for scale in SCALES),
@@ -124,16 +124,20 @@ def run(
 
 @main.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="ARTIFACT", help="See `repro list`.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="Of an artifact or a claim, see `repro list`.")],
     scale: Scale = None,
     results: Results = None,
     save: Annotated[Path | None, typer.Option(help="Write a figure as PNG, or a table as CSV, to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a table or figure: the paper's numbers beside ours."""
+    """Show a table or figure, the paper's numbers beside ours; or a claim with its verdict and records."""
     from repro.paths import write_atomic
-    from repro.study import artifact
+    from repro.study import artifact, artifacts, claim, claims
 
+    if name in [one.id for one in claims()]:
+        return _show_claim(claim(name), scale, results, save, as_json)
+    if name not in (known := [one.id for one in artifacts()]):
+        raise unknown("artifact or claim", name, known + [one.id for one in claims()])
     shown = artifact(name).render(scale or "smoke", results=results)
     is_figure = shown.artifact.kind == "figure"
     if save:
@@ -144,6 +148,24 @@ def show(
     _console().print(shown)
     if is_figure and not save:
         typer.echo(f"A figure: repro show {name} --save FILE.png writes it.")
+
+
+def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: Path | None, as_json: bool) -> None:
+    """Print a claim: a row for each scale, or for the one asked for, with verdict, effect, interval and records."""
+    from repro.study import experiment
+
+    if save:
+        raise ReproError(f"--save {save}: {shown.id} is a claim; only a table or a figure can be saved.")
+    rows = []
+    for one in [scale] if scale else experiment(shown.experiment).scales:
+        found = [record.id for records in shown.records(one, results).values() for record in records]
+        rows.append({"scale": one, **asdict(shown.verdict(one, results)), "records": found})
+    if as_json:
+        return _print_json({"id": shown.id, "sentence": shown.sentence, "paper": shown.paper, "source": shown.source,
+                            "verdicts": rows})
+    _print_table(f"{shown.sentence}\n{shown.id}: {shown.source} of {shown.paper}",
+                 ["scale", "verdict", "effect [95 % interval], or what is missing", "records"],
+                 [[row["scale"], row["verdict"], row["text"], " ".join(row["records"])] for row in rows])
 
 
 @data.command("list")

@@ -163,6 +163,22 @@ def test_show(repro_, toy, tmp_path):
     assert (tmp_path / "table.csv").read_text() == "overlap,paper,ours\n0,29.00,30.00\n5,29.00,not run\n"
 
 
+def test_show_a_claim(repro_, toy):
+    records = [run(config, progress=False).id for config in toy.experiment.plan("smoke", {"overlap": "0"})]
+    run(toy.experiment.plan("small")[0], progress=False)
+    code, out, err = repro_("show toy-gain")
+    assert (code, err) == (0, "")
+    for words in ("It helps.", "toy-gain: Table 1 of toy2020", "reproduced", "-1 [-2, -0.5]", " ".join(records),
+                  "1 of 2 runs missing: repro run toy-recurrence --scale small --set model=recurrent --set overlap=0"):
+        assert words in out
+    told = json.loads(repro_("show toy-gain --scale smoke --json")[1])
+    assert told == {"id": "toy-gain", "sentence": "It helps.", "paper": "toy2020", "source": "Table 1", "verdicts": [
+        {"scale": "smoke", "verdict": "reproduced", "effect": -1.0, "low": -2.0, "high": -0.5,
+         "text": "-1 [-2, -0.5]", "records": records}]}
+    assert [row["verdict"] for row in json.loads(repro_("show toy-gain --json")[1])["verdicts"]] == [
+        "reproduced", "not run"]
+
+
 @pytest.mark.parametrize(("line", "words"), [
     ("run toy-recurence", "unknown experiment 'toy-recurence'. Did you mean 'toy-recurrence'?"),
     ("run toy-recurrence --scale smal", "unknown scale 'smal'. Did you mean 'small'?"),
@@ -177,7 +193,10 @@ def test_show(repro_, toy, tmp_path):
     ("run toy-recurrence --scael smoke", "No such option: --scael"),
     ("run", "Missing argument 'EXPERIMENT'"),
     ("rnu toy-recurrence", "No such command 'rnu'. Did you mean 'run'?"),
-    ("show toy-tabel", "unknown artifact 'toy-tabel'. Did you mean 'toy-table'?"),
+    ("show toy-tabel", "unknown artifact or claim 'toy-tabel'. Did you mean 'toy-table'?"),
+    ("show toy-gian", "unknown artifact or claim 'toy-gian'. Did you mean 'toy-gain'?"),
+    ("show toy-gain --scale smal", "unknown scale 'smal'. Did you mean 'small'?"),
+    ("show toy-gain --save gain.csv", "toy-gain is a claim"),
     ("show toy-table --scale paper", "unknown scale of toy-recurrence 'paper'"),
     ("data check toy-txt", "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),
     ("data fetch toy-txt", "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),

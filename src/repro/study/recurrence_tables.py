@@ -131,7 +131,7 @@ def _gain(records: list[Record]) -> tuple[Verdict, bool]:
     that alone: a gain is the memory's only if more than half of it goes with the module.
     """
     recurrent, baseline = ([r for r in records if r.model == model] for model in ("recurrent", "baseline"))
-    verdict = judge_difference(*compare(recurrent, baseline, "test"), "lower")
+    verdict = judge_difference(*compare(recurrent, baseline, "test"), "lower", percent=True)
     return verdict, verdict.verdict != INCONCLUSIVE and not module_effect(recurrent) < verdict.effect / 2 < 0
 
 
@@ -144,7 +144,7 @@ def judge_overlap(records: list[Record]) -> Verdict:
     """The same model with its larger overlap against none, on test documents."""
     disjoint = [record for record in records if record.config["overlap"] == 0]
     overlapped = [record for record in records if record.config["overlap"] > 0]
-    return judge_difference(*compare(overlapped, disjoint, "test"), "lower")
+    return judge_difference(*compare(overlapped, disjoint, "test"), "lower", percent=True)
 
 
 def judge_shrinking(records: list[Record]) -> Verdict:
@@ -160,7 +160,7 @@ def judge_shrinking(records: list[Record]) -> Verdict:
         return [ours - base for ours, base in zip(*pair, strict=True)]
 
     interval = bootstrap(difference(False), records[0].documents["test"]["n_words"], difference(True))
-    verdict = judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower")
+    verdict = judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower", percent=True)
     foreign = [_gain([r for r in records if (r.config["overlap"] > 0) == overlapped])[1]
                for overlapped in (False, True)]
     if verdict.verdict != INCONCLUSIVE and any(foreign):
