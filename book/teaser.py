@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from repro.paths import write_atomic
-from repro.study import artifact
+from repro.study import Store, artifact, experiment
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -15,11 +15,17 @@ def teaser(scale: str = "small") -> str:
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
+def weights(scale: str = "small") -> str:
+    """How large the base model of a scale is, from the record of its pretraining."""
+    base = Store.of(scale).get(experiment("pretrain-gpt2-mini").plan(scale)[0])
+    return f"{base.metrics['parameters'] / 1e6:.1f} million weights"
+
+
 def with_results(text: str) -> str:
     """`text` with a fresh table between its markers."""
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     told = ("How recurrence changes word perplexity on WikiText-103 at equal overlap (Yoshida et al., Table 1; 95 % "
-            "intervals\nover documents, one seed; ours with a model of 1.4 million weights, fine-tuned on WikiText-2's "
+            f"intervals\nover documents, one seed; ours with a model of {weights()}, fine-tuned on WikiText-2's "
             "training text):")
     below = ("`module` is the test perplexity of the recurrent model against the same with its module masked out;\n"
              "below zero the module helps. Chapter 6 says why it helps so little here, and chapter 4 shows it at\n"

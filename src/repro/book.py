@@ -1,6 +1,7 @@
-"""What chapters use to show the library's own code, so that no cell types it again."""
+"""What chapters use to show the library's own code, so that no cell types it again; and whether this is one."""
 
 import inspect
+import sys
 import textwrap
 
 
@@ -10,3 +11,9 @@ def source(*objects):
 
     return Markdown("\n\n".join(f"```python\n{textwrap.dedent(inspect.getsource(one)).rstrip()}\n```"
                                 for one in objects))
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return shell is not None and hasattr(shell, "kernel")

@@ -17,6 +17,7 @@ from repro.errors import ReproError, unknown
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from repro.data.registry import Corpus
     from repro.study import Artifact, Claim, Experiment, Record, RunConfig
 
 
@@ -69,7 +70,7 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
                             "claims": [e for e in entries if e["kind"] == "claim"]})
     _print_table("Experiments: repro run NAME", ["paper", "name", "scales", "summary"],
                  [[e["paper"], e["name"], " ".join(e["scales"]), e["summary"]] for e in planned])
-    _print_table("Artifacts and claims: repro show ARTIFACT",
+    _print_table("Artifacts and claims: repro show ID",
                  ["paper", "id", "kind", "chapter", "source", *(f"at {scale}" for scale in SCALES), "verdict"],
                  [[*(e[key] for key in ("paper", "id", "kind", "chapter", "source")),
                    *(cell(e["scales"][scale]) if scale in e["scales"] else "" for scale in SCALES),
@@ -123,16 +124,20 @@ def run(
 
 @main.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="ARTIFACT", help="See `repro list`.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="Of an artifact or a claim, see `repro list`.")],
     scale: Scale = None,
     results: Results = None,
     save: Annotated[Path | None, typer.Option(help="Write a figure as PNG, or a table as CSV, to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a table or figure: the paper's numbers beside ours."""
+    """Show a table or figure, the paper's numbers beside ours; or a claim with its verdict and records."""
     from repro.paths import write_atomic
-    from repro.study import artifact
+    from repro.study import artifact, artifacts, claim, claims
 
+    if name in [one.id for one in claims()]:
+        return _show_claim(claim(name), scale, results, save, as_json)
+    if name not in (known := [one.id for one in artifacts()]):
+        raise unknown("artifact or claim", name, known + [one.id for one in claims()])
     shown = artifact(name).render(scale or "smoke", results=results)
     is_figure = shown.artifact.kind == "figure"
     if save:
@@ -143,6 +148,24 @@ def show(
     _console().print(shown)
     if is_figure and not save:
         typer.echo(f"A figure: repro show {name} --save FILE.png writes it.")
+
+
+def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: Path | None, as_json: bool) -> None:
+    """Print a claim: a row for each scale, or for the one asked for, with verdict, effect, interval and records."""
+    from repro.study import experiment
+
+    if save:
+        raise ReproError(f"--save {save}: {shown.id} is a claim; only a table or a figure can be saved.")
+    rows = []
+    for one in [scale] if scale else experiment(shown.experiment).scales:
+        found = [record.id for records in shown.records(one, results).values() for record in records]
+        rows.append({"scale": one, **asdict(shown.verdict(one, results)), "records": found})
+    if as_json:
+        return _print_json({"id": shown.id, "sentence": shown.sentence, "paper": shown.paper, "source": shown.source,
+                            "verdicts": rows})
+    _print_table(f"{shown.sentence}\n{shown.id}: {shown.source} of {shown.paper}",
+                 ["scale", "verdict", "effect [95 % interval], or what is missing", "records"],
+                 [[row["scale"], row["verdict"], row["text"], " ".join(row["records"])] for row in rows])
 
 
 @data.command("list")
@@ -237,7 +260,7 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
     """Print what would run: one table per scale, or JSON [{id, config, command, needs, estimate, done}]."""
     from repro.data import corpus
     from repro.study import experiment
-    from repro.study.config import command
+    from repro.study.config import DEVICES, command
 
     rows = [{"id": _id(config, results), "config": config.model_dump(mode="json"), "command": command(config),
              "needs": [command(need) for need in chosen.needs(config)],
@@ -247,26 +270,37 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
         return _print_json(rows)
     for scale in dict.fromkeys(config.scale for config in plan):
         here = [config for config in plan if config.scale == scale]
-        every = [*_needed(here), *here]
-        lines, flops, seconds = [], 0.0, 0.0
-        for config in every:
+        needed, device = _needed(here), DEVICES[scale]
+        lines, flops, seconds, read = [], 0.0, 0.0, {}
+        for config in [*needed, *here]:
             one, done = experiment(config.experiment), _stored(config, results) is not None
             estimate = one.estimate(config)
             flops, seconds = flops + (not done) * estimate.flops, seconds + (not done) * estimate.seconds
-            point = _point(config, here) if one is chosen else f"needed: {config.experiment}"
-            lines.append([_id(config, results) or "data absent", point, config.corpus, f"{estimate.parameters:,}",
-                          f"{estimate.training_tokens:,}", f"{estimate.flops:.2e}",
+            for name in (config.corpus, *one.reads(config)):
+                read[name] = read.get(name, False) or estimate.flops > 0
+            point = [_point(config, here if config in here else needed), estimate.note]
+            if one is not chosen:
+                point.insert(0, f"needed: {config.experiment}")
+            lines.append([_id(config, results) or "", " ".join(filter(None, point)), config.corpus,
+                          f"{estimate.parameters:,}", f"{estimate.training_tokens:,}", f"{estimate.flops:.2e}",
                           f"{estimate.memory_bytes / 2**30:.2f} GiB", _duration(estimate.seconds),
                           "done" if done else "to do"])
-        _print_table(f"{chosen.name} at {scale}: {len(here)} runs; to do, with what they need: "
-                     f"{flops:.2e} FLOPs, {_duration(seconds)}",
-                     ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""], lines)
-        for name in dict.fromkeys(name for config in every
-                                  for name in (config.corpus, *experiment(config.experiment).reads(config))):
-            one = corpus(name)
-            typer.echo(f"  data {name}: {f'part of {one.part_of}' if one.part_of else 'whole'}; "
-                       + ("on this machine" if one.available() else f"not here, get it with: repro data fetch {name}"))
+        header = ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""]
+        hidden = 0 if any(line[0] for line in lines) else 1  # without its data a run has no id yet
+        count = f"{len(here)} run{'s' * (len(here) != 1)}" + (f" and {len(needed)} that they need" if needed else "")
+        _print_table(f"{chosen.name} at {scale}: {count}; to do: {flops:.2e} FLOPs, {_duration(seconds)} on {device}",
+                     header[hidden:], [line[hidden:] for line in lines])
+        for name, is_read in read.items():
+            typer.echo(f"  data {name}: {_told(corpus(name), is_read and scale == 'paper')}")
         typer.echo()
+
+
+def _told(corpus: "Corpus", whole: bool) -> str:
+    """What of a corpus is on this machine, and what to do about it; `whole`: the whole is needed where there is one."""
+    here = "on this machine" if corpus.available() else f"not here, get it with: repro data fetch {corpus.name}"
+    if whole and corpus.part_of and any(split.whole for split in corpus.splits.values()):
+        here = f"the paper read the whole, get it with: repro data fetch {corpus.name}"
+    return f"{f'part of {corpus.part_of}' if corpus.part_of else 'whole'}; {here}"
 
 
 def _needed(configs: "list[RunConfig]") -> "list[RunConfig]":
@@ -303,10 +337,18 @@ def _id(config: "RunConfig", results: Path | None) -> str | None:
 
 
 def _point(config: "RunConfig", plan: "list[RunConfig]") -> str:
-    """The keys in which `config` differs from another run of its scale."""
-    others = [other.model_dump() for other in plan if other.scale == config.scale]
-    return " ".join(f"{key}={value}" for key, value in config.model_dump().items()
-                    if any(other[key] != value for other in others))
+    """The fewest keys, those declared first taken first, that tell the runs of `plan` like this one apart."""
+    from repro.study.config import as_text, canonical
+
+    kind = (config.experiment, config.scale)
+    others = [other.model_dump(mode="json") for other in plan if (other.experiment, other.scale) == kind]
+    keys, apart = [], 1
+    for key in type(config).model_fields:
+        told = len({canonical([other[name] for name in (*keys, key)]) for other in others})
+        if told > apart:
+            keys, apart = [*keys, key], told
+    values = config.model_dump(mode="json")
+    return " ".join(f"{key}={as_text(values[key])}" for key in keys)
 
 
 def _pairs(sets: list[str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Which tokens each window reads and which it scores (Yoshida et al. 2020, section 4)."""
 
+from itertools import groupby
 from typing import NamedTuple
 
 from repro.errors import ReproError
@@ -51,3 +52,11 @@ def windows(n_tokens: int, window: int, overlap: int) -> list[Window]:
         first_target, stop = stop + 1, min(start + window, n_tokens - 1)
         cover.append(Window(start, stop, first_target))
     return cover
+
+
+def same_shape(cover: list[Window]) -> list[list[Window]]:
+    """The windows in groups that can be read at once: the first, those in the middle, a short last one.
+
+    All of a group read the same number of tokens and score from the same `offset` on. In text order.
+    """
+    return [list(group) for _, group in groupby(cover, key=lambda window: (window.stop - window.start, window.offset))]

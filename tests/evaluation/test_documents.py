@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from repro.data import Tokens
+from repro.errors import ReproError
 from repro.evaluation import perplexity, score_documents
 
 BOS = 0
@@ -14,15 +15,15 @@ BOOKS = [[5], [1, 2, 3, 4, 1, 2, 3], [6, 6], [2, 2, 1, 5, 3, 4, 1, 1, 2, 6, 5, 4
 COST = np.array([9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])  # nats, up to a constant, of a target token
 
 
-def tokens(joined):
+def tokens(joined, books=BOOKS):
     """One stream after a single bos, or every book after its own."""
     stream, starts = [BOS], []
-    for k, book in enumerate(BOOKS):
+    for k, book in enumerate(books):
         if k and not joined:
             stream.append(BOS)
         starts.append(len(stream))
         stream.extend(book)
-    lengths = np.array([len(book) for book in BOOKS])
+    lengths = np.array([len(book) for book in books])
     return Tokens(np.array(stream, np.int32), np.array(starts), lengths * 2, lengths * 10, BOS, joined)
 
 
@@ -77,3 +78,20 @@ def test_progress_counts_every_target(joined):
     told = []
     score_documents(by_target, tokens(joined), 4, 1, batch_size=2, progress=told.append)
     assert sum(told) == 22
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("empty", [(0,), (1, 2), (3,)])
+def test_a_document_without_tokens_keeps_its_place(joined, empty):
+    books = [[] if k in empty else book for k, book in enumerate(BOOKS)]
+    whole, nll = score_documents(by_target, tokens(joined, books), 4, 1)
+    expected = [sum(COST[token] + CONSTANT for token in book) for book in books]
+    np.testing.assert_allclose(nll, expected, rtol=1e-6)
+    assert whole.n_scored == sum(map(len, books))
+    assert whole.n_words == 2 * whole.n_scored
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_text_without_any_token_is_refused(joined):
+    with pytest.raises(ReproError, match="none of the 2 documents has a token"):
+        score_documents(by_target, tokens(joined, [[], []]), 4, 1)

@@ -6,7 +6,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.evaluation import Window, windows
-from repro.windows import check_window
+from repro.windows import check_window, same_shape
 
 GOLD = {
     (10, 4, 0): [(0, 4, 1), (4, 8, 5), (8, 9, 9)],
@@ -88,3 +88,13 @@ def test_a_window_may_fill_the_context_but_not_exceed_it():
     check_window(16, 15, 16)
     with pytest.raises(ReproError, match=r"17 tokens.*ends at 16"):
         check_window(17, 0, 16)
+
+
+def test_windows_of_one_shape_are_grouped_in_text_order():
+    groups = [[tuple(window) for window in group] for group in same_shape(windows(14, 4, 2))]
+    assert groups == [[(0, 4, 1)], [(2, 6, 5), (4, 8, 7), (6, 10, 9), (8, 12, 11)], [(10, 13, 13)]]
+    assert [len(group) for group in same_shape(windows(13, 4, 0))] == [3]  # without overlap the first is like the rest
+    for case in cases():
+        groups = same_shape(windows(*case))
+        assert sum(groups, []) == windows(*case) and len(groups) <= 3
+        assert all(len({(w.stop - w.start, w.offset) for w in group}) == 1 for group in groups)

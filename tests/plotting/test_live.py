@@ -25,7 +25,7 @@ def notebook(monkeypatch):
     import IPython.display
 
     shown = Shown()
-    monkeypatch.setattr(live, "_in_notebook", lambda: True)
+    monkeypatch.setattr(live, "in_notebook", lambda: True)
     monkeypatch.setattr(IPython.display, "display", shown.display)
     monkeypatch.delenv("PYTEST_VERSION", raising=False)
     return shown

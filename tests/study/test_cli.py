@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import types
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 import repro.data
 from repro import cli, doctor
 from repro.errors import ReproError
-from repro.study import Artifact, Claim, Store, judge_difference, register, run
+from repro.study import Artifact, Claim, Experiment, Store, judge_difference, register, registry, run
 
 
 @pytest.fixture
@@ -90,10 +91,10 @@ def test_dry_run_says_what_would_run_and_runs_nothing(repro_, toy):
     code, out, err = repro_("run toy-recurrence --dry-run")
     assert (code, err, toy.executed) == (0, "", [])
     for scale in ("smoke", "small"):
-        assert f"toy-recurrence at {scale}: 4 runs" in out
+        assert f"toy-recurrence at {scale}: 4 runs and 1 that they need; to do: " in out
     # at each scale: the base model (1.5 s, 6e2 * width FLOPs) and four runs of 2.5 s and 4.8e3 FLOPs
-    assert "2.40e+04 FLOPs, 12 s" in out
-    assert "2.88e+04 FLOPs, 12 s" in out
+    assert "2.40e+04 FLOPs, 12 s on one CPU core" in out
+    assert "2.88e+04 FLOPs, 12 s on one CPU core" in out
     assert out.count("needed: toy-base") == 2
     assert "data toy-text: part of toy: 1 of 9 texts; on this machine" in out
     assert out.count("model=recurrent overlap=5") == 2
@@ -110,7 +111,7 @@ def test_dry_run_json_names_ids_commands_needs_and_what_is_done(repro_, toy):
     assert rows[1]["command"] == "repro run toy-recurrence --scale small --set model=baseline --set overlap=5"
     assert rows[1]["needs"] == ["repro run toy-base --scale small"]
     assert rows[1]["estimate"] == {"parameters": 8, "training_tokens": 100, "flops": 4800.0, "memory_bytes": 32,
-                                   "seconds": 2.5}
+                                   "seconds": 2.5, "note": ""}
     assert {row["config"]["scale"] for row in json.loads(repro_("run toy-recurrence --dry-run --json")[1])} == {
         "smoke", "small"}
 
@@ -120,7 +121,34 @@ def test_dry_run_without_the_data(repro_, toy):
     toy.absent |= {"toy-text", "toy-books"}
     rows = json.loads(repro_("run toy-recurrence --scale small --dry-run --json")[1])
     assert [row["id"] for row in rows] == [None, done.id, None, None]
-    assert "not here, get it with: repro data fetch toy-text" in repro_("run toy-recurrence --scale small --dry-run")[1]
+    out = repro_("run toy-recurrence --scale small --dry-run")[1]
+    assert "not here, get it with: repro data fetch toy-text" in out
+    assert done.id in out
+    assert " id " not in repro_("run toy-recurrence --scale smoke --dry-run")[1]  # no run of it has one
+
+
+def test_dry_run_tells_needed_runs_apart_and_what_paper_scale_wants(repro_, toy):
+    estimate = replace(toy.base.estimate(toy.base.plan("smoke")[0]), note="(taken as it is)")
+    base = replace(toy.base, scales={**toy.base.scales, "paper": {"corpus": "toy-books"}}, estimate=lambda c: estimate)
+    changed = replace(toy.experiment, scales={**toy.experiment.scales, "paper": {"corpus": "toy-text"}},
+                      needs=lambda c: base.plan(c.scale, {"width": [4, 8], "seed": [1, 2]}))
+    registry.declared(Experiment).update({"toy-base": base, "toy-recurrence": changed})
+    out = repro_("run toy-recurrence --scale paper --dry-run")[1]
+    assert "4 runs and 4 that they need; to do: 3.84e+04 FLOPs, 16 s on one GPU" in out
+    for words in ("seed=1 width=4", "seed=1 width=8", "seed=2 width=4", "seed=2 width=8"):
+        assert f"needed: toy-base {words} (taken as it is)" in out
+    assert "data toy-text: part of toy: 1 of 9 texts; the paper read the whole, get it with: " in out
+    assert "data toy-books: whole; on this machine" in out
+    assert "the paper read the whole" not in repro_("run toy-recurrence --scale small --dry-run")[1]
+
+
+def test_a_run_is_told_by_the_fewest_keys_that_tell_it_apart(toy):
+    plan = [config for model, rate in (("baseline", 1e-3), ("recurrent", 1e-2), ("recurrent", 1e-3))
+            for config in toy.experiment.plan("smoke", {"model": model, "overlap": 0, "rate": rate,
+                                                        "share": rate, "limit": None if rate == 1e-2 else 3})]
+    assert [cli._point(config, plan) for config in plan] == [
+        "model=baseline rate=0.001", "model=recurrent rate=0.01", "model=recurrent rate=0.001"]
+    assert cli._point(plan[0], plan[:1]) == ""
 
 
 def test_show(repro_, toy, tmp_path):
@@ -133,6 +161,22 @@ def test_show(repro_, toy, tmp_path):
     assert shown["rows"] == [{"overlap": 0, "paper": "29.00", "ours": "30.00"},
                              {"overlap": 5, "paper": "29.00", "ours": "not run"}]
     assert (tmp_path / "table.csv").read_text() == "overlap,paper,ours\n0,29.00,30.00\n5,29.00,not run\n"
+
+
+def test_show_a_claim(repro_, toy):
+    records = [run(config, progress=False).id for config in toy.experiment.plan("smoke", {"overlap": "0"})]
+    run(toy.experiment.plan("small")[0], progress=False)
+    code, out, err = repro_("show toy-gain")
+    assert (code, err) == (0, "")
+    for words in ("It helps.", "toy-gain: Table 1 of toy2020", "reproduced", "-1 [-2, -0.5]", " ".join(records),
+                  "1 of 2 runs missing: repro run toy-recurrence --scale small --set model=recurrent --set overlap=0"):
+        assert words in out
+    told = json.loads(repro_("show toy-gain --scale smoke --json")[1])
+    assert told == {"id": "toy-gain", "sentence": "It helps.", "paper": "toy2020", "source": "Table 1", "verdicts": [
+        {"scale": "smoke", "verdict": "reproduced", "effect": -1.0, "low": -2.0, "high": -0.5,
+         "text": "-1 [-2, -0.5]", "records": records}]}
+    assert [row["verdict"] for row in json.loads(repro_("show toy-gain --json")[1])["verdicts"]] == [
+        "reproduced", "not run"]
 
 
 @pytest.mark.parametrize(("line", "words"), [
@@ -149,7 +193,10 @@ def test_show(repro_, toy, tmp_path):
     ("run toy-recurrence --scael smoke", "No such option: --scael"),
     ("run", "Missing argument 'EXPERIMENT'"),
     ("rnu toy-recurrence", "No such command 'rnu'. Did you mean 'run'?"),
-    ("show toy-tabel", "unknown artifact 'toy-tabel'. Did you mean 'toy-table'?"),
+    ("show toy-tabel", "unknown artifact or claim 'toy-tabel'. Did you mean 'toy-table'?"),
+    ("show toy-gian", "unknown artifact or claim 'toy-gian'. Did you mean 'toy-gain'?"),
+    ("show toy-gain --scale smal", "unknown scale 'smal'. Did you mean 'small'?"),
+    ("show toy-gain --save gain.csv", "toy-gain is a claim"),
     ("show toy-table --scale paper", "unknown scale of toy-recurrence 'paper'"),
     ("data check toy-txt", "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),
     ("data fetch toy-txt", "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),

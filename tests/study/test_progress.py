@@ -58,7 +58,7 @@ def test_a_notebook_keeps_no_trace(monkeypatch):
         def update(self, line):
             shown.append(str(line))
 
-    monkeypatch.setattr(progress, "_in_notebook", lambda: True)
+    monkeypatch.setattr(progress, "in_notebook", lambda: True)
     monkeypatch.setattr(IPython.display, "display", lambda line, display_id: Handle())
     assert work() == 100
     assert shown[0].startswith("training 40%, ")

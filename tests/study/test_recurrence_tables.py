@@ -68,3 +68,4 @@ def test_shrinking_is_open_when_a_gain_is_not_the_modules():
 def test_overlap_is_judged_against_disjoint_windows():
     judged = judge_overlap([record("baseline", 1.0), record("baseline", 0.98, 50)])
     assert judged.verdict == "reproduced" and judged.effect == pytest.approx(-0.02)
+    assert judged.text == "-2.00% [-2.00%, -2.00%]"

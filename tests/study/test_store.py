@@ -43,6 +43,8 @@ def changed(path, **values):
     (lambda path: changed(path, schema=2), "record schema 2, this version reads 1"),
     (lambda path: changed(path, schema=0), "record schema 0, this version reads 1"),
     (lambda path: changed(path, extra=1), "not a whole record"),
+    (lambda path: changed(path, metrics={"loss": float("nan")}), "not a whole record (ValueError: Out of range float"),
+    (lambda path: path.write_text(path.read_text().replace("3.0", "1e999")), "Out of range float"),
     (lambda path: path.write_text(path.read_text()[:-20]), "not a whole record (JSONDecodeError"),
     (lambda path: path.write_bytes(b"\xff\xfe"), "not a whole record (UnicodeDecodeError"),
     (lambda path: path.write_text("[]"), "not a whole record"),

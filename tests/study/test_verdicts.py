@@ -25,6 +25,9 @@ def test_verdicts_follow_the_interval(low, high, direction, verdict):
 
 def test_the_words_of_a_verdict():
     assert judge_difference(-1.456, -1.6, -1.31, "lower").text == "-1.46 [-1.6, -1.31]"
+    told = judge_difference(-0.01456, -0.02, 0.0051, "lower", percent=True)
+    assert told.text == "-1.46% [-2.00%, +0.51%]"
+    assert (told.effect, told.low, told.high) == (-0.01456, -0.02, 0.0051)
 
 
 @pytest.mark.parametrize(("low", "high", "direction"), [

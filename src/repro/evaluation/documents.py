@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from repro.errors import ReproError
 from repro.evaluation.scoring import Score, perplexity
 
 
@@ -10,15 +11,18 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
     """Score a `repro.data.Tokens`; return the whole Score and the summed nll (documents,) in nats.
 
     Text that runs on (WikiText) is read as one stream, h_prev crossing its articles; books are read one by one, each
-    after its own <|endoftext|>.
+    after its own <|endoftext|>. A document without a token keeps its place, with a loss of 0.
+    Raises ReproError when no document has a token.
     """
-    if tokens.joined:
-        streams, cuts = [tokens.ids], tokens.starts - 1  # target k of the stream is token k + 1
-    else:
-        streams = [tokens.document(k) for k in range(len(tokens))]
-        cuts = np.cumsum([0] + [len(ids) - 1 for ids in streams[:-1]])
+    ends = [*tokens.starts[1:] - (not tokens.joined), len(tokens.ids)]  # a book's successor has a bos before it
+    lengths = np.array(ends) - tokens.starts
+    told = lengths > 0
+    if not told.any():
+        raise ReproError(f"none of the {len(tokens)} documents has a token to score.")
+    streams = [tokens.ids] if tokens.joined else [tokens.document(k) for k in np.flatnonzero(told)]
     scores = [perplexity(model, ids, window, overlap, batch_size=batch_size, progress=progress) for ids in streams]
     target_nll = np.concatenate([score.target_nll for score in scores])
-    nll = np.add.reduceat(target_nll.astype(np.float64), cuts)
+    nll = np.zeros(len(tokens))
+    nll[told] = np.add.reduceat(target_nll.astype(np.float64), (np.cumsum(lengths) - lengths)[told])
     whole = Score(float(nll.sum()), len(target_nll), int(tokens.n_words.sum()), int(tokens.n_bytes.sum()), target_nll)
     return whole, nll

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 
 import numpy as np
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 from repro.errors import ReproError
 from repro.loss import cross_entropy
-from repro.windows import Window, check_window, windows
+from repro.windows import Window, check_window, same_shape, windows
 
 PLAIN_HEADS = ("gpt2", "gpt_neox", "llama", "mistral", "qwen2")  # logits are the output embedding's, unchanged
 BATCH = {"cpu": 4}
@@ -94,8 +93,8 @@ def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterat
             yield [window], hidden[:, window.offset:], head
         return
     plain_head = hasattr(model, "base_model") and model.config.model_type in PLAIN_HEADS
-    for (_, offset), same in groupby(cover, key=lambda w: (w.stop - w.start, w.offset)):
-        same = list(same)
+    for same in same_shape(cover):
+        offset = same[0].offset
         for batch in (same[i:i + batch_size] for i in range(0, len(same), batch_size)):
             ids = torch.stack([tokens[w.start:w.stop] for w in batch])
             if plain_head:

@@ -1,10 +1,10 @@
 """A curve that grows in a notebook while a model trains."""
 
 import os
-import sys
 import time
 from collections.abc import Mapping
 
+from repro.book import in_notebook
 from repro.plotting.curves import paint
 from repro.plotting.style import Drawing, canvas, house
 
@@ -46,7 +46,7 @@ class LiveCurve:
         """Show the figure in the notebook, if there is one and it is time to."""
         if not finished and (self.quiet or time.monotonic() - self.drawn_at < self.refresh):
             return
-        if _in_notebook():
+        if in_notebook():
             if self.handle is None:
                 from IPython.display import display
 
@@ -77,8 +77,3 @@ class Line:
             self.points.append([self.at, sum(self.recent) / len(self.recent)])
             self.recent.clear()
             self.live.draw()
-
-
-def _in_notebook() -> bool:
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return shell is not None and hasattr(shell, "kernel")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from repro.study.runner import Context
 
 SCALES = ("smoke", "small", "medium", "paper")
+DEVICES = {"smoke": "one CPU core", "small": "one CPU core", "medium": "one GPU", "paper": "one GPU"}  # of estimates
 
 
 class RunConfig(BaseModel):
@@ -54,7 +55,8 @@ class Estimate:
     training_tokens: int
     flops: float  # training and evaluation together
     memory_bytes: int  # at the peak
-    seconds: float  # on the machine the scale is meant for
+    seconds: float  # on the device that the scale is meant for, see DEVICES
+    note: str = ""  # what else should be known before
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def table(context):
 
 
 def judge(records):
-    """The verdict: the longest context against the next shorter one, paired over the test books, in percent."""
+    """The verdict: the longest context against the next shorter one, paired over the test books."""
     from repro.evaluation import bootstrap
 
     if len(records) < 2:
@@ -80,7 +80,7 @@ def judge(records):
     *_, shorter, longest = sorted(records, key=lambda record: record.config["context"])
     test = longest.documents["test"]
     ratio = bootstrap(test["nll"], test["n_words"], against=shorter.documents["test"]["nll"])
-    return judge_difference(*(100 * (value - 1) for value in ratio), "lower")
+    return judge_difference(*(value - 1 for value in ratio), "lower", percent=True)
 
 
 EXPERIMENT = Experiment(

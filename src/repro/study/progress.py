@@ -5,6 +5,8 @@ import sys
 import time
 from typing import Any
 
+from repro.book import in_notebook
+
 
 class Progress:
     """Bars of one command; `progress(total, description, unit)` opens one. Use it in a `with` statement."""
@@ -12,7 +14,7 @@ class Progress:
     def __init__(self, show: bool = True):
         show = show and os.environ.get("RANK", "0") == "0"
         self.display: Any = None
-        if show and _in_notebook():
+        if show and in_notebook():
             self.display = _Notebook()
         elif show:
             self.display = _terminal() if sys.stderr.isatty() else _Log()
@@ -68,11 +70,6 @@ def _terminal() -> Any:
         progress.TextColumn("{task.description}"), progress.BarColumn(), progress.TaskProgressColumn(),
         progress.TimeElapsedColumn(), progress.TextColumn("left"), progress.TimeRemainingColumn(),
         progress.TextColumn("{task.fields[info]}"), console=Console(stderr=True), transient=True)
-
-
-def _in_notebook() -> bool:
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return shell is not None and hasattr(shell, "kernel")
 
 
 class _Log:

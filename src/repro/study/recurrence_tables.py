@@ -14,6 +14,8 @@ from repro.study.verdicts import INCONCLUSIVE, Verdict, judge_difference
 if TYPE_CHECKING:
     import pandas
 
+    from repro.evaluation import Interval
+
 SPLITS = ("validation", "test")
 
 
@@ -53,8 +55,6 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
     the interval `low`, `high` of ours. Points without a record are left out."""
     import pandas
 
-    from repro.evaluation import bootstrap
-
     rows = []
     for printed in published(table).to_dict("records"):
         model, share = _point(printed)
@@ -64,7 +64,7 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
         context = ArtifactContext(artifact, (scale,))
         for config in context.plan():
             if records := context.records_of(config):
-                value, low, high = bootstrap(_nll(records, "test"), records[0].documents["test"]["n_words"])
+                value, low, high = interval(records, "test")
                 rows.append({"source": scale, "model": config.model, "overlap": 100 * config.overlap / config.window,
                              "perplexity": value, "low": low, "high": high})
     return pandas.DataFrame(rows)
@@ -91,9 +91,16 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
             pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
             for split in SPLITS:
                 row[f"{scale}: {split}"] = _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool)
-            row[f"{scale}: module"] = pair[0] and f"{_own(pair[0]):+.2%}"
+            row[f"{scale}: module"] = pair[0] and f"{module_effect(pair[0]):+.2%}"
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
+
+
+def interval(records: list[Record], split: str) -> "Interval":
+    """Word perplexity of one config on `split` and its 95 % interval over documents; losses averaged over seeds."""
+    from repro.evaluation import bootstrap
+
+    return bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
 
 
 def compare(records: list[Record], against: list[Record], split: str) -> tuple[float, float, float]:
@@ -112,7 +119,7 @@ def judge_gain(records: list[Record]) -> Verdict:
     verdict, from_training = _gain(records)
     if not from_training:
         return verdict
-    own = _own([record for record in records if record.model == "recurrent"])
+    own = module_effect([record for record in records if record.model == "recurrent"])
     text = f"{verdict.text}; of this the module gives {own:+.2%}, the rest comes from training"
     return replace(verdict, verdict=INCONCLUSIVE if verdict.effect < 0 else verdict.verdict, text=text)
 
@@ -124,11 +131,11 @@ def _gain(records: list[Record]) -> tuple[Verdict, bool]:
     that alone: a gain is the memory's only if more than half of it goes with the module.
     """
     recurrent, baseline = ([r for r in records if r.model == model] for model in ("recurrent", "baseline"))
-    verdict = judge_difference(*compare(recurrent, baseline, "test"), "lower")
-    return verdict, verdict.verdict != INCONCLUSIVE and not _own(recurrent) < verdict.effect / 2 < 0
+    verdict = judge_difference(*compare(recurrent, baseline, "test"), "lower", percent=True)
+    return verdict, verdict.verdict != INCONCLUSIVE and not module_effect(recurrent) < verdict.effect / 2 < 0
 
 
-def _own(recurrent: list[Record]) -> float:
+def module_effect(recurrent: list[Record]) -> float:
     """Relative difference in test perplexity between recurrent models and the same with their module masked out."""
     return fmean(r.metrics["test_word_perplexity"] / r.metrics["test_word_perplexity_masked"] for r in recurrent) - 1
 
@@ -137,7 +144,7 @@ def judge_overlap(records: list[Record]) -> Verdict:
     """The same model with its larger overlap against none, on test documents."""
     disjoint = [record for record in records if record.config["overlap"] == 0]
     overlapped = [record for record in records if record.config["overlap"] > 0]
-    return judge_difference(*compare(overlapped, disjoint, "test"), "lower")
+    return judge_difference(*compare(overlapped, disjoint, "test"), "lower", percent=True)
 
 
 def judge_shrinking(records: list[Record]) -> Verdict:
@@ -153,7 +160,7 @@ def judge_shrinking(records: list[Record]) -> Verdict:
         return [ours - base for ours, base in zip(*pair, strict=True)]
 
     interval = bootstrap(difference(False), records[0].documents["test"]["n_words"], difference(True))
-    verdict = judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower")
+    verdict = judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower", percent=True)
     foreign = [_gain([r for r in records if (r.config["overlap"] > 0) == overlapped])[1]
                for overlapped in (False, True)]
     if verdict.verdict != INCONCLUSIVE and any(foreign):
@@ -182,13 +189,11 @@ def _nll(records: list[Record], split: str) -> list[float]:
 
 
 def _perplexity(records: list[Record] | None, split: str) -> str | list | None:
-    from repro.evaluation import bootstrap
-
     if not records:
         return records
-    interval = bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
-    digits = 2 if interval.value < 100 else 0
-    return f"{interval.value:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
+    value, low, high = interval(records, split)
+    digits = 2 if value < 100 else 0
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def _percent(value: float, low: float, high: float) -> str:

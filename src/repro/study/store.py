@@ -45,6 +45,7 @@ class Record:
         """The record in a file. Raises ReproError that says why it cannot be trusted and what to do."""
         try:
             parts = json.loads(path.read_text())
+            json.dumps(parts, allow_nan=False)  # a ValueError for nan and inf
             found = parts["schema"]
             if found != SCHEMA:
                 raise ReproError(f"{path} has record schema {found}, this version reads {SCHEMA}; "

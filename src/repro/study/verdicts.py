@@ -50,20 +50,26 @@ class Claim:
 
         Raises ReproError for an unknown scale and for records that cannot be trusted.
         """
-        plan = [config for config in experiment(self.experiment).plan(scale) if self.where(config)]
-        found = {command(config): Store.of(scale, results).seeds(config) for config in plan}
+        found = self.records(scale, results)
         missing = [line for line, records in found.items() if not records]
-        if missing or not plan:
+        if missing or not found:
             line = missing[0] if len(missing) == 1 else f"repro run {self.experiment} --scale {scale}"
-            return Verdict(NOT_RUN, text=f"{len(missing)} of {len(plan)} runs missing: {line}")
+            return Verdict(NOT_RUN, text=f"{len(missing)} of {len(found)} runs missing: {line}")
         return self.judge([record for records in found.values() for record in records])
 
+    def records(self, scale: str, results: Path | str | None = None) -> dict[str, list[Record]]:
+        """The records it is judged by, at every seed there is, by the command that makes them; [] for one missing."""
+        plan = [config for config in experiment(self.experiment).plan(scale) if self.where(config)]
+        return {command(config): Store.of(scale, results).seeds(config) for config in plan}
 
-def judge_difference(effect: float, low: float, high: float, direction: Literal["lower", "higher"]) -> Verdict:
+
+def judge_difference(effect: float, low: float, high: float, direction: Literal["lower", "higher"],
+                     percent: bool = False) -> Verdict:
     """The verdict on a claim that a difference lies below ("lower") or above ("higher") zero.
 
     `low` and `high` bound the confidence interval. The claim is reproduced if the whole interval lies on the claimed
-    side, not reproduced if it lies on the other, and inconclusive if it touches zero.
+    side, not reproduced if it lies on the other, and inconclusive if it touches zero. `percent`: the difference is a
+    share, told in per cent.
     Raises ReproError for an interval that is empty or not a number, and for another direction.
     """
     if direction not in ("lower", "higher"):
@@ -73,7 +79,8 @@ def judge_difference(effect: float, low: float, high: float, direction: Literal[
     below, above = high < 0, low > 0
     claimed, other = (below, above) if direction == "lower" else (above, below)
     verdict = REPRODUCED if claimed else NOT_REPRODUCED if other else INCONCLUSIVE
-    return Verdict(verdict, effect, low, high, f"{effect:+.3g} [{low:+.3g}, {high:+.3g}]")
+    style = "+.2%" if percent else "+.3g"
+    return Verdict(verdict, effect, low, high, f"{effect:{style}} [{low:{style}}, {high:{style}}]")
 
 
 def claim(id: str) -> Claim:

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from repro.loss import cross_entropy
-from repro.windows import check_window, windows
+from repro.windows import check_window, same_shape, windows
 
 
 class WindowedLM(nn.Module):
@@ -25,20 +25,11 @@ class WindowedLM(nn.Module):
         if hasattr(self.model, "read_windows"):
             return self.model(tokens, self.window, self.overlap, labels=tokens, recompute=self.recompute,
                               truncate=self.truncate, return_logits=False).loss
-        cover = windows(tokens.shape[1], self.window, self.overlap)
         total = 0.0
-        for same in _same_shape(cover):
+        for same in same_shape(windows(tokens.shape[1], self.window, self.overlap)):
             inputs = tokens.unfold(1, same[0].stop - same[0].start, 1)[:, [w.start for w in same]].flatten(0, 1)
             targets = tokens.unfold(1, same[0].n_scored, 1)[:, [w.first_target for w in same]].flatten()
             hidden = self.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state
             logits = self.model.get_output_embeddings()(hidden[:, same[0].offset:]).flatten(0, 1)
             total = total + cross_entropy(logits, targets)
         return total / (tokens.shape[0] * (tokens.shape[1] - 1))
-
-
-def _same_shape(cover):
-    """Windows grouped by what they read and score: the first, those in the middle, a short last one."""
-    groups = {}
-    for window in cover:
-        groups.setdefault((window.stop - window.start, window.offset), []).append(window)
-    return groups.values()

@@ -107,7 +107,7 @@ def estimate(config):
 
     n = parameters(config.n_layer, config.n_embd, config.vocab_size, config.n_positions)
     if config.source != "scratch":
-        return Estimate(n, 0, 0.0, 4 * n, 60.0)
+        return Estimate(n, 0, 0.0, 4 * n, 60.0, note=f"({config.source} as it is)")
     per_token = training_flops(config, config.sequence)
     memory = PROCESS + 16 * n + config.batch_size * config.sequence * 4 * (34 * config.n_layer * config.n_embd
                                                                  + 3 * config.vocab_size)
