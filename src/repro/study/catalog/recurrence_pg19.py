@@ -37,6 +37,6 @@ def grid(scale: str) -> list[dict[str, Any]]:
     return table + other
 
 
-EVALUATION = evaluation("recurrence-pg19", "Word perplexity on books by overlap and window size (Table 2, Figures 4, 5).",
+EVALUATION = evaluation("recurrence-pg19", "Word perplexity on books by overlap and window (Table 2, Figures 4, 5).",
                         SCALES, grid, SCORED)
 register(EVALUATION)

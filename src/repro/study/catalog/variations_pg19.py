@@ -27,7 +27,7 @@ VARIATIONS: dict[str, dict[str, Any]] = {  # section 3.1, footnote 3, and the fi
 
 
 def grid(scale: str) -> list[dict[str, Any]]:
-    """Each variation on disjoint windows; a model trained on those but tested with overlap; one trained with overlap."""
+    """Each variation on disjoint windows; then one model tested with overlap, trained without and with it."""
     last = finetune_gpt2.PRETRAINING.plan(scale)[0].n_layer - 1
     changes = [change | ({"insert_layer": last} if "insert_layer" in change else {}) for change in VARIATIONS.values()]
     most = max(recurrence_pg19.RECURRENT.get(scale, (50,)))
