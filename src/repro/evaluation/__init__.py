@@ -2,9 +2,11 @@
 
 from repro.evaluation.bootstrap import Interval, bootstrap
 from repro.evaluation.flops import flops_per_token
+from repro.evaluation.pareto import pareto_front
 from repro.windows import Window, windows
 
-__all__ = ["Interval", "Score", "Window", "bootstrap", "flops_per_token", "perplexity", "score_documents", "windows"]
+__all__ = ["Interval", "Score", "Window", "bootstrap", "flops_per_token", "pareto_front", "perplexity",
+           "score_documents", "windows"]
 
 
 def __getattr__(name: str):  # what needs torch is imported when it is used: tables and claims do without

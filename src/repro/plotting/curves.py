@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repro.errors import ReproError
+from repro.evaluation.pareto import pareto_front
 from repro.plotting.style import COLOURS, CYCLE, MARKERS, Drawing, canvas, house
 
 if TYPE_CHECKING:
@@ -50,6 +51,38 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
         axis.set_xlabel(labels[0])
     axes[0, 0].set_ylabel(labels[1])
     axes[0, 0].legend()
+    return figure
+
+
+@house()
+def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexity per word") -> Drawing:
+    """Perplexity against FLOPs per token, a line per model and overlap, with the Pareto front, a panel per `source`.
+
+    frame: a row per point with columns `source`, `model`, `overlap`, `window`, `flops`, `perplexity`.
+    Raises ReproError when there is no point.
+    """
+    if frame.empty:
+        raise ReproError("there is no point to draw: every run is missing.")
+    sources = list(dict.fromkeys(frame["source"]))
+    figure, axes = canvas(3.9, columns=len(sources), squeeze=False, alt=(
+        f"{label} against FLOPs per token with the Pareto front; panels: {', '.join(sources)}."))
+    for axis, source in zip(axes[0], sources, strict=True):
+        here = frame[frame["source"] == source]
+        points = list(zip(here["flops"], here["perplexity"], strict=True))
+        front = [points[k] for k in pareto_front(points)]
+        axis.step(*zip(*front, strict=True), where="post", color=COLOURS["grid"], lw=7, zorder=0, label="Pareto front",
+                  solid_capstyle="round")
+        for k, ((model, overlap), rows) in enumerate(sorted(
+                here.groupby(["model", "overlap"]), key=lambda group: (group[0][0] != "recurrent", group[0][1]))):
+            rows = rows.sort_values("window")
+            colour = COLOURS["recurrent"] if model == "recurrent" else CYCLE[(0, 2, 3, 4, 5, 6)[k % 6]]
+            axis.plot(rows["flops"], rows["perplexity"], color=colour, marker=MARKERS[k % len(MARKERS)],
+                      label=f"{model}, overlap {overlap}", lw=1.4)
+        axis.set(title=source, xlabel="FLOPs per token")
+        axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+    axes[0, 0].set_ylabel(label)
+    handles = {text: handle for axis in axes[0] for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
     return figure
 
 

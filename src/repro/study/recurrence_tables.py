@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, mode
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
+from repro.study.config import RunConfig
 from repro.study.published import published
 from repro.study.store import Record
 from repro.study.tables import NOT_RUN, Artifact, ArtifactContext
-from repro.study.verdicts import INCONCLUSIVE, Verdict, judge_difference
+from repro.study.verdicts import Verdict, judge_difference
 
 if TYPE_CHECKING:
     import pandas
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from repro.evaluation import Interval
 
 SPLITS = ("validation", "test")
+CONTROL = "baseline trained overlapped"
 
 
 def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
@@ -28,8 +30,8 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     import pandas
 
     printed = {_point(row): row for row in published(table).to_dict("records")}
-    planned = [(config.model, config.overlap / config.window) for scale in context.scales
-               for config in context.plan(scale)]
+    planned = [(kind(config), config.overlap / config.window) for scale in context.scales
+               for config in _table(context, scale)]
     rows = []
     for model, share in sorted({*printed, *((model, round(share, 9)) for model, share in planned)}):
         paper = printed.get((model, share), {})
@@ -62,10 +64,10 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
                      "overlap": 100 * share})
     for scale in scales:
         context = ArtifactContext(artifact, (scale,))
-        for config in context.plan():
+        for config in _table(context, scale):
             if records := context.records_of(config):
                 value, low, high = interval(records, "test")
-                rows.append({"source": scale, "model": config.model, "overlap": 100 * config.overlap / config.window,
+                rows.append({"source": scale, "model": kind(config), "overlap": 100 * config.overlap / config.window,
                              "perplexity": value, "low": low, "high": high})
     return pandas.DataFrame(rows)
 
@@ -73,7 +75,8 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
 def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per overlap: by how much the recurrent model's perplexity differs, in per cent of the baseline's.
 
-    "module" is what of it goes when the module of the same model is masked out (on test documents).
+    "against the control": the baseline that was trained with the same overlap. "module": what of the gain goes when the
+    module of the same model is masked out. Both on test documents.
     """
     import pandas
 
@@ -91,6 +94,9 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
             pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
             for split in SPLITS:
                 row[f"{scale}: {split}"] = _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool)
+            control = _at(context, scale, CONTROL if share else "baseline", share)
+            row[f"{scale}: test, against the control"] = (
+                _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
             row[f"{scale}: module"] = pair[0] and f"{module_effect(pair[0]):+.2%}"
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
@@ -115,33 +121,27 @@ def compare(records: list[Record], against: list[Record], split: str) -> tuple[f
 
 
 def judge_gain(records: list[Record]) -> Verdict:
-    """Recurrent against baseline on test documents, one of each per seed, at the same overlap."""
-    verdict, from_training = _gain(records)
-    if not from_training:
-        return verdict
-    own = module_effect([record for record in records if record.model == "recurrent"])
-    text = f"{verdict.text}; of this the module gives {own:+.2%}, the rest comes from training"
-    return replace(verdict, verdict=INCONCLUSIVE if verdict.effect < 0 else verdict.verdict, text=text)
+    """Recurrent against baseline on test documents, at the same overlap in testing and in training.
 
-
-def _gain(records: list[Record]) -> tuple[Verdict, bool]:
-    """The verdict on recurrent against baseline, and whether the difference stays when the module is masked out.
-
-    A recurrent model that was trained at its overlap read more windows than the baseline did, and can be better for
-    that alone: a gain is the memory's only if more than half of it goes with the module.
+    A recurrent model that was trained on overlapping windows read more of them than a baseline trained on disjoint
+    ones, and can be better for that alone: where there is a baseline trained so too, that one is compared.
     """
-    recurrent, baseline = ([r for r in records if r.model == model] for model in ("recurrent", "baseline"))
+    fair = [record for record in records if kind(record) == CONTROL]
+    baseline = fair or [record for record in records if record.model == "baseline"]
+    recurrent = [record for record in records if record.model == "recurrent"]
     verdict = judge_difference(*compare(recurrent, baseline, "test"), "lower", percent=True)
-    return verdict, verdict.verdict != INCONCLUSIVE and not module_effect(recurrent) < verdict.effect / 2 < 0
+    return replace(verdict, text=f"{verdict.text}; masking the module out takes {module_effect(recurrent):+.2%}")
 
 
-def module_effect(recurrent: list[Record]) -> float:
-    """Relative difference in test perplexity between recurrent models and the same with their module masked out."""
-    return fmean(r.metrics["test_word_perplexity"] / r.metrics["test_word_perplexity_masked"] for r in recurrent) - 1
+def module_effect(recurrent: list[Record], split: str = "test") -> float:
+    """Relative difference in perplexity between recurrent models and the same with their module masked out."""
+    name = f"{split}_word_perplexity"
+    return fmean(record.metrics[name] / record.metrics[f"{name}_masked"] for record in recurrent) - 1
 
 
 def judge_overlap(records: list[Record]) -> Verdict:
     """The same model with its larger overlap against none, on test documents."""
+    records = [record for record in records if kind(record) != CONTROL]
     disjoint = [record for record in records if record.config["overlap"] == 0]
     overlapped = [record for record in records if record.config["overlap"] > 0]
     return judge_difference(*compare(overlapped, disjoint, "test"), "lower", percent=True)
@@ -156,22 +156,31 @@ def judge_shrinking(records: list[Record]) -> Verdict:
 
     def difference(overlapped: bool) -> list[float]:
         chosen = [record for record in records if (record.config["overlap"] > 0) == overlapped]
-        pair = [_nll([r for r in chosen if r.model == model], "test") for model in ("recurrent", "baseline")]
+        fair = CONTROL if any(kind(record) == CONTROL for record in chosen) else "baseline"
+        pair = [_nll([r for r in chosen if kind(r) == model], "test") for model in ("recurrent", fair)]
         return [ours - base for ours, base in zip(*pair, strict=True)]
 
     interval = bootstrap(difference(False), records[0].documents["test"]["n_words"], difference(True))
-    verdict = judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower", percent=True)
-    foreign = [_gain([r for r in records if (r.config["overlap"] > 0) == overlapped])[1]
-               for overlapped in (False, True)]
-    if verdict.verdict != INCONCLUSIVE and any(foreign):
-        return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text}; a gain compared here is not the module's")
-    return verdict
+    return judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower", percent=True)
+
+
+def kind(run) -> str:
+    """What a config or record is of: baseline, recurrent, or a baseline trained on the windows it is tested on."""
+    values = run.model_dump() if isinstance(run, RunConfig) else run.config
+    overlapped = values["model"] == "baseline" and values["train_overlap"]
+    return CONTROL if overlapped else values["model"]
+
+
+def _table(context: ArtifactContext, scale: str) -> list:
+    """The plan's configs of the window that most overlaps are tested with: the table's, without other window sizes."""
+    plan = context.plan(scale)
+    return [config for config in plan if config.window == mode(config.window for config in plan)]
 
 
 def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[Record] | None:
     """The records of a model whose overlap is this share of its window; None when the scale has no such run."""
-    planned = [config for config in context.plan(scale, model=model)
-               if abs(config.overlap / config.window - share) < 1e-8]
+    planned = [config for config in _table(context, scale) if kind(config) == model
+               and abs(config.overlap / config.window - share) < 1e-8]
     return [record for config in planned for record in context.records_of(config)] if planned else None
 
 

@@ -148,6 +148,8 @@ def execute(config, context) -> Outcome:
              "stopped_early": result.stopped_early,
              "rate_at_edge": bool(losses) and rate in (min(losses), max(losses)),
              "train_documents": len(text), "train_words": int(text.n_words.sum()), "train_tokens": len(text.ids)}
+    if config.model == "recurrent":
+        notes["layer_weights"] = model.recurrence.layer_weights.tolist()
     return Outcome({"validation_token_loss": result.best_loss}, {"validation_token_loss": "nats per token"},
                    config.model, result.curves, notes=notes)
 

@@ -5,8 +5,9 @@ They are compared on books, on disjoint windows of the validation text. `small` 
 
 from typing import Any
 
-from repro.study import register
+from repro.study import Artifact, register
 from repro.study.catalog import finetune_gpt2, recurrence_pg19
+from repro.study.recurrence_pg19_tables import variation_table
 from repro.study.recurrence_runs import evaluation
 
 SCALES = {scale: settings | {"splits": ("validation",)} for scale, settings in recurrence_pg19.SCALES.items()}
@@ -38,4 +39,8 @@ def grid(scale: str) -> list[dict[str, Any]]:
 
 EVALUATION = evaluation("variations-pg19", "Variations of the recurrence module, on books.", SCALES, grid,
                         {scale: tokens // 5 for scale, tokens in recurrence_pg19.SCORED.items()})
-register(EVALUATION)
+register(
+    EVALUATION,
+    Artifact(id="yoshida2020-variations", paper="yoshida2020", title="Variations of the recurrence module",
+             chapter="07_pg19", experiment=EVALUATION.name, source="Section 3.1",
+             build=lambda context: variation_table(context, VARIATIONS)))

@@ -1,0 +1,171 @@
+"""Figures, tables and verdicts of the chapter on books: window sizes, cost, and variations of the module."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from repro.study.published import published
+from repro.study.recurrence_tables import compare, interval, module_effect
+from repro.study.store import Record
+from repro.study.tables import NOT_RUN, ArtifactContext
+from repro.study.verdicts import Verdict, judge_difference
+
+if TYPE_CHECKING:
+    import pandas
+
+FIGURE = "yoshida2020_figure5_flops_pareto"
+
+
+def points(context: ArtifactContext) -> "pandas.DataFrame":
+    """Figures 4 and 5 as rows: source, model, overlap and window in tokens, FLOPs a token, validation perplexity.
+
+    `low` and `high` bound the 95 % interval over documents. The paper printed one point of each curve.
+    """
+    import pandas
+
+    rows = [{"source": "paper", "model": "recurrent" if row["curve"].startswith("Recurrent") else "baseline",
+             "overlap": int(row["overlap_tokens"]), "window": int(row["window_tokens"]),
+             "flops": 1e8 * float(row["flops_per_token_1e8"]),
+             "perplexity": float(row["pg19_validation_perplexity_per_word"])}
+            for row in published(FIGURE).to_dict("records") if row["pg19_validation_perplexity_per_word"]]
+    for scale in reversed(context.scales):
+        for config in families(context.plan(scale)):
+            if records := context.records_of(config):
+                value, low, high = interval(records, "validation")
+                rows.append({"source": scale, "model": config.model, "overlap": config.overlap,
+                             "window": config.window, "flops": records[0].metrics["flops_per_token"],
+                             "perplexity": value, "low": low, "high": high})
+    return pandas.DataFrame(rows)
+
+
+def families(plan: list) -> list:
+    """The configs of the five curves of Figure 5: those whose overlap is tested at every window size."""
+    sizes = {config.window for config in plan}
+    return [config for config in plan
+            if sizes == {other.window for other in plan
+                         if (other.model, other.overlap) == (config.model, config.overlap)}]
+
+
+def window_table(context: ArtifactContext) -> "pandas.DataFrame":
+    """Figure 4 in numbers: validation perplexity on disjoint windows by window size, and the paired gain."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        for window in sorted({config.window for config in context.plan(scale)}):
+            found = {model: [r for c in context.plan(scale, model=model, window=window, overlap=0)
+                             for r in context.records_of(c)] for model in ("baseline", "recurrent")}
+            gain = _percent(*compare(found["recurrent"], found["baseline"], "validation")) if all(
+                found.values()) else NOT_RUN
+            rows.append({"scale": scale, "window": window, **{model: told(records, "validation")
+                                                              for model, records in found.items()}, "change": gain})
+    return pandas.DataFrame(rows)
+
+
+def told(records: Sequence[Record], split: str) -> str:
+    """Word perplexity with its interval, or "not run"."""
+    if not records:
+        return NOT_RUN
+    value, low, high = interval(list(records), split)
+    digits = 2 if value < 100 else 0
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def _percent(value: float, low: float, high: float) -> str:
+    return f"{value:+.1%} [{low:+.1%}, {high:+.1%}]"
+
+
+def cost_figure(context: ArtifactContext):
+    """Figure 5: perplexity against FLOPs per token, with the Pareto front, a panel for each source."""
+    from repro.plotting import draw_cost_front
+
+    return draw_cost_front(points(context))
+
+
+def window_figure(context: ArtifactContext):
+    """Figure 4: perplexity on disjoint windows against the window size, a panel for each source."""
+    from repro.plotting import draw_table_curves
+
+    frame = points(context)
+    return draw_table_curves(frame[frame["overlap"] == 0], x="window",
+                             labels=("window (tokens)", "validation perplexity per word"))
+
+
+def variation_table(context: ArtifactContext, variations: Mapping[str, Mapping[str, Any]]) -> "pandas.DataFrame":
+    """Each variation on disjoint windows beside the paper's module, then the models tested with overlap.
+
+    "change" is against the first row of its kind, paired over documents; "module" is what masking the module out takes.
+    """
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        plan = context.plan(scale)
+        disjoint = [config for config in plan if config.overlap == 0]
+        overlapped = [config for config in plan if config.overlap > 0]
+        names = list(variations)[:len(disjoint)]
+        names += [f"trained on {_windows(c)}, tested with overlap {c.overlap}, {c.test_positions} positions pooled"
+                  for c in overlapped]
+        for configs in (disjoint, overlapped):
+            first = context.records_of(configs[0])
+            for config in configs:
+                records = context.records_of(config)
+                change = _percent(*compare(records, first, "validation")) if records and first else NOT_RUN
+                rows.append({"scale": scale, "variation": names[plan.index(config)],
+                             "validation": told(records, "validation"),
+                             "change": "–" if config is configs[0] else change,
+                             "module": f"{module_effect(records, 'validation'):+.2%}" if records else NOT_RUN})
+    return pandas.DataFrame(rows)
+
+
+def _windows(config) -> str:
+    return "disjoint windows" if config.train_overlap == 0 else "such windows"
+
+
+def judge_pair(records: list[Record], margin: float = 0.0) -> Verdict:
+    """Recurrent models against baselines on test documents: their perplexity is below (1 + margin) of the baseline's.
+
+    The text also gives what a token costs the recurrent model, as a share of what it costs the baseline.
+    """
+    recurrent = [record for record in records if record.model == "recurrent"]
+    baseline = [record for record in records if record.model == "baseline"]
+    value, low, high = compare(recurrent, baseline, "test")
+    within = judge_difference(value - margin, low - margin, high - margin, "lower")
+    cost = recurrent[0].metrics["flops_per_token"] / baseline[0].metrics["flops_per_token"]
+    shown = judge_difference(value, low, high, "lower", percent=True).text
+    return Verdict(within.verdict, value, low, high, f"{shown} at {cost:.2f} of the cost")
+
+
+def judge_windows(records: list[Record]) -> Verdict:
+    """Recurrent against baseline on disjoint windows of every size; the window with the smallest gain decides."""
+    pairs = []
+    for window in sorted({record.config["window"] for record in records}):
+        pair = [[r for r in records if r.config["window"] == window and r.model == model]
+                for model in ("recurrent", "baseline")]
+        pairs.append((*compare(*pair, "validation"), window))
+    return _worst(pairs, "window {}")
+
+
+def judge_front(records: list[Record]) -> Verdict:
+    """Every recurrent point against every baseline that costs at most as much; the closest pair decides."""
+    cheaper = [(ours, base) for ours in _by_config(records, "recurrent") for base in _by_config(records, "baseline")
+               if base[0].metrics["flops_per_token"] <= ours[0].metrics["flops_per_token"]]
+    pairs = [(*compare(ours, base, "validation"),
+              f"{ours[0].config['window']} against baseline {base[0].config['window']} with overlap "
+              f"{base[0].config['overlap']}") for ours, base in cheaper]
+    return _worst(pairs, "recurrent {}")
+
+
+def _by_config(records: Sequence[Record], model: str) -> list[list[Record]]:
+    """The records of a model, those of one config at all seeds together."""
+    groups: dict[tuple, list[Record]] = {}
+    for record in records:
+        if record.model == model:
+            groups.setdefault((record.config["window"], record.config["overlap"]), []).append(record)
+    return list(groups.values())
+
+
+def _worst(pairs: Sequence[tuple], where: str) -> Verdict:
+    """The verdict of the pair whose difference speaks most against "lower"."""
+    value, low, high, at = max(pairs)
+    verdict = judge_difference(value, low, high, "lower", percent=True)
+    return Verdict(verdict.verdict, value, low, high, f"{verdict.text} ({where.format(at)})")
