@@ -121,17 +121,6 @@ def test_bad_outcomes_leave_no_record(toy, outcome, words):
     assert Store(paths.results("smoke")).get(config) is None
 
 
-def test_under_torchrun_only_the_first_process_writes(toy, monkeypatch):
-    config = toy.experiment.plan("smoke")[0]
-    monkeypatch.setenv("RANK", "1")
-    record = run(config, progress=False)
-    assert Store.of("smoke").get(config) is None
-    assert not list(paths.work().rglob("record.json"))
-    monkeypatch.setenv("RANK", "0")
-    assert run(config, progress=False).digest == record.digest
-    assert Store.of("smoke").get(config) is not None
-
-
 def test_two_processes_do_not_run_the_same_config_at_the_same_time(toy, tmp_path):
     log = tmp_path / "log"
 
