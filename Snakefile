@@ -41,6 +41,11 @@ def plan(scale):
     return found
 
 
+def asked():
+    """The runs that `runs` is to make, of one experiment or of all."""
+    return experiment(config["experiment"]).plan(SCALE) if "experiment" in config else plan(SCALE).values()
+
+
 def key(run):
     return sha256(run.model_dump(mode="json"))[:16]
 
@@ -131,10 +136,10 @@ rule notebooks:
         "cp {input} notebooks"
 
 
-# Makes the records of a scale that are missing.
+# Makes the records of a scale that are missing; with `--config experiment=NAME` those of one experiment.
 rule runs:
     input:
-        lambda wildcards: [stamp(run) for run in plan(SCALE).values() if not recorded(run)],
+        lambda wildcards: [stamp(run) for run in asked() if not recorded(run)],
     message:
         "runs: every record of {SCALE} is there"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from repro.data.registry import Corpus
-    from repro.study import Artifact, Claim, Experiment, Record, RunConfig
+    from repro.study import Artifact, Claim, Experiment, RunConfig
 
 
 class OneLine(TyperGroup):
@@ -93,6 +93,7 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Run from the start, even if there is a record.")] = False,
 ) -> None:
     """Run an experiment: every grid point and seed that has no record yet."""
+    from repro import processes
     from repro.study import experiment, run, run_id
 
     chosen = experiment(name)
@@ -109,9 +110,12 @@ def run(
         return _dry_run(chosen, plan, results, as_json)
     records = []
     for number, config in enumerate(plan, 1):
-        if not as_json and sys.stderr.isatty():
+        if not as_json and sys.stderr.isatty() and processes.is_first():
             sys.stderr.write(f"{number}/{len(plan)} {name} {run_id(config)} {_point(config, plan)}\n")
         records.append(run(config, results, progress=not as_json, force=force))
+    processes.leave()
+    if not processes.is_first():
+        return
     if as_json:
         return _print_json([asdict(record) for record in records])
     metrics = list(dict.fromkeys(metric for record in records for metric in record.metrics))
@@ -257,15 +261,15 @@ def _chapter(entry: "Artifact | Claim") -> str:
 
 
 def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None, as_json: bool) -> None:
-    """Print what would run: one table per scale, or JSON [{id, config, command, needs, estimate, done}]."""
+    """Print what would run: one table per scale, or JSON [{id, config, command, needs, estimate, done, state}]."""
     from repro.data import corpus
     from repro.study import experiment
     from repro.study.config import DEVICES, command
 
     rows = [{"id": _id(config, results), "config": config.model_dump(mode="json"), "command": command(config),
              "needs": [command(need) for need in chosen.needs(config)],
-             "estimate": asdict(chosen.estimate(config)), "done": _stored(config, results) is not None}
-            for config in plan]
+             "estimate": asdict(chosen.estimate(config)), "done": state == "done", "state": state}
+            for config in plan for state in [_state(config, results)]]
     if as_json:
         return _print_json(rows)
     for scale in dict.fromkeys(config.scale for config in plan):
@@ -273,9 +277,9 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
         needed, device = _needed(here), DEVICES[scale]
         lines, flops, seconds, read = [], 0.0, 0.0, {}
         for config in [*needed, *here]:
-            one, done = experiment(config.experiment), _stored(config, results) is not None
-            estimate = one.estimate(config)
-            flops, seconds = flops + (not done) * estimate.flops, seconds + (not done) * estimate.seconds
+            one, state = experiment(config.experiment), _state(config, results)
+            estimate, missing = one.estimate(config), state != "done"
+            flops, seconds = flops + missing * estimate.flops, seconds + missing * estimate.seconds
             for name in (config.corpus, *one.reads(config)):
                 read[name] = read.get(name, False) or estimate.flops > 0
             point = [_point(config, here if config in here else needed), estimate.note]
@@ -283,8 +287,7 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
                 point.insert(0, f"needed: {config.experiment}")
             lines.append([_id(config, results) or "", " ".join(filter(None, point)), config.corpus,
                           f"{estimate.parameters:,}", f"{estimate.training_tokens:,}", f"{estimate.flops:.2e}",
-                          f"{estimate.memory_bytes / 2**30:.2f} GiB", _duration(estimate.seconds),
-                          "done" if done else "to do"])
+                          f"{estimate.memory_bytes / 2**30:.2f} GiB", _duration(estimate.seconds), state])
         header = ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""]
         hidden = 0 if any(line[0] for line in lines) else 1  # without its data a run has no id yet
         count = f"{len(here)} run{'s' * (len(here) != 1)}" + (f" and {len(needed)} that they need" if needed else "")
@@ -319,20 +322,23 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{minutes:.0f} min" if minutes < 120 else f"{hours:.1f} h"
 
 
-def _stored(config: "RunConfig", results: Path | None) -> "Record | None":
+def _state(config: "RunConfig", results: Path | None) -> str:
+    """Whether a run is "done" or "to do", or why its record does not count."""
     from repro.study import Store
 
-    return Store.of(config.scale, results).get(config)
+    store = Store.of(config.scale, results)
+    record = store.look(config)
+    return "to do" if record is None else store.stale(record) or "done"
 
 
 def _id(config: "RunConfig", results: Path | None) -> str | None:
     """The id of a run; where its data is absent, that of its committed record; else None."""
-    from repro.study import run_id
+    from repro.study import Store, run_id
     from repro.study.config import data_at_hand
 
     if data_at_hand(config):
         return run_id(config)
-    stored = _stored(config, results)
+    stored = Store.of(config.scale, results).look(config)
     return stored.id if stored else None
 
 

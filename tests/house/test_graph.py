@@ -14,10 +14,11 @@ ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 
 
-def dry_run(target: str, profile: str, scale: str) -> str:
+def dry_run(target: str, profile: str, scale: str, **config: str) -> str:
     """The jobs of `target` as if nothing had been made yet."""
     environment = {name: value for name, value in os.environ.items() if name != "REPRO_DATA"}
-    options = ["--profile", f"profiles/{profile}", "--config", f"scale={scale}"]
+    options = ["--profile", f"profiles/{profile}", "--config", f"scale={scale}",
+               *(f"{key}={value}" for key, value in config.items())]
     if profile == "local":
         options += ["--cores", "2"]
     done = subprocess.run([BIN / "snakemake", target, "--dry-run", "--forceall", "--nolock", *options], cwd=ROOT,
@@ -67,6 +68,17 @@ def test_on_a_cluster_each_run_is_one_job_with_a_gpu():
     assert len(commands(output)) == jobs(output)["run"] > 0
     assert re.findall(r"\(gpus (\d+)", output) == ["1"] * jobs(output)["run"]
     assert min(map(int, re.findall(r"minutes (\d+)", output))) >= 30
+
+
+@pytest.mark.parametrize("experiment", ["recurrence-wikitext103"])
+def test_on_a_cluster_the_grid_of_a_table_is_one_job_per_cell(experiment):
+    output = dry_run("runs", "slurm", "paper", experiment=experiment)
+    grid = [run for run in repro("run", experiment, "--scale", "paper", "--dry-run", "--json") if not run["done"]]
+    submitted = commands(output)
+    assert len(submitted) == len(set(submitted)) == jobs(output)["run"]
+    assert [line for line in submitted if line.split()[2] == experiment] == sorted(run["command"] for run in grid)
+    assert {need for run in grid for need in run["needs"]} <= set(submitted)
+    assert re.findall(r"\(gpus (\d+)", output) == ["1"] * len(submitted)
 
 
 def test_the_cluster_profile_submits_to_slurm():

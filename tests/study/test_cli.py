@@ -106,6 +106,7 @@ def test_dry_run_json_names_ids_commands_needs_and_what_is_done(repro_, toy):
     assert "1.44e+04 FLOPs, 8 s" in repro_("run toy-recurrence --scale small --dry-run")[1]
     rows = json.loads(repro_("run toy-recurrence --scale small --dry-run --json")[1])
     assert [row["done"] for row in rows] == [False, True, False, False]
+    assert [row["state"] for row in rows] == ["to do", "done", "to do", "to do"]
     assert rows[1]["id"] == done.id
     assert rows[1]["config"] == done.config
     assert rows[1]["command"] == "repro run toy-recurrence --scale small --set model=baseline --set overlap=5"
@@ -114,6 +115,20 @@ def test_dry_run_json_names_ids_commands_needs_and_what_is_done(repro_, toy):
                                    "seconds": 2.5, "note": ""}
     assert {row["config"]["scale"] for row in json.loads(repro_("run toy-recurrence --dry-run --json")[1])} == {
         "smoke", "small"}
+
+
+def test_dry_run_says_why_a_record_does_not_count(repro_, toy):
+    run(toy.experiment.plan("small")[1], progress=False)
+    toy.noise = 1.0
+    run(toy.base.plan("small")[0], progress=False, force=True)
+    row = json.loads(repro_("run toy-recurrence --scale small --dry-run --json")[1])[1]
+    assert row["done"] is False
+    assert row["state"].startswith("stale: built on another result of toy-base")
+
+
+def test_a_further_corpus_that_is_read_is_named(repro_, toy):
+    object.__setattr__(toy.base, "reads", lambda config: ("toy-text",))
+    assert "data toy-text: part of toy: 1 of 9 texts; on this machine" in repro_("run toy-base --dry-run")[1]
 
 
 def test_dry_run_without_the_data(repro_, toy):

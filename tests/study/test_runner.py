@@ -2,12 +2,13 @@
 
 import multiprocessing
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from repro import paths
 from repro.errors import ReproError
-from repro.study import Outcome, Store, run, run_id
+from repro.study import Outcome, Store, experiment, register, run, run_id
 
 
 def test_a_record_says_what_was_run(toy):
@@ -70,6 +71,48 @@ def test_a_need_recorded_on_another_machine_is_run_here_and_its_record_stays(toy
     assert list(record.needs) == [base.id]
     assert record.needs[base.id] != base.digest
     assert Store(paths.results("small")).get(toy.base.plan("small")[0]) == base
+    assert Store(paths.results("small")).get(toy.experiment.plan("small")[0]) == record
+
+
+def test_what_was_built_on_another_result_is_run_again_from_the_start(toy):
+    def top(config, context):
+        toy.executed.append(config)
+        record, folder = context.need(toy.experiment.plan("smoke")[0])
+        return Outcome({"loss": record.metrics["width"]}, {"loss": "nats"}, "top")
+
+    def middle(config, context):
+        found.append([path.name for path in context.folder.iterdir()])
+        (context.folder / "model").mkdir(exist_ok=True)
+        return toy.execute(config, context)
+
+    found = []
+    object.__setattr__(toy.experiment, "execute", middle)
+    register(replace(toy.base, name="toy-top", execute=top, needs=lambda c: [toy.experiment.plan("smoke")[0]]))
+    config = experiment("toy-top").plan("smoke")[0]
+    first = run(config, progress=False)
+    assert run(config, progress=False) == first
+    toy.noise = 1.0
+    base = run(toy.base.plan("smoke")[0], progress=False, force=True)
+    again = run(config, progress=False)
+    assert [c.experiment for c in toy.executed] == 2 * ["toy-base", "toy-recurrence", "toy-top"]
+    assert found == [[], []]
+    middle_record = Store.of("smoke").get(toy.experiment.plan("smoke")[0])
+    assert middle_record.needs == {base.id: base.digest}
+    assert again.needs == {middle_record.id: middle_record.digest} != first.needs
+    assert run(config, progress=False) == again
+
+
+def test_a_stale_run_that_was_interrupted_while_made_again_goes_on(toy):
+    config = toy.experiment.plan("smoke")[0]
+    run(config, progress=False)
+    toy.noise = 1.0
+    run(toy.base.plan("smoke")[0], progress=False, force=True)
+    folder = paths.work() / "runs" / run_id(config)
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "checkpoint").write_text("half")
+    assert run(config, progress=False).cost["resumed"] is True
+    assert (folder / "checkpoint").exists()
 
 
 def test_an_undeclared_need_is_refused(toy, monkeypatch):
@@ -119,17 +162,6 @@ def test_bad_outcomes_leave_no_record(toy, outcome, words):
     with pytest.raises(ReproError, match=words):
         run(config, progress=False)
     assert Store(paths.results("smoke")).get(config) is None
-
-
-def test_under_torchrun_only_the_first_process_writes(toy, monkeypatch):
-    config = toy.experiment.plan("smoke")[0]
-    monkeypatch.setenv("RANK", "1")
-    record = run(config, progress=False)
-    assert Store.of("smoke").get(config) is None
-    assert not list(paths.work().rglob("record.json"))
-    monkeypatch.setenv("RANK", "0")
-    assert run(config, progress=False).digest == record.digest
-    assert Store.of("smoke").get(config) is not None
 
 
 def test_two_processes_do_not_run_the_same_config_at_the_same_time(toy, tmp_path):

@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 
@@ -126,6 +127,35 @@ def test_absent_base_data_does_not_hide_whose_data_is_known(toy, tmp_path):
     assert store.get(config) == record
     toy.texts["toy-text"] = "another edition"
     assert store.get(config) is None
+
+
+def test_a_record_built_on_another_result_is_stale(toy, tmp_path):
+    store, (config, *_) = Store(tmp_path / "results"), toy.experiment.plan("small")
+    record = run(config, store.folder, progress=False)
+    base = store.get(toy.base.plan("small")[0])
+    assert store.get(config) == record
+    assert store.stale(record) == ""
+
+    def resealed(record, **changes):
+        parts = asdict(record) | changes
+        return Record.sealed(**{name: part for name, part in parts.items() if name not in ("schema", "digest")})
+
+    store.put(resealed(base, metrics={"loss": 4.0}))
+    assert store.get(config) is None
+    assert store.seeds(config) == []
+    assert store.look(config) == record
+    assert f"another result of toy-base {base.id} than the one that is here now" in store.stale(record)
+
+    store.put(resealed(base, metrics={"loss": 4.0}, environment=base.environment | {"cpu": "of another machine"}))
+    assert store.get(config) == record
+    store.path(base).unlink()
+    assert store.get(config) == record
+
+    store.put(base)
+    built = resealed(record, needs={record.id: record.digest})
+    assert store.stale(built) == ""
+    store.put(resealed(base, metrics={"loss": 4.0}))
+    assert store.stale(built) == store.stale(record) != ""
 
 
 def test_records_of_all_seeds(toy, tmp_path):

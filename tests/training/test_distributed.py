@@ -10,7 +10,7 @@ import pytest
 import torch
 
 SCRIPT = Path(__file__).with_name("two_processes.py")
-KINDS = ["plain", "recurrent", "recomputed", "continued"]
+KINDS = ["plain", "recurrent", "recomputed", "truncated", "continued"]
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,11 @@ def alone():
 def test_two_processes_ran(processes):
     assert [left["process"][:2] for left in processes] == [(0, 2), (1, 2)]
     assert processes[0]["process"][2] != processes[1]["process"][2]
+
+
+def test_what_the_first_makes_or_raises_all_have(processes):
+    assert [left["told"] for left in processes] == 2 * [processes[0]["process"][2]]
+    assert all(left["raised"] and left["parted"] for left in processes)
 
 
 @pytest.mark.parametrize("kind", KINDS)

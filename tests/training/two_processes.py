@@ -10,6 +10,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from repro.errors import ReproError
+from repro.processes import first, leave
 from repro.recurrence import RecurrenceConfig, RecurrentLM
 from repro.training import Sequences, TrainConfig, WindowedLM, train
 
@@ -23,7 +24,8 @@ def objective(kind):
     if kind == "plain":
         return WindowedLM(GPT2LMHeadModel(config).double(), 4, 1)
     model = RecurrentLM(config, RecurrenceConfig(insert_layer=1, hidden_size=8, hidden_layers=1)).double()
-    return WindowedLM(model, 4, recompute="window" if kind == "recomputed" else "none")
+    return WindowedLM(model, 4, recompute="window" if kind == "recomputed" else "none",
+                      truncate=1 if kind == "truncated" else None)  # truncated: no gradient for the layer scores
 
 
 def validate(module):
@@ -67,17 +69,22 @@ def trained(kind, folder=None, interrupt=False):
 def main(folder):
     from accelerate import PartialState
 
-    left = {kind: trained(kind, folder / kind) for kind in ("plain", "recurrent", "recomputed")}
+    left = {kind: trained(kind, folder / kind) for kind in ("plain", "recurrent", "recomputed", "truncated")}
     left["continued"] = trained("recurrent", folder / "continued", interrupt=True)
     try:
         train(objective("plain"), Sequences(TEXT, 12, 3), settings(8), device="cpu")
     except ReproError as error:
         left["refused"] = str(error)
     state = PartialState()
+    left["told"] = first(os.getpid)
+    try:
+        first(lambda: 1 // 0)
+    except ZeroDivisionError:
+        left["raised"] = True
     left["process"] = (state.process_index, state.num_processes, os.getpid())
+    leave()
+    left["parted"] = not torch.distributed.is_initialized()
     torch.save(left, folder / f"process{state.process_index}.pt")
-    state.wait_for_everyone()
-    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from repro.errors import ReproError
+from repro.processes import is_first
 
 
 def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positions: int = 1024, bos: int = 0):
@@ -62,7 +63,7 @@ def save_causal_lm(model, folder: str | Path) -> None:
     """
     from safetensors import SafetensorError
 
-    if os.environ.get("RANK", "0") != "0":
+    if not is_first():
         return
     folder = Path(folder)
     unfinished = folder.with_name(f".{folder.name}.unfinished")

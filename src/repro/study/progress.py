@@ -1,18 +1,18 @@
 """Progress bars with the time left: rich in a terminal, an updated line in a notebook, a line a minute in a log."""
 
-import os
 import sys
 import time
 from typing import Any
 
 from repro.book import in_notebook
+from repro.processes import is_first
 
 
 class Progress:
     """Bars of one command; `progress(total, description, unit)` opens one. Use it in a `with` statement."""
 
     def __init__(self, show: bool = True):
-        show = show and os.environ.get("RANK", "0") == "0"
+        show = show and is_first()
         self.display: Any = None
         if show and in_notebook():
             self.display = _Notebook()

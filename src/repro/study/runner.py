@@ -1,7 +1,6 @@
 """Turns a config into a record: from the store if it is there, otherwise by running it, its needs first."""
 
 import fcntl
-import os
 import platform
 import resource
 import shutil
@@ -15,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from repro import __version__, paths
+from repro import __version__, paths, processes
 from repro.errors import ReproError
 from repro.study.config import Outcome, RunConfig, canonical, corpus_named, experiment, fingerprints, run_id
 from repro.study.progress import Progress
@@ -57,19 +56,15 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
             with_folder: bool = False) -> tuple[Record, Path | None]:
     """The record of `config` and its folder. The folder holds a finished run only when it is asked for."""
     store = Store.of(config.scale, results)
-    stored = store.get(config)
+    stored = processes.first(lambda: store.get(config))
     if stored and not force and not with_folder:
         return stored, None
     parent, folder = experiment(config.experiment), paths.work() / "runs" / run_id(config)
     with _exclusive(folder):
-        stored = store.get(config)  # another process may have finished it while this one waited
-        if force:
-            shutil.rmtree(folder, ignore_errors=True)
-        elif with_folder and (kept := _kept(folder)):
-            if not stored:
-                store.put(kept)
+        stored, kept = processes.first(lambda: _found(config, store, folder, force, with_folder))
+        if kept:
             return kept, folder
-        elif stored and not with_folder:
+        if stored and not force and not with_folder:
             return stored, None
 
         needs = {canonical(need.model_dump(mode="json")): _obtain(need, results, bars, with_folder=True)
@@ -88,22 +83,37 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
         outcome = parent.execute(config, Context(folder, bars, need))
         cost = {"wall_seconds": round(time.monotonic() - started, 3), "peak_memory_bytes": _peak_memory(),
                 "resumed": resumed, "created": datetime.now(UTC).isoformat(timespec="seconds")}
-        record = _record(config, outcome, folder.name, {need.id: need.digest for need, _ in needs.values()}, cost)
-        if stored and not force:
-            _same(stored, record, store.path(stored))
-        elif _is_main():
-            store.put(record)
-        if _is_main():
+
+        def finish() -> Record:
+            built_on = {need.id: need.digest for need, _ in needs.values()}
+            record = _record(config, outcome, folder.name, built_on, cost)
+            if stored and not force:
+                _same(stored, record, store.path(stored))
+            else:
+                store.put(record)
             record.write(folder / "record.json")
-        return record, folder
+            return record
+        return processes.first(finish), folder
 
 
-def _kept(folder: Path) -> Record | None:
-    """The record of a finished run that left a model in its folder; None for anything less."""
-    if not (folder / "record.json").exists() or not (folder / "model").exists():
-        return None
-    record = Record.read(folder / "record.json")
-    return record if record.id == folder.name else None
+def _found(config: RunConfig, store: Store, folder: Path, force: bool,
+           with_folder: bool) -> tuple[Record | None, Record | None]:
+    """The record in the store and, if the folder is asked for, the one of the model that is kept there.
+
+    The folder loses what must not be gone on with.
+    """
+    stored = store.get(config)  # another command may have finished it while this one waited
+    finished = folder / "record.json"
+    if force or (finished.exists() and store.stale(Record.read(finished))):
+        shutil.rmtree(folder, ignore_errors=True)
+    if not with_folder or not finished.exists() or not (folder / "model").exists():
+        return stored, None
+    kept = Record.read(finished)
+    if kept.id != folder.name:
+        return stored, None
+    if not stored:
+        store.put(kept)
+    return stored, kept
 
 
 def _same(stored: Record, again: Record, path: Path) -> None:
@@ -142,7 +152,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(), "torch": torch.__version__, "transformers": version("transformers"),
         "repro": __version__, "platform": f"{platform.system()} {platform.machine()}",
         "cpu": names[0] if names else platform.processor(), "threads": torch.get_num_threads(),
-        "processes": int(os.environ.get("WORLD_SIZE", 1)),
+        "processes": processes.count(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
     }
 
@@ -155,15 +165,13 @@ def _peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def _is_main() -> bool:
-    """Whether this process writes: under torchrun only the first does."""
-    return os.environ.get("RANK", "0") == "0"
-
-
 @contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """One process at a time works in `folder`; a second one waits. The lock dies with its process."""
-    if not _is_main():
+    """One command at a time works in `folder`; a second one waits. The lock dies with its process.
+
+    Of the processes of one torchrun only the first takes it; the others follow what that finds.
+    """
+    if not processes.is_first():
         yield
         return
     try:

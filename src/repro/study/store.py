@@ -95,9 +95,29 @@ class Store:
     def get(self, config: RunConfig) -> Record | None:
         """The record of `config` on the data of this machine, or None.
 
-        Where the data is not on this machine, the record of the same config is taken as it stands.
-        Raises ReproError for a record that cannot be trusted, and for two that differ only in their data.
+        Where the data is not on this machine, the record of the same config is taken as it stands. A `stale` one
+        counts as none. Raises ReproError for a record that cannot be trusted, and for two that differ only in their
+        data.
         """
+        found = self.look(config)
+        return None if found and self.stale(found) else found
+
+    def stale(self, record: Record) -> str:
+        """Why `record` does not count any more: what it was built on was made again since. "" while it does.
+
+        A record that it was built on may be absent, or be another machine's, whose floats round differently.
+        """
+        for id, digest in record.needs.items():
+            for path in (self.folder / record.scale).glob(f"*/{id}.json"):
+                need = Record.read(path)
+                if need.digest != digest and need.environment == record.environment:
+                    return f"stale: built on another result of {need.experiment} {id} than the one that is here now"
+                if self.stale(need):
+                    return self.stale(need)
+        return ""
+
+    def look(self, config: RunConfig) -> Record | None:
+        """`get`, whether the record is stale or not."""
         if data_at_hand(config):
             path = self.folder / config.scale / config.experiment / f"{run_id(config)}.json"
             return Record.read(path) if path.exists() else None

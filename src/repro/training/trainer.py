@@ -16,6 +16,7 @@ from torch import nn
 
 from repro.errors import ReproError, unknown
 from repro.paths import write_atomic
+from repro.processes import first, join
 from repro.training.sequences import Sequences
 
 DECAYS = ("none", "linear")
@@ -85,16 +86,18 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
     Works on a CPU, on one GPU, and under `torchrun` on several. Raises ReproError for a loss that is not finite, a
     checkpoint of another configuration, or a batch that does not divide among the processes.
     """
-    from accelerate import Accelerator
+    from accelerate import Accelerator, DistributedDataParallelKwargs
     from accelerate.state import AcceleratorState
 
+    join(cpu=device == "cpu")
     AcceleratorState._reset_state()  # an earlier training in this process may have used another precision
-    accelerator = Accelerator(mixed_precision=config.precision, cpu=device == "cpu")
+    same_every_step = DistributedDataParallelKwargs(static_graph=True)  # weights may be without a gradient, as if alone
+    accelerator = Accelerator(mixed_precision=config.precision, cpu=device == "cpu", kwargs_handlers=[same_every_step])
     share, rest = divmod(sequences.batch_size, accelerator.num_processes)
     if rest:
         raise ReproError(f"a batch of {sequences.batch_size} sequences does not divide among "
                          f"{accelerator.num_processes} processes; choose a multiple.")
-    first = accelerator.process_index * share
+    mine = slice(accelerator.process_index * share, (accelerator.process_index + 1) * share)
     steps = math.ceil(config.tokens / sequences.tokens_per_batch)
     torch.manual_seed(config.seed)
     optimizer = torch.optim.AdamW(objective.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay,
@@ -110,7 +113,7 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
         rate = config.rate(result.steps, steps)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        batch = sequences.batch(result.steps)[first:first + share].to(accelerator.device)
+        batch = sequences.batch(result.steps)[mine].to(accelerator.device)
         loss = wrapped(batch)
         accelerator.backward(loss)
         norm = float(accelerator.clip_grad_norm_(objective.parameters(), config.clip))
@@ -132,7 +135,7 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
                 result.curves.setdefault(name, []).append([result.tokens, value])
         if due and validate is not None:
             wrapped.eval()
-            state.judge(result, validate(objective))
+            state.judge(result, first(lambda: validate(objective)))
             wrapped.train()
         if accelerator.is_main_process and (due or time.monotonic() - saved > config.checkpoint_every):
             state.save(result)
@@ -189,7 +192,7 @@ class _State:
         torch.save({"fingerprint": self.fingerprint, "objective": self.objective.state_dict(), "best": self.best,
                     "optimizer": self.optimizer.state_dict(), "result": asdict(result), "pending": self.pending,
                     "validations_since_best": self.validations_since_best, "torch": torch.get_rng_state(),
-                    "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+                    "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
                     "python": random.getstate(), "numpy": (numpy_state[0], numpy_state[1].tolist(), *numpy_state[2:])},
                    buffer)
         write_atomic(self.folder / "checkpoint.pt", buffer.getvalue())
@@ -214,8 +217,8 @@ class _State:
         self.best, self.pending = saved["best"], saved["pending"]
         self.validations_since_best = saved["validations_since_best"]
         torch.set_rng_state(saved["torch"])
-        if saved["cuda"] and torch.cuda.is_available():
-            torch.cuda.set_rng_state_all(saved["cuda"])
+        if saved["cuda"] is not None and torch.cuda.is_available():
+            torch.cuda.set_rng_state(saved["cuda"])
         random.setstate(saved["python"])
         np.random.set_state(saved["numpy"])
         return TrainResult(**saved["result"])

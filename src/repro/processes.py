@@ -1,0 +1,65 @@
+"""What the processes of one `torchrun` do together. A process that was started alone is the first, and all, of them."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from repro.errors import ReproError
+
+Made = TypeVar("Made")
+PATIENCE = timedelta(days=7)  # the first may have to wait until another command has made what this one needs
+
+
+def count() -> int:
+    """How many there are, over all nodes."""
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
+def is_first() -> bool:
+    """Whether this is the one that writes files, shows progress and prints."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def join(cpu: bool = False) -> None:
+    """Meet the others, over the GPUs if there are any (unless `cpu`); "cuda" is from then on `cuda:LOCAL_RANK`.
+
+    Raises ReproError when this process finds itself alone: every one would train by itself without a word.
+    """
+    if count() == 1:
+        return
+    import torch
+    from accelerate import PartialState
+
+    state = PartialState(cpu=cpu or not torch.cuda.is_available(), timeout=PATIENCE)
+    if state.num_processes != count():
+        raise ReproError(f"this is one of {count()} processes (WORLD_SIZE), but it found {state.num_processes}; start "
+                         "them with torchrun or accelerate launch.")
+
+
+def first(make: Callable[[], Made]) -> Made:
+    """What `make()` returns, or raises, on the first process, on all of them: each has to call this and waits here."""
+    if count() == 1:
+        return make()
+    from torch.distributed import broadcast_object_list
+
+    join()
+    told = [None, None]
+    if is_first():
+        try:
+            told[0] = make()
+        except Exception as error:
+            told[1] = error
+    broadcast_object_list(told)
+    if told[1] is not None:
+        raise told[1]
+    return told[0]
+
+
+def leave() -> None:
+    """Part from the others, as the last thing before a process ends."""
+    if "RANK" in os.environ:
+        from torch import distributed
+
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
