@@ -113,7 +113,7 @@ def variation_table(context: ArtifactContext, variations: Mapping[str, Mapping[s
                 rows.append({"scale": scale, "variation": names[plan.index(config)],
                              "validation": told(records, "validation"),
                              "change": "–" if config is configs[0] else change,
-                             "module": f"{module_effect(records, 'validation'):+.2%}" if records else NOT_RUN})
+                             "module": f"{module_effect(records):+.2%}" if records else NOT_RUN})
     return pandas.DataFrame(rows)
 
 

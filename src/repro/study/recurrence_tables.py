@@ -76,7 +76,7 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per overlap: by how much the recurrent model's perplexity differs, in per cent of the baseline's.
 
     "against the control": the baseline that was trained with the same overlap. "module": what of the gain goes when the
-    module of the same model is masked out. Both on test documents.
+    module of the same model is masked out (on test documents, or validation documents for whole books).
     """
     import pandas
 
@@ -133,8 +133,12 @@ def judge_gain(records: list[Record]) -> Verdict:
     return replace(verdict, text=f"{verdict.text}; masking the module out takes {module_effect(recurrent):+.2%}")
 
 
-def module_effect(recurrent: list[Record], split: str = "test") -> float:
-    """Relative difference in perplexity between recurrent models and the same with their module masked out."""
+def module_effect(recurrent: list[Record]) -> float:
+    """Relative difference in perplexity between recurrent models and the same with their module masked out.
+
+    On test text, or on validation text where the test text was not read a second time for it.
+    """
+    split = "test" if "test_word_perplexity_masked" in recurrent[0].metrics else "validation"
     name = f"{split}_word_perplexity"
     return fmean(record.metrics[name] / record.metrics[f"{name}_masked"] for record in recurrent) - 1
 
