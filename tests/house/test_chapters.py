@@ -40,6 +40,12 @@ def test_parameters_come_first_and_each_says_what_it_may_be(path):
 
 
 @each
+def test_the_title_begins_with_the_number_of_the_file(path):
+    first = "".join(json.loads(path.read_text())["cells"][0]["source"])
+    assert first.startswith(f"# {int(path.stem[:2])} · ")
+
+
+@each
 def test_cells_are_short(path):
     lengths = [len(lines(cell)) for cell in code(path)]
     assert max(lengths) <= 15

@@ -124,6 +124,15 @@ def test_a_notebook_shows_the_table_with_its_caption_escaped_and_always_alike(ta
     assert page.count(">not run</td>") == 8
     assert ">&lt;30.40&gt;</td>" in page
     assert page == table.render()._repr_html_()
+    assert '<table id="T_toy-table" class="artifact">' in page
+
+
+def test_a_notebook_names_the_records_behind_a_table_and_folds_their_ids(table, toy):
+    ids = [run(config, progress=False).id for config in toy.experiment.plan("smoke")[:2]]
+    page = table.render()._repr_html_()
+    assert "1 seed; 2 runs not run: <code>repro run toy-recurrence --scale smoke</code>." \
+           f"<details><summary>records</summary>{ids[0]}, {ids[1]}</details></div>" in page
+    assert f"records {ids[0]}, {ids[1]}" in table.render().caption
 
 
 def test_a_terminal_shows_the_table_and_its_caption(table):

@@ -157,7 +157,7 @@ class Rendered:
         return self.caption
 
     def _repr_html_(self) -> str:
-        caption = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(self.caption, quote=False)).replace("\n", "<br>")
+        caption = "".join(f"<div>{_line(line)}</div>" for line in self.caption.splitlines())
         if self.artifact.kind == "figure":
             picture = base64.b64encode(self.png()).decode()
             return (f'<figure><img alt="{html.escape(self.artifact.title)}" src="data:image/png;base64,{picture}">'
@@ -165,7 +165,7 @@ class Rendered:
         below = [{"selector": "caption", "props": "caption-side: bottom; text-align: left"}]
         style = self.table.style.hide(axis="index").set_uuid(self.artifact.id).format(escape="html")
         style = style.map(lambda cell: "color: #666; font-style: italic" if cell == NOT_RUN else "")
-        return style.set_caption(caption).set_table_styles(below).to_html()
+        return style.set_caption(caption).set_table_styles(below).set_table_attributes('class="artifact"').to_html()
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
@@ -193,6 +193,16 @@ class Rendered:
         self.content.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
         plt.close(self.content)  # or the notebook would show it a second time
         return buffer.getvalue()
+
+
+def _line(line: str) -> str:
+    """One line of a caption as HTML: commands set as code, the ids of records folded away below it."""
+    line = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(line, quote=False))
+    found = re.search("; (records?) ([0-9a-f]{16}(?:, [0-9a-f]{16})*)", line)
+    if not found:
+        return line
+    ids = f"<details><summary>{found[1]}</summary>{found[2]}</details>"
+    return line[:found.start()] + line[found.end():] + ids
 
 
 def artifact(id: str) -> Artifact:
