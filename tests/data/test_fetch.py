@@ -126,8 +126,10 @@ def _ids(name):
 
 
 def test_declared_parts_cover_every_row_once():
-    for name, totals in (("wikitext-103", fetch.WIKITEXT2_ROWS), ("wikitext-103-full", fetch.WIKITEXT103_ROWS),
-                         ("pg19", fetch.PG19_ROWS), ("pg19-subset", fetch.PG19_ROWS), ("gutenberg-pretrain", fetch.PG19_ROWS)):
+    rows = {"wikitext-103": fetch.WIKITEXT2_ROWS, "wikitext-103-full": fetch.WIKITEXT103_ROWS,
+            **dict.fromkeys(("pg19", "pg19-subset", "gutenberg-pretrain"), fetch.PG19_ROWS)}
+    assert rows.keys() == fetch.SOURCES.keys()
+    for name, totals in rows.items():
         parts = fetch.SOURCES[name]().parts
         names = [file for part in parts for file in part.names]
         assert len(names) == len(set(names))
