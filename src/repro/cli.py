@@ -224,20 +224,25 @@ def data_check(name: Annotated[str, typer.Argument(metavar="NAME", help="See `re
         raise ReproError(f"{name} is not whole: {'; '.join(wrong)}. Get it again with `repro data fetch {name}`.")
 
 
-@main.command()
-def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="evaluation or training.")],
-    json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
-) -> None:
-    """Measure side by side with peers, in one process, and print ratios."""
-    import importlib
+def _benchmarks() -> list[str]:
+    """Their names: each is a module of repro.bench."""
     import pkgutil
 
     from repro import bench
 
-    known = [module.name for module in pkgutil.iter_modules(bench.__path__)]
-    if name not in known:
-        raise unknown("benchmark", name, known)
+    return [module.name for module in pkgutil.iter_modules(bench.__path__)]
+
+
+@main.command()
+def bench(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(_benchmarks())}.")],
+    json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
+) -> None:
+    """Measure side by side with peers, in one process, and print ratios."""
+    import importlib
+
+    if name not in _benchmarks():
+        raise unknown("benchmark", name, _benchmarks())
     importlib.import_module(f"repro.bench.{name}").main(json_path)
 
 

@@ -42,23 +42,23 @@ def every_file(folder):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
-    return tmp_path / "wikitext"
+    return tmp_path / "wikitext-103-full"
 
 
 def test_wikitext_becomes_what_is_read(folder):
     opened = []
-    fetch.fetch("wikitext-103", folder, lambda *place: opened.append(place) or lines(*place), progress=False,
+    fetch.fetch("wikitext-103-full", folder, lambda *place: opened.append(place) or lines(*place), progress=False,
                 source=wikitext())
     assert opened == [("validation", 0), ("test", 0), ("train", 0)]  # each is read in one go
     assert sorted(path.name for path in folder.iterdir()) == [
-        "manifest-wikitext-103.json", "wiki.test.raw.xz", "wiki.valid.raw.xz", "wikitext-103.train-00-of-03.parquet",
-        "wikitext-103.train-01-of-03.parquet", "wikitext-103.train-02-of-03.parquet"]
+        "manifest-wikitext-103-full.json", "wiki.test.raw.xz", "wiki.valid.raw.xz",
+        *(f"wikitext-103.train-0{k}-of-03.parquet" for k in range(3))]
     for split, texts in LINES.items():
-        read = corpus("wikitext-103").documents(split)
+        read = corpus("wikitext-103-full").documents(split)
         assert "".join(document.text for document in read) == "".join(text or " \n" for text in texts)
-    assert [document.id for document in corpus("wikitext-103").documents("test")] == ["T"]
-    assert corpus("wikitext-103").part_of is None
-    rows = {(row.split, row.what): row for row in corpus("wikitext-103").check()}
+    assert [document.id for document in corpus("wikitext-103-full").documents("test")] == ["T"]
+    assert corpus("wikitext-103-full").part_of is None
+    rows = {(row.split, row.what): row for row in corpus("wikitext-103-full").check()}
     assert rows["all", "files as they were fetched"].ok
     assert rows["all", "files as they were fetched"].found == 5
     assert rows["train", "words with line ends"].expected == 103_227_021
@@ -68,13 +68,27 @@ def test_wikitext_becomes_what_is_read(folder):
 def test_rows_as_the_hub_has_them_give_the_original_file(tmp_path, monkeypatch):
     text = "".join(document.text for document in corpus("wikitext-103").documents("validation"))
     rows = [line if line.strip() else "" for line in text.splitlines(keepends=True)]
-    assert len(rows) == fetch.WIKITEXT_ROWS["validation"]
-    one = fetch.wikitext103({"train": 0, "validation": len(rows), "test": 0})
+    assert len(rows) == fetch.WIKITEXT2_ROWS["validation"]
+    one = fetch.wikitext2({"train": 0, "validation": len(rows), "test": 0})
     source = fetch.Source(one.hub, one.config, one.revision, one.rows, one.parts[:1])
     fetch.fetch("wikitext-103", tmp_path / "wikitext", lambda split, skip: ({"text": row} for row in rows[skip:]),
                 progress=False, source=source)
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
     assert "".join(document.text for document in corpus("wikitext-103").documents("validation")) == text
+
+
+def test_the_part_of_wikitext_is_another_corpus_in_another_folder(folder):
+    part = folder.with_name("wikitext")
+    fetch.fetch("wikitext-103", part, lines, progress=False, source=fetch.wikitext2(COUNTS))
+    assert sorted(path.name for path in part.iterdir()) == [
+        "manifest-wikitext-103.json", "wiki.test.raw.xz", "wiki.valid.raw.xz", "wikitext-2.train.parquet"]
+    read = corpus("wikitext-103").documents("train")
+    assert "".join(document.text for document in read) == "".join(text or " \n" for text in LINES["train"])
+    assert (fetch.SOURCES["wikitext-103"]().config, fetch.SOURCES["wikitext-103-full"]().config) == (
+        "wikitext-2-raw-v1", "wikitext-103-raw-v1")
+    before = corpus("wikitext-103").fingerprint()
+    fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=wikitext())
+    assert corpus("wikitext-103").fingerprint() == before
 
 
 def test_pg19_becomes_what_is_read(folder):
@@ -112,8 +126,10 @@ def _ids(name):
 
 
 def test_declared_parts_cover_every_row_once():
-    for name, totals in (("wikitext-103", fetch.WIKITEXT_ROWS), ("pg19", fetch.PG19_ROWS),
-                         ("pg19-subset", fetch.PG19_ROWS), ("gutenberg-pretrain", fetch.PG19_ROWS)):
+    rows = {"wikitext-103": fetch.WIKITEXT2_ROWS, "wikitext-103-full": fetch.WIKITEXT103_ROWS,
+            **dict.fromkeys(("pg19", "pg19-subset", "gutenberg-pretrain"), fetch.PG19_ROWS)}
+    assert rows.keys() == fetch.SOURCES.keys()
+    for name, totals in rows.items():
         parts = fetch.SOURCES[name]().parts
         names = [file for part in parts for file in part.names]
         assert len(names) == len(set(names))
@@ -146,7 +162,7 @@ KILLED = """
         replace = os.replace
         os.replace = lambda *names: (count(), replace(*names))
         rows = test_fetch.lines
-    fetch.fetch("wikitext-103", sys.argv[1], rows, progress=False, source=test_fetch.wikitext())
+    fetch.fetch("wikitext-103-full", sys.argv[1], rows, progress=False, source=test_fetch.wikitext())
 """
 
 
@@ -155,14 +171,14 @@ KILLED = """
     ("write", 9, 4)])
 def test_killed_and_started_again(folder, tmp_path, moment, left, complete):
     whole = tmp_path / "uninterrupted"
-    fetch.fetch("wikitext-103", whole, lines, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", whole, lines, progress=False, source=wikitext())
     code = textwrap.dedent(KILLED.format(here=os.path.dirname(__file__), left=left, moment=moment))
     killed = subprocess.run([sys.executable, "-c", code, str(folder)], check=False)
     assert killed.returncode == -signal.SIGKILL
     here = {name: content for name, content in every_file(folder).items() if not name.startswith(".")}
     expected = every_file(whole)
     assert all(content == expected[name] for name, content in here.items() if "manifest" not in name)  # no half file
-    assert sum(fetch.verify("wikitext-103", folder).values()) == complete
+    assert sum(fetch.verify("wikitext-103-full", folder).values()) == complete
 
     read = []
 
@@ -171,32 +187,32 @@ def test_killed_and_started_again(folder, tmp_path, moment, left, complete):
             read.append((split, skip + k))
             yield row
 
-    fetch.fetch("wikitext-103", folder, counted, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", folder, counted, progress=False, source=wikitext())
     assert {name: content for name, content in every_file(folder).items() if not name.startswith(".")} == expected
     assert len(read) == len(set(read)) == sum(part.stop - part.start for part in wikitext().parts[complete:])
 
 
 def test_nothing_is_read_when_all_is_there(folder):
-    fetch.fetch("wikitext-103", folder, lines, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=wikitext())
     before = every_file(folder)
-    fetch.fetch("wikitext-103", folder, None, progress=False, source=wikitext())  # the hub would be an error here
+    fetch.fetch("wikitext-103-full", folder, None, progress=False, source=wikitext())  # the hub would be an error here
     assert before and every_file(folder) == before
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_bytes(b"short"),
                                    lambda path: path.write_bytes(b"\x00" * path.stat().st_size)])
 def test_one_spoilt_file_is_fetched_again(folder, spoil):
-    fetch.fetch("wikitext-103", folder, lines, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=wikitext())
     before = every_file(folder)
     spoil(folder / "wikitext-103.train-01-of-03.parquet")
-    assert sum(fetch.verify("wikitext-103", folder).values()) == 4
+    assert sum(fetch.verify("wikitext-103-full", folder).values()) == 4
     read = []
 
     def counted(split, skip):
         read.append((split, skip))
         return lines(split, skip)
 
-    fetch.fetch("wikitext-103", folder, counted, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", folder, counted, progress=False, source=wikitext())
     assert every_file(folder) == before
     assert read == [("train", 3)]
 
@@ -209,9 +225,9 @@ def test_source_that_fails_says_where_and_keeps_what_is_there(folder):
             yield row
 
     with pytest.raises(ReproError, match=r"stopped at row 4 of train \(ConnectionError: the network is gone\)\. Run "
-                                         "`repro data fetch wikitext-103` again"):
-        fetch.fetch("wikitext-103", folder, failing, progress=False, source=wikitext())
-    assert sum(fetch.verify("wikitext-103", folder).values()) == 3
+                                         "`repro data fetch wikitext-103-full` again"):
+        fetch.fetch("wikitext-103-full", folder, failing, progress=False, source=wikitext())
+    assert sum(fetch.verify("wikitext-103-full", folder).values()) == 3
 
 
 @pytest.mark.parametrize(("declared", "told"), [(3, "has more than 3 rows in validation instead of 3"),
@@ -219,7 +235,7 @@ def test_source_that_fails_says_where_and_keeps_what_is_there(folder):
 def test_source_of_another_size_is_refused(folder, declared, told):
     source = fetch.wikitext103({**COUNTS, "validation": declared}, per_file=3)
     with pytest.raises(ReproError, match=told):
-        fetch.fetch("wikitext-103", folder, lines, progress=False, source=source)
+        fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=source)
     assert not folder.exists()
 
 
@@ -229,15 +245,15 @@ def test_full_disk(folder, monkeypatch):
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(ReproError, match="No space left on device"):
-        fetch.fetch("wikitext-103", folder, lines, progress=False, source=wikitext())
+        fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=wikitext())
     assert every_file(folder) == {}
 
 
 def test_unreadable_manifest(folder):
     folder.mkdir()
-    (folder / "manifest-wikitext-103.json").write_text("{")
-    with pytest.raises(ReproError, match="Delete it and run `repro data fetch wikitext-103`"):
-        fetch.fetch("wikitext-103", folder, lines, progress=False, source=wikitext())
+    (folder / "manifest-wikitext-103-full.json").write_text("{")
+    with pytest.raises(ReproError, match="Delete it and run `repro data fetch wikitext-103-full`"):
+        fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=wikitext())
 
 
 @pytest.mark.parametrize(("name", "told"), [("text8-prefix", "cannot be fetched; put its files into"),
@@ -270,7 +286,7 @@ def test_script_tells_errors_in_one_line(tmp_path):
     from repro import paths
 
     path = paths.home() / "data_scripts" / "wikitext103.py"
-    (tmp_path / "wikitext").write_text("a file where the folder should be")
+    (tmp_path / "wikitext-103-full").write_text("a file where the folder should be")
     found = subprocess.run([sys.executable, str(path), str(tmp_path)], capture_output=True, text=True, check=False,
                            env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "cache")})
     assert found.returncode != 0

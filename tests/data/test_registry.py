@@ -110,15 +110,20 @@ def test_fingerprint_follows_content_not_place_or_time(data, monkeypatch, sample
     assert corpus("pg19-subset").fingerprint(["test"]) == test_only
 
 
-def test_whole_training_text_is_preferred_and_named(data, sample):
-    assert "2 %" in corpus("wikitext-103").part_of
+def test_a_corpus_is_the_same_text_whatever_else_lies_there(data, sample):
+    part, full = corpus("wikitext-103"), corpus("wikitext-103-full")
+    assert "2 %" in part.part_of
+    assert full.part_of is None
     assert corpus("pg19-subset").part_of.startswith("PG-19: 384 of 28,602")
-    sample.put_parquet(data / "wikitext" / "wikitext-103.train-00-of-02.parquet", {"text": [" = W = \n \n whole \n"]})
+    before = part.fingerprint()
+    for folder in (data / "wikitext", data / "wikitext-103-full"):
+        sample.put_parquet(folder / "wikitext-103.train-00-of-02.parquet", {"text": [" = W = \n \n whole \n"]})
     with pytest.raises(ReproError, match=r"holds 1 files wikitext-103\.train-\*-of-\*\.parquet where 2 belong"):
-        corpus("wikitext-103").documents("train")
-    sample.put_parquet(data / "wikitext" / "wikitext-103.train-01-of-02.parquet", {"text": [" more \n"]})
-    assert corpus("wikitext-103").part_of is None
-    assert corpus("wikitext-103").documents("train")[0].text == " = W = \n \n whole \n more \n"
+        full.documents("train")
+    sample.put_parquet(data / "wikitext-103-full" / "wikitext-103.train-01-of-02.parquet", {"text": [" more \n"]})
+    assert full.documents("train")[0].text == " = W = \n \n whole \n more \n"
+    assert "".join(document.text for document in part.documents("train")) == "".join(sample.articles * 3)
+    assert part.fingerprint() == before
 
 
 def test_embedded_corpus_needs_no_folder(monkeypatch):

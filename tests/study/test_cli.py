@@ -6,6 +6,7 @@ import subprocess
 import sys
 import types
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -307,6 +308,12 @@ def test_doctor_names_what_is_lacking(repro_, corpora, tmp_path, monkeypatch):
     assert found["corpus absent"]["found"] == "not here"
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "nowhere"))
     assert doctor.Finding("REPRO_DATA", str(tmp_path / "nowhere"), "there is no such folder") in doctor.findings()
+
+
+def test_bench_help_names_every_benchmark(repro_):
+    names = [path.stem for path in Path(repro.__file__).with_name("bench").glob("[a-z]*.py")]
+    _, out, _ = repro_("bench --help")
+    assert names and all(name in out for name in names)
 
 
 def test_bench_calls_the_benchmark(repro_, monkeypatch, tmp_path):

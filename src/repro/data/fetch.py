@@ -176,12 +176,25 @@ def _bar(name: str, total: int, visible: bool) -> Iterator[Callable[[int], None]
 
 # What each corpus is made of.
 
-WIKITEXT_ROWS = {"train": 1_801_350, "validation": 3_760, "test": 4_358}
+WIKITEXT2_ROWS = {"train": 36_718, "validation": 3_760, "test": 4_358}
+WIKITEXT103_ROWS = WIKITEXT2_ROWS | {"train": 1_801_350}
 PG19_ROWS = {"train": 28_602, "validation": 50, "test": 100}
 
 
-def wikitext103(rows: dict[str, int] = WIKITEXT_ROWS, per_file: int = 100_000) -> Source:
-    """WikiText-103 raw: a row is a line, "" standing for the blank line " \\n" of the original files."""
+def wikitext2(rows: dict[str, int] = WIKITEXT2_ROWS) -> Source:
+    """WikiText-2 raw: the validation and test text of WikiText-103, and 2 % of its training text."""
+    return _wikitext("wikitext-2-raw-v1", rows, [(0, rows["train"], "wikitext-2.train.parquet")])
+
+
+def wikitext103(rows: dict[str, int] = WIKITEXT103_ROWS, per_file: int = 100_000) -> Source:
+    """WikiText-103 raw."""
+    cuts = _cuts(rows["train"], per_file)
+    return _wikitext("wikitext-103-raw-v1", rows, [
+        (*cut, f"wikitext-103.train-{k:02}-of-{len(cuts):02}.parquet") for k, cut in enumerate(cuts)])
+
+
+def _wikitext(config: str, rows: dict[str, int], train: list[tuple[int, int, str]]) -> Source:
+    """A row is a line, "" standing for the blank line " \\n" of the original files. train: (start, stop, file)."""
     def line(row: dict) -> str:
         return row["text"] or " \n"
 
@@ -193,10 +206,8 @@ def wikitext103(rows: dict[str, int] = WIKITEXT_ROWS, per_file: int = 100_000) -
 
     parts = [Part(split, 0, rows[split], (file,), line, xz)
              for split, file in (("validation", "wiki.valid.raw.xz"), ("test", "wiki.test.raw.xz"))]
-    cuts = _cuts(rows["train"], per_file)
-    parts += [Part("train", start, stop, (f"wikitext-103.train-{k:02}-of-{len(cuts):02}.parquet",), line, parquet)
-              for k, (start, stop) in enumerate(cuts)]
-    return Source("Salesforce/wikitext", "wikitext-103-raw-v1", "b08601e04326c79dfdd32d625aee71d232d685c3", rows, parts)
+    parts += [Part("train", start, stop, (file,), line, parquet) for start, stop, file in train]
+    return Source("Salesforce/wikitext", config, "b08601e04326c79dfdd32d625aee71d232d685c3", rows, parts)
 
 
 def pg19(rows: dict[str, int] = PG19_ROWS, per_file: int = 500) -> Source:
@@ -226,7 +237,8 @@ def pg19_part(ids: dict[str, tuple[int, ...]], rows: dict[str, int] = PG19_ROWS,
 
 
 SOURCES: dict[str, Callable[[], Source]] = {
-    "wikitext-103": wikitext103,
+    "wikitext-103": wikitext2,
+    "wikitext-103-full": wikitext103,
     "pg19": pg19,
     "pg19-subset": lambda: pg19_part({"train": books.SUBSET_TRAIN, "validation": books.SUBSET_VALIDATION,
                                       "test": books.SUBSET_TEST}),

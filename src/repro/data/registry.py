@@ -33,8 +33,7 @@ class Split:
     """A part of a corpus, its files, and the counts it must have (None: not known beforehand).
 
     n_words counts whitespace-separated words, n_words_with_ends adds one for every line end (the denominator
-    of WikiText's published perplexities), n_bytes counts UTF-8 bytes. `whole` describes the complete split where this
-    one is a piece of it: its files are read instead if they are there.
+    of WikiText's published perplexities), n_bytes counts UTF-8 bytes.
     """
 
     description: str
@@ -43,7 +42,6 @@ class Split:
     n_words: int | None = None
     n_words_with_ends: int | None = None
     n_bytes: int | None = None
-    whole: "Split | None" = None
 
 
 @dataclass(frozen=True)
@@ -63,23 +61,17 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text corpus with its splits. `source`: hub id, where else it is from, or "embedded"."""
+    """A text corpus with its splits, always the same text. `source`: hub id, where else it is from, or "embedded"."""
 
     name: str
     licence: str
     source: str
     splits: dict[str, Split]
     read: Callable[["Corpus", str], Iterator[Document]] = field(repr=False)
-    partial: str | None = None  # what it is a part of, unless every split is there whole
+    part_of: str | None = None  # what it is a part of, in words for tables; None when it is the whole
     folder: str = ""
     joined: bool = False  # one running text (WikiText): no separator between documents, line ends count as words
     generator: SyntheticBooks | None = None  # what writes an embedded corpus
-
-    @property
-    def part_of(self) -> str | None:
-        """What this corpus is a part of, in words for tables; None when it is the whole."""
-        pieces = [name for name, split in self.splits.items() if split.whole]
-        return None if pieces and all(self._split(name) is self.splits[name].whole for name in pieces) else self.partial
 
     def documents(self, split: str, n_books: int | None = None) -> Documents:
         """The documents of `split` in order, the first `n_books` of them if given.
@@ -172,11 +164,9 @@ class Corpus:
         fetch(self.name, Path(folder or root()) / self.folder, progress=progress)
 
     def _split(self, name: str) -> Split:
-        """The split, or its whole if any file of that is here."""
         if name not in self.splits:
             raise unknown(f"split of {self.name}", name, self.splits)
-        split = self.splits[name]
-        return split.whole if split.whole and any((root() / self.folder).glob(split.whole.files)) else split
+        return self.splits[name]
 
 
 def root() -> Path:
@@ -255,12 +245,19 @@ def _corpora() -> dict[str, Corpus]:
     declared = [
         Corpus(
             "wikitext-103", "CC BY-SA 3.0", "Salesforce/wikitext", joined=True, folder="wikitext", read=_wikitext,
-            partial="WikiText-103: its training text is WikiText-2's (2 %), validation and test are complete",
+            part_of="WikiText-103: its training text is WikiText-2's (2 %), validation and test are complete",
             splits={
                 "train": Split("WikiText-2's training text", "wikitext-2.train.parquet",
-                               n_words=2_051_910, n_words_with_ends=2_088_628,
-                               whole=Split("complete", "wikitext-103.train-*-of-*.parquet",
-                                           n_words=101_425_671, n_words_with_ends=103_227_021)),
+                               n_words=2_051_910, n_words_with_ends=2_088_628),
+                "validation": Split("complete", "wiki.valid.raw.xz", 60, 213_886, 217_646, 1_146_846),
+                "test": Split("complete", "wiki.test.raw.xz", 60, 241_211, 245_569, 1_290_590),
+            }),
+        Corpus(
+            "wikitext-103-full", "CC BY-SA 3.0", "Salesforce/wikitext", joined=True, folder="wikitext-103-full",
+            read=_wikitext,
+            splits={
+                "train": Split("complete", "wikitext-103.train-*-of-*.parquet",
+                               n_words=101_425_671, n_words_with_ends=103_227_021),
                 "validation": Split("complete", "wiki.valid.raw.xz", 60, 213_886, 217_646, 1_146_846),
                 "test": Split("complete", "wiki.test.raw.xz", 60, 241_211, 245_569, 1_290_590),
             }),
@@ -273,7 +270,7 @@ def _corpora() -> dict[str, Corpus]:
             }),
         Corpus(
             "pg19-subset", "public domain in the USA", "emozilla/pg19", folder="pg19-subset", read=_books,
-            partial="PG-19: 384 of 28,602 training books, 26 validation books of our own choice, 33 of 100 test books",
+            part_of="PG-19: 384 of 28,602 training books, 26 validation books of our own choice, 33 of 100 test books",
             splits={
                 "train": Split("384 training books", "train-*-of-*.parquet", 384, 26_120_407),
                 "validation": Split("26 held-out books", "validation*.parquet", 26, 1_789_300),
@@ -281,18 +278,18 @@ def _corpora() -> dict[str, Corpus]:
             }),
         Corpus(
             "gutenberg-pretrain", "public domain in the USA", "emozilla/pg19", folder="gutenberg-pretrain",
-            partial="PG-19: 262 of 28,602 training books, none of them in pg19-subset", read=_books_with_held_out,
+            part_of="PG-19: 262 of 28,602 training books, none of them in pg19-subset", read=_books_with_held_out,
             splits={
                 "train": Split("all but the last 3 books", "train-*-of-*.parquet", 259),
                 "validation": Split("the last 3 books", "train-*-of-*.parquet", 3),
             }),
         Corpus(
             "text8-prefix", "CC BY-SA / GFDL", "text8.zip of Matt Mahoney's page", folder="text8", read=_prefix,
-            partial="text8: the first 6,877,825 of 100,000,000 bytes, cut 90/5/5",
+            part_of="text8: the first 6,877,825 of 100,000,000 bytes, cut 90/5/5",
             splits=_cut("text8-first-6877825-bytes.xz", 6_190_043, 343_891)),
         Corpus(
             "enwik8-prefix", "CC BY-SA / GFDL", "enwik8.zip of Matt Mahoney's page", folder="enwik8", read=_prefix,
-            partial="enwik8: the first 4,154,399 of 100,000,000 bytes, cut 90/5/5",
+            part_of="enwik8: the first 4,154,399 of 100,000,000 bytes, cut 90/5/5",
             splits=_cut("enwik8-first-4154399-bytes.xz", 3_739_399, 207_500)),
         Corpus(
             "synthetic-books", "MIT, written by this package", "embedded", generator=synthetic.BOOKS, read=_generated,
