@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_outputs import CausalLMOutput
@@ -16,11 +15,11 @@ from transformers.modeling_utils import AttentionInterface
 
 from repro.errors import ReproError, unknown
 from repro.loss import cross_entropy
+from repro.recompute import RECOMPUTE, recomputed
 from repro.recurrence.module import Recurrence, RecurrenceConfig
 from repro.windows import Window, check_window, windows
 
 ATTENTION = "repro_recurrence"
-RECOMPUTE = ("none", "layer", "window")
 
 
 def attention_with_previous(module, query, key, value, attention_mask=None, dropout=0.0, scaling=None, previous=None,
@@ -92,8 +91,9 @@ class RecurrentLM(GPT2LMHeadModel):
         window, overlap: in tokens; a window of None is the whole context. labels: `input_ids`, shifted inside; -100
         is not scored; the loss is the mean over scored targets, in nats. logits[:, i] predicts token i+1 and comes
         from the window that scores it. The first window has no h_prev.
-        recompute: what the backward pass computes again instead of keeping: "none", each "layer", or each "window"
-        (then only z and h_prev of every window are kept, if `return_logits` is False).
+        recompute: what the backward pass computes again instead of keeping: "none", each "layer" (the output layer
+        included), each "window" (then only z is kept of it, if `return_logits` is False), or each window and, while
+        that is done, each layer of it ("window+layer").
         recurrent: False masks the module's output out, which leaves plain GPT-2 on separate windows.
         truncate: cut the gradient of h_prev before every `truncate`-th window; None never cuts.
 
@@ -111,33 +111,33 @@ class RecurrentLM(GPT2LMHeadModel):
                              "they must be the same.")
         length = input_ids.shape[1]
         # The last token predicts a token that is not there: its logits are wanted, its loss is not.
-        targets = None if labels is None else F.pad(labels, (0, 1), value=-100)
         cover = windows(length + 1 if return_logits else length, window, overlap)
         total, z, logits = 0.0, None, []
         for index, span in enumerate(cover):
             if truncate and index % truncate == 0 and z is not None:
                 z = z.detach()
             ids = input_ids[:, span.start:span.stop]
-            wanted = None if targets is None else targets[:, span.first_target:span.stop + 1]
-            arguments = (ids, z if recurrent else None, wanted, span.offset, window - overlap, recompute == "layer",
-                         return_logits)
-            if recompute == "window" and torch.is_grad_enabled():
-                nll, z, out = checkpoint(self._score_window, *arguments, use_reentrant=False)
-            else:
-                nll, z, out = self._score_window(*arguments)
+            targets = None if labels is None else labels[:, span.first_target:span.stop + 1]  # a view: nothing to keep
+            nll, z, out = recomputed("window" in recompute, self._score_window, ids, z if recurrent else None, targets,
+                                     span.offset, window - overlap, "layer" in recompute, return_logits)
             total = total + nll
             logits.append(out)
-        loss = None if targets is None else total / (targets[:, 1:] != -100).sum().clamp(min=1)
+        loss = None if labels is None else total / (labels[:, 1:] != -100).sum().clamp(min=1)
         return CausalLMOutput(loss=loss, logits=torch.cat(logits, 1) if return_logits else None)
 
     def _score_window(self, ids, z, targets, offset, stride, recompute_layers, return_logits):
         """Summed nll of the scored positions, z for the next window, and their logits if asked for."""
         hidden, z = self._read_window(ids, z, stride, recompute_layers)
-        logits = self.lm_head(hidden[:, offset:])
+        nll, logits = recomputed(recompute_layers, self._score, hidden[:, offset:], targets, return_logits)
+        return nll, z, logits
+
+    def _score(self, hidden, targets, return_logits):
+        """The output layer and the loss: summed nll of the targets there are, and the logits if asked for."""
+        logits = self.lm_head(hidden)
         nll = 0.0
         if targets is not None:
-            nll = cross_entropy(logits.flatten(0, 1), targets.flatten())
-        return nll, z, logits if return_logits else None
+            nll = cross_entropy(logits[:, :targets.shape[1]].flatten(0, 1), targets.flatten())
+        return nll, logits if return_logits else None
 
     def _read_window(self, ids: Tensor, z: Tensor | None, stride: int | None = None,
                      recompute_layers: bool = False) -> tuple[Tensor, Tensor]:
@@ -153,10 +153,7 @@ class RecurrentLM(GPT2LMHeadModel):
         hidden = base.drop(hidden)
         pooled = []
         for index, block in enumerate(base.h):
-            if recompute_layers and torch.is_grad_enabled():
-                hidden = checkpoint(block, hidden, previous=previous.get(index), use_reentrant=False)
-            else:
-                hidden = block(hidden, previous=previous.get(index))
+            hidden = recomputed(recompute_layers, block, hidden, previous=previous.get(index))
             if index == len(base.h) - 1:
                 hidden = base.ln_f(hidden)
             pooled.append(self.recurrence.pool(hidden, stride))
@@ -209,22 +206,24 @@ class RecurrentLM(GPT2LMHeadModel):
         finally:
             self.train(was_training)
 
-    def _generate(self, tokens, max_new_tokens, window, overlap, do_sample, temperature, generator):
+    def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
+        batch, given = prompt.shape
+        tokens = torch.cat([prompt, prompt.new_empty(batch, max_new_tokens)], 1)  # room for all: nothing is moved later
         z, start = None, 0
         cache, n_read = DynamicCache(), 0
-        for _ in range(max_new_tokens):
-            while tokens.shape[1] - start > window:  # the window is full: hand its z on and open the next one
+        for length in range(given, given + max_new_tokens):
+            while length - start > window:  # the window is full: hand its z on and open the next one
                 _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
                 start += window - overlap
                 cache, n_read = DynamicCache(), 0
-            hidden = self._read_cached(tokens[:, start + n_read:], n_read, self._previous(z), cache)
-            n_read = tokens.shape[1] - start
+            hidden = self._read_cached(tokens[:, start + n_read:length], n_read, self._previous(z), cache)
+            n_read = length - start
             logits = self.lm_head(hidden[:, -1]).float()
             if do_sample:
                 new = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
             else:
                 new = logits.argmax(-1, keepdim=True)
-            tokens = torch.cat([tokens, new], 1)
+            tokens[:, length:length + 1] = new
         return tokens
 
     def _read_cached(self, ids: Tensor, position: int, previous: dict, cache: DynamicCache) -> Tensor:
