@@ -109,7 +109,8 @@ rule book:
         """
 
 
-# At smoke a chapter shows runs made here; at other scales it shows the records in results/ and trains nothing.
+# At smoke a chapter shows runs made here. At other scales it shows the records in results/, and no run of that scale is
+# made; the live parts of some chapters make the few runs at smoke that they need.
 rule chapter:
     input:
         lambda wildcards: map(stamp, plan("smoke").values()) if wildcards.scale == "smoke" else [],

@@ -77,6 +77,11 @@ def test_the_curves_are_those_of_one_process(processes, alone, kind):
         assert found["best_loss"] == pytest.approx(expected["best_loss"], rel=1e-7)
 
 
+def test_a_process_that_does_not_see_the_checkpoint_stops(processes):
+    assert "apart" not in processes[0]
+    assert "the first process goes on after step 8, this one after step 0" in processes[1]["apart"]
+
+
 def test_a_batch_that_does_not_divide_is_refused_by_both(processes):
     for left in processes:
         assert "batch of 3 sequences does not divide among 2 processes" in left["refused"]

@@ -76,6 +76,10 @@ def main(folder):
     except ReproError as error:
         left["refused"] = str(error)
     state = PartialState()
+    try:  # the first goes on with a finished training, the second finds none
+        trained("recurrent", folder / ("continued" if state.is_main_process else "elsewhere"))
+    except ReproError as error:
+        left["apart"] = str(error)
     left["told"] = first(os.getpid)
     try:
         first(lambda: 1 // 0)

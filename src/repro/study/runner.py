@@ -100,7 +100,7 @@ def _found(config: RunConfig, store: Store, folder: Path, force: bool,
            with_folder: bool) -> tuple[Record | None, Record | None]:
     """The record in the store and, if the folder is asked for, the one of the model that is kept there.
 
-    The folder loses what must not be gone on with.
+    The folder is emptied when the run is forced, or when what it holds is stale.
     """
     stored = store.get(config)  # another command may have finished it while this one waited
     finished = folder / "record.json"

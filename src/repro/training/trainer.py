@@ -84,14 +84,14 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
     progress: an object with `advance(n, **info)`, told of every step. device: "cpu" to stay off a GPU that is there.
 
     Works on a CPU, on one GPU, and under `torchrun` on several. Raises ReproError for a loss that is not finite, a
-    checkpoint of another configuration, or a batch that does not divide among the processes.
+    checkpoint of another configuration or that not every process sees, or a batch that does not divide among them.
     """
     from accelerate import Accelerator, DistributedDataParallelKwargs
     from accelerate.state import AcceleratorState
 
     join(cpu=device == "cpu")
     AcceleratorState._reset_state()  # an earlier training in this process may have used another precision
-    same_every_step = DistributedDataParallelKwargs(static_graph=True)  # weights may be without a gradient, as if alone
+    same_every_step = DistributedDataParallelKwargs(static_graph=True)  # allows weights that never get a gradient
     accelerator = Accelerator(mixed_precision=config.precision, cpu=device == "cpu", kwargs_handlers=[same_every_step])
     share, rest = divmod(sequences.batch_size, accelerator.num_processes)
     if rest:
@@ -105,6 +105,9 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
     wrapped, optimizer = accelerator.prepare(objective, optimizer)
     state = _State(objective, optimizer, config, sequences, Path(folder) if folder else None)
     result = state.load() or TrainResult()
+    if result.steps != (theirs := first(lambda: result.steps)):
+        raise ReproError(f"the first process goes on after step {theirs}, this one after step {result.steps}: {folder} "
+                         "has to be on a disk that all nodes share.")
     if progress is not None and result.tokens:
         progress.advance(result.tokens)
     wrapped.train()
