@@ -93,6 +93,43 @@ def test_stream_of_books_has_endoftext_before_each(data, bpe, sample):
     assert len(stream.ids) == sum(len(stream.document(k)) for k in range(3))
 
 
+def test_first_documents_are_the_first_by_file_name(data, bpe, sample):
+    books = {**sample.books["train-00-of-02"], **sample.books["train-01-of-02"]}
+    names = sorted(map(str, books))
+    assert names != list(map(str, books))  # the order of the files is another
+    two = tokens("pg19-subset", "train", bpe, n_documents=2)
+    by_name = {str(name): text for name, text in books.items()}
+    assert [bpe.decode(two.document(k)[1:]) for k in range(2)] == [by_name[name] for name in names[:2]]
+    assert two.n_words.tolist() == [len(by_name[name].split()) for name in names[:2]] and len(two) == 2
+    assert len(tokens("pg19-subset", "train", bpe)) == 3  # the cache of the whole is another file
+    with pytest.raises(ReproError, match="n_documents=4: pg19-subset train has only 3 documents"):
+        tokens("pg19-subset", "train", bpe, n_documents=4)
+
+
+def test_heads_keep_the_first_tokens_of_every_document_and_their_words(data, bpe):
+    whole = tokens("pg19-subset", "train", bpe)
+    heads = whole.heads(9, bpe)
+    assert len(heads) == len(whole) and len(heads.ids) == 3 * 10
+    for k in range(3):
+        assert heads.document(k).tolist() == whole.document(k)[:10].tolist()
+        text = bpe.decode(whole.document(k)[1:10])
+        assert (heads.n_words[k], heads.n_bytes[k]) == (len(text.split()), len(text.encode()))
+    same = whole.heads(10**9, bpe)
+    for name in ("ids", "starts", "n_words", "n_bytes"):
+        np.testing.assert_array_equal(getattr(same, name), getattr(whole, name))
+    with pytest.raises(ReproError, match="runs on from document to document"):
+        tokens("wikitext-103", "validation", bpe).heads(9, bpe)
+
+
+def test_first_tokens_keep_the_documents_that_start_in_them(data, bpe):
+    whole = tokens("pg19-subset", "train", bpe)
+    assert whole.first(None) is whole and whole.first(len(whole.ids)) is whole
+    start = int(whole.starts[1])
+    assert len(whole.first(start)) == 1 and len(whole.first(start + 1)) == 2
+    cut = whole.first(start + 1)
+    assert cut.ids.tolist() == whole.ids[:start + 1].tolist() and cut.starts.tolist() == whole.starts[:2].tolist()
+
+
 def test_cache_is_used_and_never_trusted_blindly(data, tmp_path, bpe):
     first = tokens("pg19-subset", "train", bpe)
     cache, = (tmp_path / "work" / "tokens").glob("pg19-subset-train-*.npz")

@@ -6,7 +6,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
 from repro.errors import ReproError
-from repro.plotting import COLOURS, draw_bars, draw_curves, draw_layer_weights, draw_table_curves, house
+from repro.plotting import COLOURS, draw_bars, draw_cost_front, draw_curves, draw_layer_weights, draw_table_curves, house
 
 
 @pytest.fixture
@@ -37,6 +37,21 @@ def test_table_curves_leave_the_frame_alone_and_refuse_what_they_cannot_draw(fra
         draw_table_curves(frame.drop(columns="overlap"))
     with pytest.raises(ReproError, match="no number"):
         draw_table_curves(frame.assign(perplexity="not run"))
+
+
+def test_the_cost_front_goes_through_the_points_that_nothing_beats():
+    rows = [("small", "recurrent", 0, 200, 1.0, 9.0), ("small", "recurrent", 0, 300, 2.0, 8.0),
+            ("small", "baseline", 0, 200, 1.0, 9.5), ("small", "baseline", 0, 300, 2.0, 8.5),
+            ("small", "baseline", 30, 300, 3.0, 7.0), ("paper", "baseline", 0, 300, 1.0, 5.0)]
+    points = pandas.DataFrame(rows, columns=["source", "model", "overlap", "window", "flops", "perplexity"])
+    small, paper = draw_cost_front(points).axes
+    lines = {line.get_label(): line.get_xydata().tolist() for line in small.lines}
+    assert lines["Pareto front"] == [[1.0, 9.0], [2.0, 8.0], [3.0, 7.0]]
+    assert lines["recurrent, overlap 0"] == [[1.0, 9.0], [2.0, 8.0]]
+    assert lines["baseline, overlap 0"] == [[1.0, 9.5], [2.0, 8.5]] and lines["baseline, overlap 30"] == [[3.0, 7.0]]
+    assert paper.get_title(loc="left") == "paper"
+    with pytest.raises(ReproError, match="no point to draw"):
+        draw_cost_front(points[:0])
 
 
 def test_curves_show_points_and_bounds():

@@ -125,6 +125,16 @@ def test_curves_hold_means_and_tokens(bigram, sequences):
         torch.testing.assert_close(found["write.weight"], history[step]["write.weight"], rtol=1e-9, atol=1e-12)
 
 
+def test_what_is_watched_stands_beside_the_training_loss(bigram, sequences, tmp_path):
+    def watch(objective):
+        return {"first weight": next(objective.parameters()).flatten()[0].item()}
+    objective = bigram()
+    result = train(objective, sequences, config(steps=45), tmp_path, watch=watch)
+    assert [tokens for tokens, _ in result.curves["first weight"]] == [t for t, _ in result.curves["train_loss"]]
+    assert result.curves["first weight"][-1][1] == next(objective.parameters()).flatten()[0].item()
+    assert len({value for _, value in result.curves["first weight"]}) == len(result.curves["train_loss"]) > 1
+
+
 @pytest.mark.parametrize(("patience", "validations", "best"), [
     (1, 3, 1), (2, 4, 1), (3, 7, 3), (None, 8, 7), (9, 8, 7)])
 def test_training_stops_early_and_leaves_the_best_weights(bigram, sequences, patience, validations, best):
