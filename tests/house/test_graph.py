@@ -70,7 +70,7 @@ def test_on_a_cluster_each_run_is_one_job_with_a_gpu():
     assert min(map(int, re.findall(r"minutes (\d+)", output))) >= 30
 
 
-@pytest.mark.parametrize("experiment", ["recurrence-wikitext103"])
+@pytest.mark.parametrize("experiment", ["recurrence-wikitext103", "recurrence-pg19"])
 def test_on_a_cluster_the_grid_of_a_table_is_one_job_per_cell(experiment):
     output = dry_run("runs", "slurm", "paper", experiment=experiment)
     grid = [run for run in repro("run", experiment, "--scale", "paper", "--dry-run", "--json") if not run["done"]]

@@ -75,7 +75,7 @@ def test_two_processes_ran_and_parted(together):
     assert [one["processes"] for one in told] == [2, 2]
     assert told[0]["pid"] != told[1]["pid"]
     assert [record["environment"]["processes"] for record in records] == 3 * [2]
-    assert done.stderr == ""
+    assert not [line for line in done.stderr.splitlines() if "tokens/s" not in line]  # progress is all it may tell
     assert done.stdout.count("validation_token_loss") == 1
 
 

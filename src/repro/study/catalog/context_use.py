@@ -71,7 +71,7 @@ def draw(context):
 EXPERIMENT = Experiment(
     name="context-use", paper="yoshida2020", summary="Loss of the fine-tuned baseline by position in the window.",
     config=Config, scales={"smoke": {"corpus": "synthetic-books", "window": 30}, "small": {"corpus": "wikitext-103"},
-                           "medium": {"corpus": "wikitext-103"}, "paper": {"corpus": "wikitext-103"}},
+                           "medium": {"corpus": "wikitext-103"}, "paper": {"corpus": "wikitext-103-full"}},
     execute=execute, estimate=estimate, needs=lambda config: [baseline(config)])
 register(EXPERIMENT, Artifact(
     id="context-use", paper="yoshida2020", title="Loss of the fine-tuned baseline by position in the window",

@@ -65,7 +65,7 @@ SCALES = {
               "validation_tokens": 60_000},
     "medium": {"corpus": "wikitext-103", "batch_size": 4, "learning_rates": (1e-4, 3e-4, 1e-3),
                "selection_share": 0.25, "precision": "bf16"},
-    "paper": {"corpus": "wikitext-103", "batch_size": 4},
+    "paper": {"corpus": "wikitext-103-full", "batch_size": 4},
 }
 
 
@@ -77,12 +77,13 @@ def base_runs(config) -> list[RunConfig]:
 def candidates(config) -> list[RunConfig]:
     """The short fine-tunings, one per learning rate, that choose the rate of a baseline or a recurrent model.
 
-    It is chosen once, on WikiText-103 with disjoint windows, for all overlaps, corpora and variations (section 4).
+    It is chosen on WikiText-103, on disjoint windows; other texts take the rate that was chosen there (section 4).
     """
     if config.learning_rate is not None:
         return []
-    run = next(run for run in FINETUNING.plan(config.scale) if run.model == config.model)
-    short = {"base": config.base, "epochs": run.epochs * run.selection_share, "selection_share": 1.0}
+    chosen = next(run for run in FINETUNING.plan(config.scale) if run.model == config.model)
+    run = config if config.corpus == chosen.corpus else chosen
+    short = {"base": config.base, "overlap": 0, "epochs": run.epochs * run.selection_share, "selection_share": 1.0}
     return [run.model_copy(update={**short, "learning_rate": rate, "learning_rates": (rate,)})
             for rate in config.learning_rates]  # which rates stand beside a candidate does not change it
 
@@ -156,7 +157,7 @@ def execute(config, context) -> Outcome:
 
 # Tokens of the training text, for estimates; runs count them.
 TRAINING_TOKENS = {("smoke", "synthetic-books"): 600_240, ("small", "wikitext-103"): 3_900_000,
-                   ("medium", "wikitext-103"): 2_700_000, ("paper", "wikitext-103"): 117_000_000}
+                   ("medium", "wikitext-103"): 2_700_000, ("paper", "wikitext-103-full"): 117_000_000}
 BOOK = {"small": 130_000, "medium": 90_000, "paper": 95_000}  # tokens of an average one of PG-19
 
 
@@ -183,5 +184,6 @@ FINETUNING = Experiment(
     name="finetune-gpt2", paper="yoshida2020", summary="Fine-tune the base model with and without recurrence.",
     config=Config, scales=SCALES, execute=execute, estimate=estimate,
     grid=lambda scale: [{"model": "baseline"}, {"model": "recurrent"}],
-    needs=lambda config: base_runs(config) + candidates(config))
+    needs=lambda config: base_runs(config) + candidates(config),
+    reads=lambda config: () if base_runs(config) else PRETRAINING.plan(config.scale)[0].tokeniser_corpora)
 register(FINETUNING)
