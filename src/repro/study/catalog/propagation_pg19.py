@@ -27,7 +27,7 @@ class Config(RunConfig):
     topics: int = Field(20, ge=2)
     topic_books: int | None = Field(None, ge=1)  # training books that the topic model is fitted to; None: all
     topic_piece: int = Field(1000, ge=1)  # words of the pieces of books that are its documents
-    topic_passes: int = Field(1, ge=1)
+    topic_passes: int = Field(2, ge=1)  # over these documents
     windows_back: int = Field(5, ge=1)  # windows before the scored one that are replaced, one at a time
     reach_texts: int = Field(500, ge=2)  # texts in which they are
     reach_overlap: int = Field(150, ge=0)  # tokens, of the baseline that reads with overlap
