@@ -162,4 +162,5 @@ def test_every_scale_can_be_estimated(scale):
 
 def test_paper_asks_for_what_the_paper_did():
     config = experiment("propagation-pg19").plan("paper")[0]
-    assert (config.window, config.continuation, config.contexts, config.topics) == (300, 30, 8000, 20)
+    assert (config.window, config.continuation, config.contexts) == (300, 30, 8000)
+    assert (config.corpus, config.topics, config.topic_books) == ("pg19", 20, 5000)

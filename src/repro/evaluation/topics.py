@@ -131,17 +131,20 @@ def sign_test(first: Sequence[float], second: Sequence[float]) -> SignTest:
 
 
 def from_other_books(books: Sequence[int], seed: int = 0) -> np.ndarray:
-    """For each passage another one, from another book: a permutation (n,) of indices, random inside each book.
+    """For each passage another one, from another book: a permutation (n,) of indices, random among such permutations.
 
     What a passage then has in common with its partner is not propagated from one to the other.
     Raises ReproError when more than half of the passages come from one book: no such permutation exists.
     """
-    books = np.asarray(books)
+    books, draw = np.asarray(books), np.random.default_rng(seed)
     shift, n = int(np.unique(books, return_counts=True)[1].max()), len(books)
     if 2 * shift > n:
         raise ReproError(f"{shift} of {n} passages come from one book; for partners from other books it may be half of "
                          "them at most: take passages from more books.")
-    order = np.lexsort((np.random.default_rng(seed).permutation(n), books))  # by book, shuffled inside
+    order = np.argsort(books, kind="stable")
     partner = np.empty(n, int)
-    partner[order] = np.roll(order, shift)
+    partner[order] = np.roll(order, shift)  # one such permutation; swaps that keep it one make it random
+    for i, j in draw.integers(n, size=(20 * n, 2)):
+        if books[partner[i]] != books[j] and books[partner[j]] != books[i]:
+            partner[i], partner[j] = partner[j], partner[i]
     return partner

@@ -34,16 +34,20 @@ def mean(records: list[Record], value: Callable[[dict], Sequence[float]],
 
     over: what to divide that mean by, another such mean; the ratio gets the interval.
     """
+    books, *values = ([one for record in records for one in given(record.documents)] for given in (
+        lambda documents: documents["contexts"]["book"], value, *([over] if over else [])))
+    return mean_over_books(books, *values)
+
+
+def mean_over_books(books: Sequence[int], values: Sequence[float], over: Sequence[float] | None = None) -> "Interval":
+    """Mean of `values`, or its ratio to that of `over`, with a 95 % interval over the books that they come from."""
     import numpy as np
 
     from repro.evaluation.bootstrap import bootstrap_ratio
 
-    def by_book(given):
-        return np.bincount(books, np.concatenate([np.asarray(given(one.documents), float) for one in records]))[n > 0]
-
-    books = np.concatenate([record.documents["contexts"]["book"] for record in records])
     n = np.bincount(books)
-    return bootstrap_ratio(by_book(value), by_book(over) if over else n[n > 0])
+    per_book = np.bincount(books, values), n if over is None else np.bincount(books, over)
+    return bootstrap_ratio(*(sums[n > 0] for sums in per_book))
 
 
 def rate(records: list[Record], writer: str, measure: str, against: str) -> "Interval | None":
@@ -246,17 +250,10 @@ def reach(context: ArtifactContext) -> "pandas.DataFrame":
 
 def reach_curves(records: list[Record]) -> "dict[str, list[Interval]]":
     """"baseline absolute", "recurrent signed", ... -> the mean for each window back, with its interval over books."""
-    import numpy as np
-
-    from repro.evaluation.bootstrap import bootstrap_ratio
-
-    curves = {}
-    for name in (f"{reader} {kind}" for reader in READERS for kind in ("absolute", "signed") if records):
-        books = np.concatenate([record.documents["reach"]["book"] for record in records])
-        n = np.bincount(books)
-        curves[name] = [bootstrap_ratio(np.bincount(books, changes)[n > 0], n[n > 0]) for changes in
-                        np.concatenate([record.documents["reach"][name] for record in records], 1)]
-    return curves
+    books = [book for record in records for book in record.documents["reach"]["book"]]
+    names = [f"{reader} {kind}" for reader in READERS for kind in ("absolute", "signed") if records]
+    return {name: [mean_over_books(books, [change for row in rows for change in row]) for rows in zip(
+        *(record.documents["reach"][name] for record in records), strict=True)] for name in names}
 
 
 def texts_beside(context: ArtifactContext) -> "pandas.DataFrame":

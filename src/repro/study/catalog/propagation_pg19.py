@@ -50,7 +50,7 @@ SCALES = {
               "reach_texts": 60, "reach_overlap": 15},
     "small": {"corpus": "pg19-subset", "contexts": 2000, "reach_texts": 100},
     "medium": {"corpus": "pg19-subset", "contexts": 4000},
-    "paper": {"corpus": "pg19-subset"},
+    "paper": {"corpus": "pg19", "topic_books": 5000},
 }
 
 
@@ -208,7 +208,7 @@ def summary(documents):
     return metrics, {**units, "recurrent_closer": "of contexts", "tied": "of contexts", "sign_test_p": "two-sided"}
 
 
-TOPIC_TOKENS = {"smoke": 600_000, "small": 40_000_000, "medium": 40_000_000, "paper": 40_000_000}  # read, about
+TOPIC_WORDS = {"smoke": 600_000, "small": 26_000_000, "medium": 26_000_000, "paper": 340_000_000}  # about
 
 
 def estimate(config):
@@ -219,8 +219,8 @@ def estimate(config):
     read = config.contexts * (config.window + 4 * config.continuation)
     read += config.reach_texts * (config.windows_back + 1) * (config.windows_back + 3) * config.window
     flops = read * (flops_per_token(base.n_layer, base.n_embd, config.window, 0) + 2 * base.n_embd * base.vocab_size)
-    seconds = flops / RATE[config.scale] + 3e-6 * TOPIC_TOKENS[config.scale] * (1 + config.topic_passes)
-    return Estimate(n, 0, flops, PROCESS + 8 * n + 20 * TOPIC_TOKENS[config.scale], seconds)
+    seconds = flops / RATE[config.scale] + 1e-6 * TOPIC_WORDS[config.scale] * (1 + config.topic_passes)
+    return Estimate(n, 0, flops, PROCESS + 8 * n + 10 * TOPIC_WORDS[config.scale], seconds)
 
 
 EXPERIMENT = Experiment(
