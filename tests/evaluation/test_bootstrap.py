@@ -7,6 +7,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.evaluation import bootstrap
+from repro.evaluation.bootstrap import bootstrap_ratio
 
 NLL, WORDS, OTHER = [30.0, 90.0, 200.0], [10, 20, 70], [33.0, 80.0, 230.0]
 
@@ -81,3 +82,24 @@ def test_the_same_seed_gives_the_same_bounds_and_a_wider_level_wider_ones():
 def test_documents_that_do_not_match_are_refused(arguments):
     with pytest.raises(ReproError, match="same two or more documents"):
         bootstrap(*arguments)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_a_ratio_has_the_quantiles_of_all_resampled_ratios(level):
+    kept, n = [3, 0, 5], [4, 2, 5]
+    exact = np.log(every_resample(kept, n))
+    found = bootstrap_ratio(kept, n, level=level)
+    assert found.value == pytest.approx(8 / 11, rel=1e-14)
+    for bound, at in ((found.low, (1 - level) / 2), (found.high, (1 + level) / 2)):
+        below, above = np.clip([at - 0.03, at + 0.03], 0, 1)
+        assert np.quantile(exact, below) - 1e-12 <= bound <= np.quantile(exact, above) + 1e-12
+
+
+def test_draws_of_empty_documents_say_nothing():
+    assert bootstrap_ratio([1, 0, 0], [2, 0, 0]) == (0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize(("kept", "n"), [([1, 2], [3]), ([1], [3]), ([0, 0], [0, 0]), ([[1, 2]], [[3, 4]])])
+def test_ratios_that_cannot_be_taken_are_refused(kept, n):
+    with pytest.raises(ReproError, match="a ratio needs"):
+        bootstrap_ratio(kept, n)

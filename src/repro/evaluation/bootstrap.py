@@ -31,7 +31,27 @@ def bootstrap(nll, n_words, against=None, level: float = 0.95, samples: int = 10
         raise ReproError(f"bootstrap needs the same two or more documents on each side; got {nll.shape}, "
                          f"{n_words.shape} and {other.shape}.")
     difference = nll - other
-    draws = np.random.default_rng(seed).integers(len(nll), size=(samples, len(nll)))
-    resampled = np.exp(difference[draws].sum(1) / n_words[draws].sum(1))
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(np.exp(_resampled(difference, n_words, samples, seed)), [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(np.exp(difference.sum() / n_words.sum())), float(low), float(high))
+
+
+def bootstrap_ratio(numerator, denominator, level: float = 0.95, samples: int = 10_000, seed: int = 0) -> Interval:
+    """Percentile bootstrap over documents of sum(numerator) / sum(denominator): a rate, or a mean of what they hold.
+
+    numerator, denominator: per document, e.g. the names that were kept and all names, or a sum over its contexts and
+    how many these are. Documents are drawn whole: what comes from one document is not independent.
+    Raises ReproError when the lengths differ, fewer than two documents are given, or there is nothing to divide by.
+    """
+    numerator, denominator = np.asarray(numerator, float), np.asarray(denominator, float)
+    if numerator.shape != denominator.shape or numerator.ndim != 1 or len(numerator) < 2 or not denominator.sum() > 0:
+        raise ReproError(f"a ratio needs the same two or more documents on each side and a sum above 0 to divide by; "
+                         f"got {numerator.shape} and {denominator.shape}, sum {denominator.sum():g}.")
+    with np.errstate(invalid="ignore"):  # a draw of documents that are all empty says nothing: nan
+        resampled = _resampled(numerator, denominator, samples, seed)
+    low, high = np.nanquantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(numerator.sum() / denominator.sum()), float(low), float(high))
+
+
+def _resampled(numerator: np.ndarray, denominator: np.ndarray, samples: int, seed: int) -> np.ndarray:
+    draws = np.random.default_rng(seed).integers(len(numerator), size=(samples, len(numerator)))
+    return numerator[draws].sum(1) / denominator[draws].sum(1)

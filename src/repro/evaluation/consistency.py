@@ -1,0 +1,53 @@
+"""Names and pronouns of a continuation that its context knows already."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+WORD = re.compile(r"\b[^\W\d_]{2,}\b")
+TITLES = {"mr", "mrs", "ms", "dr", "st", "sir", "madam", "miss", "lord", "lady"}  # they say nothing without the name
+GENDERS = {**dict.fromkeys(("he", "him", "his", "himself"), "male"),
+           **dict.fromkeys(("she", "her", "hers", "herself"), "female")}
+
+
+class Kept(NamedTuple):
+    """Of `n` names, or pronouns, of a continuation `kept` fit the context."""
+
+    kept: int
+    n: int
+
+
+def common_words(texts: Iterable[str], least: int = 5) -> set[str]:
+    """The words that stand in lower case in `texts` at least `least` times."""
+    counts = Counter(word for text in texts for word in WORD.findall(text) if word.islower())
+    return {word for word, n in counts.items() if n >= least}
+
+
+def names(text: str, common: set[str]) -> list[str]:
+    """The capitalised words of `text` that are not `common` words at the start of a sentence, nor titles.
+
+    Places and peoples count as well. A text cut inside a word may end, or start, with a part of a name.
+    """
+    return [word for word in WORD.findall(text)
+            if word.istitle() and word.lower() not in common and word.lower() not in TITLES]
+
+
+def genders(text: str) -> list[str]:
+    """"male" or "female" for each third-person singular pronoun of `text` that tells, in order."""
+    return [GENDERS[word] for word in map(str.lower, WORD.findall(text)) if word in GENDERS]
+
+
+def kept_names(context: str, continuation: str, common: set[str]) -> Kept:
+    """How many names in the continuation stand in the context too."""
+    known, found = set(names(context, common)), names(continuation, common)
+    return Kept(sum(name in known for name in found), len(found))
+
+
+def kept_genders(context: str, continuation: str) -> Kept:
+    """How many pronouns in the continuation have the context's gender, where all pronouns of the context agree.
+
+    A context without pronouns, or with pronouns of both genders, asks for nothing: (0, 0).
+    """
+    known, found = set(genders(context)), genders(continuation)
+    return Kept(found.count(*known), len(found)) if len(known) == 1 else Kept(0, 0)

@@ -1,0 +1,84 @@
+"""Greedy continuations across a window boundary (Yoshida et al. 2020, section 5.3)."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from repro.errors import ReproError
+
+
+class Passages(NamedTuple):
+    """Pieces of books. ids: (n, length + beyond) tokens, in text order; books: (n,) index of the book of each.
+
+    too_short: the books that had no room for a single one.
+    """
+
+    ids: np.ndarray
+    books: np.ndarray
+    too_short: tuple[int, ...]
+
+
+def sample_passages(tokens, length: int, beyond: int, n: int, seed: int = 0) -> Passages:
+    """Draw `n` passages from a `repro.data.Tokens`: `length` tokens, and the `beyond` tokens that follow them.
+
+    The first parts are disjoint: each book is cut into pieces of `length` tokens, and `n` of all of these are drawn
+    without replacement. Raises ReproError when there are fewer, or none is asked for.
+    """
+    if length < 1 or beyond < 0 or n < 1:
+        raise ReproError(f"length is {length}, beyond {beyond} and n {n}; they must be at least 1, 0 and 1.")
+    streams = [tokens.document(k)[1:] for k in range(len(tokens))]  # without <|endoftext|>
+    rooms = [max(0, len(ids) - beyond) // length for ids in streams]
+    if sum(rooms) < n:
+        raise ReproError(f"{n:,} passages were asked for, but the {len(streams)} books hold only {sum(rooms):,} of "
+                         f"{length} tokens and {beyond} more; ask for fewer or shorter ones.")
+    places = [(book, i * length) for book, room in enumerate(rooms) for i in range(room)]
+    chosen = np.sort(np.random.default_rng(seed).choice(len(places), n, replace=False))
+    ids = np.stack([streams[book][start:start + length + beyond] for book, start in map(places.__getitem__, chosen)])
+    return Passages(ids.astype(np.int64), np.array([places[k][0] for k in chosen]),
+                    tuple(book for book, room in enumerate(rooms) if not room))
+
+
+@torch.no_grad()
+def continue_contexts(model: nn.Module, contexts, n_new: int, memory: bool = True, batch_size: int = 64,
+                      progress=None) -> np.ndarray:
+    """Greedy continuations (n, n_new) of `contexts` (n, T + 1) after the window boundary.
+
+    The first T tokens are a full window. The last token is all that the next window holds before it is continued: a
+    plain model starts from this one token, as in the paper; a `RecurrentLM` also has h_prev of the T tokens before,
+    unless `memory` is False. progress: called with the number of contexts done since the last call.
+    Raises ReproError for contexts of fewer than two tokens, or continuations that would leave the second window.
+    """
+    contexts = torch.as_tensor(np.asarray(contexts)).long()
+    if contexts.ndim != 2 or contexts.shape[1] < 2:
+        raise ReproError(f"contexts have shape {tuple(contexts.shape)}; give (contexts, window + 1) tokens.")
+    window = contexts.shape[1] - 1
+    if not 1 <= n_new <= window:
+        raise ReproError(f"n_new is {n_new} tokens; it must be at least 1 and at most the window ({window}).")
+    recurrent = hasattr(model, "read_windows")
+    device, was_training = next(model.parameters()).device, model.training
+    model.eval()
+    written = []
+    try:
+        for batch in contexts.to(device).split(batch_size):
+            start = batch if recurrent and memory else batch[:, -1:]
+            new = model.generate(start, n_new, window=window)[:, -n_new:] if recurrent else _greedy(model, start, n_new)
+            written.append(new.cpu())
+            if progress is not None:
+                progress(len(batch))
+    finally:
+        model.train(was_training)
+    return torch.cat(written).numpy()
+
+
+def _greedy(model: nn.Module, ids: Tensor, n_new: int) -> Tensor:
+    """The likeliest next token, `n_new` times. transformers' own `generate` would stop at <|endoftext|>."""
+    from transformers import DynamicCache
+
+    cache, new = DynamicCache(), []
+    for _ in range(n_new):
+        logits = model(input_ids=ids, past_key_values=cache, use_cache=True).logits
+        ids = logits[:, -1].float().argmax(-1, keepdim=True)
+        new.append(ids)
+    return torch.cat(new, 1)

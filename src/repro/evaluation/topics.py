@@ -1,0 +1,150 @@
+"""What texts are about, and how far apart two of them are (Yoshida et al. 2020, section 5.3.1)."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from repro.errors import ReproError
+
+# Words in lower case: names are no topics, and are counted on their own (`repro.evaluation.consistency`).
+WORD = re.compile(r"(?<![\w'’])[a-z]{3,}(?!\w|['’]t)")
+LIFT = 3  # how much likelier than in the average topic a word has to be in one that it is said to belong to
+
+
+class Topics:
+    """A fitted topic model: `fit_topics` makes one. lda: gensim's; what it says of a text depends on that text only."""
+
+    def __init__(self, lda, seed: int):
+        self.lda, self.seed = lda, seed
+
+    def distributions(self, texts: Sequence[str]) -> np.ndarray:
+        """How much of each text belongs to each topic: (n, topics), rows sum to 1.
+
+        A text without a word that the model knows has the prior: all topics alike.
+        """
+        return np.array([self._distribution(text) for text in texts])
+
+    def n_words(self, text: str) -> int:
+        """How many words of `text` the model knows."""
+        return sum(n for _, n in self._counts(text))
+
+    def top_words(self, topic: int, n: int = 10) -> list[str]:
+        """The `n` likeliest words of `topic`, the likeliest first."""
+        return [word for word, _ in self.lda.show_topic(topic, n)]
+
+    def words_of(self, text: str) -> set[str]:
+        """The topic words of a text: those that its leading topic makes at least LIFT times as likely as topics do."""
+        chances = self.lda.get_topics()  # (topics, words)
+        typical = chances[self._distribution(text).argmax()] >= LIFT * chances.mean(0)
+        return {self.lda.id2word[i] for i in np.flatnonzero(typical)}
+
+    def _counts(self, text: str) -> list[tuple[int, int]]:
+        return self.lda.id2word.doc2bow(WORD.findall(text))
+
+    def _distribution(self, text: str) -> np.ndarray:
+        self.lda.random_state.seed(self.seed)  # inference starts from random numbers: the same ones for every text
+        gamma, _ = self.lda.inference([self._counts(text)])
+        return gamma[0].astype(np.float64) / gamma[0].sum(dtype=np.float64)
+
+
+def fit_topics(texts: Sequence[str], n_topics: int = 20, piece: int = 1000, passes: int = 1, min_pieces: int = 5,
+               max_share: float = 0.5, max_words: int = 20_000, seed: int = 0) -> Topics:
+    """Latent Dirichlet allocation (gensim) with `n_topics` topics, the same for the same texts and seed.
+
+    Its documents are pieces of the texts, of `piece` words each: whole books all hold the same words. What counts are
+    words in lower case of three letters or more, except stop words, those in fewer than `min_pieces` pieces and those
+    in more than the share `max_share` of them; `max_words` of them at most.
+    Raises ReproError when no word is left, and for fewer than 2 topics or an empty piece.
+    """
+    from gensim.corpora import Dictionary
+    from gensim.models import LdaModel
+    from gensim.parsing.preprocessing import STOPWORDS
+
+    for name, value, low in (("n_topics", n_topics, 2), ("piece", piece, 1), ("passes", passes, 1)):
+        if value < low:
+            raise ReproError(f"{name} is {value}; it must be at least {low}.")
+    pieces = _Pieces(texts, piece)
+    dictionary = Dictionary(pieces)
+    n_words = len(dictionary)
+    dictionary.filter_tokens([dictionary.token2id[word] for word in sorted(STOPWORDS & dictionary.token2id.keys())])
+    dictionary.filter_extremes(no_below=min_pieces, no_above=max_share, keep_n=max_words)
+    if not len(dictionary):
+        raise ReproError(f"the topic model has no words left: of {n_words:,} in {dictionary.num_docs:,} pieces of "
+                         f"{piece} words none but stop words stands in at least {min_pieces} pieces and in at most "
+                         f"{max_share:.0%} of them; give more text, or cut it into smaller pieces.")
+    pieces.dictionary = dictionary
+    lda = LdaModel(pieces, n_topics, dictionary, passes=passes, random_state=seed, eval_every=None)
+    return Topics(lda, seed)
+
+
+class _Pieces:
+    """The texts cut into pieces, one at a time: lists of words, then word counts once there is a dictionary."""
+
+    def __init__(self, texts: Sequence[str], size: int):
+        self.texts, self.size, self.dictionary = texts, size, None
+
+    def __iter__(self) -> Iterator[list]:
+        for text in self.texts:
+            words = WORD.findall(text)
+            for piece in (words[i:i + self.size] for i in range(0, len(words), self.size)):
+                yield self.dictionary.doc2bow(piece) if self.dictionary else piece
+
+    def __len__(self) -> int:
+        return self.dictionary.num_docs
+
+
+def jensen_shannon(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Jensen-Shannon divergence (n,) in nats, at most ln 2, of distributions `p` and `q` (n, topics).
+
+    The mean of the Kullback-Leibler divergences of both from their average. Divide by ln 2 for bits.
+    """
+    from scipy.special import rel_entr
+
+    p, q = np.asarray(p, float), np.asarray(q, float)
+    middle = (p + q) / 2
+    return (rel_entr(p, middle) + rel_entr(q, middle)).sum(-1) / 2
+
+
+class SignTest(NamedTuple):
+    """How often the first of a pair is the smaller, how often both are equal, and the two-sided p value."""
+
+    smaller: int
+    ties: int
+    n: int
+    p: float
+
+
+def sign_test(first: Sequence[float], second: Sequence[float]) -> SignTest:
+    """The exact paired sign test: were either as likely to be the smaller, how often were it as uneven as this?
+
+    Ties say nothing and are left out of it. Raises ReproError for different or zero lengths.
+    """
+    from scipy.stats import binomtest
+
+    first, second = np.asarray(first, float), np.asarray(second, float)
+    if first.shape != second.shape or not len(first):
+        raise ReproError(f"a sign test needs the same cases on each side; got {len(first)} and {len(second)}.")
+    smaller, ties, n = int((first < second).sum()), int((first == second).sum()), len(first)
+    return SignTest(smaller, ties, n, float(binomtest(smaller, n - ties).pvalue) if n > ties else 1.0)
+
+
+def from_other_books(books: Sequence[int], seed: int = 0) -> np.ndarray:
+    """For each passage another one, from another book: a permutation (n,) of indices, random among such permutations.
+
+    What a passage then has in common with its partner is not propagated from one to the other.
+    Raises ReproError when more than half of the passages come from one book: no such permutation exists.
+    """
+    books, draw = np.asarray(books), np.random.default_rng(seed)
+    shift, n = int(np.unique(books, return_counts=True)[1].max()), len(books)
+    if 2 * shift > n:
+        raise ReproError(f"{shift} of {n} passages come from one book; for partners from other books it may be half of "
+                         "them at most: take passages from more books.")
+    order = np.argsort(books, kind="stable")
+    partner = np.empty(n, int)
+    partner[order] = np.roll(order, shift)  # one such permutation; swaps that keep it one make it random
+    for i, j in draw.integers(n, size=(20 * n, 2)):
+        if books[partner[i]] != books[j] and books[partner[j]] != books[i]:
+            partner[i], partner[j] = partner[j], partner[i]
+    return partner

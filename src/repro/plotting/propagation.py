@@ -1,0 +1,72 @@
+"""What crosses a window boundary: continuations against their own and other contexts, and how far back loss depends."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from repro.errors import ReproError
+from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, house
+
+Triple = tuple[float, float, float]  # value, low, high
+
+
+@house()
+def draw_own_and_other(rows: Mapping[str, tuple[Triple, Triple]], label: str) -> Drawing:
+    """For each row a value against the own context (filled) and against one of another book (hollow), with intervals.
+
+    label: of the axis. The further apart the two, the more of a context is in what follows it.
+    Raises ReproError when there is no row.
+    """
+    if not rows:
+        raise ReproError("there is nothing to draw: no row was given.")
+    told = "; ".join(f"{name}: own {own[0]:.3f}, other {other[0]:.3f}" for name, (own, other) in rows.items())
+    figure, axis = canvas(0.9 + 0.42 * len(rows), alt=f"{label}. {told}.")
+    for y, (name, pair) in enumerate(rows.items()):
+        colour = next((COLOURS[model] for model in ("baseline", "recurrent") if name.startswith(model)), COLOURS["ink"])
+        axis.plot([pair[0][0], pair[1][0]], [y, y], color=COLOURS["grid"], lw=4, solid_capstyle="round", zorder=1)
+        for (value, low, high), fill in zip(pair, (colour, "white"), strict=True):
+            axis.plot([low, high], [y, y], color=colour, lw=1.4)
+            axis.plot(value, y, "o", ms=8, mfc=fill, mec=colour, mew=1.6)
+    for against, fill in (("own context", COLOURS["ink"]), ("context of another book", "white")):
+        axis.plot([], [], "o", ms=8, mfc=fill, mec=COLOURS["ink"], mew=1.6, label=against)
+    axis.set_yticks(range(len(rows)), list(rows))
+    axis.grid(axis="y", visible=False)
+    axis.tick_params(axis="y", length=0)
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    axis.set_xlabel(label)
+    figure.legend(loc="outside upper right", ncols=2)
+    return figure
+
+
+@house()
+def draw_reach(curves: Mapping[str, Sequence[Triple]], label: str = "mean |change of loss|, nats per token") -> Drawing:
+    """Change of loss against how many windows back the changed window is, on a logarithmic scale, with intervals.
+
+    curves: name -> (value, low, high) for 1, 2, ... windows back. What is exactly 0 stands, hollow, on a line below.
+    Raises ReproError when no value is above 0.
+    """
+    positive = [value for points in curves.values() for value, _, _ in points if value > 0]
+    if not positive:
+        raise ReproError("there is no change to draw: every value is 0.")
+    bottom, top = 10 ** np.floor(np.log10(min(positive))), max(point[2] for line in curves.values() for point in line)
+    zero = bottom / 10
+    told = "; ".join(f"{name}: {', '.join(f'{point[0]:.1g}' for point in line)}" for name, line in curves.items())
+    figure, axis = canvas(3.3, alt=f"{label}, by windows back. {told}.")
+    axis.set_yscale("log")
+    axis.axhline(zero, color=COLOURS["faint"], lw=1)
+    for k, (name, points) in enumerate(curves.items()):
+        colour = COLOURS["recurrent" if name.startswith("recurrent") else "baseline"]
+        x = np.arange(1, len(points) + 1) + 0.06 * (k - (len(curves) - 1) / 2)  # beside each other
+        y, low, high = np.array(points, float).T
+        some = y > 0
+        axis.plot(x[some], y[some], color=colour, marker=MARKERS[k], label=name)
+        axis.plot(x[~some], np.full((~some).sum(), zero), MARKERS[k], color=colour, mfc="white")
+        axis.vlines(x[some], np.maximum(low, bottom)[some], high[some], color=colour, lw=1.2)
+    axis.set_ylim(zero / 2, 2 * top)
+    powers = 10.0 ** np.arange(np.log10(bottom), np.ceil(np.log10(top)) + 0.5)
+    axis.set_yticks([zero, *powers], ["0", *(f"$10^{{{round(np.log10(power))}}}$" for power in powers)])
+    axis.minorticks_off()
+    axis.set_xticks(range(1, 1 + max(map(len, curves.values()))))
+    axis.set(xlabel="windows back", ylabel=label)
+    axis.legend()
+    return figure

@@ -1,0 +1,120 @@
+"""Changes of loss against a changed text scored again, with the dense reference."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from repro.errors import ReproError
+from repro.evaluation import perplexity
+from repro.evaluation.dependence import dependence, last_losses
+
+WINDOW, BACK = 4, 3
+LENGTH = (BACK + 1) * WINDOW + 1
+
+
+def tokens(seed, n=5):
+    return torch.randint(29, (n, LENGTH), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(scope="module")
+def texts():
+    own, other = tokens(0), tokens(1)
+    return own, torch.where(other == own, (other + 1) % 29, other)  # every token differs
+
+
+def nll(logits, targets):
+    return -logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 3])
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_last_losses_are_those_of_the_whole_text(tiny_gpt2, tiny_recurrent, texts, overlap, recurrent):
+    model = (tiny_recurrent if recurrent else tiny_gpt2)(dtype=torch.float64)
+    with torch.no_grad():
+        found = last_losses(model, texts[0], WINDOW, overlap)
+    assert found.shape == (5, WINDOW)
+    for row, ids in zip(found, texts[0], strict=True):
+        whole = perplexity(model, ids, WINDOW, overlap).target_nll
+        np.testing.assert_allclose(row, whole[-WINDOW:], rtol=1e-6)
+
+
+def changed(own, other, back):
+    """The window that ends `back - 1` windows before the last scored one comes from the other text."""
+    first = LENGTH - 1 - WINDOW  # the first input of the scored window
+    return torch.stack([torch.where((torch.arange(LENGTH) >= first - back * WINDOW)
+                                    & (torch.arange(LENGTH) < first - (back - 1) * WINDOW), b, a)
+                        for a, b in zip(own, other, strict=True)])
+
+
+@pytest.mark.parametrize("batch_size", [2, 16])
+def test_changes_are_those_of_scoring_the_changed_text(tiny_recurrent, dense, texts, batch_size):
+    model, told = tiny_recurrent(dtype=torch.float64), []
+    absolute, signed = dependence(model, *texts, WINDOW, batch_size=batch_size, progress=told.append)
+    assert absolute.shape == signed.shape == (BACK, 5) and sum(told) == 5
+    with torch.no_grad():
+        before = nll(dense(model, texts[0][:, :-1], WINDOW, predict_next=True), texts[0][:, 1:])[:, -WINDOW:]
+        for back in range(1, BACK + 1):
+            logits = dense(model, changed(*texts, back)[:, :-1], WINDOW, predict_next=True)
+            change = nll(logits, texts[0][:, 1:])[:, -WINDOW:] - before
+            np.testing.assert_allclose(signed[back - 1], change.mean(1), atol=1e-9)
+            np.testing.assert_allclose(absolute[back - 1], change.abs().mean(1), atol=1e-9)
+    assert (absolute > 0).all()  # every earlier window counts
+    assert (absolute >= abs(signed)).all() and (absolute > abs(signed) + 1e-12).any()
+
+
+@pytest.mark.parametrize(("overlap", "reached"), [(0, 0), (1, 1), (2, 1), (3, 1)])
+def test_a_plain_model_depends_on_nothing_beyond_its_windows(tiny_gpt2, texts, overlap, reached):
+    absolute, signed = dependence(tiny_gpt2(), *texts, WINDOW, overlap)
+    assert (absolute[:reached] > 0).all()
+    assert (absolute[reached:] == 0).all() and (signed[reached:] == 0).all()  # not almost
+
+
+def test_overlap_reaches_as_far_as_its_windows_do(tiny_gpt2):
+    """With overlap 3 of 4 the first scored token is read with the 3 tokens before its own window, and not with 4."""
+    own = tokens(0)
+    for place, moves in ((LENGTH - 1 - WINDOW - 3, True), (LENGTH - 1 - WINDOW - 4, False)):
+        other = own.clone()
+        other[:, place] = (other[:, place] + 1) % 29
+        absolute, _ = dependence(tiny_gpt2(), own, other, WINDOW, 3)
+        assert bool((absolute[0] > 0).all()) == moves and bool((absolute[0] > 0).any()) == moves
+
+
+def test_the_same_text_changes_nothing(tiny_recurrent, texts):
+    absolute, _ = dependence(tiny_recurrent(), texts[0], texts[0], WINDOW)
+    assert not absolute.any()
+
+
+def test_a_module_that_is_cut_off_reaches_nowhere(tiny_recurrent, texts):
+    from repro.recurrence import MaskedOut
+
+    model = tiny_recurrent()
+    masked = MaskedOut(model)
+    assert not hasattr(masked, "read_windows")
+    model.recurrence.feedforward[-1].weight.data.zero_()  # h_prev no longer depends on anything
+    absolute, _ = dependence(model, *texts, WINDOW)
+    assert not absolute.any()
+
+
+def test_dropout_is_off_and_the_mode_put_back(tiny_recurrent, texts):
+    model = tiny_recurrent(changes={"resid_pdrop": 0.5, "embd_pdrop": 0.5, "attn_pdrop": 0.5})
+    expected = dependence(model.eval(), *texts, WINDOW)
+    model.train()
+    for found, wanted in zip(dependence(model, *texts, WINDOW), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert model.training
+
+
+@pytest.mark.parametrize(("shape", "overlap", "words"), [
+    ((2, LENGTH), WINDOW, "overlap is 4"), ((2, LENGTH + 1), 0, "texts have shape"), ((LENGTH,), 0, "texts have shape"),
+    ((2, WINDOW + 1), 0, "k at least 2")])
+def test_shapes_that_do_not_fit_are_refused(tiny_gpt2, shape, overlap, words):
+    ids = torch.zeros(math.prod(shape), dtype=torch.long).reshape(shape)
+    with pytest.raises(ReproError, match=words):
+        dependence(tiny_gpt2(), ids, ids, WINDOW, overlap)
+
+
+def test_texts_and_others_have_one_shape(tiny_gpt2):
+    with pytest.raises(ReproError, match="others"):
+        dependence(tiny_gpt2(), tokens(0), tokens(0, n=4), WINDOW)

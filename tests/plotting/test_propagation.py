@@ -1,0 +1,45 @@
+"""What the figures of chapter 8 show."""
+
+import pytest
+
+from repro.errors import ReproError
+from repro.plotting import draw_own_and_other, draw_reach
+
+ROWS = {"baseline": ((0.35, 0.3, 0.4), (0.55, 0.5, 0.6)), "recurrent": ((0.1, 0.05, 0.2), (0.6, 0.5, 0.7)),
+        "the book": ((0.04, 0.03, 0.05), (0.6, 0.5, 0.7))}
+CURVES = {"baseline": [(0, 0, 0), (0, 0, 0)], "overlap": [(0.5, 0.4, 0.6), (0, 0, 0)],
+          "recurrent": [(0.2, 0.1, 0.3), (0.003, 0, 0.004)]}
+
+
+def points(axis):
+    return [(x, y, line.get_markerfacecolor()) for line in axis.lines if line.get_marker() not in ("None", "", None)
+            for x, y in zip(*line.get_data(), strict=True)]
+
+
+def test_own_contexts_are_filled_and_other_ones_hollow():
+    figure = draw_own_and_other(ROWS, "divergence (nats)")
+    axis, = figure.axes
+    drawn = points(axis)
+    assert [(x, y) for x, y, fill in drawn if fill == "white"] == [(0.55, 0), (0.6, 1), (0.6, 2)]
+    assert [(x, y) for x, y, fill in drawn if fill != "white"] == [(0.35, 0), (0.1, 1), (0.04, 2)]
+    assert [label.get_text() for label in axis.get_yticklabels()] == list(ROWS)
+    assert "recurrent: own 0.100, other 0.600" in figure.alt
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["own context", "context of another book"]
+
+
+def test_zero_stands_below_everything_and_is_not_joined_to_it():
+    figure = draw_reach(CURVES)
+    axis, = figure.axes
+    zero = axis.get_yticks()[0]
+    hollow = [(round(x), y) for x, y, fill in points(axis) if fill == "white"]
+    assert hollow == [(1, zero), (2, zero), (2, zero)] and zero < 0.001
+    assert sorted(y for *_, y, fill in points(axis) if fill != "white") == [0.003, 0.2, 0.5]
+    assert [label.get_text() for label in axis.get_yticklabels()][0] == "0"
+    assert "recurrent: 0.2, 0.003" in figure.alt and axis.get_xticks().tolist() == [1, 2]
+
+
+def test_nothing_to_draw_is_refused():
+    with pytest.raises(ReproError, match="no row"):
+        draw_own_and_other({}, "divergence")
+    with pytest.raises(ReproError, match="no change"):
+        draw_reach({"baseline": [(0, 0, 0)]})
