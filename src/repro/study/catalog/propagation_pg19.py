@@ -3,6 +3,7 @@
 from pydantic import Field, model_validator
 
 from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, RunConfig, recurrence_runs, register
+from repro.study.catalog.finetune_gpt2 import FINETUNING
 from repro.study.catalog.pretrain_gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.study.catalog.pretrain_gpt2_mini import PROCESS, RATE, tokeniser_of
 from repro.study.catalog.recurrence_pg19 import EVALUATION as BOOKS
