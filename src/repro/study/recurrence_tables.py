@@ -94,9 +94,10 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
             pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
             for split in SPLITS:
                 row[f"{scale}: {split}"] = _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool)
-            control = _at(context, scale, CONTROL if share else "baseline", share)
-            row[f"{scale}: test, against the control"] = (
-                _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
+            if any(kind(config) == CONTROL for config in context.plan(scale)):
+                control = _at(context, scale, CONTROL, share)
+                row[f"{scale}: test, against the control"] = (
+                    _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
             row[f"{scale}: module"] = pair[0] and f"{module_effect(pair[0]):+.2%}"
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
