@@ -11,12 +11,13 @@ from repro.study.recurrence_pg19_tables import families, judge_front, judge_pair
 WORDS = [100, 200, 300, 400]
 
 
-def record(model: str, ratio: float, window: int = 300, overlap: int = 0, flops: float = 1.0):
+def record(model: str, ratio: float, window: int = 300, overlap: int = 0, flops: float = 1.0, masked: float = 9.0):
     nll = [n * (log(ratio) + hard) for n, hard in zip(WORDS, (3.0, 5.0, 4.0, 6.0), strict=True)]
     told = {"nll": nll, "n_words": WORDS}
     return SimpleNamespace(id=model, model=model, documents={"test": told, "validation": told},
                            config={"model": model, "window": window, "overlap": overlap},
-                           metrics={"flops_per_token": flops})
+                           metrics={"flops_per_token": flops, "validation_word_perplexity": ratio,
+                                    "validation_word_perplexity_masked": masked})
 
 
 @pytest.mark.parametrize(("ratio", "margin", "verdict"), [
@@ -27,6 +28,13 @@ def test_a_pair_is_judged_against_the_margin(ratio, margin, verdict):
     assert judged.verdict == verdict
     assert judged.effect == pytest.approx(ratio - 1)
     assert judged.text.endswith("at 0.40 of the cost")
+
+
+@pytest.mark.parametrize(("masked", "verdict"), [(0.99, "inconclusive"), (1.005, "reproduced")])
+def test_a_pair_that_holds_without_the_module_is_left_open(masked, verdict):
+    judged = judge_pair([record("recurrent", 0.9, masked=masked), record("baseline", 1.0)])
+    assert judged.verdict == verdict
+    assert ("masked out" in judged.text) == (verdict == "inconclusive")
 
 
 def test_the_window_with_the_smallest_gain_decides():

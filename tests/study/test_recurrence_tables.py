@@ -60,6 +60,13 @@ def test_shrinking_compares_the_two_gains(overlapped, verdict):
     assert judged.effect == pytest.approx(0.9 / overlapped - 1)
 
 
+def test_what_is_no_gain_cannot_shrink():
+    judged = judge_shrinking([record("baseline", 1.0), record("recurrent", 1.0), record("baseline", 1.0, 50),
+                              record("recurrent", 1.1, 50)])
+    assert judged.verdict == "inconclusive" and judged.effect == pytest.approx(1 / 1.1 - 1)
+    assert "no gain on disjoint windows" in judged.text
+
+
 def test_shrinking_compares_with_the_baseline_trained_overlapped():
     judged = judge_shrinking([record("baseline", 1.0), record("recurrent", 0.9), record("baseline", 1.0, 50),
                               record("recurrent", 0.85, 50), record("baseline", 0.86, 50, trained=50)])

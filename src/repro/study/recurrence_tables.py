@@ -10,7 +10,7 @@ from repro.study.config import RunConfig
 from repro.study.published import published
 from repro.study.store import Record
 from repro.study.tables import NOT_RUN, Artifact, ArtifactContext
-from repro.study.verdicts import Verdict, judge_difference
+from repro.study.verdicts import INCONCLUSIVE, REPRODUCED, Verdict, judge_difference
 
 if TYPE_CHECKING:
     import pandas
@@ -156,6 +156,7 @@ def judge_shrinking(records: list[Record]) -> Verdict:
     """The relative gain on disjoint windows against that at the larger overlap, over the same resampled documents.
 
     The effect is the ratio of the two perplexity ratios, minus 1: below zero when the gain without overlap is larger.
+    Where there is no gain without overlap the claim is left open.
     """
     from repro.evaluation import bootstrap
 
@@ -166,7 +167,11 @@ def judge_shrinking(records: list[Record]) -> Verdict:
         return [ours - base for ours, base in zip(*pair, strict=True)]
 
     interval = bootstrap(difference(False), records[0].documents["test"]["n_words"], difference(True))
-    return judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower", percent=True)
+    verdict = judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower", percent=True)
+    disjoint = judge_gain([record for record in records if record.config["overlap"] == 0])
+    if disjoint.verdict == REPRODUCED:
+        return verdict
+    return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text}; there is no gain on disjoint windows to shrink")
 
 
 def kind(run) -> str:
