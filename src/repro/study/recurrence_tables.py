@@ -171,7 +171,7 @@ def judge_shrinking(records: list[Record]) -> Verdict:
     disjoint = judge_gain([record for record in records if record.config["overlap"] == 0])
     if disjoint.verdict == REPRODUCED:
         return verdict
-    return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text}; there is no gain on disjoint windows to shrink")
+    return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text}; no gain on disjoint windows could shrink")
 
 
 def kind(run) -> str:
