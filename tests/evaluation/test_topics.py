@@ -98,12 +98,14 @@ def test_an_empty_vocabulary_and_impossible_numbers_are_refused(given, arguments
 
 
 def test_pieces_decide_which_words_are_too_common():
-    """Four anchors in five pieces of 9 are too few, five are enough: the last, short piece counts as well."""
+    """Four anchors are too few, five are enough; what is left at the end of a text is a piece as well."""
     fill = [" ".join(FARM)] * 30
     with pytest.raises(ReproError, match="no words left"):
         fit_topics(fill + [" ".join(SEA)] * 4, piece=9)
     kept = fit_topics(fill + [" ".join(SEA)] * 5, piece=9)
     assert set(kept.lda.id2word.values()) == set(SEA)
+    cut = fit_topics(fill + [" ".join(SEA)] * 5, piece=5)
+    assert set(SEA) <= set(cut.lda.id2word.values())
 
 
 def test_divergence_is_scipys_distance_squared_and_the_sum_written_out():

@@ -94,6 +94,11 @@ def test_the_share_counts_ties_half_and_needs_the_control(own, other, verdict, s
     assert judged.text.startswith(f"{share:.1%} [")
 
 
+def test_a_share_of_text_that_does_not_follow_its_context_is_open():
+    judged = judge_share([record(recurrent=(0.4, 0.3), baseline=(0.5, 0.2))])  # closer to all own, to no other
+    assert judged.verdict == "inconclusive" and judged.effect == pytest.approx(0.4)
+
+
 class Shown:
     """An ArtifactContext with records given by scale."""
 
