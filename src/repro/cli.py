@@ -285,8 +285,7 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
             one, state = experiment(config.experiment), _state(config, results)
             estimate, missing = one.estimate(config), state != "done"
             flops, seconds = flops + missing * estimate.flops, seconds + missing * estimate.seconds
-            for name in (config.corpus, *one.reads(config)):
-                read[name] = read.get(name, False) or estimate.flops > 0
+            read |= dict.fromkeys((config.corpus, *one.reads(config)))
             point = [_point(config, here if config in here else needed), estimate.note]
             if one is not chosen:
                 point.insert(0, f"needed: {config.experiment}")
@@ -298,16 +297,24 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
         count = f"{len(here)} run{'s' * (len(here) != 1)}" + (f" and {len(needed)} that they need" if needed else "")
         _print_table(f"{chosen.name} at {scale}: {count}; to do: {flops:.2e} FLOPs, {_duration(seconds)} on {device}",
                      header[hidden:], [line[hidden:] for line in lines])
-        for name, is_read in read.items():
-            typer.echo(f"  data {name}: {_told(corpus(name), is_read and scale == 'paper')}")
+        for name in read:
+            typer.echo(f"  data {name}: {_told(corpus(name))}")
+        typer.echo(f"  settings of every run: {_settings(here)}")
         typer.echo()
 
 
-def _told(corpus: "Corpus", whole: bool) -> str:
-    """What of a corpus is on this machine, and what to do about it; `whole`: the whole is needed where there is one."""
+def _settings(configs: "list[RunConfig]") -> str:
+    """The settings, besides those that the table shows, that all of `configs` have in common."""
+    from repro.study.config import as_text
+
+    first, *rest = [config.model_dump(mode="json") for config in configs]
+    return ", ".join(f"{key}={as_text(value)}" for key, value in first.items()
+                     if key not in ("experiment", "scale", "corpus") and all(other[key] == value for other in rest))
+
+
+def _told(corpus: "Corpus") -> str:
+    """What a corpus is, whether it is on this machine, and what to do about it."""
     here = "on this machine" if corpus.available() else f"not here, get it with: repro data fetch {corpus.name}"
-    if whole and corpus.part_of and any(split.whole for split in corpus.splits.values()):
-        here = f"the paper read the whole, get it with: repro data fetch {corpus.name}"
     return f"{f'part of {corpus.part_of}' if corpus.part_of else 'whole'}; {here}"
 
 

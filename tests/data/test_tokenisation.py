@@ -123,15 +123,6 @@ def test_heads_keep_the_first_tokens_of_every_document_and_their_words(data, bpe
         tokens("wikitext-103", "validation", bpe).heads(9, bpe)
 
 
-def test_first_tokens_keep_the_documents_that_start_in_them(data, bpe):
-    whole = tokens("pg19-subset", "train", bpe)
-    assert whole.first(None) is whole and whole.first(len(whole.ids)) is whole
-    start = int(whole.starts[1])
-    assert len(whole.first(start)) == 1 and len(whole.first(start + 1)) == 2
-    cut = whole.first(start + 1)
-    assert cut.ids.tolist() == whole.ids[:start + 1].tolist() and cut.starts.tolist() == whole.starts[:2].tolist()
-
-
 def test_cache_is_used_and_never_trusted_blindly(data, tmp_path, bpe):
     first = tokens("pg19-subset", "train", bpe)
     cache, = (tmp_path / "work" / "tokens").glob("pg19-subset-train-*.npz")

@@ -153,9 +153,8 @@ def test_dry_run_tells_needed_runs_apart_and_what_paper_scale_wants(repro_, toy)
     assert "4 runs and 4 that they need; to do: 3.84e+04 FLOPs, 16 s on one GPU" in out
     for words in ("seed=1 width=4", "seed=1 width=8", "seed=2 width=4", "seed=2 width=8"):
         assert f"needed: toy-base {words} (taken as it is)" in out
-    assert "data toy-text: part of toy: 1 of 9 texts; the paper read the whole, get it with: " in out
+    assert "data toy-text: part of toy: 1 of 9 texts; on this machine" in out
     assert "data toy-books: whole; on this machine" in out
-    assert "the paper read the whole" not in repro_("run toy-recurrence --scale small --dry-run")[1]
 
 
 def test_a_run_is_told_by_the_fewest_keys_that_tell_it_apart(toy):

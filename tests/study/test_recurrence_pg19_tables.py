@@ -4,9 +4,14 @@ from math import log
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from repro.cli import main
+from repro.data import corpora
+from repro.errors import ReproError
 from repro.study import artifact, claim, experiment
-from repro.study.recurrence_pg19_tables import families, judge_front, judge_pair, judge_windows
+from repro.study.config import SCALES
+from repro.study.recurrence_pg19_tables import _worst, families, judge_front, judge_pair, judge_windows
 
 WORDS = [100, 200, 300, 400]
 
@@ -44,6 +49,41 @@ def test_the_window_with_the_smallest_gain_decides():
     assert judged.verdict == "not reproduced" and judged.effect == pytest.approx(0.1)
     assert "window 300" in judged.text
     assert judge_windows([r for r in records if r.config["window"] != 300]).verdict == "reproduced"
+
+
+def test_one_open_pair_leaves_a_claim_about_all_open():
+    sure, unsure, against = (-0.01, -0.012, -0.008, 200), (-0.02, -0.06, 0.02, 300), (0.01, 0.005, 0.015, 400)
+    assert _worst([sure, sure], "window {}").verdict == "reproduced"
+    judged = _worst([sure, unsure], "window {}")
+    assert judged.verdict == "inconclusive" and judged.text.endswith("(window 300)")
+    judged = _worst([sure, unsure, against], "window {}")
+    assert judged.verdict == "not reproduced" and judged.effect == 0.01
+
+
+def test_a_pair_that_costs_too_much_fails():
+    records = [record("recurrent", 0.9, flops=2.0), record("baseline", 1.0, flops=4.0)]
+    assert judge_pair(records, cost=0.5).verdict == "not reproduced"
+    assert judge_pair(records, cost=0.51).verdict == "reproduced"
+
+
+def test_recurrent_points_compete_with_each_other_for_the_front():
+    records = [record("recurrent", 0.9, 300, flops=2.0), record("recurrent", 0.95, 600, flops=2.4),
+               record("baseline", 1.0, 300, flops=2.0)]
+    judged = judge_front(records)
+    assert judged.verdict == "not reproduced" and "recurrent 600 against recurrent 300" in judged.text
+
+
+def test_estimates_know_every_corpus_at_every_scale():
+    for scale in SCALES:
+        for corpus in corpora():
+            for documents in ("null", "3"):
+                sets = {"corpus": corpus.name, "train_documents": documents}
+                for config in experiment("finetune-gpt2").plan(scale, sets):
+                    assert experiment("finetune-gpt2").estimate(config).training_tokens > 0
+    whole, few = (experiment("finetune-gpt2").plan("small", {"corpus": "pg19-subset", "train_documents": n})[0]
+                  for n in ("null", "96"))
+    tokens = [experiment("finetune-gpt2").estimate(config).training_tokens for config in (whole, few)]
+    assert tokens[0] == pytest.approx(4 * tokens[1], rel=1e-3)
 
 
 def test_only_baselines_that_cost_no_more_count_against_the_front():
@@ -89,3 +129,20 @@ def test_variations_are_each_one_change(monkeypatch):
     assert [(c.overlap, c.train_overlap, c.test_positions) for c in plan[10:]] == [
         (50, 0, "all"), (50, 0, "passed"), (50, None, "all")]
     assert "not run" in str(artifact("yoshida2020-variations").render("paper", also=()).table)
+
+
+@pytest.mark.parametrize(("name", "sets"), [("propagation-pg19", {"window": 2000}), ("context-use", {"window": 5000}),
+                                            ("recurrence-pg19", {"window": 1025, "overlap": 0})])
+def test_a_window_beyond_the_context_is_refused_before_anything_runs(name, sets):
+    with pytest.raises(ReproError, match=f"window is {sets['window']} tokens, but the model's context ends at 1024"):
+        experiment(name).plan("small", sets)
+
+
+def test_the_dry_run_at_paper_scale_tells_the_published_settings():
+    told = CliRunner().invoke(main, ["run", "recurrence-pg19", "--scale", "paper", "--dry-run"]).stdout
+    line = next(line for line in told.splitlines() if "settings of every run" in line)
+    for setting in ("train_documents=1250", "epochs=2.0", "warmup_steps=100", "validate_every=2000000",
+                    "insert_layer=2", "hidden_layers=3", "hidden_size=200", "windows_per_sequence=20",
+                    "validation_head=15000"):
+        assert setting in line
+    assert "openai-community/gpt2" in told

@@ -123,14 +123,6 @@ class Tokens:
                        n_words=np.array([len(text.split()) for text in texts]),
                        n_bytes=np.array([len(text.encode()) for text in texts]))
 
-    def first(self, n: int | None) -> "Tokens":
-        """The documents that start within the first `n` tokens, the last one cut there; None: all of them."""
-        if n is None or n >= len(self.ids):
-            return self
-        kept = int(np.searchsorted(self.starts, n))
-        return replace(self, ids=self.ids[:n], starts=self.starts[:kept], n_words=self.n_words[:kept],
-                       n_bytes=self.n_bytes[:kept])
-
 
 def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser, n_documents: int | None = None) -> Tokens:
     """`split` of a corpus as token ids, read from the cache when this corpus, split and tokeniser were seen before.

@@ -72,7 +72,7 @@ class RecurrentLM(GPT2LMHeadModel):
         saved = GPT2Config.from_pretrained(name_or_path)
         stored = getattr(saved, "recurrence", None)
         if stored is not None:
-            if recurrence is not None and recurrence.to_dict() != stored:
+            if recurrence is not None and recurrence != RecurrenceConfig(**stored):
                 raise ReproError(f"{name_or_path} was saved with recurrence {stored}, not {recurrence.to_dict()}; "
                                  "leave the argument out to use what is saved.")
             return super().from_pretrained(name_or_path, **kwargs)
@@ -182,8 +182,9 @@ class RecurrentLM(GPT2LMHeadModel):
     def read_windows(self, tokens: Tensor, cover: list[Window]) -> Iterator[Tensor]:
         """Hidden states (B, stop - start, d) of each window in turn; h_prev is carried along."""
         z = None
+        stride = cover[1].start - cover[0].start if cover[1:] else None
         for span in cover:
-            hidden, z = self._read_window(tokens[:, span.start:span.stop], z, cover[1].start if cover[1:] else None)
+            hidden, z = self._read_window(tokens[:, span.start:span.stop], z, stride)
             yield hidden
 
     @torch.no_grad()

@@ -110,7 +110,7 @@ class Store:
         for id, digest in record.needs.items():
             for path in (self.folder / record.scale).glob(f"*/{id}.json"):
                 need = Record.read(path)
-                if need.digest != digest and need.environment == record.environment:
+                if need.digest != digest and _machine(need) == _machine(record):
                     return f"stale: built on another result of {need.experiment} {id} than the one that is here now"
                 if self.stale(need):
                     return self.stale(need)
@@ -140,6 +140,11 @@ class Store:
         seeds = sorted({record.seed for record in self.find(config.experiment, config.scale)})
         found = [self.get(config.model_copy(update={"seed": seed})) for seed in seeds]
         return [record for record in found if record is not None]
+
+
+def _machine(record: Record) -> dict[str, Any]:
+    """What a record was made with, but for how many threads and processes shared the work."""
+    return {key: value for key, value in record.environment.items() if key not in ("threads", "processes")}
 
 
 def _digest(parts: dict[str, Any]) -> str:

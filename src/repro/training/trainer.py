@@ -134,8 +134,8 @@ def train(objective: nn.Module, sequences: Sequences, config: TrainConfig, folde
         if due or len(state.pending) == 20:
             result.curves["train_loss"].append([result.tokens, sum(state.pending) / len(state.pending)])
             state.pending.clear()
-            for name, value in (watch(objective) if watch else {}).items():
-                result.curves.setdefault(name, []).append([result.tokens, value])
+            for name, watched in (watch(objective) if watch else {}).items():
+                result.curves.setdefault(name, []).append([result.tokens, watched])
         if due and validate is not None:
             wrapped.eval()
             state.judge(result, first(lambda: validate(objective)))

@@ -4,7 +4,7 @@ h_prev can stand in for tokens before the window. What it can give at most shows
 where its window has only begun.
 """
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from repro.study import Artifact, Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.catalog.finetune_gpt2 import FINETUNING
@@ -16,6 +16,13 @@ class Config(RunConfig):
     """Disjoint windows of this many tokens, of the test text."""
 
     window: int = Field(300, ge=2)
+
+    @model_validator(mode="after")
+    def _fits(self):
+        context = PRETRAINING.plan(self.scale)[0].n_positions
+        if self.window > context:
+            raise ValueError(f"window is {self.window} tokens, but the model's context ends at {context}")
+        return self
 
 
 def baseline(config) -> RunConfig:

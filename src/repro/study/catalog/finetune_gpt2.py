@@ -3,14 +3,17 @@
 Every table of the paper's language models scores models that come from here.
 """
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from repro.errors import ReproError
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.catalog.pretrain_gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.study.catalog.pretrain_gpt2_mini import PROCESS, RATE, tokeniser_of, training_flops
+from repro.study.config import corpus_named
 
 
 class Config(RunConfig):
@@ -29,7 +32,7 @@ class Config(RunConfig):
     warmup_steps: int = Field(100, ge=0)
     decay: Literal["none", "linear"] = "none"  # of the learning rate after the warm-up
     validate_every: int = Field(2_000_000, ge=1)  # tokens
-    validation_tokens: int | None = Field(None, ge=2)  # of the validation text, while training; None: all
+    validation_tokens: int | None = Field(None, ge=2)  # first ones of the validation text, while training; None: all
     validation_head: int | None = Field(None, ge=2)  # first tokens of each validation document that count; None: all
     patience: int | None = Field(1, ge=1)  # validations without improvement before stopping early
     base: str = "gpt2-mini"  # the study's own base model, or a GPT-2 checkpoint (hub name or folder)
@@ -96,6 +99,19 @@ def held_out(config, coder):
     return text.heads(config.validation_head, coder) if config.validation_head else text
 
 
+def leading(text, n: int | None):
+    """The documents that start within the first `n` tokens, the last one cut there, for their loss per token.
+
+    Their words are not counted anew.
+    """
+    if n is None or n >= len(text.ids):
+        return text
+    kept = int(np.searchsorted(text.starts, n))
+    stop = n if text.joined or kept == len(text) else min(n, int(text.starts[kept]) - 1)  # without the next one's bos
+    return replace(text, ids=text.ids[:stop], starts=text.starts[:kept], n_words=text.n_words[:kept],
+                   n_bytes=text.n_bytes[:kept])
+
+
 def execute(config, context) -> Outcome:
     import torch
 
@@ -125,7 +141,7 @@ def execute(config, context) -> Outcome:
         raise ReproError(f"base={config.base} has {model.config.vocab_size:,} token ids, the tokeniser of scale "
                          f"{config.scale} {coder.vocab_size:,}; choose a checkpoint trained with that tokeniser.")
     text = tokens(config.corpus, "train", coder, config.train_documents)
-    validation = held_out(config, coder).first(config.validation_tokens)
+    validation = leading(held_out(config, coder), config.validation_tokens)
 
     def loss(objective):
         score, _ = score_documents(objective.model, validation, config.window, config.overlap)
@@ -155,10 +171,15 @@ def execute(config, context) -> Outcome:
                    config.model, result.curves, notes=notes)
 
 
-# Tokens of the training text, for estimates; runs count them.
-TRAINING_TOKENS = {("smoke", "synthetic-books"): 600_240, ("small", "wikitext-103"): 3_900_000,
-                   ("medium", "wikitext-103"): 2_700_000, ("paper", "wikitext-103-full"): 117_000_000}
-BOOK = {"small": 74_000, "medium": 90_000, "paper": 95_000}  # tokens of an average one of PG-19
+TOKENS_PER_WORD = {"smoke": 1.0, "small": 1.7, "medium": 1.4, "paper": 1.25}  # about, for estimates; runs count them
+
+
+def training_words(config) -> int:
+    """Words of one epoch, from what is known of the corpus without reading it."""
+    split = corpus_named(config.corpus).splits["train"]
+    words = split.n_words or (split.n_bytes or 0) // 6 or 69_000 * split.n_documents  # of an average book of PG-19
+    known = config.train_documents and split.n_documents
+    return words * min(config.train_documents, split.n_documents) // split.n_documents if known else words
 
 
 def module_parameters(config, base) -> int:
@@ -172,7 +193,7 @@ def module_parameters(config, base) -> int:
 def estimate(config) -> Estimate:
     base = PRETRAINING.plan(config.scale)[0]
     n = PRETRAINING.estimate(base).parameters + module_parameters(config, base)
-    an_epoch = TRAINING_TOKENS.get((config.scale, config.corpus)) or BOOK[config.scale] * config.train_documents
+    an_epoch = TOKENS_PER_WORD[config.scale] * training_words(config)
     tokens = int(config.epochs * an_epoch)
     flops = training_flops(base, config.window) * config.window / (config.window - config.overlap) * tokens
     kept = config.windows_per_sequence * config.window * config.batch_size

@@ -41,6 +41,9 @@ class Config(RunConfig):
         if self.reach_overlap >= self.window:
             raise ValueError(f"reach_overlap is {self.reach_overlap} tokens; it must be smaller than the window "
                              f"({self.window})")
+        context = PRETRAINING.plan(self.scale)[0].n_positions
+        if self.window > context:
+            raise ValueError(f"window is {self.window} tokens, but the model's context ends at {context}")
         if self.examples > self.contexts:
             raise ValueError(f"examples is {self.examples}; there are only {self.contexts} contexts")
         return self
@@ -57,7 +60,8 @@ SCALES = {
 
 def trained(config, model: str) -> RunConfig:
     """The fine-tuning of `model` ("baseline" or "recurrent") on books, without overlap: that of Table 2."""
-    one = next(run for run in BOOKS.plan(config.scale, {"window": config.window}, [config.seed])
+    sets = {"window": config.window, "corpus": config.corpus}
+    one = next(run for run in BOOKS.plan(config.scale, sets, [config.seed])
                if (run.model, run.overlap) == (model, 0))
     return recurrence_runs.trained(one)
 
