@@ -36,7 +36,7 @@ class FinetuneConfig(RunConfig):
     n_embeddings: int = Field(1, ge=1)
     insert: Literal["one", "every"] = "one"
     truncate: int | None = Field(None, ge=1)  # windows after which the gradient of h_prev is cut; None never cuts
-    recompute: Literal["none", "layer", "window"] = "none"
+    recompute: Literal["none", "layer", "window", "window+layer"] = "none"
     precision: Literal["no", "bf16"] = "no"
 
     @model_validator(mode="after")
