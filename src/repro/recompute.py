@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
@@ -34,7 +34,13 @@ def recomputed(active: bool, function: Callable, *args: Any, **kwargs: Any) -> A
         return function(*args, **kwargs)
     module = getattr(function, "__self__", function)
     random = any(part.training and part.p > 0 for part in module.modules() if isinstance(part, nn.Dropout))
-    return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=random, **kwargs)
+    leaves, form = tree_flatten((args, kwargs))
+
+    def again(*leaves: Any) -> Any:  # tensors inside other arguments would be kept even where a whole window is
+        args, kwargs = tree_unflatten(leaves, form)
+        return function(*args, **kwargs)
+
+    return checkpoint(again, *leaves, use_reentrant=False, preserve_rng_state=random)
 
 
 def training_step(model: nn.Module, ids: Tensor, window: int, recompute: str = "none",

@@ -28,9 +28,12 @@ def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS) -> d
             for name, found in speeds.items()}
 
 
-def report(title: str, speeds: dict[str, dict[str, float]], ratios: dict[str, tuple[float, float]],
+def report(title: str, speeds: dict[str, dict[str, float]], ratios: dict[str, tuple],
            json_path: Path | str | None = None, **notes) -> dict:
-    """Print speeds and ratios (each beside the least it should be), and write them to `json_path` if given."""
+    """Print speeds and ratios, each beside its bound, and write them to `json_path` if given.
+
+    ratios: (measured, bound), the least that it should be, or (measured, bound, "at most").
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -41,10 +44,12 @@ def report(title: str, speeds: dict[str, dict[str, float]], ratios: dict[str, tu
         table.add_row(name, *(f"{value:,.0f}" for value in found.values()))
     console = Console()
     console.print(table)
-    for name, (ratio, least) in ratios.items():
-        console.print(f"{name}: {ratio:.2f} (at least {least} wanted)")
+    judged = {name: {"measured": ratio, "wanted": wanted, "bound": bound[0] if bound else "at least"}
+              for name, (ratio, wanted, *bound) in ratios.items()}
+    for name, ratio in judged.items():
+        console.print(f"{name}: {ratio['measured']:.2f} ({ratio['bound']} {ratio['wanted']} wanted)")
     found = {"title": title, "speeds": speeds, "notes": notes, "environment": environment(),
-             "ratios": {name: {"measured": ratio, "wanted": least} for name, (ratio, least) in ratios.items()}}
+             "ratios": judged}
     if json_path:
         write_atomic(json_path, json.dumps(found, indent=1) + "\n")
     return found
@@ -61,9 +66,10 @@ def recorded(name: str):
     if not path.exists():
         raise ReproError(f"there is no {path.name} in results/bench; make it with `repro bench {name} --json {path}`.")
     found = json.loads(path.read_text())
-    rows = [{"": label, "measured": f"{ratio['measured']:.2f}", "wanted": f"at least {ratio['wanted']:g}",
+    rows = [{"": label, "measured": f"{ratio['measured']:.2f}",
+             "wanted": f"{ratio.get('bound', 'at least')} {ratio['wanted']:g}",
              **{key: f"{value:.2f}" for key, value in found["notes"].get(label, {}).items() if key == "flops_allow"}}
             for label, ratio in found["ratios"].items()]
     machine = found["environment"]
-    caption = f"{found['title']}: ratios of tokens per second on {machine['cpu']}, {machine['threads']} thread(s)"
+    caption = f"{found['title']}: ratios on {machine['cpu']}, {machine['threads']} thread(s)"
     return pandas.DataFrame(rows).rename(columns={"flops_allow": "what FLOPs allow"}).style.hide().set_caption(caption)

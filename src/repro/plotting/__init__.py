@@ -1,6 +1,13 @@
 """Every figure of the study in one style. Functions return a figure; notebooks show it, nothing is drawn twice."""
 
-from repro.plotting.curves import draw_bars, draw_cost_front, draw_curves, draw_layer_weights, draw_table_curves
+from repro.plotting.curves import (
+    draw_bars,
+    draw_cost_front,
+    draw_curves,
+    draw_layer_weights,
+    draw_memory,
+    draw_table_curves,
+)
 from repro.plotting.diagrams import draw_insertion, draw_recurrence, draw_windows
 from repro.plotting.explorer import Explorer
 from repro.plotting.live import LiveCurve
@@ -8,5 +15,5 @@ from repro.plotting.propagation import draw_own_and_other, draw_reach
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 
 __all__ = ["COLOURS", "Drawing", "Explorer", "LiveCurve", "canvas", "draw_bars", "draw_cost_front", "draw_curves",
-           "draw_insertion", "draw_layer_weights", "draw_own_and_other", "draw_reach", "draw_recurrence",
+           "draw_insertion", "draw_layer_weights", "draw_memory", "draw_own_and_other", "draw_reach", "draw_recurrence",
            "draw_table_curves", "draw_windows", "house"]

@@ -169,6 +169,37 @@ def draw_layer_weights(weights: Sequence[float] | Mapping[str, Sequence[float]])
     return figure
 
 
+@house()
+def draw_memory(peaks: Mapping[str, Sequence[Sequence[float]]], allowed: float, settled: int = 1) -> Drawing:
+    """Peak memory against the number of windows, and beside it what every window after the first `settled` adds.
+
+    peaks: kind of recomputation -> [windows, bytes] pairs. allowed: bytes per further window in the paper's model
+    (Yoshida et al. 2020, section 3.2). Kinds without a point, such as runs that are missing, are left out.
+    """
+    figure, (whole, added) = canvas(3.4, columns=2, alt=(
+        f"Left: peak memory against windows; right: what is added after {settled}. Lines: {', '.join(peaks)}."))
+    for k, (name, points) in enumerate(peaks.items()):
+        more = {n: peak for n, peak in points if n >= settled}
+        _line(whole, *zip(*((n, peak / 2**20) for n, peak in points), strict=True), name, k)
+        _line(added, [n - settled for n in more][1:], [(peak - more[settled]) / 2**10 for peak in more.values()][1:],
+              name, k)
+    if peaks:
+        ends = np.array([1, max(added.get_xlim()[1], 2)])
+        added.plot(ends, allowed * ends / 2**10, color=COLOURS["ink"], ls="--", lw=1.4, label="paper: 2k a window")
+    for axis in (whole, added):
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_formatter(lambda value, _: f"{value:,g}")
+    whole.set(xlabel="windows", title="peak of a training step (MiB)")
+    added.set(xlabel=f"windows after the first {settled}", title="what they add (KiB)")
+    if peaks:
+        figure.legend(*added.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    else:
+        whole.text(0.5, 0.5, "not run", ha="center", transform=whole.transAxes)
+    return figure
+
+
 def _line(axis, xs, ys, name: str, place: int, marked: bool = True) -> None:
     axis.plot(xs, ys, color=_colour(name, place), label=name, marker=MARKERS[place % len(MARKERS)] if marked else None)
 
