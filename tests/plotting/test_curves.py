@@ -6,6 +6,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
 from repro.errors import ReproError
+<<<<<<< HEAD
 from repro.plotting import (
     COLOURS,
     draw_bars,
@@ -15,6 +16,9 @@ from repro.plotting import (
     draw_table_curves,
     house,
 )
+=======
+from repro.plotting import COLOURS, draw_bars, draw_curves, draw_layer_weights, draw_memory, draw_table_curves, house
+>>>>>>> wt-recompute
 
 
 @pytest.fixture
@@ -105,3 +109,13 @@ def test_models_differ_in_grey_too():
 
     pairs = [("read", "scored"), ("empty", "scored"), ("empty", "h_prev"), ("read", "h_prev")]
     assert all(abs(luminance(COLOURS[a]) - luminance(COLOURS[b])) > 60 for a, b in pairs)
+
+
+def test_memory_has_the_peaks_and_what_is_added_after_the_first_windows():
+    peaks = {"none": [[1, 2**20], [3, 2**21], [4, 2**21 + 2**11], [7, 2**21 + 2**13]], "window": [[3, 100], [4, 1124]]}
+    whole, added = draw_memory(peaks, allowed=2048, settled=3).axes
+    assert [list(line.get_ydata()) for line in whole.lines][0][:2] == [1, 2]  # MiB
+    none, window, paper = added.lines
+    assert (list(none.get_xdata()), list(none.get_ydata())) == ([1, 4], [2, 8])  # KiB beyond those at 3 windows
+    assert list(window.get_ydata()) == [1]
+    assert paper.get_ydata() == pytest.approx(2 * paper.get_xdata())

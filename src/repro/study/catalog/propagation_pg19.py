@@ -60,10 +60,8 @@ SCALES = {
 
 def trained(config, model: str) -> RunConfig:
     """The fine-tuning of `model` ("baseline" or "recurrent") on books, without overlap: that of Table 2."""
-    sets = {"window": config.window, "corpus": config.corpus}
-    one = next(run for run in BOOKS.plan(config.scale, sets, [config.seed])
-               if (run.model, run.overlap) == (model, 0))
-    return recurrence_runs.trained(one)
+    sets = {"model": model, "overlap": 0, "window": config.window, "corpus": config.corpus}
+    return recurrence_runs.trained(BOOKS.plan(config.scale, sets, [config.seed])[0])
 
 
 MODELS = ("baseline", "recurrent")
