@@ -6,19 +6,16 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
 from repro.errors import ReproError
-<<<<<<< HEAD
 from repro.plotting import (
     COLOURS,
     draw_bars,
     draw_cost_front,
     draw_curves,
     draw_layer_weights,
+    draw_memory,
     draw_table_curves,
     house,
 )
-=======
-from repro.plotting import COLOURS, draw_bars, draw_curves, draw_layer_weights, draw_memory, draw_table_curves, house
->>>>>>> wt-recompute
 
 
 @pytest.fixture

@@ -191,14 +191,16 @@ def module_parameters(config, base) -> int:
 
 
 def estimate(config) -> Estimate:
+    from repro.recompute import Plan
+
     base = PRETRAINING.plan(config.scale)[0]
     n = PRETRAINING.estimate(base).parameters + module_parameters(config, base)
     an_epoch = TOKENS_PER_WORD[config.scale] * training_words(config)
     tokens = int(config.epochs * an_epoch)
     flops = training_flops(base, config.window) * config.window / (config.window - config.overlap) * tokens
-    kept = config.windows_per_sequence * config.window * config.batch_size
-    memory = PROCESS + 16 * n + kept * 4 * (34 * base.n_layer * base.n_embd + 2 * base.vocab_size)
-    return Estimate(n, tokens, flops, memory, flops / RATE[config.scale])
+    plan = Plan(base.n_layer, base.n_embd, base.vocab_size, n, config.window, config.windows_per_sequence,
+                config.batch_size, config.recompute if config.model == "recurrent" else "none", config.precision)
+    return Estimate(n, tokens, flops, PROCESS + plan.peak, flops / RATE[config.scale])
 
 
 FINETUNING = Experiment(
