@@ -51,7 +51,7 @@ def density(pattern: Pattern) -> float:
     late = torch.tensor([FAR])
     seen = [(last - first) // step + 1 for part in pattern.parts
             for first, last, step in (keys.within(FAR, late) for keys in part.keys(late))]
-    return sum(number.clamp(min=0).item() for number in seen) / FAR
+    return min(1.0, sum(number.clamp(min=0).item() for number in seen) / FAR)
 
 
 def share_of_pairs(pattern: Pattern, n: int, device: str = "cpu") -> float:
