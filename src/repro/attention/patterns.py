@@ -1,0 +1,340 @@
+"""Who may attend to whom: patterns that can be asked, combined, counted and drawn.
+
+A pattern says, for every query position i, which key positions it sees: a few arithmetic progressions S_i, as Child et
+al. (2019, section 4.2) write them. Everything else follows from that: the predicate `p(i, j)`, the dense mask, the
+number of allowed pairs, and the blocks that the implementations compute.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import product
+from operator import and_, or_
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from repro.errors import ReproError
+
+END = 2**31 - 1  # past the last position of any sequence
+
+
+class Keys(NamedTuple):
+    """The key positions first, first + step, ... up to last; none if last < first. Positions below 0 do not exist."""
+
+    first: Tensor | int
+    last: Tensor | int
+    step: int = 1
+
+    def within(self, n: int, i: Tensor) -> "Keys":
+        """Those in 0 .. n-1, as tensors with one entry for each query in `i`."""
+        first, last = self.first + 0 * i, self.last + 0 * i
+        return Keys(torch.where(first < 0, first % self.step, first), last.clamp(max=n - 1), self.step)
+
+
+class Pattern:
+    """Base of all patterns. A new one is a frozen dataclass with `keys`; `|` and `&` combine patterns."""
+
+    @property
+    def parts(self) -> "tuple[Pattern, ...]":
+        """Patterns whose union this one is."""
+        return (self,)
+
+    def keys(self, i: Tensor) -> list[Keys]:
+        """The keys that each of the queries `i` sees, as progressions that share none."""
+        raise NotImplementedError
+
+    def check(self, n: int) -> None:
+        """Raise ReproError if the pattern cannot be used on sequences of n positions."""
+        if n < 1:
+            raise ReproError(f"n is {n}; a sequence has at least 1 position.")
+
+    def __call__(self, i: Tensor | int, j: Tensor | int) -> Tensor:
+        """Whether query position i sees key position j: a bool tensor, broadcasting i against j."""
+        i, j = torch.as_tensor(i), torch.as_tensor(j)
+        return reduce(or_, [part._allows(i, j) for part in self.parts])
+
+    def _allows(self, i: Tensor, j: Tensor) -> Tensor:
+        """`__call__` of a pattern that is no union."""
+        allowed = (i < 0) & (j < 0)  # none
+        for first, last, step in self.keys(i):
+            inside = (j >= first) & (j <= last)
+            allowed = allowed | (inside if step == 1 else inside & ((j - first) % step == 0))
+        return allowed
+
+    def __or__(self, other: "Pattern") -> "Pattern":
+        return Union((self, other))
+
+    def __and__(self, other: "Pattern") -> "Pattern":
+        return union([intersection(one, two) for one in self.parts for two in other.parts])
+
+    def mask(self, n: int, device: torch.device | str | None = None) -> Tensor:
+        """(n, n) bool: row i, column j says whether query i sees key j."""
+        self.check(n)
+        position = torch.arange(n, device=device)
+        return self(position[:, None], position)
+
+    def per_query(self, n: int) -> Tensor:
+        """(n,) number of keys that each query sees, from the progressions alone (inclusion and exclusion)."""
+        self.check(n)
+        first, *rest = self.parts
+        i = torch.arange(n)
+        seen = torch.zeros_like(i)
+        for low, high, step in (keys.within(n, i) for keys in first.keys(i)):
+            seen += ((high - low) // step + 1).clamp(min=0)
+        if rest:
+            others = union(rest)
+            seen = seen + others.per_query(n) - (first & others).per_query(n)
+        return seen
+
+    def count(self, n: int) -> int:
+        """Allowed pairs among n queries and n keys. Takes time and memory in proportion to n."""
+        return int(self.per_query(n).sum())
+
+
+@dataclass(frozen=True)
+class Full(Pattern):
+    """Every query sees every key."""
+
+    def keys(self, i):
+        return [Keys(0, END)]
+
+
+@dataclass(frozen=True)
+class Causal(Pattern):
+    """Query i sees the keys 0 .. i."""
+
+    def keys(self, i):
+        return [Keys(0, i)]
+
+
+@dataclass(frozen=True)
+class SlidingWindow(Pattern):
+    """A window around the query, with gaps of `dilation` (Beltagy et al. 2020, section 3.1 and Figure 2b, c).
+
+    causal: query i sees keys i - k * dilation, k = 0 .. window-1, so `window` counts keys, the query's own included.
+    Otherwise it sees half a window on each side plus itself: window + 1 keys, i - j a multiple of the dilation and
+    |i - j| <= dilation * window / 2. Raises ReproError for a window below 1 (0 without causal), an odd one without
+    causal, and a dilation below 1.
+    """
+
+    window: int
+    dilation: int = 1
+    causal: bool = True
+
+    def __post_init__(self):
+        _at_least("window", self.window, 1 if self.causal else 0, "keys")
+        _at_least("dilation", self.dilation, 1, "positions")
+        if not self.causal and self.window % 2:
+            raise ReproError(f"window is {self.window}; without causal half of it lies on each side, so it must be "
+                             f"even, for example {self.window + 1}.")
+
+    def keys(self, i):
+        back = self.window - 1 if self.causal else self.window // 2
+        ahead = 0 if self.causal else self.window // 2
+        return [Keys(i - back * self.dilation, i + ahead * self.dilation, self.dilation)]
+
+
+@dataclass(frozen=True)
+class BlockLocal(Pattern):
+    """Causal inside disjoint blocks of `block` positions (Liu et al. 2018, section 4.2.4)."""
+
+    block: int
+
+    def __post_init__(self):
+        _at_least("block", self.block, 1, "positions")
+
+    def keys(self, i):
+        return [Keys(i - i % self.block, i)]
+
+
+@dataclass(frozen=True)
+class Multiples(Pattern):
+    """Causal, i - j a multiple of `stride`: the second head of `Strided`."""
+
+    stride: int
+
+    def __post_init__(self):
+        _at_least("stride", self.stride, 1, "positions")
+
+    def keys(self, i):
+        return [Keys(i % self.stride, i, self.stride)]
+
+
+@dataclass(frozen=True)
+class Summary(Pattern):
+    """Causal, the last `summary` positions of every block of `stride`: the second head of `Fixed`."""
+
+    stride: int
+    summary: int
+
+    def __post_init__(self):
+        _at_least("stride", self.stride, 1, "positions")
+        if not 1 <= self.summary <= self.stride:
+            raise ReproError(f"summary is {self.summary}; it must lie between 1 and the stride ({self.stride}).")
+
+    def keys(self, i):
+        return [Keys(column, i, self.stride) for column in range(self.stride - self.summary, self.stride)]
+
+
+@dataclass(frozen=True)
+class Strided(Pattern):
+    """Union of its `heads`: the last `stride` positions, and every `stride`-th one (Child et al. 2019, section 4.3)."""
+
+    stride: int
+
+    def __post_init__(self):
+        _at_least("stride", self.stride, 1, "positions")
+
+    @property
+    def heads(self) -> tuple[Pattern, Pattern]:
+        """The two patterns that the paper gives to different heads."""
+        return SlidingWindow(self.stride), Multiples(self.stride)
+
+    parts = heads
+
+
+@dataclass(frozen=True)
+class Fixed(Pattern):
+    """Union of its `heads`: the own block of `stride`, and every block's last `summary` (Child et al., section 4.3)."""
+
+    stride: int
+    summary: int
+
+    def __post_init__(self):
+        Summary(self.stride, self.summary)
+
+    @property
+    def heads(self) -> tuple[Pattern, Pattern]:
+        """The two patterns that the paper gives to different heads."""
+        return BlockLocal(self.stride), Summary(self.stride, self.summary)
+
+    parts = heads
+
+
+@dataclass(frozen=True)
+class _At(Pattern):
+    """A pattern that names positions. Raises ReproError for a negative one, and on sequences that do not reach one."""
+
+    positions: tuple[int, ...]
+
+    def __init__(self, positions: Iterable[int]):
+        positions = tuple(sorted({int(position) for position in positions}))
+        if not positions or positions[0] < 0:
+            raise ReproError(f"positions are {list(positions)}; name at least one, counted from 0.")
+        object.__setattr__(self, "positions", positions)
+
+    def check(self, n):
+        super().check(n)
+        if self.positions[-1] >= n:
+            raise ReproError(f"positions name {self.positions[-1]}, but the sequence has {n}: 0 to {n - 1}.")
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """The positions as (first, last) of stretches without a gap."""
+        starts = [p for p in self.positions if p - 1 not in self.positions]
+        return list(zip(starts, (p for p in self.positions if p + 1 not in self.positions), strict=True))
+
+
+@dataclass(frozen=True, init=False)
+class Columns(_At):
+    """All attend to these positions."""
+
+    def keys(self, i):
+        return [Keys(first, last) for first, last in self.runs]
+
+
+@dataclass(frozen=True, init=False)
+class Rows(_At):
+    """These positions attend to all."""
+
+    def keys(self, i):
+        named = i < 0
+        for first, last in self.runs:
+            named = named | ((i >= first) & (i <= last))
+        return [Keys(0, torch.where(named, END, -1))]
+
+
+@dataclass(frozen=True, init=False)
+class Global(_At):
+    """These positions attend to all, and all attend to them (Beltagy et al. 2020, section 3.1 and Figure 2d)."""
+
+    @property
+    def parts(self):
+        return Columns(self.positions), Rows(self.positions)
+
+
+@dataclass(frozen=True)
+class Union(Pattern):
+    """What any of these allow: written `p | q`."""
+
+    patterns: tuple[Pattern, ...]
+    parts: tuple[Pattern, ...] = field(default=(), init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        every = {part: _factors(part) for pattern in self.patterns for part in pattern.parts}
+        needed = (part for part, own in every.items() if not any(other < own for other in every.values()))
+        object.__setattr__(self, "parts", tuple(needed))
+
+    def check(self, n):
+        for one in self.patterns:
+            one.check(n)
+
+    def __repr__(self):
+        return " | ".join(map(repr, self.patterns))
+
+
+@dataclass(frozen=True)
+class Intersection(Pattern):
+    """What all of these allow, none of them a union or an intersection: written `p & q`."""
+
+    patterns: frozenset[Pattern]
+
+    def check(self, n):
+        for one in self.patterns:
+            one.check(n)
+
+    def keys(self, i):
+        return [reduce(_shared, keys) for keys in product(*(one.keys(i) for one in self.patterns))]
+
+    def _allows(self, i, j):
+        return reduce(and_, [one._allows(i, j) for one in self.patterns])
+
+    def __repr__(self):
+        return " & ".join(sorted(map(repr, self.patterns)))
+
+
+def union(patterns: Sequence[Pattern]) -> Pattern:
+    """The pattern of all these together."""
+    return Union(tuple(patterns)) if len(patterns) > 1 else patterns[0]
+
+
+def intersection(one: Pattern, two: Pattern) -> Pattern:
+    """The pattern of what both allow, neither being a union."""
+    both = (_factors(one) | _factors(two)) - {Full()}
+    return Intersection(both) if len(both) > 1 else next(iter(both), one)
+
+
+def _factors(pattern: Pattern) -> frozenset[Pattern]:
+    return pattern.patterns if isinstance(pattern, Intersection) else frozenset([pattern])
+
+
+def _shared(a: Keys, b: Keys) -> Keys:
+    """The keys of both progressions: a progression again, by the Chinese remainder theorem."""
+    common, lowest, apart = math.gcd(a.step, b.step), _larger(a.first, b.first), b.first - a.first
+    other = b.step // common
+    meeting = a.first + a.step * (apart // common * pow(a.step // common, -1, other) % other)
+    first = lowest + (meeting - lowest) % (a.step * other)
+    last = -_larger(-a.last, -b.last)
+    return Keys(first, last if common == 1 else last - END * (apart % common != 0), a.step * other)
+
+
+def _larger(a: Tensor | int, b: Tensor | int) -> Tensor | int:
+    return b + (a - b) * (a > b)  # of numbers and of tensors
+
+
+def _at_least(name: str, value: int, least: int, unit: str) -> None:
+    if value < least:
+        raise ReproError(f"{name} is {value} {unit}; it must be at least {least}.")

@@ -1,0 +1,91 @@
+"""Patterns against the sentences that define them, written out pair by pair."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from repro.attention import BlockLocal, Causal, Fixed, Full, Global, SlidingWindow, Strided
+from repro.errors import ReproError
+
+DEFINED = [  # a pattern, and who sees whom by its definition
+    (Full(), lambda i, j: True),
+    (Causal(), lambda i, j: j <= i),
+    (SlidingWindow(1), lambda i, j: i == j),
+    (SlidingWindow(3), lambda i, j: j in (i, i - 1, i - 2)),
+    (SlidingWindow(3, dilation=4), lambda i, j: j in (i, i - 4, i - 8)),
+    (SlidingWindow(50), lambda i, j: j <= i),
+    (SlidingWindow(0, causal=False), lambda i, j: i == j),
+    (SlidingWindow(4, causal=False), lambda i, j: abs(i - j) <= 2),
+    (SlidingWindow(4, dilation=3, causal=False), lambda i, j: i - j in (-6, -3, 0, 3, 6)),
+    (BlockLocal(4), lambda i, j: i // 4 == j // 4 and j <= i),
+    (Strided(4), lambda i, j: j <= i and (i - j < 4 or (i - j) % 4 == 0)),
+    (Strided(4).heads[0], lambda i, j: 0 <= i - j < 4),
+    (Strided(4).heads[1], lambda i, j: j <= i and (i - j) % 4 == 0),
+    (Fixed(5, 2), lambda i, j: j <= i and (i // 5 == j // 5 or j % 5 >= 3)),
+    (Fixed(5, 2).heads[0], lambda i, j: j <= i and i // 5 == j // 5),
+    (Fixed(5, 2).heads[1], lambda i, j: j <= i and j % 5 in (3, 4)),
+    (Global([7, 0, 1]), lambda i, j: i in (0, 1, 7) or j in (0, 1, 7)),
+]
+
+
+def written_out(rule, n):
+    return torch.tensor([[bool(rule(i, j)) for j in range(n)] for i in range(n)])
+
+
+@pytest.mark.parametrize(("pattern", "rule"), DEFINED, ids=lambda x: repr(x) if not callable(x) else "")
+@pytest.mark.parametrize("n", [8, 13])
+def test_definition(pattern, rule, n):
+    expected = written_out(rule, n)
+    assert torch.equal(pattern.mask(n), expected)
+    assert torch.equal(pattern.per_query(n), expected.sum(1))
+    assert pattern.count(n) == expected.sum()
+
+
+@pytest.mark.parametrize("n", [8, 17])
+def test_combinations(n):
+    for (p, rule), (q, other) in product(DEFINED, DEFINED):
+        either = written_out(lambda i, j: rule(i, j) or other(i, j), n)  # noqa: B023
+        both = written_out(lambda i, j: rule(i, j) and other(i, j), n)  # noqa: B023
+        assert torch.equal((p | q).mask(n), either) and (p | q).count(n) == either.sum(), (p, q)
+        assert torch.equal((p & q).mask(n), both) and (p & q).count(n) == both.sum(), (p, q)
+
+
+def test_deep_combination():
+    p = (Strided(4) | Global([2])) & (SlidingWindow(6, 2) | Fixed(3, 1) | BlockLocal(7)) | SlidingWindow(2, 5)
+    assert p.count(60) == p.mask(60).sum() == written_out(
+        lambda i, j: (any(rule(i, j) for rule in (lambda i, j: j <= i and (i - j < 4 or (i - j) % 4 == 0),
+                                                  lambda i, j: i == 2 or j == 2))
+                      and (i - j in (0, 2, 4, 6, 8, 10) or j <= i and (i // 3 == j // 3 or j % 3 == 2)
+                           or j <= i and i // 7 == j // 7)) or i - j in (0, 5), 60).sum()
+
+
+def test_count_needs_no_mask():
+    n = 10**6  # an n * n mask would be a terabyte
+    assert SlidingWindow(256).count(n) == 256 * n - 255 * 256 // 2
+    assert (SlidingWindow(512, causal=False) | Global([0])).count(n) == 513 * n - 256 * 257 + 2 * (n - 1) - 2 * 256
+    assert Causal().count(n) == n * (n + 1) // 2
+
+
+def test_asking_one_pair_or_many():
+    assert SlidingWindow(3)(5, 3) and not SlidingWindow(3)(5, 2)
+    assert SlidingWindow(3)(torch.arange(4)[:, None], torch.arange(6)).shape == (4, 6)
+
+
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda: SlidingWindow(0), "window is 0 keys; it must be at least 1"),
+    (lambda: SlidingWindow(-2, causal=False), "window is -2"),
+    (lambda: SlidingWindow(5, causal=False), "window is 5; without causal half of it lies on each side"),
+    (lambda: SlidingWindow(4, dilation=0), "dilation is 0 positions; it must be at least 1"),
+    (lambda: Strided(0), "stride is 0"),
+    (lambda: Fixed(4, 5), "summary is 5; it must lie between 1 and the stride"),
+    (lambda: BlockLocal(0), "block is 0"),
+    (lambda: Global([]), "name at least one"),
+    (lambda: Global([-1, 3]), "positions are"),
+    (lambda: Global([3, 12]).mask(12), "positions name 12, but the sequence has 12: 0 to 11"),
+    (lambda: (Global([12]) & Causal() | SlidingWindow(2)).count(12), "positions name 12"),
+    (lambda: Causal().mask(0), "n is 0"),
+])
+def test_bad_input(make, said):
+    with pytest.raises(ReproError, match=said):
+        make()
