@@ -50,7 +50,7 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
         axis.set_title(source)
         axis.set_xlabel(labels[0])
     axes[0, 0].set_ylabel(labels[1])
-    axes[0, 0].legend()
+    _legend_below(figure, axes[0])
     return figure
 
 
@@ -81,8 +81,7 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
         axis.set(title=source, xlabel="FLOPs per token")
         axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
     axes[0, 0].set_ylabel(label)
-    handles = {text: handle for axis in axes[0] for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    _legend_below(figure, axes[0])
     return figure
 
 
@@ -165,7 +164,7 @@ def draw_layer_weights(weights: Sequence[float] | Mapping[str, Sequence[float]])
     axis.set(ylabel="weight in z", xlabel="" if n_layer <= 8 else "block")
     axis.grid(axis="x", visible=False)
     axis.margins(y=0.15)
-    figure.legend(loc="outside upper right", ncols=len(named) + 1)
+    figure.legend(loc="outside upper right", ncols=min(len(named) + 1, 4))
     return figure
 
 
@@ -198,6 +197,12 @@ def draw_memory(peaks: Mapping[str, Sequence[Sequence[float]]], allowed: float, 
     else:
         whole.text(0.5, 0.5, "not run", ha="center", transform=whole.transAxes)
     return figure
+
+
+def _legend_below(figure, axes) -> None:
+    """One legend for all panels, each name once."""
+    handles = {text: handle for axis in axes for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
 
 
 def _line(axis, xs, ys, name: str, place: int, marked: bool = True) -> None:
