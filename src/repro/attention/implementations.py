@@ -1,42 +1,157 @@
 """One attention, several ways to compute it: every implementation gives what `dense` gives."""
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from repro.attention import blocked as tiled
 from repro.attention.patterns import Causal, Full, Pattern
 from repro.errors import ReproError, unknown
+
+log = logging.getLogger(__name__)
+
+
+class Case(NamedTuple):
+    """What has to be computed, as far as it decides how; `device` is a type such as "cpu"."""
+
+    pattern: Pattern
+    n: int
+    device: str
+    dtype: torch.dtype
+    gradients: bool
+
+
+class Choice(NamedTuple):
+    """The implementation that `auto` takes, and why."""
+
+    name: str
+    reason: str
 
 
 def dense(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float,
           key_mask: Tensor | None = None) -> Tensor:
-    """The reference: every score is computed and the mask taken from the pattern. Any dtype, any device."""
-    if key_mask is None and pattern == Full():
-        return F.scaled_dot_product_attention(query, key, value, scale=scale)
-    if key_mask is None and pattern == Causal():
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale)
+    """The reference: every score is computed, and the mask taken from the pattern. Any dtype, any device."""
+    if key_mask is None and pattern in (Full(), Causal()):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=pattern == Causal(), scale=scale)
     mask = pattern.mask(query.shape[2], query.device)
     if key_mask is not None:
         mask = mask & key_mask[:, None, None]
     return F.scaled_dot_product_attention(query, key, value, mask, scale=scale)
 
 
-IMPLEMENTATIONS = {"dense": dense}
+def loop(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float,
+         key_mask: Tensor | None = None) -> Tensor:
+    """One diagonal of the score matrix at a time: little memory, much time (Beltagy et al. 2020, section 3.2)."""
+    dtype, n = query.dtype, query.shape[2]
+    query, key, value = (x.to(torch.promote_types(dtype, torch.float32)) for x in (query, key, value))
+    position = torch.arange(n, device=query.device)
+    diagonals = [(slice(max(0, offset), n + min(0, offset)), slice(max(0, -offset), n - max(0, offset)))
+                 for offset in _diagonals(pattern, n)]
+    scores, allowed = [], []
+    for rows, keys in diagonals:
+        around = rows.start, n - rows.stop
+        scores.append(F.pad((query[:, :, rows] * key[:, :, keys]).sum(-1), around))
+        seen = pattern(position[rows], position[keys])
+        allowed.append(F.pad(seen if key_mask is None else seen & key_mask[:, None, keys], around))
+    allowed = torch.stack(allowed, -1)
+    weights = (torch.stack(scores, -1) * scale).masked_fill(~allowed, torch.finfo(query.dtype).min).softmax(-1)
+    weights = weights * allowed  # matters to a query that sees no key
+    out = 0
+    for number, (rows, keys) in enumerate(diagonals):
+        part = weights[:, :, rows, number, None] * value[:, :, keys]
+        out = out + F.pad(part, (0, 0, rows.start, n - rows.stop))
+    return out.to(dtype)
+
+
+def _diagonals(pattern: Pattern, n: int) -> list[int]:
+    """The values of i - j that allowed pairs can have."""
+    position, found = torch.arange(n), set()
+    for part in pattern.parts:
+        for first, last, step in (keys.within(n, position) for keys in part.keys(position)):
+            near, far = (position - last)[first <= last], (position - first)[first <= last]
+            if near.numel():
+                gap = step if (far % step).unique().numel() == 1 else 1
+                found.update(range(far.max().item(), near.min().item() - 1, -gap))
+    return sorted(found)
+
+
+def flex(*arguments) -> Tensor:
+    """FlexAttention (PyTorch): compiled for the pattern on a GPU; on CPU a forward pass, to check against."""
+    from repro.attention.flex import flex  # seconds to import
+
+    return flex(*arguments)
+
+
+IMPLEMENTATIONS: dict[str, Callable[..., Tensor]] = {
+    "dense": dense, "loop": loop, "blocked": tiled.blocked, "flex": flex}
+DTYPES = torch.float64, torch.float32, torch.bfloat16, torch.float16
+SHORT = 256  # positions up to which nothing is saved by leaving pairs out
+
+
+def refusal(name: str, case: Case) -> str | None:
+    """Why this implementation cannot do it, or None."""
+    if name == "blocked":
+        share = tiled.density(case.pattern)
+        return None if share <= 0.5 else (
+            f"under {case.pattern} a late query sees {share:.0%} of all keys; 'blocked' computes what stays sparse: "
+            "windows, dilated or not, blocks, strides, and their unions with a few global positions. Use 'dense'.")
+    if name == "flex" and case.device == "cpu" and case.gradients:
+        return "FlexAttention has no backward pass on CPU; use 'blocked', or torch.no_grad()."
+    if name == "flex" and case.device not in ("cpu", "cuda"):
+        return f"FlexAttention runs on cuda and, forward only, on cpu, not on {case.device}; use 'blocked'."
+    if name == "flex" and case.device == "cuda" and case.dtype == torch.float64:
+        return "FlexAttention's kernel has no float64; use 'blocked'."
+    return None
+
+
+def choose(pattern: Pattern, n: int, device: str = "cpu", dtype: torch.dtype = torch.float32,
+           gradients: bool = True) -> Choice:
+    """What `auto` takes for sequences of n positions on a type of device, and the reason.
+
+    gradients: whether a backward pass will follow.
+    """
+    return _choose(Case(pattern, n, device, dtype, gradients))
+
+
+@lru_cache(maxsize=256)
+def _choose(case: Case) -> Choice:
+    choice = _weigh(case)
+    log.info("%s at N = %d on %s: %s, because %s", case.pattern, case.n, case.device, *choice)
+    return choice
+
+
+def _weigh(case: Case) -> Choice:
+    if case.pattern in (Full(), Causal()):
+        return Choice("dense", "PyTorch has a kernel of its own for this pattern")
+    if case.n <= SHORT:
+        return Choice("dense", f"up to {SHORT} positions nothing is saved by leaving pairs out")
+    if case.device == "cuda" and not refusal("flex", case):
+        return Choice("flex", "on a GPU its compiled kernel is the fastest")
+    if refusal("blocked", case):
+        return Choice("dense", "the pattern does not stay sparse")
+    share = tiled.share_of_pairs(case.pattern, case.n, case.device)
+    if share > 0.5:
+        return Choice("dense", f"tiles would cover {share:.0%} of all pairs")
+    return Choice("blocked", f"its tiles cover {share:.0%} of all pairs")
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequence[Pattern],
            implementation: str = "auto", scale: float | None = None, key_mask: Tensor | None = None) -> Tensor:
     """Attention of the queries to the keys that the pattern allows.
 
-    query, key: (B, H, N, D); value: (B, H, N, E), with E = D or not. Returns (B, H, N, E) in the dtype of the inputs,
-    also under autocast. pattern: one for all heads, or a sequence of H. scale: of the scores, 1 / sqrt(D) if None.
-    key_mask: (B, N) bool, False where nobody may look (padding). A query that sees no key at all gets zeros, and
-    passes no gradient on.
+    query, key: (B, H, N, D); value: (B, H, N, E), where E may differ from D. Returns (B, H, N, E) in the dtype of the
+    inputs, which autocast does not change. pattern: one for all heads, or a sequence of H. implementation: "dense",
+    "loop", "blocked", "flex", or "auto" for what `choose` names. scale: of the scores, 1 / sqrt(D) if None. key_mask:
+    (B, N) bool, False where nobody may look (padding). A query that sees no key gets zeros, and its gradients are 0.
 
-    Raises ReproError for an unknown implementation and for shapes, dtypes or patterns that do not fit together.
+    Raises ReproError for an unknown implementation or one that cannot do this, and for shapes, dtypes or patterns that
+    do not fit together.
     """
     if implementation not in ("auto", *IMPLEMENTATIONS):
         raise unknown("implementation", implementation, ("auto", *IMPLEMENTATIONS))
@@ -46,36 +161,40 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
         if len(set(patterns)) == 1:
             return _one(query, key, value, patterns[0], implementation, scale, key_mask)
         out = {}
-        for distinct in dict.fromkeys(patterns):
-            heads = [head for head, one in enumerate(patterns) if one == distinct]
-            part = (x[:, heads] for x in (query, key, value))
-            found = _one(*part, distinct, implementation, scale, key_mask)
+        for pattern in dict.fromkeys(patterns):
+            heads = [head for head, own in enumerate(patterns) if own == pattern]
+            found = _one(*(x[:, heads] for x in (query, key, value)), pattern, implementation, scale, key_mask)
             out.update(zip(heads, found.unbind(1), strict=True))
         return torch.stack([out[head] for head in range(len(patterns))], 1)
 
 
-def _one(query, key, value, pattern, implementation, scale, key_mask):
-    """All heads with the same pattern."""
-    name = "dense" if implementation == "auto" else implementation
+def _one(query, key, value, pattern, implementation, scale, key_mask) -> Tensor:
+    """Heads that share a pattern."""
+    gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    case = Case(pattern, query.shape[2], query.device.type, query.dtype, gradients)
+    name = _choose(case).name if implementation == "auto" else implementation
+    if reason := refusal(name, case):
+        raise ReproError(f"implementation is '{name}', but {reason}")
     return IMPLEMENTATIONS[name](query, key, value, pattern, scale, key_mask)
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequence[Pattern],
            key_mask: Tensor | None) -> list[Pattern]:
     """The pattern of every head, after a look at everything that has to fit."""
-    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if query.ndim != 4 or query.shape != key.shape or query.shape[:3] != value.shape[:3]:
-        raise ReproError(f"{shapes}; query and key must be (B, H, N, D), the value (B, H, N, E).")
-    if not query.dtype.is_floating_point or not query.dtype == key.dtype == value.dtype:
-        raise ReproError(f"query is {query.dtype}, key {key.dtype}, value {value.dtype}; all three must have one "
-                         "floating-point dtype.")
+        raise ReproError(f"query is {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}; query "
+                         "and key must be (B, H, N, D), the value (B, H, N, E).")
+    if query.dtype not in DTYPES or not query.dtype == key.dtype == value.dtype:
+        raise ReproError(f"query is {query.dtype}, key {key.dtype}, value {value.dtype}; all three must be one of "
+                         f"{', '.join(str(dtype) for dtype in DTYPES)}.")
     batch, heads, n, _ = query.shape
     if key_mask is not None and (key_mask.shape != (batch, n) or key_mask.dtype != torch.bool):
-        raise ReproError(f"key_mask is {key_mask.dtype} {tuple(key_mask.shape)}; it must be bool and (B, N), "
+        raise ReproError(f"key_mask is {key_mask.dtype} {tuple(key_mask.shape)}; it must be torch.bool and (B, N), "
                          f"here {(batch, n)}.")
     patterns = [pattern] * heads if isinstance(pattern, Pattern) else list(pattern)
     if len(patterns) != heads:
-        raise ReproError(f"pattern names {len(patterns)} patterns for {heads} heads; give one, or one for each head.")
+        raise ReproError(f"pattern names {len(patterns)} patterns, but there are {heads} heads; give one for all, or "
+                         "one for each.")
     for one in dict.fromkeys(patterns):
         one.check(n)
     return patterns

@@ -6,10 +6,11 @@ number of allowed pairs, and the blocks that the implementations compute.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
+from operator import and_, or_
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,11 @@ class Keys(NamedTuple):
     first: Tensor | int
     last: Tensor | int
     step: int = 1
+
+    def within(self, n: int, i: Tensor) -> "Keys":
+        """Those in 0 .. n-1, as tensors with one entry for each query in `i`."""
+        first, last = self.first + 0 * i, self.last + 0 * i
+        return Keys(torch.where(first < 0, first % self.step, first), last.clamp(max=n - 1), self.step)
 
 
 class Pattern:
@@ -48,18 +54,21 @@ class Pattern:
     def __call__(self, i: Tensor | int, j: Tensor | int) -> Tensor:
         """Whether query position i sees key position j: a bool tensor, broadcasting i against j."""
         i, j = torch.as_tensor(i), torch.as_tensor(j)
-        allowed = (i < 0) & (j < 0)  # nothing
-        for part in self.parts:
-            for first, last, step in part.keys(i):
-                inside = (j >= first) & (j <= last)
-                allowed = allowed | (inside if step == 1 else inside & ((j - first) % step == 0))
+        return reduce(or_, [part._allows(i, j) for part in self.parts])
+
+    def _allows(self, i: Tensor, j: Tensor) -> Tensor:
+        """`__call__` of a pattern that is no union."""
+        allowed = (i < 0) & (j < 0)  # none
+        for first, last, step in self.keys(i):
+            inside = (j >= first) & (j <= last)
+            allowed = allowed | (inside if step == 1 else inside & ((j - first) % step == 0))
         return allowed
 
     def __or__(self, other: "Pattern") -> "Pattern":
-        return union([*self.parts, *other.parts])
+        return Union((self, other))
 
     def __and__(self, other: "Pattern") -> "Pattern":
-        return union(intersection(one, two) for one in self.parts for two in other.parts)
+        return union([intersection(one, two) for one in self.parts for two in other.parts])
 
     def mask(self, n: int, device: torch.device | str | None = None) -> Tensor:
         """(n, n) bool: row i, column j says whether query i sees key j."""
@@ -71,7 +80,10 @@ class Pattern:
         """(n,) number of keys that each query sees, from the progressions alone (inclusion and exclusion)."""
         self.check(n)
         first, *rest = self.parts
-        seen = sum((_size(keys, n) for keys in first.keys(torch.arange(n))), torch.zeros(n, dtype=torch.long))
+        i = torch.arange(n)
+        seen = torch.zeros_like(i)
+        for low, high, step in (keys.within(n, i) for keys in first.keys(i)):
+            seen += ((high - low) // step + 1).clamp(min=0)
         if rest:
             others = union(rest)
             seen = seen + others.per_query(n) - (first & others).per_query(n)
@@ -256,20 +268,22 @@ class Global(_At):
 
 @dataclass(frozen=True)
 class Union(Pattern):
-    """What any of these allow, none of them a union: written `p | q`."""
+    """What any of these allow: written `p | q`."""
 
     patterns: tuple[Pattern, ...]
+    parts: tuple[Pattern, ...] = field(default=(), init=False, repr=False, compare=False)
 
-    @property
-    def parts(self):
-        return self.patterns
+    def __post_init__(self):
+        every = {part: _factors(part) for pattern in self.patterns for part in pattern.parts}
+        needed = (part for part, own in every.items() if not any(other < own for other in every.values()))
+        object.__setattr__(self, "parts", tuple(needed))
 
     def check(self, n):
-        for part in self.parts:
-            part.check(n)
+        for one in self.patterns:
+            one.check(n)
 
     def __repr__(self):
-        return " | ".join(map(repr, self.parts))
+        return " | ".join(map(repr, self.patterns))
 
 
 @dataclass(frozen=True)
@@ -285,15 +299,16 @@ class Intersection(Pattern):
     def keys(self, i):
         return [reduce(_shared, keys) for keys in product(*(one.keys(i) for one in self.patterns))]
 
+    def _allows(self, i, j):
+        return reduce(and_, [one._allows(i, j) for one in self.patterns])
+
     def __repr__(self):
         return " & ".join(sorted(map(repr, self.patterns)))
 
 
-def union(parts: Iterable[Pattern]) -> Pattern:
-    """The pattern of all `parts` together, without those that another one contains."""
-    factors = {part: _factors(part) for part in parts}
-    first, *rest = (part for part, own in factors.items() if not any(other < own for other in factors.values()))
-    return Union((first, *rest)) if rest else first
+def union(patterns: Sequence[Pattern]) -> Pattern:
+    """The pattern of all these together."""
+    return Union(tuple(patterns)) if len(patterns) > 1 else patterns[0]
 
 
 def intersection(one: Pattern, two: Pattern) -> Pattern:
@@ -318,13 +333,6 @@ def _shared(a: Keys, b: Keys) -> Keys:
 
 def _larger(a: Tensor | int, b: Tensor | int) -> Tensor | int:
     return b + (a - b) * (a > b)  # of numbers and of tensors
-
-
-def _size(keys: Keys, n: int) -> Tensor:
-    """How many of `keys` lie in 0 .. n-1."""
-    first, last = torch.as_tensor(keys.first), torch.as_tensor(keys.last).clamp(max=n - 1)
-    first = torch.where(first < 0, first % keys.step, first)
-    return ((last - first) // keys.step + 1).clamp(min=0)
 
 
 def _at_least(name: str, value: int, least: int, unit: str) -> None:

@@ -1,0 +1,72 @@
+"""FlexAttention: the pattern's predicate inside a kernel that skips blocks without an allowed pair."""
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch._dynamo import config as dynamo
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.functional import pad
+
+from repro.attention.patterns import Pattern
+
+BLOCK = 128  # queries, and keys, in a block
+LEAST_SIZE = 16  # of a head, in the kernel
+PATTERNS = 64  # how many a process may use: the kernel is compiled for each
+
+
+def flex(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
+         compiled: bool | None = None) -> Tensor:
+    """compiled: None compiles on a GPU and not on CPU, where it takes a minute and serves only to measure."""
+    blocks = block_mask(pattern, query.shape[2], query.device)
+    if key_mask is not None:
+        blocks = _padded(blocks, pattern, key_mask)
+    size = value.shape[-1]
+    query, key, value = (pad(x, (0, max(0, LEAST_SIZE - x.shape[-1]))) for x in (query, key, value))
+    operator = _compiled() if compiled or compiled is None and query.is_cuda else flex_attention
+    with dynamo.patch(recompile_limit=PATTERNS):
+        return operator(query, key, value, block_mask=blocks, scale=scale)[..., :size]
+
+
+@lru_cache(maxsize=1)
+def _compiled():
+    return torch.compile(flex_attention, dynamic=False)
+
+
+@lru_cache(maxsize=PATTERNS)
+def block_mask(pattern: Pattern, n: int, device: torch.device | str = "cpu") -> BlockMask:
+    """Which blocks of keys each block of queries needs in part, and which whole, from the progressions alone."""
+    position = torch.arange(n)
+    count = -(-n // BLOCK)
+    start = torch.arange(count) * BLOCK
+    needed, whole = torch.zeros(2, count, count, dtype=torch.bool)
+    for part in pattern.parts:
+        for first, last, step in (keys.within(n, position) for keys in part.keys(position)):
+            none = first > last
+            first, last = first.masked_fill(none, n), last.masked_fill(none, -1)
+            lowest, latest = (_extreme(first, "amin"), _extreme(first, "amax"))
+            highest, earliest = (_extreme(last, "amax"), _extreme(last, "amin"))
+            needed |= (lowest[:, None] < start + BLOCK) & (highest[:, None] >= start)
+            if step == 1:
+                whole |= (latest[:, None] <= start) & (earliest[:, None] >= start + BLOCK - 1)
+    counts, order = zip(*(_listed(blocks.to(device)) for blocks in (needed & ~whole, whole)), strict=True)
+    return BlockMask.from_kv_blocks(counts[0], order[0], counts[1], order[1], BLOCK, lambda b, h, i, j: pattern(i, j),
+                                    seq_lengths=(n, n))
+
+
+def _extreme(of: Tensor, which: str) -> Tensor:
+    """The smallest or largest entry of every block of queries."""
+    return torch.stack([getattr(block, which)() for block in of.split(BLOCK)])
+
+
+def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """(1, 1, rows) numbers and (1, 1, rows, columns) indices of the True entries, these first."""
+    order = torch.argsort(blocks.int(), dim=-1, descending=True, stable=True)
+    return blocks.sum(-1, dtype=torch.int32)[None, None], order.int()[None, None]
+
+
+def _padded(blocks: BlockMask, pattern: Pattern, key_mask: Tensor) -> BlockMask:
+    """Also ask `key_mask`, in every block."""
+    whole = blocks.to_dense()
+    return BlockMask.from_kv_blocks(*_listed(whole[0, 0].bool()), BLOCK_SIZE=BLOCK, seq_lengths=blocks.seq_lengths,
+                                    mask_mod=lambda b, h, i, j: pattern(i, j) & key_mask[b, j])
