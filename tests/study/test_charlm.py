@@ -26,7 +26,7 @@ from repro.training import Sequences, TrainConfig
 
 TINY = {"windows": "[1,2]", "dilation": "[1,2]", "n_embd": 8, "position_size": 4, "length": 16, "longest": 40,
         "steps": "[4,3,2]", "batch_sizes": "[3,2,2]", "held_out": 200, "scored": 150, "eval_length": 48,
-        "eval_step": 20, "dropout": 0.1, "model": "small"}
+        "eval_step": 20, "dropout": 0.1, "model": "small", "implementations": '["dense","loop","blocked","flex"]'}
 GROWN, FLAT, SHRUNK = ("increasing", False), ("fixed", False), ("decreasing", False)
 
 

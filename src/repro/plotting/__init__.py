@@ -3,7 +3,9 @@
 from repro.plotting.curves import draw_bars, draw_curves, draw_layer_weights, draw_table_curves
 from repro.plotting.diagrams import draw_insertion, draw_recurrence, draw_windows
 from repro.plotting.live import LiveCurve
+from repro.plotting.receptive import draw_receptive_fields
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 
 __all__ = ["COLOURS", "Drawing", "LiveCurve", "canvas", "draw_bars", "draw_curves", "draw_insertion",
-           "draw_layer_weights", "draw_recurrence", "draw_table_curves", "draw_windows", "house"]
+           "draw_layer_weights", "draw_receptive_fields", "draw_recurrence", "draw_table_curves", "draw_windows",
+           "house"]

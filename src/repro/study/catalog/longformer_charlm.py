@@ -224,7 +224,7 @@ def estimate(config):
 
 # Width, text and scoring of each scale; then one phase of training (Table 4), and five (Tables 2 and 3).
 SIZES = {
-    "smoke": {"corpus": "synthetic-books", "n_embd": 32, "position_size": 16, "learning_rate": 5e-3,
+    "smoke": {"corpus": "synthetic-books", "n_embd": 32, "position_size": 16, "learning_rate": 2e-2,
               "held_out": 2_000, "scored": 4_000},
     "small": {"corpus": "text8-prefix", "learning_rate": 5e-3, "scored": 50_000},
     "medium": {"corpus": "text8-prefix", "n_embd": 256, "n_head": 8, "position_size": 64, "dropout": 0.2,
@@ -234,17 +234,17 @@ SIZES = {
 }
 LONG = {"length": 2_048, "eval_length": 32_256, "eval_step": 512}
 ONE_PHASE = {
-    "smoke": {**growing(4, 2), "length": 128, "steps": (100,), "batch_sizes": (8,), "decay": "linear",
-              "eval_length": 256, "eval_step": 128},
+    "smoke": {**growing(4, 1), "length": 64, "steps": (250,), "batch_sizes": (4,), "decay": "linear",
+              "eval_length": 128, "eval_step": 64},
     "small": {**growing(6, 4), "length": 256, "steps": (2_500,), "batch_sizes": (4,), "decay": "linear",
               "eval_length": 512, "eval_step": 128},
     "medium": {**growing(12, 32), **LONG, "steps": (900,), "batch_sizes": (16,), "decay": "linear"},
     "paper": {**growing(12, 32), **LONG, "steps": (150_000,), "batch_sizes": (32,)},
 }
 FIVE_PHASES = {
-    "smoke": {**growing(4, 1), "length": 64, "longest": 720, "steps": (86, 10, 10, 7, 1),
-              "batch_sizes": (8, 8, 4, 4, 4), "eval_length": 1_008, "eval_step": 252,
-              "implementations": ("dense", "loop", "blocked", "flex")},
+    "smoke": {**growing(4, 1), "length": 64, "longest": 720, "steps": (172, 20, 20, 14, 2),
+              "batch_sizes": (4, 4, 2, 2, 2), "learning_rate": 5e-3, "eval_length": 1_008, "eval_step": 252,
+              "implementations": ("dense", "loop", "blocked")},
     "small": {**growing(6, 2), "length": 128, "longest": 1_440, "steps": (1_376, 160, 160, 112, 16),
               "batch_sizes": (8, 8, 4, 4, 4), "eval_length": 2_016, "eval_step": 504,
               "implementations": ("dense", "loop", "blocked", "flex")},
@@ -258,7 +258,7 @@ LARGE = {
     "smoke": growing(6, 1), "small": growing(15, 2), "medium": {**growing(30, 32), "dropout": 0.4},
     "paper": {**growing(30, 32), "dropout": 0.4, "steps": (350_000, 25_000, 10_000, 5_000, 5_000)},
 }
-WINDOWS = {"smoke": (2, 32), "small": (4, 16, 64), "medium": (32, 128, 512)}  # of all layers, in the cost figure
+WINDOWS = {"smoke": (2, 16), "small": (4, 16, 64), "medium": (32, 128, 512)}  # of all layers, in the cost figure
 
 
 def ablation_grid(scale: str) -> list[dict]:
