@@ -1,9 +1,10 @@
 """Longformer as a character language model (Beltagy et al. 2020, section 4, Table 12 and Tables 2, 3 and 4).
 
 `paper` is Table 12. The other scales keep its proportions: windows that grow sixteenfold from the bottom layer to the
-top, sequences of four times the top window, five phases of training that double both and halve the learning rate, with
-about as large a share of the text in each. Per-layer windows are not printed; LEVELS is the guess of this study that
-has both printed ends and nearly the printed mean of 230.
+top, sequences of four times the top window, five phases of training that double both and halve the learning rate. Their
+later phases have a larger share of the steps: a model needs some steps to take to windows of twice the size, however
+short the training. The windows of single layers are not printed; LEVELS is the guess of this study that has both
+printed ends and nearly the printed mean of 230.
 """
 
 from typing import Annotated, Literal
@@ -242,13 +243,13 @@ ONE_PHASE = {
     "paper": {**growing(12, 32), **LONG, "steps": (150_000,), "batch_sizes": (32,)},
 }
 FIVE_PHASES = {
-    "smoke": {**growing(4, 1), "length": 64, "longest": 720, "steps": (172, 20, 20, 14, 2),
-              "batch_sizes": (4, 4, 2, 2, 2), "learning_rate": 5e-3, "eval_length": 1_008, "eval_step": 252,
+    "smoke": {**growing(4, 1), "length": 64, "longest": 720, "steps": (200, 80, 30, 10, 4),
+              "batch_sizes": (4, 4, 2, 2, 2), "learning_rate": 1e-2, "eval_length": 1_008, "eval_step": 252,
               "implementations": ("dense", "loop", "blocked")},
-    "small": {**growing(6, 2), "length": 128, "longest": 1_440, "steps": (1_376, 160, 160, 112, 16),
+    "small": {**growing(6, 2), "length": 128, "longest": 1_440, "steps": (800, 400, 200, 80, 40),
               "batch_sizes": (8, 8, 4, 4, 4), "eval_length": 2_016, "eval_step": 504,
               "implementations": ("dense", "loop", "blocked", "flex")},
-    "medium": {**growing(12, 32), **LONG, "longest": 23_040, "steps": (430, 50, 50, 35, 5),
+    "medium": {**growing(12, 32), **LONG, "longest": 23_040, "steps": (400, 100, 50, 25, 10),
                "batch_sizes": (16, 16, 8, 8, 8), "recompute": True,
                "implementations": ("dense", "loop", "blocked", "flex")},
     "paper": {**growing(12, 32), **LONG, "longest": 23_040, "steps": (430_000, 50_000, 50_000, 35_000, 5_000),
