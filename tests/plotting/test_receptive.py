@@ -17,7 +17,7 @@ def test_cells_and_reach_are_those_of_the_fields():
     figure = draw_receptive_fields({"grows": (first, first), "stays": (second, second)})
     assert (cells(figure) == first.numpy()).all() and (cells(figure, 1) == second.numpy()).all()
     assert [text.get_text().strip() for text in figure.axes[0].texts] == ["1", "4"]
-    assert figure.alt.startswith("Input positions that the last one depends on. grows: 1, 4 positions back after layers")
+    assert figure.alt.startswith("Input positions that the last one depends on. grows: 1, 4 positions back after")
     assert figure.png() == figure.png()
 
 
