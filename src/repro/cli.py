@@ -199,7 +199,7 @@ def data_check(name: Annotated[str, typer.Argument(metavar="NAME", help="See `re
 
 @main.command()
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="evaluation or training.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="attention, evaluation or training.")],
     json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
 ) -> None:
     """Measure side by side with peers, in one process, and print ratios."""

@@ -1,7 +1,16 @@
 """Who attends to whom, and ways to compute it (Child et al. 2019; Beltagy, Peters and Cohan 2020)."""
 
+from repro.attention.conversions import CONVENTIONS
 from repro.attention.implementations import attend, choose
+from repro.attention.longformer import LongformerSelfAttention
 from repro.attention.patterns import BlockLocal, Causal, Fixed, Full, Global, Pattern, SlidingWindow, Strided
 
-__all__ = ["BlockLocal", "Causal", "Fixed", "Full", "Global", "Pattern", "SlidingWindow", "Strided", "attend",
-           "choose"]
+__all__ = ["CONVENTIONS", "BlockLocal", "Causal", "Fixed", "Full", "Global", "LongformerSelfAttention", "Pattern",
+           "SlidingWindow", "Strided", "attend", "choose", "register"]
+
+
+def __getattr__(name: str):  # transformers takes seconds to import
+    if name == "register":
+        from repro.attention.registration import register
+        return register
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -313,8 +313,8 @@ def union(patterns: Sequence[Pattern]) -> Pattern:
 
 def intersection(one: Pattern, two: Pattern) -> Pattern:
     """The pattern of what both allow, neither being a union."""
-    both = _factors(one) | _factors(two)
-    return Intersection(both) if len(both) > 1 else one
+    both = (_factors(one) | _factors(two)) - {Full()}
+    return Intersection(both) if len(both) > 1 else next(iter(both), one)
 
 
 def _factors(pattern: Pattern) -> frozenset[Pattern]:

@@ -1,0 +1,95 @@
+"""Longformer's self-attention layer: a window for all, and global tokens with projections of their own."""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from repro.attention.implementations import attend
+from repro.attention.patterns import Columns, SlidingWindow
+from repro.errors import ReproError
+
+LOCAL = "query", "key", "value"
+
+
+class LongformerSelfAttention(nn.Module):
+    """Windowed self-attention with global tokens (Beltagy et al. 2020, section 3.1); no dropout of its weights.
+
+    window: keys on both sides of a query together, an even number. Parameters are named as in transformers. The
+    projections of the global tokens start as copies of the local ones.
+    """
+
+    def __init__(self, hidden_size: int, num_heads: int, window: int, dilation: int = 1, implementation: str = "auto"):
+        super().__init__()
+        if num_heads < 1 or hidden_size % num_heads:
+            raise ReproError(f"num_heads is {num_heads}; it must divide the hidden size ({hidden_size}).")
+        self.num_heads, self.implementation = num_heads, implementation
+        self.pattern = SlidingWindow(window, dilation, causal=False)
+        for name in LOCAL:
+            self.add_module(name, nn.Linear(hidden_size, hidden_size))
+        self.copy_local_to_global()
+
+    def copy_local_to_global(self) -> None:
+        """Let the projections of global tokens start where the local ones are."""
+        for name in LOCAL:
+            self.add_module(f"{name}_global", copy.deepcopy(getattr(self, name)))
+
+    @classmethod
+    def from_transformers(cls, layer: nn.Module, window: int | None = None, dilation: int = 1,
+                          implementation: str = "auto") -> "LongformerSelfAttention":
+        """The same layer with the weights of a transformers one.
+
+        A LongformerSelfAttention brings its window and global projections along. Any other with `query`, `key` and
+        `value`, such as RoBERTa's, needs a `window`, and its projections serve for global tokens too. Raises ReproError
+        for a missing window or a layer without these projections.
+        """
+        weights = {name: value for name, value in layer.state_dict().items() if name.split(".")[0] in LOCAL}
+        if len(weights) != 2 * len(LOCAL):
+            raise ReproError(f"layer is a {type(layer).__name__}; it must have the linear maps {', '.join(LOCAL)}.")
+        if window is None:
+            half = getattr(layer, "one_sided_attn_window_size", None)
+            if half is None:
+                raise ReproError(f"window is None, and a {type(layer).__name__} has none; give an even number of keys.")
+            window = 2 * half
+        heads = layer.num_heads if hasattr(layer, "num_heads") else layer.num_attention_heads
+        ours = cls(layer.query.in_features, heads, window, dilation, implementation).to(layer.query.weight)
+        ours.load_state_dict(weights, strict=False)
+        ours.copy_local_to_global()
+        if hasattr(layer, "query_global"):
+            ours.load_state_dict(layer.state_dict())
+        return ours.train(layer.training)
+
+    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None,
+                global_attention_mask: Tensor | None = None) -> Tensor:
+        """hidden (B, N, d) -> (B, N, d), of any length.
+
+        attention_mask (B, N): 0 where a token is padding, which nobody attends to and whose output is 0.
+        global_attention_mask (B, N): 1 where a token is global; every sequence may have others.
+        """
+        real = None if attention_mask is None else attention_mask.bool()
+        parts = [self._heads(name, hidden) for name in LOCAL]
+        if global_attention_mask is None or not global_attention_mask.any():
+            out = attend(*parts, self.pattern, self.implementation, key_mask=real)
+        else:
+            chosen = global_attention_mask.bool() if real is None else global_attention_mask.bool() & real
+            rows = [slice(row, row + 1) for row in range(len(hidden))]
+            out = torch.cat([self._with_globals(hidden[row], *(part[row] for part in parts), chosen[row],
+                                                None if real is None else real[row]) for row in rows])
+        out = out.transpose(1, 2).flatten(2)
+        return out if real is None else out * real[..., None]
+
+    def _with_globals(self, hidden, query, key, value, chosen, real) -> Tensor:
+        """One sequence (1, H, N, D): its global tokens are keys for all, and queries with projections of their own."""
+        positions = chosen[0].nonzero().flatten()
+        if not len(positions):
+            return attend(query, key, value, self.pattern, self.implementation, key_mask=real)
+        pattern = self.pattern | Columns(positions.tolist())
+        out = attend(query, key, value, pattern, self.implementation, key_mask=real)
+        queries = self._heads("query_global", hidden[:, positions])
+        keys, values = self._heads("key_global", hidden), self._heads("value_global", hidden)
+        mask = None if real is None else real[:, None, None]
+        return out.index_copy(2, positions, F.scaled_dot_product_attention(queries, keys, values, mask))
+
+    def _heads(self, name: str, hidden: Tensor) -> Tensor:
+        return getattr(self, name)(hidden).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

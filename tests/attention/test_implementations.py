@@ -1,0 +1,261 @@
+"""Every implementation against a softmax written out, in outputs and gradients."""
+
+import math
+import re
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from repro.attention import (
+    BlockLocal,
+    Causal,
+    Fixed,
+    Full,
+    Global,
+    SlidingWindow,
+    Strided,
+    attend,
+    choose,
+)
+from repro.attention.blocked import block_size, tiles
+from repro.attention.implementations import _diagonals
+from repro.errors import ReproError
+
+TRAINABLE = ["dense", "loop", "blocked"]
+quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
+
+
+def written_out(query, key, value, masks, scale=None):
+    """Attention from its definition in float64; masks (H, N, N) or (B, H, N, N). Nothing seen: zeros."""
+    query, key, value = (x.double() for x in (query, key, value))
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = torch.einsum("bhid,bhjd->bhij", query, key) * scale
+    weights = torch.where(masks, (scores - scores.detach().amax(-1, keepdim=True)).exp(), 0)
+    return torch.einsum("bhij,bhjd->bhid", weights / weights.sum(-1, keepdim=True).clamp(min=1e-300), value)
+
+
+def inputs(batch, heads, n, size, value_size=None, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    sizes = size, size, value_size or size
+    return [torch.randn(batch, heads, n, d, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+            for d in sizes]
+
+
+def agree(found, want, x, weights, tolerance=1e-9):
+    """Outputs are equal, and so are the gradients of their weighted sum."""
+    torch.testing.assert_close(found.double(), want, atol=tolerance, rtol=tolerance)
+    grads = torch.autograd.grad((found.double() * weights).sum(), x, retain_graph=True)
+    expected = torch.autograd.grad((want * weights).sum(), x)
+    for grad, other in zip(grads, expected, strict=True):
+        assert not grad.isnan().any()
+        torch.testing.assert_close(grad.double(), other.double(), atol=tolerance * 10, rtol=tolerance * 10)
+
+
+@st.composite
+def sparse_patterns(draw, n):
+    """A pattern that `blocked` takes, and perhaps global positions, some at the ends."""
+    size = draw(st.integers(1, 2 * n))  # windows longer than the sequence too
+    kind = draw(st.sampled_from(["causal", "both", "strided", "fixed", "block", "intersection"]))
+    dilation = draw(st.integers(1, 5))
+    pattern = {"causal": lambda: SlidingWindow(size, dilation),
+               "both": lambda: SlidingWindow(size - size % 2, dilation, causal=False),
+               "strided": lambda: Strided(dilation + 2), "fixed": lambda: Fixed(dilation + 4, 2),
+               "block": lambda: BlockLocal(size),
+               "intersection": lambda: Strided(dilation + 2) & SlidingWindow(size, 2)}[kind]()
+    positions = draw(st.sets(st.sampled_from([0, 1, n // 2, n - 1]), max_size=3))
+    if positions:
+        pattern = pattern | Global(positions)
+        pattern = pattern & Causal() if draw(st.booleans()) else pattern
+    return pattern
+
+
+@st.composite
+def cases(draw):
+    n = draw(st.integers(2, 150))
+    heads = draw(st.integers(1, 3))
+    patterns = draw(st.one_of(sparse_patterns(n), st.lists(sparse_patterns(n), min_size=heads, max_size=heads)))
+    return n, heads, patterns, draw(st.sampled_from([None, 0.5, 0.0])), draw(st.integers(0, 99))
+
+
+@quick
+@given(case=cases())
+@example(case=(130, 2, SlidingWindow(1), None, 0))
+@example(case=(129, 2, SlidingWindow(64), None, 0))
+@example(case=(131, 2, [SlidingWindow(20), SlidingWindow(9, 4)], 0.5, 0))
+@example(case=(128, 1, SlidingWindow(300), None, 0))
+@example(case=(97, 2, SlidingWindow(10, causal=False) | Global([0, 96]), 0.5, 1))
+@example(case=(3, 1, SlidingWindow(2), 0.0, 0))
+@pytest.mark.parametrize("name", TRAINABLE)
+def test_outputs_and_gradients(name, case):
+    n, heads, pattern, share_kept, seed = case
+    x = inputs(2, heads, n, 4, 3, seed=seed)
+    patterns = pattern if isinstance(pattern, list) else [pattern] * heads
+    masks, key_mask = torch.stack([one.mask(n) for one in patterns]), None
+    if share_kept is not None:  # of the keys; 0 leaves every query without one
+        key_mask = torch.rand(2, n, generator=torch.Generator().manual_seed(seed)) < share_kept
+        masks = masks & key_mask[:, None, None]
+    want = written_out(*x, masks)
+    agree(attend(*x, pattern, name, key_mask=key_mask), want, x, torch.randn_like(want))
+
+
+@pytest.mark.parametrize("name", ["dense", "loop"])
+@pytest.mark.parametrize("pattern", [Full(), Causal()])
+def test_dense_patterns(name, pattern):
+    x = inputs(2, 2, 17, 4)
+    want = written_out(*x, pattern.mask(17))
+    agree(attend(*x, pattern, name), want, x, torch.randn_like(want))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("name", TRAINABLE)
+def test_precision(name, dtype):
+    x = inputs(2, 2, 100, 8, dtype=dtype)
+    pattern = SlidingWindow(9) | Global([5])
+    found, want = attend(*x, pattern, name), written_out(*x, pattern.mask(100))
+    assert found.dtype == dtype
+    tolerance = 1e-5 if dtype == torch.float32 else 8 * torch.finfo(dtype).eps
+    agree(found, want, x, torch.randn_like(want), tolerance)
+
+
+@pytest.mark.parametrize("name", TRAINABLE)
+def test_scale_autocast_and_large_scores(name):
+    x = inputs(1, 2, 90, 4, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attend(*x, SlidingWindow(5), name, scale=40.0)  # in bfloat16 these scores would be off by far
+    agree(found, written_out(*x, SlidingWindow(5).mask(90), 40.0), x, torch.ones(1), 1e-3)
+
+
+@pytest.mark.parametrize("name", TRAINABLE)
+def test_transposed_inputs(name):
+    x = [part.transpose(1, 2).contiguous().transpose(1, 2) for part in inputs(2, 3, 70, 4)]
+    want = written_out(*x, SlidingWindow(6, 3).mask(70))
+    torch.testing.assert_close(attend(*x, SlidingWindow(6, 3), name), want)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+@pytest.mark.parametrize("pattern", [SlidingWindow(5), SlidingWindow(6, 3, causal=False) | Global([0]), Strided(8)])
+def test_flex_forward(pattern):
+    x = [part.detach().float() for part in inputs(2, 2, 140, 8, 5)]
+    key_mask = torch.rand(2, 140, generator=torch.Generator().manual_seed(0)) < 0.6
+    key_mask[1] = False
+    for padding, masks in (None, pattern.mask(140)), (key_mask, pattern.mask(140) & key_mask[:, None, None]):
+        found = attend(*x, pattern, "flex", key_mask=padding).double()
+        torch.testing.assert_close(found, written_out(*x, masks), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("pattern", [
+    SlidingWindow(300), SlidingWindow(200, 3), SlidingWindow(400, causal=False) | Global([0, 300]), Strided(150),
+    Fixed(140, 20), BlockLocal(130), Causal(), Full()], ids=repr)
+def test_flex_skips_what_it_may(pattern):
+    """Blocks that the kernel skips hold no allowed pair; those in which it asks nothing hold no other."""
+    from repro.attention.flex import BLOCK, block_mask
+
+    for n in 384, 600:
+        blocks = block_mask(pattern, n)
+        mask = torch.nn.functional.pad(pattern.mask(n), (0, -n % BLOCK, 0, -n % BLOCK))
+        allowed = mask.unflatten(0, (-1, BLOCK)).unflatten(2, (-1, BLOCK)).sum((1, 3))
+        visited, whole = torch.zeros_like(allowed), torch.zeros_like(allowed)
+        for counts, order, into in ((blocks.kv_num_blocks, blocks.kv_indices, visited),
+                                    (blocks.full_kv_num_blocks, blocks.full_kv_indices, whole)):
+            for row, count in enumerate(counts[0, 0]):
+                into[row, order[0, 0, row, :count]] = 1
+        assert not (visited * whole).any()
+        assert ((visited + whole).bool() >= allowed.bool()).all()
+        if n == 384:  # every block is inside the sequence
+            assert torch.equal(whole.bool(), allowed == BLOCK**2)
+
+
+@quick
+@given(data=st.data(), n=st.integers(2, 200), block=st.sampled_from([1, 7, 64]))
+def test_tiles_hold_every_pair_once(data, n, block):
+    pattern = data.draw(sparse_patterns(n))
+    times = torch.zeros(n, n)
+    for rows, keys, bias in tiles(pattern, n, block):
+        assert len(range(*rows.indices(n))) <= block
+        times[rows, keys] += 1 if bias is None else bias.isfinite().float()
+    assert torch.equal(times, pattern.mask(n).float())
+
+
+@quick
+@given(data=st.data(), n=st.integers(2, 60))
+def test_diagonals(data, n):
+    pattern = data.draw(sparse_patterns(n))
+    i, j = pattern.mask(n).nonzero().unbind(1)
+    assert set((i - j).tolist()) <= set(_diagonals(pattern, n))
+
+
+def test_tiles_and_diagonals_stay_few():
+    """What makes these implementations worth having: pairs computed, per allowed pair."""
+    n = 4096
+    for pattern in SlidingWindow(256), SlidingWindow(256, 4), SlidingWindow(256, causal=False), BlockLocal(256):
+        area = sum(len(range(*tile.rows.indices(n))) * len(range(*tile.keys.indices(n)))
+                   for tile in tiles(pattern, n, block_size("cpu")))
+        assert area <= 1.2 * pattern.count(n)
+    assert _diagonals(SlidingWindow(5, 3), 100) == [0, 3, 6, 9, 12]
+
+
+def test_memory_is_linear():
+    """What the backward pass keeps grows with n, not n * n."""
+    def kept(n):
+        sizes, x = [], inputs(1, 1, n, 8, dtype=torch.float32)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+            attend(*x, SlidingWindow(16), "blocked")
+        return sum(sizes)
+
+    assert kept(2048) == 2 * kept(1024) < 64 * 2048
+
+
+def test_auto_agrees_with_its_choice():
+    x = inputs(1, 2, 300, 4)
+    assert choose(SlidingWindow(8), 300).name == "blocked"
+    torch.testing.assert_close(attend(*x, SlidingWindow(8)), attend(*x, SlidingWindow(8), "blocked"), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("arguments", "name", "reason"), [
+    ((SlidingWindow(256), 8192), "blocked", "cover 3%"),
+    ((SlidingWindow(256), 128), "dense", "up to 256 positions"),
+    ((SlidingWindow(8000), 8192), "dense", "cover 5[0-9]%"),
+    ((Causal(), 8192), "dense", "kernel of its own"),
+    ((Causal() | Global([3]), 8192), "dense", "does not stay sparse"),
+    ((SlidingWindow(256), 8192, "cuda"), "flex", "compiled"),
+    ((SlidingWindow(256), 8192, "cuda", torch.float64), "blocked", "cover"),
+    ((SlidingWindow(256), 8192, "cpu", torch.float32, False), "blocked", "cover"),
+])
+def test_choose(arguments, name, reason):
+    found = choose(*arguments)
+    assert found.name == name
+    assert re.search(reason, found.reason)
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ({"implementation": "fast"}, "unknown implementation 'fast'"),
+    ({"pattern": Causal(), "implementation": "blocked"}, "'blocked', but under Causal.* a late query sees 100%"),
+    ({"pattern": Strided(1), "implementation": "blocked"}, "sees 100%"),
+    ({"implementation": "flex"}, "no backward pass on CPU; use 'blocked'"),
+    ({"pattern": [SlidingWindow(2)] * 3}, "3 patterns, but there are 2 heads"),
+    ({"pattern": SlidingWindow(2) | Global([9])}, "positions name 9, but the sequence has 9: 0 to 8"),
+    ({"key_mask": torch.ones(1, 8, dtype=torch.bool)}, r"key_mask is torch.bool \(1, 8\)"),
+    ({"key_mask": torch.ones(1, 9)}, "key_mask is torch.float32"),
+    ({"query": torch.ones(1, 2, 9, 5)}, r"query is \(1, 2, 9, 5\), key \(1, 2, 9, 4\)"),
+    ({"key": torch.ones(1, 2, 9, 4, dtype=torch.float64)}, "key torch.float64"),
+    ({key: torch.ones(1, 2, 9, 4, dtype=torch.long) for key in ("query", "key", "value")}, "query is torch.int64"),
+])
+def test_bad_input(arguments, said):
+    x = dict(zip(("query", "key", "value"), inputs(1, 2, 9, 4, dtype=torch.float32), strict=True))
+    with pytest.raises(ReproError, match=said):
+        attend(**{**x, "pattern": SlidingWindow(2), **arguments})
+
+
+@pytest.mark.parametrize("name", TRAINABLE)
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_window_ends_where_it_says(name, causal):
+    """The farthest key of a window counts, the next one does not: with equal scores a query returns its shares."""
+    n, window, dilation = 80, 10, 3
+    nothing, shares = torch.zeros(1, 1, n, 4), torch.eye(n)[None, None]
+    found = attend(nothing, nothing, shares, SlidingWindow(window, dilation, causal), name)[0, 0] > 0
+    reach = range(-(window - 1), 1) if causal else range(-(window // 2), window // 2 + 1)
+    for i in range(n):
+        expected = {i + k * dilation for k in reach} & set(range(n))
+        assert set(found[i].nonzero().flatten().tolist()) == expected

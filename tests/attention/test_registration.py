@@ -1,0 +1,229 @@
+"""Patterns inside transformers' models against the same models with a dense mask."""
+
+import pytest
+import torch
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    DynamicCache,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
+
+from repro.attention import BlockLocal, Causal, Fixed, Full, Global, SlidingWindow, Strided, register
+from repro.errors import ReproError
+
+N, VOCABULARY = 21, 31
+DECODERS = {
+    "gpt2": (GPT2LMHeadModel, GPT2Config, {"n_layer": 2, "n_embd": 16, "n_head": 2, "n_positions": 40,
+                                           "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}),
+    "llama": (LlamaForCausalLM, LlamaConfig, {"num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 24,
+                                              "num_attention_heads": 4, "num_key_value_heads": 2,
+                                              "max_position_embeddings": 40}),
+}
+SETTINGS = [
+    ("sliding", {"sliding_window": 4}, SlidingWindow(4)),
+    ("sliding", {"sliding_window": 1}, SlidingWindow(1)),
+    ("sliding", {"sliding_window": 3, "sliding_dilation": 3}, SlidingWindow(3, 3)),
+    ("strided", {"strided_stride": 4}, Strided(4)),
+    ("fixed", {"fixed_stride": 5, "fixed_summary": 2}, Fixed(5, 2)),
+    ("block_local", {"block_local_block": 5}, BlockLocal(5)),
+    ("global", {"global_positions": [0, 3]}, Global([0, 3]) & Causal()),
+    ("full", {}, Causal()),
+    ("causal", {}, Causal()),
+]
+
+
+DECODERS["mistral"] = (MistralForCausalLM, MistralConfig, DECODERS["llama"][2])  # windows of its own in transformers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    register()
+    register()  # twice does no harm
+
+
+def build(kind, settings, folder, shake, name, patterns):
+    """(the dense model, the same weights saved and loaded again with a pattern)."""
+    model_class, config_class, shape = kind
+    ends = {"vocab_size": VOCABULARY, "bos_token_id": 0, "eos_token_id": None, "pad_token_id": 1}
+    dense = shake(model_class(config_class(**shape, **ends, attn_implementation="sdpa"))).eval()
+    for key, value in settings.items():
+        setattr(dense.config, key, value)
+    dense.save_pretrained(folder)
+    for key in settings:
+        setattr(dense.config, key, None)
+    loaded = model_class.from_pretrained(folder, attn_implementation=f"repro_{name}").eval()
+    assert all(getattr(loaded.config, key) == value for key, value in settings.items())
+    return dense, loaded
+
+
+def continued(dense, ids, pattern, steps, real=None):
+    """Greedy continuation by the dense model, which reads everything anew at every step."""
+    logits = []
+    for _ in range(steps):
+        mask = pattern(torch.arange(ids.shape[1])[:, None], torch.arange(ids.shape[1])).expand(len(ids), 1, -1, -1)
+        positions = None
+        if real is not None:
+            real = torch.nn.functional.pad(real, (0, ids.shape[1] - real.shape[1]), value=True)
+            mask = mask & real[:, None, None]
+            positions = (real.long().cumsum(1) - 1).clamp(min=0)
+        logits.append(dense(ids, attention_mask=mask, position_ids=positions, use_cache=False).logits[:, -1])
+        ids = torch.cat([ids, logits[-1].argmax(-1, keepdim=True)], 1)
+    return ids, torch.stack(logits, 1)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize(("name", "settings", "pattern"), SETTINGS, ids=lambda x: x if isinstance(x, str) else "")
+def test_decoder(kind, name, settings, pattern, tmp_path, shake):
+    dense, loaded = build(DECODERS[kind], settings, tmp_path, shake, name, pattern)
+    ids = torch.randint(2, VOCABULARY, (2, N), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        want = dense(ids, attention_mask=pattern.mask(N).expand(2, 1, N, N)).logits
+        torch.testing.assert_close(loaded(ids).logits, want, atol=2e-5, rtol=1e-4)
+        if pattern != Causal():
+            assert (want - dense(ids).logits).abs().max() > 1e-2
+        want, logits = continued(dense, ids, pattern, 12)
+        found = loaded.generate(ids, max_new_tokens=12, do_sample=False, output_logits=True,
+                                return_dict_in_generate=True)
+    torch.testing.assert_close(torch.stack(found.logits, 1), logits, atol=2e-5, rtol=1e-4)
+    assert torch.equal(found.sequences, want)
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_padding_and_caches(kind, cache, tmp_path, shake):
+    settings = {"sliding_window": 3, "sliding_dilation": 2}
+    dense, loaded = build(DECODERS[kind], settings, tmp_path, shake, "sliding", None)
+    ids = torch.randint(2, VOCABULARY, (2, N), generator=torch.Generator().manual_seed(0))
+    real = torch.ones(2, N, dtype=torch.bool)
+    real[1, :4] = False
+    with torch.no_grad():
+        want, logits = continued(dense, ids, SlidingWindow(3, 2), 6, real)
+        found = loaded.generate(ids, attention_mask=real.long(), max_new_tokens=6, do_sample=False, output_logits=True,
+                                return_dict_in_generate=True, cache_implementation=cache)
+    torch.testing.assert_close(torch.stack(found.logits, 1), logits, atol=2e-5, rtol=1e-4)
+    assert torch.equal(found.sequences, want)
+
+
+def test_in_pieces(tmp_path, shake):
+    dense, loaded = build(DECODERS["gpt2"], {"sliding_window": 4}, tmp_path, shake, "sliding", None)
+    ids = torch.randint(2, VOCABULARY, (1, N), generator=torch.Generator().manual_seed(0))
+    cache = DynamicCache(config=loaded.config)
+    with torch.no_grad():
+        pieces = [loaded(piece, past_key_values=cache).logits for piece in ids.split([9, 7, 5], 1)]
+        want = dense(ids, attention_mask=SlidingWindow(4).mask(N)[None, None]).logits
+    torch.testing.assert_close(torch.cat(pieces, 1), want, atol=2e-5, rtol=1e-4)
+
+
+def test_packed_sequences(tmp_path, shake):
+    dense, loaded = build(DECODERS["llama"], {"sliding_window": 4}, tmp_path, shake, "sliding", None)
+    ids = torch.randint(2, VOCABULARY, (1, 12), generator=torch.Generator().manual_seed(0))
+    positions = torch.cat([torch.arange(5), torch.arange(7)])[None]
+    with torch.no_grad():
+        packed = loaded(ids, position_ids=positions, use_cache=False).logits
+        alone = [dense(part, attention_mask=SlidingWindow(4).mask(part.shape[1])[None, None]).logits
+                 for part in ids.split([5, 7], 1)]
+    torch.testing.assert_close(packed, torch.cat(alone, 1), atol=2e-5, rtol=1e-4)
+
+
+def test_gradients(tmp_path, shake):
+    dense, loaded = build(DECODERS["gpt2"], {"sliding_window": 4}, tmp_path, shake, "sliding", None)
+    ids = torch.randint(2, VOCABULARY, (2, N), generator=torch.Generator().manual_seed(0))
+    dense(ids, attention_mask=SlidingWindow(4).mask(N).expand(2, 1, N, N), labels=ids).loss.backward()
+    loaded.train()(ids, labels=ids).loss.backward()
+    found = dict(loaded.named_parameters())
+    for name, parameter in dense.named_parameters():
+        torch.testing.assert_close(found[name].grad, parameter.grad, atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("settings", "pattern"), [
+    ({"sliding_window": 4}, SlidingWindow(4, causal=False)),
+    ({"sliding_window": 4, "sliding_dilation": 2}, SlidingWindow(4, 2, causal=False))])
+def test_encoder(settings, pattern, tmp_path, shake):
+    shape = {"num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2,
+             "max_position_embeddings": 40}
+    dense, loaded = build((RobertaForMaskedLM, RobertaConfig, shape), settings, tmp_path, shake, "sliding", None)
+    ids = torch.randint(2, VOCABULARY, (2, N), generator=torch.Generator().manual_seed(0))
+    real = torch.ones(2, N, dtype=torch.bool)
+    real[1, 15:] = False
+    with torch.no_grad():
+        want = dense(ids, attention_mask=pattern.mask(N).expand(2, 1, N, N)).logits
+        torch.testing.assert_close(loaded(ids).logits, want, atol=2e-5, rtol=1e-4)
+        want = dense(ids, attention_mask=pattern.mask(N) & real[:, None, None]).logits
+        found = loaded(ids, attention_mask=real.long()).logits
+    torch.testing.assert_close(found[real], want[real], atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_target", [7, N])
+def test_encoder_decoder(n_target, tmp_path, shake):
+    shape = {"encoder_layers": 2, "decoder_layers": 2, "d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
+             "encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 60,
+             "decoder_start_token_id": 2, "forced_eos_token_id": None}
+    settings = {"sliding_window": 4, "sliding_dilation": 2}
+    dense, loaded = build((BartForConditionalGeneration, BartConfig, shape), settings, tmp_path, shake, "sliding", None)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(2, VOCABULARY, (2, N), generator=generator)
+    target = torch.cat([torch.full((2, 1), 2), torch.randint(2, VOCABULARY, (2, n_target - 1), generator=generator)], 1)
+    real = torch.ones(2, N, dtype=torch.bool)
+    real[1, 15:] = False
+
+    def by_hand(target):
+        both_ways = SlidingWindow(4, 2, causal=False).mask(N) & real[:, None, None]
+        read = dense.model.encoder(ids, attention_mask=both_ways)
+        n = target.shape[1]
+        back = SlidingWindow(4, 2).mask(n).expand(2, 1, n, n)
+        return dense(encoder_outputs=read, attention_mask=real.long(), decoder_input_ids=target,
+                     decoder_attention_mask=back, use_cache=False).logits
+
+    with torch.no_grad():
+        found = loaded(ids, attention_mask=real.long(), decoder_input_ids=target).logits
+        torch.testing.assert_close(found, by_hand(target), atol=2e-5, rtol=1e-4)
+        found = loaded.generate(ids, attention_mask=real.long(), decoder_input_ids=target, max_new_tokens=8,
+                                do_sample=False, num_beams=1, output_logits=True, return_dict_in_generate=True)
+        for step in range(8):
+            want = by_hand(found.sequences[:, :n_target + step])[:, -1]
+            torch.testing.assert_close(found.logits[step], want, atol=2e-5, rtol=1e-4)
+            assert torch.equal(found.sequences[:, n_target + step], want.argmax(-1))
+
+
+def test_full_encoder_stays_full(tmp_path, shake):
+    shape = {"num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
+    dense, loaded = build((RobertaForMaskedLM, RobertaConfig, shape), {}, tmp_path, shake, "full", Full())
+    ids = torch.arange(2, 2 + N)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(ids).logits, dense(ids).logits, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "settings", "said"), [
+    ("sliding", {}, "sliding_window is missing in the config"),
+    ("sliding", {"sliding_window": 0}, "window is 0 keys"),
+    ("sliding", {"sliding_window": 4, "sliding_dilation": 0}, "dilation is 0"),
+    ("fixed", {"fixed_stride": 4}, "fixed_summary is missing"),
+    ("global", {"global_positions": [N]}, f"positions name {N}"),
+])
+def test_bad_settings(name, settings, said, tiny_gpt2):
+    model = tiny_gpt2(n_positions=N, **settings)
+    model.set_attn_implementation(f"repro_{name}")
+    with pytest.raises(ReproError, match=said):
+        model(torch.zeros(1, N, dtype=torch.long))
+
+
+def test_odd_window_in_an_encoder(shake):
+    config = RobertaConfig(num_hidden_layers=1, hidden_size=16, num_attention_heads=2, vocab_size=VOCABULARY,
+                           intermediate_size=8, sliding_window=5, attn_implementation="repro_sliding")
+    with pytest.raises(ReproError, match="window is 5; .* must be even"):
+        RobertaForMaskedLM(config).eval()(torch.arange(2, 9)[None])
+
+
+def test_dropout_of_weights_is_refused(tiny_gpt2):
+    model = tiny_gpt2(attn_pdrop=0.1, sliding_window=4).train()
+    model.set_attn_implementation("repro_sliding")
+    with pytest.raises(ReproError, match="attention dropout is 0.1"):
+        model(torch.zeros(1, 5, dtype=torch.long))

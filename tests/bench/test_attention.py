@@ -1,0 +1,91 @@
+"""What the attention benchmark counts, predicts and reports; its timings are nobody's test."""
+
+import json
+
+import pytest
+import torch
+
+from repro.bench import attention as bench
+
+
+def test_bytes_of_living_tensors():
+    x = torch.ones(1000)
+    with bench.TensorBytes() as counted:
+        y = x + 1  # 4,000 bytes
+        view = y[10:].view(99, 10)  # nothing
+        (y * 2).sum()  # 4,000 bytes that are gone, and 4
+        z = torch.empty(500, dtype=torch.float64)  # 4,000 bytes
+        x.add_(1)  # nothing: it was there before
+    assert counted.peak == 8004 and counted.total == 8000
+    assert view.shape == (99, 10) and len(z) == 500
+    del y, view, z
+    assert counted.total == 0
+
+
+def test_backward_pass_is_counted():
+    x = torch.ones(256, requires_grad=True)
+    with bench.TensorBytes() as counted:
+        torch.autograd.grad((x * x).sum(), x)
+    assert counted.peak >= 2048
+
+
+@pytest.mark.parametrize(("known", "expected"), [
+    ({}, 0), ({512: 10}, 40), ({256: 10, 512: 20}, 40), ({256: 10, 512: 40}, 160), ({512: None}, 0)])
+def test_expected_bytes(known, expected):
+    measured = {("one", "forward", n): {"peak_bytes": peak} for n, peak in known.items()}
+    assert bench.expected_bytes(measured, "one", "forward", 1024) == expected
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Two contenders that attend to everything, one keeping n * n numbers; 2 MiB of free memory."""
+    square = bench.Contender(lambda x: torch.softmax(x["query"] @ x["key"].mT, -1) @ x["value"])
+    monkeypatch.setattr(bench, "contenders", lambda *_: {"blocked": bench.Contender(bench.dense_causal),
+                                                         "dense, causal": bench.Contender(bench.dense_causal),
+                                                         "square": square})
+    monkeypatch.setattr(bench, "HEADS", 1)
+    monkeypatch.setattr(bench, "free_bytes", lambda device: 2 * 2**20)
+
+
+def test_report(tiny, tmp_path):
+    found = bench.main(tmp_path / "bench.json", lengths=(128, 256, 512), rounds=1, window=8)
+    assert json.loads((tmp_path / "bench.json").read_text()) == found
+    runs = {(run["contender"], run["pass"], run["n"]): run for run in found["notes"]["runs"]}
+    assert len(runs) == 3 * 2 * 3
+    for which in bench.PASSES:
+        assert "seconds" not in runs["square", which, 512]
+        assert runs["square", which, 512]["not_attempted"].startswith("would need")
+        assert runs["square", which, 256]["peak_bytes"] > 3 * runs["square", which, 128]["peak_bytes"] > 0
+        assert runs["blocked", which, 512]["seconds"] > 0
+    assert set(found["speeds"]) == {"blocked", "dense, causal"}
+
+
+def test_bars():
+    def run(speed, peak):
+        return {"tokens_per_second": speed, "peak_bytes": peak}
+
+    both = bench.PASSES[1]
+    measured = {("blocked", both, 8192): run(60, 1), ("dense, causal", both, 8192): run(10, 1),
+                ("blocked", both, 16384): run(54, 3), ("dense, mask", both, 16384): run(1, 33),
+                ("local-attention", both, 8192): {"not_attempted": "would need 9 GiB"}}
+    assert bench.ratios(measured, "cpu") == {"N = 8,192: blocked / dense, causal": (6.0, 5),
+                                             "blocked: N = 16,384 / N = 8,192": (0.9, 0.87),
+                                             "N = 16,384, memory: dense, mask / blocked": (11.0, 10)}
+
+
+def test_exponents():
+    measured = {("one", "forward", n): {"seconds": 3 * n**1.5} for n in (512, 2048, 4096, 8192)}
+    assert bench.exponents(measured) == {"one: forward": pytest.approx(1.5)}
+
+
+def test_floors(monkeypatch):
+    """Arithmetic decides where it is slow, moving tensors where that is."""
+    side, pairs = 1024, 4096 * 4097 // 2
+    monkeypatch.setattr(bench, "seconds", lambda work, device: 2 * side**3 if work.__name__ == "<lambda>" else 0)
+    floors = {(row["pattern"], row["pass"]): row["seconds"] for row in bench.floors(64, (4096,), "cpu")}
+    assert floors["causal", "forward"] == 4 * 64 * 8 * pairs
+    assert floors["causal", "forward+backward"] == 14 * 64 * 8 * pairs
+    assert floors["window", "forward"] == 4 * 64 * 8 * (64 * 4096 - 64 * 63 // 2)
+    monkeypatch.setattr(bench, "seconds", lambda work, device: 0 if work.__name__ == "<lambda>" else 32 * side**2)
+    floors = {(row["pattern"], row["pass"]): row["seconds"] for row in bench.floors(64, (4096,), "cpu")}
+    assert floors["causal", "forward"] == floors["window", "forward"] == 4 * 4096 * 8 * 64 * 4
