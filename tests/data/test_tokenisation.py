@@ -153,6 +153,34 @@ def test_training_uses_train_only_and_depends_on_its_content(data, bpe):
     assert tokeniser("bpe", 280, ("wikitext-103", "pg19-subset")).fingerprint == bpe.fingerprint
 
 
+def test_bytes_are_tokens(data, sample):
+    known = tokeniser("byte", corpus="pg19-subset")
+    books = [*sample.books["train-00-of-02"].values(), *sample.books["train-01-of-02"].values()]
+    seen = sorted(set("".join(books).encode()))
+    assert known.vocab_size == len(seen) + 1 and known.bos == 0
+    stream = tokens("pg19-subset", "train", known)
+    content = books[0].encode()
+    assert stream.document(0).tolist() == [0, *(seen.index(byte) + 1 for byte in content)]
+    assert known.decode(stream.document(0)) == books[0]
+    assert stream.n_bytes[0] == len(content)
+    assert known.fingerprint != tokeniser("byte", corpus=("pg19-subset", "wikitext-103")).fingerprint
+
+
+def test_byte_that_training_did_not_have(data):
+    with pytest.raises(ReproError, match=r"byte 126 .b'~'. at position 1 is not among the \d+ bytes of its training"):
+        tokeniser("byte", corpus="pg19-subset").encode("a~")
+
+
+@real
+@pytest.mark.parametrize(("name", "n_known"), [("text8-prefix", 27), ("enwik8-prefix", 200)])
+def test_every_byte_of_the_prefixes_is_known_from_training(name, n_known, tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path))
+    known = tokeniser("byte", corpus=name)
+    assert known.vocab_size == n_known + 1
+    for split in ("validation", "test"):
+        assert len(tokens(name, split, known).ids) == corpus(name).splits[split].n_bytes + 1
+
+
 def test_word_tokeniser_has_one_token_a_word():
     words = tokeniser("word", 0, "synthetic-books")
     book = corpus("synthetic-books").documents("test", 1)[0].text

@@ -5,7 +5,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.evaluation import perplexity
-from repro.training import WindowedLM
+from repro.training import NextToken, WindowedLM
 
 SIZES = [(13, 4, 0), (12, 4, 0), (9, 4, 0), (14, 5, 2), (13, 4, 3), (4, 4, 1), (5, 4, 1), (30, 15, 0), (2, 4, 0)]
 
@@ -101,3 +101,13 @@ def test_truncation_reaches_the_model(tiny_recurrent):
 def test_impossible_windows_are_refused(tiny_gpt2, tiny_recurrent, recurrent, window, overlap, words):
     with pytest.raises(ReproError, match=words):
         WindowedLM((tiny_recurrent if recurrent else tiny_gpt2)(), window, overlap)(text(20))
+
+
+def test_next_token_is_the_mean_over_all_targets():
+    logits = torch.randn(3, 7, 29, generator=torch.Generator().manual_seed(1))
+    tokens, read = text(8), []
+    objective = NextToken(torch.nn.Identity())
+    objective.model.forward = lambda ids: read.append(ids) or logits
+    wanted = -logits.log_softmax(-1).gather(2, tokens[:, 1:, None]).mean()
+    torch.testing.assert_close(objective(tokens), wanted)
+    assert torch.equal(read[0], tokens[:, :-1])

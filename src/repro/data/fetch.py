@@ -1,8 +1,9 @@
-"""From the hub to the local layout that `Corpus` reads, part by part, so that nothing is lost when it stops.
+"""From its source to the local layout that `Corpus` reads, part by part, so that nothing is lost when it stops.
 
-A corpus comes in parts. A part is a stretch of the source's rows and becomes one or several files, each written whole
-or not at all; `manifest-NAME.json` beside them then gets their sizes and sha256. Whoever starts again finds the parts
-that are there and sound, and goes on with the first row that is missing.
+A corpus of the hub comes in parts. A part is a stretch of the source's rows and becomes one or several files, each
+written whole or not at all; `manifest-NAME.json` beside them then gets their sizes and sha256. Whoever starts again
+finds the parts that are there and sound, and goes on with the first row that is missing. A corpus that is a zip file
+on the web goes on with the first byte that is missing.
 """
 
 import argparse
@@ -11,10 +12,14 @@ import io
 import json
 import lzma
 import sys
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
+from typing import BinaryIO
 
 from repro.data import books, files
 from repro.errors import ReproError, unknown
@@ -58,8 +63,32 @@ class Source:
         yield from rows.skip(skip)
 
 
+@dataclass(frozen=True)
+class Archive:
+    """A zip file on the web, the one member of it that is kept, and the md5 that its author publishes for that."""
+
+    url: str
+    member: str
+    md5: str
+
+    def stream(self, start: int) -> tuple[BinaryIO, int, int]:
+        """The bytes of the zip file from byte `start` on if the server can do that, else from 0: an open stream, the
+        byte it starts at, and how many bytes the file has."""
+        from urllib.error import HTTPError
+        from urllib.request import Request, urlopen
+
+        try:
+            answer = urlopen(Request(self.url, headers={"Range": f"bytes={start}-"}), timeout=60)
+        except HTTPError as error:
+            if error.code != 416:  # what is here is longer than the file: begin again
+                raise
+            answer = urlopen(self.url, timeout=60)
+        start = start if answer.status == 206 else 0
+        return answer, start, start + int(answer.headers["Content-Length"])
+
+
 def fetch(name: str, folder: Path | str, rows: Rows | None = None, progress: bool = True,
-          source: Source | None = None) -> None:
+          source: Source | Archive | None = None) -> None:
     """Fetch the corpus `name` into `folder`; parts that are there already, with the right checksum, are kept.
 
     rows: where rows come from (default: the hub). source: default the one of SOURCES.
@@ -68,6 +97,8 @@ def fetch(name: str, folder: Path | str, rows: Rows | None = None, progress: boo
     """
     folder = Path(folder)
     source = source or _source(name, folder)
+    if isinstance(source, Archive):
+        return _fetch_archive(name, folder, source, progress)
     reader = _Reader(name, source, rows or source.stream)
     manifest = _manifest(name, folder)
     with _bar(name, sum(part.stop - part.start for part in source.parts), progress) as advance:
@@ -76,11 +107,50 @@ def fetch(name: str, folder: Path | str, rows: Rows | None = None, progress: boo
                 kept = reader.take(part, advance)
                 for file, content in zip(part.names, part.write(kept), strict=True):
                     write_atomic(folder / file, content)
-                    manifest[file] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-                told = {"corpus": name, "source": source.hub, "revision": source.revision, "files": manifest}
-                write_atomic(folder / f"manifest-{name}.json", json.dumps(told, indent=1) + "\n")
+                    manifest[file] = _entry(content)
+                _write_manifest(name, folder, source.hub, source.revision, manifest)
             else:
                 advance(part.stop - part.start)
+
+
+def _fetch_archive(name: str, folder: Path, archive: Archive, progress: bool) -> None:
+    """Download the zip file beside its place, going on where an earlier try stopped, and keep its member."""
+    target, partial = folder / archive.member, folder / f".{archive.member}.zip"
+    if _sound(target, _manifest(name, folder).get(archive.member)):
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not zipfile.is_zipfile(partial):  # it is one as soon as its last byte is there
+            _download(name, archive, partial, progress)
+        with zipfile.ZipFile(partial) as opened:
+            content = opened.read(archive.member)
+    except (OSError, HTTPException) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+        raise ReproError(f"fetching {archive.url} stopped ({reason}). Run `repro data fetch {name}` again: it goes on "
+                         "where it was.") from error
+    except (zipfile.BadZipFile, zlib.error, KeyError):
+        content = b""
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != archive.md5:
+        partial.unlink(missing_ok=True)
+        raise ReproError(f"{archive.url} came damaged, or is not what it was: {archive.member} in it does not have the "
+                         f"md5 {archive.md5}. It was deleted; run `repro data fetch {name}` again.")
+    write_atomic(target, content)
+    _write_manifest(name, folder, archive.url, None, {archive.member: _entry(content)})
+    partial.unlink()
+
+
+def _download(name: str, archive: Archive, partial: Path, progress: bool) -> None:
+    """Append to `partial` what it lacks of the zip file. Raises OSError when the connection ends early."""
+    with partial.open("ab") as kept:
+        stream, start, total = archive.stream(kept.tell())
+        kept.truncate(start)
+        with stream, _bar(name, total, progress, "bytes") as advance:
+            advance(start)
+            while block := stream.read(2**16):
+                kept.write(block)
+                advance(len(block))
+        if kept.tell() != total:
+            raise OSError(f"the connection ended after {kept.tell():,} of {total:,} bytes")
 
 
 def verify(name: str, folder: Path) -> dict[str, bool]:
@@ -138,7 +208,7 @@ class _Reader:
         return kept
 
 
-def _source(name: str, folder: Path) -> Source:
+def _source(name: str, folder: Path) -> Source | Archive:
     if name not in SOURCES:
         from repro.data.registry import corpora
 
@@ -157,18 +227,27 @@ def _manifest(name: str, folder: Path) -> dict[str, dict]:
         raise ReproError(f"{path} cannot be read ({error}). Delete it and run `repro data fetch {name}`.") from error
 
 
+def _entry(content: bytes) -> dict:
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _write_manifest(name: str, folder: Path, source: str, revision: str | None, entries: dict[str, dict]) -> None:
+    told = {"corpus": name, "source": source, "revision": revision, "files": entries}
+    write_atomic(folder / f"manifest-{name}.json", json.dumps(told, indent=1) + "\n")
+
+
 def _sound(path: Path, entry: dict | None) -> bool:
     return (entry is not None and path.exists() and path.stat().st_size == entry["bytes"]
             and files.sha256(path) == entry["sha256"])
 
 
 @contextmanager
-def _bar(name: str, total: int, visible: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar over rows, with the time left, on stderr; gives the function that advances it."""
+def _bar(name: str, total: int, visible: bool, unit: str = "rows") -> Iterator[Callable[[int], None]]:
+    """A progress bar with the time left, on stderr; gives the function that advances it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), TimeRemainingColumn())
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=not visible) as shown:
         task = shown.add_task(name, total=total)
         yield lambda n: shown.advance(task, n)
@@ -236,13 +315,15 @@ def pg19_part(ids: dict[str, tuple[int, ...]], rows: dict[str, int] = PG19_ROWS,
     return Source("emozilla/pg19", None, None, rows, parts)
 
 
-SOURCES: dict[str, Callable[[], Source]] = {
+SOURCES: dict[str, Callable[[], Source | Archive]] = {
     "wikitext-103": wikitext2,
     "wikitext-103-full": wikitext103,
     "pg19": pg19,
     "pg19-subset": lambda: pg19_part({"train": books.SUBSET_TRAIN, "validation": books.SUBSET_VALIDATION,
                                       "test": books.SUBSET_TEST}),
     "gutenberg-pretrain": lambda: pg19_part({"train": books.PRETRAIN_TRAIN + books.PRETRAIN_VALIDATION}),
+    "text8": lambda: Archive("http://mattmahoney.net/dc/text8.zip", "text8", "3bea1919949baf155f99411df5fada7e"),
+    "enwik8": lambda: Archive("http://mattmahoney.net/dc/enwik8.zip", "enwik8", "a1fa5ffddb56f4953e226637dabbb36a"),
 }
 
 

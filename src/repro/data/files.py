@@ -39,11 +39,20 @@ def parquet_rows(path: Path, columns: list[str]) -> Iterator[dict]:
         raise _damaged(path, error) from error
 
 
+def content(path: Path) -> bytes:
+    """The bytes of a file, of an .xz file those it was made from; ReproError when it is damaged."""
+    try:
+        found = path.read_bytes()
+        return lzma.decompress(found) if path.suffix == ".xz" else found
+    except (lzma.LZMAError, EOFError, OSError) as error:
+        raise _damaged(path, error) from error
+
+
 def xz_text(path: Path) -> str:
     """The UTF-8 text of an .xz file; ReproError when it is damaged."""
     try:
-        return lzma.decompress(path.read_bytes()).decode()
-    except (lzma.LZMAError, EOFError, UnicodeDecodeError, OSError) as error:
+        return content(path).decode()
+    except UnicodeDecodeError as error:
         raise _damaged(path, error) from error
 
 

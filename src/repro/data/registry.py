@@ -24,6 +24,11 @@ class Document:
     id: str
     text: str
 
+    @property
+    def content(self) -> bytes:
+        """The text's bytes. Where a text was cut inside a character (enwik8), `text` has a surrogate for each byte."""
+        return self.text.encode(errors="surrogateescape")
+
 
 Documents = list[Document]
 
@@ -142,7 +147,7 @@ class Corpus:
                 documents += 1
                 words += len(document.text.split())
                 ends += document.text.count("\n")
-                size += len(document.text.encode())
+                size += len(document.content)
             counts = [("documents", split.n_documents, documents), ("words", split.n_words, words),
                       ("words with line ends", split.n_words_with_ends, words + ends), ("bytes", split.n_bytes, size)]
             if fetched and not self.joined:  # the hub's copies of the books differ in places (line ends, placeholders)
@@ -229,14 +234,15 @@ def _generated(corpus: Corpus, split: str) -> Iterator[Document]:
         yield Document(f"{split}-{index}", corpus.generator.book(split, index))
 
 
-def _prefix(corpus: Corpus, split: str) -> Iterator[Document]:
+def _cut_text(corpus: Corpus, split: str) -> Iterator[Document]:
     """One text cut into train, validation and test by the byte counts of the splits."""
     path, = corpus.paths(split)
-    content = files.xz_text(path).encode()
+    content = files.content(path)
     start = 0
     for name, part in corpus.splits.items():
         if name == split:
-            yield Document(f"{corpus.name}-{split}", content[start:start + part.n_bytes].decode())
+            text = content[start:start + part.n_bytes].decode(errors="surrogateescape")
+            yield Document(f"{corpus.name}-{split}", text)
         start += part.n_bytes
 
 
@@ -284,13 +290,19 @@ def _corpora() -> dict[str, Corpus]:
                 "validation": Split("the last 3 books", "train-*-of-*.parquet", 3),
             }),
         Corpus(
-            "text8-prefix", "CC BY-SA / GFDL", "text8.zip of Matt Mahoney's page", folder="text8", read=_prefix,
+            "text8-prefix", "CC BY-SA / GFDL", "text8.zip of Matt Mahoney's page", folder="text8", read=_cut_text,
             part_of="text8: the first 6,877,825 of 100,000,000 bytes, cut 90/5/5",
             splits=_cut("text8-first-6877825-bytes.xz", 6_190_043, 343_891)),
         Corpus(
-            "enwik8-prefix", "CC BY-SA / GFDL", "enwik8.zip of Matt Mahoney's page", folder="enwik8", read=_prefix,
+            "enwik8-prefix", "CC BY-SA / GFDL", "enwik8.zip of Matt Mahoney's page", folder="enwik8", read=_cut_text,
             part_of="enwik8: the first 4,154,399 of 100,000,000 bytes, cut 90/5/5",
             splits=_cut("enwik8-first-4154399-bytes.xz", 3_739_399, 207_500)),
+        Corpus(
+            "text8", "CC BY-SA / GFDL", "text8.zip of Matt Mahoney's page", folder="text8", read=_cut_text,
+            splits=_cut("text8", 90_000_000, 5_000_000)),
+        Corpus(
+            "enwik8", "CC BY-SA / GFDL", "enwik8.zip of Matt Mahoney's page", folder="enwik8", read=_cut_text,
+            splits=_cut("enwik8", 90_000_000, 5_000_000)),
         Corpus(
             "synthetic-books", "MIT, written by this package", "embedded", generator=synthetic.BOOKS, read=_generated,
             splits={split: Split("books of known best perplexity", n_documents=n,

@@ -70,6 +70,41 @@ class Tokeniser:
         paths.write_atomic(path, self.backend.to_str())
 
 
+@dataclass(frozen=True)
+class Bytes:
+    """A tokeniser whose tokens are bytes: id 0 is <|endoftext|>, the others are the bytes of `known`, in its order."""
+
+    known: bytes
+    name: str = "byte"
+    bos: int = 0
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, <|endoftext|> included."""
+        return 1 + len(self.known)
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 (hex) of the known bytes."""
+        return hashlib.sha256(self.known).hexdigest()
+
+    def encode(self, text: str) -> np.ndarray:
+        """The ids of the bytes of `text`, int32. Raises ReproError for a byte that is not known."""
+        content = np.frombuffer(text.encode(errors="surrogateescape"), np.uint8)
+        table = np.zeros(256, np.int32)
+        table[list(self.known)] = range(1, self.vocab_size)
+        ids = table[content]
+        if not ids.all():
+            at = int(ids.argmin())
+            raise ReproError(f"tokeniser byte cannot encode this text: byte {content[at]} ({bytes([content[at]])}) "
+                             f"at position {at:,} is not among the {len(self.known)} bytes of its training text.")
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; <|endoftext|> gives nothing."""
+        return bytes(self.known[i - 1] for i in ids if i).decode(errors="surrogateescape")
+
+
 def pieces(text: str, size: int = PIECE) -> Iterator[str]:
     """`text` in pieces of about `size` characters, cut before a single blank or line end between two words.
 
@@ -124,7 +159,8 @@ class Tokens:
                        n_bytes=np.array([len(text.encode()) for text in texts]))
 
 
-def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser, n_documents: int | None = None) -> Tokens:
+def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser | Bytes,
+           n_documents: int | None = None) -> Tokens:
     """`split` of a corpus as token ids, read from the cache when this corpus, split and tokeniser were seen before.
 
     n_documents: only the first so many by file name, in alphabetical order; None: all, as they lie.
@@ -146,7 +182,8 @@ def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser, n_docume
                   tokeniser.bos, source.joined)
 
 
-def _tokenise(source: Corpus, split: str, tokeniser: Tokeniser, n_documents: int | None) -> dict[str, np.ndarray]:
+def _tokenise(source: Corpus, split: str, tokeniser: Tokeniser | Bytes,
+              n_documents: int | None) -> dict[str, np.ndarray]:
     documents = source.stream(split)
     if n_documents is not None:
         names = sorted(document.id for document in source.stream(split))[:n_documents]
@@ -164,28 +201,31 @@ def _tokenise(source: Corpus, split: str, tokeniser: Tokeniser, n_documents: int
         stream.append(tokeniser.encode(document.text).astype(small))
         length += len(stream[-1])
         n_words.append(source.n_words(document.text))
-        n_bytes.append(len(document.text.encode()))
+        n_bytes.append(len(document.content))
     return {"ids": np.concatenate(stream), "starts": np.array(starts, np.int64),
             "n_words": np.array(n_words, np.int64), "n_bytes": np.array(n_bytes, np.int64)}
 
 
-def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) -> Tokeniser:
+def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) -> Tokeniser | Bytes:
     """The tokeniser `name`, trained on the train split of `corpus` (one name or several) unless it is cached.
 
     "bpe": byte-level BPE with `vocab_size` ids, id 0 is <|endoftext|>.
     "word": one id per word of an embedded corpus' lexicon; `vocab_size` is not used.
+    "byte": one id per byte that the train split has; `vocab_size` is not used.
     "gpt2": the original GPT-2 one (50,257 ids), from $REPRO_DATA/gpt2-tokenizer or the hub; the rest is not used.
     Raises ReproError for another name, a vocab_size below 257, an unknown or missing corpus.
     """
     names = (corpus,) if isinstance(corpus, str) else tuple(corpus)
     if name == "gpt2":
         return Tokeniser("gpt2", _gpt2())
-    if name not in ("bpe", "word"):
-        raise unknown("tokeniser", name, ["bpe", "word", "gpt2"])
+    if name not in ("bpe", "word", "byte"):
+        raise unknown("tokeniser", name, ["bpe", "word", "byte", "gpt2"])
     if not names:
         raise ReproError(f"tokeniser {name} needs the name of at least one corpus to be made from.")
     if name == "word":
         return Tokeniser("word", _word(names[0]))
+    if name == "byte":
+        return Bytes(_bytes(names))
     if vocab_size < 257:
         raise ReproError(f"vocab_size={vocab_size}: byte-level BPE needs at least 257 (256 bytes and {END}).")
     return Tokeniser(f"bpe-{vocab_size}", _bpe(names, vocab_size))
@@ -211,6 +251,13 @@ def _bpe(names: tuple[str, ...], vocab_size: int) -> object:
                              f"{made.get_vocab_size()} different tokens; ask for at most that many.")
         paths.write_atomic(cache, made.to_str())
     return Tokenizer.from_file(str(cache))
+
+
+def _bytes(names: tuple[str, ...]) -> bytes:
+    seen = np.zeros(256, bool)
+    for document in (document for name in names for document in corpus(name).stream("train")):
+        seen |= np.bincount(np.frombuffer(document.content, np.uint8), minlength=256) > 0
+    return bytes(np.flatnonzero(seen).tolist())
 
 
 def _word(name: str) -> object:

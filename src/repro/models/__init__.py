@@ -1,5 +1,16 @@
-"""The study's own base models: the architectures of the papers at sizes that a laptop or one GPU can pretrain."""
+"""The study's own models: the architectures of the papers at sizes that a laptop or one GPU can train."""
 
 from repro.models.gpt2_mini import gpt2_mini, load_causal_lm, parameters, save_causal_lm
 
-__all__ = ["gpt2_mini", "load_causal_lm", "parameters", "save_causal_lm"]
+_WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns": "decoder",
+          "measured_field": "receptive", "receptive_field": "receptive"}
+
+__all__ = ["gpt2_mini", "load_causal_lm", "parameters", "save_causal_lm", *_WHERE]
+
+
+def __getattr__(name: str):  # what needs torch is imported when it is used
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

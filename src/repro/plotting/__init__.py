@@ -12,8 +12,9 @@ from repro.plotting.diagrams import draw_insertion, draw_recurrence, draw_window
 from repro.plotting.explorer import Explorer
 from repro.plotting.live import LiveCurve
 from repro.plotting.propagation import draw_own_and_other, draw_reach
+from repro.plotting.receptive import draw_receptive_fields
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 
 __all__ = ["COLOURS", "Drawing", "Explorer", "LiveCurve", "canvas", "draw_bars", "draw_cost_front", "draw_curves",
-           "draw_insertion", "draw_layer_weights", "draw_memory", "draw_own_and_other", "draw_reach", "draw_recurrence",
-           "draw_table_curves", "draw_windows", "house"]
+           "draw_insertion", "draw_layer_weights", "draw_memory", "draw_own_and_other", "draw_reach",
+           "draw_receptive_fields", "draw_recurrence", "draw_table_curves", "draw_windows", "house"]

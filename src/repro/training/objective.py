@@ -1,4 +1,4 @@
-"""The loss both models are trained with: the same windows, the same targets, with or without recurrence."""
+"""The losses that models are trained with."""
 
 from torch import Tensor, nn
 
@@ -33,3 +33,18 @@ class WindowedLM(nn.Module):
             logits = self.model.get_output_embeddings()(hidden[:, same[0].offset:]).flatten(0, 1)
             total = total + cross_entropy(logits, targets)
         return total / (tokens.shape[0] * (tokens.shape[1] - 1))
+
+
+class NextToken(nn.Module):
+    """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) that are read whole.
+
+    model: from token ids (B, N) to logits (B, N, V), such as `repro.models.Decoder`.
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        targets = tokens[:, 1:].flatten()
+        return cross_entropy(self.model(tokens[:, :-1]).flatten(0, 1), targets) / len(targets)

@@ -1,0 +1,212 @@
+"""A decoder whose every head has its own attention pattern, with relative positions that any pattern can have.
+
+Dai et al. (2019, section 3.3) score query i against key j with (q_i + u) . k_j + (q_i + v) . W r_{i-j}, where r_t holds
+sines and cosines of t. The sine and the cosine of a difference are sums of products of those of i and of j, so the
+second term is a dot product too: of features that depend on i alone with features that depend on j alone. Appended to
+query and key they make it an attention like any other, which every implementation of `attend` computes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from repro.attention import Pattern, SlidingWindow, attend
+from repro.errors import ReproError
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Size and patterns of a `Decoder`. Raises ReproError for sizes that do not fit, and patterns that look ahead."""
+
+    vocab_size: int
+    n_embd: int
+    n_head: int
+    patterns: tuple  # of each layer, the bottom one first: a pattern for all heads, or one for each head
+    dropout: float = 0.0  # of embeddings and of what attention and feedforward network add
+    position_size: int | None = None  # sines and cosines in r, together; None: n_embd, as in Dai et al.
+
+    def __post_init__(self):
+        object.__setattr__(self, "patterns", tuple(_per_head(self, k) for k in range(len(self.patterns))))
+        if self.n_embd % self.n_head:
+            raise ReproError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
+                             "heads.")
+        if not self.patterns:
+            raise ReproError("patterns is empty; a decoder has at least one layer.")
+        if self.n_waves < 2 or self.n_waves % 2:
+            raise ReproError(f"position_size is {self.n_waves}; it must be even and at least 2: sines and cosines.")
+        if not 0 <= self.dropout < 1:
+            raise ReproError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
+
+    @property
+    def n_layer(self) -> int:
+        """Number of layers."""
+        return len(self.patterns)
+
+    @property
+    def n_waves(self) -> int:
+        """Sines and cosines in r, together."""
+        return self.n_embd if self.position_size is None else self.position_size
+
+    @property
+    def matrices(self) -> int:
+        """Weights of the matrices inside the layers: attention, position and feedforward."""
+        return self.n_layer * (12 * self.n_embd + self.n_waves) * self.n_embd
+
+    @property
+    def parameters(self) -> int:
+        """All weights: the matrices, biases, norms, u and v, and the embedding, which is the output layer too."""
+        return self.matrices + (11 * self.n_layer + 2 + self.vocab_size) * self.n_embd + self.vocab_size
+
+    def pairs_per_token(self, n: int) -> float:
+        """(query, key) pairs of all layers and heads in a sequence of n tokens, divided by n."""
+        return sum(pattern.count(n) for layer in self.patterns for pattern in layer) / n
+
+    def flops_per_token(self, n: int) -> float:
+        """Forward floating-point operations per token of a sequence of n: 2 for each weight and for each product in a
+        score and in a sum of values."""
+        head = self.n_embd // self.n_head
+        return (2 * self.matrices + 2 * self.n_embd * self.vocab_size
+                + 2 * (2 * head + self.n_waves) * self.pairs_per_token(n))
+
+    def to_dict(self) -> dict:
+        """The fields, for those who compare settings."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class Decoder(nn.Module):
+    """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
+
+    Pre-layernorm, GELU, tied embeddings. implementation: of `attend`. recompute: keep only what enters a layer and
+    compute the rest again in the backward pass (Chen et al. 2016). Attention is computed in single precision at least.
+    """
+
+    def __init__(self, config: DecoderConfig, implementation: str = "auto", recompute: bool = False):
+        super().__init__()
+        self.config, self.implementation, self.recompute = config, implementation, recompute
+        self.embed = nn.Embedding(config.vocab_size, config.n_embd)
+        self.layers = nn.ModuleList(Layer(config, patterns) for patterns in config.patterns)
+        self.norm = nn.LayerNorm(config.n_embd)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.dropout = nn.Dropout(config.dropout)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim > 1:
+                nn.init.normal_(parameter, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        for state in self.states(ids):
+            x = state
+        return F.linear(self.norm(x), self.embed.weight, self.bias)
+
+    def states(self, ids: Tensor) -> Iterator[Tensor]:
+        """The hidden states (B, N, n_embd): of the embeddings, then of each layer."""
+        x = self.dropout(self.embed(ids))
+        yield x
+        waves = sinusoids(ids.shape[1], self.config.n_waves).to(x)
+        for layer in self.layers:
+            if self.recompute and torch.is_grad_enabled():
+                x = checkpoint(layer, x, waves, self.implementation, use_reentrant=False)
+            else:
+                x = layer(x, waves, self.implementation)
+            yield x
+
+
+class Layer(nn.Module):
+    """Attention, then the feedforward network, each behind a layernorm and added to what enters."""
+
+    def __init__(self, config: DecoderConfig, patterns: Sequence[Pattern]):
+        super().__init__()
+        self.attention = RelativeAttention(config, patterns)
+        self.norm_1, self.norm_2 = nn.LayerNorm(config.n_embd), nn.LayerNorm(config.n_embd)
+        self.inner = nn.Linear(config.n_embd, 4 * config.n_embd)
+        self.outer = nn.Linear(4 * config.n_embd, config.n_embd)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, waves: Tensor, implementation: str) -> Tensor:
+        x = x + self.dropout(self.attention(self.norm_1(x), waves, implementation))
+        return x + self.dropout(self.outer(F.gelu(self.inner(self.norm_2(x)))))
+
+
+class RelativeAttention(nn.Module):
+    """Self-attention with the relative positions of Dai et al. (2019, section 3.3), each head with its own pattern."""
+
+    def __init__(self, config: DecoderConfig, patterns: Sequence[Pattern]):
+        super().__init__()
+        self.patterns = patterns
+        size = config.n_head, config.n_embd // config.n_head
+        self.project = nn.Linear(config.n_embd, 3 * config.n_embd, bias=False)
+        self.position = nn.Parameter(torch.empty(*size, config.n_waves))  # W of each head
+        self.u, self.v = nn.Parameter(torch.empty(size)), nn.Parameter(torch.empty(size))
+        self.out = nn.Linear(config.n_embd, config.n_embd, bias=False)
+
+    def forward(self, x: Tensor, waves: Tensor, implementation: str) -> Tensor:
+        batch, n, width = x.shape
+        size = self.u.shape[1]
+        query, key, value = self.project(x).view(batch, n, 3, -1, size).permute(2, 0, 3, 1, 4)
+        with torch.autocast(x.device.type, enabled=False):
+            wide = torch.promote_types(query.dtype, torch.float32)
+            query, key, value, waves, u, v, position = (
+                t.to(wide) for t in (query, key, value, waves, self.u, self.v, self.position))
+            weights = (query + v[:, None]) @ position
+            query = torch.cat([query + u[:, None], rotated(weights, waves)], -1)
+            key = torch.cat([key, waves.expand(*key.shape[:2], -1, -1)], -1)
+            seen = attend(query, key, value, self.patterns, implementation, scale=size**-0.5)
+        return self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
+
+
+def sinusoids(n: int, size: int) -> Tensor:
+    """(n, size) float64: of each position t the sines of w t, then the cosines, w from 1 down to 1/10,000 as in
+    Vaswani et al. (2017, section 3.5). Double, because single precision has no exact sine of a large t."""
+    waves = 10_000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    angles = torch.arange(n, dtype=torch.float64)[:, None] * waves
+    return torch.cat([angles.sin(), angles.cos()], -1)
+
+
+def rotated(weights: Tensor, waves: Tensor) -> Tensor:
+    """Query features whose dot product with the `sinusoids` of j is that of `weights` with the sinusoids of i - j.
+
+    weights: (..., N, size), those of query i in row i, of the sines first. waves: (N, size), of i in row i. From
+    sin(i - j) = sin i cos j - cos i sin j and cos(i - j) = cos i cos j + sin i sin j.
+    """
+    of_sin, of_cos = weights.chunk(2, -1)
+    sin, cos = waves.chunk(2, -1)
+    return torch.cat([of_cos * sin - of_sin * cos, of_sin * sin + of_cos * cos], -1)
+
+
+def longformer_patterns(windows: Sequence[int], n_head: int, dilation: Sequence[int] | None = None,
+                        dilated_heads: int = 2) -> tuple[tuple[Pattern, ...], ...]:
+    """The patterns of Longformer as a language model (Beltagy et al. 2020, section 4.1 and Table 12), layer by layer.
+
+    windows, dilation: of each layer, the bottom one first; the first `dilated_heads` heads of a layer have its
+    dilation, the others none. Dilation 1 is none: the paper counts the positions left out, one less.
+    Raises ReproError for lists of different length and more dilated heads than heads.
+    """
+    dilation = [1] * len(windows) if dilation is None else dilation
+    if len(dilation) != len(windows):
+        raise ReproError(f"dilation names {len(dilation)} layers and windows {len(windows)}; both need one number for "
+                         "each layer.")
+    if not 0 <= dilated_heads <= n_head:
+        raise ReproError(f"dilated_heads is {dilated_heads}; it must lie between 0 and n_head ({n_head}).")
+    return tuple((SlidingWindow(window, step),) * dilated_heads + (SlidingWindow(window),) * (n_head - dilated_heads)
+                 for window, step in zip(windows, dilation, strict=True))
+
+
+def _per_head(config: DecoderConfig, layer: int) -> tuple[Pattern, ...]:
+    """The pattern of every head of a layer, none of which may look ahead."""
+    patterns = config.patterns[layer]
+    patterns = (patterns,) * config.n_head if isinstance(patterns, Pattern) else tuple(patterns)
+    if len(patterns) != config.n_head:
+        raise ReproError(f"patterns names {len(patterns)} heads in layer {layer}, but n_head is {config.n_head}; give "
+                         "one pattern, or one for each head.")
+    i = torch.arange(64)
+    for pattern in dict.fromkeys(patterns):
+        for first, last, _ in (keys for part in pattern.parts for keys in part.keys(i)):
+            if bool(((torch.as_tensor(last) > i) & (torch.as_tensor(first) <= last)).any()):
+                raise ReproError(f"patterns has {pattern} in layer {layer}, which sees later positions; a decoder "
+                                 "needs causal ones.")
+    return patterns

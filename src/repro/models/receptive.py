@@ -1,0 +1,41 @@
+"""How far back a position sees: from the patterns of the layers, and from the gradients of a model."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from repro.attention import Pattern
+from repro.models.decoder import Decoder
+
+
+@torch.no_grad()
+def receptive_field(patterns: Sequence[Sequence[Pattern]], n: int) -> Tensor:
+    """(n_layer, n) bool: whether the last of n positions, after a layer, can depend on an input position.
+
+    patterns: of each layer, the bottom one first, one for each head. A position always sees itself, through the
+    residual connection (Beltagy et al. 2020, section 3.1: windows of w over l layers reach l * w, dilated d * l * w).
+    """
+    position, rows = torch.arange(n), []
+    for top in range(len(patterns)):
+        seen = position == n - 1
+        for layer in reversed(patterns[:top + 1]):
+            at = position[seen]
+            for pattern in dict.fromkeys(layer):
+                seen = seen | pattern(at[:, None], position).any(0)
+        rows.append(seen)
+    return torch.stack(rows)
+
+
+def measured_field(model: Decoder, ids: Tensor) -> Tensor:
+    """The same, found by asking: where the gradient of the last position after each layer is not zero.
+
+    ids: (N,). Use a model in double precision: a small gradient may vanish in single.
+    """
+    was_training = model.training
+    model.eval()
+    embedded, *states = model.states(ids[None])
+    rows = [torch.autograd.grad(state[0, -1].sum(), embedded, retain_graph=True)[0][0].abs().sum(-1) > 0
+            for state in states]
+    model.train(was_training)
+    return torch.stack(rows)

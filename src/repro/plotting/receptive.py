@@ -1,0 +1,42 @@
+"""Which input positions the last one can depend on, layer by layer."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+
+from repro.errors import ReproError
+from repro.plotting.style import COLOURS, Drawing, canvas, house
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@house()
+def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Drawing:
+    """One panel for each model: a row for each layer, the bottom one at the bottom; the text ends at the right.
+
+    fields: name -> (n_layer, N) bool of `repro.models.receptive_field` and of `measured_field`. Where the two differ
+    the cell has the colour of an error. Raises ReproError for shapes that differ.
+    """
+    told = []
+    figure, axes = canvas(0.7 + 1.6 * len(fields), rows=len(fields), squeeze=False)
+    for axis, (name, (computed, measured)) in zip(axes[:, 0], fields.items(), strict=True):
+        if computed.shape != measured.shape:
+            raise ReproError(f"{name}: computed for {tuple(computed.shape)} layers and positions, measured for "
+                             f"{tuple(measured.shape)}.")
+        layers, n = computed.shape
+        back = n - 1 - np.argmax(computed.numpy(), 1)  # from the last position to the first that it sees
+        kinds = np.where(computed == measured, computed, 2)
+        shown = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
+        axis.imshow(kinds, cmap=shown, vmin=0, vmax=2, aspect="auto", origin="lower", interpolation="nearest",
+                    extent=(-n + 0.5, 0.5, 0.5, layers + 0.5))
+        for layer, reach in enumerate(back, 1):
+            axis.annotate(f"{reach:,} ", (-reach - 0.5, layer), ha="right", va="center", size=8)
+        axis.set(ylabel="after layer", yticks=range(1, layers + 1), title=name)
+        axis.grid(visible=False)
+        told.append(f"{name}: {', '.join(map(str, back))} positions back after layers 1 to {layers}")
+    axes[-1, 0].set_xlabel("position, 0 being the last character")
+    figure.alt = "Input positions that the last one depends on. " + "; ".join(told) + "."
+    return figure

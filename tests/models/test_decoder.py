@@ -1,0 +1,210 @@
+"""The decoder against Dai et al. (2019) written out pair by pair, under every kind of pattern and implementation."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from repro.attention import Causal, Full, Global, SlidingWindow, Strided
+from repro.attention.implementations import IMPLEMENTATIONS, Case, refusal
+from repro.errors import ReproError
+from repro.models import Decoder, DecoderConfig, decoder, longformer_patterns
+from repro.models.decoder import RelativeAttention, rotated, sinusoids
+
+N = 13
+PATTERNS = {
+    "causal": (Causal(),) * 3,
+    "window": (SlidingWindow(4),) * 3,
+    "itself only": (SlidingWindow(1),) * 3,
+    "wider than the text": (SlidingWindow(40),) * 3,
+    "dilated": (SlidingWindow(3, 4),) * 3,
+    "each head its own": (SlidingWindow(3, 2), Causal(), SlidingWindow(5)),
+    "union": (SlidingWindow(2) | SlidingWindow(3, 5), Strided(4), SlidingWindow(1)),
+}
+
+
+def randomised(module, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    return module.double()
+
+
+def attention(patterns, position_size=6, n_embd=12):
+    return randomised(RelativeAttention(DecoderConfig(7, n_embd, 3, (patterns,), position_size=position_size),
+                                        patterns))
+
+
+def pair_by_pair(module, x):
+    """Equation 3.3 of Dai et al., one query and one key at a time; r_t has the sines of t first, then the cosines."""
+    heads, size = module.u.shape
+    width, waves = heads * size, module.position.shape[2]
+    rates = [10_000 ** (-2 * k / waves) for k in range(waves // 2)]
+    out = []
+    for sequence in x:
+        query, key, value = (sequence @ part.T for part in module.project.weight.split(width))
+        rows = []
+        for i in range(len(sequence)):
+            mixed = []
+            for head in range(heads):
+                part, scores, values = slice(head * size, (head + 1) * size), [], []
+                for j in range(len(sequence)):
+                    if module.patterns[head](i, j):
+                        t = i - j
+                        r = torch.tensor([math.sin(t * rate) for rate in rates]
+                                         + [math.cos(t * rate) for rate in rates], dtype=torch.float64)
+                        content = (query[i, part] + module.u[head]) @ key[j, part]
+                        where = (query[i, part] + module.v[head]) @ (module.position[head] @ r)
+                        scores.append((content + where) / math.sqrt(size))
+                        values.append(value[j, part])
+                mixed.append(torch.stack(scores).softmax(0) @ torch.stack(values))
+            rows.append(torch.cat(mixed))
+        out.append(torch.stack(rows) @ module.out.weight.T)
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_attention_is_that_of_dai_pair_by_pair(name):
+    module = attention(PATTERNS[name])
+    x = torch.randn(2, N, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    weights = torch.randn(2, N, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    told = dict(module.named_parameters()) | {"x": x}
+
+    def output_and_gradients(out):
+        return {"output": out.detach()} | dict(zip(told, torch.autograd.grad((out * weights).sum(), told.values()),
+                                                   strict=True))
+
+    wanted = output_and_gradients(pair_by_pair(module, x))
+    assert name == "itself only" or min(gradient.abs().max() for gradient in wanted.values()) > 1e-3
+    case = Case(module.patterns[1], N, "cpu", x.dtype, gradients=True)
+    able = ["auto", *(one for one in IMPLEMENTATIONS if not refusal(one, case))]
+    assert able == ["auto", "dense", "loop"] + ["blocked"] * (Causal() not in module.patterns)
+    for implementation in able:
+        found = output_and_gradients(module(x, sinusoids(N, 6), implementation))
+        torch.testing.assert_close(found, wanted, msg=lambda text, name=implementation: f"{name}: {text}")
+    with torch.no_grad():  # flex has no gradients on a CPU
+        torch.testing.assert_close(module(x, sinusoids(N, 6), "flex"), wanted["output"])
+
+
+def test_relative_scores_stay_exact_far_into_a_text():
+    """In single precision too, and they depend on i - j alone."""
+    n, size = 32_256, 64
+    waves = sinusoids(n, size)
+    weights = torch.randn(1, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    features = rotated(weights.float().expand(n, -1), waves.float())
+    for i, j in ((5, 5), (n - 1, n - 1), (n - 1, n - 400), (n - 1, 3), (400, 1)):
+        torch.testing.assert_close((features[i] @ waves[j].float()).double(), weights[0] @ waves[i - j], atol=1e-4,
+                                   rtol=0)
+
+
+def model(patterns, **changes):
+    settings = {"vocab_size": 11, "n_embd": 12, "n_head": 3, "position_size": 6} | changes
+    return randomised(Decoder(DecoderConfig(patterns=patterns, **settings)))
+
+
+def test_the_layers_are_put_together_as_written():
+    """Pre-layernorm, GELU, residual connections, tied embeddings."""
+    built = model((SlidingWindow(3), Causal()))
+    ids = torch.arange(2 * N).view(2, N) % 11
+
+    def norm(x, layer):
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * layer.weight + layer.bias
+
+    x = built.embed.weight[ids]
+    for layer in built.layers:
+        x = x + pair_by_pair(layer.attention, norm(x, layer.norm_1))
+        inner = norm(x, layer.norm_2) @ layer.inner.weight.T + layer.inner.bias
+        inner = inner * 0.5 * (1 + torch.erf(inner / math.sqrt(2)))
+        x = x + inner @ layer.outer.weight.T + layer.outer.bias
+    wanted = norm(x, built.norm) @ built.embed.weight.T + built.bias
+    torch.testing.assert_close(built(ids), wanted)
+
+
+def test_no_position_sees_a_later_one():
+    built, ids = model(longformer_patterns((2, 5), 3, (1, 2))), torch.arange(N)[None] % 11
+    before = built(ids)
+    ids[0, 8] = 10
+    changed = (built(ids) - before).abs().amax((0, 2)) > 0
+    assert changed.nonzero().flatten().tolist() == list(range(8, N))
+
+
+def test_size_of_the_papers_models():
+    """Tables 2 and 3 print 41 and 102 million weights; W of the positions in each layer counts."""
+    for layers, printed in ((12, 41), (30, 102)):
+        config = DecoderConfig(205, 512, 8, (Causal(),) * layers)
+        assert int(config.parameters / 1e6) == printed
+
+
+def test_counts_are_those_of_the_model():
+    config = DecoderConfig(11, 12, 3, longformer_patterns((2, 5), 3, (1, 2), 1), position_size=6)
+    assert config.parameters == sum(weight.numel() for weight in Decoder(config).parameters())
+    pairs = sum(int(pattern.mask(N).sum()) for layer in config.patterns for pattern in layer)
+    assert config.pairs_per_token(N) == pairs / N
+    in_layers = sum(weight.numel() for name, weight in Decoder(config).named_parameters()
+                    if "layers" in name and weight.ndim > 1 and not name.endswith((".u", ".v")))
+    assert config.matrices == in_layers
+    by_hand = 2 * in_layers + 2 * 12 * 11 + pairs / N * (2 * (4 + 6) + 2 * 4)
+    assert config.flops_per_token(N) == pytest.approx(by_hand)
+
+
+def test_attention_is_single_precision_under_mixed_precision(monkeypatch):
+    seen = []
+    plain = decoder.attend
+    monkeypatch.setattr(decoder, "attend", lambda query, *rest, **more: seen.append(query.dtype)
+                        or plain(query, *rest, **more))
+    built = Decoder(DecoderConfig(11, 12, 3, (Causal(),)))
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = built(torch.arange(N)[None] % 11)
+    assert seen == [torch.float32] and logits.dtype == torch.bfloat16
+
+
+def test_recomputation_changes_nothing():
+    ids, gradients = torch.arange(2 * N).view(2, N) % 11, []
+    for recompute in (False, True):
+        built = model(longformer_patterns((2, 5), 3), dropout=0.3)
+        built.recompute = recompute
+        torch.manual_seed(3)
+        loss = F.cross_entropy(built(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+        gradients.append(torch.autograd.grad(loss, list(built.parameters())))
+    for one, other in zip(*gradients, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_dropout_only_in_training():
+    built, ids = model((Causal(),), dropout=0.5), torch.arange(N)[None] % 11
+    assert not torch.equal(built(ids), built(ids))
+    built.eval()
+    assert torch.equal(built(ids), built(ids))
+
+
+def test_longformers_patterns():
+    patterns = longformer_patterns((32, 64), 4, (1, 3))
+    assert patterns[0] == (SlidingWindow(32),) * 4
+    assert patterns[1] == (SlidingWindow(64, 3),) * 2 + (SlidingWindow(64),) * 2
+    assert longformer_patterns((32,), 4) == longformer_patterns((32,), 4, (7,), dilated_heads=0)
+
+
+@pytest.mark.parametrize(("make", "told"), [
+    (lambda: longformer_patterns((32, 64), 4, (1,)), "dilation names 1 layers and windows 2"),
+    (lambda: longformer_patterns((32,), 4, (2,), 5), "dilated_heads is 5; it must lie between 0 and n_head .4."),
+    (lambda: longformer_patterns((0,), 4), "window is 0 keys; it must be at least 1"),
+    (lambda: longformer_patterns((4,), 4, (0,)), "dilation is 0 positions; it must be at least 1"),
+    (lambda: DecoderConfig(7, 10, 3, (Causal(),)), "n_embd is 10 and n_head 3"),
+    (lambda: DecoderConfig(7, 12, 3, ()), "at least one layer"),
+    (lambda: DecoderConfig(7, 12, 3, (Causal(), (Causal(),) * 2)), "patterns names 2 heads in layer 1.*n_head is 3"),
+    (lambda: DecoderConfig(7, 12, 3, (Causal(),), position_size=5), "position_size is 5; it must be even"),
+    (lambda: DecoderConfig(7, 12, 3, (Causal(),), dropout=1.0), "dropout is 1.0"),
+    (lambda: DecoderConfig(7, 12, 3, (Causal(), Full())), "patterns has Full.. in layer 1, which sees later"),
+    (lambda: DecoderConfig(7, 12, 3, ((Causal(), Causal(), Causal() | Global([70])),)), "which sees later positions"),
+    (lambda: DecoderConfig(7, 12, 3, (SlidingWindow(4, causal=False),)), "which sees later positions"),
+])
+def test_settings_that_cannot_be(make, told):
+    with pytest.raises(ReproError, match=told):
+        make()
+
+
+def test_causal_patterns_of_every_kind_are_taken():
+    narrowed = SlidingWindow(4, causal=False) & Causal()
+    assert DecoderConfig(7, 12, 3, (narrowed, Strided(4), SlidingWindow(0, causal=False))).n_layer == 3

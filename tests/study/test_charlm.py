@@ -1,0 +1,301 @@
+"""Character language models: the settings of Table 12, phases that resume, the paper's protocol, and how pairs of runs
+are judged."""
+
+import math
+from contextlib import nullcontext
+from statistics import fmean, stdev
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from repro.data import tokens
+from repro.errors import ReproError
+from repro.study import artifact, claim, experiment, model_folder, published, run
+from repro.study.catalog.longformer_charlm import (
+    bits,
+    decoder_config,
+    evaluate,
+    phase_length,
+    stretched,
+    trained,
+    training_tokens,
+)
+from repro.study.charlm_tables import compare, judge_pair, kind
+from repro.training import Sequences, TrainConfig
+
+TINY = {"windows": "[1,2]", "dilation": "[1,2]", "n_embd": 8, "position_size": 4, "length": 16, "longest": 40,
+        "steps": "[4,3,2]", "batch_sizes": "[3,2,2]", "held_out": 200, "scored": 150, "eval_length": 48,
+        "eval_step": 20, "dropout": 0.1, "model": "small", "implementations": '["dense","loop","blocked","flex"]'}
+GROWN, FLAT, SHRUNK = ("increasing", False), ("fixed", False), ("decreasing", False)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """The config of a run that takes a second."""
+    config, = experiment("charlm").plan("smoke", TINY)
+    return config
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Where this file's runs write."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("charlm")
+        patch.setenv("REPRO_HOME", str(folder))
+        patch.setenv("REPRO_WORK", str(folder / "work"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def whole(home, tiny):
+    """A run from the start to its end, and what it trained with: lengths and batches, and settings."""
+    seen, settings = [], []
+    plain, made = Sequences.__init__, TrainConfig.__post_init__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sequences, "__init__", lambda self, *rest: seen.append(rest[1:3]) or plain(self, *rest))
+        patch.setattr(TrainConfig, "__post_init__", lambda self: settings.append(self) or made(self))
+        return SimpleNamespace(record=run(tiny, progress=False), seen=seen, settings=settings)
+
+
+@pytest.fixture
+def model(whole, tiny):
+    """The model that it left, and its tokeniser."""
+    return trained(tiny, model_folder(tiny, progress=False))
+
+
+def printed() -> dict[str, str]:
+    rows = published("longformer2020_table12_char_lm_hyperparameters").to_dict("records")
+    return {row["parameter"]: row["value_interpreted"] or row["value_as_printed"] for row in rows}
+
+
+def numbers(text: str) -> list[int]:
+    return [int(float(number.strip().lower().removesuffix("k")) * (1000 if "k" in number.lower() else 1))
+            for number in text.split(",")]
+
+
+@pytest.mark.parametrize(("model", "layers"), [("small", 12), ("large", 30)])
+def test_the_paper_scale_is_table_12(model, layers):
+    table = printed()
+    for config in experiment("charlm").plan("paper"):
+        if config.model != model:
+            continue
+        sizes = table[f"{model.capitalize()} model config"]
+        assert sizes == f"{len(config.windows)} layers, {config.n_head} heads, {config.n_embd} hidden size"
+        assert f"{config.dropout} ({model} model)" in table["Dropout"]
+        assert (config.clip, config.weight_decay) == (float(table["Gradient clipping"]), float(table["Weight decay"]))
+        assert list(config.steps) == numbers(table[f"Steps per phase ({model})"])
+        assert list(config.batch_sizes) == numbers(table["Batch size per phase"])
+        assert len(config.steps) == int(table["Number of phases"])
+        assert phase_length(config, 0) == int(table["Phase 1 sequence length"].replace(",", ""))
+        assert table["Phase 5 sequence length"].startswith(f"{phase_length(config, 4):,}")
+        assert config.learning_rate == float(table["Phase 1 LR"])
+        assert config.learning_rate / 2**4 == float(table["Phase 5 LR"])
+        for phase, name in ((0, "Phase 1 window sizes"), (4, "Phase 5 window sizes")):
+            windows = [layer[-1].window for layer in decoder_config(config, 205, phase).patterns]
+            assert table[name] == f"{windows[0]:,} (bottom layer) - {windows[-1]:,} (top layer)"
+            assert windows == sorted(windows)
+        gaps = table[f"Dilation ({model} model)"]
+        for layer, heads in enumerate(decoder_config(config, 205).patterns):
+            (first, last, gap), = [found for found in ranges(gaps) if found[0] <= layer <= found[1]]
+            assert [head.dilation for head in heads] == [gap + 1] * 2 + [1] * 6  # dilation 0 of the paper is none
+        assert table["Dilation heads"] == f"{config.dilated_heads} heads only"
+        assert len(config.windows) == layers
+
+
+def ranges(text: str) -> list[tuple[int, int, int]]:
+    """"0 (layers 0-5), 1 (layers 6-7)" as [(0, 5, 0), (6, 7, 1)]."""
+    found = []
+    for part in text.split(", "):
+        gap, layers = part.rstrip(")").split(" (layers ")
+        found.append((*map(int, layers.split("-")), int(gap)))
+    return found
+
+
+def test_the_ablation_is_phase_1_of_the_small_model():
+    table, plan = published("longformer2020_table4_ablation"), experiment("charlm-ablation").plan("paper")
+    assert {config.steps for config in plan} == {(int(table.training_steps[0]),)}
+    shrinking, fixed, growing, dilated = plan
+    ends = {row.configuration: (int(row.window_bottom_layer), int(row.window_top_layer))
+            for row in table.itertuples() if row.window_top_layer}
+    assert (shrinking.windows[0], shrinking.windows[-1]) == ends["Decreasing w"]
+    assert (growing.windows[0], growing.windows[-1]) == ends["Increasing w"]
+    assert abs(fixed.windows[0] - ends["Fixed w"][0]) <= 1  # the windows of single layers are not printed
+    assert dilated.windows == growing.windows and set(growing.dilation) == {1} and max(dilated.dilation) == 4
+    assert [kind(config) for config in plan] == [SHRUNK, FLAT, GROWN, ("increasing", True)]
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "medium", "paper"])
+def test_every_scale_keeps_the_proportions(scale):
+    for name in ("charlm", "charlm-ablation"):
+        for config in experiment(name).plan(scale):
+            assert max(config.windows) == 16 * min(config.windows) == config.length / 4 or len(set(config.windows)) == 1
+    staged = experiment("charlm").plan(scale)[0]
+    assert [phase_length(staged, k) / staged.length for k in range(5)] == [1, 2, 4, 8, 11.25]
+    assert [staged.batch_sizes[0] / size for size in staged.batch_sizes] == [1, 1, 2, 2, 2]
+
+
+def test_a_schedule_is_spread_over_any_number_of_layers():
+    assert stretched((1, 2, 3), 6) == (1, 1, 2, 2, 3, 3) and stretched((1, 1, 2, 2, 3, 3), 3) == (1, 2, 3)
+
+
+def test_a_run_of_three_phases(whole, tiny):
+    assert whole.seen == [(16, 3), (32, 2), (40, 2)]  # doubled, up to `longest`
+    assert [one.learning_rate for one in whole.settings] == [tiny.learning_rate / 2**phase for phase in range(3)]
+    assert [one.tokens for one in whole.settings] == [4 * 48, 3 * 64, 2 * 80] == training_tokens(tiny)
+    assert [decoder_config(tiny, 9, phase).patterns[1][-1].window for phase in range(3)] == [2, 4, 8]
+    at = [x for x, _ in whole.record.curves["train_loss"]]
+    assert at == sorted(at) and at[-1] == sum(training_tokens(tiny))
+    for split in ("validation", "test"):
+        held = whole.record.documents[split]
+        assert sum(held["n_characters"]) == 150
+        found = sum(held["nll"]) / math.log(2) / 150
+        assert whole.record.metrics[f"{split}_bits_per_character"] == pytest.approx(found)
+
+
+def test_every_implementation_gives_the_same_bits_per_character(whole):
+    found = [whole.record.metrics[f"validation_bits_per_character_{name}"]
+             for name in ("dense", "loop", "blocked", "flex")]
+    assert max(found) - min(found) < 1e-4 and found[0] > 1
+
+
+def evaluated(config, model, text):
+    bar = SimpleNamespace(advance=lambda n, **info: None)
+    return evaluate(config, SimpleNamespace(progress=lambda *told: nullcontext(bar)), model, text)[0]
+
+
+def test_the_trained_model_comes_back(whole, tiny, model):
+    text = {split: tokens(tiny.corpus, split, model[1]).ids for split in ("validation", "test")}
+    assert evaluated(tiny, model[0], text) == pytest.approx(whole.record.metrics, rel=1e-6)
+
+
+def test_a_character_is_scored_at_the_end_of_an_overlapping_sequence(tiny, model):
+    """The paper's protocol, written out: sequences of eval_length, each scored on its last eval_step characters."""
+    ids = tokens(tiny.corpus, "test", model[1]).ids[:149]  # 48 + 5 * 20 targets
+    found = evaluated(tiny.model_copy(update={"implementations": ()}), model[0], {"validation": ids, "test": ids})
+    total, ids = 0.0, torch.from_numpy(ids.astype("int64"))
+    for stop in range(48, 149, 20):
+        losses = -model[0](ids[None, stop - 48:stop])[0].log_softmax(-1)[torch.arange(48), ids[stop - 47:stop + 1]]
+        total += losses.sum().item() if stop == 48 else losses[-20:].sum().item()
+    assert found["test_bits_per_character"] == pytest.approx(total / math.log(2) / 148, rel=1e-5)
+
+
+@pytest.mark.parametrize("at", [2, 6, 8])
+def test_a_run_that_is_stopped_goes_on_in_its_phase(whole, tiny, home, tmp_path, monkeypatch, at):
+    """9 steps: 4, 3 and 2. It ends in the same record, and repeats no finished phase."""
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path))
+    (tmp_path / "tokens").symlink_to(home / "work" / "tokens")
+    plain, drawn = Sequences.batch, []
+
+    def stopping(self, step):
+        drawn.append((self.length, step))
+        if len(drawn) == at:
+            raise KeyboardInterrupt
+        return plain(self, step)
+
+    monkeypatch.setattr(Sequences, "batch", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny, tmp_path / "results", progress=False)
+    record = run(tiny, tmp_path / "results", progress=False)
+    assert record.cost["resumed"] and record.digest == whole.record.digest
+    reached = drawn[at - 1][0]
+    assert min(length for length, _ in drawn[at:]) == reached == {2: 16, 6: 32, 8: 40}[at]
+
+
+def record(windows, seed, loss, dilation=(1, 1), blocks=(1.0, 2.0, 4.0)):
+    """Blocks of 10 characters that differ much in difficulty; `loss` more bits per character on each."""
+    nll = [10 * math.log(2) * (hard + loss) for hard in blocks]
+    return SimpleNamespace(
+        id=f"{windows}-{seed}", seed=seed, config={"windows": list(windows), "dilation": list(dilation)},
+        metrics={"validation_bits_per_character": fmean(blocks) + loss},
+        documents={"validation": {"nll": nll, "n_characters": [10] * len(blocks)}})
+
+
+def runs(windows, losses):
+    return [record(windows, seed, loss) for seed, loss in enumerate(losses)]
+
+
+def test_differences_are_paired_by_seed_and_block():
+    found = compare(runs((1, 2), (0.1, 0.2, 0.6)), runs((2, 2), (0.0, 0.2, 0.4)))
+    differences = [0.1, 0.0, 0.2]
+    reach = 4.302653 * stdev(differences) / math.sqrt(3)  # Student's t with 2 degrees of freedom
+    assert found.value == pytest.approx(0.1) and found.n_seeds == 3
+    assert found.over_seeds == pytest.approx((0.1 - reach, 0.1 + reach))
+    assert found.over_text == pytest.approx((0.1, 0.1))  # every block differs by as much
+    assert found.interval == pytest.approx(found.over_seeds)
+
+
+def test_the_interval_over_text_counts_where_it_is_wider():
+    uneven = [record((1, 2), seed, 0, blocks=(1.3, 2.0, 4.0)) for seed in range(3)]
+    found = compare(uneven, runs((2, 2), (0.0, 0.0, 0.0)))
+    assert found.over_seeds == pytest.approx((0.1, 0.1))
+    assert found.interval == found.over_text == pytest.approx((0.0, 0.3))
+
+
+def test_only_seeds_that_both_have_are_compared():
+    found = compare(runs((1, 2), (0.1, 0.9)), runs((2, 2), (0.0,)))
+    assert found.value == pytest.approx(0.1) and found.over_seeds is None and found.n_seeds == 1
+    with pytest.raises(ReproError, match=r"seeds \[0\] and \[3\]: nothing to pair"):
+        compare(runs((1, 2), (0.1,)), [record((2, 2), 3, 0.0)])
+
+
+@pytest.mark.parametrize(("losses", "verdict"), [
+    ((-0.10, -0.11, -0.12), "reproduced"), ((0.10, 0.11, 0.12), "not reproduced"), ((-0.1, -0.3, 0.1), "inconclusive"),
+    ((-0.01, -0.3, -0.1), "inconclusive")])
+def test_a_pair_is_judged_over_seeds(losses, verdict):
+    judged = judge_pair(runs((2, 2), (0.0, 0.0, 0.0)) + runs((1, 2), losses), GROWN)
+    assert judged.verdict == verdict and judged.effect == pytest.approx(fmean(losses))
+    assert judged.text.endswith("bits, interval over 3 seeds and blocks of text")
+
+
+def test_a_single_seed_is_judged_over_text_and_says_so():
+    judged = judge_pair(runs((2, 2), (0.0,)) + runs((1, 2), (-0.1,)), GROWN)
+    assert judged.verdict == "reproduced" and "one seed" in judged.text
+
+
+@pytest.mark.parametrize(("windows", "dilation", "found"), [
+    ((1, 2, 2), (1, 1, 1), GROWN), ((2, 2, 1), (1, 1, 1), SHRUNK), ((2, 2, 2), (1, 1, 1), FLAT),
+    ((1, 2, 1), (1, 1, 1), ("mixed", False)), ((None, None), (1, 1), ("full", False)),
+    ((1, 2), (1, 4), ("increasing", True))])
+def test_kinds_of_runs(windows, dilation, found):
+    assert kind({"windows": list(windows), "dilation": list(dilation)}) == found
+
+
+def test_claims_compare_the_rows_they_name():
+    named = {"increasing": {GROWN, FLAT}, "decreasing": {FLAT, SHRUNK}, "dilation": {GROWN, ("increasing", True)}}
+    for name, kinds in named.items():
+        one = claim(f"longformer2020-table4-{name}")
+        chosen = {kind(config) for config in experiment(one.experiment).plan("small") if one.where(config)}
+        assert chosen == kinds
+
+
+def test_artifacts_without_records(tmp_path):
+    for name in ("table2", "table3", "table4"):
+        table = artifact(f"longformer2020-{name}").render("small", results=tmp_path).table
+        assert "not run" in table.to_string()
+    assert list(table["paper: dev"]) == ["1.24", "1.23", "1.21", "1.21", "1.20"]
+    figure = artifact("longformer2020-window-cost").render("small", results=tmp_path).content
+    assert [axis.get_title("left") for axis in figure.axes] == ["small: not run"]
+
+
+def test_tables_show_every_seed_and_whose_text_it_was(whole, tiny):
+    found = [whole.record, run(tiny.model_copy(update={"seed": 1}), progress=False)]
+    shown = artifact("longformer2020-table2").render("smoke", also=(), sets=TINY)
+    ours = shown.table[shown.table["model"].str.startswith("this study")]
+    values = [one.metrics["test_bits_per_character"] for one in found]
+    assert ours["corpus"].tolist() == ["synthetic-books"]
+    assert ours["test"].item() == f"{fmean(values):.3f} ± {stdev(values):.3f}"
+    assert "2 seeds" in shown.caption
+
+
+@pytest.mark.parametrize(("sets", "told"), [
+    ({"dilation": "[1]"}, "dilation has 1 numbers and windows 2"), ({"steps": "[1,2]"}, "batch_sizes has 3 numbers"),
+    ({"windows": "[0,2]"}, "windows.0"), ({"dilated_heads": 9}, "dilated_heads is 9, but there are 4 heads"),
+    ({"n_embd": 6}, "n_embd is 6 and n_head 4"), ({"eval_step": 49}, "eval_step is 49 characters")])
+def test_settings_that_cannot_be(sets, told):
+    with pytest.raises(ReproError, match=told):
+        experiment("charlm").plan("smoke", TINY | sets)
+
+
+def test_bits_per_character():
+    assert bits(SimpleNamespace(nll=6 * math.log(2), n_scored=4)) == pytest.approx(1.5)
