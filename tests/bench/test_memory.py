@@ -40,11 +40,19 @@ def test_the_report_has_memory_speeds_and_ratios(tiny, tmp_path, monkeypatch, ca
 
 
 def test_the_cost_of_a_token_is_the_mean_over_the_window_that_ends_with_it(tiny_recurrent, monkeypatch):
-    clock = iter(range(1000))  # token i takes i seconds, counted from 0
-    ticks = [sum(range(i + 1)) for i in range(1000)]
-    monkeypatch.setattr(memory.time, "perf_counter", lambda: ticks[next(clock)])
-    speeds = memory.generation(tiny_recurrent(), 4, (8, 20), 1, "cpu")
-    assert [found["tokens_per_second"] for found in speeds.values()] == [4 / (5 + 6 + 7 + 8), 4 / (17 + 18 + 19 + 20)]
+    model, lengths, ticks = tiny_recurrent(), [], iter(range(1000))
+    generate = type(model).generate
+
+    def generating(self, text, n, **arguments):
+        written = generate(self, text, n, **arguments)
+        lengths.append(written.shape[1])
+        return written
+
+    monkeypatch.setattr(type(model), "generate", generating)
+    monkeypatch.setattr(memory.time, "perf_counter", lambda: 0.5 * next(ticks))  # half a second for every token
+    speeds = memory.generation(model, 4, (8, 20), 2, "cpu")
+    assert lengths == [8, 20] * 9  # the places take turns, once to warm up
+    assert [found["tokens_per_second"] for found in speeds.values()] == [2.0, 2.0]
 
 
 def test_plain_generation_reads_a_whole_window_for_each_token(tiny_gpt2):

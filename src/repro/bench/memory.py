@@ -71,17 +71,22 @@ def memory(model, window: int, lengths, batch_size: int, device: str) -> list[di
 
 
 def generation(model, window: int, places: tuple[int, int], rounds: int, device: str) -> dict:
-    """Tokens per second of the windows that end with the tokens at `places`, in texts written from one token on."""
+    """Tokens per second while the `window` tokens are written that end with the token at each of `places`.
+
+    The text before them is read first, outside of the time, so that the places can take turns.
+    """
     import torch
 
     found = {place: [] for place in places}
-    for _ in range(rounds):
-        times = []
-        hook = model.lm_head.register_forward_hook(lambda *_: times.append(time.perf_counter()))  # noqa: B023
-        model.generate(torch.zeros((1, 1), dtype=torch.long, device=device), max(places) + 1, window=window)
-        hook.remove()
+    for turn in range(4 * rounds + 1):
         for place in places:
-            found[place].append(window / (times[place] - times[place - window]))
+            times = []
+            hook = model.lm_head.register_forward_hook(lambda *_: times.append(time.perf_counter()))  # noqa: B023
+            text = torch.zeros((1, place - window - 1), dtype=torch.long, device=device)
+            model.generate(text, window + 1, window=window)
+            hook.remove()
+            if turn:
+                found[place].append(window / (times[window] - times[0]))
     return {f"generation, recurrent, token {place:,}": {
         "tokens_per_second": median(speeds), "lowest": min(speeds), "highest": max(speeds)}
         for place, speeds in found.items()}
