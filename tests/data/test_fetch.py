@@ -128,7 +128,7 @@ def _ids(name):
 def test_declared_parts_cover_every_row_once():
     rows = {"wikitext-103": fetch.WIKITEXT2_ROWS, "wikitext-103-full": fetch.WIKITEXT103_ROWS,
             **dict.fromkeys(("pg19", "pg19-subset", "gutenberg-pretrain"), fetch.PG19_ROWS)}
-    assert rows.keys() == fetch.SOURCES.keys()
+    assert rows.keys() == fetch.SOURCES.keys() - {"text8", "enwik8"}  # archives, which have no rows
     for name, totals in rows.items():
         parts = fetch.SOURCES[name]().parts
         names = [file for part in parts for file in part.names]
