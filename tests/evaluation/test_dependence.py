@@ -8,7 +8,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.evaluation import perplexity
-from repro.evaluation.dependence import dependence, last_losses
+from repro.evaluation.dependence import dependence, distances, losses_after, token_dependence
 
 WINDOW, BACK = 4, 3
 LENGTH = (BACK + 1) * WINDOW + 1
@@ -30,14 +30,15 @@ def nll(logits, targets):
 
 @pytest.mark.parametrize("overlap", [0, 1, 3])
 @pytest.mark.parametrize("recurrent", [False, True])
-def test_last_losses_are_those_of_the_whole_text(tiny_gpt2, tiny_recurrent, texts, overlap, recurrent):
+@pytest.mark.parametrize("after", [WINDOW, 6])
+def test_losses_after_a_place_are_those_of_the_whole_text(tiny_gpt2, tiny_recurrent, texts, overlap, recurrent, after):
     model = (tiny_recurrent if recurrent else tiny_gpt2)(dtype=torch.float64)
     with torch.no_grad():
-        found = last_losses(model, texts[0], WINDOW, overlap)
-    assert found.shape == (5, WINDOW)
+        found = losses_after(model, texts[0], WINDOW, overlap, LENGTH - 1 - after)
+    assert found.shape == (5, after)
     for row, ids in zip(found, texts[0], strict=True):
         whole = perplexity(model, ids, WINDOW, overlap).target_nll
-        np.testing.assert_allclose(row, whole[-WINDOW:], rtol=1e-6)
+        np.testing.assert_allclose(row, whole[-after:], rtol=1e-6)
 
 
 def changed(own, other, back):
@@ -104,6 +105,59 @@ def test_dropout_is_off_and_the_mode_put_back(tiny_recurrent, texts):
     for found, wanted in zip(dependence(model, *texts, WINDOW), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert model.training
+
+
+def one_by_one(model, own, other, overlap, n_changes):
+    """`token_dependence` by scoring every changed text whole, and averaging over lists."""
+    farthest, n = (BACK - 1) * WINDOW, len(own)
+    bins = [[[] for _ in range(n)] for _ in distances(BACK + 1, WINDOW)]
+    for text in range(n):
+        before = perplexity(model, own[text], WINDOW, overlap).target_nll
+        for change in range(n_changes):
+            place = WINDOW + int(WINDOW * (change * n + text) / (n_changes * n))
+            changed = own[text].clone()
+            changed[place] = other[text, place]
+            after = perplexity(model, changed, WINDOW, overlap).target_nll
+            for distance in range(1, min(farthest, LENGTH - 1 - place) + 1):
+                at = place + distance - 1  # target_nll starts with token 1
+                bins[int(math.log2(distance))][text].append(after[at] - before[at])
+    return (np.array([[np.mean(np.abs(found)) for found in row] for row in bins]),
+            np.array([[np.mean(found) for found in row] for row in bins]))
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 3])
+@pytest.mark.parametrize(("recurrent", "n_changes"), [(False, 4), (True, 1), (True, 3)])
+def test_changes_of_one_token_are_those_of_scoring_the_changed_text(tiny_gpt2, tiny_recurrent, texts, overlap,
+                                                                    recurrent, n_changes):
+    model, told = (tiny_recurrent if recurrent else tiny_gpt2)(dtype=torch.float64), []
+    found = token_dependence(model, *texts, WINDOW, overlap, n_changes, batch_size=2, progress=told.append)
+    assert sum(told) == 5
+    for ours, expected in zip(found, one_by_one(model, *texts, overlap, n_changes), strict=True):
+        assert ours.shape == (4, 5)
+        np.testing.assert_allclose(ours, expected, atol=1e-7)
+
+
+def test_distances_are_powers_of_two_up_to_the_farthest():
+    assert distances(4, 4) == [(1, 1), (2, 3), (4, 7), (8, 8)]
+    assert distances(6, 30)[-1] == (64, 120) and distances(3, 300)[-1] == (256, 300)
+
+
+def test_one_token_reaches_to_the_end_of_its_window_or_on(tiny_gpt2, tiny_recurrent, texts):
+    """Bins 1, 2-3, 4-7 and 8: a plain model's farthest target is 4 tokens on, the window's own length."""
+    plain, _ = token_dependence(tiny_gpt2(), *texts, WINDOW, 0, n_changes=1)
+    assert (plain[0] > 0).any() and not plain[3].any()
+    # text k of 5 is changed at place 4 * k // 5 of its window, and place p reaches targets up to 4 - p tokens on
+    assert (plain[2] > 0).tolist() == [True, True, False, False, False]
+    with_memory, _ = token_dependence(tiny_recurrent(), *texts, WINDOW, 0, n_changes=1)
+    assert (with_memory > 0).all()
+
+
+@pytest.mark.parametrize(("n_changes", "length", "words"), [
+    (0, LENGTH, "n_changes is 0"), (1, 2 * WINDOW + 1, "k at least 3")])
+def test_changes_of_one_token_refuse_what_does_not_fit(tiny_gpt2, n_changes, length, words):
+    ids = torch.zeros(2, length, dtype=torch.long)
+    with pytest.raises(ReproError, match=words):
+        token_dependence(tiny_gpt2(), ids, ids, WINDOW, n_changes=n_changes)
 
 
 @pytest.mark.parametrize(("shape", "overlap", "words"), [

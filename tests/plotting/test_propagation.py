@@ -38,6 +38,12 @@ def test_zero_stands_below_everything_and_is_not_joined_to_it():
     assert "recurrent: 0.2, 0.003" in figure.alt and axis.get_xticks().tolist() == [1, 2]
 
 
+def test_places_have_their_names():
+    axis, = draw_reach(CURVES, ["1", "2–3"], "tokens back").axes
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "2–3"]
+    assert axis.get_xlabel() == "tokens back"
+
+
 def test_nothing_to_draw_is_refused():
     with pytest.raises(ReproError, match="no row"):
         draw_own_and_other({}, "divergence")

@@ -45,6 +45,7 @@ def test_a_set_key_replaces_grid_values_and_duplicates_are_dropped(toy):
     ("smoke", {"corpus": "toy-txt"}, "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),
     ("smoke", {"overlap": "300"}, "toy-recurrence: overlap 300 must be smaller than window 300."),
     ("smoke", {"window": "5"}, "overlap 5 must be smaller than window 5"),
+    ("smoke", {"layers": "3"}, "layers='3': Input should be a valid tuple, written as a list"),
     ("smoke", {"overlap": "five"}, "overlap='five': Input should be a valid integer"),
     ("smoke", {"model": "reccurent"}, "model='reccurent': Input should be 'baseline' or 'recurrent'"),
     ("smoke", {"rate": "nan"}, "rate="),

@@ -10,8 +10,8 @@ from repro.study import experiment
 from repro.study.config import canonical
 from repro.study.progress import Progress
 
-SETS = {"contexts": 40, "topic_books": 20, "topic_piece": 200, "topic_passes": 1, "windows_back": 2, "reach_texts": 12,
-        "examples": 3}
+SETS = {"contexts": 40, "topic_books": 20, "topic_piece": 200, "topic_passes": 1, "windows_back": 3, "reach_texts": 12,
+        "reach_changes": 2, "examples": 3}
 CONFIG = experiment("propagation-pg19").plan("smoke", SETS)[0]
 
 
@@ -107,9 +107,20 @@ def test_examples_are_whole(outcome):
 def test_loss_depends_on_earlier_windows_only_with_recurrence(outcome):
     found = outcome.documents["reach"]
     changes = {name: np.array(rows) for name, rows in found.items() if name != "book"}
-    assert all(rows.shape == (2, 12) for rows in changes.values()) and len(found["book"]) == 12
-    assert not changes["baseline absolute"].any() and not changes["overlap absolute"][1].any()
+    assert all(rows.shape == (3, 12) for rows in changes.values()) and len(found["book"]) == 12
+    assert not changes["baseline absolute"].any() and not changes["overlap absolute"][1:].any()
     assert (changes["overlap absolute"][0] > 0).all() and (changes["recurrent absolute"][0] > 0).all()
+    assert (abs(changes["recurrent signed"]) <= changes["recurrent absolute"] + 1e-12).all()
+
+
+def test_loss_depends_on_a_token_far_back_only_with_recurrence(outcome):
+    found = outcome.documents["distance"]
+    assert found["tokens back"] == [(1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 60)]
+    changes = {name: np.array(rows) for name, rows in found.items() if name not in ("book", "tokens back")}
+    assert all(rows.shape == (6, 12) for rows in changes.values()) and len(found["book"]) == 12
+    for reader in ("baseline", "overlap"):  # their windows end after 30 tokens
+        assert changes[f"{reader} absolute"][:4].any(1).all() and not changes[f"{reader} absolute"][5].any()
+    assert (changes["recurrent absolute"] > 0).all()
     assert (abs(changes["recurrent signed"]) <= changes["recurrent absolute"] + 1e-12).all()
 
 

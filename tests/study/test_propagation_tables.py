@@ -7,6 +7,7 @@ import pytest
 
 from repro.study import artifact, propagation_tables
 from repro.study.propagation_tables import (
+    by_distance,
     consistency,
     controls,
     divergences,
@@ -185,6 +186,25 @@ def test_reach_is_a_mean_over_texts_and_zero_is_zero():
     assert set(found["small: mean change"]) == {"not run"}
 
 
+def test_distance_keeps_the_bins_of_each_scale_apart():
+    def made(bins, *levels):
+        rows = [[level] * 3 for level in levels]
+        found = record()
+        found.documents["distance"] = {"book": [0, 1, 2], "tokens back": bins} | {
+            f"{reader} {kind}": rows for reader in ("baseline", "overlap", "recurrent")
+            for kind in ("absolute", "signed")}
+        return found
+
+    found = by_distance(Shown(smoke=[made([[1, 1], [2, 2]], 0.5, 0)], small=[made([[1, 1], [2, 3], [4, 4]], 4, 2, 1)]))
+    found = found.set_index("tokens back")
+    assert found.index.tolist() == ["1", "2", "2–3", "4"] or found.index.tolist() == ["1", "2–3", "2", "4"]
+    smoke, small = found["smoke: recurrent"], found["small: baseline with overlap"]
+    assert smoke["1"] == "0.5 [0.5, 0.5]" and smoke["2"] == "0" and smoke["4"] == "–"
+    assert small["2–3"] == "2 [2, 2]" and small["2"] == "–"
+    found = by_distance(Shown(smoke=[], small=[]))
+    assert found["smoke: baseline"].tolist() == ["not run"]
+
+
 EXAMPLE = {"context": "Robin & the <b>old</b> sail. She saw Alex", "first": " <she>", "names": ["Alex", "Robin", "Sam"],
            "topic_words": ["sail"], "continuations": {"baseline": "Sam's sail < his", "recurrent": "Robin_",
                                                       "book": "He sailed"}}
@@ -207,7 +227,8 @@ def test_texts_are_shown_in_the_terminal_too():
     assert found["context ends"][1] == "… " + EXAMPLE["context"] and found["the book itself"][0] == "He sailed"
 
 
-@pytest.mark.parametrize("name", ["topic-jsd", "topic-controls", "continuations", "consistency", "known-gain", "reach"])
+@pytest.mark.parametrize("name", ["topic-jsd", "topic-controls", "continuations", "consistency", "known-gain", "reach",
+                                  "distance"])
 def test_every_table_shows_that_nothing_was_run(name, tmp_path):
     rendered = artifact(f"yoshida2020-{name}").render("smoke", results=tmp_path)
     assert isinstance(rendered.content, pandas.DataFrame) and len(rendered.content)

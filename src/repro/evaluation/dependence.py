@@ -22,37 +22,93 @@ def dependence(model: nn.Module, texts, others, window: int, overlap: int = 0, b
     window shares with the scored targets, and no h_prev carries, changes nothing: exactly 0.
     Raises ReproError for an overlap or shapes that do not fit.
     """
-    texts, others = (torch.as_tensor(np.asarray(ids)).long() for ids in (texts, others))
+    texts, others, n_windows = _checked(model, texts, others, window, overlap, 2)
+    last = (n_windows - 1) * window
+
+    def changes(own: Tensor, foreign: Tensor, _) -> tuple[Tensor, Tensor]:
+        before, found = losses_after(model, own, window, overlap, last), []
+        for start in range(last - window, -1, -window):
+            changed = own.clone()
+            changed[:, start:start + window] = foreign[:, start:start + window]
+            found.append(losses_after(model, changed, window, overlap, last) - before)
+        found = torch.stack(found).double()
+        return found.abs().mean(-1), found.mean(-1)
+
+    return _in_batches(model, changes, texts, others, batch_size, progress)
+
+
+@torch.no_grad()
+def token_dependence(model: nn.Module, texts, others, window: int, overlap: int = 0, n_changes: int = 4,
+                     batch_size: int = 16, progress=None) -> tuple[np.ndarray, np.ndarray]:
+    """How the losses of the targets that follow change when one token is replaced, by how many tokens back it is.
+
+    texts, others: as in `dependence`, of k >= 3 windows. In every text `n_changes` tokens of its second window are
+    replaced by those of `others`, one at a time; over all texts they are spread evenly over the places of a window.
+
+    Returns the mean absolute change and the mean change, each (bins, n), in nats per token. Bin b holds the targets
+    2**b to 2**(b+1) - 1 tokens after the replaced one, the last bin those up to (k - 2) * window: see `distances`.
+    Raises ReproError for an overlap or shapes that do not fit, or fewer than one change.
+    """
+    texts, others, n_windows = _checked(model, texts, others, window, overlap, 3)
+    if n_changes < 1:
+        raise ReproError(f"n_changes is {n_changes} tokens a text; it must be at least 1.")
+    places = window + torch.arange(n_changes * len(texts)) * window // (n_changes * len(texts))
+    places = places.view(n_changes, -1).to(texts.device)
+    nearest = torch.tensor([near for near, _ in distances(n_windows, window)], device=texts.device)
+
+    def changes(own: Tensor, foreign: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        before, row = losses_after(model, own, window, overlap, window), torch.arange(len(own), device=own.device)
+        sums = own.new_zeros(3, len(nearest), len(own), dtype=torch.double)
+        for place in places[:, rows]:
+            changed = own.clone()
+            changed[row, place] = foreign[row, place]
+            change = (losses_after(model, changed, window, overlap, window) - before).double()
+            distance = torch.arange(window + 1, own.shape[1], device=own.device) - place[:, None]
+            counted = (distance >= 1) & (distance <= (n_windows - 2) * window)
+            at = torch.bucketize(distance.clamp(min=1), nearest, right=True) - 1
+            for total, part in zip(sums, (change.abs(), change, torch.ones_like(change)), strict=True):
+                total.T.scatter_add_(1, at, part * counted)
+        return sums[0] / sums[2], sums[1] / sums[2]
+
+    return _in_batches(model, changes, texts, others, batch_size, progress)
+
+
+def distances(n_windows: int, window: int) -> list[tuple[int, int]]:
+    """The nearest and the farthest target, in tokens, of each bin of `token_dependence`."""
+    farthest = (n_windows - 2) * window
+    return [(2**b, min(2**(b + 1) - 1, farthest)) for b in range(farthest.bit_length())]
+
+
+def _checked(model, texts, others, window, overlap, least) -> tuple[Tensor, Tensor, int]:
+    """Both as tensors on the model's device, and of how many windows they are."""
+    device = next(model.parameters()).device
+    texts, others = (torch.as_tensor(np.asarray(ids)).long().to(device) for ids in (texts, others))
     check_window(window, overlap, getattr(model.config, "n_positions", None))
     n_windows, rest = divmod(texts.shape[-1] - 1, window)
-    if texts.ndim != 2 or texts.shape != others.shape or rest or n_windows < 2:
+    if texts.ndim != 2 or texts.shape != others.shape or rest or n_windows < least:
         raise ReproError(f"texts have shape {tuple(texts.shape)} and others {tuple(others.shape)}; both must be "
-                         f"(texts, k * {window} + 1) tokens, k at least 2.")
-    device, was_training = next(model.parameters()).device, model.training
+                         f"(texts, k * {window} + 1) tokens, k at least {least}.")
+    return texts, others, n_windows
+
+
+def _in_batches(model, changes, texts, others, batch_size, progress) -> tuple[np.ndarray, np.ndarray]:
+    """`changes` of each batch, without dropout, put together along the texts."""
+    was_training, found = model.training, []
     model.eval()
-    absolute, signed = [], []
     try:
-        for own, foreign in zip(texts.to(device).split(batch_size), others.to(device).split(batch_size), strict=True):
-            before = last_losses(model, own, window, overlap)
-            changes = []
-            for back in range(1, n_windows):
-                start = (n_windows - 1 - back) * window
-                changed = own.clone()
-                changed[:, start:start + window] = foreign[:, start:start + window]
-                changes.append(last_losses(model, changed, window, overlap) - before)
-            changes = torch.stack(changes).double()
-            absolute.append(changes.abs().mean(-1).cpu())
-            signed.append(changes.mean(-1).cpu())
+        for start in range(0, len(texts), batch_size):
+            rows = slice(start, start + batch_size)
+            found.append(changes(texts[rows], others[rows], rows))
             if progress is not None:
-                progress(len(own))
+                progress(len(texts[rows]))
     finally:
         model.train(was_training)
-    return torch.cat(absolute, 1).numpy(), torch.cat(signed, 1).numpy()
+    return tuple(torch.cat(parts, 1).cpu().numpy() for parts in zip(*found, strict=True))
 
 
-def last_losses(model: nn.Module, ids: Tensor, window: int, overlap: int) -> Tensor:
-    """Loss (B, window) in nats of the last `window` tokens of `ids` (B, N), read in windows from the first token."""
-    first = ids.shape[1] - window
+def losses_after(model: nn.Module, ids: Tensor, window: int, overlap: int, first: int) -> Tensor:
+    """Loss (B, N - 1 - first) in nats of the tokens first + 1 .. of `ids` (B, N), read in windows from the start."""
+    first += 1
     cover = windows(ids.shape[1], window, overlap)
     recurrent = hasattr(model, "read_windows")
     if not recurrent:

@@ -39,10 +39,12 @@ def draw_own_and_other(rows: Mapping[str, tuple[Triple, Triple]], label: str) ->
 
 
 @house()
-def draw_reach(curves: Mapping[str, Sequence[Triple]], label: str = "mean |change of loss|, nats per token") -> Drawing:
-    """Change of loss against how many windows back the changed window is, on a logarithmic scale, with intervals.
+def draw_reach(curves: Mapping[str, Sequence[Triple]], places: Sequence[str] = (), back: str = "windows back",
+               label: str = "mean |change of loss|, nats per token") -> Drawing:
+    """Change of loss against how far back the change is, on a logarithmic scale, with intervals.
 
-    curves: name -> (value, low, high) for 1, 2, ... windows back. What is exactly 0 stands, hollow, on a line below.
+    curves: name -> (value, low, high) for each place, called 1, 2, ... if `places` does not name them. back: the unit
+    of the places. What is exactly 0 stands, hollow, on a line below.
     Raises ReproError when no value is above 0.
     """
     positive = [value for points in curves.values() for value, _, _ in points if value > 0]
@@ -51,7 +53,7 @@ def draw_reach(curves: Mapping[str, Sequence[Triple]], label: str = "mean |chang
     bottom, top = 10 ** np.floor(np.log10(min(positive))), max(point[2] for line in curves.values() for point in line)
     zero = bottom / 10
     told = "; ".join(f"{name}: {', '.join(f'{point[0]:.1g}' for point in line)}" for name, line in curves.items())
-    figure, axis = canvas(3.3, alt=f"{label}, by windows back. {told}.")
+    figure, axis = canvas(3.3, alt=f"{label}, by {back}. {told}.")
     axis.set_yscale("log")
     axis.axhline(zero, color=COLOURS["faint"], lw=1)
     for k, (name, points) in enumerate(curves.items()):
@@ -66,7 +68,8 @@ def draw_reach(curves: Mapping[str, Sequence[Triple]], label: str = "mean |chang
     powers = 10.0 ** np.arange(np.log10(bottom), np.ceil(np.log10(top)) + 0.5)
     axis.set_yticks([zero, *powers], ["0", *(f"$10^{{{round(np.log10(power))}}}$" for power in powers)])
     axis.minorticks_off()
-    axis.set_xticks(range(1, 1 + max(map(len, curves.values()))))
-    axis.set(xlabel="windows back", ylabel=label)
+    ticks = range(1, 1 + max(map(len, curves.values())))
+    axis.set_xticks(ticks, places or ticks, fontsize="small" if places else None)
+    axis.set(xlabel=back, ylabel=label)
     axis.legend()
     return figure

@@ -95,7 +95,8 @@ class RecurrentLM(GPT2LMHeadModel):
         included), each "window" (then only z is kept of it, if `return_logits` is False), or each window and, while
         that is done, each layer of it ("window+layer").
         recurrent: False masks the module's output out, which leaves plain GPT-2 on separate windows.
-        truncate: cut the gradient of h_prev before every `truncate`-th window; None never cuts.
+        truncate: cut the gradient of z before every `truncate`-th window; None never cuts. With 1 the module's
+        feedforward layers still learn; what makes z, the layer weights among it, gets no gradient from later windows.
 
         Raises ReproError for a window or overlap out of range, an unknown `recompute`, or labels of another shape.
         """

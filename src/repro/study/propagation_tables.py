@@ -248,12 +248,38 @@ def reach(context: ArtifactContext) -> "pandas.DataFrame":
     return pandas.DataFrame(rows)
 
 
-def reach_curves(records: list[Record]) -> "dict[str, list[Interval]]":
-    """"baseline absolute", "recurrent signed", ... -> the mean for each window back, with its interval over books."""
-    books = [book for record in records for book in record.documents["reach"]["book"]]
+def by_distance(context: ArtifactContext) -> "pandas.DataFrame":
+    """Mean |change of loss|, in nats per token, of the tokens so many after a single one that is replaced."""
+    import pandas
+
+    columns = {}
+    for scale in reversed(context.scales):
+        records = context.records(scale)
+        curves = reach_curves(records, "distance")
+        for reader, name in READERS.items():
+            points = dict(zip(distance_names(records), curves.get(f"{reader} absolute", []), strict=True))
+            columns[f"{scale}: {name}"] = points if records else NOT_RUN
+    rows = {row for points in columns.values() if points != NOT_RUN for row in points} or {"1"}
+    return pandas.DataFrame([{"tokens back": row, **{
+        name: points if points == NOT_RUN else _small(points[row]) if row in points else "–"
+        for name, points in columns.items()}} for row in sorted(rows, key=lambda row: int(row.split("–")[0]))])
+
+
+def distance_names(records: list[Record]) -> list[str]:
+    """The bins of `by_distance`, such as "4–7"."""
+    bins = records[0].documents["distance"]["tokens back"] if records else ()
+    return [str(near) if near == far else f"{near}–{far}" for near, far in bins]
+
+
+def reach_curves(records: list[Record], by: str = "reach") -> "dict[str, list[Interval]]":
+    """"baseline absolute", "recurrent signed", ... -> the mean for each place, with its interval over books.
+
+    by: "reach" for windows back, "distance" for tokens back.
+    """
+    books = [book for record in records for book in record.documents[by]["book"]]
     names = [f"{reader} {kind}" for reader in READERS for kind in ("absolute", "signed") if records]
     return {name: [mean_over_books(books, [change for row in rows for change in row]) for rows in zip(
-        *(record.documents["reach"][name] for record in records), strict=True)] for name in names}
+        *(record.documents[by][name] for record in records), strict=True)] for name in names}
 
 
 def texts_beside(context: ArtifactContext) -> "pandas.DataFrame":

@@ -8,6 +8,7 @@ from repro.study.catalog.pretrain_gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.study.catalog.pretrain_gpt2_mini import PROCESS, RATE, tokeniser_of
 from repro.study.catalog.recurrence_pg19 import EVALUATION as BOOKS
 from repro.study.propagation_tables import (
+    by_distance,
     consistency,
     controls,
     divergences,
@@ -29,8 +30,9 @@ class Config(RunConfig):
     topic_books: int | None = Field(None, ge=1)  # training books that the topic model is fitted to; None: all
     topic_piece: int = Field(1000, ge=1)  # words of the pieces of books that are its documents
     topic_passes: int = Field(2, ge=1)  # over these documents
-    windows_back: int = Field(5, ge=1)  # windows before the scored one that are replaced, one at a time
+    windows_back: int = Field(5, ge=2)  # windows before the scored one that are replaced, one at a time
     reach_texts: int = Field(500, ge=2)  # texts in which they are
+    reach_changes: int = Field(4, ge=1)  # tokens that are replaced in each of these, one at a time
     reach_overlap: int = Field(150, ge=0)  # tokens, of the baseline that reads with overlap
     examples: int = Field(12, ge=0)  # contexts whose continuations the record holds as texts
 
@@ -82,7 +84,7 @@ def execute(config, context):
     training = [book.text for book in corpus(config.corpus).documents("train", config.topic_books)]
 
     documents, notes = propagated(config, context, models, held_out, training, coder)
-    documents["reach"] = reached(config, context, models, held_out)
+    documents["reach"], documents["distance"] = reached(config, context, models, held_out)
     if generator := corpus(config.corpus).generator:
         books = corpus(config.corpus).documents("test")
         documents["known_gain"] = gained(config, models, tokens(config.corpus, "test", coder),
@@ -161,21 +163,28 @@ def example(context, first, continuations, topics, common):
 
 
 def reached(config, context, models, held_out):
-    """Mean absolute and mean change of loss (texts, per window back) when an earlier window is replaced."""
+    """Mean absolute and mean change of loss, a row of texts for each place.
+
+    First by windows back of a whole window that is replaced, then by tokens back of a single token.
+    """
     from repro.evaluation.continuations import sample_passages
-    from repro.evaluation.dependence import dependence
+    from repro.evaluation.dependence import dependence, distances, token_dependence
     from repro.evaluation.topics import from_other_books
 
-    passages = sample_passages(held_out, (config.windows_back + 1) * config.window, 1, config.reach_texts, config.seed)
+    n_windows = config.windows_back + 1
+    passages = sample_passages(held_out, n_windows * config.window, 1, config.reach_texts, config.seed)
     others = passages.ids[from_other_books(passages.books, config.seed)]
-    found = {"book": passages.books.tolist()}
-    with context.progress(3 * len(others), "replacing earlier windows", "texts") as bar:
+    windows = {"book": passages.books.tolist()}
+    tokens = windows | {"tokens back": distances(n_windows, config.window)}
+    with context.progress(6 * len(others), "replacing what came before", "texts") as bar:
         for name, model, overlap in (("baseline", "baseline", 0), ("overlap", "baseline", config.reach_overlap),
                                      ("recurrent", "recurrent", 0)):
-            changes = dependence(models[model], passages.ids, others, config.window, overlap, progress=bar.advance)
-            found |= {f"{name} {kind}": rows.tolist() for kind, rows in zip(("absolute", "signed"), changes,
-                                                                           strict=True)}
-    return found
+            asked = models[model], passages.ids, others, config.window, overlap
+            for found, changes in ((windows, dependence(*asked, progress=bar.advance)),
+                                   (tokens, token_dependence(*asked, config.reach_changes, progress=bar.advance))):
+                found |= {f"{name} {kind}": rows.tolist() for kind, rows in zip(("absolute", "signed"), changes,
+                                                                               strict=True)}
+    return windows, tokens
 
 
 def gained(config, models, text, bounds):
@@ -205,7 +214,8 @@ def summary(documents):
     units = dict.fromkeys(metrics, "nats")
     test = sign_test(documents["recurrent"]["jsd own"], documents["baseline"]["jsd own"])
     metrics |= {"recurrent_closer": test.smaller / test.n, "tied": test.ties / test.n, "sign_test_p": test.p}
-    return metrics, {**units, "recurrent_closer": "of contexts", "tied": "of contexts", "sign_test_p": "two-sided"}
+    return metrics, units | {"recurrent_closer": "of contexts, without ties", "tied": "of contexts",
+                             "sign_test_p": "two-sided"}
 
 
 TOPIC_WORDS = {"smoke": 600_000, "small": 26_000_000, "medium": 26_000_000, "paper": 340_000_000}  # about
@@ -217,7 +227,8 @@ def estimate(config):
     base = PRETRAINING.plan(config.scale)[0]
     n = max(FINETUNING.estimate(trained(config, name)).parameters for name in MODELS)
     read = config.contexts * (config.window + 4 * config.continuation)
-    read += config.reach_texts * (config.windows_back + 1) * (config.windows_back + 3) * config.window
+    replaced = config.windows_back + config.reach_changes
+    read += config.reach_texts * (config.windows_back + 1) * (replaced + 3) * config.window
     flops = read * (flops_per_token(base.n_layer, base.n_embd, config.window, 0) + 2 * base.n_embd * base.vocab_size)
     seconds = flops / RATE[config.scale] + 1e-6 * TOPIC_WORDS[config.scale] * (1 + config.topic_passes)
     return Estimate(n, 0, flops, PROCESS + 8 * n + 10 * TOPIC_WORDS[config.scale], seconds)
@@ -243,6 +254,8 @@ register(
              source="Beyond section 5.3", title="The share of the known gain that recurrence recovers"),
     Artifact(id="yoshida2020-reach", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=reach,
              source="Beyond section 5.3", title="Change of loss when an earlier window is replaced"),
+    Artifact(id="yoshida2020-distance", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=by_distance,
+             source="Beyond section 5.3", title="Change of loss when an earlier token is replaced"),
     Claim(id="yoshida2020-topic-jsd-lower", paper=PAPER, source="Section 5.3.1", experiment=EXPERIMENT.name,
           sentence="The recurrent model's continuations are closer to their contexts' topics than the baseline's.",
           judge=judge_closer),
