@@ -259,10 +259,11 @@ def by_distance(context: ArtifactContext) -> "pandas.DataFrame":
         for reader, name in READERS.items():
             points = dict(zip(distance_names(records), curves.get(f"{reader} absolute", []), strict=True))
             columns[f"{scale}: {name}"] = points if records else NOT_RUN
-    rows = {row for points in columns.values() if points != NOT_RUN for row in points} or {"1"}
+    rows = sorted({row for points in columns.values() if points != NOT_RUN for row in points} or {"1"},
+                  key=lambda row: [int(end) for end in row.split("–")])
     return pandas.DataFrame([{"tokens back": row, **{
         name: points if points == NOT_RUN else _small(points[row]) if row in points else "–"
-        for name, points in columns.items()}} for row in sorted(rows, key=lambda row: int(row.split("–")[0]))])
+        for name, points in columns.items()}} for row in rows])
 
 
 def distance_names(records: list[Record]) -> list[str]:
