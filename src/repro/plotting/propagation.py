@@ -69,7 +69,7 @@ def draw_reach(curves: Mapping[str, Sequence[Triple]], places: Sequence[str] = (
     axis.set_yticks([zero, *powers], ["0", *(f"$10^{{{round(np.log10(power))}}}$" for power in powers)])
     axis.minorticks_off()
     ticks = range(1, 1 + max(map(len, curves.values())))
-    axis.set_xticks(ticks, places or ticks, fontsize="small" if places else None)
+    axis.set_xticks(ticks, places or ticks, fontsize="x-small" if places else None)
     axis.set(xlabel=back, ylabel=label)
     axis.legend()
     return figure
