@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, RunConfig, register
-from repro.study.charlm_tables import ablation, cost_and_quality, judge_pair, kind, models
+from repro.study.charlm_tables import ablation, agreement, cost_and_quality, judge_pair, kind, models
 
 LEVELS = (1, 1, 2, 2, 4, 4, 8, 8, 8, 16, 16, 16)  # window of each of 12 layers, over the smallest
 GAPS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4)  # dilation of each of 12 layers, where the paper counts from 0
@@ -327,6 +327,9 @@ register(
     Artifact(id="longformer2020-table4", paper=PAPER, chapter=CHAPTER, experiment=ABLATION.name, source="Table 4",
              title="Windows across layers and dilation: bits per character on the development text",
              build=ablation),
+    Artifact(id="longformer2020-implementations", paper=PAPER, chapter=CHAPTER, experiment=STAGED.name,
+             title="One model scored with every implementation of attention: validation bits per character",
+             source="Extension", build=agreement),
     Artifact(id="longformer2020-window-cost", paper=PAPER, chapter=CHAPTER, experiment=COST.name, kind="figure",
              title="Bits per character against attended pairs, by window and dilation", source="Extension",
              build=cost_and_quality),
