@@ -19,6 +19,7 @@ ROWS = {  # of Table 4: the kind of run that each is
     "Decreasing w": ("decreasing", False), "Fixed w": ("fixed", False), "Increasing w": ("increasing", False),
     "No dilation": ("increasing", False), "Dilation on 2 heads": ("increasing", True),
 }
+FULL = "full attention"
 SAME = [name for name in ROWS if ROWS[name] == ROWS["Increasing w"]]  # the run that the others are compared with
 
 
@@ -167,38 +168,48 @@ def agreement(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def cost_and_quality(context: ArtifactContext):
-    """Bits per character on validation text against attended pairs: a line for each dilation with a point for each
-    window, and full attention, the limit."""
+    """Bits per character on validation text against attended pairs, a panel for each scale that was run.
+
+    A line for each dilation with a point for each window, and full attention, the limit.
+    """
     from repro.plotting import COLOURS, canvas, house
     from repro.plotting.curves import paint
 
     labels = ("pairs per character", "bits per character")
+    points = {scale: found for scale in reversed(context.scales) if (found := _cost_points(context, scale))}
     with house():
-        figure, axes = canvas(3.4, columns=len(context.scales), squeeze=False, alt=(
-            f"{labels[1]} against attended {labels[0]}, by window and dilation; panels: {', '.join(context.scales)}."))
-        for axis, scale in zip(axes[0], reversed(context.scales), strict=True):
-            curves, full = {}, {}
-            for config in context.plan(scale):
-                if not (found := context.records_of(config)):
-                    continue
-                point = [found[0].metrics["pairs_per_character"], fmean(record.metrics[METRIC] for record in found)]
-                if kind(config)[0] == "full":
-                    full = {"full attention": point[1]}
-                    axis.plot(*point, marker="*", ms=10, color=COLOURS["bound"], zorder=3)
-                    continue
-                gap, window = max(config.dilation), max(config.windows)
-                curves.setdefault("no dilation" if gap == 1 else f"dilation {gap} on two heads", []).append(point)
-                axis.annotate(f"w = {window}", point, (0, 6 if gap == 1 else -13), textcoords="offset points", size=8,
-                              ha="center")
-            axis.set_title(scale if curves or full else f"{scale}: {NOT_RUN}")
-            if not (curves or full):
-                axis.set_axis_off()
-                continue
-            paint(axis, {name: sorted(points) for name, points in curves.items()}, labels, full)
+        figure, axes = canvas(3.4, columns=len(points) or 1, squeeze=False, alt=(
+            f"{labels[1]} against {labels[0]}, by window and dilation; panels: {', '.join(points) or NOT_RUN}."))
+        for axis, (scale, found) in zip(axes[0], points.items(), strict=False):
+            full = {name: at[0][1] for name, at in found.items() if name == FULL}
+            paint(axis, {name: [at[:2] for at in line] for name, line in found.items() if name != FULL}, labels, full)
+            for x, y, window in (at for line in found.values() for at in line):
+                if window is None:
+                    axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
+                else:
+                    axis.annotate(f"w = {window}", (x, y), (6, 4), textcoords="offset points", size=8,
+                                  bbox={"fc": "white", "ec": "none", "alpha": 0.8, "pad": 0.5})
+            axis.set_title(scale)
             axis.set_xscale("log", base=2)
-            axis.margins(x=0.15, y=0.15)
+            axis.margins(x=0.15, y=0.12)
             axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        if not points:
+            axes[0, 0].set_title(NOT_RUN)
+            axes[0, 0].set_axis_off()
     return figure
+
+
+def _cost_points(context: ArtifactContext, scale: str) -> dict[str, list[tuple]]:
+    """Line -> (pairs per character, bits per character, window) of each run, the fewest pairs first."""
+    lines = {}
+    for config in context.plan(scale):
+        if found := context.records_of(config):
+            gap = max(config.dilation)
+            name = (FULL if kind(config)[0] == "full" else "no dilation" if gap == 1 else
+                    f"dilation {gap} on {config.dilated_heads} heads")
+            lines.setdefault(name, []).append((found[0].metrics["pairs_per_character"], fmean(
+                record.metrics[METRIC] for record in found), config.windows[-1]))
+    return {name: sorted(line, key=lambda at: at[0]) for name, line in lines.items()}
 
 
 def told_text(name: str) -> str:
