@@ -385,7 +385,7 @@ def test_tables_show_every_seed_and_whose_text_it_was(whole, tiny):
 def test_approximate_sizes_are_told_as_such(tmp_path):
     table = artifact("longformer2020-table3").render("small", results=tmp_path).table.set_index("model")
     assert table.loc["Sparse (Child et al. 2019)", "parameters"] == "≈ 100 M"
-    assert table.loc["Longformer (ours)", "parameters"] == "102 M"
+    assert table.loc["Longformer (the paper)", "parameters"] == "102 M"
 
 
 def test_the_cost_figure_has_a_point_for_every_window_and_full_attention():

@@ -93,7 +93,7 @@ def judge_pair(records: list[Record], better: tuple[str, bool]) -> Verdict:
     verdict = judge_difference(difference.value, *difference.interval, "lower")
     if difference.over_seeds is None:
         return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text} bits, interval over blocks of text; "
-                                                           "one seed, three or more would decide")
+                                                           "one seed leaves it open")
     return replace(verdict, text=f"{verdict.text} bits, interval over {difference.n_seeds} seeds and blocks of text")
 
 
@@ -141,7 +141,7 @@ def models(context: ArtifactContext, table: str, model: str) -> "pandas.DataFram
     for name, own in ours.items():
         for row in printed[printed["dataset"] == name].to_dict("records"):
             about = "≈ " * (row.get("parameters_approximate") == "yes")
-            rows.append({"text": told_text(name), "model": row["model"],
+            rows.append({"text": told_text(name), "model": row["model"].replace("(ours)", "(the paper)"),
                          "parameters": f"{about}{row['parameters_millions']} M" if row["parameters_millions"] else "–",
                          "scored": "all", "dev": row["dev_bpc"] or "–", "test": row["test_bpc"]})
         rows += own
@@ -183,15 +183,16 @@ def cost_and_quality(context: ArtifactContext):
         for axis, (scale, found) in zip(axes[0], points.items(), strict=False):
             full = {name: at[0][1] for name, at in found.items() if name == FULL}
             paint(axis, {name: [at[:2] for at in line] for name, line in found.items() if name != FULL}, labels, full)
-            for x, y, window in (at for line in found.values() for at in line):
-                if window is None:
-                    axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
-                else:
-                    axis.annotate(f"w = {window}", (x, y), (6, 4), textcoords="offset points", size=8,
-                                  bbox={"fc": "white", "ec": "none", "alpha": 0.8, "pad": 0.5})
+            for number, (name, line) in enumerate(found.items()):
+                at, ha, va = [((6, 3), "left", "bottom"), ((-6, -3), "right", "top")][number % 2]  # off falling lines
+                for x, y, window in line:
+                    if name == FULL:
+                        axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
+                    else:
+                        axis.annotate(f"w = {window}", (x, y), at, textcoords="offset points", ha=ha, va=va, size=8)
             axis.set_title(scale)
             axis.set_xscale("log", base=2)
-            axis.margins(x=0.15, y=0.12)
+            axis.margins(x=0.2, y=0.12)
             axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
         if not points:
             axes[0, 0].set_title(NOT_RUN)
