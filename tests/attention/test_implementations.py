@@ -226,6 +226,8 @@ def test_auto_agrees_with_its_choice():
     ((Causal(), 8192), "dense", "kernel of its own"),
     ((Causal() | Global([3]), 8192), "dense", "does not stay sparse"),
     ((SlidingWindow(256), 8192, "cuda"), "flex", "compiled"),
+    ((SlidingWindow(256), 8192, "cuda", torch.float32, True, 256), "flex", "compiled"),
+    ((SlidingWindow(256), 8192, "cuda", torch.float32, True, 576), "blocked", "cover"),
     ((SlidingWindow(256), 8192, "cuda", torch.float64), "blocked", "cover"),
     ((SlidingWindow(256), 8192, "cpu", torch.float32, False), "blocked", "cover"),
 ])

@@ -318,11 +318,12 @@ def test_claims_compare_the_rows_they_name():
         assert chosen == kinds
 
 
-def test_artifacts_without_records(tmp_path):
+@pytest.mark.parametrize("scale", ["smoke", "small", "medium", "paper"])
+def test_artifacts_without_records(tmp_path, scale):
     for name in ("table2", "table3", "table4", "implementations"):
-        table = artifact(f"longformer2020-{name}").render("small", results=tmp_path).table
+        table = artifact(f"longformer2020-{name}").render(scale, results=tmp_path).table
         assert "not run" in table.to_string()
-    figure = artifact("longformer2020-window-cost").render("small", results=tmp_path).content
+    figure = artifact("longformer2020-window-cost").render(scale, results=tmp_path).content
     assert [axis.get_title("left") for axis in figure.axes] == ["not run"] and not figure.axes[0].axison
 
 
