@@ -75,7 +75,7 @@ def compare(records: list[Record], against: list[Record]) -> Difference:
     if len(seeds) > 1:
         from scipy.stats import t
 
-        reach = t.ppf(0.975, len(seeds) - 1) * stdev(differences) / sqrt(len(seeds))
+        reach = float(t.ppf(0.975, len(seeds) - 1)) * stdev(differences) / sqrt(len(seeds))
         over_seeds = (value - reach, value + reach)
     return Difference(value, (low, high), over_seeds, len(seeds))
 
