@@ -299,17 +299,25 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
                      header[hidden:], [line[hidden:] for line in lines])
         for name in read:
             typer.echo(f"  data {name}: {_told(corpus(name))}")
-        typer.echo(f"  settings of every run: {_settings(here)}")
+        for line in _settings(here):
+            typer.echo(f"  {line}")
         typer.echo()
 
 
-def _settings(configs: "list[RunConfig]") -> str:
-    """The settings, besides those that the table shows, that all of `configs` have in common."""
+def _settings(configs: "list[RunConfig]") -> list[str]:
+    """A line for the settings that all of `configs` have in common, and for each one that has more than the table
+    shows a line for these."""
     from repro.study.config import as_text
 
-    first, *rest = [config.model_dump(mode="json") for config in configs]
-    return ", ".join(f"{key}={as_text(value)}" for key, value in first.items()
-                     if key not in ("experiment", "scale", "corpus") and all(other[key] == value for other in rest))
+    first, *rest = every = [{key: f"{key}={as_text(value)}" for key, value in config.model_dump(mode="json").items()
+                             if key not in ("experiment", "scale", "corpus")} for config in configs]
+    common = [text for key, text in first.items() if all(other[key] == text for other in rest)]
+    lines = [f"settings of every run: {', '.join(common)}"]
+    for config, told in zip(configs, every, strict=True):
+        point = _point(config, configs)
+        if own := [text for text in told.values() if text not in [*common, *point.split(" ")]]:
+            lines.append(f"settings of {point}: {', '.join(own)}")
+    return lines
 
 
 def _told(corpus: "Corpus") -> str:

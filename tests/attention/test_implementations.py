@@ -134,7 +134,6 @@ def test_transposed_inputs(name):
     torch.testing.assert_close(attend(*x, SlidingWindow(6, 3), name), want)
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without")
 @pytest.mark.parametrize("pattern", [SlidingWindow(5), SlidingWindow(6, 3, causal=False) | Global([0]), Strided(8)])
 def test_flex_forward(pattern):
     x = [part.detach().float() for part in inputs(2, 2, 140, 8, 5)]
@@ -143,6 +142,13 @@ def test_flex_forward(pattern):
     for padding, masks in (None, pattern.mask(140)), (key_mask, pattern.mask(140) & key_mask[:, None, None]):
         found = attend(*x, pattern, "flex", key_mask=padding).double()
         torch.testing.assert_close(found, written_out(*x, masks), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_flex_on_a_cpu_gives_no_advice_to_compile(monkeypatch):
+    """PyTorch gives it once in a process, so it has to forget that it did."""
+    monkeypatch.setattr("torch.nn.attention.flex_attention._WARNINGS_SHOWN", set())
+    attend(*(part.detach().float() for part in inputs(1, 1, 20, 8)), SlidingWindow(5), "flex")
 
 
 @pytest.mark.parametrize("pattern", [
@@ -220,6 +226,8 @@ def test_auto_agrees_with_its_choice():
     ((Causal(), 8192), "dense", "kernel of its own"),
     ((Causal() | Global([3]), 8192), "dense", "does not stay sparse"),
     ((SlidingWindow(256), 8192, "cuda"), "flex", "compiled"),
+    ((SlidingWindow(256), 8192, "cuda", torch.float32, True, 256), "flex", "compiled"),
+    ((SlidingWindow(256), 8192, "cuda", torch.float32, True, 576), "blocked", "cover"),
     ((SlidingWindow(256), 8192, "cuda", torch.float64), "blocked", "cover"),
     ((SlidingWindow(256), 8192, "cpu", torch.float32, False), "blocked", "cover"),
 ])

@@ -3,9 +3,11 @@ are judged."""
 
 import math
 from contextlib import nullcontext
+from pathlib import Path
 from statistics import fmean, stdev
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,16 +20,18 @@ from repro.study.catalog.longformer_charlm import (
     evaluate,
     phase_length,
     stretched,
+    train_in_phases,
     trained,
     training_tokens,
 )
-from repro.study.charlm_tables import compare, judge_pair, kind
+from repro.study.charlm_tables import ablation, compare, cost_and_quality, judge_pair, kind, told_text
 from repro.training import Sequences, TrainConfig
 
 TINY = {"windows": "[1,2]", "dilation": "[1,2]", "n_embd": 8, "position_size": 4, "length": 16, "longest": 40,
         "steps": "[4,3,2]", "batch_sizes": "[3,2,2]", "held_out": 200, "scored": 150, "eval_length": 48,
         "eval_step": 20, "dropout": 0.1, "model": "small", "implementations": '["dense","loop","blocked","flex"]'}
 GROWN, FLAT, SHRUNK = ("increasing", False), ("fixed", False), ("decreasing", False)
+SOURCES = "the paper", "this study, paper", "this study, small"  # of rows of Table 4
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +104,46 @@ def test_the_paper_scale_is_table_12(model, layers):
             (first, last, gap), = [found for found in ranges(gaps) if found[0] <= layer <= found[1]]
             assert [head.dilation for head in heads] == [gap + 1] * 2 + [1] * 6  # dilation 0 of the paper is none
         assert table["Dilation heads"] == f"{config.dilated_heads} heads only"
-        assert len(config.windows) == layers
+        assert len(config.windows) == layers and config.corpus in ("text8", "enwik8") and config.scored is None
+
+
+def test_table_12_shows_every_printed_setting_and_ours_are_equal_at_paper_scale(tmp_path):
+    table = artifact("longformer2020-table12").render("small", results=tmp_path).table.set_index("setting")
+    names = [row["parameter"] for row in published("longformer2020_table12_char_lm_hyperparameters").to_dict("records")]
+    text = published("longformer2020_text_settings").query("topic == 'character LM'")["parameter"].tolist()
+    shown = [name.split(" (")[0] if name not in names else name for name in table.index]
+    assert shown == names + text[3:] and text[:3] == [
+        "training phases", "first-phase sequence length", "last-phase sequence length"]  # they are in Table 12 too
+    differ = {}
+    for name, row in table.iterrows():
+        paper = row["paper"].partition(" [read as ")[2].removesuffix("]") or row["paper"]
+        if name != "dropout values tried (Appendix B)" and name != "phase-1 learning rates tried (Appendix B)":
+            if paper.lower() != row["ours, paper"].lower():
+                differ[name] = row["ours, paper"]
+    assert differ == {
+        "Phase 5 sequence length": "23,040",  # without the reason
+        "hardware small (Appendix B)": "one GPU", "hardware large (Appendix B)": "one GPU",
+        "precision (Appendix B)": "bf16/fp32 mixed, attention in fp32"}
+    assert table.loc["Steps per phase (small)", "ours, small"] == "800, 400, 200, 80, 40"
+    assert table.loc["Dilation (small model)", "ours, small"] == (
+        "0 (layers 0-2), 1 (layer 3), 2 (layer 4), 3 (layer 5)")
+    assert table.loc["data (Appendix B)", "ours, small"].startswith("6.88M characters split 6.19M / 0.344M / 0.344M; ")
+
+
+def test_a_phase_is_trained_as_table_12_says(monkeypatch):
+    """Warm-up of a tenth of the steps but at most 10,000, then a constant rate; halved from phase to phase."""
+    made, text = [], {"train": np.zeros(600_000), "validation": np.zeros(100)}
+    plain = TrainConfig.__post_init__
+    monkeypatch.setattr(TrainConfig, "__post_init__", lambda self: made.append(self) or plain(self))
+    monkeypatch.setattr("repro.training.train", lambda *rest: SimpleNamespace(curves={}, tokens=0))
+    monkeypatch.setattr("repro.models.Decoder", lambda *rest, **more: torch.nn.Linear(1, 1))
+    config = experiment("charlm").plan("paper")[0]
+    bar = nullcontext(SimpleNamespace(advance=lambda n, **info: None))
+    train_in_phases(config, SimpleNamespace(progress=lambda *told: bar, folder=Path("unused")), text, 28)
+    assert [one.warmup_steps for one in made] == [10_000, 5_000, 5_000, 3_500, 500]
+    assert [one.learning_rate for one in made] == [0.00025 / 2**phase for phase in range(5)]
+    assert made[0].rate(9_999, 430_000) == made[0].rate(429_999, 430_000) == 0.00025
+    assert {(one.precision, one.clip, one.weight_decay) for one in made} == {("bf16", 0.25, 0.01)}
 
 
 def ranges(text: str) -> list[tuple[int, int, int]]:
@@ -248,9 +291,15 @@ def test_a_pair_is_judged_over_seeds(losses, verdict):
     assert judged.text.endswith("bits, interval over 3 seeds and blocks of text")
 
 
-def test_a_single_seed_is_judged_over_text_and_says_so():
+def test_a_single_seed_leaves_a_claim_open():
     judged = judge_pair(runs((2, 2), (0.0,)) + runs((1, 2), (-0.1,)), GROWN)
-    assert judged.verdict == "reproduced" and "one seed" in judged.text
+    assert judged.verdict == "inconclusive" and judged.effect == pytest.approx(-0.1) and judged.high < 0
+    assert "one seed" in judged.text
+
+
+def test_runs_without_a_common_seed_are_not_judged():
+    judged = judge_pair([*runs((2, 2), (0.0,)), record((1, 2), 3, -0.1)], GROWN)
+    assert judged.verdict == "not run" and "no seed" in judged.text
 
 
 @pytest.mark.parametrize(("windows", "dilation", "found"), [
@@ -269,13 +318,53 @@ def test_claims_compare_the_rows_they_name():
         assert chosen == kinds
 
 
-def test_artifacts_without_records(tmp_path):
-    for name in ("table2", "table3", "table4"):
-        table = artifact(f"longformer2020-{name}").render("small", results=tmp_path).table
+@pytest.mark.parametrize("scale", ["smoke", "small", "medium", "paper"])
+def test_artifacts_without_records(tmp_path, scale):
+    for name in ("table2", "table3", "table4", "implementations"):
+        table = artifact(f"longformer2020-{name}").render(scale, results=tmp_path).table
         assert "not run" in table.to_string()
-    assert list(table["paper: dev"]) == ["1.24", "1.23", "1.21", "1.21", "1.20"]
-    figure = artifact("longformer2020-window-cost").render("small", results=tmp_path).content
-    assert [axis.get_title("left") for axis in figure.axes] == ["small: not run"]
+    figure = artifact("longformer2020-window-cost").render(scale, results=tmp_path).content
+    assert [axis.get_title("left") for axis in figure.axes] == ["not run"] and not figure.axes[0].axison
+
+
+def test_table_4_has_every_printed_row_and_ours_below_it(tmp_path):
+    table = artifact("longformer2020-table4").render("paper", results=tmp_path).table
+    paper, ours, small = (table[table["source"] == source] for source in SOURCES)
+    assert list(paper["dev"]) == ["1.24", "1.23", "1.21", "1.21", "1.20"]
+    assert list(paper["w"]) == ["512 to 32", "230", "32 to 512", "–", "–"]
+    assert list(paper["difference"]) == ["+0.03", "+0.02", "–", "–", "-0.01"]
+    assert list(ours["w"]) == ["512 to 32", "229", "32 to 512", "32 to 512", "32 to 512"]
+    assert set(paper["text"]) == set(ours["text"]) == {"text8 (100M characters)"} and set(ours["scored"]) == {"all"}
+    assert set(small["text"]) == {"text8-prefix (6.88M of 100M characters)"}
+    assert set(small["scored"]) == {"first 50,000"}
+    assert list(table["source"]) == [SOURCES[0], SOURCES[2], SOURCES[1]] * 5
+
+
+def test_table_4_pairs_what_has_a_common_seed():
+    grown = experiment("charlm-ablation").plan("small")[2]
+    losses = {"decreasing": {0: 0.3, 1: 0.5, 2: 0.4}, "fixed": {7: 0.2}, "increasing": {0: 0.0, 1: 0.1, 2: 0.2}}
+
+    def records_of(config):
+        name, dilated = kind(config)
+        return [record(config.windows, seed, loss) for seed, loss in losses[name].items()] if not dilated else []
+
+    table = ablation(SimpleNamespace(
+        scales=("small",), plan=lambda scale: experiment("charlm-ablation").plan(scale), records_of=records_of))
+    ours = table[table["source"] == SOURCES[2]].set_index("configuration")
+    reach = 4.302653 * stdev([0.3, 0.4, 0.2]) / math.sqrt(3)
+    assert ours.loc["Decreasing w", "difference"] == f"+0.300 [{0.3 - reach:+.3f}, {0.3 + reach:+.3f}]"
+    assert ours.loc["Fixed w", "difference"] == "not run" and ours.loc["Fixed w", "seeds"] == "7"
+    assert ours.loc["Dilation on 2 heads", ["dev", "seeds", "difference"]].tolist() == ["not run"] * 3
+    assert ours.loc["Increasing w", "seeds"] == "0, 1, 2" and grown.windows == (4, 8, 16, 32, 32, 64)
+    mean = fmean((1.0, 2.0, 4.0))
+    assert ours.loc["Decreasing w", "dev"] == f"{mean + 0.4:.3f} ± 0.100"
+
+
+@pytest.mark.parametrize(("name", "told"), [
+    ("text8", "text8 (100M characters)"), ("enwik8-prefix", "enwik8-prefix (4.15M of 100M characters)"),
+    ("synthetic-books", "synthetic-books (generated, 0.64M words)"), ("gutenberg-pretrain", "gutenberg-pretrain")])
+def test_a_text_is_told_with_its_size(name, told):
+    assert told_text(name) == told
 
 
 def test_tables_show_every_seed_and_whose_text_it_was(whole, tiny):
@@ -283,9 +372,36 @@ def test_tables_show_every_seed_and_whose_text_it_was(whole, tiny):
     shown = artifact("longformer2020-table2").render("smoke", also=(), sets=TINY)
     ours = shown.table[shown.table["model"].str.startswith("this study")]
     values = [one.metrics["test_bits_per_character"] for one in found]
-    assert ours["corpus"].tolist() == ["synthetic-books"]
+    assert ours["text"].tolist() == ["synthetic-books (generated, 0.64M words)"]
     assert ours["test"].item() == f"{fmean(values):.3f} ± {stdev(values):.3f}"
-    assert "2 seeds" in shown.caption
+    assert ours["scored"].item() == "first 150" and "2 seeds" in shown.caption
+    agreed = artifact("longformer2020-implementations").render("smoke", also=(), sets=TINY).table
+    names = ["dense", "loop", "blocked", "flex"]
+    bits = [[one.metrics[f"validation_bits_per_character_{name}"] for name in names] for one in found]
+    assert agreed[names].iloc[0].tolist() == [f"{fmean(some):.6f}" for some in zip(*bits, strict=True)]
+    assert float(agreed["largest difference"].item()) == pytest.approx(
+        max(max(some) - min(some) for some in bits), rel=0.5)
+
+
+def test_approximate_sizes_are_told_as_such(tmp_path):
+    table = artifact("longformer2020-table3").render("small", results=tmp_path).table.set_index("model")
+    assert table.loc["Sparse (Child et al. 2019)", "parameters"] == "≈ 100 M"
+    assert table.loc["Longformer (the paper)", "parameters"] == "102 M"
+
+
+def test_the_cost_figure_has_a_point_for_every_window_and_full_attention():
+    plan = experiment("charlm-cost").plan("small")
+    found = [SimpleNamespace(metrics={"pairs_per_character": 200.0 - k, "validation_bits_per_character": 2.0 - k / 10})
+             for k in range(len(plan))]
+    context = SimpleNamespace(scales=("smoke", "small"), plan=lambda scale: plan if scale == "small" else [],
+                              records_of=lambda config: [found[plan.index(config)]])
+    axis, = cost_and_quality(context).axes  # no panel for what was not run
+    lines = {line.get_label(): line.get_xydata().tolist() for line in axis.lines}
+    assert lines["no dilation"] == [[196, 1.6], [198, 1.8], [200, 2.0]]
+    assert lines["dilation 4 on 2 heads"] == [[195, 1.5], [197, 1.7], [199, 1.9]]
+    assert {y for _, y in lines["full attention"]} == {1.4} and axis.get_title("left") == "small"
+    assert [194, 1.4] in [line.get_xydata().tolist()[0] for line in axis.lines]
+    assert [text.get_text() for text in axis.texts] == [f"w = {w}" for w in (64, 16, 4)] * 2
 
 
 @pytest.mark.parametrize(("sets", "told"), [

@@ -166,6 +166,16 @@ def test_a_run_is_told_by_the_fewest_keys_that_tell_it_apart(toy):
     assert cli._point(plan[0], plan[:1]) == ""
 
 
+def test_dry_run_tells_every_setting_of_every_run(toy):
+    """Those that all share once, and for each run those that the table does not show."""
+    plan = [config for model, rate in (("baseline", 1e-3), ("recurrent", 1e-2))
+            for config in toy.experiment.plan("smoke", {"model": model, "overlap": 0, "rate": rate, "limit": None})]
+    common, *own = cli._settings(plan)
+    assert common.startswith("settings of every run: ") and "overlap=0" in common and "rate" not in common
+    assert own == ["settings of model=baseline: rate=0.001", "settings of model=recurrent: rate=0.01"]
+    assert len(cli._settings(plan[:1])) == 1
+
+
 def test_show(repro_, toy, tmp_path):
     code, out, err = repro_("show toy-table")
     assert (code, err) == (0, "")

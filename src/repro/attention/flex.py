@@ -1,5 +1,6 @@
 """FlexAttention: the pattern's predicate inside a kernel that skips blocks without an allowed pair."""
 
+import warnings
 from functools import lru_cache
 
 import torch
@@ -23,7 +24,7 @@ def flex(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: flo
         blocks = _padded(blocks, pattern, key_mask)
     size = value.shape[-1]
     query, key, value = (pad(x, (0, max(0, LEAST_SIZE - x.shape[-1]))) for x in (query, key, value))
-    operator = _compiled() if compiled or compiled is None and query.is_cuda else flex_attention
+    operator = _compiled() if compiled or compiled is None and query.is_cuda else _uncompiled
     with dynamo.patch(recompile_limit=PATTERNS):
         return operator(query, key, value, block_mask=blocks, scale=scale)[..., :size]
 
@@ -31,6 +32,13 @@ def flex(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: flo
 @lru_cache(maxsize=1)
 def _compiled():
     return torch.compile(flex_attention, dynamic=False)
+
+
+def _uncompiled(*arguments, **settings) -> Tensor:
+    """As it is; PyTorch's advice to compile is for those who did not mean it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "flex_attention called without torch.compile", UserWarning)
+        return flex_attention(*arguments, **settings)
 
 
 @lru_cache(maxsize=PATTERNS)

@@ -25,6 +25,7 @@ class Case(NamedTuple):
     device: str
     dtype: torch.dtype
     gradients: bool
+    size: int = 64  # of a head's queries and keys
 
 
 class Choice(NamedTuple):
@@ -91,6 +92,7 @@ def flex(*arguments) -> Tensor:
 IMPLEMENTATIONS: dict[str, Callable[..., Tensor]] = {
     "dense": dense, "loop": loop, "blocked": tiled.blocked, "flex": flex}
 DTYPES = torch.float64, torch.float32, torch.bfloat16, torch.float16
+WIDE = 256  # features of a query beyond which tiles of FlexAttention outgrow the memory beside a GPU's cores
 SHORT = 256  # positions up to which nothing is saved by leaving pairs out
 
 
@@ -111,12 +113,12 @@ def refusal(name: str, case: Case) -> str | None:
 
 
 def choose(pattern: Pattern, n: int, device: str = "cpu", dtype: torch.dtype = torch.float32,
-           gradients: bool = True) -> Choice:
+           gradients: bool = True, size: int = 64) -> Choice:
     """What `auto` takes for sequences of n positions on a type of device, and the reason.
 
-    gradients: whether a backward pass will follow.
+    gradients: whether a backward pass will follow. size: of a head's queries and keys.
     """
-    return _choose(Case(pattern, n, device, dtype, gradients))
+    return _choose(Case(pattern, n, device, dtype, gradients, size))
 
 
 @lru_cache(maxsize=256)
@@ -131,7 +133,7 @@ def _weigh(case: Case) -> Choice:
         return Choice("dense", "PyTorch has a kernel of its own for this pattern")
     if case.n <= SHORT:
         return Choice("dense", f"up to {SHORT} positions nothing is saved by leaving pairs out")
-    if case.device == "cuda" and not refusal("flex", case):
+    if case.device == "cuda" and case.size <= WIDE and not refusal("flex", case):
         return Choice("flex", "on a GPU its compiled kernel is the fastest")
     if refusal("blocked", case):
         return Choice("dense", "the pattern does not stay sparse")
@@ -171,7 +173,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
 def _one(query, key, value, pattern, implementation, scale, key_mask) -> Tensor:
     """Heads that share a pattern."""
     gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
-    case = Case(pattern, query.shape[2], query.device.type, query.dtype, gradients)
+    case = Case(pattern, query.shape[2], query.device.type, query.dtype, gradients, query.shape[3])
     name = _choose(case).name if implementation == "auto" else implementation
     if reason := refusal(name, case):
         raise ReproError(f"implementation is '{name}', but {reason}")

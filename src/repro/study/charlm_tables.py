@@ -9,7 +9,7 @@ from repro.errors import ReproError
 from repro.study.published import published
 from repro.study.store import Record
 from repro.study.tables import NOT_RUN, ArtifactContext
-from repro.study.verdicts import Verdict, judge_difference
+from repro.study.verdicts import INCONCLUSIVE, Verdict, judge_difference
 
 if TYPE_CHECKING:
     import pandas
@@ -19,6 +19,8 @@ ROWS = {  # of Table 4: the kind of run that each is
     "Decreasing w": ("decreasing", False), "Fixed w": ("fixed", False), "Increasing w": ("increasing", False),
     "No dilation": ("increasing", False), "Dilation on 2 heads": ("increasing", True),
 }
+FULL = "full attention"
+SAME = [name for name in ROWS if ROWS[name] == ROWS["Increasing w"]]  # the run that the others are compared with
 
 
 class Difference(NamedTuple):
@@ -62,7 +64,7 @@ def compare(records: list[Record], against: list[Record]) -> Difference:
     from repro.evaluation import bootstrap
 
     ours, theirs = ({record.seed: record for record in some} for some in (records, against))
-    seeds = sorted(ours.keys() & theirs.keys())
+    seeds = seeds_of_both(records, against)
     if not seeds:
         raise ReproError(f"seeds {sorted(ours)} and {sorted(theirs)}: nothing to pair; run both with the same --seed.")
     differences = [ours[seed].metrics[METRIC] - theirs[seed].metrics[METRIC] for seed in seeds]
@@ -73,37 +75,52 @@ def compare(records: list[Record], against: list[Record]) -> Difference:
     if len(seeds) > 1:
         from scipy.stats import t
 
-        reach = t.ppf(0.975, len(seeds) - 1) * stdev(differences) / sqrt(len(seeds))
+        reach = float(t.ppf(0.975, len(seeds) - 1)) * stdev(differences) / sqrt(len(seeds))
         over_seeds = (value - reach, value + reach)
     return Difference(value, (low, high), over_seeds, len(seeds))
 
 
 def judge_pair(records: list[Record], better: tuple[str, bool]) -> Verdict:
-    """Whether runs of the kind `better` have fewer bits per character than the others among `records`."""
-    chosen = [record for record in records if kind(record.config) == better]
-    difference = compare(chosen, [record for record in records if kind(record.config) != better])
+    """Whether runs of the kind `better` have fewer bits per character than the others among `records`.
+
+    A single seed leaves it open, whatever the text says: a second training might turn the difference around.
+    """
+    chosen, others = ([record for record in records if (kind(record.config) == better) is wanted]
+                      for wanted in (True, False))
+    if not seeds_of_both(chosen, others):
+        return Verdict(NOT_RUN, text="no seed that both have; run both with the same --seed")
+    difference = compare(chosen, others)
     verdict = judge_difference(difference.value, *difference.interval, "lower")
-    source = f"{difference.n_seeds} seeds and blocks of text" if difference.over_seeds else "blocks of text, one seed"
-    return replace(verdict, text=f"{verdict.text} bits, interval over {source}")
+    if difference.over_seeds is None:
+        return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text} bits, interval over blocks of text; "
+                                                           "one seed leaves it open")
+    return replace(verdict, text=f"{verdict.text} bits, interval over {difference.n_seeds} seeds and blocks of text")
 
 
 def ablation(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 4: bits per character on validation text, mean over seeds, and the difference to "Increasing w"."""
+    """Table 4: for each configuration the paper's row and ours, with the text, and the difference to "Increasing w"."""
     import pandas
 
+    printed = published("longformer2020_table4_ablation").to_dict("records")
+    least = next(float(row["dev_bpc"]) for row in printed if row["configuration"] == "Increasing w")
     rows = []
-    for printed in published("longformer2020_table4_ablation").to_dict("records"):
-        row = {"": printed["configuration"], "paper: dev": printed["dev_bpc"]}
+    for row in printed:
+        name, ends = row["configuration"], [row["window_bottom_layer"], row["window_top_layer"]]
+        rows.append([name, "the paper", told_text(row["dataset"]), "all", _windows(ends) if all(ends) else "–",
+                     row["dev_bpc"], "–", f"{float(row['dev_bpc']) - least:+.2f}"])
         for scale in reversed(context.scales):
             plan = {kind(config): config for config in context.plan(scale)}
-            config, growing = plan.get(ROWS[printed["configuration"]]), plan.get(ROWS["Increasing w"])
-            found, base = (context.records_of(one) if one else [] for one in (config, growing))
-            row[f"{scale}: w"] = f"{config.windows[0]} to {config.windows[-1]}" if config else "–"
-            row[f"{scale}: dev"] = _mean(found, METRIC)
-            row[f"{scale}: difference"] = "–" if config == growing else (
-                _difference(compare(found, base)) if found and base else NOT_RUN)
-        rows.append(row)
-    return pandas.DataFrame(rows)
+            if config := plan.get(ROWS[name]):
+                grown = plan.get(ROWS["Increasing w"])
+                found, base = (context.records_of(one) if one else [] for one in (config, grown))
+                rows.append([name, f"this study, {scale}", told_text(config.corpus), _scored(config),
+                             _windows(config.windows), _mean(found, METRIC),
+                             ", ".join(str(record.seed) for record in found) or NOT_RUN,
+                             _difference(compare(found, base)) if seeds_of_both(found, base) else NOT_RUN])
+    frame = pandas.DataFrame(rows, columns=["configuration", "source", "text", "scored", "w", "dev", "seeds",
+                                            "difference"])
+    frame.loc[frame["configuration"].isin(SAME), "difference"] = "–"
+    return frame
 
 
 def models(context: ArtifactContext, table: str, model: str) -> "pandas.DataFrame":
@@ -118,43 +135,109 @@ def models(context: ArtifactContext, table: str, model: str) -> "pandas.DataFram
             found = context.records_of(config)
             name = config.corpus.removesuffix("-prefix")
             ours.setdefault(name, []).append({
-                "corpus": config.corpus, "model": f"this study, {scale}, {len(config.windows)} layers",
-                "parameters": _mean(found, "parameters", 1e-6) + " M" * bool(found), "dev": _mean(found, METRIC),
-                "test": _mean(found, "test_bits_per_character")})
+                "text": told_text(config.corpus), "model": f"this study, {scale}, {len(config.windows)} layers",
+                "parameters": _mean(found, "parameters", 1e-6) + " M" * bool(found), "scored": _scored(config),
+                "dev": _mean(found, METRIC), "test": _mean(found, "test_bits_per_character")})
     for name, own in ours.items():
-        rows += [{"corpus": name, "model": row["model"],
-                  "parameters": f"{row['parameters_millions']} M" if row["parameters_millions"] else "–",
-                  "dev": row["dev_bpc"] or "–", "test": row["test_bpc"]}
-                 for row in printed[printed["dataset"] == name].to_dict("records")] + own
+        for row in printed[printed["dataset"] == name].to_dict("records"):
+            about = "≈ " * (row.get("parameters_approximate") == "yes")
+            rows.append({"text": told_text(name), "model": row["model"].replace("(ours)", "(the paper)"),
+                         "parameters": f"{about}{row['parameters_millions']} M" if row["parameters_millions"] else "–",
+                         "scored": "all", "dev": row["dev_bpc"] or "–", "test": row["test_bpc"]})
+        rows += own
     return pandas.DataFrame(rows)
 
 
+def agreement(context: ArtifactContext) -> "pandas.DataFrame":
+    """Bits per character of one model by each implementation of attention, on the start of the validation text."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found = context.records_of(config)
+            bits = [[record.metrics[f"{METRIC}_{name}"] for name in config.implementations] for record in found]
+            rows.append({"scale": scale, "text": config.corpus, "model": config.model}
+                        | {name: f"{fmean(values):.6f}" if values else NOT_RUN
+                           for name, values in zip(config.implementations, zip(*bits, strict=True) if bits else
+                                                   [()] * len(config.implementations), strict=True)}
+                        | {"largest difference": f"{max(max(own) - min(own) for own in bits):.0e}"
+                           if any(bits) else NOT_RUN})
+    frame = pandas.DataFrame(rows)
+    return frame[[*frame.columns.drop("largest difference"), "largest difference"]].fillna("–")
+
+
 def cost_and_quality(context: ArtifactContext):
-    """Bits per character on validation text against attended pairs, a line for each dilation, and full attention."""
-    from repro.plotting import canvas, house
+    """Bits per character on validation text against attended pairs, a panel for each scale that was run.
+
+    A line for each dilation with a point for each window, and full attention, the limit.
+    """
+    from repro.plotting import COLOURS, canvas, house
     from repro.plotting.curves import paint
 
     labels = ("pairs per character", "bits per character")
+    points = {scale: found for scale in reversed(context.scales) if (found := _cost_points(context, scale))}
     with house():
-        figure, axes = canvas(3.2, columns=len(context.scales), squeeze=False, alt=(
-            f"{labels[1]} against attended {labels[0]}, by window and dilation; panels: {', '.join(context.scales)}."))
-        for axis, scale in zip(axes[0], reversed(context.scales), strict=True):
-            curves, bounds = {}, {}
-            for config in context.plan(scale):
-                if not (found := context.records_of(config)):
-                    continue
-                quality = fmean(record.metrics[METRIC] for record in found)
-                if kind(config)[0] == "full":
-                    bounds[f"full: {found[0].metrics['pairs_per_character']:,.0f} pairs"] = quality
-                else:
-                    gap = max(config.dilation)
-                    curves.setdefault("no dilation" if gap == 1 else f"dilation {gap}", []).append(
-                        [found[0].metrics["pairs_per_character"], quality])
-            paint(axis, curves, labels, bounds)
-            axis.set_title(scale if curves else f"{scale}: {NOT_RUN}")
+        figure, axes = canvas(3.4, columns=len(points) or 1, squeeze=False, alt=(
+            f"{labels[1]} against {labels[0]}, by window and dilation; panels: {', '.join(points) or NOT_RUN}."))
+        for axis, (scale, found) in zip(axes[0], points.items(), strict=False):
+            full = {name: at[0][1] for name, at in found.items() if name == FULL}
+            paint(axis, {name: [at[:2] for at in line] for name, line in found.items() if name != FULL}, labels, full)
+            for number, (name, line) in enumerate(found.items()):
+                at, ha, va = [((6, 3), "left", "bottom"), ((-6, -3), "right", "top")][number % 2]  # off falling lines
+                for x, y, window in line:
+                    if name == FULL:
+                        axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
+                    else:
+                        axis.annotate(f"w = {window}", (x, y), at, textcoords="offset points", ha=ha, va=va, size=8)
+            axis.set_title(scale)
             axis.set_xscale("log", base=2)
+            axis.margins(x=0.2, y=0.12)
             axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        if not points:
+            axes[0, 0].set_title(NOT_RUN)
+            axes[0, 0].set_axis_off()
     return figure
+
+
+def _cost_points(context: ArtifactContext, scale: str) -> dict[str, list[tuple]]:
+    """Line -> (pairs per character, bits per character, window) of each run, the fewest pairs first."""
+    lines = {}
+    for config in context.plan(scale):
+        if found := context.records_of(config):
+            gap = max(config.dilation)
+            name = (FULL if kind(config)[0] == "full" else "no dilation" if gap == 1 else
+                    f"dilation {gap} on {config.dilated_heads} heads")
+            lines.setdefault(name, []).append((found[0].metrics["pairs_per_character"], fmean(
+                record.metrics[METRIC] for record in found), config.windows[-1]))
+    return {name: sorted(line, key=lambda at: at[0]) for name, line in lines.items()}
+
+
+def told_text(name: str) -> str:
+    """A corpus with its size, and that of the whole if it is a part: "text8-prefix (6.88M of 100M characters)"."""
+    from repro.data import corpus
+
+    if corpus(name).generator:
+        return f"{name} (generated, {sum(split.n_words for split in corpus(name).splits.values()) / 1e6:.2g}M words)"
+    sizes = [sum(split.n_bytes or 0 for split in corpus(one).splits.values())
+             for one in dict.fromkeys((name, name.removesuffix("-prefix")))]
+    return f"{name} ({' of '.join(f'{size / 1e6:.3g}M' for size in sizes)} characters)" if all(sizes) else name
+
+
+def seeds_of_both(records: list[Record], others: list[Record]) -> list[int]:
+    """The seeds with which both were run."""
+    return sorted({record.seed for record in records} & {record.seed for record in others})
+
+
+def _windows(windows) -> str:
+    """Keys of the bottom and the top layer."""
+    first, last = windows[0], windows[-1]
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def _scored(config) -> str:
+    """How much of a split is scored."""
+    return "all" if config.scored is None else f"first {config.scored:,}"
 
 
 def _mean(records: list[Record], metric: str, times: float = 1) -> str:
