@@ -34,12 +34,30 @@ def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, wi
 
     rounds: timed runs of each; above 8,192 positions at most 3.
     """
-    from repro.bench import compare, report
+    from repro.bench import report
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     window = window or (512 if device == "cuda" else 256)
+    measured = measure(lengths, rounds, window, device)
+    show(measured, lengths)
+    rows = [{"contender": name, "pass": which, "n": n, **found} for (name, which, n), found in measured.items()]
+    at = 8192 if 8192 in lengths else lengths[-1]
+    speeds = {name: {key: found[key] for key in ("tokens_per_second", "lowest", "highest")}
+              for (name, which, n), found in measured.items()
+              if (which, n) == (PASSES[1], at) and "seconds" in found}
+    title = f"Attention, N = {at:,}, forward and backward, window {window}, {HEADS} heads of {SIZE}, {device}"
+    allocator = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
+    return report(title, speeds, ratios(measured, device), json_path, runs=rows, window=window,
+                  exponents=exponents(measured), floors=floors(window, lengths, device), allocator=allocator)
+
+
+def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "cpu",
+            passes: tuple[str, ...] = PASSES) -> dict[tuple[str, str, int], dict]:
+    """(contender, pass, n) -> its seconds and peak bytes, or why it was not attempted."""
+    from repro.bench import compare
+
     measured: dict[tuple[str, str, int], dict] = {}
-    for which in PASSES:
+    for which in passes:
         field = contenders(window, device, which)
         for n in lengths:
             x, work = inputs(n, device), {}
@@ -53,16 +71,7 @@ def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, wi
                                                 if device == "cuda" or name != "flex" else None}
             for name, speed in compare(work, rounds if n <= 8192 else min(3, rounds)).items():
                 measured[name, which, n] |= speed | {"seconds": n / speed["tokens_per_second"]}
-    show(measured, lengths)
-    rows = [{"contender": name, "pass": which, "n": n, **found} for (name, which, n), found in measured.items()]
-    at = 8192 if 8192 in lengths else lengths[-1]
-    speeds = {name: {key: found[key] for key in ("tokens_per_second", "lowest", "highest")}
-              for (name, which, n), found in measured.items()
-              if (which, n) == (PASSES[1], at) and "seconds" in found}
-    title = f"Attention, N = {at:,}, forward and backward, window {window}, {HEADS} heads of {SIZE}, {device}"
-    allocator = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
-    return report(title, speeds, ratios(measured, device), json_path, runs=rows, window=window,
-                  exponents=exponents(measured), floors=floors(window, lengths, device), allocator=allocator)
+    return measured
 
 
 def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
@@ -273,6 +282,19 @@ def seconds(work: Callable, device: str) -> float:
     if device == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - started
+
+
+def curves(measured: dict, which: str = PASSES[1]) -> dict[str, dict[str, list[list[float]]]]:
+    """Milliseconds and MiB of one pass by length, as `draw_growth` takes them; what was not measured has no point."""
+    names = dict.fromkeys(name for name, kind, _ in measured if kind == which)
+    return {title: {name: [[n, found[key] * factor] for (one, kind, n), found in measured.items()
+                           if (one, kind) == (name, which) and found.get(key)] for name in names}
+            for title, key, factor in (("time (ms)", "seconds", 1e3), ("memory added (MiB)", "peak_bytes", 2**-20))}
+
+
+def runs(found: dict) -> dict[tuple[str, str, int], dict]:
+    """What `measure` returned, from a stored run."""
+    return {(run["contender"], run["pass"], run["n"]): run for run in found["notes"]["runs"]}
 
 
 def show(measured: dict, lengths: tuple[int, ...]) -> None:
