@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 HEADS, SIZE = 8, 64
 LENGTHS = tuple(2**k for k in range(9, 16))
 PASSES = "forward", "forward+backward"
+FLOORS = {"window": "floor, window", "causal": "floor, causal"}  # names in figures
 SHARE_OF_MEMORY = 0.8  # of what is free, that a run may need
 
 
@@ -292,9 +293,14 @@ def curves(measured: dict, which: str = PASSES[1]) -> dict[str, dict[str, list[l
             for title, key, factor in (("time (ms)", "seconds", 1e3), ("memory added (MiB)", "peak_bytes", 2**-20))}
 
 
-def runs(found: dict) -> dict[tuple[str, str, int], dict]:
-    """What `measure` returned, from a stored run."""
-    return {(run["contender"], run["pass"], run["n"]): run for run in found["notes"]["runs"]}
+def panels(found: dict | None, which: str = PASSES[1]) -> dict[str, dict[str, list[list[float]]]]:
+    """`curves` of a stored run, with the floors of its machine in the first; without a run, panels without a line."""
+    notes = found["notes"] if found else {"runs": [], "floors": []}
+    drawn = curves({(run["contender"], run["pass"], run["n"]): run for run in notes["runs"]}, which)
+    for floor in notes["floors"]:
+        if floor["pass"] == which:
+            drawn["time (ms)"].setdefault(FLOORS[floor["pattern"]], []).append([floor["n"], 1e3 * floor["seconds"]])
+    return drawn
 
 
 def show(measured: dict, lengths: tuple[int, ...]) -> None:

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.colors import ListedColormap
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from repro.errors import ReproError
+from repro.plotting.curves import legend_below
 from repro.plotting.style import COLOURS, CYCLE, MARKERS, Drawing, canvas, house
 
 if TYPE_CHECKING:
@@ -76,14 +78,19 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
                      "ls": "-" if k < len(CYCLE) else ":"} if name in measured else {
                      "color": COLOURS["ink"], "lw": 1.3, "ls": DASHES[k % len(DASHES)]}
             axis.plot(*np.asarray(points, float).reshape(-1, 2).T, label=name, **style)
+        axis.set(title=title, xlabel=label, yscale="log")
         axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-        axis.set(title=title, xlabel=label)
-        if not any(len(points) for points in curves.values()):
+        values = [value for points in curves.values() for _, value in points]
+        if not values:
+            axis.set(xticks=[], yticks=[])
+            axis.minorticks_off()
             axis.text(0.5, 0.5, "not run", ha="center", transform=axis.transAxes)
-    handles = {text: handle for axis in axes[0] for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
-    if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+            continue
+        few = max(values) < 1000 * min(values)
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+        axis.yaxis.set_minor_formatter(NullFormatter())
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_formatter(lambda value, _: f"{value:,g}")
+    if names:
+        legend_below(figure, axes[0])
     return figure
