@@ -108,8 +108,8 @@ def test_panels_of_a_run_have_its_points_and_floors():
               for which in bench.PASSES for n in (512, 1024)]
     found = {"notes": {"runs": runs, "floors": floors}}
     assert bench.panels(found) == {
-        "time (ms)": {"one": [[512, 500.0]], "floor, causal": [[512, 5.12], [1024, 10.24]]},
-        "memory added (MiB)": {"one": [[512, 3.0]]}}
+        "time (ms)": {"one": [[512, 500.0]], "two": [], "floor, causal": [[512, 5.12], [1024, 10.24]]},
+        "memory added (MiB)": {"one": [[512, 3.0]], "two": []}}
     assert bench.panels(found, "forward")["memory added (MiB)"] == {"one": [[512, 1.0]], "two": []}
     assert bench.panels(None) == {"time (ms)": {}, "memory added (MiB)": {}}
 

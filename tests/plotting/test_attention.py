@@ -47,6 +47,9 @@ def test_growth_is_drawn_on_logarithmic_axes_with_one_style_a_name():
     theirs, again = memory.lines
     assert [list(line.get_ydata()) for line in (floor, ours, theirs, again)] == [[1, 2], [3, 9], [5], [7]]
     assert ours.get_color() == again.get_color() != theirs.get_color()
+    without = draw_growth({"time (ms)": {"theirs": [], "ours": [[2, 3]]}}).axes[0]
+    first = draw_growth({"time (ms)": {"theirs": [[2, 1]], "ours": [[2, 3]]}}).axes[0]
+    assert [line.get_color() for line in without.lines] == [first.lines[1].get_color()]
     assert (floor.get_linestyle(), ours.get_linestyle()) == ("--", "-")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["floor", "ours", "theirs"]
 

@@ -286,8 +286,11 @@ def seconds(work: Callable, device: str) -> float:
 
 
 def curves(measured: dict, which: str = PASSES[1]) -> dict[str, dict[str, list[list[float]]]]:
-    """Milliseconds and MiB of one pass by length, as `draw_growth` takes them; what was not measured has no point."""
-    names = dict.fromkeys(name for name, kind, _ in measured if kind == which)
+    """Milliseconds and MiB of one pass by length, as `draw_growth` takes them; what was not measured has no point.
+
+    Every contender of any pass is named, so that it has one colour in all figures.
+    """
+    names = dict.fromkeys(name for name, *_ in measured)
     return {title: {name: [[n, found[key] * factor] for (one, kind, n), found in measured.items()
                            if (one, kind) == (name, which) and found.get(key)] for name in names}
             for title, key, factor in (("time (ms)", "seconds", 1e3), ("memory added (MiB)", "peak_bytes", 2**-20))}

@@ -64,20 +64,22 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
                 bounds: Sequence[str] = ()) -> Drawing:
     """Measures against the length of the text on logarithmic axes; parallel lines grow alike.
 
-    panels: title -> name -> [n, value] pairs; a name has one colour in all panels. bounds: the names that are computed
-    and not measured, which are dashed. A panel without a point says "not run".
+    panels: title -> name -> [n, value] pairs; a name has one colour in all panels, and keeps it where it has no pair.
+    bounds: the names that are computed and not measured, which are dashed. A panel without a pair says "not run".
     """
-    names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
+    names = dict.fromkeys(name for curves in panels.values() for name in curves)
     measured, computed = [name for name in names if name not in bounds], [name for name in names if name in bounds]
     figure, axes = canvas(3.4 + 0.2 * -(-len(names) // 3), columns=len(panels), squeeze=False, alt=(
         f"{'; '.join(panels)} against {label}. Lines: {', '.join(names)}."))
     for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
         for name, points in curves.items():
-            k = measured.index(name) if name in measured else computed.index(name)
+            k = (computed if name in bounds else measured).index(name)
             style = {"color": CYCLE[k % len(CYCLE)], "marker": MARKERS[k % len(MARKERS)],
-                     "ls": "-" if k < len(CYCLE) else ":"} if name in measured else {
-                     "color": COLOURS["ink"], "lw": 1.3, "ls": DASHES[k % len(DASHES)]}
-            axis.plot(*np.asarray(points, float).reshape(-1, 2).T, label=name, **style)
+                     "ls": "-" if k < len(CYCLE) else ":"}
+            if name in bounds:
+                style = {"color": COLOURS["ink"], "lw": 1.3, "ls": DASHES[k % len(DASHES)]}
+            if len(points):
+                axis.plot(*zip(*points, strict=True), label=name, **style)
         axis.set(title=title, xlabel=label, yscale="log")
         axis.set_xscale("log", base=2)
         values = [value for points in curves.values() for _, value in points]
@@ -91,6 +93,6 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
         axis.yaxis.set_minor_formatter(NullFormatter())
         for side in (axis.xaxis, axis.yaxis):
             side.set_major_formatter(lambda value, _: f"{value:,g}")
-    if names:
+    if any(axis.lines for axis in axes[0]):
         legend_below(figure, axes[0])
     return figure

@@ -5,6 +5,7 @@ tensors, and scores. The numbers that attend are random vectors, one for each to
 """
 
 import math
+from functools import partial
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
@@ -44,6 +45,8 @@ class Config(RunConfig):
 SCALES = {
     "smoke": {"corpus": "synthetic-books", "window": 64, "lengths": (256, 512, 1024, 2048)},
     "small": {"corpus": "synthetic-books"},
+    "medium": {"corpus": "synthetic-books", "n_head": 8},
+    "paper": {"corpus": "synthetic-books", "n_head": 12, "window": 512},
 }
 
 
@@ -59,16 +62,18 @@ def execute(config, context):
     if len(text) < config.lengths[-1]:
         raise ReproError(f"{config.corpus} has {len(text):,} tokens, {config.lengths[-1]:,} are needed; choose less.")
     ids = torch.from_numpy(text[:config.lengths[-1]].astype("int64"))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     vectors = torch.randn(3, config.n_head, int(ids.max()) + 1, config.head_size,
-                          generator=torch.Generator().manual_seed(config.seed))
+                          generator=torch.Generator().manual_seed(config.seed)).to(device)
     pattern = SlidingWindow(config.window, causal=False) if config.implementation in WINDOWED else Full()
-    attention = way(config, pattern)
+    attention = way(config, pattern, device)
     tiles.cache_clear()  # so that they are counted, whatever this process did before
     peaks, scores = [], []
     with context.progress(sum(config.lengths), f"attention {config.implementation}", "tokens") as bar:
         for n in config.lengths:
-            inputs = [part[None].clone().requires_grad_() for part in vectors[:, :, ids[:n]]]
-            peaks.append([n, peak_memory(lambda inputs=inputs: torch.autograd.grad(attention(*inputs).sum(), inputs))])
+            inputs = [part[None].clone().requires_grad_() for part in vectors[:, :, ids[:n].to(device)]]
+            step = partial(both_passes, attention, inputs)
+            peaks.append([n, peak_memory(step, device)])
             scores.append([n, computed(config, pattern, n)])
             bar.advance(n)
     with torch.no_grad():
@@ -79,14 +84,23 @@ def execute(config, context):
                "scores_per_pair": scores[-1][1] / pattern.count(n), "difference": difference}
     units = {"growth": "exponent of the length", "bytes_per_token": "bytes per token",
              "scores_per_pair": "scores computed per allowed pair", "difference": "from the dense reference, at most"}
-    return Outcome(metrics, units, "untrained", {"peak": peaks, "scores": scores})
+    return Outcome(metrics, units, "untrained", {"peak": peaks, "scores": scores},
+                   notes={"counted": "allocator" if device == "cuda" else "tensors"})
 
 
-def way(config, pattern):
+def both_passes(attention, inputs):
+    """Forward, and backward to the inputs."""
+    from torch.autograd import grad
+
+    return grad(attention(*inputs).sum(), inputs)
+
+
+def way(config, pattern, device="cpu"):
     """The attention (query, key, value) -> (1, H, N, D) of an implementation."""
     from repro.attention import attend
 
-    layer, half = sliding_chunks(config) if config.implementation == "chunks" else None, config.window // 2
+    layer = sliding_chunks(config).to(device) if config.implementation == "chunks" else None
+    half = config.window // 2
 
     def full(query, key, value):
         return (query @ key.mT / math.sqrt(config.head_size)).softmax(-1) @ value
