@@ -74,7 +74,7 @@ def execute(config, context):
             inputs = [part[None].clone().requires_grad_() for part in vectors[:, :, ids[:n].to(device)]]
             step = partial(both_passes, attention, inputs)
             peaks.append([n, peak_memory(step, device)])
-            scores.append([n, computed(config, pattern, n)])
+            scores.append([n, computed(config, pattern, n, device)])
             bar.advance(n)
     with torch.no_grad():
         few = [part[..., :config.lengths[0], :] for part in inputs]
@@ -95,7 +95,7 @@ def both_passes(attention, inputs):
     return grad(attention(*inputs).sum(), inputs)
 
 
-def way(config, pattern, device="cpu"):
+def way(config, pattern, device: str):
     """The attention (query, key, value) -> (1, H, N, D) of an implementation."""
     from repro.attention import attend
 
@@ -126,7 +126,7 @@ def sliding_chunks(config):
         attention_window=[config.window]), 0)
 
 
-def computed(config, pattern, n: int) -> int:
+def computed(config, pattern, n: int, device: str) -> int:
     """Scores that a head computes for n tokens, allowed or not."""
     import torch
 
@@ -138,7 +138,7 @@ def computed(config, pattern, n: int) -> int:
         products = flops(lambda: layer._sliding_chunks_query_key_matmul(x, x, config.window // 2))
         return products // (2 * config.head_size * config.n_head)
     if config.implementation == "blocked":
-        return round(share_of_pairs(pattern, n) * n**2)
+        return round(share_of_pairs(pattern, n, device) * n**2)
     return n**2 if config.implementation in ("full", "kernel") else pattern.count(n)  # a diagonal has no other pairs
 
 
