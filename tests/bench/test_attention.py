@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from repro.bench import attention as bench
+from repro.bench import recorded, stored
+from repro.errors import ReproError
 
 
 def test_bytes_of_living_tensors():
@@ -89,3 +91,31 @@ def test_floors(monkeypatch):
     monkeypatch.setattr(bench, "seconds", lambda work, device: 0 if work.__name__ == "<lambda>" else 32 * side**2)
     floors = {(row["pattern"], row["pass"]): row["seconds"] for row in bench.floors(64, (4096,), "cpu")}
     assert floors["causal", "forward"] == floors["window", "forward"] == 4 * 4096 * 8 * 64 * 4
+
+
+def test_one_pass_alone(tiny):
+    measured = bench.measure((128,), 1, 8, passes=bench.PASSES[1:])
+    assert list(measured) == [(name, bench.PASSES[1], 128) for name in ("blocked", "dense, causal", "square")]
+
+
+def test_panels_of_a_run_have_its_points_and_floors():
+    both = bench.PASSES[1]
+    runs = [{"contender": "one", "pass": both, "n": 512, "seconds": 0.5, "peak_bytes": 3 * 2**20},
+            {"contender": "one", "pass": both, "n": 1024, "not_attempted": "would need 9 GiB"},
+            {"contender": "one", "pass": "forward", "n": 512, "seconds": 0.1, "peak_bytes": 2**20},
+            {"contender": "two", "pass": "forward", "n": 512, "seconds": 0.1, "peak_bytes": None}]
+    floors = [{"pattern": "causal", "pass": which, "n": n, "seconds": n / 1e5}
+              for which in bench.PASSES for n in (512, 1024)]
+    found = {"notes": {"runs": runs, "floors": floors}}
+    assert bench.panels(found) == {
+        "time (ms)": {"one": [[512, 500.0]], "two": [], "floor, causal": [[512, 5.12], [1024, 10.24]]},
+        "memory added (MiB)": {"one": [[512, 3.0]], "two": []}}
+    assert bench.panels(found, "forward")["memory added (MiB)"] == {"one": [[512, 1.0]], "two": []}
+    assert bench.panels(None) == {"time (ms)": {}, "memory added (MiB)": {}}
+
+
+def test_a_run_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
+    assert stored("attention") is None
+    with pytest.raises(ReproError, match="make it with `repro bench attention --json results/bench/attention.json`"):
+        recorded("attention")

@@ -55,6 +55,12 @@ def report(title: str, speeds: dict[str, dict[str, float]], ratios: dict[str, tu
     return found
 
 
+def stored(name: str) -> dict | None:
+    """The committed run of a benchmark, as `report` returned it; None when there is none in `results/bench`."""
+    path = home() / "results" / "bench" / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def recorded(name: str):
     """The committed run of a benchmark as a DataFrame, a row a ratio; its caption names the machine.
 
@@ -62,10 +68,10 @@ def recorded(name: str):
     """
     import pandas
 
-    path = home() / "results" / "bench" / f"{name}.json"
-    if not path.exists():
-        raise ReproError(f"there is no {path.name} in results/bench; make it with `repro bench {name} --json {path}`.")
-    found = json.loads(path.read_text())
+    found = stored(name)
+    if found is None:
+        raise ReproError(f"there is no {name}.json in results/bench; make it with `repro bench {name} --json "
+                         f"results/bench/{name}.json`.")
     rows = [{"": label, "measured": f"{ratio['measured']:.2f}",
              "wanted": f"{ratio.get('bound', 'at least')} {ratio['wanted']:g}",
              **{key: f"{value:.2f}" for key, value in found["notes"].get(label, {}).items() if key == "flops_allow"}}

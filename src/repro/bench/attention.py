@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 HEADS, SIZE = 8, 64
 LENGTHS = tuple(2**k for k in range(9, 16))
 PASSES = "forward", "forward+backward"
+FLOORS = {"window": "floor, window", "causal": "floor, causal"}  # names in figures
 SHARE_OF_MEMORY = 0.8  # of what is free, that a run may need
 
 
@@ -34,12 +35,30 @@ def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, wi
 
     rounds: timed runs of each; above 8,192 positions at most 3.
     """
-    from repro.bench import compare, report
+    from repro.bench import report
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     window = window or (512 if device == "cuda" else 256)
+    measured = measure(lengths, rounds, window, device)
+    show(measured, lengths)
+    rows = [{"contender": name, "pass": which, "n": n, **found} for (name, which, n), found in measured.items()]
+    at = 8192 if 8192 in lengths else lengths[-1]
+    speeds = {name: {key: found[key] for key in ("tokens_per_second", "lowest", "highest")}
+              for (name, which, n), found in measured.items()
+              if (which, n) == (PASSES[1], at) and "seconds" in found}
+    title = f"Attention, N = {at:,}, forward and backward, window {window}, {HEADS} heads of {SIZE}, {device}"
+    allocator = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
+    return report(title, speeds, ratios(measured, device), json_path, runs=rows, window=window,
+                  exponents=exponents(measured), floors=floors(window, lengths, device), allocator=allocator)
+
+
+def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "cpu",
+            passes: tuple[str, ...] = PASSES) -> dict[tuple[str, str, int], dict]:
+    """(contender, pass, n) -> its seconds and peak bytes, or why it was not attempted."""
+    from repro.bench import compare
+
     measured: dict[tuple[str, str, int], dict] = {}
-    for which in PASSES:
+    for which in passes:
         field = contenders(window, device, which)
         for n in lengths:
             x, work = inputs(n, device), {}
@@ -53,16 +72,7 @@ def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, wi
                                                 if device == "cuda" or name != "flex" else None}
             for name, speed in compare(work, rounds if n <= 8192 else min(3, rounds)).items():
                 measured[name, which, n] |= speed | {"seconds": n / speed["tokens_per_second"]}
-    show(measured, lengths)
-    rows = [{"contender": name, "pass": which, "n": n, **found} for (name, which, n), found in measured.items()]
-    at = 8192 if 8192 in lengths else lengths[-1]
-    speeds = {name: {key: found[key] for key in ("tokens_per_second", "lowest", "highest")}
-              for (name, which, n), found in measured.items()
-              if (which, n) == (PASSES[1], at) and "seconds" in found}
-    title = f"Attention, N = {at:,}, forward and backward, window {window}, {HEADS} heads of {SIZE}, {device}"
-    allocator = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
-    return report(title, speeds, ratios(measured, device), json_path, runs=rows, window=window,
-                  exponents=exponents(measured), floors=floors(window, lengths, device), allocator=allocator)
+    return measured
 
 
 def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
@@ -273,6 +283,27 @@ def seconds(work: Callable, device: str) -> float:
     if device == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - started
+
+
+def curves(measured: dict, which: str = PASSES[1]) -> dict[str, dict[str, list[list[float]]]]:
+    """Milliseconds and MiB of one pass by length, as `draw_growth` takes them; what was not measured has no point.
+
+    Every contender of any pass is named, so that it has one colour in all figures.
+    """
+    names = dict.fromkeys(name for name, *_ in measured)
+    return {title: {name: [[n, found[key] * factor] for (one, kind, n), found in measured.items()
+                           if (one, kind) == (name, which) and found.get(key)] for name in names}
+            for title, key, factor in (("time (ms)", "seconds", 1e3), ("memory added (MiB)", "peak_bytes", 2**-20))}
+
+
+def panels(found: dict | None, which: str = PASSES[1]) -> dict[str, dict[str, list[list[float]]]]:
+    """`curves` of a stored run, with the floors of its machine in the first; without a run, panels without a line."""
+    notes = found["notes"] if found else {"runs": [], "floors": []}
+    drawn = curves({(run["contender"], run["pass"], run["n"]): run for run in notes["runs"]}, which)
+    for floor in notes["floors"]:
+        if floor["pass"] == which:
+            drawn["time (ms)"].setdefault(FLOORS[floor["pattern"]], []).append([floor["n"], 1e3 * floor["seconds"]])
+    return drawn
 
 
 def show(measured: dict, lengths: tuple[int, ...]) -> None:

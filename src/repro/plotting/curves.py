@@ -50,7 +50,7 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
         axis.set_title(source)
         axis.set_xlabel(labels[0])
     axes[0, 0].set_ylabel(labels[1])
-    _legend_below(figure, axes[0])
+    legend_below(figure, axes[0])
     return figure
 
 
@@ -81,7 +81,7 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
         axis.set(title=source, xlabel="FLOPs per token")
         axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
     axes[0, 0].set_ylabel(label)
-    _legend_below(figure, axes[0])
+    legend_below(figure, axes[0])
     return figure
 
 
@@ -199,7 +199,7 @@ def draw_memory(peaks: Mapping[str, Sequence[Sequence[float]]], allowed: float, 
     return figure
 
 
-def _legend_below(figure, axes) -> None:
+def legend_below(figure, axes) -> None:
     """One legend for all panels, each name once."""
     handles = {text: handle for axis in axes for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)

@@ -1,0 +1,98 @@
+"""Attention patterns as grids of pairs, and what attention costs as texts grow."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from repro.errors import ReproError
+from repro.plotting.curves import legend_below
+from repro.plotting.style import COLOURS, CYCLE, MARKERS, Drawing, canvas, house
+
+if TYPE_CHECKING:
+    from repro.attention import Pattern
+
+COLUMNS = 4
+MOST = 64  # positions that can be told apart in a panel
+DASHES = "--", "-.", ":"
+
+
+@house()
+def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int = 24) -> Drawing:
+    """Which of n keys (columns) each of n queries (rows, from above) sees (Beltagy et al. 2020, Figure 2).
+
+    patterns: by name, for a panel each; where it is a sequence of two, the first is blue, and orange what the second
+    adds. Below the name stands the number of allowed pairs. Raises ReproError for an n that cannot be drawn.
+    """
+    if not 2 <= n <= MOST:
+        raise ReproError(f"n is {n} positions; 2 to {MOST} can be drawn.")
+    rows = -(-len(patterns) // COLUMNS)
+    figure, axes = canvas(2.25 * rows, columns=COLUMNS, rows=rows, squeeze=False)
+    shown = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
+    told = []
+    for axis, (name, pattern) in zip(axes.flat, patterns.items(), strict=False):
+        layers = pattern if isinstance(pattern, Sequence) else [pattern]
+        kinds = np.zeros((n, n), int)
+        for kind, layer in enumerate(layers, 1):
+            kinds = np.where((kinds == 0) & layer.mask(n).numpy(), kind, kinds)
+        pairs = np.count_nonzero(kinds)
+        axis.pcolormesh(kinds, cmap=shown, vmin=0, vmax=2, edgecolors="white", linewidth=0.4)
+        axis.set_title(f"{name}\n", size=10)
+        axis.text(0, 1.03, f"{pairs} pairs, {pairs / n**2:.0%}", transform=axis.transAxes, size=9)
+        axis.set(aspect="equal", xticks=[0.5, n - 0.5], yticks=[0.5, n - 0.5])
+        axis.set_xticklabels([0, n - 1])
+        axis.set_yticklabels([0, n - 1])
+        axis.tick_params(length=0)
+        axis.invert_yaxis()
+        axis.grid(visible=False)
+        axis.spines[:].set_visible(False)
+        told.append(f"{name} {pairs}")
+    for axis in axes.flat[len(patterns):]:
+        axis.set_axis_off()
+    for axis in axes[:, 0]:
+        axis.set_ylabel("query", labelpad=-4)
+    for axis in axes.flat[:len(patterns)]:
+        axis.set_xlabel("key", labelpad=-6)
+    figure.alt = f"Who sees whom among {n} positions. Allowed pairs: {', '.join(told)}."
+    return figure
+
+
+@house()
+def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], label: str = "positions N",
+                bounds: Sequence[str] = ()) -> Drawing:
+    """Measures against the length of the text on logarithmic axes; parallel lines grow alike.
+
+    panels: title -> name -> [n, value] pairs; a name has one colour in all panels, and keeps it where it has no pair.
+    bounds: the names that are computed and not measured, which are dashed. A panel without a pair says "not run".
+    """
+    names = dict.fromkeys(name for curves in panels.values() for name in curves)
+    measured, computed = [name for name in names if name not in bounds], [name for name in names if name in bounds]
+    figure, axes = canvas(3.4 + 0.2 * -(-len(names) // 3), columns=len(panels), squeeze=False, alt=(
+        f"{'; '.join(panels)} against {label}. Lines: {', '.join(names)}."))
+    for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
+        for name, points in curves.items():
+            k = (computed if name in bounds else measured).index(name)
+            style = {"color": CYCLE[k % len(CYCLE)], "marker": MARKERS[k % len(MARKERS)],
+                     "ls": "-" if k < len(CYCLE) else ":"}
+            if name in bounds:
+                style = {"color": COLOURS["ink"], "lw": 1.3, "ls": DASHES[k % len(DASHES)]}
+            if len(points):
+                axis.plot(*zip(*points, strict=True), label=name, **style)
+        axis.set(title=title, xlabel=label, yscale="log")
+        axis.set_xscale("log", base=2)
+        values = [value for points in curves.values() for _, value in points]
+        if not values:
+            axis.set(xticks=[], yticks=[])
+            axis.minorticks_off()
+            axis.text(0.5, 0.5, "not run", ha="center", transform=axis.transAxes)
+            continue
+        few = max(values) < 1000 * min(values)
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+        axis.yaxis.set_minor_formatter(NullFormatter())
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_formatter(lambda value, _: f"{value:,g}")
+    if any(axis.lines for axis in axes[0]):
+        legend_below(figure, axes[0])
+    return figure
