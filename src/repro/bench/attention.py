@@ -6,15 +6,14 @@ window of 256; on a GPU bfloat16 and 512.
 
 import math
 import os
-import weakref
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+
+from repro.recompute import peak_memory
 
 HEADS, SIZE = 8, 64
 LENGTHS = tuple(2**k for k in range(9, 16))
@@ -68,7 +67,9 @@ def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "c
                     measured[name, which, n] = {"not_attempted": f"would need {needed / 2**30:.0f} GiB"}
                 else:
                     work[name] = step(contender, x, which)
-                    measured[name, which, n] = {"peak_bytes": peak_bytes(work[name], device)
+                    if device == "cuda":
+                        work[name]()  # compiles
+                    measured[name, which, n] = {"peak_bytes": peak_memory(work[name], device)
                                                 if device == "cuda" or name != "flex" else None}
             for name, speed in compare(work, rounds if n <= 8192 else min(3, rounds)).items():
                 measured[name, which, n] |= speed | {"seconds": n / speed["tokens_per_second"]}
@@ -152,51 +153,6 @@ def step(contender: Contender, x: dict[str, Tensor], which: str) -> Callable[[],
             torch.cuda.synchronize()
         return x["hidden"].shape[1]
     return work
-
-
-class TensorBytes(TorchDispatchMode):
-    """Counts the bytes of the tensors that operations make and that still live; `peak` is the most at one time.
-
-    What existed before does not count, nor does what a kernel keeps to itself.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.live, self.total, self.peak = {}, 0, 0
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        for tensor in tree_leaves((args, kwargs)):
-            self._meet(tensor, counts=False)
-        out = operation(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            self._meet(tensor, counts=True)
-        self.peak = max(self.peak, self.total)
-        return out
-
-    def _meet(self, tensor, counts: bool) -> None:
-        if not isinstance(tensor, Tensor):
-            return
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self.live:
-            self.live[storage._cdata] = storage.nbytes() if counts else 0
-            self.total += self.live[storage._cdata]
-            weakref.finalize(storage, self._forget, storage._cdata)
-
-    def _forget(self, storage: int) -> None:
-        self.total -= self.live.pop(storage)
-
-
-def peak_bytes(work: Callable[[], int], device: str) -> int:
-    """Most bytes of memory that one run adds to what is there."""
-    if device == "cuda":
-        work()  # compiles
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        work()
-        return torch.cuda.max_memory_allocated() - before
-    with TensorBytes() as counted:
-        work()
-    return counted.peak
 
 
 def free_bytes(device: str) -> int:
