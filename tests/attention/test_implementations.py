@@ -22,7 +22,7 @@ from repro.attention import (
     choose,
 )
 from repro.attention.blocked import block_size, tiles
-from repro.attention.implementations import _diagonals
+from repro.attention.implementations import DTYPES, _diagonals
 from repro.errors import ReproError
 
 TRAINABLE = ["dense", "loop", "blocked"]
@@ -93,14 +93,15 @@ class Asked(NamedTuple):
 
     @property
     def tolerance(self):
-        return {torch.float64: 1e-9, torch.float32: 1e-5}.get(self.dtype, 8 * torch.finfo(self.dtype).eps)
+        """Half precision is rounded at the end, not on the way."""
+        return {torch.float64: 1e-9, torch.float32: 1e-5}.get(self.dtype, torch.finfo(self.dtype).eps)
 
 
 @st.composite
-def cases(draw, dtypes=(torch.float64, torch.float64, torch.bfloat16, torch.float16)):
+def cases(draw):
     n, heads = draw(st.integers(1, 150)), draw(st.integers(1, 3))
     patterns = draw(st.one_of(sparse_patterns(n), st.lists(sparse_patterns(n), min_size=heads, max_size=heads)))
-    return Asked(n, heads, patterns, draw(st.sampled_from([None, 0.5, 0.0])), draw(st.sampled_from(dtypes)),
+    return Asked(n, heads, patterns, draw(st.sampled_from([None, 0.5, 0.0])), draw(st.sampled_from(DTYPES)),
                  draw(st.integers(0, 99)))
 
 
@@ -108,7 +109,7 @@ EXAMPLES = (
     Asked(130, 2, SlidingWindow(1)), Asked(129, 2, SlidingWindow(64)), Asked(128, 1, SlidingWindow(300)),
     Asked(131, 3, [SlidingWindow(20), SlidingWindow(9, 4), SlidingWindow(20)], 0.5), Asked(3, 1, SlidingWindow(2), 0.0),
     Asked(97, 2, SlidingWindow(10, causal=False) | Global([0, 96]), 0.5),
-    Asked(97, 2, SlidingWindow(10, causal=False) | Global([0, 96]), 0.5, torch.bfloat16),
+    *(Asked(100, 2, SlidingWindow(40) | Global([5]), None, dtype) for dtype in DTYPES),
     Asked(1, 1, SlidingWindow(2, causal=False) | Global([0])))
 
 
@@ -130,7 +131,7 @@ def test_outputs_and_gradients(name, case):
 
 
 @quick
-@given(case=cases((torch.float64, torch.float32, torch.bfloat16)))
+@given(case=cases())
 @with_examples
 def test_flex_forward(case):
     x, key_mask, want = case.prepare()
@@ -158,19 +159,10 @@ def test_flex_on_a_gpu(case):
 @pytest.mark.parametrize("pattern", [Full(), Causal()])
 def test_dense_patterns(name, pattern):
     x = inputs(2, 2, 17, 4)
-    want = written_out(*x, pattern.mask(17))
-    agree(attend(*x, pattern, name), want, x, torch.randn_like(want))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-@pytest.mark.parametrize("name", TRAINABLE)
-def test_precision(name, dtype):
-    x = inputs(2, 2, 100, 8, dtype=dtype)
-    pattern = SlidingWindow(9) | Global([5])
-    found, want = attend(*x, pattern, name), written_out(*x, pattern.mask(100))
-    assert found.dtype == dtype
-    tolerance = 1e-5 if dtype == torch.float32 else 8 * torch.finfo(dtype).eps
-    agree(found, want, x, torch.randn_like(want), tolerance)
+    key_mask = torch.arange(17) >= torch.tensor([[0], [5]])
+    for padding, masks in (None, pattern.mask(17)), (key_mask, pattern.mask(17) & key_mask[:, None, None]):
+        want = written_out(*x, masks)
+        agree(attend(*x, pattern, name, key_mask=padding), want, x, torch.randn_like(want))
 
 
 @pytest.mark.parametrize("name", TRAINABLE)
@@ -197,7 +189,8 @@ def test_gradient_of_one_input(name, which):
 
 
 @pytest.mark.parametrize("pattern", [
-    SlidingWindow(300), SlidingWindow(200, 3), SlidingWindow(400, causal=False) | Global([0, 300]), Strided(150),
+    SlidingWindow(300), SlidingWindow(200, 3), SlidingWindow(508, causal=False), SlidingWindow(510, causal=False),
+    SlidingWindow(129), SlidingWindow(130), SlidingWindow(400, causal=False) | Global([0, 300]), Strided(150),
     Fixed(140, 20), BlockLocal(130), Causal(), Full()], ids=repr)
 def test_flex_skips_what_it_may(pattern):
     """Blocks that the kernel skips hold no allowed pair; those in which it asks nothing hold no other."""

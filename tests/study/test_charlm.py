@@ -3,6 +3,7 @@ are judged."""
 
 import math
 from contextlib import nullcontext
+from itertools import pairwise
 from statistics import fmean, stdev
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from repro.study.catalog.longformer_charlm import (
     decoder_config,
     evaluate,
     phase_length,
+    phase_settings,
     stretched,
     trained,
     training_tokens,
@@ -76,7 +78,8 @@ def numbers(text: str) -> list[int]:
 
 @pytest.mark.parametrize(("model", "layers"), [("small", 12), ("large", 30)])
 def test_the_paper_scale_is_table_12(model, layers):
-    table = printed()
+    table, rows = printed(), published("longformer2020_text_settings").to_dict("records")
+    said = {row["parameter"]: row["value"] for row in rows if row["topic"] == "character LM"}
     for config in experiment("charlm").plan("paper"):
         if config.model != model:
             continue
@@ -89,8 +92,16 @@ def test_the_paper_scale_is_table_12(model, layers):
         assert len(config.steps) == int(table["Number of phases"])
         assert phase_length(config, 0) == int(table["Phase 1 sequence length"].replace(",", ""))
         assert table["Phase 5 sequence length"].startswith(f"{phase_length(config, 4):,}")
-        assert config.learning_rate == float(table["Phase 1 LR"])
-        assert config.learning_rate / 2**4 == float(table["Phase 5 LR"])
+        phases = [phase_settings(config, phase) for phase in range(5)]
+        assert [phases[0].learning_rate, phases[4].learning_rate] == [float(table[f"Phase {k} LR"]) for k in (1, 5)]
+        assert all(one.learning_rate == 2 * after.learning_rate for one, after in pairwise(phases))
+        assert table["Warmup"] == "10% of the phase steps with maximum 10K steps"
+        assert [one.warmup_steps for one in phases] == [min(steps // 10, 10_000) for steps in config.steps]
+        assert table["LR scheduler"].startswith("constant") and {one.decay for one in phases} == {"none"}
+        assert {(one.clip, one.weight_decay, one.precision) for one in phases} == {(0.25, 0.01, "bf16")}
+        assert (config.position_size, decoder_config(config, 205).dropout) == (config.n_embd, config.dropout)
+        assert [config.eval_length, config.eval_step] == [
+            int(said["evaluation sequence length"]), int(said["evaluation step"])]
         for phase, name in ((0, "Phase 1 window sizes"), (4, "Phase 5 window sizes")):
             windows = [layer[-1].window for layer in decoder_config(config, 205, phase).patterns]
             assert table[name] == f"{windows[0]:,} (bottom layer) - {windows[-1]:,} (top layer)"
@@ -141,6 +152,7 @@ def test_a_schedule_is_spread_over_any_number_of_layers():
 
 def test_a_run_of_three_phases(whole, tiny):
     assert whole.seen == [(16, 3), (32, 2), (40, 2)]  # doubled, up to `longest`
+    assert whole.settings == [phase_settings(tiny, phase) for phase in range(3)]
     assert [one.learning_rate for one in whole.settings] == [tiny.learning_rate / 2**phase for phase in range(3)]
     assert [one.tokens for one in whole.settings] == [4 * 48, 3 * 64, 2 * 80] == training_tokens(tiny)
     assert [decoder_config(tiny, 9, phase).patterns[1][-1].window for phase in range(3)] == [2, 4, 8]
