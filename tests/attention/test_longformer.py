@@ -104,6 +104,10 @@ def test_from_an_encoder_without_globals():
     (lambda: LongformerSelfAttention(16, 2, 4, dilation=0), "dilation is 0"),
     (lambda: LongformerSelfAttention.from_transformers(BertSelfAttention(BertConfig())), "window is None"),
     (lambda: LongformerSelfAttention.from_transformers(torch.nn.Linear(2, 2)), "layer is a Linear"),
+    (lambda: LongformerSelfAttention(16, 2, 4)(torch.ones(2, 9, 16), torch.ones(2, 1, 1, 9)),
+     r"^attention_mask is \(2, 1, 1, 9\); it must be \(B, N\), here \(2, 9\)"),
+    (lambda: LongformerSelfAttention(16, 2, 4)(torch.ones(2, 9, 16), None, torch.ones(2, 8)),
+     r"global_attention_mask is \(2, 8\)"),
 ])
 def test_bad_input(make, said):
     with pytest.raises(ReproError, match=said):

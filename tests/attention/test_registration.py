@@ -22,6 +22,7 @@ from repro.errors import ReproError
 N, VOCABULARY = 21, 31
 DECODERS = {
     "gpt2": (GPT2LMHeadModel, GPT2Config, {"n_layer": 2, "n_embd": 16, "n_head": 2, "n_positions": 40,
+                                           "scale_attn_by_inverse_layer_idx": True,
                                            "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}),
     "llama": (LlamaForCausalLM, LlamaConfig, {"num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 24,
                                               "num_attention_heads": 4, "num_key_value_heads": 2,
