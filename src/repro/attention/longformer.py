@@ -77,7 +77,7 @@ class LongformerSelfAttention(nn.Module):
         if global_attention_mask is None or not global_attention_mask.any():
             out = attend(*parts, self.pattern, self.implementation, key_mask=real)
         else:
-            chosen = global_attention_mask.bool() if real is None else global_attention_mask.bool() & real
+            chosen = global_attention_mask.bool()
             rows = [slice(row, row + 1) for row in range(len(hidden))]
             out = torch.cat([self._with_globals(hidden[row], *(part[row] for part in parts), chosen[row],
                                                 None if real is None else real[row]) for row in rows])
