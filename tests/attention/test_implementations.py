@@ -2,6 +2,7 @@
 
 import math
 import re
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -14,13 +15,14 @@ from repro.attention import (
     Fixed,
     Full,
     Global,
+    Pattern,
     SlidingWindow,
     Strided,
     attend,
     choose,
 )
 from repro.attention.blocked import block_size, tiles
-from repro.attention.implementations import _diagonals
+from repro.attention.implementations import DTYPES, _diagonals
 from repro.errors import ReproError
 
 TRAINABLE = ["dense", "loop", "blocked"]
@@ -64,59 +66,103 @@ def sparse_patterns(draw, n):
                "strided": lambda: Strided(dilation + 2), "fixed": lambda: Fixed(dilation + 4, 2),
                "block": lambda: BlockLocal(size),
                "intersection": lambda: Strided(dilation + 2) & SlidingWindow(size, 2)}[kind]()
-    positions = draw(st.sets(st.sampled_from([0, 1, n // 2, n - 1]), max_size=3))
+    positions = draw(st.sets(st.sampled_from([0, n // 3, n // 2, n - 1]), max_size=3))
     if positions:
         pattern = pattern | Global(positions)
         pattern = pattern & Causal() if draw(st.booleans()) else pattern
     return pattern
 
 
+class Asked(NamedTuple):
+    n: int
+    heads: int
+    pattern: Pattern | list[Pattern]
+    share_kept: float | None = None  # of the keys, by key_mask; 0 leaves every query without one
+    dtype: torch.dtype = torch.float64
+    seed: int = 0
+
+    def prepare(self):
+        """Inputs, key_mask, and what comes out of the definition."""
+        x = inputs(2, self.heads, self.n, 4, 3, self.dtype, self.seed)
+        patterns = self.pattern if isinstance(self.pattern, list) else [self.pattern] * self.heads
+        masks, key_mask = torch.stack([one.mask(self.n) for one in patterns]), None
+        if self.share_kept is not None:
+            key_mask = torch.rand(2, self.n, generator=torch.Generator().manual_seed(self.seed)) < self.share_kept
+            masks = masks & key_mask[:, None, None]
+        return x, key_mask, written_out(*x, masks)
+
+    @property
+    def tolerance(self):
+        """Half precision is rounded at the end, not on the way."""
+        return {torch.float64: 1e-9, torch.float32: 1e-5}.get(self.dtype, torch.finfo(self.dtype).eps)
+
+
 @st.composite
 def cases(draw):
-    n = draw(st.integers(2, 150))
-    heads = draw(st.integers(1, 3))
+    n, heads = draw(st.integers(1, 150)), draw(st.integers(1, 3))
     patterns = draw(st.one_of(sparse_patterns(n), st.lists(sparse_patterns(n), min_size=heads, max_size=heads)))
-    return n, heads, patterns, draw(st.sampled_from([None, 0.5, 0.0])), draw(st.integers(0, 99))
+    return Asked(n, heads, patterns, draw(st.sampled_from([None, 0.5, 0.0])), draw(st.sampled_from(DTYPES)),
+                 draw(st.integers(0, 99)))
+
+
+EXAMPLES = (
+    Asked(130, 2, SlidingWindow(1)), Asked(129, 2, SlidingWindow(64)), Asked(128, 1, SlidingWindow(300)),
+    Asked(131, 3, [SlidingWindow(20), SlidingWindow(9, 4), SlidingWindow(20)], 0.5), Asked(3, 1, SlidingWindow(2), 0.0),
+    Asked(97, 2, SlidingWindow(10, causal=False) | Global([0, 96]), 0.5),
+    *(Asked(100, 2, SlidingWindow(40) | Global([5]), None, dtype) for dtype in DTYPES),
+    Asked(1, 1, SlidingWindow(2, causal=False) | Global([0])))
+
+
+def with_examples(test):
+    for one in EXAMPLES:
+        test = example(case=one)(test)
+    return test
 
 
 @quick
 @given(case=cases())
-@example(case=(130, 2, SlidingWindow(1), None, 0))
-@example(case=(129, 2, SlidingWindow(64), None, 0))
-@example(case=(131, 2, [SlidingWindow(20), SlidingWindow(9, 4)], 0.5, 0))
-@example(case=(128, 1, SlidingWindow(300), None, 0))
-@example(case=(97, 2, SlidingWindow(10, causal=False) | Global([0, 96]), 0.5, 1))
-@example(case=(3, 1, SlidingWindow(2), 0.0, 0))
+@with_examples
 @pytest.mark.parametrize("name", TRAINABLE)
 def test_outputs_and_gradients(name, case):
-    n, heads, pattern, share_kept, seed = case
-    x = inputs(2, heads, n, 4, 3, seed=seed)
-    patterns = pattern if isinstance(pattern, list) else [pattern] * heads
-    masks, key_mask = torch.stack([one.mask(n) for one in patterns]), None
-    if share_kept is not None:  # of the keys; 0 leaves every query without one
-        key_mask = torch.rand(2, n, generator=torch.Generator().manual_seed(seed)) < share_kept
-        masks = masks & key_mask[:, None, None]
-    want = written_out(*x, masks)
-    agree(attend(*x, pattern, name, key_mask=key_mask), want, x, torch.randn_like(want))
+    x, key_mask, want = case.prepare()
+    found = attend(*x, case.pattern, name, key_mask=key_mask)
+    assert found.dtype == case.dtype
+    agree(found, want, x, torch.randn_like(want), case.tolerance)
+
+
+@quick
+@given(case=cases())
+@with_examples
+def test_flex_forward(case):
+    x, key_mask, want = case.prepare()
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr("torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)  # seconds each
+        found = attend(*x, case.pattern, "flex", key_mask=key_mask)
+    torch.testing.assert_close(found.double(), want, atol=case.tolerance, rtol=case.tolerance)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("case", [Asked(600, 2, [SlidingWindow(300), SlidingWindow(70, 3)], 0.5, torch.float32),
+                                  Asked(257, 1, SlidingWindow(9) | Global([0, 256]), None, torch.float32)])
+def test_flex_on_a_gpu(case):
+    x, key_mask, want = case.prepare()
+    on_gpu = [part.detach().cuda().requires_grad_() for part in x]
+    found = attend(*on_gpu, case.pattern, "flex", key_mask=None if key_mask is None else key_mask.cuda())
+    weights = torch.randn_like(want)
+    grads = torch.autograd.grad((found.cpu().double() * weights).sum(), on_gpu)
+    torch.testing.assert_close(found.cpu().double(), want, atol=1e-2, rtol=1e-2)  # tf32
+    for grad, other in zip(grads, torch.autograd.grad((want * weights).sum(), x), strict=True):
+        torch.testing.assert_close(grad.cpu(), other, atol=3e-2, rtol=3e-2)
 
 
 @pytest.mark.parametrize("name", ["dense", "loop"])
 @pytest.mark.parametrize("pattern", [Full(), Causal()])
 def test_dense_patterns(name, pattern):
     x = inputs(2, 2, 17, 4)
-    want = written_out(*x, pattern.mask(17))
-    agree(attend(*x, pattern, name), want, x, torch.randn_like(want))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-@pytest.mark.parametrize("name", TRAINABLE)
-def test_precision(name, dtype):
-    x = inputs(2, 2, 100, 8, dtype=dtype)
-    pattern = SlidingWindow(9) | Global([5])
-    found, want = attend(*x, pattern, name), written_out(*x, pattern.mask(100))
-    assert found.dtype == dtype
-    tolerance = 1e-5 if dtype == torch.float32 else 8 * torch.finfo(dtype).eps
-    agree(found, want, x, torch.randn_like(want), tolerance)
+    key_mask = torch.arange(17) >= torch.tensor([[0], [5]])
+    for padding, masks in (None, pattern.mask(17)), (key_mask, pattern.mask(17) & key_mask[:, None, None]):
+        want = written_out(*x, masks)
+        agree(attend(*x, pattern, name, key_mask=padding), want, x, torch.randn_like(want))
 
 
 @pytest.mark.parametrize("name", TRAINABLE)
@@ -131,17 +177,15 @@ def test_scale_autocast_and_large_scores(name):
 def test_transposed_inputs(name):
     x = [part.transpose(1, 2).contiguous().transpose(1, 2) for part in inputs(2, 3, 70, 4)]
     want = written_out(*x, SlidingWindow(6, 3).mask(70))
-    torch.testing.assert_close(attend(*x, SlidingWindow(6, 3), name), want)
+    agree(attend(*x, SlidingWindow(6, 3), name), want, x, torch.randn_like(want))
 
 
-@pytest.mark.parametrize("pattern", [SlidingWindow(5), SlidingWindow(6, 3, causal=False) | Global([0]), Strided(8)])
-def test_flex_forward(pattern):
-    x = [part.detach().float() for part in inputs(2, 2, 140, 8, 5)]
-    key_mask = torch.rand(2, 140, generator=torch.Generator().manual_seed(0)) < 0.6
-    key_mask[1] = False
-    for padding, masks in (None, pattern.mask(140)), (key_mask, pattern.mask(140) & key_mask[:, None, None]):
-        found = attend(*x, pattern, "flex", key_mask=padding).double()
-        torch.testing.assert_close(found, written_out(*x, masks), atol=1e-5, rtol=1e-5)
+@pytest.mark.parametrize("name", TRAINABLE)
+@pytest.mark.parametrize("which", range(3))
+def test_gradient_of_one_input(name, which):
+    x = [part.detach().requires_grad_(k == which) for k, part in enumerate(inputs(1, 2, 40, 4, 6))]
+    want = written_out(*x, SlidingWindow(5).mask(40))
+    agree(attend(*x, SlidingWindow(5), name), want, [x[which]], torch.randn_like(want))
 
 
 @pytest.mark.filterwarnings("error")
@@ -152,7 +196,8 @@ def test_flex_on_a_cpu_gives_no_advice_to_compile(monkeypatch):
 
 
 @pytest.mark.parametrize("pattern", [
-    SlidingWindow(300), SlidingWindow(200, 3), SlidingWindow(400, causal=False) | Global([0, 300]), Strided(150),
+    SlidingWindow(300), SlidingWindow(200, 3), SlidingWindow(508, causal=False), SlidingWindow(510, causal=False),
+    SlidingWindow(129), SlidingWindow(130), SlidingWindow(400, causal=False) | Global([0, 300]), Strided(150),
     Fixed(140, 20), BlockLocal(130), Causal(), Full()], ids=repr)
 def test_flex_skips_what_it_may(pattern):
     """Blocks that the kernel skips hold no allowed pair; those in which it asks nothing hold no other."""
@@ -213,15 +258,19 @@ def test_memory_is_linear():
     assert kept(2048) == 2 * kept(1024) < 64 * 2048
 
 
-def test_auto_agrees_with_its_choice():
-    x = inputs(1, 2, 300, 4)
-    assert choose(SlidingWindow(8), 300).name == "blocked"
+def test_auto_agrees_with_its_choice(caplog):
+    x = inputs(1, 2, 301, 4)
+    with caplog.at_level("INFO", "repro"):
+        attend(*x, SlidingWindow(8))
+    assert "N = 301 on cpu: blocked, because its tiles cover 12% of all pairs" in caplog.text
+    assert choose(SlidingWindow(8), 301, torch.device("cpu")) == choose(SlidingWindow(8), 301)
     torch.testing.assert_close(attend(*x, SlidingWindow(8)), attend(*x, SlidingWindow(8), "blocked"), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("arguments", "name", "reason"), [
     ((SlidingWindow(256), 8192), "blocked", "cover 3%"),
-    ((SlidingWindow(256), 128), "dense", "up to 256 positions"),
+    ((SlidingWindow(8), 256), "dense", "up to 256 positions"),
+    ((SlidingWindow(8), 257), "blocked", "cover 1[0-9]%"),
     ((SlidingWindow(8000), 8192), "dense", "cover 5[0-9]%"),
     ((Causal(), 8192), "dense", "kernel of its own"),
     ((Causal() | Global([3]), 8192), "dense", "does not stay sparse"),
@@ -246,8 +295,12 @@ def test_choose(arguments, name, reason):
     ({"pattern": SlidingWindow(2) | Global([9])}, "positions name 9, but the sequence has 9: 0 to 8"),
     ({"key_mask": torch.ones(1, 8, dtype=torch.bool)}, r"key_mask is torch.bool \(1, 8\)"),
     ({"key_mask": torch.ones(1, 9)}, "key_mask is torch.float32"),
+    ({"pattern": [SlidingWindow(2), 3]}, "pattern has the type int; it must be a Pattern"),
+    ({"pattern": torch.ones(9, 9) > 0}, "pattern has the type Tensor; it must be a Pattern"),
     ({"query": torch.ones(1, 2, 9, 5)}, r"query is \(1, 2, 9, 5\), key \(1, 2, 9, 4\)"),
     ({"key": torch.ones(1, 2, 9, 4, dtype=torch.float64)}, "key torch.float64"),
+    ({"value": torch.ones(1, 2, 8, 4)}, r"value \(1, 2, 8, 4\); query and key must be \(B, H, N, D\)"),
+    ({key: torch.ones(1, 2, 9, 0) for key in ("query", "key", "value")}, "with H, N and D at least 1"),
     ({key: torch.ones(1, 2, 9, 4, dtype=torch.long) for key in ("query", "key", "value")}, "query is torch.int64"),
 ])
 def test_bad_input(arguments, said):

@@ -6,7 +6,7 @@ from transformers import BertConfig, LongformerConfig
 from transformers.models.bert.modeling_bert import BertSelfAttention
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention as Theirs
 
-from repro.attention import LongformerSelfAttention
+from repro.attention import LongformerSelfAttention, SlidingWindow
 from repro.errors import ReproError
 
 
@@ -26,7 +26,8 @@ def ask_theirs(layer, hidden, real, chosen):
     return layer(hidden, mask, mask < 0, mask > 0, bool((mask > 0).any()))[0]
 
 
-@pytest.mark.parametrize("case", ["plain", "padding", "globals", "both", "globals that differ", "one without globals"])
+@pytest.mark.parametrize("case", ["plain", "padding", "globals", "both", "globals that differ", "one without globals",
+                                  "both that differ"])
 @pytest.mark.parametrize("implementation", ["auto", "blocked", "dense"])
 def test_parity(case, implementation):
     layer, n = theirs(), 48
@@ -37,6 +38,8 @@ def test_parity(case, implementation):
     if case in ("globals", "both"):
         chosen[:, [0, 20]] = True
         chosen[:, n - 1] = case == "globals"
+    if case == "both that differ":
+        real[0, 29:], real[1, :3] = False, False  # the last token of the first sequence is global, but padding
     if "differ" in case or "without" in case:
         chosen[0, [0, 1, n - 1]] = True
         chosen[1, 5] = "differ" in case
@@ -53,6 +56,16 @@ def test_parity(case, implementation):
             torch.testing.assert_close(dict(ours.named_parameters())[name].grad, parameter.grad, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("n", [1, 7, 45])
+def test_any_length(n):
+    """transformers' layer wants a multiple of its window, so it gets padding; ours needs none."""
+    layer, hidden = theirs(), torch.randn(2, 48, 32)
+    real, chosen = torch.arange(48).expand(2, -1) < n, torch.arange(48).expand(2, -1) == torch.tensor([[0], [n - 1]])
+    want = ask_theirs(layer, hidden, real, chosen)[:, :n]
+    found = LongformerSelfAttention.from_transformers(layer)(hidden[:, :n], global_attention_mask=chosen[:, :n])
+    torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-5)
+
+
 def test_a_window_one_off_is_another_layer():
     layer, hidden = theirs(), torch.randn(1, 48, 32)
     everything = torch.ones(1, 48, dtype=torch.bool)
@@ -60,6 +73,7 @@ def test_a_window_one_off_is_another_layer():
     for window, same in ((6, False), (8, True), (10, False)):
         found = LongformerSelfAttention.from_transformers(layer, window=window)(hidden)
         assert torch.allclose(found, want, atol=1e-5) == same
+    assert LongformerSelfAttention.from_transformers(layer, dilation=3).pattern == SlidingWindow(8, 3, causal=False)
 
 
 def test_global_projections_start_as_the_local_ones():
@@ -90,6 +104,10 @@ def test_from_an_encoder_without_globals():
     (lambda: LongformerSelfAttention(16, 2, 4, dilation=0), "dilation is 0"),
     (lambda: LongformerSelfAttention.from_transformers(BertSelfAttention(BertConfig())), "window is None"),
     (lambda: LongformerSelfAttention.from_transformers(torch.nn.Linear(2, 2)), "layer is a Linear"),
+    (lambda: LongformerSelfAttention(16, 2, 4)(torch.ones(2, 9, 16), torch.ones(2, 1, 1, 9)),
+     r"^attention_mask is \(2, 1, 1, 9\); it must be \(B, N\), here \(2, 9\)"),
+    (lambda: LongformerSelfAttention(16, 2, 4)(torch.ones(2, 9, 16), None, torch.ones(2, 8)),
+     r"global_attention_mask is \(2, 8\)"),
 ])
 def test_bad_input(make, said):
     with pytest.raises(ReproError, match=said):

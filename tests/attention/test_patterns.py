@@ -1,7 +1,9 @@
 """Patterns against the sentences that define them, written out pair by pair."""
 
 from itertools import product
+from operator import and_, or_
 
+import numpy as np
 import pytest
 import torch
 
@@ -67,6 +69,17 @@ def test_count_needs_no_mask():
     assert Causal().count(n) == n * (n + 1) // 2
 
 
+def test_numbers_and_positions_from_arrays():
+    assert SlidingWindow(np.int64(4)) == SlidingWindow(4)
+    assert Global(torch.tensor([3, 0])) == Global(np.array([0, 3, 3])) == Global(range(0, 4, 3)) == Global({0, 3})
+
+
+@pytest.mark.parametrize("combine", [or_, and_])
+def test_only_patterns_combine(combine):
+    with pytest.raises(TypeError, match="unsupported operand"):
+        combine(SlidingWindow(3), 3)
+
+
 def test_asking_one_pair_or_many():
     assert SlidingWindow(3)(5, 3) and not SlidingWindow(3)(5, 2)
     assert SlidingWindow(3)(torch.arange(4)[:, None], torch.arange(6)).shape == (4, 6)
@@ -78,6 +91,19 @@ def test_asking_one_pair_or_many():
     (lambda: SlidingWindow(5, causal=False), "window is 5; without causal half of it lies on each side"),
     (lambda: SlidingWindow(4, dilation=0), "dilation is 0 positions; it must be at least 1"),
     (lambda: Strided(0), "stride is 0"),
+    (lambda: SlidingWindow(-2), "window is -2 keys; it must be at least 1"),
+    (lambda: SlidingWindow(1.5), "window is 1.5 keys; it must be at least 1, a whole number"),
+    (lambda: SlidingWindow(True), "window is True keys; it must be at least 1, a whole number"),
+    (lambda: SlidingWindow("4", causal=False), "window is '4' keys; .* a whole number"),
+    (lambda: SlidingWindow(4, dilation=-1), "dilation is -1 positions; it must be at least 1"),
+    (lambda: SlidingWindow(4, dilation=2.0), "dilation is 2.0 positions; .* a whole number"),
+    (lambda: Strided(2.5), "stride is 2.5 .* a whole number"),
+    (lambda: Fixed(4, None), "summary is None .* a whole number"),
+    (lambda: Fixed(4, 0), "summary is 0 positions; it must be at least 1"),
+    (lambda: BlockLocal(3.0), "block is 3.0 .* a whole number"),
+    (lambda: Global([1.5]), r"positions are \[1.5\]; name at least one, whole numbers counted from 0"),
+    (lambda: Global(torch.tensor([True, False])), r"positions are \[True, False\]; .* whole numbers"),
+    (lambda: Global(3), "positions are 3; name at least one"),
     (lambda: Fixed(4, 5), "summary is 5; it must lie between 1 and the stride"),
     (lambda: BlockLocal(0), "block is 0"),
     (lambda: Global([]), "name at least one"),

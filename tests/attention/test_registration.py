@@ -22,6 +22,7 @@ from repro.errors import ReproError
 N, VOCABULARY = 21, 31
 DECODERS = {
     "gpt2": (GPT2LMHeadModel, GPT2Config, {"n_layer": 2, "n_embd": 16, "n_head": 2, "n_positions": 40,
+                                           "scale_attn_by_inverse_layer_idx": True,
                                            "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}),
     "llama": (LlamaForCausalLM, LlamaConfig, {"num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 24,
                                               "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -143,13 +144,14 @@ def test_gradients(tmp_path, shake):
         torch.testing.assert_close(found[name].grad, parameter.grad, atol=1e-5, rtol=1e-3)
 
 
-@pytest.mark.parametrize(("settings", "pattern"), [
-    ({"sliding_window": 4}, SlidingWindow(4, causal=False)),
-    ({"sliding_window": 4, "sliding_dilation": 2}, SlidingWindow(4, 2, causal=False))])
-def test_encoder(settings, pattern, tmp_path, shake):
+@pytest.mark.parametrize(("name", "settings", "pattern"), [
+    ("sliding", {"sliding_window": 4}, SlidingWindow(4, causal=False)),
+    ("sliding", {"sliding_window": 4, "sliding_dilation": 2}, SlidingWindow(4, 2, causal=False)),
+    ("global", {"global_positions": [0, 3]}, Global([0, 3]))])
+def test_encoder(name, settings, pattern, tmp_path, shake):
     shape = {"num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2,
              "max_position_embeddings": 40}
-    dense, loaded = build((RobertaForMaskedLM, RobertaConfig, shape), settings, tmp_path, shake, "sliding", None)
+    dense, loaded = build((RobertaForMaskedLM, RobertaConfig, shape), settings, tmp_path, shake, name, pattern)
     ids = torch.randint(2, VOCABULARY, (2, N), generator=torch.Generator().manual_seed(0))
     real = torch.ones(2, N, dtype=torch.bool)
     real[1, 15:] = False
@@ -204,6 +206,8 @@ def test_full_encoder_stays_full(tmp_path, shake):
 @pytest.mark.parametrize(("name", "settings", "said"), [
     ("sliding", {}, "sliding_window is missing in the config"),
     ("sliding", {"sliding_window": 0}, "window is 0 keys"),
+    ("sliding", {"sliding_window": 4.5}, "window is 4.5 keys; .* a whole number"),
+    ("global", {"global_positions": []}, "name at least one"),
     ("sliding", {"sliding_window": 4, "sliding_dilation": 0}, "dilation is 0"),
     ("fixed", {"fixed_stride": 4}, "fixed_summary is missing"),
     ("global", {"global_positions": [N]}, f"positions name {N}"),

@@ -97,6 +97,12 @@ def test_a_prefix_is_cut_by_bytes(data):
     assert "".join(parts) == text
 
 
+@pytest.mark.parametrize("name", ["enwik8", "text8"])
+def test_whole_files_are_cut_as_the_paper_cuts_them(name):
+    assert [split.n_bytes for split in corpus(name).splits.values()] == [90_000_000, 5_000_000, 5_000_000]
+    assert list(corpus(name).splits) == ["train", "validation", "test"]
+
+
 def test_fingerprint_follows_content_not_place_or_time(data, monkeypatch, sample):
     before = corpus("pg19-subset").fingerprint()
     test_only = corpus("pg19-subset").fingerprint(["test"])

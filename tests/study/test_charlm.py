@@ -3,6 +3,8 @@ are judged."""
 
 import math
 from contextlib import nullcontext
+from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from types import SimpleNamespace
@@ -19,13 +21,14 @@ from repro.study.catalog.longformer_charlm import (
     decoder_config,
     evaluate,
     phase_length,
+    phase_settings,
     stretched,
     train_in_phases,
     trained,
     training_tokens,
 )
 from repro.study.charlm_tables import ablation, compare, cost_and_quality, judge_pair, kind, told_text
-from repro.training import Sequences, TrainConfig
+from repro.training import Sequences, TrainConfig, train
 
 TINY = {"windows": "[1,2]", "dilation": "[1,2]", "n_embd": 8, "position_size": 4, "length": 16, "longest": 40,
         "steps": "[4,3,2]", "batch_sizes": "[3,2,2]", "held_out": 200, "scored": 150, "eval_length": 48,
@@ -53,13 +56,22 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(home, tiny):
-    """A run from the start to its end, and what it trained with: lengths and batches, and settings."""
-    seen, settings = [], []
+    """A run from the start to its end, and what it trained with: lengths and batches, settings, and the weights before
+    and after each phase."""
+    seen, settings, weights = [], [], []
     plain, made = Sequences.__init__, TrainConfig.__post_init__
+
+    def noted(objective, *rest):
+        weights.append(deepcopy(objective.model.state_dict()))
+        result = train(objective, *rest)
+        weights.append(deepcopy(objective.model.state_dict()))
+        return result
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sequences, "__init__", lambda self, *rest: seen.append(rest[1:3]) or plain(self, *rest))
         patch.setattr(TrainConfig, "__post_init__", lambda self: settings.append(self) or made(self))
-        return SimpleNamespace(record=run(tiny, progress=False), seen=seen, settings=settings)
+        patch.setattr("repro.training.train", noted)
+        return SimpleNamespace(record=run(tiny, progress=False), seen=seen, settings=settings, weights=weights)
 
 
 @pytest.fixture
@@ -80,7 +92,8 @@ def numbers(text: str) -> list[int]:
 
 @pytest.mark.parametrize(("model", "layers"), [("small", 12), ("large", 30)])
 def test_the_paper_scale_is_table_12(model, layers):
-    table = printed()
+    table, rows = printed(), published("longformer2020_text_settings").to_dict("records")
+    said = {row["parameter"]: row["value"] for row in rows if row["topic"] == "character LM"}
     for config in experiment("charlm").plan("paper"):
         if config.model != model:
             continue
@@ -93,8 +106,16 @@ def test_the_paper_scale_is_table_12(model, layers):
         assert len(config.steps) == int(table["Number of phases"])
         assert phase_length(config, 0) == int(table["Phase 1 sequence length"].replace(",", ""))
         assert table["Phase 5 sequence length"].startswith(f"{phase_length(config, 4):,}")
-        assert config.learning_rate == float(table["Phase 1 LR"])
-        assert config.learning_rate / 2**4 == float(table["Phase 5 LR"])
+        phases = [phase_settings(config, phase) for phase in range(5)]
+        assert [phases[0].learning_rate, phases[4].learning_rate] == [float(table[f"Phase {k} LR"]) for k in (1, 5)]
+        assert all(one.learning_rate == 2 * after.learning_rate for one, after in pairwise(phases))
+        assert table["Warmup"] == "10% of the phase steps with maximum 10K steps"
+        assert [one.warmup_steps for one in phases] == [min(steps // 10, 10_000) for steps in config.steps]
+        assert table["LR scheduler"].startswith("constant") and {one.decay for one in phases} == {"none"}
+        assert {(one.clip, one.weight_decay, one.precision) for one in phases} == {(0.25, 0.01, "bf16")}
+        assert (config.position_size, decoder_config(config, 205).dropout) == (config.n_embd, config.dropout)
+        assert [config.eval_length, config.eval_step] == [
+            int(said["evaluation sequence length"]), int(said["evaluation step"])]
         for phase, name in ((0, "Phase 1 window sizes"), (4, "Phase 5 window sizes")):
             windows = [layer[-1].window for layer in decoder_config(config, 205, phase).patterns]
             assert table[name] == f"{windows[0]:,} (bottom layer) - {windows[-1]:,} (top layer)"
@@ -184,9 +205,13 @@ def test_a_schedule_is_spread_over_any_number_of_layers():
 
 def test_a_run_of_three_phases(whole, tiny):
     assert whole.seen == [(16, 3), (32, 2), (40, 2)]  # doubled, up to `longest`
+    assert whole.settings == [phase_settings(tiny, phase) for phase in range(3)]
     assert [one.learning_rate for one in whole.settings] == [tiny.learning_rate / 2**phase for phase in range(3)]
     assert [one.tokens for one in whole.settings] == [4 * 48, 3 * 64, 2 * 80] == training_tokens(tiny)
     assert [decoder_config(tiny, 9, phase).patterns[1][-1].window for phase in range(3)] == [2, 4, 8]
+    (first, *begun), (*ended, _) = whole.weights[::2], whole.weights[1::2]
+    assert all(torch.equal(one[name], other[name]) for one, other in zip(ended, begun, strict=True) for name in one)
+    assert not torch.equal(first["embed.weight"], ended[0]["embed.weight"])
     at = [x for x, _ in whole.record.curves["train_loss"]]
     assert at == sorted(at) and at[-1] == sum(training_tokens(tiny))
     for split in ("validation", "test"):
@@ -214,13 +239,18 @@ def test_the_trained_model_comes_back(whole, tiny, model):
 
 def test_a_character_is_scored_at_the_end_of_an_overlapping_sequence(tiny, model):
     """The paper's protocol, written out: sequences of eval_length, each scored on its last eval_step characters."""
-    ids = tokens(tiny.corpus, "test", model[1]).ids[:149]  # 48 + 5 * 20 targets
-    found = evaluated(tiny.model_copy(update={"implementations": ()}), model[0], {"validation": ids, "test": ids})
+    length, step = 24, 18  # the model sees 17 back: what it reads before the scored ones matters
+    for weights in model[0].parameters():
+        torch.nn.init.normal_(weights, generator=torch.Generator().manual_seed(0))
+    ids = tokens(tiny.corpus, "test", model[1]).ids[:length + 6 * step + 1]
+    config = tiny.model_copy(update={"implementations": (), "eval_length": length, "eval_step": step})
+    found = evaluated(config, model[0], {"validation": ids[::-1].copy(), "test": ids})
     total, ids = 0.0, torch.from_numpy(ids.astype("int64"))
-    for stop in range(48, 149, 20):
-        losses = -model[0](ids[None, stop - 48:stop])[0].log_softmax(-1)[torch.arange(48), ids[stop - 47:stop + 1]]
-        total += losses.sum().item() if stop == 48 else losses[-20:].sum().item()
-    assert found["test_bits_per_character"] == pytest.approx(total / math.log(2) / 148, rel=1e-5)
+    for stop in range(length, len(ids), step):
+        logits = model[0](ids[None, stop - length:stop])[0].log_softmax(-1)
+        losses = -logits[torch.arange(length), ids[stop - length + 1:stop + 1]]
+        total += (losses if stop == length else losses[-step:]).sum().item()
+    assert found["test_bits_per_character"] == pytest.approx(total / math.log(2) / (len(ids) - 1), rel=1e-5)
 
 
 @pytest.mark.parametrize("at", [2, 6, 8])

@@ -112,13 +112,13 @@ def refusal(name: str, case: Case) -> str | None:
     return None
 
 
-def choose(pattern: Pattern, n: int, device: str = "cpu", dtype: torch.dtype = torch.float32,
+def choose(pattern: Pattern, n: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32,
            gradients: bool = True, size: int = 64) -> Choice:
     """What `auto` takes for sequences of n positions on a type of device, and the reason.
 
     gradients: whether a backward pass will follow. size: of a head's queries and keys.
     """
-    return _choose(Case(pattern, n, device, dtype, gradients, size))
+    return _choose(Case(pattern, n, torch.device(device).type, dtype, gradients, size))
 
 
 @lru_cache(maxsize=256)
@@ -183,9 +183,9 @@ def _one(query, key, value, pattern, implementation, scale, key_mask) -> Tensor:
 def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequence[Pattern],
            key_mask: Tensor | None) -> list[Pattern]:
     """The pattern of every head, after a look at everything that has to fit."""
-    if query.ndim != 4 or query.shape != key.shape or query.shape[:3] != value.shape[:3]:
+    if query.ndim != 4 or query.shape != key.shape or query.shape[:3] != value.shape[:3] or 0 in query.shape[1:]:
         raise ReproError(f"query is {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}; query "
-                         "and key must be (B, H, N, D), the value (B, H, N, E).")
+                         "and key must be (B, H, N, D), the value (B, H, N, E), with H, N and D at least 1.")
     if query.dtype not in DTYPES or not query.dtype == key.dtype == value.dtype:
         raise ReproError(f"query is {query.dtype}, key {key.dtype}, value {value.dtype}; all three must be one of "
                          f"{', '.join(str(dtype) for dtype in DTYPES)}.")
@@ -193,7 +193,11 @@ def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     if key_mask is not None and (key_mask.shape != (batch, n) or key_mask.dtype != torch.bool):
         raise ReproError(f"key_mask is {key_mask.dtype} {tuple(key_mask.shape)}; it must be torch.bool and (B, N), "
                          f"here {(batch, n)}.")
-    patterns = [pattern] * heads if isinstance(pattern, Pattern) else list(pattern)
+    patterns = list(pattern) if isinstance(pattern, Sequence) else [pattern] * heads
+    for one in patterns:
+        if not isinstance(one, Pattern):
+            raise ReproError(f"pattern has the type {type(one).__name__}; it must be a Pattern, or a sequence with one "
+                             "for each head.")
     if len(patterns) != heads:
         raise ReproError(f"pattern names {len(patterns)} patterns, but there are {heads} heads; give one for all, or "
                          "one for each.")

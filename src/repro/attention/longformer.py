@@ -66,13 +66,18 @@ class LongformerSelfAttention(nn.Module):
 
         attention_mask (B, N): 0 where a token is padding, which nobody attends to and whose output is 0.
         global_attention_mask (B, N): 1 where a token is global; every sequence may have others.
+        Raises ReproError for a mask of another shape.
         """
+        masks = {"attention_mask": attention_mask, "global_attention_mask": global_attention_mask}
+        for name, mask in masks.items():
+            if mask is not None and mask.shape != hidden.shape[:2]:
+                raise ReproError(f"{name} is {tuple(mask.shape)}; it must be (B, N), here {tuple(hidden.shape[:2])}.")
         real = None if attention_mask is None else attention_mask.bool()
         parts = [self._heads(name, hidden) for name in LOCAL]
         if global_attention_mask is None or not global_attention_mask.any():
             out = attend(*parts, self.pattern, self.implementation, key_mask=real)
         else:
-            chosen = global_attention_mask.bool() if real is None else global_attention_mask.bool() & real
+            chosen = global_attention_mask.bool()
             rows = [slice(row, row + 1) for row in range(len(hidden))]
             out = torch.cat([self._with_globals(hidden[row], *(part[row] for part in parts), chosen[row],
                                                 None if real is None else real[row]) for row in rows])

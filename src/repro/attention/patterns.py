@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import product
+from numbers import Integral
 from operator import and_, or_
 from typing import NamedTuple
 
@@ -65,9 +66,11 @@ class Pattern:
         return allowed
 
     def __or__(self, other: "Pattern") -> "Pattern":
-        return Union((self, other))
+        return Union((self, other)) if isinstance(other, Pattern) else NotImplemented
 
     def __and__(self, other: "Pattern") -> "Pattern":
+        if not isinstance(other, Pattern):
+            return NotImplemented
         return union([intersection(one, two) for one in self.parts for two in other.parts])
 
     def mask(self, n: int, device: torch.device | str | None = None) -> Tensor:
@@ -172,7 +175,8 @@ class Summary(Pattern):
 
     def __post_init__(self):
         _at_least("stride", self.stride, 1, "positions")
-        if not 1 <= self.summary <= self.stride:
+        _at_least("summary", self.summary, 1, "positions")
+        if self.summary > self.stride:
             raise ReproError(f"summary is {self.summary}; it must lie between 1 and the stride ({self.stride}).")
 
     def keys(self, i):
@@ -216,15 +220,17 @@ class Fixed(Pattern):
 
 @dataclass(frozen=True)
 class _At(Pattern):
-    """A pattern that names positions. Raises ReproError for a negative one, and on sequences that do not reach one."""
+    """A pattern that names positions. Raises ReproError for none, for one that is no whole number of at least 0, and
+    on sequences that do not reach one."""
 
     positions: tuple[int, ...]
 
     def __init__(self, positions: Iterable[int]):
-        positions = tuple(sorted({int(position) for position in positions}))
-        if not positions or positions[0] < 0:
-            raise ReproError(f"positions are {list(positions)}; name at least one, counted from 0.")
-        object.__setattr__(self, "positions", positions)
+        named = positions.tolist() if isinstance(positions, Tensor) else positions
+        named = list(named) if isinstance(named, Iterable) else []
+        if not named or not all(_whole(position) and position >= 0 for position in named):
+            raise ReproError(f"positions are {named or positions!r}; name at least one, whole numbers counted from 0.")
+        object.__setattr__(self, "positions", tuple(sorted({int(position) for position in named})))
 
     def check(self, n):
         super().check(n)
@@ -336,5 +342,9 @@ def _larger(a: Tensor | int, b: Tensor | int) -> Tensor | int:
 
 
 def _at_least(name: str, value: int, least: int, unit: str) -> None:
-    if value < least:
-        raise ReproError(f"{name} is {value} {unit}; it must be at least {least}.")
+    if not _whole(value) or value < least:
+        raise ReproError(f"{name} is {value!r} {unit}; it must be at least {least}, a whole number.")
+
+
+def _whole(value) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

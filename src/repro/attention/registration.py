@@ -34,6 +34,7 @@ def register() -> None:
     config, as <name>_<setting>: sliding_window and sliding_dilation, strided_stride, fixed_stride and fixed_summary,
     block_local_block, global_positions. In a causal model every pattern is causal; in an encoder a sliding window looks
     both ways. Attention to an encoder (cross-attention) stays as it is. With a cache every key is kept.
+    A mask (B, 1, N, N) that is given to the model takes the pattern's place, as it does in transformers.
     """
     for name in PATTERNS:
         AttentionInterface.register(PREFIX + name, partial(_attention, name))

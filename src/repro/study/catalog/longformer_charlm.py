@@ -85,6 +85,17 @@ def phase_length(config, phase: int) -> int:
     return length if config.longest is None else min(length, config.longest)
 
 
+def phase_settings(config, phase: int):
+    """How a phase, counted from 0, trains."""
+    from repro.training import TrainConfig
+
+    total = training_tokens(config)[phase]
+    return TrainConfig(total, config.learning_rate / 2**phase,
+                       min(int(config.warmup_share * config.steps[phase]), LONGEST_WARMUP), config.decay,
+                       config.weight_decay, config.clip, -(-total // config.validations),
+                       precision=config.precision, seed=config.seed)
+
+
 def decoder_config(config, vocab_size: int, phase: int = -1):
     """The model's size, and its patterns in a phase: by default the last, those it is scored with."""
     from repro.attention import Causal
@@ -133,7 +144,7 @@ def train_in_phases(config, context, text, vocab_size: int):
 
     from repro.evaluation import perplexity
     from repro.models import Decoder
-    from repro.training import NextToken, Sequences, TrainConfig, train
+    from repro.training import NextToken, Sequences, train
 
     def loss(objective):
         score = perplexity(objective.model, text["validation"][:config.held_out + 1], length, 0)
@@ -142,18 +153,13 @@ def train_in_phases(config, context, text, vocab_size: int):
     torch.manual_seed(config.seed)
     model, seen, curves = None, 0, {"train_loss": [], "validation_loss": []}
     with context.progress(sum(training_tokens(config)), "training", "characters") as bar:
-        for phase, (steps, batch, total) in enumerate(zip(config.steps, config.batch_sizes, training_tokens(config),
-                                                          strict=True)):
+        for phase, batch in enumerate(config.batch_sizes):
             earlier, length = model, phase_length(config, phase)
             model = Decoder(decoder_config(config, vocab_size, phase), recompute=config.recompute)
             if earlier is not None:
                 model.load_state_dict(earlier.state_dict())
-            settings = TrainConfig(total, config.learning_rate / 2**phase,
-                                   min(int(config.warmup_share * steps), LONGEST_WARMUP), config.decay,
-                                   config.weight_decay, config.clip, -(-total // config.validations),
-                                   precision=config.precision, seed=config.seed)
-            result = train(NextToken(model), Sequences(text["train"], length, batch, config.seed), settings,
-                           context.folder / f"phase-{phase + 1}", loss, bar)
+            result = train(NextToken(model), Sequences(text["train"], length, batch, config.seed),
+                           phase_settings(config, phase), context.folder / f"phase-{phase + 1}", loss, bar)
             for name, points in result.curves.items():
                 curves[name] += [[seen + at, value] for at, value in points]
             seen += result.tokens
