@@ -1,7 +1,7 @@
 """Figures, tables and verdicts of the chapter on books: window sizes, cost, and variations of the module."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -92,35 +92,27 @@ def window_figure(context: ArtifactContext):
                              labels=("window (tokens)", "validation perplexity per word"))
 
 
-def variation_table(context: ArtifactContext, variations: Mapping[str, Mapping[str, Any]]) -> "pandas.DataFrame":
+def variation_table(context: ArtifactContext,
+                    variations: Callable[[str], Mapping[str, Mapping[str, Any]]]) -> "pandas.DataFrame":
     """Each variation on disjoint windows beside the paper's module, then the models tested with overlap.
 
-    "change" is against the first row of its kind, paired over documents; "module" is what masking the module out takes.
+    variations: scale -> the name of each row -> what it changes in the first one. "change" is against the first row of
+    its overlap, paired over documents; "module" is what masking the module out takes.
     """
     import pandas
 
     rows = []
     for scale in reversed(context.scales):
-        plan = context.plan(scale)
-        disjoint = [config for config in plan if config.overlap == 0]
-        overlapped = [config for config in plan if config.overlap > 0]
-        names = list(variations)[:len(disjoint)]
-        names += [f"trained on {_windows(c)}, tested with overlap {c.overlap}, {c.test_positions} positions pooled"
-                  for c in overlapped]
-        for configs in (disjoint, overlapped):
-            first = context.records_of(configs[0])
-            for config in configs:
+        plan, firsts = context.plan(scale), {}
+        for name, change in variations(scale).items():
+            for config in (one for one in plan if one == plan[0].model_copy(update=change)):
                 records = context.records_of(config)
-                change = _percent(*compare(records, first, "validation")) if records and first else NOT_RUN
-                rows.append({"scale": scale, "variation": names[plan.index(config)],
-                             "validation": told(records, "validation"),
-                             "change": "–" if config is configs[0] else change,
+                first, compared, others = firsts.setdefault(config.overlap, (name, config, records))
+                changed = _percent(*compare(records, others, "validation")) if records and others else NOT_RUN
+                rows.append({"scale": scale, "variation": name, "validation": told(records, "validation"),
+                             "change": "–" if name == first else "the same here" if config == compared else changed,
                              "module": f"{module_effect(records):+.2%}" if records else NOT_RUN})
     return pandas.DataFrame(rows)
-
-
-def _windows(config) -> str:
-    return "disjoint windows" if config.train_overlap == 0 else "such windows"
 
 
 def judge_pair(records: list[Record], margin: float = 0.0, cost: float = math.inf) -> Verdict:
