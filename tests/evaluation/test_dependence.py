@@ -110,17 +110,18 @@ def test_dropout_is_off_and_the_mode_put_back(tiny_recurrent, texts):
 def one_by_one(model, own, other, overlap, n_changes):
     """`token_dependence` by scoring every changed text whole, and averaging over lists."""
     farthest, n = (BACK - 1) * WINDOW, len(own)
-    bins = [[[] for _ in range(n)] for _ in distances(BACK + 1, WINDOW)]
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(3)).tolist()
+    bins = [[[] for _ in range(n)] for _ in range(4)]
     for text in range(n):
         before = perplexity(model, own[text], WINDOW, overlap).target_nll
         for change in range(n_changes):
-            place = WINDOW + int(WINDOW * (change * n + text) / (n_changes * n))
+            place = WINDOW + int(WINDOW * (change + order[text] / n) / n_changes)
             changed = own[text].clone()
             changed[place] = other[text, place]
             after = perplexity(model, changed, WINDOW, overlap).target_nll
             for distance in range(1, min(farthest, LENGTH - 1 - place) + 1):
                 at = place + distance - 1  # target_nll starts with token 1
-                bins[int(math.log2(distance))][text].append(after[at] - before[at])
+                bins[int(math.log2(distance)) if distance <= WINDOW else 3][text].append(after[at] - before[at])
     return (np.array([[np.mean(np.abs(found)) for found in row] for row in bins]),
             np.array([[np.mean(found) for found in row] for row in bins]))
 
@@ -130,26 +131,34 @@ def one_by_one(model, own, other, overlap, n_changes):
 def test_changes_of_one_token_are_those_of_scoring_the_changed_text(tiny_gpt2, tiny_recurrent, texts, overlap,
                                                                     recurrent, n_changes):
     model, told = (tiny_recurrent if recurrent else tiny_gpt2)(dtype=torch.float64), []
-    found = token_dependence(model, *texts, WINDOW, overlap, n_changes, batch_size=2, progress=told.append)
+    found = token_dependence(model, *texts, WINDOW, overlap, n_changes, seed=3, batch_size=2, progress=told.append)
     assert sum(told) == 5
     for ours, expected in zip(found, one_by_one(model, *texts, overlap, n_changes), strict=True):
         assert ours.shape == (4, 5)
         np.testing.assert_allclose(ours, expected, atol=1e-7)
 
 
-def test_distances_are_powers_of_two_up_to_the_farthest():
-    assert distances(4, 4) == [(1, 1), (2, 3), (4, 7), (8, 8)]
-    assert distances(6, 30)[-1] == (64, 120) and distances(3, 300)[-1] == (256, 300)
+def test_distances_are_powers_of_two_and_then_windows():
+    assert distances(4, 4) == [(1, 1), (2, 3), (4, 4), (5, 8)]
+    assert distances(3, 300)[-2:] == [(128, 255), (256, 300)]
+    assert distances(6, 30)[3:] == [(8, 15), (16, 30), (31, 60), (61, 90), (91, 120)]
 
 
 def test_one_token_reaches_to_the_end_of_its_window_or_on(tiny_gpt2, tiny_recurrent, texts):
-    """Bins 1, 2-3, 4-7 and 8: a plain model's farthest target is 4 tokens on, the window's own length."""
     plain, _ = token_dependence(tiny_gpt2(), *texts, WINDOW, 0, n_changes=1)
-    assert (plain[0] > 0).any() and not plain[3].any()
-    # text k of 5 is changed at place 4 * k // 5 of its window, and place p reaches targets up to 4 - p tokens on
-    assert (plain[2] > 0).tolist() == [True, True, False, False, False]
+    assert (plain[0] > 0).any() and not plain[3].any()  # bin 3 begins 5 tokens on
+    # places 0 to 3 of a window of 4, place 0 twice: it alone reaches a target 4 tokens on
+    assert (plain[2] > 0).sum() == 2
     with_memory, _ = token_dependence(tiny_recurrent(), *texts, WINDOW, 0, n_changes=1)
     assert (with_memory > 0).all()
+
+
+def test_places_are_those_of_all_parts_of_a_window_in_no_order(tiny_gpt2):
+    """Texts of one book follow one another; were places in order too, each book would have places of its own."""
+    own = torch.zeros(12, LENGTH, dtype=torch.long)
+    reach = (token_dependence(tiny_gpt2(), own, own + 1, WINDOW, 0, n_changes=1)[0] > 0).sum(0)
+    assert sorted(reach) == [1] * 3 + [2] * 6 + [3] * 3 and (reach[1:] > reach[:-1]).any() and (
+        reach[1:] < reach[:-1]).any()
 
 
 @pytest.mark.parametrize(("n_changes", "length", "words"), [

@@ -39,21 +39,22 @@ def dependence(model: nn.Module, texts, others, window: int, overlap: int = 0, b
 
 @torch.no_grad()
 def token_dependence(model: nn.Module, texts, others, window: int, overlap: int = 0, n_changes: int = 4,
-                     batch_size: int = 16, progress=None) -> tuple[np.ndarray, np.ndarray]:
+                     seed: int = 0, batch_size: int = 16, progress=None) -> tuple[np.ndarray, np.ndarray]:
     """How the losses of the targets that follow change when one token is replaced, by how many tokens back it is.
 
     texts, others: as in `dependence`, of k >= 3 windows. In every text `n_changes` tokens of its second window are
-    replaced by those of `others`, one at a time; over all texts they are spread evenly over the places of a window.
+    replaced by those of `others`, one at a time: one in each of as many equal parts of the window, at a place that is
+    random and, over all texts, spread evenly.
 
-    Returns the mean absolute change and the mean change, each (bins, n), in nats per token. Bin b holds the targets
-    2**b to 2**(b+1) - 1 tokens after the replaced one, the last bin those up to (k - 2) * window: see `distances`.
+    Returns the mean absolute change and the mean change, each (bins, n), in nats per token; `distances` are the bins.
     Raises ReproError for an overlap or shapes that do not fit, or fewer than one change.
     """
     texts, others, n_windows = _checked(model, texts, others, window, overlap, 3)
     if n_changes < 1:
         raise ReproError(f"n_changes is {n_changes} tokens a text; it must be at least 1.")
-    places = window + torch.arange(n_changes * len(texts)) * window // (n_changes * len(texts))
-    places = places.view(n_changes, -1).to(texts.device)
+    n, order = len(texts), torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed))
+    places = window + (torch.arange(n_changes)[:, None] * n + order) * window // (n_changes * n)
+    places = places.to(texts.device)
     nearest = torch.tensor([near for near, _ in distances(n_windows, window)], device=texts.device)
 
     def changes(own: Tensor, foreign: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
@@ -74,9 +75,12 @@ def token_dependence(model: nn.Module, texts, others, window: int, overlap: int 
 
 
 def distances(n_windows: int, window: int) -> list[tuple[int, int]]:
-    """The nearest and the farthest target, in tokens, of each bin of `token_dependence`."""
-    farthest = (n_windows - 2) * window
-    return [(2**b, min(2**(b + 1) - 1, farthest)) for b in range(farthest.bit_length())]
+    """The nearest and the farthest target, in tokens, of each bin of `token_dependence`.
+
+    Up to a window's length they are 1, 2-3, 4-7 and so on, then a window each.
+    """
+    within = [(2**b, min(2**(b + 1) - 1, window)) for b in range(window.bit_length())]
+    return within + [(k * window + 1, (k + 1) * window) for k in range(1, n_windows - 2)]
 
 
 def _checked(model, texts, others, window, overlap, least) -> tuple[Tensor, Tensor, int]:

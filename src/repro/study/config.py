@@ -215,6 +215,6 @@ def _validated(kind: type[RunConfig], values: Mapping[str, Any]) -> RunConfig:
         for problem in error.errors():
             where = ".".join(map(str, problem["loc"]))
             given = f" {where}={problem['input']!r}:" if where else ""
-            hint = """, written as a list: '["…", "…"]'""" if problem["type"] == "tuple_type" else ""
+            hint = """, written as a list: '[…, …]'""" if problem["type"] == "tuple_type" else ""
             problems.append(f"{given} {problem['msg'].removeprefix('Value error, ')}{hint}")
         raise ReproError(f"{values['experiment']}:{';'.join(problems)}.".replace("..", ".")) from error

@@ -255,7 +255,7 @@ def by_distance(context: ArtifactContext) -> "pandas.DataFrame":
     columns = {}
     for scale in reversed(context.scales):
         records = context.records(scale)
-        curves = reach_curves(records, "distance")
+        curves = reach_curves(records, "distance", ["absolute"])
         for reader, name in READERS.items():
             points = dict(zip(distance_names(records), curves.get(f"{reader} absolute", []), strict=True))
             columns[f"{scale}: {name}"] = points if records else NOT_RUN
@@ -272,13 +272,14 @@ def distance_names(records: list[Record]) -> list[str]:
     return [str(near) if near == far else f"{near}–{far}" for near, far in bins]
 
 
-def reach_curves(records: list[Record], by: str = "reach") -> "dict[str, list[Interval]]":
+def reach_curves(records: list[Record], by: str = "reach", kinds: Sequence[str] = ("absolute", "signed")
+                 ) -> "dict[str, list[Interval]]":
     """"baseline absolute", "recurrent signed", ... -> the mean for each place, with its interval over books.
 
     by: "reach" for windows back, "distance" for tokens back.
     """
     books = [book for record in records for book in record.documents[by]["book"]]
-    names = [f"{reader} {kind}" for reader in READERS for kind in ("absolute", "signed") if records]
+    names = [f"{reader} {kind}" for reader in READERS for kind in kinds if records]
     return {name: [mean_over_books(books, [change for row in rows for change in row]) for rows in zip(
         *(record.documents[by][name] for record in records), strict=True)] for name in names}
 

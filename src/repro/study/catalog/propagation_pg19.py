@@ -165,8 +165,11 @@ def example(context, first, continuations, topics, common):
 def reached(config, context, models, held_out):
     """Mean absolute and mean change of loss, a row of texts for each place.
 
-    First by windows back of a whole window that is replaced, then by tokens back of a single token.
+    First by windows back of a whole window that is replaced, then by tokens back of a single token. In double
+    precision, in which what is left after several windows is no rounding.
     """
+    from copy import deepcopy
+
     from repro.evaluation.continuations import sample_passages
     from repro.evaluation.dependence import dependence, distances, token_dependence
     from repro.evaluation.topics import from_other_books
@@ -179,9 +182,10 @@ def reached(config, context, models, held_out):
     with context.progress(6 * len(others), "replacing what came before", "texts") as bar:
         for name, model, overlap in (("baseline", "baseline", 0), ("overlap", "baseline", config.reach_overlap),
                                      ("recurrent", "recurrent", 0)):
-            asked = models[model], passages.ids, others, config.window, overlap
+            asked = deepcopy(models[model]).double(), passages.ids, others, config.window, overlap
             for found, changes in ((windows, dependence(*asked, progress=bar.advance)),
-                                   (tokens, token_dependence(*asked, config.reach_changes, progress=bar.advance))):
+                                   (tokens, token_dependence(*asked, config.reach_changes, config.seed,
+                                                          progress=bar.advance))):
                 found |= {f"{name} {kind}": rows.tolist() for kind, rows in zip(("absolute", "signed"), changes,
                                                                                strict=True)}
     return windows, tokens
@@ -228,7 +232,7 @@ def estimate(config):
     n = max(FINETUNING.estimate(trained(config, name)).parameters for name in MODELS)
     read = config.contexts * (config.window + 4 * config.continuation)
     replaced = config.windows_back + config.reach_changes
-    read += config.reach_texts * (config.windows_back + 1) * (replaced + 3) * config.window
+    read += 2 * config.reach_texts * (config.windows_back + 1) * (replaced + 3) * config.window  # in double precision
     flops = read * (flops_per_token(base.n_layer, base.n_embd, config.window, 0) + 2 * base.n_embd * base.vocab_size)
     seconds = flops / RATE[config.scale] + 1e-6 * TOPIC_WORDS[config.scale] * (1 + config.topic_passes)
     return Estimate(n, 0, flops, PROCESS + 8 * n + 10 * TOPIC_WORDS[config.scale], seconds)
