@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import lzma
 import threading
 import zipfile
 from dataclasses import replace
@@ -84,6 +85,24 @@ def test_the_member_is_kept_and_noted(server, folder):
     (folder / "enwik8").write_bytes(TEXT[:-1])
     get(server, folder)
     assert (folder / "enwik8").read_bytes() == TEXT
+
+
+def test_of_a_prefix_the_first_bytes_are_kept(server, folder):
+    archive = fetch.Archive(server.url, "enwik8", hashlib.md5(TEXT, usedforsecurity=False).hexdigest(), first=1001)
+    fetch.fetch("enwik8-prefix", folder, progress=False, source=archive)
+    assert names(folder) == ["enwik8-first-1001-bytes.xz", "manifest-enwik8-prefix.json"]
+    assert lzma.decompress((folder / "enwik8-first-1001-bytes.xz").read_bytes()) == TEXT[:1001]
+    fetch.fetch("enwik8-prefix", folder, progress=False, source=archive)
+    assert server.asked == [0]
+
+
+@pytest.mark.parametrize("name", ["text8", "enwik8"])
+def test_the_file_of_a_prefix_is_the_one_that_its_corpus_reads(name):
+    part, whole = (fetch.SOURCES[one]() for one in (f"{name}-prefix", name))
+    splits = corpus(f"{name}-prefix").splits.values()
+    assert {split.files for split in splits} == {part.name}
+    assert sum(split.n_bytes for split in splits) == part.first
+    assert (part.url, part.md5) == (whole.url, whole.md5) and whole.first is None
 
 
 @pytest.mark.parametrize("ranges", [True, False])

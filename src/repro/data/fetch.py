@@ -65,11 +65,20 @@ class Source:
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip file on the web, the one member of it that is kept, and the md5 that its author publishes for that."""
+    """A zip file on the web, the one member of it that is kept, and the md5 that its author publishes for that.
+
+    first: how many bytes of the member are kept, in a compressed file that says so in its name; None: all.
+    """
 
     url: str
     member: str
     md5: str
+    first: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the file that is kept."""
+        return self.member if self.first is None else f"{self.member}-first-{self.first}-bytes.xz"
 
     def stream(self, start: int) -> tuple[BinaryIO, int, int]:
         """The bytes of the zip file from byte `start` on if the server can do that, else from 0: an open stream, the
@@ -115,8 +124,8 @@ def fetch(name: str, folder: Path | str, rows: Rows | None = None, progress: boo
 
 def _fetch_archive(name: str, folder: Path, archive: Archive, progress: bool) -> None:
     """Download the zip file beside its place, going on where an earlier try stopped, and keep its member."""
-    target, partial = folder / archive.member, folder / f".{archive.member}.zip"
-    if _sound(target, _manifest(name, folder).get(archive.member)):
+    target, partial = folder / archive.name, folder / f".{archive.member}.zip"
+    if _sound(target, _manifest(name, folder).get(archive.name)):
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -134,8 +143,11 @@ def _fetch_archive(name: str, folder: Path, archive: Archive, progress: bool) ->
         partial.unlink(missing_ok=True)
         raise ReproError(f"{archive.url} came damaged, or is not what it was: {archive.member} in it does not have the "
                          f"md5 {archive.md5}. It was deleted; run `repro data fetch {name}` again.")
-    write_atomic(target, content)
-    _write_manifest(name, folder, archive.url, None, {archive.member: _entry(content)})
+    # Always compressed alike: the fingerprint of a corpus is that of its files.
+    kept = content if archive.first is None else lzma.compress(content[:archive.first],
+                                                               preset=9 | lzma.PRESET_EXTREME)
+    write_atomic(target, kept)
+    _write_manifest(name, folder, archive.url, None, {archive.name: _entry(kept)})
     partial.unlink()
 
 
@@ -315,6 +327,8 @@ def pg19_part(ids: dict[str, tuple[int, ...]], rows: dict[str, int] = PG19_ROWS,
     return Source("emozilla/pg19", None, None, rows, parts)
 
 
+TEXT8 = "http://mattmahoney.net/dc/text8.zip", "text8", "3bea1919949baf155f99411df5fada7e"
+ENWIK8 = "http://mattmahoney.net/dc/enwik8.zip", "enwik8", "a1fa5ffddb56f4953e226637dabbb36a"
 SOURCES: dict[str, Callable[[], Source | Archive]] = {
     "wikitext-103": wikitext2,
     "wikitext-103-full": wikitext103,
@@ -322,8 +336,10 @@ SOURCES: dict[str, Callable[[], Source | Archive]] = {
     "pg19-subset": lambda: pg19_part({"train": books.SUBSET_TRAIN, "validation": books.SUBSET_VALIDATION,
                                       "test": books.SUBSET_TEST}),
     "gutenberg-pretrain": lambda: pg19_part({"train": books.PRETRAIN_TRAIN + books.PRETRAIN_VALIDATION}),
-    "text8": lambda: Archive("http://mattmahoney.net/dc/text8.zip", "text8", "3bea1919949baf155f99411df5fada7e"),
-    "enwik8": lambda: Archive("http://mattmahoney.net/dc/enwik8.zip", "enwik8", "a1fa5ffddb56f4953e226637dabbb36a"),
+    "text8": lambda: Archive(*TEXT8),
+    "text8-prefix": lambda: Archive(*TEXT8, first=6_877_825),
+    "enwik8": lambda: Archive(*ENWIK8),
+    "enwik8-prefix": lambda: Archive(*ENWIK8, first=4_154_399),
 }
 
 
