@@ -10,6 +10,19 @@ from repro.bench import recorded, stored
 from repro.errors import ReproError
 
 
+def test_longer_texts_are_timed_less_often():
+    assert [bench.rounds_at(n, 5) for n in (512, 8192, 16384, 32768, 65536)] == [5, 5, 3, 2, 1]
+
+
+@pytest.mark.parametrize("warm_up", [True, False])
+def test_only_the_first_turn_is_for_warming_up(warm_up):
+    from repro.bench import compare
+
+    runs = []
+    found = compare({"one": lambda: runs.append(1) or 7}, rounds=3, warm_up=warm_up)
+    assert len(runs) == 3 + warm_up and found["one"]["lowest"] <= found["one"]["tokens_per_second"]
+
+
 @pytest.mark.parametrize(("known", "expected"), [
     ({}, 0), ({512: 10}, 40), ({256: 10, 512: 20}, 40), ({256: 10, 512: 40}, 160), ({512: None}, 0)])
 def test_expected_bytes(known, expected):

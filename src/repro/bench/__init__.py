@@ -12,13 +12,14 @@ from repro.paths import home, write_atomic
 ROUNDS = 5
 
 
-def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
-    """Run each contender once to warm up, then `rounds` times in turn; each returns how many tokens it worked on.
+def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS, warm_up: bool = True
+            ) -> dict[str, dict[str, float]]:
+    """Run each contender once to warm up if that is to be, then `rounds` times in turn; each returns its tokens.
 
     Returns per contender the median, lowest and highest tokens per second.
     """
     speeds = {name: [] for name in contenders}
-    for turn in range(rounds + 1):
+    for turn in range(not warm_up, rounds + 1):
         for name, work in contenders.items():
             started = time.perf_counter()
             tokens = work()

@@ -32,7 +32,7 @@ class Contender(NamedTuple):
 def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, window: int | None = None) -> dict:
     """Time every contender at every length that fits in memory; print a table, ratios and growth exponents.
 
-    rounds: timed runs of each; above 8,192 positions at most 3.
+    rounds: timed runs of each; half as many at 16,384 positions, a quarter at 32,768.
     """
     from repro.bench import report
 
@@ -67,13 +67,19 @@ def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "c
                     measured[name, which, n] = {"not_attempted": f"would need {needed / 2**30:.0f} GiB"}
                 else:
                     work[name] = step(contender, x, which)
-                    if device == "cuda":
+                    if device == "cuda" or name == "flex":
                         work[name]()  # compiles
                     measured[name, which, n] = {"peak_bytes": peak_memory(work[name], device)
                                                 if device == "cuda" or name != "flex" else None}
-            for name, speed in compare(work, rounds if n <= 8192 else min(3, rounds)).items():
+            # All have run by now: the longest texts take minutes, so nothing is run for nothing.
+            for name, speed in compare(work, rounds_at(n, rounds), warm_up=False).items():
                 measured[name, which, n] |= speed | {"seconds": n / speed["tokens_per_second"]}
     return measured
+
+
+def rounds_at(n: int, rounds: int) -> int:
+    """Timed runs at n positions, at least one."""
+    return math.ceil(rounds * min(1, 8192 / n))
 
 
 def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
