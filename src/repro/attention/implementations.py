@@ -92,7 +92,7 @@ def flex(*arguments) -> Tensor:
 IMPLEMENTATIONS: dict[str, Callable[..., Tensor]] = {
     "dense": dense, "loop": loop, "blocked": tiled.blocked, "flex": flex}
 DTYPES = torch.float64, torch.float32, torch.bfloat16, torch.float16
-WIDE = 256  # features of a query beyond which tiles of FlexAttention outgrow the memory beside a GPU's cores
+WIDE = 256  # features of a query; beyond, tiles of FlexAttention may outgrow a GPU's shared memory: expected, not tried
 SHORT = 256  # positions up to which nothing is saved by leaving pairs out
 
 

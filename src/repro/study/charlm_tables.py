@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import hypot, log2, sqrt
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,7 @@ ROWS = {  # of Table 4: the kind of run that each is
     "No dilation": ("increasing", False), "Dilation on 2 heads": ("increasing", True),
 }
 FULL = "full attention"
+TOGETHER = 5  # neighbouring blocks of a record that the bootstrap draws as one: what is hard comes in stretches
 SAME = [name for name in ROWS if ROWS[name] == ROWS["Increasing w"]]  # the run that the others are compared with
 
 
@@ -33,18 +35,19 @@ class Difference(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The lower of the low ends and the higher of the high ones."""
+        """Both sources together: at each end the root of the sum of squares of their distances from the value."""
         lows, highs = zip(*filter(None, (self.over_text, self.over_seeds)), strict=True)
-        return min(lows), max(highs)
+        return (self.value - hypot(*(self.value - low for low in lows)),
+                self.value + hypot(*(high - self.value for high in highs)))
 
 
 def kind(config: Any) -> tuple[str, bool]:
-    """How the windows of a run go from the bottom layer to the top, and whether a layer is dilated.
+    """How the windows of a run go from the bottom layer to the top, and whether a head is dilated.
 
     config: a run's config, or what a record holds of it.
     """
     values = config if isinstance(config, Mapping) else config.model_dump()
-    windows, dilated = list(values["windows"]), max(values["dilation"]) > 1
+    windows, dilated = list(values["windows"]), max(values["dilation"]) > 1 and values["dilated_heads"] > 0
     if None in windows:
         return "full", dilated
     name = ("fixed" if len(set(windows)) == 1 else "increasing" if windows == sorted(windows) else
@@ -56,11 +59,9 @@ def compare(records: list[Record], against: list[Record]) -> Difference:
     """The difference on validation text, over the seeds that both have.
 
     over_seeds: Student's t on the differences seed by seed; over_text: the paired bootstrap of
-    `repro.evaluation.bootstrap` over blocks of the text, losses averaged over seeds first.
+    `repro.evaluation.bootstrap` over stretches of the text (`stretches`), losses averaged over seeds first.
     Raises ReproError when there is no common seed.
     """
-    from math import log2, sqrt
-
     from repro.evaluation import bootstrap
 
     ours, theirs = ({record.seed: record for record in some} for some in (records, against))
@@ -68,9 +69,10 @@ def compare(records: list[Record], against: list[Record]) -> Difference:
     if not seeds:
         raise ReproError(f"seeds {sorted(ours)} and {sorted(theirs)}: nothing to pair; run both with the same --seed.")
     differences = [ours[seed].metrics[METRIC] - theirs[seed].metrics[METRIC] for seed in seeds]
-    blocks = [[fmean(losses) for losses in zip(*(some[seed].documents["validation"]["nll"] for seed in seeds),
-                                               strict=True)] for some in (ours, theirs)]
-    _, low, high = map(log2, bootstrap(blocks[0], ours[seeds[0]].documents["validation"]["n_characters"], blocks[1]))
+    mine, other = ([fmean(losses) for losses in zip(*(some[seed].documents["validation"]["nll"] for seed in seeds),
+                                                    strict=True)] for some in (ours, theirs))
+    n_characters = ours[seeds[0]].documents["validation"]["n_characters"]
+    _, low, high = map(log2, bootstrap(*map(stretches, (mine, n_characters, other))))
     value, over_seeds = fmean(differences), None
     if len(seeds) > 1:
         from scipy.stats import t
@@ -78,6 +80,12 @@ def compare(records: list[Record], against: list[Record]) -> Difference:
         reach = float(t.ppf(0.975, len(seeds) - 1)) * stdev(differences) / sqrt(len(seeds))
         over_seeds = (value - reach, value + reach)
     return Difference(value, (low, high), over_seeds, len(seeds))
+
+
+def stretches(blocks: list[float]) -> list[float]:
+    """Sums of TOGETHER neighbouring blocks; of fewer, down to one, where a text leaves fewer than 5 such sums."""
+    together = max(1, min(TOGETHER, len(blocks) // 5))
+    return [sum(blocks[at:at + together]) for at in range(0, len(blocks), together)]
 
 
 def judge_pair(records: list[Record], better: tuple[str, bool]) -> Verdict:
@@ -92,9 +100,9 @@ def judge_pair(records: list[Record], better: tuple[str, bool]) -> Verdict:
     difference = compare(chosen, others)
     verdict = judge_difference(difference.value, *difference.interval, "lower")
     if difference.over_seeds is None:
-        return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text} bits, interval over blocks of text; "
+        return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text} bits, interval over text only; "
                                                            "one seed leaves it open")
-    return replace(verdict, text=f"{verdict.text} bits, interval over {difference.n_seeds} seeds and blocks of text")
+    return replace(verdict, text=f"{verdict.text} bits, interval over {difference.n_seeds} seeds and text")
 
 
 def ablation(context: ArtifactContext) -> "pandas.DataFrame":
@@ -115,7 +123,7 @@ def ablation(context: ArtifactContext) -> "pandas.DataFrame":
                 found, base = (context.records_of(one) if one else [] for one in (config, grown))
                 rows.append([name, f"this study, {scale}", told_text(config.corpus), _scored(config),
                              _windows(config.windows), _mean(found, METRIC),
-                             ", ".join(str(record.seed) for record in found) or NOT_RUN,
+                             _seeds(found),
                              _difference(compare(found, base)) if seeds_of_both(found, base) else NOT_RUN])
     frame = pandas.DataFrame(rows, columns=["configuration", "source", "text", "scored", "w", "dev", "seeds",
                                             "difference"])
@@ -205,9 +213,9 @@ def _cost_points(context: ArtifactContext, scale: str) -> dict[str, list[tuple]]
     lines = {}
     for config in context.plan(scale):
         if found := context.records_of(config):
-            gap = max(config.dilation)
-            name = (FULL if kind(config)[0] == "full" else "no dilation" if gap == 1 else
-                    f"dilation {gap} on {config.dilated_heads} heads")
+            order, dilated = kind(config)
+            name = (FULL if order == "full" else "no dilation" if not dilated else
+                    f"dilation {max(config.dilation)} on {config.dilated_heads} heads")
             lines.setdefault(name, []).append((found[0].metrics["pairs_per_character"], fmean(
                 record.metrics[METRIC] for record in found), config.windows[-1]))
     return {name: sorted(line, key=lambda at: at[0]) for name, line in lines.items()}
@@ -249,6 +257,11 @@ def _mean(records: list[Record], metric: str, times: float = 1) -> str:
     return f"{fmean(values):.3f}{spread}"
 
 
+def _seeds(records: list[Record]) -> str:
+    """How many seeds, and which: "3 (0, 1, 2)"."""
+    return f"{len(records)} ({', '.join(str(record.seed) for record in records)})" if records else NOT_RUN
+
+
 def _difference(difference: Difference) -> str:
     low, high = difference.interval
-    return f"{difference.value:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return f"{difference.value:+.3f} [{low:+.3f}, {high:+.3f}]" + " over text only" * (difference.over_seeds is None)
