@@ -1,5 +1,6 @@
 """Patterns against the sentences that define them, written out pair by pair."""
 
+from dataclasses import dataclass
 from itertools import product
 from operator import and_, or_
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from repro.attention import BlockLocal, Causal, Fixed, Full, Global, SlidingWindow, Strided
+from repro.attention import BlockLocal, Causal, Fixed, Full, Global, Keys, Pattern, SlidingWindow, Strided
 from repro.errors import ReproError
 
 DEFINED = [  # a pattern, and who sees whom by its definition
@@ -115,3 +116,41 @@ def test_asking_one_pair_or_many():
 def test_bad_input(make, said):
     with pytest.raises(ReproError, match=said):
         make()
+
+
+@dataclass(frozen=True)
+class Sink(Pattern):
+    """The example of the class's docstring: the own block, and the first key of all."""
+
+    block: int
+
+    def keys(self, i):
+        start = i - i % self.block
+        return [Keys(0, torch.clamp(start - 1, max=0)), Keys(start, i)]
+
+
+@dataclass(frozen=True)
+class Twice(Pattern):
+    gap: int = 1
+
+    def keys(self, i):
+        return [Keys(i - 8, i), Keys(i - 8 - self.gap, i - 9 + (self.gap == 1))]
+
+
+def test_a_pattern_of_ones_own_needs_only_its_keys():
+    wanted = BlockLocal(4).mask(21)
+    wanted[:, 0] = True
+    assert torch.equal(Sink(4).mask(21), wanted) and Sink(4).count(21) == wanted.sum()
+
+
+def test_progressions_that_share_a_key_are_refused():
+    Twice(gap=2).check(3)
+    for use in (lambda p: p.check(9), lambda p: p.mask(9), lambda p: p.count(9), lambda p: (p | Causal()).mask(9)):
+        with pytest.raises(ReproError, match=r"Twice\(gap=1\) gives query 8 the key 0 in two"):
+            use(Twice())
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.0, "9", True])
+def test_lengths_are_whole_numbers(n):
+    with pytest.raises(ReproError, match="n is .*whole number"):
+        Causal().mask(n)

@@ -8,7 +8,7 @@ number of allowed pairs, and the blocks that the implementations compute.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import product
 from numbers import Integral
 from operator import and_, or_
@@ -29,6 +29,11 @@ class Keys(NamedTuple):
     last: Tensor | int
     step: int = 1
 
+    def have(self, j: Tensor) -> Tensor:
+        """Whether the key positions `j` are among them."""
+        inside = (j >= self.first) & (j <= self.last)
+        return inside if self.step == 1 else inside & ((j - self.first) % self.step == 0)
+
     def within(self, n: int, i: Tensor) -> "Keys":
         """Those in 0 .. n-1, as tensors with one entry for each query in `i`."""
         first, last = self.first + 0 * i, self.last + 0 * i
@@ -36,7 +41,18 @@ class Keys(NamedTuple):
 
 
 class Pattern:
-    """Base of all patterns. A new one is a frozen dataclass with `keys`; `|` and `&` combine patterns."""
+    """Base of all patterns. A new one is a frozen dataclass with `keys`; `|` and `&` combine patterns.
+
+    For example every key of the own block, and the first of all (an attention sink):
+
+        @dataclass(frozen=True)
+        class Sink(Pattern):
+            block: int
+
+            def keys(self, i):
+                start = i - i % self.block
+                return [Keys(0, torch.clamp(start - 1, max=0)), Keys(start, i)]
+    """
 
     @property
     def parts(self) -> "tuple[Pattern, ...]":
@@ -45,12 +61,14 @@ class Pattern:
 
     def keys(self, i: Tensor) -> list[Keys]:
         """The keys that each of the queries `i` sees, as progressions that share none."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no method `keys`; see Pattern.")
 
     def check(self, n: int) -> None:
         """Raise ReproError if the pattern cannot be used on sequences of n positions."""
-        if n < 1:
-            raise ReproError(f"n is {n}; a sequence has at least 1 position.")
+        if not _whole(n) or n < 1:
+            raise ReproError(f"n is {n!r}; it must be a whole number of positions, at least 1.")
+        for part in self.parts:
+            _check_apart(part)
 
     def __call__(self, i: Tensor | int, j: Tensor | int) -> Tensor:
         """Whether query position i sees key position j: a bool tensor, broadcasting i against j."""
@@ -59,11 +77,7 @@ class Pattern:
 
     def _allows(self, i: Tensor, j: Tensor) -> Tensor:
         """`__call__` of a pattern that is no union."""
-        allowed = (i < 0) & (j < 0)  # none
-        for first, last, step in self.keys(i):
-            inside = (j >= first) & (j <= last)
-            allowed = allowed | (inside if step == 1 else inside & ((j - first) % step == 0))
-        return allowed
+        return reduce(or_, [keys.have(j) for keys in self.keys(i)], (i < 0) & (j < 0))
 
     def __or__(self, other: "Pattern") -> "Pattern":
         return Union((self, other)) if isinstance(other, Pattern) else NotImplemented
@@ -310,6 +324,16 @@ class Intersection(Pattern):
 
     def __repr__(self):
         return " & ".join(sorted(map(repr, self.patterns)))
+
+
+@lru_cache(maxsize=256)
+def _check_apart(pattern: Pattern) -> None:
+    """Raise ReproError if a key is in two progressions of one of the first queries: it would be attended to twice."""
+    position = torch.arange(256)
+    times = sum(keys.have(position).long() for keys in pattern.keys(position[:, None]))
+    if (twice := (times > 1).nonzero()).numel():
+        raise ReproError(f"{pattern!r} gives query {twice[0, 0]} the key {twice[0, 1]} in two of its progressions; "
+                         "those that `keys` returns must share none.")
 
 
 def union(patterns: Sequence[Pattern]) -> Pattern:

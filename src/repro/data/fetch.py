@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import io
 import json
+import logging
 import lzma
 import sys
 import zipfile
@@ -59,6 +60,7 @@ class Source:
             from datasets import load_dataset
         except ImportError as error:
             raise ReproError("fetching needs the package datasets: pip install 'repro[data]'.") from error
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # what it retries is told in one line if it fails
         rows = load_dataset(self.hub, self.config, split=split, revision=self.revision, streaming=True)
         yield from rows.skip(skip)
 
