@@ -237,13 +237,21 @@ def _benchmarks() -> list[str]:
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(_benchmarks())}.")],
     json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
+    lengths: Annotated[list[int] | None, typer.Option("--length", metavar="N", min=1, help=(
+        "attention only: time this length alone, or several; by default 512 to 32,768."))] = None,
 ) -> None:
-    """Measure side by side with peers, in one process, and print ratios."""
+    """Measure side by side with peers, in one process, and print ratios.
+
+    On two CPU cores attention takes about a quarter of an hour, the others a few minutes.
+    """
     import importlib
 
     if name not in _benchmarks():
         raise unknown("benchmark", name, _benchmarks())
-    importlib.import_module(f"repro.bench.{name}").main(json_path)
+    if lengths and name != "attention":
+        raise ReproError(f"--length is {lengths[0]}, but the benchmark {name} has no lengths; leave it out.")
+    chosen = {"lengths": tuple(sorted(set(lengths)))} if lengths else {}
+    importlib.import_module(f"repro.bench.{name}").main(json_path, **chosen)
 
 
 @main.command()

@@ -336,6 +336,12 @@ def test_bench_calls_the_benchmark(repro_, monkeypatch, tmp_path):
     code, _, err = repro_("bench toi")
     assert code == 2
     assert "unknown benchmark 'toi'. Did you mean 'toy'?" in err
+    (tmp_path / "attention.py").write_text("def main(json_path, lengths=(1,)): print(json_path, lengths)")
+    monkeypatch.delitem(sys.modules, "repro.bench.attention", raising=False)
+    assert repro_("bench attention")[:2] == (0, "None (1,)\n")
+    assert repro_("bench attention --length 64 --length 32 --length 64")[:2] == (0, "None (32, 64)\n")
+    assert repro_("bench toy --length 64") == (
+        2, "", "repro: error: --length is 64, but the benchmark toy has no lengths; leave it out.\n")
 
 
 def test_the_real_command_exits_with_2_and_loads_nothing_heavy(tmp_path):
