@@ -59,6 +59,13 @@ def test_more_lines_than_colours_can_still_be_told_apart():
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 9
 
 
+@pytest.mark.parametrize(("n", "ticks"), [(3, [2, 4, 8]), (6, [2, 4, 8, 16, 32, 64]), (7, [2, 8, 32, 128]),
+                                          (8, [4, 16, 64, 256])])
+def test_many_lengths_have_a_tick_for_every_other_one(n, ticks):
+    axis, = draw_growth({"time": {"ours": [[2**k, k] for k in range(1, n + 1)]}}).axes
+    assert axis.get_xticks().tolist() == ticks
+
+
 def test_what_was_not_run_says_so():
     figure = draw_growth({"time": {}, "memory": {"ours": []}})
     assert [axis.texts[0].get_text() for axis in figure.axes] == ["not run", "not run"]

@@ -88,6 +88,9 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
             axis.minorticks_off()
             axis.text(0.5, 0.5, "not run", ha="center", transform=axis.transAxes)
             continue
+        lengths = sorted({n for points in curves.values() for n, _ in points})
+        axis.set_xticks(lengths[(len(lengths) + 1) % 2::2] if len(lengths) > 6 else lengths)  # more would touch
+        axis.xaxis.set_minor_formatter(NullFormatter())
         few = max(values) < 1000 * min(values)
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
         axis.yaxis.set_minor_formatter(NullFormatter())
