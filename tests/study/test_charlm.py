@@ -9,15 +9,18 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
+from repro.attention.implementations import IMPLEMENTATIONS
 from repro.data import tokens
 from repro.errors import ReproError
 from repro.study import artifact, claim, experiment, model_folder, published, run
 from repro.study.catalog.longformer_charlm import (
+    Implementation,
     bits,
     decoder_config,
     evaluate,
@@ -448,6 +451,7 @@ def test_tables_show_every_seed_and_whose_text_it_was(whole, tiny):
     assert ours["scored"].item() == "first 150" and "2 seeds" in shown.caption
     agreed = artifact("longformer2020-implementations").render("smoke", also=(), sets=TINY).table
     names = ["dense", "loop", "blocked", "flex"]
+    assert set(names) == set(IMPLEMENTATIONS) == set(get_args(Implementation))
     bits = [[one.metrics[f"validation_bits_per_character_{name}"] for name in names] for one in found]
     assert agreed[names].iloc[0].tolist() == [f"{fmean(some):.6f}" for some in zip(*bits, strict=True)]
     assert float(agreed["largest difference"].item()) == pytest.approx(
@@ -478,7 +482,7 @@ def test_the_cost_figure_has_a_point_for_every_window_and_full_attention():
 @pytest.mark.parametrize(("sets", "told"), [
     ({"dilation": "[1]"}, "dilation has 1 numbers and windows 2"), ({"steps": "[1,2]"}, "batch_sizes has 3 numbers"),
     ({"windows": "[0,2]"}, "windows.0"), ({"dilated_heads": 9}, "dilated_heads is 9, but there are 4 heads"),
-    ({"implementations": '["dense","blokced"]'}, "unknown implementation 'blokced'. Did you mean 'blocked'?"),
+    ({"implementations": '["dense","blokced"]'}, "implementations.1='blokced': Input should be 'dense', "),
     ({"n_embd": 6}, "n_embd is 6 and n_head 4"), ({"eval_step": 49}, "eval_step is 49 characters")])
 def test_settings_that_cannot_be(sets, told):
     with pytest.raises(ReproError, match=re.escape(told)) as raised:

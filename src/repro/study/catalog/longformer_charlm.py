@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from repro.errors import unknown
 from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.charlm_tables import ablation, agreement, cost_and_quality, judge_pair, kind, models
 
@@ -22,6 +21,7 @@ LONGEST_WARMUP = 10_000  # steps
 BLOCK = 1_000  # characters whose losses a record keeps as one sum; intervals over text draw several together
 AGREEMENT = 8_192  # characters at most in a sequence that every implementation reads: more do not fit into a dense mask
 Window = Annotated[int, Field(ge=1)] | None
+Implementation = Literal["dense", "loop", "blocked", "flex"]  # of attention
 
 
 class Config(RunConfig):
@@ -49,17 +49,12 @@ class Config(RunConfig):
     eval_length: int = Field(256, ge=1)  # characters of an overlapping sequence
     eval_step: int = Field(64, ge=1)  # characters from one sequence to the next: what each scores
     scored: int | None = Field(None, ge=1)  # characters of a split that are scored; None: all
-    implementations: tuple[str, ...] = ()  # of attention, each of which scores the start of the validation text too
+    implementations: tuple[Implementation, ...] = ()  # each scores the start of the validation text too
     precision: Literal["no", "bf16"] = "no"
     recompute: bool = False
 
     @model_validator(mode="after")
     def _fits(self):
-        from repro.attention.implementations import IMPLEMENTATIONS
-
-        for name in self.implementations:
-            if name not in IMPLEMENTATIONS:
-                raise unknown("implementation", name, IMPLEMENTATIONS)
         for one, other in (("dilation", "windows"), ("batch_sizes", "steps")):
             if len(getattr(self, one)) != len(getattr(self, other)):
                 raise ValueError(f"{one} has {len(getattr(self, one))} numbers and {other} {len(getattr(self, other))}"
