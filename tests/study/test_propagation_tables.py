@@ -196,13 +196,12 @@ def test_distance_keeps_the_bins_of_each_scale_apart():
         return found
 
     found = by_distance(Shown(smoke=[made([[1, 1], [2, 2]], 0.5, 0)], small=[made([[1, 1], [2, 3], [4, 4]], 4, 2, 1)]))
-    found = found.set_index("tokens back")
-    assert found.index.tolist() == ["1", "2", "2–3", "4"]
-    smoke, small = found["smoke: recurrent"], found["small: baseline with overlap"]
-    assert smoke["1"] == "0.5 [0.5, 0.5]" and smoke["2"] == "0" and smoke["4"] == "–"
-    assert small["2–3"] == "2 [2, 2]" and small["2"] == "–"
-    found = by_distance(Shown(smoke=[], small=[]))
-    assert found["smoke: baseline"].tolist() == ["not run"]
+    found = found.set_index(["scale", "tokens back"])
+    assert sorted(found.index) == [("small", "1"), ("small", "2–3"), ("small", "4"), ("smoke", "1"), ("smoke", "2")]
+    assert found["recurrent"].loc["smoke"].to_dict() == {"1": "0.5 [0.5, 0.5]", "2": "0"}
+    assert found["baseline with overlap"].loc[("small", "2–3")] == "2 [2, 2]"
+    found = by_distance(Shown(smoke=[], small=[])).set_index("scale")
+    assert found.loc["small"].tolist() == ["not run"] * 4
 
 
 EXAMPLE = {"context": "Robin & the <b>old</b> sail. She saw Alex", "first": " <she>", "names": ["Alex", "Robin", "Sam"],

@@ -181,12 +181,12 @@ def cost_and_quality(context: ArtifactContext):
     A line for each dilation with a point for each window, and full attention, the limit.
     """
     from repro.plotting import COLOURS, canvas, house
-    from repro.plotting.curves import paint
+    from repro.plotting.curves import legend_below, paint
 
     labels = ("pairs per character", "bits per character")
     points = {scale: found for scale in reversed(context.scales) if (found := _cost_points(context, scale))}
     with house():
-        figure, axes = canvas(3.4, columns=len(points) or 1, squeeze=False, alt=(
+        figure, axes = canvas(3.7, columns=len(points) or 1, squeeze=False, alt=(
             f"{labels[1]} against {labels[0]}, by window and dilation; panels: {', '.join(points) or NOT_RUN}."))
         for axis, (scale, found) in zip(axes[0], points.items(), strict=False):
             full = {name: at[0][1] for name, at in found.items() if name == FULL}
@@ -198,11 +198,14 @@ def cost_and_quality(context: ArtifactContext):
                         axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
                     else:
                         axis.annotate(f"w = {window}", (x, y), at, textcoords="offset points", ha=ha, va=va, size=8)
+            axis.get_legend().remove()
             axis.set_title(scale)
             axis.set_xscale("log", base=2)
             axis.margins(x=0.2, y=0.12)
             axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-        if not points:
+        if points:
+            legend_below(figure, axes[0])
+        else:
             axes[0, 0].set_title(NOT_RUN)
             axes[0, 0].set_axis_off()
     return figure

@@ -252,18 +252,15 @@ def by_distance(context: ArtifactContext) -> "pandas.DataFrame":
     """Mean |change of loss|, in nats per token, of the tokens so many after a single one that is replaced."""
     import pandas
 
-    columns = {}
+    rows = []
     for scale in reversed(context.scales):
         records = context.records(scale)
         curves = reach_curves(records, "distance", ["absolute"])
-        for reader, name in READERS.items():
-            points = dict(zip(distance_names(records), curves.get(f"{reader} absolute", []), strict=True))
-            columns[f"{scale}: {name}"] = points if records else NOT_RUN
-    rows = sorted({row for points in columns.values() if points != NOT_RUN for row in points} or {"1"},
-                  key=lambda row: [int(end) for end in row.split("–")])
-    return pandas.DataFrame([{"tokens back": row, **{
-        name: points if points == NOT_RUN else _small(points[row]) if row in points else "–"
-        for name, points in columns.items()}} for row in rows])
+        for place, back in enumerate(distance_names(records) or [NOT_RUN]):
+            rows.append({"scale": scale, "tokens back": back, **{
+                name: _small(curves[f"{reader} absolute"][place]) if records else NOT_RUN
+                for reader, name in READERS.items()}})
+    return pandas.DataFrame(rows)
 
 
 def distance_names(records: list[Record]) -> list[str]:
