@@ -111,6 +111,10 @@ class SyntheticBooks:
 
     def fingerprint(self) -> str:
         """sha256 (hex) that changes with any parameter, with the word lists and with how books are written."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:  # asked for with every record, and writing a book takes milliseconds
         told = f"{self} {VERSION} {TEMPLATES} {self.lexicon()} {self.book('train', 0)}"
         return hashlib.sha256(told.encode()).hexdigest()
 
