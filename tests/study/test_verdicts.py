@@ -3,7 +3,7 @@
 import pytest
 
 from repro.errors import ReproError
-from repro.study import Artifact, Claim, claim, judge_difference, register, run, scoreboard
+from repro.study import Artifact, Claim, claim, judge_difference, register, run, scoreboard, verdict_table
 
 
 @pytest.mark.parametrize(("low", "high", "direction", "verdict"), [
@@ -69,6 +69,18 @@ def test_a_claim_is_judged_when_all_its_runs_are_there(toy, judged):
     told = claim("toy-gain").verdict()
     assert told.verdict == "reproduced"
     assert judged == [[("baseline", 5, 0), ("recurrent", 5, 0), ("recurrent", 5, 2)]]
+
+
+def test_verdicts_stand_in_a_table_scale_by_scale(toy, judged):
+    for index in (1, 3):
+        run(toy.experiment.plan("smoke")[index], progress=False)
+    found = verdict_table(["small", "smoke"], "toy-recurrence")
+    assert found[["claim", "scale", "verdict"]].to_numpy().tolist() == [
+        ["Recurrence lowers perplexity.", "small", "not run"], ["Recurrence is free.", "small", "not run"],
+        ["Recurrence lowers perplexity.", "smoke", "reproduced"], ["Recurrence is free.", "smoke", "not run"]]
+    assert found["effect"][2] == claim("toy-gain").verdict().text
+    assert len(verdict_table(["smoke"])) == 2
+    assert list(verdict_table(["smoke"], "toy-base").columns) == ["claim", "scale", "verdict", "effect"]
 
 
 def test_the_scoreboard_has_every_artifact_and_claim_at_every_scale(toy, judged):

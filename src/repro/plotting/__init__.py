@@ -1,6 +1,6 @@
 """Every figure of the study in one style. Functions return a figure; notebooks show it, nothing is drawn twice."""
 
-from repro.plotting.attention import draw_growth, draw_patterns
+from repro.plotting.attention import draw_cost_and_quality, draw_growth, draw_patterns
 from repro.plotting.curves import (
     draw_bars,
     draw_cost_front,
@@ -16,6 +16,7 @@ from repro.plotting.propagation import draw_own_and_other, draw_reach
 from repro.plotting.receptive import draw_receptive_fields
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 
-__all__ = ["COLOURS", "Drawing", "Explorer", "LiveCurve", "canvas", "draw_bars", "draw_cost_front", "draw_curves",
-           "draw_growth", "draw_insertion", "draw_layer_weights", "draw_memory", "draw_own_and_other", "draw_patterns",
-           "draw_reach", "draw_receptive_fields", "draw_recurrence", "draw_table_curves", "draw_windows", "house"]
+__all__ = ["COLOURS", "Drawing", "Explorer", "LiveCurve", "canvas", "draw_bars", "draw_cost_and_quality",
+           "draw_cost_front", "draw_curves", "draw_growth", "draw_insertion", "draw_layer_weights", "draw_memory",
+           "draw_own_and_other", "draw_patterns", "draw_reach", "draw_receptive_fields", "draw_recurrence",
+           "draw_table_curves", "draw_windows", "house"]

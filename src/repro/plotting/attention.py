@@ -8,7 +8,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from repro.errors import ReproError
-from repro.plotting.curves import legend_below
+from repro.plotting.curves import legend_below, paint
 from repro.plotting.style import COLOURS, CYCLE, MARKERS, Drawing, canvas, house
 
 if TYPE_CHECKING:
@@ -98,4 +98,37 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
             side.set_major_formatter(lambda value, _: f"{value:,g}")
     if any(axis.lines for axis in axes[0]):
         legend_below(figure, axes[0])
+    return figure
+
+
+@house()
+def draw_cost_and_quality(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, str]]]], limit: str,
+                          labels: tuple[str, str]) -> Drawing:
+    """What quality costs: one panel each, a line a name, its points (cost, quality, name of the point).
+
+    limit: the name whose one point is a star, with a dashed line at its quality. Without a panel it says "not run".
+    """
+    figure, axes = canvas(3.7, columns=len(panels) or 1, squeeze=False, alt=(
+        f"{labels[1]} against {labels[0]}; panels: {', '.join(panels) or 'not run'}."))
+    for axis, (title, lines) in zip(axes[0], panels.items(), strict=False):
+        bounds = {name: points[0][1] for name, points in lines.items() if name == limit}
+        paint(axis, {name: [point[:2] for point in points] for name, points in lines.items() if name != limit}, labels,
+              bounds)
+        for number, (name, points) in enumerate(lines.items()):
+            at, ha, va = [((6, 3), "left", "bottom"), ((-6, -3), "right", "top")][number % 2]  # off falling lines
+            for x, y, told in points:
+                if name == limit:
+                    axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
+                else:
+                    axis.annotate(told, (x, y), at, textcoords="offset points", ha=ha, va=va, size=8)
+        axis.get_legend().remove()
+        axis.set_title(title)
+        axis.set_xscale("log", base=2)
+        axis.margins(x=0.2, y=0.12)
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    if panels:
+        legend_below(figure, axes[0])
+    else:
+        axes[0, 0].set_title("not run")
+        axes[0, 0].set_axis_off()
     return figure

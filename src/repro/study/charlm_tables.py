@@ -180,39 +180,14 @@ def cost_and_quality(context: ArtifactContext):
 
     A line for each dilation with a point for each window, and full attention, the limit.
     """
-    from repro.plotting import COLOURS, canvas, house
-    from repro.plotting.curves import legend_below, paint
+    from repro.plotting import draw_cost_and_quality
 
-    labels = ("pairs per character", "bits per character")
     points = {scale: found for scale in reversed(context.scales) if (found := _cost_points(context, scale))}
-    with house():
-        figure, axes = canvas(3.7, columns=len(points) or 1, squeeze=False, alt=(
-            f"{labels[1]} against {labels[0]}, by window and dilation; panels: {', '.join(points) or NOT_RUN}."))
-        for axis, (scale, found) in zip(axes[0], points.items(), strict=False):
-            full = {name: at[0][1] for name, at in found.items() if name == FULL}
-            paint(axis, {name: [at[:2] for at in line] for name, line in found.items() if name != FULL}, labels, full)
-            for number, (name, line) in enumerate(found.items()):
-                at, ha, va = [((6, 3), "left", "bottom"), ((-6, -3), "right", "top")][number % 2]  # off falling lines
-                for x, y, window in line:
-                    if name == FULL:
-                        axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
-                    else:
-                        axis.annotate(f"w = {window}", (x, y), at, textcoords="offset points", ha=ha, va=va, size=8)
-            axis.get_legend().remove()
-            axis.set_title(scale)
-            axis.set_xscale("log", base=2)
-            axis.margins(x=0.2, y=0.12)
-            axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-        if points:
-            legend_below(figure, axes[0])
-        else:
-            axes[0, 0].set_title(NOT_RUN)
-            axes[0, 0].set_axis_off()
-    return figure
+    return draw_cost_and_quality(points, FULL, ("pairs per character", "bits per character"))
 
 
 def _cost_points(context: ArtifactContext, scale: str) -> dict[str, list[tuple]]:
-    """Line -> (pairs per character, bits per character, window) of each run, the fewest pairs first."""
+    """Line -> (pairs per character, bits per character, name of the window) of each run, the fewest pairs first."""
     lines = {}
     for config in context.plan(scale):
         if found := context.records_of(config):
@@ -220,7 +195,7 @@ def _cost_points(context: ArtifactContext, scale: str) -> dict[str, list[tuple]]
             name = (FULL if order == "full" else "no dilation" if not dilated else
                     f"dilation {max(config.dilation)} on {config.dilated_heads} heads")
             lines.setdefault(name, []).append((found[0].metrics["pairs_per_character"], fmean(
-                record.metrics[METRIC] for record in found), config.windows[-1]))
+                record.metrics[METRIC] for record in found), f"w = {config.windows[-1]}"))
     return {name: sorted(line, key=lambda at: at[0]) for name, line in lines.items()}
 
 

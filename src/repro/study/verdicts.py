@@ -1,7 +1,7 @@
 """Claims of the papers, judged by records; and the scoreboard of everything the study set out to show."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -104,6 +104,16 @@ def standing(entry: Artifact | Claim, results: Path | str | None = None) -> dict
         told[scale] = {"planned": len(plan), "done": sum(_is_done(config, results) for config in plan),
                        "verdict": verdict.verdict if verdict else "", "text": verdict.text if verdict else ""}
     return told
+
+
+def verdict_table(scales: Sequence[str], experiment: str | None = None) -> "pandas.DataFrame":
+    """The claims on an experiment (default: all claims) with their verdicts, a row for each scale and claim."""
+    import pandas
+
+    chosen = [one for one in claims() if experiment in (None, one.experiment)]
+    rows = [{"claim": one.sentence, "scale": scale, "verdict": found.verdict, "effect": found.text}
+            for scale in scales for one in chosen for found in [one.verdict(scale)]]
+    return pandas.DataFrame(rows, columns=["claim", "scale", "verdict", "effect"])
 
 
 def scoreboard(results: Path | str | None = None) -> "pandas.DataFrame":
