@@ -15,6 +15,7 @@ import repro.data
 from repro import cli, doctor
 from repro.errors import ReproError
 from repro.study import Artifact, Claim, Experiment, Store, judge_difference, register, registry, run
+from repro.study.plan import point
 
 
 @pytest.fixture
@@ -22,7 +23,8 @@ def repro_(toy):
     """Calls the command line on the toy study; gives (exit code, stdout, stderr)."""
     register(Artifact("toy-table", "toy2020", "Toy table", "06_toy", "toy-recurrence", build, "Table 1"),
              Claim("toy-gain", "toy2020", "It helps.", "Table 1", "toy-recurrence",
-                   lambda records: judge_difference(-1.0, -2.0, -0.5, "lower"), where=lambda c: c.overlap == 0))
+                   lambda records: judge_difference(-1.0, -2.0, -0.5, "lower"), where=lambda c: c.overlap == 0,
+                   about=("toy-table",)))
 
     def call(line):
         done = CliRunner().invoke(cli.main, line)
@@ -161,9 +163,9 @@ def test_a_run_is_told_by_the_fewest_keys_that_tell_it_apart(toy):
     plan = [config for model, rate in (("baseline", 1e-3), ("recurrent", 1e-2), ("recurrent", 1e-3))
             for config in toy.experiment.plan("smoke", {"model": model, "overlap": 0, "rate": rate,
                                                         "share": rate, "limit": None if rate == 1e-2 else 3})]
-    assert [cli._point(config, plan) for config in plan] == [
+    assert [point(config, plan) for config in plan] == [
         "model=baseline rate=0.001", "model=recurrent rate=0.01", "model=recurrent rate=0.001"]
-    assert cli._point(plan[0], plan[:1]) == ""
+    assert point(plan[0], plan[:1]) == ""
 
 
 def test_dry_run_tells_every_setting_of_every_run(toy):
