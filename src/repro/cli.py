@@ -17,7 +17,7 @@ from repro.errors import ReproError, unknown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from repro.data.registry import Corpus
+    from repro.data.base import Corpus
     from repro.study import Artifact, Claim, Experiment, RunConfig
 
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from repro.data import corpora, corpus
-from repro.data.registry import articles
+from repro.data.readers import articles
 from repro.errors import ReproError
 
 real = pytest.mark.skipif("REPRO_DATA" not in os.environ, reason="needs the real corpora: REPRO_DATA is not set")
