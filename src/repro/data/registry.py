@@ -4,7 +4,8 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 (rows of examples), and `repro data fetch` gets what `origin` says, if it says anything.
 """
 
-from repro.data import books, readers, sources, synthetic
+from repro.data import books, readers, sources, synthetic, synthetic_documents
+from repro.data import example_readers as rows
 from repro.data.base import Corpus, Split
 from repro.data.fetch import Archive
 from repro.errors import unknown
@@ -102,5 +103,74 @@ TEXT = [
                 for split, n in synthetic.SIZES.items()}),
 ]
 
-DECLARED = [*TEXT]
+# Texts or pairs of texts with a label or a score.
+LABELLED = [
+    Corpus(
+        "imdb-subset", "none stated; for research, with citation", "ai.stanford.edu/~amaas/data/sentiment (aclImdb v1)",
+        folder="imdb", read=rows.labelled(id="id"), labels=("negative", "positive"),
+        part_of="IMDB: 10,000 of 25,000 training and 5,000 of 25,000 test reviews, drawn evenly by label",
+        splits={
+            "train": Split("10,000 reviews", "train.parquet", n_examples=10_000,
+                           counts={"negative": 5_000, "positive": 5_000}),
+            "test": Split("5,000 reviews", "test.parquet", n_examples=5_000,
+                          counts={"negative": 2_500, "positive": 2_500}),
+        }),
+    Corpus(
+        "hyperpartisan", "CC BY 4.0; the articles are their publishers'", "doi.org/10.5281/zenodo.1489920 (by article)",
+        folder="hyperpartisan", read=rows.labelled(id="id"), labels=("not hyperpartisan", "hyperpartisan"),
+        splits={name: Split(f"{n} of 645 articles, a split of our own", "byarticle.parquet", rows=called, n_examples=n,
+                            counts={"hyperpartisan": labelled})
+                for name, called, n, labelled in (
+                    ("train", "train", 516, 192), ("validation", "dev", 64, 19), ("test", "test", 65, 27))}),
+    Corpus(
+        "sst2-subset", "none stated", "nyu-mll/glue", folder="gpt1-tasks", read=rows.labelled(),
+        labels=("negative", "positive"), part_of="SST-2 (GLUE): 20,000 of 67,349 training rows; validation is complete",
+        splits={
+            "train": Split("20,000 sentences and phrases", "sst2.parquet", rows="train", n_examples=20_000,
+                           counts={"positive": 11_212}),
+            "validation": Split("complete", "sst2.parquet", rows="test", n_examples=872, counts={"positive": 444}),
+        }),
+    Corpus(
+        "cola", "none stated", "nyu-mll/glue", folder="gpt1-tasks", read=rows.labelled(),
+        labels=("unacceptable", "acceptable"),
+        splits={
+            "train": Split("complete", "cola.parquet", rows="train", n_examples=8_551, counts={"acceptable": 6_023}),
+            "validation": Split("complete", "cola.parquet", rows="dev", n_examples=1_043, counts={"acceptable": 721}),
+        }),
+    Corpus(
+        "rte", "none stated", "nyu-mll/glue", folder="gpt1-tasks",
+        read=rows.labelled(text="sentence1", pair="sentence2"), labels=("entailment", "not_entailment"),
+        splits={
+            "train": Split("complete", "rte.parquet", rows="train", n_examples=2_490, counts={"entailment": 1_249}),
+            "validation": Split("complete", "rte.parquet", rows="dev", n_examples=277, counts={"entailment": 146}),
+        }),
+    Corpus(
+        "mrpc", "Microsoft Research data licence, for research", "microsoft.com/download id 52398", folder="gpt1-tasks",
+        read=rows.labelled(text="sentence1", pair="sentence2"), labels=("different", "paraphrase"),
+        splits={
+            "train": Split("complete", "mrpc.parquet", rows="train", n_examples=4_076, counts={"paraphrase": 2_753}),
+            "test": Split("complete", "mrpc.parquet", rows="test", n_examples=1_725, counts={"paraphrase": 1_147}),
+        }),
+    Corpus(
+        "sick", "CC BY-NC-SA 3.0", "zenodo.org/records/2787612", folder="gpt1-tasks",
+        read=rows.labelled(text="sentence1", pair="sentence2"), labels=("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
+        splits={name: Split("complete", "sick.parquet", rows=called, n_examples=n, counts={
+                    "CONTRADICTION": against, "NEUTRAL": neither, "ENTAILMENT": entailed})
+                for name, called, n, against, neither, entailed in (
+                    ("train", "train", 4_500, 665, 2_536, 1_299), ("validation", "dev", 500, 74, 282, 144),
+                    ("test", "test", 4_927, 720, 2_793, 1_414))}),
+    Corpus(
+        "stsb", "mixed, by source", "nyu-mll/glue", folder="gpt1-tasks",
+        read=rows.labelled(text="sentence1", pair="sentence2", label="score", score=(0, 5)),
+        splits={name: Split("complete", "stsb.parquet", rows=called, n_examples=n)
+                for name, called, n in (
+                    ("train", "train", 5_749), ("validation", "dev", 1_500), ("test", "test", 1_379))}),
+    Corpus(
+        "synthetic-documents", "MIT, written by this package", "embedded", read=rows.generated_documents,
+        generator=synthetic_documents.DOCUMENTS, labels=synthetic_documents.LABELS,
+        splits={split: Split("documents of known best accuracy", n_examples=n)
+                for split, n in synthetic_documents.SIZES.items()}),
+]
+
+DECLARED = [*TEXT, *LABELLED]
 _BY_NAME = {one.name: one for one in DECLARED}
