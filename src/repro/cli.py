@@ -17,7 +17,7 @@ from repro.errors import ReproError, unknown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from repro.data.registry import Corpus
+    from repro.data.base import Corpus
     from repro.study import Claim, Experiment, RunConfig
 
 
@@ -172,19 +172,21 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
 
 @data.command("list")
 def data_list(as_json: AsJson = False) -> None:
-    """Every corpus: source, licence, splits, and whether it is on this machine."""
+    """Every corpus: kind, source, licence, splits, and whether it is on this machine."""
     from repro.data import corpora
 
-    rows = [{"name": one.name, "source": one.source, "licence": one.licence, "part_of": one.part_of,
+    rows = [{"name": one.name, "kind": one.kind, "source": one.source, "licence": one.licence, "part_of": one.part_of,
              "available": one.available(),
-             "splits": {name: {"description": split.description, "words": split.n_words}
+             "splits": {name: {"description": split.description, "words": split.n_words, "examples": split.n_examples}
                         for name, split in one.splits.items()}} for one in corpora()]
     if as_json:
         return _print_json(rows)
-    _print_table("Corpora: repro data fetch NAME", ["name", "here", "source", "part of", "licence", "words"],
-                 [[row["name"], "yes" if row["available"] else "no", row["source"], row["part_of"] or "whole",
-                   row["licence"], ", ".join(f"{name} {split['words']:,}" if split["words"] else name
-                                             for name, split in row["splits"].items())] for row in rows])
+    _print_table("Corpora: repro data fetch NAME",
+                 ["name", "kind", "here", "source", "part of", "licence", "words or examples"],
+                 [[row["name"], row["kind"], "yes" if row["available"] else "no", row["source"],
+                   row["part_of"] or "whole", row["licence"], ", ".join(
+                       f"{name} {n:,}" if (n := split["words"] or split["examples"]) else name
+                       for name, split in row["splits"].items())] for row in rows])
 
 
 @data.command("fetch")

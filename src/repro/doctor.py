@@ -94,7 +94,7 @@ def _corpora() -> Iterator[Finding]:
     else:
         yield Finding("REPRO_DATA", str(folder), "" if folder.is_dir() else "there is no such folder")
     for corpus in corpora():
-        fetch = "" if corpus.source == "embedded" else f"repro data fetch {corpus.name}"
+        fetch = f"repro data fetch {corpus.name}" if corpus.origin else f"from {corpus.source}"
         if not corpus.available():
             yield Finding(f"corpus {corpus.name}", "not here", fetch)
             continue
