@@ -255,6 +255,9 @@ def test_precision_may_change_from_one_training_to_the_next(stream):
             self.dtypes.add(logits.dtype)
             return nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
 
+        def settings(self):
+            return {}
+
     sequences, losses = Sequences(stream, LENGTH, BATCH), []
     for precision, dtype in (("no", torch.float32), ("bf16", torch.bfloat16), ("no", torch.float32)):
         objective = Rounded()

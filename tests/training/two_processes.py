@@ -33,9 +33,9 @@ def validate(module):
         return module(torch.from_numpy(TEXT[:39].copy()).view(3, 13)).item()
 
 
-def settings(steps):
+def settings(steps, kind="plain"):
     return TrainConfig(tokens=48 * steps, learning_rate=0.01, warmup_steps=3, clip=0.5, validate_every=48 * 4,
-                       checkpoint_every=0)
+                       checkpoint_every=0, optimizer="muon" if kind == "muon" else "adamw")
 
 
 class Interrupted(Exception):
@@ -59,17 +59,17 @@ def trained(kind, folder=None, interrupt=False):
     sequences = Sequences(TEXT, 12, 4, seed=2)
     if interrupt:
         try:
-            train(objective(kind), sequences, settings(8), folder, validate, StopAfter(5), device="cpu")
+            train(objective(kind), sequences, settings(8, kind), folder, validate, StopAfter(5), device="cpu")
         except Interrupted:
             pass
-    result = train(module, sequences, settings(8), folder, validate, device="cpu")
+    result = train(module, sequences, settings(8, kind), folder, validate, device="cpu")
     return {"weights": module.state_dict(), "result": asdict(result), "read": read}
 
 
 def main(folder):
     from accelerate import PartialState
 
-    left = {kind: trained(kind, folder / kind) for kind in ("plain", "recurrent", "recomputed", "truncated")}
+    left = {kind: trained(kind, folder / kind) for kind in ("plain", "recurrent", "recomputed", "truncated", "muon")}
     left["continued"] = trained("recurrent", folder / "continued", interrupt=True)
     try:
         train(objective("plain"), Sequences(TEXT, 12, 3), settings(8), device="cpu")
