@@ -72,6 +72,11 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
     return pandas.DataFrame(rows)
 
 
+def learning_curves(records: Sequence[Record], curve: str = "validation_loss") -> list[tuple[str, list[list[float]]]]:
+    """A curve of each record by the kind of its model and the overlap in testing, as `draw_curves` takes them."""
+    return [(f"{kind(record)}, overlap {record.config['overlap']}", record.curves[curve]) for record in records]
+
+
 def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per overlap: by how much the recurrent model's perplexity differs, in per cent of the baseline's.
 
