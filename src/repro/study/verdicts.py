@@ -10,7 +10,7 @@ from repro.errors import ReproError
 from repro.study.config import SCALES, RunConfig, command, experiment
 from repro.study.registry import declared, lookup
 from repro.study.store import Record, Store
-from repro.study.tables import NOT_RUN, Artifact, artifacts
+from repro.study.tables import NOT_RUN, Artifact, artifacts, signed
 
 if TYPE_CHECKING:
     import pandas
@@ -79,8 +79,8 @@ def judge_difference(effect: float, low: float, high: float, direction: Literal[
     below, above = high < 0, low > 0
     claimed, other = (below, above) if direction == "lower" else (above, below)
     verdict = REPRODUCED if claimed else NOT_REPRODUCED if other else INCONCLUSIVE
-    style = "+.2%" if percent else "+.3g"
-    return Verdict(verdict, effect, low, high, f"{effect:{style}} [{low:{style}}, {high:{style}}]")
+    value, *ends = (signed(number, ".2%" if percent else ".3g") for number in (effect, low, high))
+    return Verdict(verdict, effect, low, high, f"{value} [{', '.join(ends)}]")
 
 
 def claim(id: str) -> Claim:
