@@ -4,6 +4,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.study import Artifact, artifact, register, run
+from repro.study.artifacts import signed
 from repro.study.registry import lookup
 
 
@@ -163,3 +164,10 @@ def test_a_named_index_becomes_the_first_column(toy):
     register(Artifact("toy-index", "toy2020", "Index", "06_toy", "toy-recurrence",
                       lambda context: pandas.DataFrame({"x": [1]}, index=pandas.Index(["a"], name="what")), "Table 4"))
     assert artifact("toy-index").render().table.to_dict("records") == [{"what": "a", "x": 1}]
+
+
+@pytest.mark.parametrize(("value", "style", "text"), [
+    (0.0123, ".2%", "+1.23%"), (-0.0123, ".1%", "-1.2%"), (-0.00004, ".2%", "0.00%"), (0.00004, ".2%", "0.00%"),
+    (-0.00005001, ".2%", "-0.01%"), (-1e-9, ".3f", "0.000"), (0.0, ".3g", "0"), (-1e-9, ".3g", "-1e-09")])
+def test_what_rounds_to_nothing_has_no_sign(value, style, text):
+    assert signed(value, style) == text

@@ -261,6 +261,12 @@ def artifacts() -> list[Artifact]:
     return list(declared(Artifact).values())
 
 
+def signed(value: float, style: str) -> str:
+    """A difference with its sign, "+1.20%" for the style ".2%"; what rounds to nothing has none."""
+    text = f"{value:+z{style}}"
+    return text if float(text.rstrip("%")) else text[1:]
+
+
 def _data(record: Record) -> str:
     part_of = record.data["part_of"]
     return record.data["name"] + (f" (part of {part_of})" if part_of else "")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from repro.errors import ReproError, unknown
-from repro.study.artifacts import NOT_RUN, Artifact, Based, artifact, artifacts, beside
+from repro.study.artifacts import NOT_RUN, Artifact, Based, artifact, artifacts, beside, signed
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, lookup
@@ -87,8 +87,8 @@ def judge_difference(effect: float, low: float, high: float, direction: Literal[
     below, above = high < 0, low > 0
     claimed, other = (below, above) if direction == "lower" else (above, below)
     verdict = REPRODUCED if claimed else NOT_REPRODUCED if other else INCONCLUSIVE
-    style = "+.2%" if percent else "+.3g"
-    return Verdict(verdict, effect, low, high, f"{effect:{style}} [{low:{style}}, {high:{style}}]")
+    value, *ends = (signed(number, ".2%" if percent else ".3g") for number in (effect, low, high))
+    return Verdict(verdict, effect, low, high, f"{value} [{', '.join(ends)}]")
 
 
 def claim(id: str) -> Claim:

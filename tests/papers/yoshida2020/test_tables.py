@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from repro.errors import ReproError
-from repro.papers.yoshida2020.tables import compare, judge_gain, judge_overlap, judge_shrinking
+from repro.papers.yoshida2020.tables import compare, judge_gain, judge_overlap, judge_shrinking, learning_curves
+from repro.plotting import draw_curves
 
 WORDS = [100, 200, 300, 400]
 
@@ -79,3 +80,15 @@ def test_overlap_is_judged_against_disjoint_windows():
                             record("baseline", 0.5, 50, trained=50)])
     assert judged.verdict == "reproduced" and judged.effect == pytest.approx(-0.02)
     assert judged.text == "-2.00% [-2.00%, -2.00%]"
+
+
+def test_learning_curves_keep_the_control_apart_from_the_baseline():
+    records = [record("baseline", 1.0), record("recurrent", 0.9), record("baseline", 0.8, trained=5)]
+    for height, one in enumerate(records):
+        one.curves = {"validation_loss": [[0, float(height)], [1, float(height)]]}
+    drawn = draw_curves(learning_curves(records)).axes[0].lines
+    assert {line.get_label(): line.get_ydata()[0] for line in drawn} == {
+        "baseline, overlap 0": 0, "recurrent, overlap 0": 1, "baseline trained overlapped, overlap 0": 2}
+    assert len({line.get_color() for line in drawn}) == 3
+    with pytest.raises(ReproError, match="'baseline, overlap 0' comes twice"):
+        draw_curves(learning_curves([*records, records[0]]))

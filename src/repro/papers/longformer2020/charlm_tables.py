@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from repro.errors import ReproError
-from repro.study.artifacts import NOT_RUN, ArtifactContext
+from repro.study.artifacts import NOT_RUN, ArtifactContext, signed
 from repro.study.claims import INCONCLUSIVE, Verdict, judge_difference
 from repro.study.published import published
 from repro.study.record import Record
@@ -115,7 +115,7 @@ def ablation(context: ArtifactContext) -> "pandas.DataFrame":
     for row in printed:
         name, ends = row["configuration"], [row["window_bottom_layer"], row["window_top_layer"]]
         rows.append([name, "the paper", told_text(row["dataset"]), "all", _windows(ends) if all(ends) else "–",
-                     row["dev_bpc"], "–", f"{float(row['dev_bpc']) - least:+.2f}"])
+                     row["dev_bpc"], "–", signed(float(row["dev_bpc"]) - least, ".2f")])
         for scale in reversed(context.scales):
             plan = {kind(config): config for config in context.plan(scale)}
             if config := plan.get(ROWS[name]):
@@ -241,5 +241,5 @@ def _seeds(records: list[Record]) -> str:
 
 
 def _difference(difference: Difference) -> str:
-    low, high = difference.interval
-    return f"{difference.value:+.3f} [{low:+.3f}, {high:+.3f}]" + " over text only" * (difference.over_seeds is None)
+    value, low, high = (signed(number, ".3f") for number in (difference.value, *difference.interval))
+    return f"{value} [{low}, {high}]" + " over text only" * (difference.over_seeds is None)

@@ -11,7 +11,7 @@ from repro.papers.yoshida2020.propagation_tables import (
     reach_curves,
     side_by_side,
 )
-from repro.papers.yoshida2020.tables import curves
+from repro.papers.yoshida2020.tables import curves, kind, learning_curves
 
-__all__ = ["READERS", "architecture", "curves", "distance_names", "evaluate", "mean_over_books", "measured",
-           "own_and_other", "reach_curves", "side_by_side", "trained"]
+__all__ = ["READERS", "architecture", "curves", "distance_names", "evaluate", "kind", "learning_curves",
+           "mean_over_books", "measured", "own_and_other", "reach_curves", "side_by_side", "trained"]

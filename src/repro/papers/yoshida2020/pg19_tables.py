@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from repro.papers.yoshida2020.tables import compare, interval, module_effect
-from repro.study.artifacts import NOT_RUN, ArtifactContext
+from repro.study.artifacts import NOT_RUN, ArtifactContext, signed
 from repro.study.claims import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, Verdict, judge_difference
 from repro.study.published import published
 from repro.study.record import Record
@@ -73,7 +73,8 @@ def told(records: Sequence[Record], split: str) -> str:
 
 
 def _percent(value: float, low: float, high: float) -> str:
-    return f"{value:+.1%} [{low:+.1%}, {high:+.1%}]"
+    value, low, high = (signed(number, ".1%") for number in (value, low, high))
+    return f"{value} [{low}, {high}]"
 
 
 def cost_figure(context: ArtifactContext):
@@ -111,7 +112,7 @@ def variation_table(context: ArtifactContext,
                 changed = _percent(*compare(records, others, "validation")) if records and others else NOT_RUN
                 rows.append({"scale": scale, "variation": name, "validation": told(records, "validation"),
                              "change": "–" if name == first else "the same here" if config == compared else changed,
-                             "module": f"{module_effect(records):+.2%}" if records else NOT_RUN})
+                             "module": signed(module_effect(records), ".2%") if records else NOT_RUN})
     return pandas.DataFrame(rows)
 
 

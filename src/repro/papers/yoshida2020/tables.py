@@ -6,7 +6,7 @@ from statistics import fmean, mode
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
-from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext
+from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, signed
 from repro.study.claims import INCONCLUSIVE, REPRODUCED, Verdict, judge_difference
 from repro.study.published import published
 from repro.study.record import Record
@@ -72,6 +72,11 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
     return pandas.DataFrame(rows)
 
 
+def learning_curves(records: Sequence[Record], curve: str = "validation_loss") -> list[tuple[str, list[list[float]]]]:
+    """A curve of each record by the kind of its model and the overlap in testing, as `draw_curves` takes them."""
+    return [(f"{kind(record)}, overlap {record.config['overlap']}", record.curves[curve]) for record in records]
+
+
 def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per overlap: by how much the recurrent model's perplexity differs, in per cent of the baseline's.
 
@@ -89,7 +94,7 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
         row = {"overlap": f"{share:.1%} of T"}
         for split in SPLITS:
             name = f"{split}_perplexity_per_word"
-            row[f"paper: {split}"] = f"{float(ours[name]) / float(base[name]) - 1:+.1%}"
+            row[f"paper: {split}"] = signed(float(ours[name]) / float(base[name]) - 1, ".1%")
         for scale in reversed(context.scales):
             pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
             for split in SPLITS:
@@ -98,7 +103,7 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
                 control = _at(context, scale, CONTROL, share)
                 row[f"{scale}: test, against the control"] = (
                     _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
-            row[f"{scale}: module"] = pair[0] and f"{module_effect(pair[0]):+.2%}"
+            row[f"{scale}: module"] = pair[0] and signed(module_effect(pair[0]), ".2%")
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
@@ -131,7 +136,8 @@ def judge_gain(records: list[Record]) -> Verdict:
     baseline = fair or [record for record in records if record.model == "baseline"]
     recurrent = [record for record in records if record.model == "recurrent"]
     verdict = judge_difference(*compare(recurrent, baseline, "test"), "lower", percent=True)
-    return replace(verdict, text=f"{verdict.text}; masking the module out takes {module_effect(recurrent):+.2%}")
+    alone = signed(module_effect(recurrent), ".2%")
+    return replace(verdict, text=f"{verdict.text}; masking the module out takes {alone}")
 
 
 def module_effect(recurrent: list[Record]) -> float:
@@ -216,4 +222,5 @@ def _perplexity(records: list[Record] | None, split: str) -> str | list | None:
 
 
 def _percent(value: float, low: float, high: float) -> str:
-    return f"{value:+.1%} [{low:+.1%}, {high:+.1%}]"
+    value, low, high = (signed(number, ".1%") for number in (value, low, high))
+    return f"{value} [{low}, {high}]"
