@@ -3,9 +3,6 @@
 import os
 from itertools import islice
 
-import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from repro.data import Corpus, Split, corpora, corpus, example_readers, tokens
@@ -14,23 +11,6 @@ from repro.data.examples import LabelledText
 from repro.errors import ReproError
 
 real = pytest.mark.skipif("REPRO_DATA" not in os.environ, reason="needs the real corpora: REPRO_DATA is not set")
-
-
-@pytest.fixture
-def declare(tmp_path, monkeypatch):
-    """Writes the rows of a corpus of examples and gives the corpus, all from one entry."""
-    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
-
-    def declared(read, rows, file="rows.parquet", labels=(), splits=None):
-        (tmp_path / "toy").mkdir(exist_ok=True)
-        if file.endswith(".npz"):
-            np.savez(tmp_path / "toy" / file, **rows)
-        else:
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "toy" / file)
-        return Corpus("toy", "CC0", "elsewhere", splits or {"train": Split("all", file)}, read, folder="toy",
-                      labels=labels)
-
-    return declared
 
 
 LABELLED = [{"id": "x", "text": "a b", "label": 1, "split": "train"},
