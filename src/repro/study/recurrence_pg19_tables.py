@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from repro.page import percent
 from repro.study.published import published
 from repro.study.recurrence_tables import compare, interval, module_effect
 from repro.study.store import Record
@@ -73,7 +74,7 @@ def told(records: Sequence[Record], split: str) -> str:
 
 
 def _percent(value: float, low: float, high: float) -> str:
-    return f"{value:+.1%} [{low:+.1%}, {high:+.1%}]"
+    return f"{percent(value)} [{percent(low)}, {percent(high)}]"
 
 
 def cost_figure(context: ArtifactContext):
@@ -111,7 +112,7 @@ def variation_table(context: ArtifactContext,
                 changed = _percent(*compare(records, others, "validation")) if records and others else NOT_RUN
                 rows.append({"scale": scale, "variation": name, "validation": told(records, "validation"),
                              "change": "–" if name == first else "the same here" if config == compared else changed,
-                             "module": f"{module_effect(records):+.2%}" if records else NOT_RUN})
+                             "module": percent(module_effect(records), 2) if records else NOT_RUN})
     return pandas.DataFrame(rows)
 
 

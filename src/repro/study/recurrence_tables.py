@@ -6,10 +6,11 @@ from statistics import fmean, mode
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
+from repro.page import percent
 from repro.study.config import RunConfig
 from repro.study.published import published
 from repro.study.store import Record
-from repro.study.tables import NOT_RUN, Artifact, ArtifactContext
+from repro.study.tables import NOT_RUN, Artifact, ArtifactContext, heading
 from repro.study.verdicts import INCONCLUSIVE, REPRODUCED, Verdict, judge_difference
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
                 "cost": f"{1 / (1 - share):.3f}"}
         for scale in reversed(context.scales):
             found = _at(context, scale, model, share)
-            row |= {f"{scale}: {split}": _perplexity(found, split) for split in SPLITS}
+            row |= {f"{heading(scale)}: {split}": _perplexity(found, split) for split in SPLITS}
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
@@ -89,16 +90,17 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
         row = {"overlap": f"{share:.1%} of T"}
         for split in SPLITS:
             name = f"{split}_perplexity_per_word"
-            row[f"paper: {split}"] = f"{float(ours[name]) / float(base[name]) - 1:+.1%}"
+            row[f"paper: {split}"] = percent(float(ours[name]) / float(base[name]) - 1)
         for scale in reversed(context.scales):
             pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
             for split in SPLITS:
-                row[f"{scale}: {split}"] = _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool)
+                row[f"{heading(scale)}: {split}"] = (
+                    _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool))
             if any(kind(config) == CONTROL for config in context.plan(scale)):
                 control = _at(context, scale, CONTROL, share)
-                row[f"{scale}: test, against the control"] = (
+                row[f"{heading(scale)}: test, against the control"] = (
                     _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
-            row[f"{scale}: module"] = pair[0] and f"{module_effect(pair[0]):+.2%}"
+            row[f"{heading(scale)}: module"] = pair[0] and percent(module_effect(pair[0]), 2)
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
@@ -131,7 +133,7 @@ def judge_gain(records: list[Record]) -> Verdict:
     baseline = fair or [record for record in records if record.model == "baseline"]
     recurrent = [record for record in records if record.model == "recurrent"]
     verdict = judge_difference(*compare(recurrent, baseline, "test"), "lower", percent=True)
-    return replace(verdict, text=f"{verdict.text}; masking the module out takes {module_effect(recurrent):+.2%}")
+    return replace(verdict, text=f"{verdict.text}; masking the module out takes {percent(module_effect(recurrent), 2)}")
 
 
 def module_effect(recurrent: list[Record]) -> float:
@@ -216,4 +218,4 @@ def _perplexity(records: list[Record] | None, split: str) -> str | list | None:
 
 
 def _percent(value: float, low: float, high: float) -> str:
-    return f"{value:+.1%} [{low:+.1%}, {high:+.1%}]"
+    return f"{percent(value)} [{percent(low)}, {percent(high)}]"

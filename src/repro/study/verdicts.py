@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from repro import page
 from repro.errors import ReproError
 from repro.study.config import SCALES, RunConfig, command, experiment
 from repro.study.registry import declared, lookup
@@ -79,8 +80,8 @@ def judge_difference(effect: float, low: float, high: float, direction: Literal[
     below, above = high < 0, low > 0
     claimed, other = (below, above) if direction == "lower" else (above, below)
     verdict = REPRODUCED if claimed else NOT_REPRODUCED if other else INCONCLUSIVE
-    style = "+.2%" if percent else "+.3g"
-    return Verdict(verdict, effect, low, high, f"{effect:{style}} [{low:{style}}, {high:{style}}]")
+    told = [page.percent(value, 2) if percent else f"{value:+.3g}" for value in (effect, low, high)]
+    return Verdict(verdict, effect, low, high, f"{told[0]} [{told[1]}, {told[2]}]")
 
 
 def claim(id: str) -> Claim:

@@ -13,6 +13,7 @@ from repro.study.catalog.longformer_charlm import (
     phase_length,
 )
 from repro.study.config import DEVICES
+from repro.study.tables import heading
 
 IN_TABLE_12 = ("training phases", "first-phase sequence length", "last-phase sequence length")  # said twice
 
@@ -25,7 +26,7 @@ def settings(context: ArtifactContext):
     ours = {scale: told(context.plan(scale)) for scale in scales}
     return pandas.DataFrame([
         {"setting": name if source == "Table 12" else f"{name} ({source})", "paper": text}
-        | {f"ours, {scale}": values.get(name, "–") for scale, values in ours.items()}
+        | {heading(scale): values.get(name, "–") for scale, values in ours.items()}
         for name, text, source in printed()])
 
 
