@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from repro.errors import ReproError, unknown
-from repro.study.artifacts import NOT_RUN, Artifact, Based, artifact, artifacts, beside, signed
+from repro.page import signed
+from repro.study.artifacts import NOT_RUN, Artifact, Based, artifact, artifacts, beside
 from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.record import Record

@@ -12,6 +12,7 @@ from repro.papers.longformer2020.charlm import (
     phase_length,
 )
 from repro.study import Artifact, ArtifactContext, experiment, published, register
+from repro.study.artifacts import heading
 from repro.study.settings import DEVICES
 
 IN_TABLE_12 = ("training phases", "first-phase sequence length", "last-phase sequence length")  # said twice
@@ -25,7 +26,7 @@ def settings(context: ArtifactContext):
     ours = {scale: told(context.plan(scale)) for scale in scales}
     return pandas.DataFrame([
         {"setting": name if source == "Table 12" else f"{name} ({source})", "paper": text}
-        | {f"ours, {scale}": values.get(name, "–") for scale, values in ours.items()}
+        | {heading(scale): values.get(name, "–") for scale, values in ours.items()}
         for name, text, source in printed()])
 
 
