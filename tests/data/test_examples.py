@@ -107,7 +107,7 @@ def test_a_file_without_a_column_or_with_another_split(declare):
 def test_the_wrong_kind_is_one_clear_line(declare):
     with pytest.raises(ReproError, match=r"synthetic-books is text and has no examples: read it with corpus\('synt"):
         corpus("synthetic-books").examples("train")
-    told = r"synthetic-documents is no running text but examples \(labelled text\): .*\.examples\('test'\)"
+    told = r"synthetic-documents is no running text but examples \(labelled text\): .*\.examples\(SPLIT\), SPLIT being on"
     for ask in (corpus("synthetic-documents").documents, corpus("synthetic-documents").stream):
         with pytest.raises(ReproError, match=told):
             ask("test")
