@@ -104,10 +104,18 @@ def test_a_file_without_a_column_or_with_another_split(declare):
         list(toy.examples("train"))
 
 
+def test_missing_files_say_where_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+    for name, told in (("litbank", "it is from github.com/dbamman/litbank"), ("imdb", "run `repro data fetch imdb`")):
+        with pytest.raises(ReproError, match=f"^corpus {name} has no train files .*: set REPRO_DATA=.*{told}"):
+            list(corpus(name).examples("train"))
+        assert not corpus(name).available()
+
+
 def test_the_wrong_kind_is_one_clear_line(declare):
     with pytest.raises(ReproError, match=r"synthetic-books is text and has no examples: read it with corpus\('synt"):
         corpus("synthetic-books").examples("train")
-    told = r"synthetic-documents is no running text but examples \(labelled text\): .*\.examples\('test'\)"
+    told = r"synthetic-documents is no running text but examples \(labelled text\): .*\.examples\(SPLIT\), SPLIT bei"
     for ask in (corpus("synthetic-documents").documents, corpus("synthetic-documents").stream):
         with pytest.raises(ReproError, match=told):
             ask("test")
