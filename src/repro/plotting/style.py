@@ -1,5 +1,6 @@
 """The house style: one column wide, letters that can be read at 700 pixels, colours that survive colour blindness."""
 
+import html
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,9 @@ import matplotlib
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
+from repro import page
 from repro.errors import ReproError
+from repro.plotting.svg import svg
 
 WIDTH = 7.0  # inches; at 700 pixels 10 points are 14 pixels high
 DPI = 150
@@ -106,12 +109,12 @@ def house() -> Iterator[None]:
 
 
 class Drawing(Figure):
-    """A figure that a notebook shows once, where it is the value of a cell, with `alt` as its text.
+    """A figure that a notebook shows once, where it is the value of a cell, with `alt` as its text and its caption.
 
     It does not live in pyplot: nothing has to be closed, and no backend shows it a second time.
     """
 
-    alt = "figure"
+    alt: str
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
@@ -121,19 +124,24 @@ class Drawing(Figure):
         return buffer.getvalue()
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
-        return {"image/png": self.png(), "text/plain": self.alt}
+        with house():
+            picture = svg(self, self.alt)
+        return {"text/html": page.figure(picture, html.escape(self.alt[:1].upper() + self.alt[1:])),
+                "text/plain": self.alt}
 
     def __repr__(self) -> str:
         return self.alt
 
 
 @house()
-def canvas(height: float = 3.0, columns: int = 1, rows: int = 1, alt: str = "figure", **subplots):
+def canvas(height: float = 3.0, columns: int = 1, rows: int = 1, *, alt: str, **subplots):
     """A new figure in house style and its axes, one Axes or an array of them as in `Figure.subplots`.
 
     height: in inches, the width being 7. alt: what the figure shows, in one sentence, for those who cannot see it.
-    subplots: further arguments of `Figure.subplots`, such as sharey=True.
+    subplots: further arguments of `Figure.subplots`, such as sharey=True. Raises ReproError for an empty alt.
     """
+    if not alt.strip():
+        raise ReproError("a figure without words; alt has to say what it shows to those who cannot see it.")
     figure = Drawing(figsize=(WIDTH, height), layout="constrained")
     figure.alt = alt
     return figure, figure.subplots(rows, columns, **subplots)

@@ -16,6 +16,7 @@ from repro.papers.longformer2020.charlm import (
 )
 from repro.papers.longformer2020.charlm_tables import told_text
 from repro.study import Artifact, ArtifactContext, experiment, published, register
+from repro.study.artifacts import heading
 from repro.study.settings import DEVICES
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def settings(context: ArtifactContext):
     ours = {scale: told(context.plan(scale)) for scale in scales}
     return pandas.DataFrame([
         {"setting": name if source == "Table 12" else f"{name} ({source})", "paper": text}
-        | {f"ours, {scale}": values.get(name, "–") for scale, values in ours.items()}
+        | {heading(scale): values.get(name, "–") for scale, values in ours.items()}
         for name, text, source in printed()])
 
 
