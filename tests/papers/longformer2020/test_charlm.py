@@ -18,6 +18,8 @@ import torch
 from repro.attention.implementations import IMPLEMENTATIONS
 from repro.data import tokens
 from repro.errors import ReproError
+from repro.models import receptive_field
+from repro.papers.longformer2020 import counted_weights, one_run, schedule
 from repro.papers.longformer2020.charlm import (
     Implementation,
     bits,
@@ -500,3 +502,29 @@ def test_settings_that_cannot_be(sets, told):
 
 def test_bits_per_character():
     assert bits(SimpleNamespace(nll=6 * math.log(2), n_scored=4)) == pytest.approx(1.5)
+
+
+def test_the_schedule_doubles_windows_and_lengths_and_halves_the_rate():
+    table = schedule()
+    assert list(table["windows"]) == ["32 to 512", "64 to 1,024", "128 to 2,048", "256 to 4,096", "512 to 8,192"]
+    assert list(table["characters"]) == [2_048, 4_096, 8_192, 16_384, 23_040]
+    rates = [float(rate) for rate in table["learning rate"]]
+    assert all(later == pytest.approx(earlier / 2) for earlier, later in pairwise(rates))
+    config = experiment("charlm").plan("paper")[0]
+    field = receptive_field(decoder_config(config, 2, 0).patterns, 9_000)[-1]
+    assert field.long().argmax() == 9_000 - 1 - table["reach"][0]  # the first position that the last one depends on
+
+
+def test_both_models_have_as_many_weights_as_printed():
+    table = counted_weights()
+    assert list(table["model"]) == ["small", "large"]
+    for printed, ours in zip(table["paper"], table["our count"], strict=True):
+        assert float(ours) == pytest.approx(float(printed), abs=0.6)  # millions
+
+
+def test_a_run_of_table_4_is_told_for_each_scale():
+    table = one_run(["small", "paper"])
+    assert list(table) == ["small", "paper"]
+    config = experiment("charlm-ablation").plan("paper")[2]
+    assert table["paper"]["characters read in training"] == f"{sum(training_tokens(config)):,}"
+    assert table["paper"]["widest window"] == "512" and table["small"]["decay"] == "linear"
