@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 BF16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # instructions by their names in torch, of x86 and of ARM
+KINDS = ("float32", "float32 through oneDNN", "bfloat16")  # of products
 ONEDNN = "bf16"  # the setting of torch.backends.mkldnn.matmul.fp32_precision that asks oneDNN; CUDA has its own
 SHAPE = (512, 1024, 512)  # of the product that is measured: rows, inner size, columns
 EXACT = SHAPE[1]**0.5 * 2.0**-24  # relative error of sums of so many terms that are rounded to 24 bits now and then
@@ -26,6 +27,12 @@ def has_bf16() -> bool:
     """Whether it multiplies bfloat16 numbers itself; where it does not, torch works them out in another way."""
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name, False) for name in BF16)
+
+
+def bf16_slowdown() -> float:
+    """How many times as long as in float32 a matrix product takes in bfloat16, measured on the spot."""
+    speeds = rates(("float32", "bfloat16"), rounds=3)
+    return speeds["float32"] / speeds["bfloat16"]
 
 
 @functools.cache
@@ -63,12 +70,12 @@ def exact_products(model: Any, rows: int, device: torch.device | str = "cpu") ->
             hook.remove()
 
 
-def rates(kinds: tuple[str, ...] | None = None, rounds: int = 5) -> dict[str, float]:
-    """GFLOP/s of one thread in matrix products, by kind: float32, float32 through oneDNN, bfloat16.
+def rates(kinds: tuple[str, ...] = KINDS, rounds: int = 5) -> dict[str, float]:
+    """GFLOP/s of one thread in matrix products, by kind.
 
     The best of `rounds`, in turns, in seconds of the processor, which others that share it do not lengthen.
     """
-    works = {kind: _product(kind) for kind in kinds or KINDS}
+    works = {kind: _product(kind) for kind in kinds}
     threads, best = torch.get_num_threads(), {}
     torch.set_num_threads(1)
     try:
@@ -88,9 +95,6 @@ def error(kind: str) -> float:
     """How far a product of this kind is from the one in float64, relative to its norm."""
     exact = torch.matmul(*(x.double() for x in _matrices()))
     return ((_product(kind)().double() - exact).norm() / exact.norm()).item()
-
-
-KINDS = ("float32", "float32 through oneDNN", "bfloat16")
 
 
 def _product(kind: str) -> Callable[[], torch.Tensor]:
