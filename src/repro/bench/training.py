@@ -22,7 +22,7 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
     from repro.bench import compare, report
     from repro.processor import has_bf16
     from repro.study import experiment
-    from repro.study.config import data_at_hand
+    from repro.study.ids import data_at_hand
 
     base = experiment("pretrain-gpt2-mini")
     scale = scale or ("small" if data_at_hand(base.plan("small")[0]) else "smoke")
