@@ -67,7 +67,7 @@ def sealed(benchmark: str, settings: dict[str, Any], **parts: Any) -> dict:
     """The record of a benchmark with its schema, id and digest, equal to what reading its file gives back."""
     from repro.study.settings import sha256
 
-    named = {"benchmark": benchmark, "settings": settings}
+    named = json.loads(json.dumps({"benchmark": benchmark, "settings": settings}))  # keys and tuples as JSON has them
     found = json.loads(json.dumps({"schema": SCHEMA, "id": sha256(named)[:16], **named, **parts}))
     return found | {"digest": sha256(found)}
 
