@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from pathlib import Path
 from statistics import median
 
@@ -60,3 +61,16 @@ def test_stored_outputs_are_whole_and_plain(path):
         assert cell["execution_count"], f"not executed: {lines(cell)[0]}"
         assert "error" not in [output["output_type"] for output in cell["outputs"]]
         assert "injected-parameters" not in cell["metadata"].get("tags", [])
+
+
+@each
+def test_outputs_are_for_readers(path):
+    """No name of a class, tuple or bare float, no number with a sign on nothing, no cut text, no picture in pixels."""
+    for cell in code(path):
+        for output in cell["outputs"]:
+            data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
+            told, where = "".join(output.get("text", "")), lines(cell)[-1]
+            assert set(data) != {"text/plain"}, f"a bare value, not told by print or set as a table: {where}"
+            assert "image/png" not in data, f"a picture without words: {where}"
+            assert not re.search(r"<[\w.]+ at 0x|\.\.\.</t[dh]>", data.get("text/html", told)), where
+            assert not re.search(r"[+-]0\.0+ ?%", data.get("text/html", told)), where
