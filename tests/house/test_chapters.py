@@ -152,3 +152,16 @@ def nested(source: str) -> bool:
     ("[a for a in [b for b in c]]", True)])
 def test_what_counts_as_nested(source, found):
     assert nested(source) == found
+
+
+@each
+def test_outputs_are_for_readers(path):
+    """No name of a class, tuple or bare float, no number with a sign on nothing, no cut text, no picture in pixels."""
+    for cell in code(path):
+        for output in cell["outputs"]:
+            data = {kind: "".join(text) for kind, text in output.get("data", {}).items()}
+            told, where = "".join(output.get("text", "")), lines(cell)[-1]
+            assert set(data) != {"text/plain"}, f"a bare value, not told by print or set as a table: {where}"
+            assert "image/png" not in data, f"a picture without words: {where}"
+            assert not re.search(r"<[\w.]+ at 0x|\.\.\.</t[dh]>", data.get("text/html", told)), where
+            assert not re.search(r"[+-]0\.0+ ?%", data.get("text/html", told)), where
