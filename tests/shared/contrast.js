@@ -25,6 +25,17 @@
     }
     return layers.reduceRight((below, layer) => over(layer, below), [255, 255, 255]);
   };
+  const drawn = (text, below) => {  // what a drawing has painted behind the middle of one of its texts
+    const box = text.getBoundingClientRect(), x = box.x + box.width / 2, y = box.y + box.height / 2;
+    for (const shape of text.closest("svg").querySelectorAll("path, rect, circle, use")) {
+      if (!(shape.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_FOLLOWING)) break;
+      const edge = shape.getBoundingClientRect(), fill = getComputedStyle(shape).fill;
+      if (fill === "none" || x < edge.left || x > edge.right || y < edge.top || y > edge.bottom) continue;
+      const point = new DOMPoint(x, y).matrixTransform(shape.getScreenCTM().inverse());
+      if (!shape.isPointInFill || shape.isPointInFill(point)) below = over(rgba(fill), below);
+    }
+    return below;
+  };
   const opacity = (element) => {
     let value = 1;
     for (let one = element; one; one = one.parentElement) value *= +getComputedStyle(one).opacity;
@@ -40,7 +51,8 @@
     const box = range.getBoundingClientRect();
     if (box.width < 2 || box.height < 2) continue;  // for readers of screens only
     const style = getComputedStyle(element), svg = element.namespaceURI.endsWith("svg");
-    const below = behind(element), [r, g, b, a] = rgba(svg ? style.fill : style.color);
+    const below = svg ? drawn(element, behind(element)) : behind(element);
+    const [r, g, b, a] = rgba(svg ? style.fill : style.color);
     const pair = [luminance(over([r, g, b, a * opacity(element)], below)), luminance(below)].sort((x, y) => y - x);
     const ratio = (pair[0] + 0.05) / (pair[1] + 0.05), size = parseFloat(style.fontSize);
     const needed = size >= 24 || (size >= 18.66 && +style.fontWeight >= 700) ? 3 : 4.5;

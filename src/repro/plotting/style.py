@@ -22,7 +22,7 @@ DPI = 150
 COLOURS = {
     "baseline": "#0072B2", "recurrent": "#D55E00", "paper": "#4D4D4D", "bound": "#009E73",
     "read": "#CFE2F0", "scored": "#0072B2", "h_prev": "#D55E00", "pale": "#F7D9C6", "pool": "#009E73",
-    "ink": "#222222", "faint": "#8A8A8A", "grid": "#E3E3E3", "empty": "#F6F6F6",
+    "ink": "#222222", "faint": "#6E6E6E", "grid": "#E3E3E3", "empty": "#F6F6F6",
 }
 BLUE, RED, GREEN, PINK, SKY, ORANGE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D"
 PURPLE, BROWN, OLIVE = "#7A5BB5", "#9A6324", "#808000"

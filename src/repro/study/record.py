@@ -34,7 +34,7 @@ class Record:
     curves: dict[str, list[list[float]]]
     documents: dict[str, dict[str, list]]
     notes: dict[str, Any]
-    environment: dict[str, Any]  # python, torch, transformers, repro, platform, cpu, threads, processes, device
+    environment: dict[str, Any]  # `repro.study.runner.environment` of the machine that made it
     digest: str  # sha256 of everything but itself, `cost` and `carried_from`
     cost: dict[str, Any]  # wall_seconds, peak_memory_bytes, resumed, created
     revision: int = 0  # of its experiment; not in the file while it is 0
