@@ -6,6 +6,7 @@ then do that and lose digits, others keep all of them. So the path is chosen by 
 """
 
 import functools
+import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 BF16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # instructions by their names in torch, of x86 and of ARM
 KINDS = ("float32", "float32 through oneDNN", "bfloat16")  # of products
@@ -20,6 +22,7 @@ ONEDNN = "bf16"  # the setting of torch.backends.mkldnn.matmul.fp32_precision th
 SHAPE = (512, 1024, 512)  # of the product that is measured: rows, inner size, columns
 EXACT = SHAPE[1]**0.5 * 2.0**-24  # relative error of sums of so many terms that are rounded to 24 bits now and then
 GAIN = 1.25  # as many times as fast, or the default stays: two paths that are equal must not take turns with the noise
+VOCABULARY = 4096  # of the model whose training is timed
 LARGE = 2**23  # multiply-adds of a product; below, oneDNN's start costs more than it gains
 
 
@@ -91,10 +94,62 @@ def rates(kinds: tuple[str, ...] = KINDS, rounds: int = 5) -> dict[str, float]:
     return {kind: 2e-9 * rows * inner * columns / seconds for kind, seconds in best.items()}
 
 
+def training_rate(precision: str = "no", threads: int = 1, seconds: float = 1.0) -> float:
+    """Tokens/s at which this process trains a small transformer for so long; precision: "no" (fp32) or "bf16"."""
+    model, optimizer = _trainee()
+    draw, before = torch.Generator().manual_seed(0), torch.get_num_threads()
+    batch = torch.randint(VOCABULARY, (4, 256), generator=draw)
+    torch.set_num_threads(threads)
+    try:
+        done, started = 0, time.perf_counter()
+        while time.perf_counter() - started < seconds:
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                logits = model(batch)
+            F.cross_entropy(logits.flatten(0, 1).float(), batch.flatten()).backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            done += batch.numel()
+        return done / (time.perf_counter() - started)
+    finally:
+        torch.set_num_threads(before)
+
+
+def training_rates(rounds: int = 2, seconds: float = 0.5) -> dict[str, float]:
+    """Tokens/s of training on one thread by precision: the best of `rounds`, in turns.
+
+    "no" (fp32) and, where the processor has its instructions, "bf16": without them a step can take half a minute.
+    """
+    precisions = ("no", "bf16") if has_bf16() else ("no",)
+    found = [{precision: training_rate(precision, 1, seconds) for precision in precisions} for _ in range(rounds + 1)]
+    return {precision: max(turn[precision] for turn in found[1:]) for precision in precisions}  # the first warms up
+
+
+def sharing_rates(cores: int, precision: str = "no", rounds: int = 2, seconds: float = 0.7) -> dict[int, float]:
+    """Tokens/s of one process that trains with all `cores` threads (1), and of two together with half of them each (2).
+
+    The best of `rounds`, in turns, each in processes of its own.
+    """
+    whole, half = (precision, cores, seconds), (precision, cores // 2, seconds)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        found = [{1: pool.apply(training_rate, whole), 2: sum(pool.starmap(training_rate, [half, half], chunksize=1))}
+                 for _ in range(rounds + 1)]
+    return {n: max(turn[n] for turn in found[1:]) for n in found[0]}
+
+
 def error(kind: str) -> float:
     """How far a product of this kind is from the one in float64, relative to its norm."""
     exact = torch.matmul(*(x.double() for x in _matrices()))
     return ((_product(kind)().double() - exact).norm() / exact.norm()).item()
+
+
+@functools.cache
+def _trainee() -> tuple[nn.Module, torch.optim.Optimizer]:
+    """A model of GPT-2's kind, two layers of width 256, and what trains it."""
+    with torch.random.fork_rng(devices=[]):
+        layers = [nn.TransformerEncoderLayer(256, 8, 1024, dropout=0.0, activation="gelu", batch_first=True,
+                                             norm_first=True) for _ in range(2)]
+        model = nn.Sequential(nn.Embedding(VOCABULARY, 256), *layers, nn.Linear(256, VOCABULARY))
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
 
 def _product(kind: str) -> Callable[[], torch.Tensor]:

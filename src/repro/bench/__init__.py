@@ -36,18 +36,18 @@ def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS, warm
 
 
 def report(benchmark: str, settings: dict[str, Any], title: str, speeds: dict[str, dict[str, float]],
-           ratios: dict[str, tuple], json_path: Path | str | None = None, **notes) -> dict:
+           ratios: dict[str, tuple], json_path: Path | str | None = None, unit: str = "tokens", **notes) -> dict:
     """Print speeds and ratios, each beside its bound; return the record, and write it to `json_path` if given.
 
-    settings: all that decides what is measured. ratios: (measured, bound), the least that it should be, (measured,
-    bound, "at most"), or (measured, None) where nothing is asked of it.
+    settings: all that decides what is measured. unit: of what the speeds count. ratios: (measured, bound), the least
+    that it should be, (measured, bound, "at most"), or (measured, None) where nothing is asked of it.
     """
     from rich.console import Console
     from rich.table import Table
 
     from repro.study.runner import environment
 
-    table = Table("", "tokens/s (median)", "lowest", "highest", title=title, title_justify="left")
+    table = Table("", f"{unit}/s (median)", "lowest", "highest", title=title, title_justify="left")
     for name, found in speeds.items():
         table.add_row(name, *(f"{value:,.0f}" for value in found.values()))
     console = Console()
@@ -67,7 +67,7 @@ def sealed(benchmark: str, settings: dict[str, Any], **parts: Any) -> dict:
     """The record of a benchmark with its schema, id and digest, equal to what reading its file gives back."""
     from repro.study.settings import sha256
 
-    named = {"benchmark": benchmark, "settings": settings}
+    named = json.loads(json.dumps({"benchmark": benchmark, "settings": settings}))  # keys and tuples as JSON has them
     found = json.loads(json.dumps({"schema": SCHEMA, "id": sha256(named)[:16], **named, **parts}))
     return found | {"digest": sha256(found)}
 

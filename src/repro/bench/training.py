@@ -22,7 +22,7 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
     from repro.bench import compare, report
     from repro.processor import has_bf16
     from repro.study import experiment
-    from repro.study.config import data_at_hand
+    from repro.study.ids import data_at_hand
 
     base = experiment("pretrain-gpt2-mini")
     scale = scale or ("small" if data_at_hand(base.plan("small")[0]) else "smoke")
@@ -75,14 +75,16 @@ def contenders(n_layer: int, width: int, heads: int, vocabulary: int, batch_size
 
 def trainer(model, sequences, steps: int) -> int:
     """transformers.Trainer with its defaults."""
-    from transformers import Trainer, TrainingArguments
+    from transformers import PrinterCallback, Trainer, TrainingArguments
 
     examples = [{"input_ids": row[:-1], "labels": row[:-1]} for k in range(steps) for row in sequences.batch(k)]
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder, per_device_train_batch_size=sequences.batch_size, max_steps=steps, save_strategy="no",
             report_to="none", logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available())
-        Trainer(model, arguments, train_dataset=examples).train()
+        peer = Trainer(model, arguments, train_dataset=examples)
+        peer.remove_callback(PrinterCallback)
+        peer.train()
     return steps * sequences.tokens_per_batch
 
 
