@@ -79,6 +79,13 @@ def test_a_metric_that_cannot_be_is_refused(toy, arguments, message):
         metric(**given)
 
 
+def test_indented_lines_are_prose_and_not_code():
+    assert sentence("""One
+        and {two}.
+
+        Three.""", two=2).markdown == "One\nand 2.\n\nThree."
+
+
 def test_a_name_without_a_value_is_refused():
     with pytest.raises(ReproError, match="unknown value of the sentence 'gian'. Did you mean 'gain'?"):
         sentence("{gian.effect}", gain=3)

@@ -1,6 +1,7 @@
 """What a chapter says out of records: its first cell, and sentences whose numbers nobody typed."""
 
 import html
+import inspect
 import re
 import string
 from collections.abc import Sequence
@@ -70,7 +71,7 @@ class Sentence:
 
 
 def sentence(template: str, **values: Any) -> Sentence:
-    """Prose (Markdown) with `{name}` or `{name:style}` for each of `values`.
+    """Prose (Markdown) with `{name}` or `{name:style}` for each of `values`; indented lines are taken as prose too.
 
     A value is a number, a `metric`, a word, or the `Verdict` of a claim, of which `{gain}` is the effect in words and
     `{gain.verdict}`, `{gain.effect:+.1%}`, `{gain.low}`, `{gain.high}` its parts. Where a record is missing it says
@@ -78,7 +79,7 @@ def sentence(template: str, **values: Any) -> Sentence:
     """
     missing = dict.fromkeys(one for one in map(_missing, values.values()) if one)
     note = f" ({NOT_RUN}: {', '.join(f'`{line}`' for line in missing)})" if missing else ""
-    return Sentence(_Prose().vformat(template, (), values) + note)
+    return Sentence(_Prose().vformat(inspect.cleandoc(template), (), values) + note)
 
 
 class _Prose(string.Formatter):
@@ -169,7 +170,7 @@ class InShort:
         display(self.text)
         if self.badges:
             display(self.badges, raw=True)
-        if self.picture is not None:
+        if self.picture:
             display(self.picture)
         if self.caption:
             caption = f'<p class="caption">{html.escape(self.caption, quote=False)}</p>'
