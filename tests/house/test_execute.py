@@ -48,6 +48,16 @@ def test_papermill_sets_the_scale_behind_such_a_cell(tmp_path, monkeypatch):
     assert shown[1].source == 'scale = "small"  # or small'
 
 
+def test_what_is_printed_in_pieces_is_one_output():
+    def printed(text, name="stdout"):
+        return new_output("stream", name=name, text=text)
+
+    shown = new_output("display_data", {"text/plain": "x"})
+    given = [printed("a"), printed("\n"), printed("b", "stderr"), printed("c"), shown, printed("d")]
+    assert [(one.get("name"), one.get("text")) for one in execute.joined(given)] == [
+        ("stdout", "a\n"), ("stderr", "b"), ("stdout", "c"), (None, None), ("stdout", "d")]
+
+
 def test_times_paths_and_widgets_are_gone_and_outputs_stay():
     notebook = execute.tidy(executed(), "smoke")
     last = notebook.cells[-1]
