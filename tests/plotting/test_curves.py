@@ -96,11 +96,12 @@ def test_bars_and_weights_show_their_values():
         draw_layer_weights([0.4, 0.5])
 
 
-def test_a_drawing_is_shown_as_one_png_with_words_for_those_who_cannot_see_it():
-    figure = draw_bars({"baseline": 15.25}, "perplexity")
-    shown = figure._repr_mimebundle_()
-    assert shown["image/png"].startswith(b"\x89PNG")
-    assert shown["image/png"] == draw_bars({"baseline": 15.25}, "perplexity").png()
+def test_a_drawing_is_shown_as_one_picture_with_words_for_those_who_cannot_see_it():
+    shown = draw_bars({"baseline": 15.25}, "perplexity")._repr_mimebundle_()
+    assert shown == draw_bars({"baseline": 15.25}, "perplexity")._repr_mimebundle_()
+    assert set(shown) == {"text/html", "text/plain"}
+    assert 'aria-label="perplexity: baseline 15.25."' in shown["text/html"] and "<svg" in shown["text/html"]
+    assert COLOURS["baseline"].lower() in shown["text/html"].lower()
     assert shown["text/plain"] == "perplexity: baseline 15.25."
 
 
