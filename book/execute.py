@@ -18,21 +18,37 @@ def execute(source: str, target: str, scale: str) -> None:
 
 
 def tidy(notebook: nbformat.NotebookNode, scale: str) -> nbformat.NotebookNode:
-    """Drop papermill's injected cell, times, paths and widgets; the `parameters` cell shows the scale that ran."""
+    """Drop papermill's injected cell, times, paths, widgets and addresses of objects; the `parameters` cell shows the
+    scale that ran."""
     tags = {cell.id: cell.metadata.get("tags", []) for cell in notebook.cells}
     notebook.cells = [cell for cell in notebook.cells if "injected-parameters" not in tags[cell.id]]
     for number, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
         cell.execution_count = number
+        cell.outputs = joined(cell.outputs)
         for output in cell.outputs:
-            output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
             if "execution_count" in output:
                 output.execution_count = number
+            data = output.get("data", {})
+            data.pop("application/vnd.jupyter.widget-view+json", None)
+            if len(data) > 1 and data.get("text/plain", "").startswith("<"):
+                del data["text/plain"]  # the name of a class, and an address that is another in every run
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({"tags": tags[cell.id]} if tags[cell.id] else {})
         if "parameters" in tags[cell.id]:
             cell.source = re.sub(r'^scale = "\w+"', f'scale = "{scale}"', cell.source, flags=re.MULTILINE)
     notebook.metadata = nbformat.from_dict({"kernelspec": notebook.metadata.kernelspec})
     return notebook
+
+
+def joined(outputs: list) -> list:
+    """Outputs in which what was printed in one go is one output, however many pieces it arrived in."""
+    found = []
+    for output in outputs:
+        if output.output_type == "stream" and found and found[-1].get("name") == output.name:
+            found[-1].text += output.text
+        else:
+            found.append(output)
+    return found
 
 
 if __name__ == "__main__":

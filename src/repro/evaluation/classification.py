@@ -1,13 +1,12 @@
 """How well labels are told: accuracy and F1, with intervals over documents and seeds together."""
 
 from collections.abc import Sequence
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from repro.errors import ReproError, unknown
-from repro.evaluation.bootstrap import Interval, over_seeds, together
+from repro.evaluation.bootstrap import Interval, draws, over_seeds, together
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -36,20 +35,16 @@ def interval(labels: Sequence[int], predictions: Sequence[Sequence[int]], metric
     if not len(predictions) or against is not None and len(against) != len(predictions):
         raise ReproError(f"there are predictions of {len(predictions)} seeds, against {len(against or ())}; both need "
                          "the same seeds, at least one.")
-    n = len(labels)
-    drawn = np.random.default_rng(seed).multinomial(n, [1 / max(n, 1)] * n, samples)  # how often a document comes
-    by_seed, resampled = [], np.zeros(samples)
-    for ours, theirs in zip(predictions, against or [None] * len(predictions), strict=True):
-        values = []
-        for side in [ours] if theirs is None else [ours, theirs]:
-            hits, counted = _parts(labels, side, metric, positive)
-            values.append(np.append(_ratio(drawn @ hits, drawn @ counted), score(labels, side, metric, positive)))
-        *draws, value = values[0] if theirs is None else values[0] - values[1]
-        resampled += np.array(draws) / len(predictions)
-        by_seed.append(float(value))
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
-    value = fmean(by_seed)
-    return Interval(value, *together(value, (float(low), float(high)), over_seeds(by_seed, level)))
+    sides = [(1, predictions)] + ([] if against is None else [(-1, against)])
+    by_seed, resampled = np.zeros(len(predictions)), np.zeros(samples)
+    for sign, side in sides:
+        for k, told in enumerate(side):
+            hits, counted = _parts(labels, told, metric, positive)
+            drawn = draws(len(hits), samples, seed)
+            by_seed[k] += sign * _ratio(hits.sum(), counted.sum())
+            resampled += sign * _ratio(hits[drawn].sum(1), counted[drawn].sum(1)) / len(side)
+    value, bounds = float(by_seed.mean()), np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(value, *together(value, tuple(map(float, bounds)), over_seeds(by_seed.tolist(), level)))
 
 
 def padded(examples: Sequence[tuple[Sequence[int], int]]) -> "dict[str, Tensor]":

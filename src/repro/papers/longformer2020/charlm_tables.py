@@ -7,7 +7,8 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from repro.errors import ReproError
-from repro.study.artifacts import NOT_RUN, ArtifactContext, signed
+from repro.page import signed
+from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.claims import INCONCLUSIVE, Verdict, judge_difference
 from repro.study.published import published
 from repro.study.record import Record

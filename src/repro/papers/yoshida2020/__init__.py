@@ -11,7 +11,8 @@ from repro.papers.yoshida2020.propagation_tables import (
     reach_curves,
     side_by_side,
 )
-from repro.papers.yoshida2020.tables import curves, kind, learning_curves
+from repro.papers.yoshida2020.tables import curves, kind, layer_weights, learning_curves, learning_rates
 
-__all__ = ["READERS", "architecture", "curves", "distance_names", "evaluate", "kind", "learning_curves",
-           "mean_over_books", "measured", "own_and_other", "reach_curves", "side_by_side", "trained"]
+__all__ = ["READERS", "architecture", "curves", "distance_names", "evaluate", "kind", "layer_weights",
+           "learning_curves", "learning_rates", "mean_over_books", "measured", "own_and_other", "reach_curves",
+           "side_by_side", "trained"]

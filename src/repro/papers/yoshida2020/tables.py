@@ -6,7 +6,8 @@ from statistics import fmean, mode
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
-from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, signed
+from repro.page import signed
+from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
 from repro.study.claims import INCONCLUSIVE, REPRODUCED, Verdict, judge_difference
 from repro.study.published import published
 from repro.study.record import Record
@@ -41,7 +42,7 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
                 "cost": f"{1 / (1 - share):.3f}"}
         for scale in reversed(context.scales):
             found = _at(context, scale, model, share)
-            row |= {f"{scale}: {split}": _perplexity(found, split) for split in SPLITS}
+            row |= {f"{heading(scale)}: {split}": _perplexity(found, split) for split in SPLITS}
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
@@ -77,6 +78,28 @@ def learning_curves(records: Sequence[Record], curve: str = "validation_loss") -
     return [(f"{kind(record)}, overlap {record.config['overlap']}", record.curves[curve]) for record in records]
 
 
+def learning_rates(records: Sequence[Record]) -> "pandas.DataFrame":
+    """A row for each kind of model: its validation loss, nats per token, after a short training at each candidate.
+
+    records: of fine-tuning. The last column is the learning rate that was taken.
+    """
+    import pandas
+
+    chose = {record.model: record.notes for record in records if record.notes["candidates"]}
+    rows = []
+    for model, notes in chose.items():
+        tried = {f"{rate:g}": f"{loss:.4f}" for rate, loss in notes["candidates"]}
+        rows.append({"model": model} | tried | {"taken": f"{notes['learning_rate']:g}"})
+    return pandas.DataFrame(rows)
+
+
+def layer_weights(records: Sequence[Record]) -> dict[str, list[float]]:
+    """The learned weight of each layer in z, of the recurrent models among `records`, by the overlap of training."""
+    recurrent = [record for record in records if record.model == "recurrent"]
+    return {f"overlap {record.config['overlap']}": record.notes["layer_weights"]
+            for record in sorted(recurrent, key=lambda one: one.config["overlap"])}
+
+
 def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per overlap: by how much the recurrent model's perplexity differs, in per cent of the baseline's.
 
@@ -98,12 +121,13 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
         for scale in reversed(context.scales):
             pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
             for split in SPLITS:
-                row[f"{scale}: {split}"] = _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool)
+                row[f"{heading(scale)}: {split}"] = (
+                    _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool))
             if any(kind(config) == CONTROL for config in context.plan(scale)):
                 control = _at(context, scale, CONTROL, share)
-                row[f"{scale}: test, against the control"] = (
+                row[f"{heading(scale)}: test, against the control"] = (
                     _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
-            row[f"{scale}: module"] = pair[0] and signed(module_effect(pair[0]), ".2%")
+            row[f"{heading(scale)}: module"] = pair[0] and signed(module_effect(pair[0]), ".2%")
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
