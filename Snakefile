@@ -3,8 +3,10 @@
 import functools, hashlib, json, os, sys
 from pathlib import Path
 
-from repro.study import Store, experiment, experiments
-from repro.study.config import command, sha256
+from repro.study import Store, experiment, experiments, plan
+from repro.study.chapters import papers_of
+from repro.study.registry import package
+from repro.study.settings import sha256
 
 SCALE = config.get("scale", "smoke")
 CHAPTERS = sorted(path.stem for path in Path("notebooks").glob("[0-9]*.ipynb"))
@@ -27,27 +29,30 @@ def cells(name):
     return sha256([(cell["cell_type"], cell["source"], cell["metadata"]) for cell in notebook["cells"]])
 
 
-CODE = digest("src/repro", "constraints.txt")
+@functools.cache
+def code(*papers):
+    """A hash of all that a run or a chapter of these papers is made by: their packages and the rooms below."""
+    above = {"papers", "bench", "cli.py", "doctor.py", "__main__.py"}  # they make no record and no page
+    below = [str(path) for path in Path("src/repro").iterdir() if path.name not in above]
+    return digest(*below, *(f"src/repro/papers/{name}" for name in sorted({"base", *papers})), "constraints.txt")
 
 
 @functools.cache
-def plan(scale):
+def runs(scale):
     """Every run of a scale, with the runs that it needs (base models), by the hash of its config."""
-    waiting, found = [run for one in experiments() if scale in one.scales for run in one.plan(scale)], {}
-    while waiting:
-        run = waiting.pop()
-        found[key(run)] = run
-        waiting += experiment(run.experiment).needs(run)
-    return found
+    return {plan.key(run): run for run in plan.every_run(scale)}
 
 
 def asked():
     """The runs that `runs` is to make, of one experiment or of all."""
-    return experiment(config["experiment"]).plan(SCALE) if "experiment" in config else plan(SCALE).values()
+    return experiment(config["experiment"]).plan(SCALE) if "experiment" in config else runs(SCALE).values()
 
 
-def key(run):
-    return sha256(run.model_dump(mode="json"))[:16]
+@functools.cache
+def papers(chapter):
+    """The packages of the papers that a chapter tells about."""
+    notebook = json.loads(Path(f"notebooks/{chapter}.ipynb").read_text())
+    return papers_of(chapter, "\n".join("".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"))
 
 
 def recorded(run):
@@ -56,14 +61,14 @@ def recorded(run):
 
 def stamp(run):
     """The file that says that a run is done. It goes when the record goes."""
-    path = Path(f"build/runs/{run.scale}/{run.experiment}/{key(run)}")
+    path = Path(f"build/runs/{run.scale}/{run.experiment}/{plan.key(run)}")
     if path.exists() and not recorded(run):
         path.unlink()
     return str(path)
 
 
 def planned(wildcards):
-    return plan(wildcards.scale)[wildcards.key]
+    return runs(wildcards.scale)[wildcards.key]
 
 
 def needed(wildcards):
@@ -75,6 +80,25 @@ def needed(wildcards):
 
 def estimate(wildcards):
     return experiment(wildcards.experiment).estimate(planned(wildcards))
+
+
+def shown(chapter):
+    """The stamps of the smoke runs of the papers that a chapter tells about."""
+    return [stamp(run) for run in runs("smoke").values() if plan.packages_of(run) <= {"base", *papers(chapter)}]
+
+
+def chapter_code(chapter):
+    """A hash of the code behind a chapter: its papers', and the benchmarks' where it uses them."""
+    bench = "repro.bench" in Path(f"notebooks/{chapter}.ipynb").read_text()
+    return code(*papers(chapter)) + (digest("src/repro/bench") if bench else "")
+
+
+def records(chapter):
+    """A hash of the records that a chapter may show: those of its papers' experiments, and the benchmarks'."""
+    own = {"base", *papers(chapter)}
+    names = [one.name for one in experiments() if package(one) in own]
+    folders = [path for path in Path("results").glob("*/*") if path.name in names]
+    return digest(*folders, "results/bench", "book/execute.py")
 
 
 def gpus(wildcards):
@@ -103,13 +127,13 @@ rule book:
 # made; the live parts of some chapters make the few runs at smoke that they need.
 rule chapter:
     input:
-        lambda wildcards: map(stamp, plan("smoke").values()) if wildcards.scale == "smoke" else [],
+        lambda wildcards: shown(wildcards.name) if wildcards.scale == "smoke" else [],
     output:
         "build/chapters/{scale}/{name}.ipynb",
     params:
         cells=lambda wildcards: cells(wildcards.name),
-        code=CODE,
-        records=digest("results", "book/execute.py"),
+        code=lambda wildcards: chapter_code(wildcards.name),
+        records=lambda wildcards: records(wildcards.name),
         data="REPRO_DATA" in os.environ,
     message:
         "chapter: {wildcards.name} at {wildcards.scale}"
@@ -144,8 +168,8 @@ rule run:
     log:
         "build/logs/{scale}/{experiment}/{key}.log",
     params:
-        code=lambda wildcards: CODE if wildcards.scale == "smoke" else "",
-        command=lambda wildcards: command(planned(wildcards)),
+        code=lambda wildcards: code(*plan.packages_of(planned(wildcards))) if wildcards.scale == "smoke" else "",
+        command=lambda wildcards: plan.command(planned(wildcards)),
         force=lambda wildcards: "--force" if wildcards.scale == "smoke" else "",
     threads: lambda wildcards: 8 if gpus(wildcards) else 1
     resources:

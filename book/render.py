@@ -10,6 +10,7 @@ from pathlib import Path
 
 import landing
 import nbformat
+import rooms
 from bs4 import BeautifulSoup, Tag
 
 from repro import page
@@ -25,7 +26,8 @@ def render(target: str | Path, *chapters: str | Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("__pycache__"))
     (source / "notebooks").mkdir()
-    (source / "index.md").write_text(landing.filled((source / "index.md").read_text()))
+    for name, part in (("index.md", landing), ("design.md", rooms)):
+        (source / name).write_text(part.filled((source / name).read_text()))
     for chapter in map(Path, chapters):
         notebook = set_outputs(nbformat.read(chapter, as_version=4))
         (source / "notebooks" / chapter.name).write_text(nbformat.writes(notebook))

@@ -5,7 +5,7 @@ publishes, and a manifest. Stopped and started again, it goes on. The splits are
 and the last 5. With --corpus enwik8-prefix only the first 4,154,399 bytes are kept, cut into 90, 5 and 5 per cent.
 """
 
-from repro.data.fetch import main
+from repro.data.scripts import main
 
 if __name__ == "__main__":
     main(["enwik8", "enwik8-prefix"], __doc__)

@@ -5,7 +5,7 @@ its smaller scales; the whole of PG-19 is read to find them). FOLDER, by default
 root, gets NAME/*.parquet and a manifest with their sha256. Stopped and started again, it goes on.
 """
 
-from repro.data.fetch import main
+from repro.data.scripts import main
 
 if __name__ == "__main__":
     main(["pg19", "pg19-subset", "gutenberg-pretrain"], __doc__)

@@ -5,7 +5,7 @@ publishes, and a manifest. Stopped and started again, it goes on. The splits are
 and the last 5. With --corpus text8-prefix only the first 6,877,825 bytes are kept, cut into 90, 5 and 5 per cent.
 """
 
-from repro.data.fetch import main
+from repro.data.scripts import main
 
 if __name__ == "__main__":
     main(["text8", "text8-prefix"], __doc__)

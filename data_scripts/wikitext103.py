@@ -6,7 +6,7 @@ wikitext-103-full/ or wikitext/ with wiki.{valid,test}.raw.xz, the training text
 sha256. Stopped and started again, it goes on.
 """
 
-from repro.data.fetch import main
+from repro.data.scripts import main
 
 if __name__ == "__main__":
     main(["wikitext-103-full", "wikitext-103"], __doc__)

@@ -1,16 +1,35 @@
 """What chapters use to show the library's own code, so that no cell types it again; and whether this is one."""
 
+import ast
 import inspect
 import sys
 import textwrap
 
 
-def source(*objects):
-    """The source of functions and classes, as highlighted code in the page."""
+def source(*objects, docstring: bool = False):
+    """The source of functions, properties and classes, as highlighted code in the page; without docstrings by default.
+
+    What a docstring says stands in the chapter's own words around it.
+    """
     from IPython.display import Markdown
 
-    return Markdown("\n\n".join(f"```python\n{textwrap.dedent(inspect.getsource(one)).rstrip()}\n```"
-                                for one in objects))
+    return Markdown("\n\n".join(f"```python\n{_source(one, docstring)}\n```" for one in objects))
+
+
+def _source(one, docstring: bool) -> str:
+    text = textwrap.dedent(inspect.getsource(one.fget if isinstance(one, property) else one)).rstrip()
+    return text if docstring else without_docstrings(text)
+
+
+def without_docstrings(code: str) -> str:
+    """`code` without the docstrings of its functions and classes, and without the empty line after each."""
+    lines, dropped = code.splitlines(), set()
+    for node in ast.walk(ast.parse(code)):
+        has_one = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and ast.get_docstring(node)
+        if has_one and len(node.body) > 1:  # one that is the whole body stays: the code has to parse
+            first, last = node.body[0].lineno, node.body[0].end_lineno
+            dropped |= set(range(first, last + 1 + (not lines[last].strip())))
+    return "\n".join(line for number, line in enumerate(lines, start=1) if number not in dropped)
 
 
 def in_notebook() -> bool:

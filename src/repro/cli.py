@@ -17,8 +17,8 @@ from repro.errors import ReproError, unknown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from repro.data.registry import Corpus
-    from repro.study import Artifact, Claim, Experiment, RunConfig
+    from repro.data.base import Corpus
+    from repro.study import Claim, Experiment, RunConfig
 
 
 class OneLine(TyperGroup):
@@ -48,18 +48,17 @@ Results = Annotated[Path | None, typer.Option(help="Folder of records; default: 
 @main.command("list")
 def list_study(as_json: AsJson = False, results: Results = None) -> None:
     """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
-    from repro.study import Claim, artifacts, claims, experiments
-    from repro.study.config import SCALES
-    from repro.study.verdicts import cell, standing
+    from repro.study import Claim, experiments
+    from repro.study.claims import cell, standings
+    from repro.study.settings import SCALES
 
     entries = []
-    for entry in [*artifacts(), *claims()]:
+    for entry, scales in standings(results):
         is_claim = isinstance(entry, Claim)
-        scales = standing(entry, results)
         judged = [scale for scale, told in scales.items()  # smoke reads generated text: no evidence about a paper
                   if told["verdict"] not in ("", "not run") and scale != "smoke"]
         entries.append({"paper": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
-                        "chapter": _chapter(entry), "source": entry.source,
+                        "chapter": entry.chapter, "source": entry.source,
                         "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
                         "scales": scales, "verdict": scales[judged[-1]]["verdict"] if judged else "not run",
                         "verdict_scale": judged[-1] if judged else None})
@@ -94,24 +93,24 @@ def run(
 ) -> None:
     """Run an experiment: every grid point and seed that has no record yet."""
     from repro import processes
-    from repro.study import experiment, run, run_id
+    from repro.study import experiment, plan, run, run_id
 
     chosen = experiment(name)
-    plan = []
+    runs: list[Any] = []
     for one in ([scale or "smoke"] if scale or not dry_run else chosen.scales):
-        plan += chosen.plan(one, _pairs(sets or []), _numbers(seeds or ["0"]))
+        runs += chosen.plan(one, _pairs(sets or []), _numbers(seeds or ["0"]))
     if only:
-        ids = {_id(config, results): config for config in plan}
+        ids = {plan.known_id(config, results): config for config in runs}
         for wanted in only:
             if wanted not in ids:
                 raise unknown(f"run of {name}", wanted, filter(None, ids))
-        plan = [ids[wanted] for wanted in dict.fromkeys(only)]
+        runs = [ids[wanted] for wanted in dict.fromkeys(only)]
     if dry_run:
-        return _dry_run(chosen, plan, results, as_json)
+        return _dry_run(chosen, runs, results, as_json)
     records = []
-    for number, config in enumerate(plan, 1):
+    for number, config in enumerate(runs, 1):
         if not as_json and sys.stderr.isatty() and processes.is_first():
-            sys.stderr.write(f"{number}/{len(plan)} {name} {run_id(config)} {_point(config, plan)}\n")
+            sys.stderr.write(f"{number}/{len(runs)} {name} {run_id(config)} {plan.point(config, runs)}\n")
         records.append(run(config, results, progress=not as_json, force=force))
     processes.leave()
     if not processes.is_first():
@@ -120,10 +119,10 @@ def run(
         return _print_json([asdict(record) for record in records])
     metrics = list(dict.fromkeys(metric for record in records for metric in record.metrics))
     units = {metric: unit for record in records for metric, unit in record.units.items()}
-    _print_table(f"{name} at {plan[0].scale}", ["id", "run", *(f"{metric} ({units[metric]})" for metric in metrics)],
-                 [[record.id, _point(config, plan),
+    _print_table(f"{name} at {runs[0].scale}", ["id", "run", *(f"{metric} ({units[metric]})" for metric in metrics)],
+                 [[record.id, plan.point(config, runs),
                    *(f"{record.metrics[metric]:,.6g}" if metric in record.metrics else "" for metric in metrics)]
-                  for config, record in zip(plan, records, strict=True)])
+                  for config, record in zip(runs, records, strict=True)])
 
 
 @main.command()
@@ -156,13 +155,11 @@ def show(
 
 def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: Path | None, as_json: bool) -> None:
     """Print a claim: a row for each scale, or for the one asked for, with verdict, effect, interval and records."""
-    from repro.study import experiment
-
     if save:
         raise ReproError(f"--save {save}: {shown.id} is a claim; only a table or a figure can be saved.")
     rows = []
-    for one in [scale] if scale else experiment(shown.experiment).scales:
-        found = [record.id for records in shown.records(one, results).values() for record in records]
+    for one in [scale] if scale else shown.scales:
+        found = [record.id for _, records in shown.records(one, results) for record in records]
         rows.append({"scale": one, **asdict(shown.verdict(one, results)), "records": found})
     if as_json:
         return _print_json({"id": shown.id, "sentence": shown.sentence, "paper": shown.paper, "source": shown.source,
@@ -174,19 +171,21 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
 
 @data.command("list")
 def data_list(as_json: AsJson = False) -> None:
-    """Every corpus: source, licence, splits, and whether it is on this machine."""
+    """Every corpus: kind, source, licence, splits, and whether it is on this machine."""
     from repro.data import corpora
 
-    rows = [{"name": one.name, "source": one.source, "licence": one.licence, "part_of": one.part_of,
+    rows = [{"name": one.name, "kind": one.kind, "source": one.source, "licence": one.licence, "part_of": one.part_of,
              "available": one.available(),
-             "splits": {name: {"description": split.description, "words": split.n_words}
+             "splits": {name: {"description": split.description, "words": split.n_words, "examples": split.n_examples}
                         for name, split in one.splits.items()}} for one in corpora()]
     if as_json:
         return _print_json(rows)
-    _print_table("Corpora: repro data fetch NAME", ["name", "here", "source", "part of", "licence", "words"],
-                 [[row["name"], "yes" if row["available"] else "no", row["source"], row["part_of"] or "whole",
-                   row["licence"], ", ".join(f"{name} {split['words']:,}" if split["words"] else name
-                                             for name, split in row["splits"].items())] for row in rows])
+    _print_table("Corpora: repro data fetch NAME",
+                 ["name", "kind", "here", "source", "part of", "licence", "words or examples"],
+                 [[row["name"], row["kind"], "yes" if row["available"] else "no", row["source"],
+                   row["part_of"] or "whole", row["licence"], ", ".join(
+                       f"{name} {n:,}" if (n := split["words"] or split["examples"]) else name
+                       for name, split in row["splits"].items())] for row in rows])
 
 
 @data.command("fetch")
@@ -265,39 +264,31 @@ def doctor(as_json: AsJson = False) -> None:
     _print_table("This machine", ["", "found", "what to do"], [[row.what, row.found, row.lack] for row in rows])
 
 
-def _chapter(entry: "Artifact | Claim") -> str:
-    """The chapter of an artifact; of a claim, that of the artifact it is about."""
-    from repro.study import artifacts
-
-    about = [one for one in artifacts() if one.experiment == entry.experiment and one.source in entry.source]
-    return getattr(entry, "chapter", about[0].chapter if about else "")
-
-
-def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None, as_json: bool) -> None:
+def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None, as_json: bool) -> None:
     """Print what would run: one table per scale, or JSON [{id, config, command, needs, estimate, done, state}]."""
     from repro.data import corpus
-    from repro.study import experiment
-    from repro.study.config import DEVICES, command
+    from repro.study import experiment, plan
+    from repro.study.settings import DEVICES
 
-    rows = [{"id": _id(config, results), "config": config.model_dump(mode="json"), "command": command(config),
-             "needs": [command(need) for need in chosen.needs(config)],
-             "estimate": asdict(chosen.estimate(config)), "done": state == "done", "state": state}
-            for config in plan for state in [_state(config, results)]]
     if as_json:
-        return _print_json(rows)
-    for scale in dict.fromkeys(config.scale for config in plan):
-        here = [config for config in plan if config.scale == scale]
-        needed, device = _needed(here), DEVICES[scale]
+        return _print_json([
+            {"id": plan.known_id(config, results), "config": config.model_dump(mode="json"),
+             "command": plan.command(config), "needs": [plan.command(need) for need in chosen.needs(config)],
+             "estimate": asdict(chosen.estimate(config)), "done": state == "done", "state": state}
+            for config in runs for state in [plan.state(config, results)]])
+    for scale in dict.fromkeys(config.scale for config in runs):
+        here = [config for config in runs if config.scale == scale]
+        needed, device = plan.needed(here), DEVICES[scale]
         lines, flops, seconds, read = [], 0.0, 0.0, {}
         for config in [*needed, *here]:
-            one, state = experiment(config.experiment), _state(config, results)
+            one, state = experiment(config.experiment), plan.state(config, results)
             estimate, missing = one.estimate(config), state != "done"
             flops, seconds = flops + missing * estimate.flops, seconds + missing * estimate.seconds
             read |= dict.fromkeys((config.corpus, *one.reads(config)))
-            point = [_point(config, here if config in here else needed), estimate.note]
+            told = [plan.point(config, here if config in here else needed), estimate.note]
             if one is not chosen:
-                point.insert(0, f"needed: {config.experiment}")
-            lines.append([_id(config, results) or "", " ".join(filter(None, point)), config.corpus,
+                told.insert(0, f"needed: {config.experiment}")
+            lines.append([plan.known_id(config, results) or "", " ".join(filter(None, told)), config.corpus,
                           f"{estimate.parameters:,}", f"{estimate.training_tokens:,}", f"{estimate.flops:.2e}",
                           f"{estimate.memory_bytes / 2**30:.2f} GiB", _duration(estimate.seconds), state])
         header = ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""]
@@ -315,16 +306,17 @@ def _dry_run(chosen: "Experiment", plan: "list[RunConfig]", results: Path | None
 def _settings(configs: "list[RunConfig]") -> list[str]:
     """A line for the settings that all of `configs` have in common, and for each one that has more than the table
     shows a line for these."""
-    from repro.study.config import as_text
+    from repro.study.plan import point
+    from repro.study.settings import as_text
 
     first, *rest = every = [{key: f"{key}={as_text(value)}" for key, value in config.model_dump(mode="json").items()
                              if key not in ("experiment", "scale", "corpus")} for config in configs]
     common = [text for key, text in first.items() if all(other[key] == text for other in rest)]
     lines = [f"settings of every run: {', '.join(common)}"]
     for config, told in zip(configs, every, strict=True):
-        point = _point(config, configs)
-        if own := [text for text in told.values() if text not in [*common, *point.split(" ")]]:
-            lines.append(f"settings of {point}: {', '.join(own)}")
+        apart = point(config, configs)
+        if own := [text for text in told.values() if text not in [*common, *apart.split(" ")]]:
+            lines.append(f"settings of {apart}: {', '.join(own)}")
     return lines
 
 
@@ -334,55 +326,9 @@ def _told(corpus: "Corpus") -> str:
     return f"{f'part of {corpus.part_of}' if corpus.part_of else 'whole'}; {here}"
 
 
-def _needed(configs: "list[RunConfig]") -> "list[RunConfig]":
-    """The runs that `configs` need and are not themselves, each once, the first to run first."""
-    from repro.study import experiment
-
-    found: list[Any] = []
-    for config in configs:
-        for need in experiment(config.experiment).needs(config):
-            found += [one for one in [*_needed([need]), need] if one not in found and one not in configs]
-    return found
-
-
 def _duration(seconds: float) -> str:
     minutes, hours = seconds / 60, seconds / 3600
     return f"{seconds:.0f} s" if seconds < 120 else f"{minutes:.0f} min" if minutes < 120 else f"{hours:.1f} h"
-
-
-def _state(config: "RunConfig", results: Path | None) -> str:
-    """Whether a run is "done" or "to do", or why its record does not count."""
-    from repro.study import Store
-
-    store = Store.of(config.scale, results)
-    record = store.look(config)
-    return "to do" if record is None else store.stale(record) or "done"
-
-
-def _id(config: "RunConfig", results: Path | None) -> str | None:
-    """The id of a run; where its data is absent, that of its committed record; else None."""
-    from repro.study import Store, run_id
-    from repro.study.config import data_at_hand
-
-    if data_at_hand(config):
-        return run_id(config)
-    stored = Store.of(config.scale, results).look(config)
-    return stored.id if stored else None
-
-
-def _point(config: "RunConfig", plan: "list[RunConfig]") -> str:
-    """The fewest keys, those declared first taken first, that tell the runs of `plan` like this one apart."""
-    from repro.study.config import as_text, canonical
-
-    kind = (config.experiment, config.scale)
-    others = [other.model_dump(mode="json") for other in plan if (other.experiment, other.scale) == kind]
-    keys, apart = [], 1
-    for key in type(config).model_fields:
-        told = len({canonical([other[name] for name in (*keys, key)]) for other in others})
-        if told > apart:
-            keys, apart = [*keys, key], told
-    values = config.model_dump(mode="json")
-    return " ".join(f"{key}={as_text(values[key])}" for key in keys)
 
 
 def _pairs(sets: list[str]) -> dict[str, str]:

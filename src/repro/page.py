@@ -50,10 +50,10 @@ def framed(table: str, caption: str = "", before: str = "") -> str:
     return f'<figure class="tabular">{before}<div class="scroll" tabindex="0">{table}</div>{below}</figure>'
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """A share in per cent, such as "+1.2%"; what rounds to nothing is "0.0%", with no sign."""
-    told = f"{share:+.{digits}%}"
-    return told.lstrip("+-") if float(told.rstrip("%")) == 0 else told
+def signed(value: float, style: str) -> str:
+    """A difference with its sign, "+1.20%" for the style ".2%"; what rounds to nothing has none."""
+    text = f"{value:+z{style}}"
+    return text if float(text.rstrip("%")) else text[1:]
 
 
 def numeric(cells: Sequence[str]) -> bool:

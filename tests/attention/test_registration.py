@@ -231,3 +231,95 @@ def test_dropout_of_weights_is_refused(tiny_gpt2):
     model.set_attn_implementation("repro_sliding")
     with pytest.raises(ReproError, match="attention dropout is 0.1"):
         model(torch.zeros(1, 5, dtype=torch.long))
+
+
+def tiny_roberta(**settings):
+    return RobertaForMaskedLM(RobertaConfig(num_hidden_layers=1, hidden_size=16, num_attention_heads=2, pad_token_id=1,
+                                            vocab_size=VOCABULARY, intermediate_size=8, max_position_embeddings=12,
+                                            sliding_window=4, attn_implementation="repro_sliding", **settings)).eval()
+
+
+def with_window(model):
+    model.set_attn_implementation("repro_sliding")
+    return model.eval()
+
+
+def test_a_text_beyond_the_positions_of_gpt2(tiny_gpt2):
+    model = with_window(tiny_gpt2(n_positions=10, sliding_window=4))
+    assert model(torch.zeros(1, 10, dtype=torch.long)).logits.shape[1] == 10
+    for read in (model, model.transformer):
+        with pytest.raises(ReproError, match="has 11 tokens, but this GPT2Model has learned 10 .* at most 10 tokens"):
+            read(torch.zeros(1, 11, dtype=torch.long))
+        with pytest.raises(ReproError, match="has 11 tokens"):
+            read(inputs_embeds=torch.zeros(1, 11, model.config.n_embd))
+    model.set_attn_implementation("sdpa")
+    with pytest.raises(ReproError, match="has 11 tokens"):  # whoever asked once is told in our words
+        model(torch.zeros(1, 11, dtype=torch.long))
+
+
+def test_a_text_beyond_the_positions_of_a_model_that_is_loaded(tiny_gpt2, tmp_path):
+    tiny_gpt2(n_positions=10, sliding_window=4).save_pretrained(tmp_path)
+    model = GPT2LMHeadModel.from_pretrained(tmp_path, attn_implementation="repro_sliding")
+    with pytest.raises(ReproError, match="has 11 tokens"):
+        model(torch.zeros(1, 11, dtype=torch.long))
+    assert list(model.state_dict()) == list(tiny_gpt2(n_positions=10).state_dict())
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_generation_ends_where_the_positions_end(cache, tiny_gpt2):
+    model = with_window(tiny_gpt2(n_positions=10, sliding_window=4))
+    start = torch.zeros(1, 8, dtype=torch.long)
+    settings = {"do_sample": False, "cache_implementation": cache}
+    assert model.generate(start, max_new_tokens=3, **settings).shape[1] == 11  # the last one is not read
+    with pytest.raises(ReproError, match=r"has 11 tokens \(10 of them in the cache\), but this GPT2Model"):
+        model.generate(start, max_new_tokens=4, **settings)
+
+
+def test_padding_takes_no_position_in_generation(tiny_gpt2):
+    model = with_window(tiny_gpt2(n_positions=10, sliding_window=4))
+    real = torch.tensor([[0] * 5 + [1] * 5])
+    found = model.generate(torch.zeros(1, 10, dtype=torch.long), attention_mask=real, max_new_tokens=6, do_sample=False)
+    assert found.shape[1] == 16
+    with pytest.raises(ReproError, match="has 11 tokens"):
+        model.generate(torch.zeros(1, 10, dtype=torch.long), attention_mask=real, max_new_tokens=7, do_sample=False)
+
+
+def test_a_text_beyond_the_positions_of_roberta():
+    model = tiny_roberta()
+    ids = torch.full((2, 10), 5)
+    assert model(ids).logits.shape[1] == 10
+    longer = torch.cat([ids, ids[:, :1]], 1)
+    with pytest.raises(ReproError, match="has 11 tokens, but this RobertaModel has learned 10 positions"):
+        model(longer)
+    with pytest.raises(ReproError, match="has 11 tokens"):
+        model(inputs_embeds=torch.zeros(1, 11, 16))
+    longer[:, 3] = 1  # padding has no position of its own
+    assert model(longer, attention_mask=(longer != 1).long()).logits.shape[1] == 11
+    assert model(ids, position_ids=torch.arange(2, 12)[None].expand(2, -1)).logits.shape[1] == 10
+
+
+def test_positions_of_a_decoder_of_robertas_kind():
+    model = tiny_roberta(is_decoder=True)
+    cache = DynamicCache(config=model.config)
+    model(torch.full((1, 7), 5), past_key_values=cache, use_cache=True)
+    with pytest.raises(ReproError, match=r"has 11 tokens \(7 of them in the cache\)"):
+        model(torch.full((1, 4), 5), past_key_values=cache, use_cache=True)
+
+
+def test_a_text_beyond_the_positions_of_bart():
+    config = BartConfig(encoder_layers=1, decoder_layers=1, d_model=16, encoder_ffn_dim=8, decoder_ffn_dim=8,
+                        encoder_attention_heads=2, decoder_attention_heads=2, max_position_embeddings=10,
+                        vocab_size=VOCABULARY, sliding_window=4, attn_implementation="repro_sliding")
+    model, ids = BartForConditionalGeneration(config).eval(), torch.full((1, 11), 5)
+    assert model(ids[:, :10], decoder_input_ids=ids[:, :10]).logits.shape[1] == 10
+    with pytest.raises(ReproError, match="this BartEncoder has learned 10 positions"):
+        model(ids, decoder_input_ids=ids[:, :10])
+    with pytest.raises(ReproError, match="this BartDecoder has learned 10 positions"):
+        model(ids[:, :10], decoder_input_ids=ids)
+
+
+def test_rotary_positions_have_no_end():
+    model = LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, hidden_size=16, intermediate_size=8, vocab_size=9,
+                                         num_attention_heads=2, max_position_embeddings=10, sliding_window=4,
+                                         attn_implementation="repro_sliding")).eval()
+    assert model(torch.zeros(1, 30, dtype=torch.long)).logits.shape[1] == 30

@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 
-from repro.data import corpus, fetch
+from repro.data import corpora, corpus, fetch, sources
 from repro.errors import ReproError
 
 LINES = {"train": ["", " = A = \n", "", " a b \n", " c \n", "", " = B = \n"],
@@ -32,7 +33,7 @@ def shelf(split, skip):
 
 
 def wikitext():
-    return fetch.wikitext103(COUNTS, per_file=3)
+    return sources.wikitext103(COUNTS, per_file=3)
 
 
 def every_file(folder):
@@ -47,8 +48,8 @@ def folder(tmp_path, monkeypatch):
 
 def test_wikitext_becomes_what_is_read(folder):
     opened = []
-    fetch.fetch("wikitext-103-full", folder, lambda *place: opened.append(place) or lines(*place), progress=False,
-                source=wikitext())
+    fetch.fetch("wikitext-103-full", folder, wikitext(), lambda *place: opened.append(place) or lines(*place),
+                progress=False)
     assert opened == [("validation", 0), ("test", 0), ("train", 0)]  # each is read in one go
     assert sorted(path.name for path in folder.iterdir()) == [
         "manifest-wikitext-103-full.json", "wiki.test.raw.xz", "wiki.valid.raw.xz",
@@ -68,40 +69,40 @@ def test_wikitext_becomes_what_is_read(folder):
 def test_rows_as_the_hub_has_them_give_the_original_file(tmp_path, monkeypatch):
     text = "".join(document.text for document in corpus("wikitext-103").documents("validation"))
     rows = [line if line.strip() else "" for line in text.splitlines(keepends=True)]
-    assert len(rows) == fetch.WIKITEXT2_ROWS["validation"]
-    one = fetch.wikitext2({"train": 0, "validation": len(rows), "test": 0})
-    source = fetch.Source(one.hub, one.config, one.revision, one.rows, one.parts[:1])
-    fetch.fetch("wikitext-103", tmp_path / "wikitext", lambda split, skip: ({"text": row} for row in rows[skip:]),
-                progress=False, source=source)
+    assert len(rows) == sources.WIKITEXT2_ROWS["validation"]
+    one = sources.wikitext2({"train": 0, "validation": len(rows), "test": 0})
+    source = fetch.Hub(one.name, one.config, one.revision, one.rows, one.parts[:1])
+    fetch.fetch("wikitext-103", tmp_path / "wikitext", source,
+                lambda split, skip: ({"text": row} for row in rows[skip:]), progress=False)
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
     assert "".join(document.text for document in corpus("wikitext-103").documents("validation")) == text
 
 
 def test_the_part_of_wikitext_is_another_corpus_in_another_folder(folder):
     part = folder.with_name("wikitext")
-    fetch.fetch("wikitext-103", part, lines, progress=False, source=fetch.wikitext2(COUNTS))
+    fetch.fetch("wikitext-103", part, sources.wikitext2(COUNTS), lines, progress=False)
     assert sorted(path.name for path in part.iterdir()) == [
         "manifest-wikitext-103.json", "wiki.test.raw.xz", "wiki.valid.raw.xz", "wikitext-2.train.parquet"]
     read = corpus("wikitext-103").documents("train")
     assert "".join(document.text for document in read) == "".join(text or " \n" for text in LINES["train"])
-    assert (fetch.SOURCES["wikitext-103"]().config, fetch.SOURCES["wikitext-103-full"]().config) == (
+    assert (corpus("wikitext-103").origin().config, corpus("wikitext-103-full").origin().config) == (
         "wikitext-2-raw-v1", "wikitext-103-raw-v1")
     before = corpus("wikitext-103").fingerprint()
-    fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", folder, wikitext(), lines, progress=False)
     assert corpus("wikitext-103").fingerprint() == before
 
 
 def test_pg19_becomes_what_is_read(folder):
-    source = fetch.pg19({split: len(numbers) for split, numbers in NUMBERS.items()}, per_file=2)
-    fetch.fetch("pg19", folder.with_name("pg19"), shelf, progress=False, source=source)
+    source = sources.pg19({split: len(numbers) for split, numbers in NUMBERS.items()}, per_file=2)
+    fetch.fetch("pg19", folder.with_name("pg19"), source, shelf, progress=False)
     for split, numbers in NUMBERS.items():
         assert [(book.id, book.text) for book in corpus("pg19").documents(split)] == [
             (str(number), f"book {number}\r\n") for number in numbers]
 
 
 def test_part_of_pg19_is_found_wherever_it_is(folder):
-    source = fetch.pg19_part(PART, {split: len(numbers) for split, numbers in NUMBERS.items()}, per_file=2)
-    fetch.fetch("pg19-subset", folder.with_name("pg19-subset"), shelf, progress=False, source=source)
+    source = sources.pg19_part(PART, {split: len(numbers) for split, numbers in NUMBERS.items()}, per_file=2)
+    fetch.fetch("pg19-subset", folder.with_name("pg19-subset"), source, shelf, progress=False)
     found = {split: [int(book.id) for book in corpus("pg19-subset").documents(split)] for split in PART}
     assert found == {"train": [12, 15, 21], "validation": [14], "test": [33]}
     assert {row.what for row in corpus("pg19-subset").check()} == {"documents", "files as they were fetched"}
@@ -109,8 +110,8 @@ def test_part_of_pg19_is_found_wherever_it_is(folder):
 
 def test_the_parts_of_pg19_are_disjoint_and_of_their_declared_size():
     for name, sizes in (("pg19-subset", [384, 26, 33]), ("gutenberg-pretrain", [262])):
-        parts = fetch.SOURCES[name]().parts
-        assert parts[-1].stop == fetch.PG19_ROWS[parts[-1].split]
+        parts = corpus(name).origin().parts
+        assert parts[-1].stop == sources.PG19_ROWS[parts[-1].split]
         wanted = [row for numbers in (_ids(name)).values() for row in numbers]
         assert [len(numbers) for numbers in _ids(name).values()] == sizes
         assert len(wanted) == len(set(wanted)) == sum(sizes)
@@ -126,12 +127,12 @@ def _ids(name):
 
 
 def test_declared_parts_cover_every_row_once():
-    rows = {"wikitext-103": fetch.WIKITEXT2_ROWS, "wikitext-103-full": fetch.WIKITEXT103_ROWS,
-            **dict.fromkeys(("pg19", "pg19-subset", "gutenberg-pretrain"), fetch.PG19_ROWS)}
-    assert rows.keys() == {
-        name for name in fetch.SOURCES if "wik8" not in name and "text8" not in name}  # archives have no rows
-    for name, totals in rows.items():
-        parts = fetch.SOURCES[name]().parts
+    rows = {"wikitext-103": sources.WIKITEXT2_ROWS, "wikitext-103-full": sources.WIKITEXT103_ROWS,
+            **dict.fromkeys(("pg19", "pg19-subset", "gutenberg-pretrain"), sources.PG19_ROWS)}
+    hubs = {one.name: one.origin() for one in corpora() if one.origin and not isinstance(one.origin(), fetch.Archive)}
+    assert all(hubs[name].rows == totals for name, totals in rows.items())
+    for hub in hubs.values():
+        parts, totals = hub.parts, hub.rows
         names = [file for part in parts for file in part.names]
         assert len(names) == len(set(names))
         for split, total in totals.items():
@@ -163,7 +164,7 @@ KILLED = """
         replace = os.replace
         os.replace = lambda *names: (count(), replace(*names))
         rows = test_fetch.lines
-    fetch.fetch("wikitext-103-full", sys.argv[1], rows, progress=False, source=test_fetch.wikitext())
+    fetch.fetch("wikitext-103-full", sys.argv[1], test_fetch.wikitext(), rows, progress=False)
 """
 
 
@@ -172,7 +173,7 @@ KILLED = """
     ("write", 9, 4)])
 def test_killed_and_started_again(folder, tmp_path, moment, left, complete):
     whole = tmp_path / "uninterrupted"
-    fetch.fetch("wikitext-103-full", whole, lines, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", whole, wikitext(), lines, progress=False)
     code = textwrap.dedent(KILLED.format(here=os.path.dirname(__file__), left=left, moment=moment))
     killed = subprocess.run([sys.executable, "-c", code, str(folder)], check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -188,22 +189,22 @@ def test_killed_and_started_again(folder, tmp_path, moment, left, complete):
             read.append((split, skip + k))
             yield row
 
-    fetch.fetch("wikitext-103-full", folder, counted, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", folder, wikitext(), counted, progress=False)
     assert {name: content for name, content in every_file(folder).items() if not name.startswith(".")} == expected
     assert len(read) == len(set(read)) == sum(part.stop - part.start for part in wikitext().parts[complete:])
 
 
 def test_nothing_is_read_when_all_is_there(folder):
-    fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", folder, wikitext(), lines, progress=False)
     before = every_file(folder)
-    fetch.fetch("wikitext-103-full", folder, None, progress=False, source=wikitext())  # the hub would be an error here
+    fetch.fetch("wikitext-103-full", folder, wikitext(), None, progress=False)  # the hub would be an error here
     assert before and every_file(folder) == before
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_bytes(b"short"),
                                    lambda path: path.write_bytes(b"\x00" * path.stat().st_size)])
 def test_one_spoilt_file_is_fetched_again(folder, spoil):
-    fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", folder, wikitext(), lines, progress=False)
     before = every_file(folder)
     spoil(folder / "wikitext-103.train-01-of-03.parquet")
     assert sum(fetch.verify("wikitext-103-full", folder).values()) == 4
@@ -213,7 +214,7 @@ def test_one_spoilt_file_is_fetched_again(folder, spoil):
         read.append((split, skip))
         return lines(split, skip)
 
-    fetch.fetch("wikitext-103-full", folder, counted, progress=False, source=wikitext())
+    fetch.fetch("wikitext-103-full", folder, wikitext(), counted, progress=False)
     assert every_file(folder) == before
     assert read == [("train", 3)]
 
@@ -227,16 +228,16 @@ def test_source_that_fails_says_where_and_keeps_what_is_there(folder):
 
     with pytest.raises(ReproError, match=r"stopped at row 4 of train \(ConnectionError: the network is gone\)\. Run "
                                          "`repro data fetch wikitext-103-full` again"):
-        fetch.fetch("wikitext-103-full", folder, failing, progress=False, source=wikitext())
+        fetch.fetch("wikitext-103-full", folder, wikitext(), failing, progress=False)
     assert sum(fetch.verify("wikitext-103-full", folder).values()) == 3
 
 
 @pytest.mark.parametrize(("declared", "told"), [(3, "has more than 3 rows in validation instead of 3"),
                                                 (5, "has only 4 rows in validation instead of 5")])
 def test_source_of_another_size_is_refused(folder, declared, told):
-    source = fetch.wikitext103({**COUNTS, "validation": declared}, per_file=3)
+    source = sources.wikitext103({**COUNTS, "validation": declared}, per_file=3)
     with pytest.raises(ReproError, match=told):
-        fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=source)
+        fetch.fetch("wikitext-103-full", folder, source, lines, progress=False)
     assert not folder.exists()
 
 
@@ -246,7 +247,7 @@ def test_full_disk(folder, monkeypatch):
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(ReproError, match="No space left on device"):
-        fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=wikitext())
+        fetch.fetch("wikitext-103-full", folder, wikitext(), lines, progress=False)
     assert every_file(folder) == {}
 
 
@@ -254,26 +255,29 @@ def test_unreadable_manifest(folder):
     folder.mkdir()
     (folder / "manifest-wikitext-103-full.json").write_text("{")
     with pytest.raises(ReproError, match="Delete it and run `repro data fetch wikitext-103-full`"):
-        fetch.fetch("wikitext-103-full", folder, lines, progress=False, source=wikitext())
+        fetch.fetch("wikitext-103-full", folder, wikitext(), lines, progress=False)
 
 
-@pytest.mark.parametrize(("name", "told"), [("synthetic-books", "cannot be fetched; put its files into"),
-                                            ("pg20", "Did you mean 'pg19'?")])
-def test_what_cannot_be_fetched(tmp_path, name, told):
+@pytest.mark.parametrize(("chosen", "told"), [
+    (lambda: corpus("synthetic-books"), "is generated, there is nothing to fetch"),
+    (lambda: replace(corpus("text8"), name="text9", origin=None, source="elsewhere"),
+     r"text9 cannot be fetched; put its files \(from elsewhere\) into"),
+    (lambda: corpus("pg20"), "Did you mean 'pg19'?")])
+def test_what_cannot_be_fetched(tmp_path, chosen, told):
     with pytest.raises(ReproError, match=told):
-        fetch.fetch(name, tmp_path)
+        chosen().fetch(tmp_path)
 
 
 def test_the_hub_is_streamed_from_the_row_asked_for(tmp_path, sample, monkeypatch):
     """Through the real `datasets`, from a local folder in the place of a hub id."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     sample.put_parquet(tmp_path / "hub" / "train.parquet", {"text": LINES["train"]})
-    source = fetch.Source(str(tmp_path / "hub"), None, None, {"train": 7}, [])
+    source = fetch.Hub(str(tmp_path / "hub"), None, None, {"train": 7}, [])
     assert [row["text"] for row in source.stream("train", 0)] == LINES["train"]
     assert [row["text"] for row in source.stream("train", 5)] == LINES["train"][5:]
 
 
-@pytest.mark.parametrize("script", ["wikitext103", "pg19", "enwik8", "text8"])
+@pytest.mark.parametrize("script", ["wikitext103", "pg19", "enwik8", "text8", "imdb", "hotpotqa", "cifar10"])
 def test_scripts_run(script):
     from repro import paths
 

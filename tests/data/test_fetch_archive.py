@@ -68,7 +68,7 @@ def folder(tmp_path, monkeypatch):
 
 def get(server, folder, content=TEXT):
     archive = fetch.Archive(server.url, "enwik8", hashlib.md5(content, usedforsecurity=False).hexdigest())
-    fetch.fetch("enwik8", folder, progress=False, source=archive)
+    fetch.fetch("enwik8", folder, archive, progress=False)
 
 
 def names(folder):
@@ -89,16 +89,16 @@ def test_the_member_is_kept_and_noted(server, folder):
 
 def test_of_a_prefix_the_first_bytes_are_kept(server, folder):
     archive = fetch.Archive(server.url, "enwik8", hashlib.md5(TEXT, usedforsecurity=False).hexdigest(), first=1001)
-    fetch.fetch("enwik8-prefix", folder, progress=False, source=archive)
+    fetch.fetch("enwik8-prefix", folder, archive, progress=False)
     assert names(folder) == ["enwik8-first-1001-bytes.xz", "manifest-enwik8-prefix.json"]
     assert lzma.decompress((folder / "enwik8-first-1001-bytes.xz").read_bytes()) == TEXT[:1001]
-    fetch.fetch("enwik8-prefix", folder, progress=False, source=archive)
+    fetch.fetch("enwik8-prefix", folder, archive, progress=False)
     assert server.asked == [0]
 
 
 @pytest.mark.parametrize("name", ["text8", "enwik8"])
 def test_the_file_of_a_prefix_is_the_one_that_its_corpus_reads(name):
-    part, whole = (fetch.SOURCES[one]() for one in (f"{name}-prefix", name))
+    part, whole = (corpus(one).origin() for one in (f"{name}-prefix", name))
     splits = corpus(f"{name}-prefix").splits.values()
     assert {split.files for split in splits} == {part.name}
     assert sum(split.n_bytes for split in splits) == part.first
@@ -137,7 +137,7 @@ def test_what_an_earlier_try_left_damaged_is_fetched_anew(server, folder, spoilt
 def test_no_server(folder):
     archive = fetch.Archive("http://127.0.0.1:1/enwik8.zip", "enwik8", "")
     with pytest.raises(ReproError, match="stopped .URLError"):
-        fetch.fetch("enwik8", folder, progress=False, source=archive)
+        fetch.fetch("enwik8", folder, archive, progress=False)
 
 
 def test_splits_that_are_cut_inside_a_character_lose_no_byte(folder):

@@ -1,6 +1,7 @@
 """Executed chapters as they enter the book."""
 
 import execute
+import nbformat
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 
@@ -21,6 +22,40 @@ def test_the_parameters_cell_shows_the_scale_that_ran():
     assert first.source == 'scale = "small"  # or small\nwindow = 32'
     assert first.metadata.tags == ["parameters"]
     assert last.source == "1 + 1"
+
+
+def test_a_cell_may_stand_before_the_parameters():
+    notebook = executed()
+    notebook.cells.insert(0, new_code_cell("in_short()", metadata={"tags": ["in-short", "hide-input"]}))
+    first, second, last = execute.tidy(notebook, "small").cells
+    assert first.metadata.tags == ["in-short", "hide-input"]
+    assert second.source.startswith('scale = "small"')
+    assert [cell.execution_count for cell in (first, second, last)] == [1, 2, 3]
+
+
+def test_papermill_sets_the_scale_behind_such_a_cell(tmp_path, monkeypatch):
+    """With a real kernel: what runs first does not see the scale that was asked for, what follows does."""
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path)
+    cells = [new_code_cell("print('in short')", metadata={"tags": ["in-short", "hide-input"]}),
+             new_code_cell('scale = "smoke"  # or small', metadata={"tags": ["parameters"]}),
+             new_code_cell("print(scale)")]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(new_notebook(cells=cells, metadata=kernel), "notebooks/01_toy.ipynb")
+    execute.execute("notebooks/01_toy.ipynb", "out.ipynb", "small")
+    shown = nbformat.read("out.ipynb", 4).cells
+    assert [cell.outputs[0].text if cell.outputs else "" for cell in shown] == ["in short\n", "", "small\n"]
+    assert shown[1].source == 'scale = "small"  # or small'
+
+
+def test_what_is_printed_in_pieces_is_one_output():
+    def printed(text, name="stdout"):
+        return new_output("stream", name=name, text=text)
+
+    shown = new_output("display_data", {"text/plain": "x"})
+    given = [printed("a"), printed("\n"), printed("b", "stderr"), printed("c"), shown, printed("d")]
+    assert [(one.get("name"), one.get("text")) for one in execute.joined(given)] == [
+        ("stdout", "a\n"), ("stderr", "b"), ("stdout", "c"), (None, None), ("stdout", "d")]
 
 
 def test_times_paths_and_widgets_are_gone_and_outputs_stay():

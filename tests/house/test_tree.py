@@ -1,7 +1,10 @@
 """What holds for the tree as a whole."""
 
 import ast
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +15,6 @@ import yaml
 ROOT = Path(__file__).parents[2]
 VENDORED = "book/_extra/"
 MACHINE = re.compile(r"(?<![\w.])/(?:work|root|tmp|home|opt|Users)/[\w.-]+")
-LOWER = ["attention", "data", "evaluation", "models", "recurrence", "training"]
-HIGHER = ("repro.study", "repro.plotting", "repro.cli", "repro.bench")
 
 
 def files() -> list[Path]:
@@ -22,13 +23,6 @@ def files() -> list[Path]:
         pytest.skip("not a git checkout")
     return [ROOT / name for name in listed.stdout.splitlines()
             if not name.startswith(VENDORED) and (ROOT / name).is_file()]
-
-
-def imports(path: Path) -> list[str]:
-    """The modules that a file imports, anywhere in it."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
-    return [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names] + [
-        node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
 
 
 def test_no_path_of_a_machine():
@@ -44,10 +38,42 @@ def test_no_large_file():
     assert not [str(path) for path in files() if path.stat().st_size > 2_000_000]
 
 
-@pytest.mark.parametrize("room", LOWER)
-def test_a_lower_room_never_imports_a_higher_one(room):
-    for path in (ROOT / "src/repro" / room).rglob("*.py"):
-        assert not [name for name in imports(path) if name.startswith(HIGHER)], path
+def test_imports_go_one_way():
+    """The contracts are in pyproject.toml: floors, papers that do not know each other, no circles."""
+    done = subprocess.run([Path(sys.executable).parent / "lint-imports", "--no-cache"], cwd=ROOT, capture_output=True,
+                          text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "src")})
+    assert done.returncode == 0, done.stdout
+    assert "3 kept, 0 broken" in done.stdout
+
+
+@pytest.mark.parametrize(("room", "line", "contract"), [
+    ("data/books.py", "from repro import study", "A lower room never imports a higher one"),
+    ("windows.py", "from .study import settings", "A lower room never imports a higher one"),
+    ("study/ids.py", "import repro.papers.yoshida2020.tables", "A lower room never imports a higher one"),
+    ("papers/longformer2020/charlm.py", "from repro.papers import yoshida2020", "No paper imports another"),
+    ("papers/base/gpt2_mini.py", "from repro.papers.yoshida2020 import pg19", "No paper imports another"),
+    ("study/settings.py", "def late():\n    from repro.study import store", "No circles"),
+])
+def test_a_wrong_import_breaks_its_contract(tmp_path, room, line, contract):
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "src/repro" / room).open("a") as file:
+        file.write(f"\n{line}\n")
+    done = subprocess.run([Path(sys.executable).parent / "lint-imports", "--no-cache"], cwd=tmp_path, text=True,
+                          capture_output=True, env=os.environ | {"PYTHONPATH": str(tmp_path / "src")})
+    assert done.returncode == 1
+    assert re.search(rf"{contract}.* BROKEN", done.stdout), done.stdout
+
+
+def test_chapters_import_rooms_and_papers_by_their_faces():
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(path.read_text())["cells"]
+        code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        for node in ast.walk(ast.parse(code)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [
+                node.module] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                assert not re.match(r"repro\.papers\.\w+\.", name), f"{path.name}: {name}"
 
 
 @pytest.mark.parametrize(("modules", "slow"), [

@@ -48,6 +48,17 @@ def test_table_curves_leave_the_frame_alone_and_refuse_what_they_cannot_draw(fra
         draw_table_curves(frame.assign(perplexity="not run"))
 
 
+def test_two_series_under_one_name_are_refused_and_a_control_has_its_own_line(frame):
+    control = frame.iloc[[2]].assign(perplexity=90.0)
+    with pytest.raises(ReproError, match="two points have source small, model baseline, overlap 5"):
+        draw_table_curves(pandas.concat([frame, control]))
+    control = control.assign(model="baseline trained overlapped")
+    lines = {line.get_label(): line for line in draw_table_curves(pandas.concat([frame, control])).axes[1].lines}
+    assert list(lines["baseline"].get_ydata()) == [100, 98]
+    assert list(lines["baseline trained overlapped"].get_ydata()) == [90]
+    assert len({line.get_color() for line in lines.values()}) == 3
+
+
 def test_the_cost_front_goes_through_the_points_that_nothing_beats():
     rows = [("small", "recurrent", 0, 200, 1.0, 9.0), ("small", "recurrent", 0, 300, 2.0, 8.0),
             ("small", "baseline", 0, 200, 1.0, 9.5), ("small", "baseline", 0, 300, 2.0, 8.5),
@@ -61,6 +72,8 @@ def test_the_cost_front_goes_through_the_points_that_nothing_beats():
     assert paper.get_title(loc="left") == "paper"
     with pytest.raises(ReproError, match="no point to draw"):
         draw_cost_front(points[:0])
+    with pytest.raises(ReproError, match="two points have source small, model recurrent, overlap 0, window 200"):
+        draw_cost_front(pandas.concat([points, points[:1]]))
 
 
 def test_curves_show_points_and_bounds():

@@ -15,6 +15,7 @@ import repro.data
 from repro import cli, doctor
 from repro.errors import ReproError
 from repro.study import Artifact, Claim, Experiment, Store, judge_difference, register, registry, run
+from repro.study.plan import point
 
 
 @pytest.fixture
@@ -22,7 +23,8 @@ def repro_(toy):
     """Calls the command line on the toy study; gives (exit code, stdout, stderr)."""
     register(Artifact("toy-table", "toy2020", "Toy table", "06_toy", "toy-recurrence", build, "Table 1"),
              Claim("toy-gain", "toy2020", "It helps.", "Table 1", "toy-recurrence",
-                   lambda records: judge_difference(-1.0, -2.0, -0.5, "lower"), where=lambda c: c.overlap == 0))
+                   lambda records: judge_difference(-1.0, -2.0, -0.5, "lower"), where=lambda c: c.overlap == 0,
+                   about=("toy-table",)))
 
     def call(line):
         done = CliRunner().invoke(cli.main, line)
@@ -161,9 +163,9 @@ def test_a_run_is_told_by_the_fewest_keys_that_tell_it_apart(toy):
     plan = [config for model, rate in (("baseline", 1e-3), ("recurrent", 1e-2), ("recurrent", 1e-3))
             for config in toy.experiment.plan("smoke", {"model": model, "overlap": 0, "rate": rate,
                                                         "share": rate, "limit": None if rate == 1e-2 else 3})]
-    assert [cli._point(config, plan) for config in plan] == [
+    assert [point(config, plan) for config in plan] == [
         "model=baseline rate=0.001", "model=recurrent rate=0.01", "model=recurrent rate=0.001"]
-    assert cli._point(plan[0], plan[:1]) == ""
+    assert point(plan[0], plan[:1]) == ""
 
 
 def test_dry_run_tells_every_setting_of_every_run(toy):
@@ -255,20 +257,23 @@ def test_a_damaged_record_stops_the_command(repro_, toy):
 def corpora(monkeypatch):
     """One whole corpus, one with a book too few, one not here, one generated. Gives what was fetched."""
     row, fetched = types.SimpleNamespace, []
-    splits = {"test": row(description="the test set", n_words=20)}
+    words = {"test": row(description="the test set", n_words=20, n_examples=None)}
+    examples = {"test": row(description="the test set", n_words=None, n_examples=1_070)}
 
-    def corpus(name, rows, source="hub/toy", here=True):
+    def corpus(name, rows, source="hub/toy", here=True, kind="text", splits=words):
         def fetch(folder):
             if name == "broken":
                 raise ReproError("broken cannot be fetched.")
             fetched.append((name, folder))
 
-        return row(name=name, source=source, licence="CC0", part_of=None, splits=splits, available=lambda: here,
-                   check=lambda: rows, fingerprint=lambda: "f00d" * 16, fetch=fetch)
+        return row(name=name, kind=kind, source=source, licence="CC0", part_of=None, splits=splits,
+                   available=lambda: here, check=lambda: rows, fingerprint=lambda: "f00d" * 16, fetch=fetch,
+                   origin=None if name in ("made", "absent") else "hub", generator=name == "made")
 
     good = row(split="test", what="words", expected=1234, found=1234, ok=True)
     bad = row(split="test", what="documents", expected=3, found=2, ok=False)
-    every = [corpus("whole", [good]), corpus("broken", [good, bad]), corpus("absent", [], here=False),
+    every = [corpus("whole", [good]), corpus("broken", [good, bad]),
+             corpus("absent", [], here=False, kind="question", splits=examples),
              corpus("made", [good], source="embedded")]
     monkeypatch.setattr(repro.data, "corpora", lambda: every)
     monkeypatch.setattr(repro.data, "corpus", {one.name: one for one in every}.get)
@@ -278,8 +283,11 @@ def corpora(monkeypatch):
 def test_data_list_and_check(repro_, corpora):
     code, out, _ = repro_("data list")
     assert code == 0
-    assert all(name in out for name in ("whole", "broken", "absent", "hub/toy", "test 20"))
-    assert [row["available"] for row in json.loads(repro_("data list --json")[1])] == [True, True, False, True]
+    assert all(name in out for name in ("whole", "broken", "absent", "hub/toy", "test 20", "question", "test 1,070"))
+    rows = json.loads(repro_("data list --json")[1])
+    assert [row["available"] for row in rows] == [True, True, False, True]
+    assert [row["kind"] for row in rows] == ["text", "text", "question", "text"]
+    assert [row["splits"]["test"]["examples"] for row in rows] == [None, None, 1_070, None]
     code, out, err = repro_("data check whole")
     assert (code, err) == (0, "")
     assert out.count("1,234") == 2
@@ -302,10 +310,11 @@ def test_data_fetch(repro_, corpora, tmp_path):
 def test_doctor_names_what_is_lacking(repro_, corpora, tmp_path, monkeypatch):
     (tmp_path / "constraints.txt").write_text("# tested\npydantic==0.0.1\nrich==15.0.0\nnot-installed==1.0\n")
     monkeypatch.delenv("REPRO_DATA", raising=False)
+    monkeypatch.setattr(doctor, "_speed", list)
     code, out, _ = repro_("doctor --json")
     assert code == 0
     found = {row["what"]: row for row in json.loads(out)}
-    assert {"Python", "torch", "device", "bf16", "FlexAttention", "cores", "memory", "disk", "git", "make",
+    assert {"Python", "torch", "device", "FlexAttention", "cores", "memory", "disk", "git", "make",
             "C compiler"} <= set(found)
     assert "pydantic " in found["versions"]["found"]
     assert "(tested: 0.0.1)" in found["versions"]["found"]
@@ -314,7 +323,7 @@ def test_doctor_names_what_is_lacking(repro_, corpora, tmp_path, monkeypatch):
     assert found["corpus whole"]["found"] == "whole"
     assert found["corpus broken"] == {"what": "corpus broken", "found": "test: 2 documents, not 3",
                                       "lack": "repro data fetch broken"}
-    assert found["corpus absent"]["found"] == "not here"
+    assert (found["corpus absent"]["found"], found["corpus absent"]["lack"]) == ("not here", "from hub/toy")
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "nowhere"))
     assert doctor.Finding("REPRO_DATA", str(tmp_path / "nowhere"), "there is no such folder") in doctor.findings()
 

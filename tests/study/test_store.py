@@ -41,8 +41,7 @@ def changed(path, **values):
 @pytest.mark.parametrize(("break_it", "words"), [
     (lambda path: changed(path, metrics={"loss": 2.0}), "its digest does not match its content"),
     (lambda path: changed(path, digest="0" * 64), "its digest does not match its content"),
-    (lambda path: changed(path, schema=2), "record schema 2, this version reads 1"),
-    (lambda path: changed(path, schema=0), "record schema 0, this version reads 1"),
+        (lambda path: changed(path, schema=0), "record schema 0, this version reads 1"),
     (lambda path: changed(path, extra=1), "not a whole record"),
     (lambda path: changed(path, metrics={"loss": float("nan")}), "not a whole record (ValueError: Out of range float"),
     (lambda path: path.write_text(path.read_text().replace("3.0", "1e999")), "Out of range float"),
@@ -62,6 +61,24 @@ def test_untrusted_records_are_refused_with_reason_and_remedy(stored, break_it, 
         assert str(path) in line
         assert "run it again" in line
         assert "\n" not in line
+
+
+def test_a_record_of_a_newer_schema_is_kept_and_told_apart(stored):
+    config, store, path = stored
+    changed(path, schema=2, more={"than": "this version knows"})
+    with pytest.raises(ReproError, match="schema 2, .* reads up to 1: it was written by a newer one. Update repro"):
+        store.get(config)
+    assert json.loads(path.read_text())["more"] == {"than": "this version knows"}
+    with pytest.raises(ReproError, match="written by a newer one"):
+        run(config, store.folder, progress=False, force=True)
+    assert json.loads(path.read_text())["schema"] == 2
+
+
+def test_a_record_is_parsed_once_and_again_when_its_file_changes(stored):
+    config, store, path = stored
+    assert store.get(config) is Record.read(path)
+    changed(path, cost={"wall_seconds": 1})
+    assert store.get(config).cost == {"wall_seconds": 1}
 
 
 def test_a_record_under_the_id_of_another_config_is_refused(stored):

@@ -10,7 +10,7 @@ import torch
 
 from repro.models import gpt2_mini, save_causal_lm
 from repro.study import experiment, run
-from repro.study.config import as_text
+from repro.study.settings import as_text
 
 SET = {"model": "recurrent", "overlap": 0, "hidden_size": 8, "windows_per_sequence": 3, "batch_size": 4,
        "epochs": 0.01, "validate_every": 3000, "validation_tokens": 1000,

@@ -22,6 +22,9 @@ class Bigram(nn.Module):
         logits = self.scale * self.write(torch.tanh(self.read(tokens[:, :-1])))
         return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 
+    def settings(self):
+        return {}
+
 
 @pytest.fixture
 def bigram():

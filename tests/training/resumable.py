@@ -1,8 +1,9 @@
 """A training that is killed and started again; run by test_resume.py.
 
-`resumable.py plan FOLDER JSON`: for each named scenario, fork one training after the other in the same folder; each is
-killed with SIGKILL at its own point (`what:how many times`), the one without a point runs to its end. Prints how each
-ended and what the last one left. `resumable.py train FOLDER`: one training; waits for a line of input before each step.
+`resumable.py plan FOLDER JSON`: for each named scenario (seconds between checkpoints, points, other settings), fork one
+training after the other in the same folder; each is killed with SIGKILL at its own point (`what:how many times`), the
+one without a point runs to its end. Prints how each ended and what the last one left.
+`resumable.py train FOLDER`: one training; waits for a line of input before each step.
 """
 
 import hashlib
@@ -44,6 +45,9 @@ class Noisy(nn.Module):
         if self.training:
             self.forwards += 1
         return self.windowed(tokens) * (0.5 + np.random.rand()) * (0.5 + random.random())  # noqa: NPY002
+
+    def settings(self):
+        return self.windowed.settings()
 
 
 def validate(objective):
@@ -102,7 +106,7 @@ def arm(point):
         raise ValueError(point)
 
 
-def training(folder, checkpoint_every=0, point=None, progress=None):
+def training(folder, checkpoint_every=0, point=None, changes=None, progress=None):
     """Train, and leave what came out in outcome.json."""
     if point == "start":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -112,7 +116,8 @@ def training(folder, checkpoint_every=0, point=None, progress=None):
     if point:
         arm(point)
     config = TrainConfig(tokens=STEPS * PER_STEP, learning_rate=0.01, warmup_steps=4, decay="linear",
-                         weight_decay=0.1, validate_every=5 * PER_STEP, checkpoint_every=checkpoint_every, seed=5)
+                         weight_decay=0.1, validate_every=5 * PER_STEP, checkpoint_every=checkpoint_every, seed=5,
+                         **changes or {})
     sequences = Sequences(np.arange(300) ** 2 % 11, 8, 2, seed=1)
     result = train(objective, sequences, config, folder, validate=lambda x: validate(x), progress=progress,
                    device="cpu")
@@ -125,13 +130,13 @@ def training(folder, checkpoint_every=0, point=None, progress=None):
     (Path(folder) / "outcome.json").write_text(json.dumps(outcome))
 
 
-def fork(folder, checkpoint_every, point):
+def fork(folder, checkpoint_every, point, changes):
     """Train in a child process; how it ended: the signal's number, negative, or its exit status."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            training(folder, checkpoint_every, point)
+            training(folder, checkpoint_every, point, changes)
             status = 0
         finally:
             sys.stderr.flush()
@@ -156,8 +161,8 @@ if __name__ == "__main__":
         training(base, progress=Asking())
     else:
         ended = {}
-        for name, (checkpoint_every, points) in json.loads(sys.argv[3]).items():
-            ends = [fork(base / name, checkpoint_every, point) for point in points]
+        for name, (checkpoint_every, points, changes) in json.loads(sys.argv[3]).items():
+            ends = [fork(base / name, checkpoint_every, point, changes) for point in points]
             outcome = base / name / "outcome.json"
             ended[name] = {"ends": ends, "outcome": json.loads(outcome.read_text()) if outcome.exists() else None}
         print(json.dumps(ended))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 SCRIPT = Path(__file__).with_name("two_processes.py")
-KINDS = ["plain", "recurrent", "recomputed", "truncated", "continued"]
+KINDS = ["plain", "named", "recurrent", "recomputed", "truncated", "muon", "continued"]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_the_curves_are_those_of_one_process(processes, alone, kind):
         for curve, points in expected["curves"].items():
             assert [tokens for tokens, _ in found["curves"][curve]] == [192, 384]
             assert [y for _, y in found["curves"][curve]] == pytest.approx([y for _, y in points], rel=1e-7)
-        assert found["best_loss"] == pytest.approx(expected["best_loss"], rel=1e-7)
+        assert found["best"] == pytest.approx(expected["best"], rel=1e-7)
 
 
 def test_a_process_that_does_not_see_the_checkpoint_stops(processes):
@@ -84,4 +84,4 @@ def test_a_process_that_does_not_see_the_checkpoint_stops(processes):
 
 def test_a_batch_that_does_not_divide_is_refused_by_both(processes):
     for left in processes:
-        assert "batch of 3 sequences does not divide among 2 processes" in left["refused"]
+        assert "batch of 3 examples does not divide among 2 processes" in left["refused"]

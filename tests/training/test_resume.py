@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 STEPS = 17
-# name: (seconds between checkpoints, where each start is killed, steps left for the last start); a validation, which
-# also writes a checkpoint, is due every 5 steps.
+MUON = {"optimizer": "muon", "precision": "bf16"}
+# name: (seconds between checkpoints, where each start is killed, steps left for the last start, other settings); a
+# validation, which also writes a checkpoint, is due every 5 steps.
 SCENARIOS = {
     "undisturbed": (0, [None], 17),
     "at the start": (0, ["start", None], 17),
@@ -29,6 +30,10 @@ SCENARIOS = {
     "again and again": (0, ["step:4", "write:3", "start", "replaced:6", "stepped:2", None], 5),  # 3, 5, 5, 11, 12
     "with checkpoints at validations only": (3600, ["step:9", "stepped:8", None], 7),  # 5, 10
     "without any checkpoint yet": (3600, ["stepped:5", None], 17),
+    "undisturbed with Muon": (0, [None], 17, MUON),
+    "between the steps of Muon and AdamW": (0, ["stepped:17", None], 9, MUON),  # in step 9
+    "with Muon again and again": (0, ["step:4", "stepped:4", "replaced:6", None], 7, MUON),  # 3, 4, 10
+    "with Muon and checkpoints at validations only": (3600, ["step:9", "stepped:15", None], 7, MUON),  # 5, 10
 }
 
 
@@ -39,11 +44,15 @@ def base(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ended(base):
-    plan = {name: scenario[:2] for name, scenario in SCENARIOS.items()}
+    plan = {name: (*scenario[:2], settings(name)) for name, scenario in SCENARIOS.items()}
     done = subprocess.run([sys.executable, Path(__file__).with_name("resumable.py"), "plan", base, json.dumps(plan)],
                           env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def settings(name):
+    return {} if len(SCENARIOS[name]) == 3 else SCENARIOS[name][3]
 
 
 def numbers(outcome):
@@ -55,14 +64,16 @@ def test_the_undisturbed_training_is_a_real_one(ended):
     assert (result["steps"], result["tokens"]) == (17, 272)
     assert [tokens for tokens, _ in result["curves"]["validation_loss"]] == [80, 160, 240, 272]
     assert len({loss for _, loss in result["curves"]["train_loss"]}) == 4
+    assert ended["undisturbed with Muon"]["outcome"]["weights"] != ended["undisturbed"]["outcome"]["weights"]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_killed_and_continued_it_ends_in_the_same_bits(ended, name):
-    _, points, left = SCENARIOS[name]
+    points, left = SCENARIOS[name][1:3]
+    undisturbed = "undisturbed with Muon" if settings(name) else "undisturbed"
     assert ended[name]["ends"] == [-signal.SIGKILL] * (len(points) - 1) + [0]
     outcome = ended[name]["outcome"]
-    assert numbers(outcome) == numbers(ended["undisturbed"]["outcome"])
+    assert numbers(outcome) == numbers(ended[undisturbed]["outcome"])
     assert outcome["forwards"] == left  # it went on from the last checkpoint, not from the beginning
 
 

@@ -14,10 +14,11 @@ from transformers.masking_utils import (
     causal_mask_function,
     sdpa_mask,
 )
-from transformers.modeling_utils import AttentionInterface
+from transformers.modeling_utils import AttentionInterface, PreTrainedModel
 
 from repro.attention.implementations import attend
 from repro.attention.patterns import BlockLocal, Causal, Fixed, Full, Global, Pattern, SlidingWindow, Strided
+from repro.attention.positions import check_length
 from repro.errors import ReproError
 
 PREFIX = "repro_"
@@ -35,6 +36,7 @@ def register() -> None:
     block_local_block, global_positions. In a causal model every pattern is causal; in an encoder a sliding window looks
     both ways. Attention to an encoder (cross-attention) stays as it is. With a cache every key is kept.
     A mask (B, 1, N, N) that is given to the model takes the pattern's place, as it does in transformers.
+    A text beyond the model's learned positions raises ReproError.
     """
     for name in PATTERNS:
         AttentionInterface.register(PREFIX + name, partial(_attention, name))
@@ -42,6 +44,9 @@ def register() -> None:
     if cache_utils.get_layer_types_and_kwargs is not _keep_every_key:
         _keep_every_key.original = cache_utils.get_layer_types_and_kwargs
         cache_utils.get_layer_types_and_kwargs = _keep_every_key
+    if PreTrainedModel.get_correct_attn_implementation is not _check_lengths:
+        _check_lengths.original = PreTrainedModel.get_correct_attn_implementation
+        PreTrainedModel.get_correct_attn_implementation = _check_lengths
 
 
 def pattern_from_config(name: str, config, causal: bool) -> Pattern:
@@ -129,3 +134,16 @@ def _keep_every_key(config):
         return types, settings
     kept = ["full_attention" if kind == "sliding_attention" else kind for kind in types]
     return kept, [{} if kind == "sliding_attention" else one for kind, one in zip(types, settings, strict=True)]
+
+
+def _check_lengths(model, *arguments, **named) -> str:
+    """The implementation that a model takes. Where it is one of ours, texts are measured before they are read.
+
+    transformers looks up a token's position before it asks for a mask; a mask function comes too late for that.
+    """
+    name = _check_lengths.original(model, *arguments, **named)
+    if name.startswith(PREFIX):
+        for one in model.modules():
+            if isinstance(one, PreTrainedModel) and check_length not in one._forward_pre_hooks.values():
+                one.register_forward_pre_hook(check_length, with_kwargs=True)
+    return name

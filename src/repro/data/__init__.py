@@ -1,7 +1,8 @@
 """Corpora, tokenisers and token streams: `tokens("wikitext-103", "test", tokeniser("gpt2"))`."""
 
-from repro.data.registry import CheckRow, Corpus, Document, Documents, Split, corpora, corpus
+from repro.data.base import CheckRow, Corpus, Document, Documents, Reader, Split, root
+from repro.data.registry import corpora, corpus
 from repro.data.tokenisation import Tokeniser, Tokens, tokeniser, tokens
 
-__all__ = ["CheckRow", "Corpus", "Document", "Documents", "Split", "Tokeniser", "Tokens",
-           "corpora", "corpus", "tokeniser", "tokens"]
+__all__ = ["CheckRow", "Corpus", "Document", "Documents", "Reader", "Split", "Tokeniser", "Tokens",
+           "corpora", "corpus", "root", "tokeniser", "tokens"]

@@ -6,24 +6,21 @@ finds the parts that are there and sound, and goes on with the first row that is
 on the web goes on with the first byte that is missing.
 """
 
-import argparse
 import hashlib
-import io
 import json
 import logging
 import lzma
-import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import BinaryIO
 
-from repro.data import books, files
-from repro.errors import ReproError, unknown
+from repro.data import files
+from repro.errors import ReproError
 from repro.paths import write_atomic
 
 Rows = Callable[[str, int], Iterator[dict]]  # (split, how many rows to leave out) -> the rows of the source from there
@@ -45,10 +42,10 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where a corpus comes from on the hub, how many rows each split has there, and its parts."""
+class Hub:
+    """A data set of the hub: its name there, how many rows each of its splits has, and the parts it is fetched in."""
 
-    hub: str
+    name: str
     config: str | None
     revision: str | None
     rows: dict[str, int]
@@ -61,7 +58,7 @@ class Source:
         except ImportError as error:
             raise ReproError("fetching needs the package datasets: pip install 'repro[data]'.") from error
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # what it retries is told in one line if it fails
-        rows = load_dataset(self.hub, self.config, split=split, revision=self.revision, streaming=True)
+        rows = load_dataset(self.name, self.config, split=split, revision=self.revision, streaming=True)
         yield from rows.skip(skip)
 
 
@@ -98,16 +95,15 @@ class Archive:
         return answer, start, start + int(answer.headers["Content-Length"])
 
 
-def fetch(name: str, folder: Path | str, rows: Rows | None = None, progress: bool = True,
-          source: Source | Archive | None = None) -> None:
+def fetch(name: str, folder: Path | str, source: Hub | Archive, rows: Rows | None = None,
+          progress: bool = True) -> None:
     """Fetch the corpus `name` into `folder`; parts that are there already, with the right checksum, are kept.
 
-    rows: where rows come from (default: the hub). source: default the one of SOURCES.
-    Raises ReproError when there is no such source, it fails, it has fewer or more rows than it should, or the disk
-    refuses; what was written until then stays and is used next time.
+    rows: where rows come from (default: the hub).
+    Raises ReproError when the source fails, it has fewer or more rows than it should, or the disk refuses; what was
+    written until then stays and is used next time.
     """
     folder = Path(folder)
-    source = source or _source(name, folder)
     if isinstance(source, Archive):
         return _fetch_archive(name, folder, source, progress)
     reader = _Reader(name, source, rows or source.stream)
@@ -119,7 +115,7 @@ def fetch(name: str, folder: Path | str, rows: Rows | None = None, progress: boo
                 for file, content in zip(part.names, part.write(kept), strict=True):
                     write_atomic(folder / file, content)
                     manifest[file] = _entry(content)
-                _write_manifest(name, folder, source.hub, source.revision, manifest)
+                _write_manifest(name, folder, source.name, source.revision, manifest)
             else:
                 advance(part.stop - part.start)
 
@@ -172,25 +168,10 @@ def verify(name: str, folder: Path) -> dict[str, bool]:
     return {file: _sound(folder / file, entry) for file, entry in _manifest(name, folder).items()}
 
 
-def main(names: Sequence[str], description: str) -> None:
-    """The command line of a script in data_scripts: fetch one of `names` (the first unless told otherwise)."""
-    from repro.data.registry import corpus
-
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    if len(names) > 1:
-        parser.add_argument("--corpus", choices=names, default=names[0])
-    parser.add_argument("folder", nargs="?", metavar="FOLDER")
-    told = parser.parse_args()
-    try:
-        corpus(getattr(told, "corpus", names[0])).fetch(told.folder)
-    except ReproError as error:
-        sys.exit(f"{parser.prog}: error: {error}")
-
-
 class _Reader:
     """Reads parts one after the other from one open stream where they touch."""
 
-    def __init__(self, name: str, source: Source, rows: Rows):
+    def __init__(self, name: str, source: Hub, rows: Rows):
         self.name, self.source, self.rows = name, source, rows
         self.place, self.open = (None, 0), iter(())
 
@@ -213,24 +194,13 @@ class _Reader:
             raise
         except Exception as error:  # the network has many ways to fail
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:160]
-            raise ReproError(f"reading {self.source.hub} stopped at row {at:,} of {part.split} ({reason}). Run `repro "
+            raise ReproError(f"reading {self.source.name} stopped at row {at:,} of {part.split} ({reason}). Run `repro "
                              f"data fetch {self.name}` again: it goes on after the last complete file.") from error
         if at < part.stop or more:
-            raise ReproError(f"{self.source.hub} has {'more than' if more else 'only'} {at:,} rows in {part.split} "
+            raise ReproError(f"{self.source.name} has {'more than' if more else 'only'} {at:,} rows in {part.split} "
                              f"instead of {total:,}: it is not the data this study was written for.")
         self.place = (part.split, part.stop)
         return kept
-
-
-def _source(name: str, folder: Path) -> Source | Archive:
-    if name not in SOURCES:
-        from repro.data.registry import corpora
-
-        if name not in [corpus.name for corpus in corpora()]:
-            raise unknown("corpus", name, SOURCES)
-        raise ReproError(f"corpus {name} cannot be fetched; put its files into {folder}, "
-                         "or set REPRO_DATA to the folder that holds them.")
-    return SOURCES[name]()
 
 
 def _manifest(name: str, folder: Path) -> dict[str, dict]:
@@ -265,105 +235,3 @@ def _bar(name: str, total: int, visible: bool, unit: str = "rows") -> Iterator[C
     with Progress(*columns, console=Console(stderr=True), disable=not visible) as shown:
         task = shown.add_task(name, total=total)
         yield lambda n: shown.advance(task, n)
-
-
-# What each corpus is made of.
-
-WIKITEXT2_ROWS = {"train": 36_718, "validation": 3_760, "test": 4_358}
-WIKITEXT103_ROWS = WIKITEXT2_ROWS | {"train": 1_801_350}
-PG19_ROWS = {"train": 28_602, "validation": 50, "test": 100}
-
-
-def wikitext2(rows: dict[str, int] = WIKITEXT2_ROWS) -> Source:
-    """WikiText-2 raw: the validation and test text of WikiText-103, and 2 % of its training text."""
-    return _wikitext("wikitext-2-raw-v1", rows, [(0, rows["train"], "wikitext-2.train.parquet")])
-
-
-def wikitext103(rows: dict[str, int] = WIKITEXT103_ROWS, per_file: int = 100_000) -> Source:
-    """WikiText-103 raw."""
-    cuts = _cuts(rows["train"], per_file)
-    return _wikitext("wikitext-103-raw-v1", rows, [
-        (*cut, f"wikitext-103.train-{k:02}-of-{len(cuts):02}.parquet") for k, cut in enumerate(cuts)])
-
-
-def _wikitext(config: str, rows: dict[str, int], train: list[tuple[int, int, str]]) -> Source:
-    """A row is a line, "" standing for the blank line " \\n" of the original files. train: (start, stop, file)."""
-    def line(row: dict) -> str:
-        return row["text"] or " \n"
-
-    def xz(lines: list[str]) -> list[bytes]:
-        return [lzma.compress("".join(lines).encode())]
-
-    def parquet(lines: list[str]) -> list[bytes]:
-        return [_parquet({"text": ["".join(lines)]})]
-
-    parts = [Part(split, 0, rows[split], (file,), line, xz)
-             for split, file in (("validation", "wiki.valid.raw.xz"), ("test", "wiki.test.raw.xz"))]
-    parts += [Part("train", start, stop, (file,), line, parquet) for start, stop, file in train]
-    return Source("Salesforce/wikitext", config, "b08601e04326c79dfdd32d625aee71d232d685c3", rows, parts)
-
-
-def pg19(rows: dict[str, int] = PG19_ROWS, per_file: int = 500) -> Source:
-    """The whole of PG-19: a row is a book."""
-    cuts = _cuts(rows["train"], per_file)
-    parts = [Part(split, 0, rows[split], (f"{split}.parquet",), _book, _shelf) for split in ("validation", "test")]
-    parts += [Part("train", start, stop, (f"train-{k:02}-of-{len(cuts):02}.parquet",), _book, _shelf)
-              for k, (start, stop) in enumerate(cuts)]
-    return Source("emozilla/pg19", None, None, rows, parts)
-
-
-def pg19_part(ids: dict[str, tuple[int, ...]], rows: dict[str, int] = PG19_ROWS, per_file: int = 5_000) -> Source:
-    """The books of PG-19 with `ids` (split here: ids), wherever they are in the source; a part has one file a split."""
-    wanted = {number for numbers in ids.values() for number in numbers}
-
-    def convert(row: dict) -> dict | None:
-        book = _book(row)
-        return book if book["id"] in wanted else None
-
-    def write(found: list[dict]) -> list[bytes]:
-        return [_shelf([book for book in found if book["id"] in numbers])[0] for numbers in ids.values()]
-
-    stretches = [(split, *cut) for split, total in rows.items() for cut in _cuts(total, per_file)]
-    parts = [Part(split, start, stop, tuple(f"{name}-{k:02}-of-{len(stretches):02}.parquet" for name in ids),
-                  convert, write) for k, (split, start, stop) in enumerate(stretches)]
-    return Source("emozilla/pg19", None, None, rows, parts)
-
-
-TEXT8 = "http://mattmahoney.net/dc/text8.zip", "text8", "3bea1919949baf155f99411df5fada7e"
-ENWIK8 = "http://mattmahoney.net/dc/enwik8.zip", "enwik8", "a1fa5ffddb56f4953e226637dabbb36a"
-SOURCES: dict[str, Callable[[], Source | Archive]] = {
-    "wikitext-103": wikitext2,
-    "wikitext-103-full": wikitext103,
-    "pg19": pg19,
-    "pg19-subset": lambda: pg19_part({"train": books.SUBSET_TRAIN, "validation": books.SUBSET_VALIDATION,
-                                      "test": books.SUBSET_TEST}),
-    "gutenberg-pretrain": lambda: pg19_part({"train": books.PRETRAIN_TRAIN + books.PRETRAIN_VALIDATION}),
-    "text8": lambda: Archive(*TEXT8),
-    "text8-prefix": lambda: Archive(*TEXT8, first=6_877_825),
-    "enwik8": lambda: Archive(*ENWIK8),
-    "enwik8-prefix": lambda: Archive(*ENWIK8, first=4_154_399),
-}
-
-
-def _cuts(total: int, size: int) -> list[tuple[int, int]]:
-    return [(start, min(start + size, total)) for start in range(0, total, size)]
-
-
-def _book(row: dict) -> dict:
-    return {"id": int(row["url"].rstrip("/").rsplit("/", 1)[-1]), "title": row["short_book_title"],
-            "year": row["publication_date"], "text": row["text"]}
-
-
-def _shelf(found: list[dict]) -> list[bytes]:
-    return [_parquet({key: [book[key] for book in found] for key in ("id", "title", "year", "text")})]
-
-
-def _parquet(columns: dict[str, list]) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
-    kinds = {"id": pyarrow.int32(), "title": pyarrow.string(), "year": pyarrow.int32(), "text": pyarrow.large_string()}
-    buffer = io.BytesIO()
-    table = pyarrow.table({key: pyarrow.array(values, kinds[key]) for key, values in columns.items()})
-    pyarrow.parquet.write_table(table, buffer, compression="zstd", row_group_size=32)
-    return buffer.getvalue()

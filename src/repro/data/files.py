@@ -4,6 +4,8 @@ import functools
 import hashlib
 import lzma
 import re
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +39,32 @@ def parquet_rows(path: Path, columns: list[str]) -> Iterator[dict]:
                 yield from batch.to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise _damaged(path, error) from error
+
+
+def arrays(path: Path, names: list[str]) -> Iterator[dict]:
+    """The rows of an .npz file as dicts of `names`: row i of each array; ReproError when it is damaged."""
+    import numpy as np
+
+    try:
+        with np.load(path) as file:
+            lacking = sorted(set(names) - set(file.files))
+            if lacking:
+                raise ReproError(f"{path} has no array {', '.join(lacking)}; it is not a file of this corpus.")
+            found = {name: file[name] for name in names}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, ReproError):
+            raise
+        raise _damaged(path, error) from error
+    lengths = {name: len(array) for name, array in found.items()}
+    if len(set(lengths.values())) > 1:
+        raise ReproError(f"{path} has arrays of different lengths ({lengths}); it is not a file of this corpus.")
+    for values in zip(*found.values(), strict=True):
+        yield dict(zip(found, values, strict=True))
+
+
+def table(path: Path, columns: list[str]) -> Iterator[dict]:
+    """The rows of an .npz or a parquet file as dicts of `columns`, as `arrays` and `parquet_rows` give them."""
+    return arrays(path, columns) if path.suffix == ".npz" else parquet_rows(path, columns)
 
 
 def content(path: Path) -> bytes:

@@ -1,317 +1,304 @@
-"""The corpora of the study: what each is, where its files lie, how many words it must have.
+"""The corpora of the study: what each is, how it is read, where it comes from, and the counts it must have.
 
-To add a corpus, add one `Corpus(...)` to the list at the end of this file.
+To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one of `readers` (text) or `example_readers`
+(rows of examples), and `repro data fetch` gets what `origin` says, if it says anything.
 """
 
-import functools
-import hashlib
-import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path
-
-from repro import paths
-from repro.data import books, files, synthetic
-from repro.data.synthetic import SyntheticBooks
-from repro.errors import ReproError, unknown
-
-
-@dataclass(frozen=True)
-class Document:
-    """One book or article. `text` is exactly what the corpus holds: joined, the documents of a split are its text."""
-
-    id: str
-    text: str
-
-    @property
-    def content(self) -> bytes:
-        """The text's bytes. Where a text was cut inside a character (enwik8), `text` has a surrogate for each byte."""
-        return self.text.encode(errors="surrogateescape")
-
-
-Documents = list[Document]
-
-
-@dataclass(frozen=True)
-class Split:
-    """A part of a corpus, its files, and the counts it must have (None: not known beforehand).
-
-    n_words counts whitespace-separated words, n_words_with_ends adds one for every line end (the denominator
-    of WikiText's published perplexities), n_bytes counts UTF-8 bytes.
-    """
-
-    description: str
-    files: str = ""
-    n_documents: int | None = None
-    n_words: int | None = None
-    n_words_with_ends: int | None = None
-    n_bytes: int | None = None
-
-
-@dataclass(frozen=True)
-class CheckRow:
-    """One line of `Corpus.check`: what was counted in `split`, what it must be, what was found."""
-
-    split: str
-    what: str
-    expected: int
-    found: int
-
-    @property
-    def ok(self) -> bool:
-        """Whether it is as it must be."""
-        return self.expected == self.found
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """A text corpus with its splits, always the same text. `source`: hub id, where else it is from, or "embedded"."""
-
-    name: str
-    licence: str
-    source: str
-    splits: dict[str, Split]
-    read: Callable[["Corpus", str], Iterator[Document]] = field(repr=False)
-    part_of: str | None = None  # what it is a part of, in words for tables; None when it is the whole
-    folder: str = ""
-    joined: bool = False  # one running text (WikiText): no separator between documents, line ends count as words
-    generator: SyntheticBooks | None = None  # what writes an embedded corpus
-
-    def documents(self, split: str, n_books: int | None = None) -> Documents:
-        """The documents of `split` in order, the first `n_books` of them if given.
-
-        Raises ReproError for an unknown split, missing or damaged files, or n_books beyond what there is.
-        """
-        if n_books is not None and n_books < 1:
-            raise ReproError(f"n_books={n_books} of {self.name}: at least 1 is needed.")
-        found = list(islice(self.stream(split), n_books))
-        if n_books is not None and len(found) < n_books:
-            raise ReproError(f"n_books={n_books}: {self.name} {split} has only {len(found)} documents.")
-        return found
-
-    def stream(self, split: str) -> Iterator[Document]:
-        """`documents(split)` one at a time, for corpora that do not fit into memory."""
-        self._split(split)
-        return self.read(self, split)
-
-    def n_words(self, text: str) -> int:
-        """How many words `text` counts as in this corpus' word-level perplexity."""
-        return len(text.split()) + (text.count("\n") if self.joined else 0)
-
-    def paths(self, split: str) -> list[Path]:
-        """The files `split` is read from ([] for embedded corpora); ReproError when there are none."""
-        pattern = self._split(split).files
-        if self.generator:
-            return []
-        here = root() / self.folder
-        found = files.shards(here, pattern)
-        if not found:
-            raise ReproError(f"corpus {self.name} has no {split} files ({pattern}) in {here}: set REPRO_DATA=<folder "
-                             f"that holds {self.folder}/>, or run `repro data fetch {self.name}`.")
-        return found
-
-    def available(self) -> bool:
-        """Whether the files of every split are here."""
-        try:
-            return all(self.paths(split) is not None for split in self.splits)
-        except ReproError:
-            return False
-
-    def fingerprint(self, splits: Sequence[str] | None = None) -> str:
-        """sha256 (hex) over the names and contents of the files behind `splits` (default: all of them).
-
-        Of an embedded corpus: over the generator's parameters, word lists and output, and the number of books.
-        """
-        digest = hashlib.sha256(self.name.encode())
-        for split in splits or self.splits:
-            if self.generator:
-                told = f"\n{split} {self.splits[split].n_documents} {self.generator.fingerprint()}"
-                digest.update(told.encode())
-            for path in self.paths(split):
-                digest.update(f"\n{split} {path.name} {files.sha256(path)}".encode())
-        return digest.hexdigest()
-
-    def check(self) -> list[CheckRow]:
-        """Count documents, words and bytes of every split against what is published or was counted at the source.
-
-        A corpus that was fetched is also compared with the checksums taken then.
-        """
-        from repro.data.fetch import verify
-
-        fetched, rows = verify(self.name, root() / self.folder), []
-        for name in self.splits:
-            split = self._split(name)
-            documents, words, ends, size = 0, 0, 0, 0
-            for document in self.stream(name):
-                documents += 1
-                words += len(document.text.split())
-                ends += document.text.count("\n")
-                size += len(document.content)
-            counts = [("documents", split.n_documents, documents), ("words", split.n_words, words),
-                      ("words with line ends", split.n_words_with_ends, words + ends), ("bytes", split.n_bytes, size)]
-            if fetched and not self.joined:  # the hub's copies of the books differ in places (line ends, placeholders)
-                counts = counts[:1]
-            rows += [CheckRow(name, what, expected, found) for what, expected, found in counts if expected is not None]
-        if fetched:
-            rows.append(CheckRow("all", "files as they were fetched", len(fetched), sum(fetched.values())))
-        return rows
-
-    def fetch(self, folder: Path | str | None = None, progress: bool = True) -> None:
-        """Get the corpus from its source into `folder`, which is then what REPRO_DATA names (default: what it names).
-
-        Goes on where it was stopped.
-
-        Raises ReproError when it has no source to be fetched from, the source fails, or the disk refuses.
-        """
-        from repro.data.fetch import fetch
-
-        fetch(self.name, Path(folder or root()) / self.folder, progress=progress)
-
-    def _split(self, name: str) -> Split:
-        if name not in self.splits:
-            raise unknown(f"split of {self.name}", name, self.splits)
-        return self.splits[name]
-
-
-def root() -> Path:
-    """The folder of real corpora: $REPRO_DATA, else `data` in the project's root."""
-    return paths.data() or paths.home() / "data"
+from repro.data import books, readers, sources, synthetic, synthetic_documents
+from repro.data import example_readers as rows
+from repro.data.base import Corpus, Split
+from repro.data.fetch import Archive
+from repro.errors import unknown
 
 
 def corpus(name: str) -> Corpus:
     """The corpus called `name`; ReproError with the nearest name if there is none."""
-    if name not in _corpora():
-        raise unknown("corpus", name, _corpora())
-    return _corpora()[name]
+    if name not in _BY_NAME:
+        raise unknown("corpus", name, _BY_NAME)
+    return _BY_NAME[name]
 
 
 def corpora() -> list[Corpus]:
-    """All corpora of the study."""
-    return list(_corpora().values())
-
-
-# How each kind of corpus is read.
-
-TITLE = re.compile(r"^ = [^=\n].* = \n(?= \n)", re.MULTILINE)
-
-
-def articles(text: str) -> list[Document]:
-    """WikiText's running text cut before each article's title line; joined again it is `text`.
-
-    What precedes the first title (a blank line) belongs to the first article.
-    """
-    titles = list(TITLE.finditer(text))
-    cuts = [0, *(title.start() for title in titles[1:]), len(text)]
-    names = [title[0].strip(" =\n") for title in titles] or ["untitled"]
-    return [Document(name, text[start:stop]) for name, start, stop in zip(names, cuts[:-1], cuts[1:], strict=True)]
-
-
-def _wikitext(corpus: Corpus, split: str) -> Iterator[Document]:
-    parts = []
-    for path in corpus.paths(split):
-        if path.suffix == ".xz":
-            parts.append(files.xz_text(path))
-        else:
-            parts += [row["text"] for row in files.parquet_rows(path, ["text"])]
-    yield from articles("".join(parts))
-
-
-def _books(corpus: Corpus, split: str) -> Iterator[Document]:
-    for path in corpus.paths(split):
-        for row in files.parquet_rows(path, ["id", "text"]):
-            yield Document(str(row["id"]), row["text"])
-
-
-def _books_with_held_out(corpus: Corpus, split: str) -> Iterator[Document]:
-    for book in _books(corpus, split):
-        if (int(book.id) in books.PRETRAIN_VALIDATION) == (split == "validation"):
-            yield book
-
-
-def _generated(corpus: Corpus, split: str) -> Iterator[Document]:
-    for index in range(corpus.splits[split].n_documents):
-        yield Document(f"{split}-{index}", corpus.generator.book(split, index))
-
-
-def _cut_text(corpus: Corpus, split: str) -> Iterator[Document]:
-    """One text cut into train, validation and test by the byte counts of the splits."""
-    path, = corpus.paths(split)
-    content = files.content(path)
-    start = 0
-    for name, part in corpus.splits.items():
-        if name == split:
-            text = content[start:start + part.n_bytes].decode(errors="surrogateescape")
-            yield Document(f"{corpus.name}-{split}", text)
-        start += part.n_bytes
-
-
-@functools.cache
-def _corpora() -> dict[str, Corpus]:
-    declared = [
-        Corpus(
-            "wikitext-103", "CC BY-SA 3.0", "Salesforce/wikitext", joined=True, folder="wikitext", read=_wikitext,
-            part_of="WikiText-103: its training text is WikiText-2's (2 %), validation and test are complete",
-            splits={
-                "train": Split("WikiText-2's training text", "wikitext-2.train.parquet",
-                               n_words=2_051_910, n_words_with_ends=2_088_628),
-                "validation": Split("complete", "wiki.valid.raw.xz", 60, 213_886, 217_646, 1_146_846),
-                "test": Split("complete", "wiki.test.raw.xz", 60, 241_211, 245_569, 1_290_590),
-            }),
-        Corpus(
-            "wikitext-103-full", "CC BY-SA 3.0", "Salesforce/wikitext", joined=True, folder="wikitext-103-full",
-            read=_wikitext,
-            splits={
-                "train": Split("complete", "wikitext-103.train-*-of-*.parquet",
-                               n_words=101_425_671, n_words_with_ends=103_227_021),
-                "validation": Split("complete", "wiki.valid.raw.xz", 60, 213_886, 217_646, 1_146_846),
-                "test": Split("complete", "wiki.test.raw.xz", 60, 241_211, 245_569, 1_290_590),
-            }),
-        Corpus(
-            "pg19", "public domain in the USA", "emozilla/pg19", folder="pg19", read=_books,
-            splits={
-                "train": Split("complete", "train-*-of-*.parquet", 28_602),
-                "validation": Split("complete", "validation.parquet", 50),
-                "test": Split("complete", "test.parquet", 100),
-            }),
-        Corpus(
-            "pg19-subset", "public domain in the USA", "emozilla/pg19", folder="pg19-subset", read=_books,
-            part_of="PG-19: 384 of 28,602 training books, 26 validation books of our own choice, 33 of 100 test books",
-            splits={
-                "train": Split("384 training books", "train-*-of-*.parquet", 384, 26_120_407),
-                "validation": Split("26 held-out books", "validation*.parquet", 26, 1_789_300),
-                "test": Split("33 official test books", "test*.parquet", 33, 2_285_427),
-            }),
-        Corpus(
-            "gutenberg-pretrain", "public domain in the USA", "emozilla/pg19", folder="gutenberg-pretrain",
-            part_of="PG-19: 262 of 28,602 training books, none of them in pg19-subset", read=_books_with_held_out,
-            splits={
-                "train": Split("all but the last 3 books", "train-*-of-*.parquet", 259),
-                "validation": Split("the last 3 books", "train-*-of-*.parquet", 3),
-            }),
-        Corpus(
-            "text8-prefix", "CC BY-SA / GFDL", "text8.zip of Matt Mahoney's page", folder="text8", read=_cut_text,
-            part_of="text8: the first 6,877,825 of 100,000,000 bytes, cut 90/5/5",
-            splits=_cut("text8-first-6877825-bytes.xz", 6_190_043, 343_891)),
-        Corpus(
-            "enwik8-prefix", "CC BY-SA / GFDL", "enwik8.zip of Matt Mahoney's page", folder="enwik8", read=_cut_text,
-            part_of="enwik8: the first 4,154,399 of 100,000,000 bytes, cut 90/5/5",
-            splits=_cut("enwik8-first-4154399-bytes.xz", 3_739_399, 207_500)),
-        Corpus(
-            "text8", "CC BY-SA / GFDL", "text8.zip of Matt Mahoney's page", folder="text8", read=_cut_text,
-            splits=_cut("text8", 90_000_000, 5_000_000)),
-        Corpus(
-            "enwik8", "CC BY-SA / GFDL", "enwik8.zip of Matt Mahoney's page", folder="enwik8", read=_cut_text,
-            splits=_cut("enwik8", 90_000_000, 5_000_000)),
-        Corpus(
-            "synthetic-books", "MIT, written by this package", "embedded", generator=synthetic.BOOKS, read=_generated,
-            splits={split: Split("books of known best perplexity", n_documents=n,
-                                 n_words=n * synthetic.BOOKS.book_words) for split, n in synthetic.SIZES.items()}),
-    ]
-    return {corpus.name: corpus for corpus in declared}
+    """All corpora of the study, those of text first."""
+    return list(DECLARED)
 
 
 def _cut(file: str, train: int, rest: int) -> dict[str, Split]:
+    """The splits of one file that is cut into training bytes, and `rest` bytes each of validation and test."""
     return {"train": Split(f"the first {train:,} bytes", file, 1, n_bytes=train),
             "validation": Split(f"the next {rest:,} bytes", file, 1, n_bytes=rest),
             "test": Split(f"the last {rest:,} bytes", file, 1, n_bytes=rest)}
+
+
+TEXT8 = "http://mattmahoney.net/dc/text8.zip", "text8", "3bea1919949baf155f99411df5fada7e"
+ENWIK8 = "http://mattmahoney.net/dc/enwik8.zip", "enwik8", "a1fa5ffddb56f4953e226637dabbb36a"
+# of WikiText-103, the same whatever its training text
+WIKITEXT_HELD_OUT = {"validation": Split("complete", "wiki.valid.raw.xz", 60, 213_886, 217_646, 1_146_846),
+                     "test": Split("complete", "wiki.test.raw.xz", 60, 241_211, 245_569, 1_290_590)}
+
+TEXT = [
+    Corpus(
+        "wikitext-103", "CC BY-SA 3.0", "Salesforce/wikitext", joined=True, folder="wikitext", read=readers.wikitext,
+        origin=sources.wikitext2,
+        part_of="WikiText-103: its training text is WikiText-2's (2 %), validation and test are complete",
+        splits={
+            "train": Split("WikiText-2's training text", "wikitext-2.train.parquet",
+                           n_words=2_051_910, n_words_with_ends=2_088_628),
+            **WIKITEXT_HELD_OUT,
+        }),
+    Corpus(
+        "wikitext-103-full", "CC BY-SA 3.0", "Salesforce/wikitext", joined=True, folder="wikitext-103-full",
+        read=readers.wikitext, origin=sources.wikitext103,
+        splits={
+            "train": Split("complete", "wikitext-103.train-*-of-*.parquet",
+                           n_words=101_425_671, n_words_with_ends=103_227_021),
+            **WIKITEXT_HELD_OUT,
+        }),
+    Corpus(
+        "pg19", "public domain in the USA", "emozilla/pg19", folder="pg19", read=readers.shelf, origin=sources.pg19,
+        splits={
+            "train": Split("complete", "train-*-of-*.parquet", 28_602),
+            "validation": Split("complete", "validation.parquet", 50),
+            "test": Split("complete", "test.parquet", 100),
+        }),
+    Corpus(
+        "pg19-subset", "public domain in the USA", "emozilla/pg19", folder="pg19-subset", read=readers.shelf,
+        origin=lambda: sources.pg19_part({"train": books.SUBSET_TRAIN, "validation": books.SUBSET_VALIDATION,
+                                          "test": books.SUBSET_TEST}),
+        part_of="PG-19: 384 of 28,602 training books, 26 validation books of our own choice, 33 of 100 test books",
+        splits={
+            "train": Split("384 training books", "train-*-of-*.parquet", 384, 26_120_407),
+            "validation": Split("26 held-out books", "validation*.parquet", 26, 1_789_300),
+            "test": Split("33 official test books", "test*.parquet", 33, 2_285_427),
+        }),
+    Corpus(
+        "gutenberg-pretrain", "public domain in the USA", "emozilla/pg19", folder="gutenberg-pretrain",
+        read=readers.shelf_with_held_out,
+        origin=lambda: sources.pg19_part({"train": books.PRETRAIN_TRAIN + books.PRETRAIN_VALIDATION}),
+        part_of="PG-19: 262 of 28,602 training books, none of them in pg19-subset",
+        splits={
+            "train": Split("all but the last 3 books", "train-*-of-*.parquet", 259),
+            "validation": Split("the last 3 books", "train-*-of-*.parquet", 3),
+        }),
+    Corpus(
+        "text8-prefix", "CC BY-SA / GFDL", "text8.zip of Matt Mahoney's page", folder="text8", read=readers.cut_text,
+        origin=lambda: Archive(*TEXT8, first=6_877_825),
+        part_of="text8: the first 6,877,825 of 100,000,000 bytes, cut 90/5/5",
+        splits=_cut("text8-first-6877825-bytes.xz", 6_190_043, 343_891)),
+    Corpus(
+        "enwik8-prefix", "CC BY-SA / GFDL", "enwik8.zip of Matt Mahoney's page", folder="enwik8", read=readers.cut_text,
+        origin=lambda: Archive(*ENWIK8, first=4_154_399),
+        part_of="enwik8: the first 4,154,399 of 100,000,000 bytes, cut 90/5/5",
+        splits=_cut("enwik8-first-4154399-bytes.xz", 3_739_399, 207_500)),
+    Corpus(
+        "text8", "CC BY-SA / GFDL", "text8.zip of Matt Mahoney's page", folder="text8", read=readers.cut_text,
+        origin=lambda: Archive(*TEXT8), splits=_cut("text8", 90_000_000, 5_000_000)),
+    Corpus(
+        "enwik8", "CC BY-SA / GFDL", "enwik8.zip of Matt Mahoney's page", folder="enwik8", read=readers.cut_text,
+        origin=lambda: Archive(*ENWIK8), splits=_cut("enwik8", 90_000_000, 5_000_000)),
+    Corpus(
+        "synthetic-books", "MIT, written by this package", "embedded", generator=synthetic.BOOKS,
+        read=readers.generated_books,
+        splits={split: Split("books of known best perplexity", n_documents=n, n_words=n * synthetic.BOOKS.book_words)
+                for split, n in synthetic.SIZES.items()}),
+]
+
+# Texts or pairs of texts with a label or a score.
+LABELLED = [
+    Corpus(
+        "imdb", "none stated; for research, with citation", "stanfordnlp/imdb", folder="imdb-full",
+        read=rows.labelled(), labels=("negative", "positive"), origin=sources.imdb,
+        splits={name: Split("complete", f"{name}-*-of-*.parquet", n_examples=25_000,
+                            counts={"negative": 12_500, "positive": 12_500}) for name in ("train", "test")}),
+    Corpus(
+        "imdb-subset", "none stated; for research, with citation", "ai.stanford.edu/~amaas/data/sentiment (aclImdb v1)",
+        folder="imdb", read=rows.labelled(id="id"), labels=("negative", "positive"),
+        part_of="IMDB: 10,000 of 25,000 training and 5,000 of 25,000 test reviews, drawn evenly by label",
+        splits={
+            "train": Split("10,000 reviews", "train.parquet", n_examples=10_000,
+                           counts={"negative": 5_000, "positive": 5_000}),
+            "test": Split("5,000 reviews", "test.parquet", n_examples=5_000,
+                          counts={"negative": 2_500, "positive": 2_500}),
+        }),
+    Corpus(
+        "hyperpartisan", "CC BY 4.0; the articles are their publishers'", "doi.org/10.5281/zenodo.1489920 (by article)",
+        folder="hyperpartisan", read=rows.labelled(id="id"), labels=("not hyperpartisan", "hyperpartisan"),
+        splits={name: Split(f"{n} of 645 articles, a split of our own", "byarticle.parquet", rows=called, n_examples=n,
+                            counts={"hyperpartisan": labelled})
+                for name, called, n, labelled in (
+                    ("train", "train", 516, 192), ("validation", "dev", 64, 19), ("test", "test", 65, 27))}),
+    Corpus(
+        "sst2-subset", "none stated", "nyu-mll/glue", folder="gpt1-tasks", read=rows.labelled(),
+        labels=("negative", "positive"), part_of="SST-2 (GLUE): 20,000 of 67,349 training rows; validation is complete",
+        splits={
+            "train": Split("20,000 sentences and phrases", "sst2.parquet", rows="train", n_examples=20_000,
+                           counts={"positive": 11_212}),
+            "validation": Split("complete", "sst2.parquet", rows="test", n_examples=872, counts={"positive": 444}),
+        }),
+    Corpus(
+        "cola", "none stated", "nyu-mll/glue", folder="gpt1-tasks", read=rows.labelled(),
+        labels=("unacceptable", "acceptable"),
+        splits={
+            "train": Split("complete", "cola.parquet", rows="train", n_examples=8_551, counts={"acceptable": 6_023}),
+            "validation": Split("complete", "cola.parquet", rows="dev", n_examples=1_043, counts={"acceptable": 721}),
+        }),
+    Corpus(
+        "rte", "none stated", "nyu-mll/glue", folder="gpt1-tasks",
+        read=rows.labelled(text="sentence1", pair="sentence2"), labels=("entailment", "not_entailment"),
+        splits={
+            "train": Split("complete", "rte.parquet", rows="train", n_examples=2_490, counts={"entailment": 1_249}),
+            "validation": Split("complete", "rte.parquet", rows="dev", n_examples=277, counts={"entailment": 146}),
+        }),
+    Corpus(
+        "mrpc", "Microsoft Research data licence, for research", "microsoft.com/download id 52398", folder="gpt1-tasks",
+        read=rows.labelled(text="sentence1", pair="sentence2"), labels=("different", "paraphrase"),
+        splits={
+            "train": Split("complete", "mrpc.parquet", rows="train", n_examples=4_076, counts={"paraphrase": 2_753}),
+            "test": Split("complete", "mrpc.parquet", rows="test", n_examples=1_725, counts={"paraphrase": 1_147}),
+        }),
+    Corpus(
+        "sick", "CC BY-NC-SA 3.0", "zenodo.org/records/2787612", folder="gpt1-tasks",
+        read=rows.labelled(text="sentence1", pair="sentence2"), labels=("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
+        splits={name: Split("complete", "sick.parquet", rows=called, n_examples=n, counts={
+                    "CONTRADICTION": against, "NEUTRAL": neither, "ENTAILMENT": entailed})
+                for name, called, n, against, neither, entailed in (
+                    ("train", "train", 4_500, 665, 2_536, 1_299), ("validation", "dev", 500, 74, 282, 144),
+                    ("test", "test", 4_927, 720, 2_793, 1_414))}),
+    Corpus(
+        "stsb", "mixed, by source", "nyu-mll/glue", folder="gpt1-tasks",
+        read=rows.labelled(text="sentence1", pair="sentence2", label="score", score=(0, 5)),
+        splits={name: Split("complete", "stsb.parquet", rows=called, n_examples=n)
+                for name, called, n in (
+                    ("train", "train", 5_749), ("validation", "dev", 1_500), ("test", "test", 1_379))}),
+    Corpus(
+        "synthetic-documents", "MIT, written by this package", "embedded", read=rows.generated_documents,
+        generator=synthetic_documents.DOCUMENTS, labels=synthetic_documents.LABELS,
+        splits={split: Split("documents of known best accuracy", n_examples=n)
+                for split, n in synthetic_documents.SIZES.items()}),
+]
+
+# Questions: with paragraphs to find the answer in, with candidates to choose from, or a last word to tell.
+QUESTIONS = [
+    Corpus(
+        "hotpotqa", "CC BY-SA 4.0", "hotpotqa/hotpot_qa", folder="hotpotqa-full", read=rows.questions(),
+        origin=sources.hotpotqa,
+        splits={
+            "train": Split("complete, distractor setting", "train-*-of-*.parquet", n_examples=90_447),
+            "validation": Split("complete, distractor setting", "validation-*-of-*.parquet", n_examples=7_405),
+        }),
+    Corpus(
+        "hotpotqa-subset", "CC BY-SA 4.0", "hotpotqa.github.io, parts of it in public repositories", folder="hotpotqa",
+        read=rows.questions(sentence_split="sentence_split"),
+        part_of="HotpotQA: 3,075 of 97,852 questions with ten paragraphs, most of them of its development set, in a "
+                "split of our own",
+        splits={
+            "train": Split("2,575 questions, the supporting facts of 2,101 known", "train.parquet", n_examples=2_575,
+                           counts={"supporting facts": 5_174}),
+            "validation": Split("500 development questions", "validation.parquet", n_examples=500,
+                                counts={"supporting facts": 1_202}),
+        }),
+    Corpus(
+        "2wikimultihop-sample", "Apache-2.0", "github.com/Alab-NII/2wikimultihop", folder="multihop-other",
+        read=rows.questions(between=" ", level=None),
+        part_of="2WikiMultihopQA: 500 of 12,576 development questions",
+        splits={"validation": Split("500 questions", "2wikimultihop_sample.parquet", n_examples=500,
+                                    counts={"paragraphs": 5_000})}),
+    Corpus(
+        "wikihop-sample", "CC BY-SA 3.0", "qangaroo.cs.ucl.ac.uk", folder="multihop-other",
+        read=rows.choices(question="query", candidates="candidates", answer="answer", paragraphs="supports"),
+        part_of="WikiHop: 50 of 51,318 questions, to try the format",
+        splits={"train": Split("22 questions", "wikihop_tiny.parquet", rows="train", n_examples=22),
+                "validation": Split("28 questions", "wikihop_tiny.parquet", rows="dev", n_examples=28)}),
+    Corpus(
+        "race-subset", "for non-commercial research", "ehovy/race", folder="gpt1-tasks",
+        read=rows.choices(id=None, candidates="options", paragraphs="article"),
+        part_of="RACE: 6,712 of 87,866 training, 704 of 4,887 validation, 1,196 of 4,934 test questions",
+        splits={name: Split(f"all questions on {passages:,} passages", "race.parquet", rows=called, n_examples=n,
+                            counts={"candidates": 4 * n})
+                for name, called, passages, n in (("train", "train", 1_900, 6_712), ("validation", "dev", 200, 704),
+                                                  ("test", "test", 350, 1_196))}),
+    Corpus(
+        "openbookqa", "Apache-2.0", "allenai/openbookqa", folder="gpt1-tasks", read=rows.choices(),
+        splits={name: Split("complete", "openbookqa.parquet", rows=called, n_examples=n, counts={"candidates": 4 * n})
+                for name, called, n in (("train", "train", 4_957), ("validation", "dev", 500), ("test", "test", 500))}),
+    Corpus(
+        "commonsenseqa-dev", "MIT", "tau/commonsense_qa", folder="gpt1-tasks", read=rows.choices(),
+        part_of="CommonsenseQA 1.11: its 1,221 development questions of 12,102",
+        splits={"validation": Split("complete", "commonsenseqa_dev.parquet", rows="dev", n_examples=1_221,
+                                    counts={"candidates": 5 * 1_221})}),
+    Corpus(
+        "lambada", "CC BY 4.0", "doi.org/10.5281/zenodo.2630551", folder="lambada", read=rows.last_words("text_plain"),
+        splits={"validation": Split("complete, lower case, tokenised", "dev_plain.parquet", n_examples=4_869),
+                "test": Split("complete, lower case, tokenised", "test.parquet", n_examples=5_153)}),
+    Corpus(
+        "lambada-cased", "CC BY 4.0", "EleutherAI/lambada_openai", folder="lambada", read=rows.last_words("text_cased"),
+        splits={"test": Split("complete, as GPT-2 was tested on it", "test.parquet", n_examples=5_153)}),
+]
+
+# Who or what is meant.
+COREFERENCE = [
+    Corpus(
+        "litbank", "CC BY 4.0; the novels are in the public domain", "github.com/dbamman/litbank", folder="coref",
+        read=rows.coreference(),
+        splits={name: Split(f"{n} of 100 novels' first 2,000 words, a split of our own", "litbank.parquet", rows=called,
+                            n_examples=n, counts={"tokens": tokens, "clusters": clusters, "mentions": mentions})
+                for name, called, n, tokens, clusters, mentions in (
+                    ("train", "train", 80, 167_524, 6_347, 23_038),
+                    ("validation", "dev", 10, 20_849, 788, 2_892),
+                    ("test", "test", 10, 22_159, 792, 3_173))}),
+    Corpus(
+        "gap", "Apache-2.0; the text is Wikipedia's", "github.com/google-research-datasets/gap-coreference",
+        folder="coref", read=rows.pronouns(),
+        splits={name: Split("complete", "gap.parquet", rows=name, n_examples=n,
+                            counts={"feminine": n // 2, "masculine": n // 2, "a": a, "b": b})
+                for name, n, a, b in (
+                    ("development", 2_000, 874, 925),
+                    ("validation", 454, 187, 205),
+                    ("test", 2_000, 918, 855))}),
+]
+
+SUMMARIES = [
+    Corpus(
+        "scisummnet-subset", "CC BY 4.0; the papers are the ACL Anthology's", "github.com/WING-NUS/scisumm-corpus",
+        folder="summarization", read=rows.summaries(document="article", summary="abstract"),
+        part_of="ScisummNet: 701 of 978 papers, with their abstracts as summaries, in a split of our own",
+        splits={name: Split(f"{n} papers", "scisummnet_acl.parquet", rows=called, n_examples=n, counts={"words": words})
+                for name, called, n, words in (
+                    ("train", "train", 541, 2_121_685),
+                    ("validation", "dev", 80, 313_884),
+                    ("test", "test", 80, 321_879))}),
+]
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+IMAGES_AND_SOUND = [
+    Corpus(
+        "cifar10", "none stated; for research", "uoft-cs/cifar10", folder="cifar10-full", read=rows.images(),
+        labels=CIFAR10, origin=sources.cifar10,
+        splits={
+            "train": Split("complete", "train-*-of-*.npz", n_examples=50_000, counts=dict.fromkeys(CIFAR10, 5_000)),
+            "test": Split("complete", "test-*-of-*.npz", n_examples=10_000, counts=dict.fromkeys(CIFAR10, 1_000)),
+        }),
+    Corpus(
+        "cifar10-subset", "none stated; for research", "cs.toronto.edu/~kriz/cifar.html, parts of its batches",
+        folder="cifar10", read=rows.images(), labels=CIFAR10,
+        part_of="CIFAR-10: 8,068 of 50,000 training and 1,017 of 10,000 test images",
+        splits={
+            "train": Split("8,068 images", "train.npz", n_examples=8_068, counts=dict(zip(
+                CIFAR10, (810, 777, 808, 783, 856, 782, 808, 799, 835, 810), strict=True))),
+            "test": Split("1,017 images", "test.npz", n_examples=1_017, counts=dict(zip(
+                CIFAR10, (105, 93, 100, 104, 92, 87, 114, 102, 110, 110), strict=True))),
+        }),
+    Corpus(
+        "piano-bach", "CC0 1.0", "Wikimedia Commons: Bach played by Kimiko Ishizaka", folder="piano-audio",
+        read=rows.recordings(rate=12_000),
+        splits={name: Split(what, "ishizaka_bach_12khz_mulaw.parquet", rows=name, n_examples=n,
+                            counts={"samples": samples})
+                for name, what, n, samples in (
+                    ("train", "ten pieces", 10, 15_682_881),
+                    ("validation", "Prelude 5", 1, 1_111_520),
+                    ("test", "Fugue 10", 1, 1_075_040))}),
+]
+
+DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *IMAGES_AND_SOUND]
+_BY_NAME = {one.name: one for one in DECLARED}

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from repro import paths
-from repro.data.registry import Corpus, corpus, root
+from repro.data.base import Corpus, root
+from repro.data.registry import corpus
 from repro.errors import ReproError, unknown
 
 END = "<|endoftext|>"

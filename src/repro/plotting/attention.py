@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from repro.errors import ReproError
 from repro.plotting.curves import legend_below, paint
-from repro.plotting.style import COLOURS, CYCLE, MARKERS, Drawing, canvas, house
+from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, colours, house
 
 if TYPE_CHECKING:
     from repro.attention import Pattern
@@ -70,15 +70,15 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
     """
     names = dict.fromkeys(name for curves in panels.values() for name in curves)
     measured, computed = [name for name in names if name not in bounds], [name for name in names if name in bounds]
+    colour = colours(measured)
     figure, axes = canvas(3.4 + 0.2 * -(-len(names) // 3), columns=len(panels), squeeze=False, alt=(
         f"{'; '.join(panels)} against {label}. Lines: {', '.join(names)}."))
     for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
         for name, points in curves.items():
-            k = (computed if name in bounds else measured).index(name)
-            style = {"color": CYCLE[k % len(CYCLE)], "marker": MARKERS[k % len(MARKERS)],
-                     "ls": "-" if k < len(CYCLE) else ":"}
             if name in bounds:
-                style = {"color": COLOURS["ink"], "lw": 1.3, "ls": DASHES[k % len(DASHES)]}
+                style = {"color": COLOURS["ink"], "lw": 1.3, "ls": DASHES[computed.index(name) % len(DASHES)]}
+            else:
+                style = {"color": colour[name], "marker": MARKERS[measured.index(name) % len(MARKERS)]}
             if len(points):
                 axis.plot(*zip(*points, strict=True), label=name, **style)
         axis.set(title=title, xlabel=label, yscale="log")

@@ -1,18 +1,21 @@
 """Curves and bars of what was measured."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from repro.errors import ReproError
 from repro.evaluation.pareto import pareto_front
-from repro.plotting.style import COLOURS, CYCLE, MARKERS, Drawing, canvas, house
+from repro.plotting.style import COLOURS, CYCLE, MARKERS, Drawing, canvas, colours, house, named, series
 
 if TYPE_CHECKING:
     import pandas
 
 MODELS = ("baseline", "recurrent")
+Points = Sequence[Sequence[float]]  # [x, y] pairs
+T = TypeVar("T")
+Named = Mapping[str, T] | Iterable[tuple[str, T]]  # lines by label; as pairs, so that no label is lost on the way
 
 
 @house()
@@ -22,7 +25,7 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
 
     frame: a row per point with columns `source` (such as "paper" or "small"), `model`, `x`, `y` and, where there are
     intervals, `low` and `high`; all numbers as numbers or texts, rows without a number are left out.
-    Raises ReproError for a missing column and when no row has a number.
+    Raises ReproError for a missing column, when no row has a number, and for two rows of one source, model and `x`.
     """
     import pandas
 
@@ -35,18 +38,20 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
     frame = frame.dropna(subset=[x, y])
     if frame.empty:
         raise ReproError("there is no number to draw: every row lacks one.")
+    _once(frame, ["source", "model", x])
     sources = list(dict.fromkeys(frame["source"]))
     figure, axes = canvas(3.1, columns=len(sources), squeeze=False, alt=(
         f"{labels[1]} against {labels[0]}, a line for each model; panels: {', '.join(sources)}."))
     models = list(dict.fromkeys([*(name for name in MODELS if name in set(frame["model"])), *frame["model"]]))
+    colour = colours(models)
     for axis, source in zip(axes[0], sources, strict=True):
         here = frame[frame["source"] == source].sort_values(x)
         for k, model in enumerate(models):
             rows = here[here["model"] == model]
             xs = rows[x] + 0.012 * np.ptp(here[x]) * (k - (len(models) - 1) / 2)  # intervals beside each other
-            _line(axis, xs, rows[y], model, k)
+            _line(axis, xs, rows[y], model, colour[model], k)
             if {"low", "high"} <= set(rows):
-                axis.vlines(xs, rows["low"], rows["high"], color=_colour(model, k), lw=1.2)
+                axis.vlines(xs, rows["low"], rows["high"], color=colour[model], lw=1.2)
         axis.set_title(source)
         axis.set_xlabel(labels[0])
     axes[0, 0].set_ylabel(labels[1])
@@ -59,10 +64,14 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
     """Perplexity against FLOPs per token, a line per model and overlap, with the Pareto front, a panel per `source`.
 
     frame: a row per point with columns `source`, `model`, `overlap`, `window`, `flops`, `perplexity`.
-    Raises ReproError when there is no point.
+    Raises ReproError when there is no point, and for two rows of one source, model, overlap and window.
     """
     if frame.empty:
         raise ReproError("there is no point to draw: every run is missing.")
+    _once(frame, ["source", "model", "overlap", "window"])
+    groups = sorted(frame.groupby(["model", "overlap"]).groups, key=lambda group: (group[0] != "recurrent", group[1]))
+    labels = {group: f"{group[0]}, overlap {group[1]}" for group in groups}
+    colour = colours(labels.values())
     sources = list(dict.fromkeys(frame["source"]))
     figure, axes = canvas(3.9, columns=len(sources), squeeze=False, alt=(
         f"{label} against FLOPs per token with the Pareto front; panels: {', '.join(sources)}."))
@@ -72,12 +81,11 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
         front = [points[k] for k in pareto_front(points)]
         axis.step(*zip(*front, strict=True), where="post", color=COLOURS["grid"], lw=7, zorder=0, label="Pareto front",
                   solid_capstyle="round")
-        for k, ((model, overlap), rows) in enumerate(sorted(
-                here.groupby(["model", "overlap"]), key=lambda group: (group[0][0] != "recurrent", group[0][1]))):
-            rows = rows.sort_values("window")
-            colour = COLOURS["recurrent"] if model == "recurrent" else CYCLE[(0, 2, 3, 4, 5, 6)[k % 6]]
-            axis.plot(rows["flops"], rows["perplexity"], color=colour, marker=MARKERS[k % len(MARKERS)],
-                      label=f"{model}, overlap {overlap}", lw=1.4)
+        for k, (group, name) in enumerate(labels.items()):
+            rows = here[(here["model"] == group[0]) & (here["overlap"] == group[1])].sort_values("window")
+            if len(rows):
+                axis.plot(rows["flops"], rows["perplexity"], color=colour[name], marker=MARKERS[k % len(MARKERS)],
+                          label=name, lw=1.4)
         axis.set(title=source, xlabel="FLOPs per token")
         axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
     axes[0, 0].set_ylabel(label)
@@ -86,13 +94,14 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
 
 
 @house()
-def draw_curves(curves: Mapping[str, Sequence[Sequence[float]]], labels: tuple[str, str] = ("tokens", "nats per token"),
+def draw_curves(curves: Named[Points], labels: tuple[str, str] = ("tokens", "nats per token"),
                 bounds: Mapping[str, float] | None = None, title: str = "", log_x: bool = False) -> Drawing:
     """Lines through [x, y] pairs, such as `record.curves`, and horizontal lines at known `bounds`.
 
     Curves with ten points or fewer get markers. log_x: each doubling of x takes the same room.
-    Raises ReproError when no curve has a point.
+    Raises ReproError when no curve has a point, and for two lines with one label.
     """
+    curves = named(curves)
     if not any(len(points) for points in curves.values()):
         raise ReproError("there is no point to draw: every curve is empty.")
     figure, axis = canvas(3.2, alt=f"{labels[1]} against {labels[0]}: {', '.join([*curves, *(bounds or {})])}.")
@@ -105,11 +114,13 @@ def draw_curves(curves: Mapping[str, Sequence[Sequence[float]]], labels: tuple[s
 
 
 def paint(axis, curves: Mapping, labels: tuple[str, str], bounds: Mapping[str, float]) -> None:
-    """Draw `curves` and `bounds` into `axis`, with a legend."""
+    """Draw `curves` and `bounds` into `axis`, with a legend. Raises ReproError for a label that both have."""
+    named([*curves.items(), *bounds.items()])
+    colour = colours(curves)
     for k, (name, points) in enumerate(curves.items()):
         if len(points):
             xs, ys = np.asarray(points, float).T
-            _line(axis, xs, ys, name, k, marked=len(points) <= 10)
+            _line(axis, xs, ys, name, colour[name], k, marked=len(points) <= 10)
     for k, (name, value) in enumerate(bounds.items()):
         axis.axhline(value, color=COLOURS["bound"], lw=1.4, ls=("--", ":", "-.")[k % 3], label=name)
     axis.set(xlabel=labels[0], ylabel=labels[1])
@@ -121,12 +132,18 @@ def paint(axis, curves: Mapping, labels: tuple[str, str], bounds: Mapping[str, f
 
 
 @house()
-def draw_bars(values: Mapping[str, float], label: str, digits: int = 2, bounds: Mapping[str, float] | None = None,
+def draw_bars(values: Named[float], label: str, digits: int = 2, bounds: Mapping[str, float] | None = None,
               alt: str = "") -> Drawing:
-    """Horizontal bars with their values, from top to bottom, and vertical lines at `bounds`. label: of the axis."""
+    """Horizontal bars with their values, from top to bottom, and vertical lines at `bounds`. label: of the axis.
+
+    Where no bar is of a known series all are alike: their names stand beside them. Raises ReproError for a name that
+    comes twice.
+    """
+    values = named(values)
+    colour = colours(values) if any(map(series, values)) else dict.fromkeys(values, CYCLE[0])
     figure, axis = canvas(0.9 + 0.36 * len(values), alt=alt or f"{label}: {_told(values, digits)}.")
     names = list(values)
-    bars = axis.barh(names, list(values.values()), height=0.62, color=[_colour(name, 0) for name in names])
+    bars = axis.barh(names, list(values.values()), height=0.62, color=[colour[name] for name in names])
     axis.bar_label(bars, [f"{value:,.{digits}f}" for value in values.values()], padding=4, size=9)
     for k, (name, value) in enumerate((bounds or {}).items()):
         axis.axvline(value, color=COLOURS["ink"], lw=1.4, ls=("--", ":", "-.")[k % 3], label=name)
@@ -146,42 +163,46 @@ def draw_layer_weights(weights: Sequence[float] | Mapping[str, Sequence[float]])
 
     weights: (n_layer,) of one module, or several by name. Raises ReproError when one does not sum to 1.
     """
-    named = weights if isinstance(weights, Mapping) else {"learned": weights}
-    for name, values in named.items():
+    modules = weights if isinstance(weights, Mapping) else {"learned": weights}
+    colour = colours(modules)
+    for name, values in modules.items():
         if abs(sum(values) - 1) > 1e-3:
             raise ReproError(f"the layer weights {name} sum to {sum(values):.3f}; softmax weights sum to 1.")
-    n_layer = max(len(values) for values in named.values())
+    n_layer = max(len(values) for values in modules.values())
     figure, axis = canvas(2.8, alt="Weight of each layer in z: " + "; ".join(
-        f"{name}: {', '.join(f'{value:.2f}' for value in values)}" for name, values in named.items()))
-    width = 0.8 / len(named)
-    for k, (name, values) in enumerate(named.items()):
+        f"{name}: {', '.join(f'{value:.2f}' for value in values)}" for name, values in modules.items()))
+    width = 0.8 / len(modules)
+    for k, (name, values) in enumerate(modules.items()):
         places = np.arange(len(values)) - 0.4 + (k + 0.5) * width
-        bars = axis.bar(places, values, width=0.92 * width, color=_colour(name, k), label=name)
-        if len(named) * n_layer <= 16:
+        bars = axis.bar(places, values, width=0.92 * width, color=colour[name], label=name)
+        if len(modules) * n_layer <= 16:
             axis.bar_label(bars, [f"{value:.2f}" for value in values], padding=2, size=9)
     axis.axhline(1 / n_layer, color=COLOURS["ink"], lw=1.2, ls="--", label="equal weights")
     axis.set_xticks(range(n_layer), [f"block {layer}" if n_layer <= 8 else layer for layer in range(n_layer)])
     axis.set(ylabel="weight in z", xlabel="" if n_layer <= 8 else "block")
     axis.grid(axis="x", visible=False)
     axis.margins(y=0.15)
-    figure.legend(loc="outside upper right", ncols=min(len(named) + 1, 4))
+    figure.legend(loc="outside upper right", ncols=min(len(modules) + 1, 4))
     return figure
 
 
 @house()
-def draw_memory(peaks: Mapping[str, Sequence[Sequence[float]]], allowed: float, settled: int = 1) -> Drawing:
+def draw_memory(peaks: Named[Points], allowed: float, settled: int = 1) -> Drawing:
     """Peak memory against the number of windows, and beside it what every window after the first `settled` adds.
 
     peaks: kind of recomputation -> [windows, bytes] pairs. allowed: bytes per further window in the paper's model
     (Yoshida et al. 2020, section 3.2). Kinds without a point, such as runs that are missing, are left out.
+    Raises ReproError for a kind that comes twice.
     """
+    peaks = named(peaks)
+    colour = colours(peaks)
     figure, (whole, added) = canvas(3.4, columns=2, alt=(
         f"Left: peak memory against windows; right: what is added after {settled}. Lines: {', '.join(peaks)}."))
     for k, (name, points) in enumerate(peaks.items()):
         more = {n: peak for n, peak in points if n >= settled}
-        _line(whole, *zip(*((n, peak / 2**20) for n, peak in points), strict=True), name, k)
+        _line(whole, *zip(*((n, peak / 2**20) for n, peak in points), strict=True), name, colour[name], k)
         _line(added, [n - settled for n in more][1:], [(peak - more[settled]) / 2**10 for peak in more.values()][1:],
-              name, k)
+              name, colour[name], k)
     if peaks:
         ends = np.array([1, max(added.get_xlim()[1], 2)])
         added.plot(ends, allowed * ends / 2**10, color=COLOURS["ink"], ls="--", lw=1.4, label="paper: 2k a window")
@@ -205,13 +226,16 @@ def legend_below(figure, axes) -> None:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
 
 
-def _line(axis, xs, ys, name: str, place: int, marked: bool = True) -> None:
-    axis.plot(xs, ys, color=_colour(name, place), label=name, marker=MARKERS[place % len(MARKERS)] if marked else None)
+def _line(axis, xs, ys, name: str, colour: str, place: int, marked: bool = True) -> None:
+    axis.plot(xs, ys, color=colour, label=name, marker=MARKERS[place % len(MARKERS)] if marked else None)
 
 
-def _colour(name: str, place: int) -> str:
-    """A model keeps its colour in every figure; anything else takes the next one."""
-    return next((COLOURS[model] for model in MODELS if name.startswith(model)), CYCLE[place % len(CYCLE)])
+def _once(frame: "pandas.DataFrame", columns: list[str]) -> None:
+    """Raise ReproError where two points of one line lie above each other: two series share a name."""
+    twice = frame[frame.duplicated(columns)]
+    if len(twice):
+        told = ", ".join(f"{name} {twice.iloc[0][name]}" for name in columns)
+        raise ReproError(f"two points have {told}; one label stands for two series, each needs its own.")
 
 
 def _told(values: Mapping[str, float], digits: int) -> str:

@@ -16,8 +16,9 @@ SHOWN = ("read", "scored", "baseline", "recurrent")
 class Explorer:
     """Static HTML with its own script and data, for a notebook's output; needs no server and no network.
 
-    series: entries of `repro.study.explorer.measured`, the first shown first. architectures: the models whose FLOPs
-    are shown, from `repro.study.explorer.architecture`; no window can be picked that is longer than all their contexts.
+    series: entries of `repro.papers.yoshida2020.explorer.measured`, the first shown first. architectures: the models
+    whose FLOPs are shown, from `architecture` beside it; no window can be picked that is longer than all their
+    contexts.
     window, overlap: where the sliders stand at first, in tokens. Raises ReproError for a choice out of range.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from repro.book import in_notebook
 from repro.plotting.curves import paint
-from repro.plotting.style import Drawing, canvas, house
+from repro.plotting.style import Drawing, canvas, house, named
 
 
 class LiveCurve:
@@ -29,7 +29,8 @@ class LiveCurve:
         self.quiet = "REPRO_QUIET" in os.environ or "PYTEST_VERSION" in os.environ  # nbval's kernels inherit the latter
 
     def line(self, name: str) -> "Line":
-        """A new curve, with the `advance` that the trainer calls at every step."""
+        """A new curve, with the `advance` that the trainer calls at every step. Raises ReproError for a name in use."""
+        named([*self.curves.items(), *self.bounds.items(), (name, [])])
         self.curves[name] = []
         return Line(self, self.curves[name])
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from repro.errors import ReproError
-from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, house
+from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, colours, house, series
 
 Triple = tuple[float, float, float]  # value, low, high
 
@@ -21,8 +21,9 @@ def draw_own_and_other(rows: Mapping[str, tuple[Triple, Triple]], label: str) ->
         raise ReproError("there is nothing to draw: no row was given.")
     told = "; ".join(f"{name}: own {own[0]:.3f}, other {other[0]:.3f}" for name, (own, other) in rows.items())
     figure, axis = canvas(0.9 + 0.42 * len(rows), alt=f"{label}. {told}.")
+    chosen = colours(rows)
     for y, (name, pair) in enumerate(rows.items()):
-        colour = next((COLOURS[model] for model in ("baseline", "recurrent") if name.startswith(model)), COLOURS["ink"])
+        colour = chosen[name] if series(name) else COLOURS["ink"]
         axis.plot([pair[0][0], pair[1][0]], [y, y], color=COLOURS["grid"], lw=4, solid_capstyle="round", zorder=1)
         for (value, low, high), fill in zip(pair, (colour, "white"), strict=True):
             axis.plot([low, high], [y, y], color=colour, lw=1.4)
@@ -56,14 +57,14 @@ def draw_reach(curves: Mapping[str, Sequence[Triple]], places: Sequence[str] = (
     figure, axis = canvas(3.3, alt=f"{label}, by {back}. {told}.")
     axis.set_yscale("log")
     axis.axhline(zero, color=COLOURS["faint"], lw=1)
+    chosen = colours(curves)
     for k, (name, points) in enumerate(curves.items()):
-        colour = COLOURS["recurrent" if name.startswith("recurrent") else "baseline"]
         x = np.arange(1, len(points) + 1) + 0.06 * (k - (len(curves) - 1) / 2)  # beside each other
         y, low, high = np.array(points, float).T
         some = y > 0
-        axis.plot(x[some], y[some], color=colour, marker=MARKERS[k], label=name)
-        axis.plot(x[~some], np.full((~some).sum(), zero), MARKERS[k], color=colour, mfc="white")
-        axis.vlines(x[some], np.maximum(low, bottom)[some], high[some], color=colour, lw=1.2)
+        axis.plot(x[some], y[some], color=chosen[name], marker=MARKERS[k], label=name)
+        axis.plot(x[~some], np.full((~some).sum(), zero), MARKERS[k], color=chosen[name], mfc="white")
+        axis.vlines(x[some], np.maximum(low, bottom)[some], high[some], color=chosen[name], lw=1.2)
     axis.set_ylim(zero / 2, 2 * top)
     powers = 10.0 ** np.arange(np.log10(bottom), np.ceil(np.log10(top)) + 0.5)
     axis.set_yticks([zero, *powers], ["0", *(f"$10^{{{round(np.log10(power))}}}$" for power in powers)])

@@ -2,10 +2,13 @@
 
 import html
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
+from zlib import crc32
 
 import matplotlib
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from repro import page
@@ -21,8 +24,69 @@ COLOURS = {
     "read": "#CFE2F0", "scored": "#0072B2", "h_prev": "#D55E00", "pale": "#F7D9C6", "pool": "#009E73",
     "ink": "#222222", "faint": "#6E6E6E", "grid": "#E3E3E3", "empty": "#F6F6F6",
 }
-CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+BLUE, RED, GREEN, PINK, SKY, ORANGE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D"
+PURPLE, BROWN, OLIVE = "#7A5BB5", "#9A6324", "#808000"
+CYCLE = (BLUE, RED, GREEN, PINK, SKY, ORANGE, GREY, PURPLE, BROWN, OLIVE)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
+SHADES = ("white", 0.0), ("white", 0.45), ("black", 0.4), ("white", 0.65), ("black", 0.65)  # and how much of it
+
+# What a line is called decides its colour, in every figure: "recurrent, overlap 5" is of the series "recurrent".
+SERIES = {
+    "baseline": BLUE, "recurrent": RED, "baseline trained overlapped": SKY, "baseline with overlap": SKY,
+    "live model": BLUE, "paper": GREY, "smoke": ORANGE, "small": GREEN, "medium": PURPLE,
+    "train": BLUE, "validation": ORANGE, "test": PINK,
+    "none": BLUE, "layer": SKY, "window": RED, "window+layer": GREEN,  # what is recomputed
+    "dense": GREY, "dense, mask": GREY, "full, every score kept": GREY,
+    "sdpa": PURPLE, "dense, causal": PURPLE, "full, a kernel that keeps none": PURPLE,
+    "loop": GREEN, "window: loop": GREEN, "blocked": RED, "window: blocked": RED, "blocked, dilation 4": ORANGE,
+    "flex": SKY, "local-attention": PINK, "Longformer layer, ours": BLUE,
+    "Longformer layer, transformers": BROWN, "chunks": BROWN, "window: chunks": BROWN,
+    "no dilation": RED, "dilation": ORANGE,
+}
+
+T = TypeVar("T")
+
+
+def named(lines: Mapping[str, T] | Iterable[tuple[str, T]]) -> dict[str, T]:
+    """What a figure draws, by label. Raises ReproError for a label that comes twice: one would hide the other."""
+    found = {}
+    for label, line in lines.items() if isinstance(lines, Mapping) else lines:
+        if label in found:
+            raise ReproError(f"the label '{label}' comes twice in one figure; each line needs a label of its own.")
+        found[label] = line
+    return found
+
+
+def series(name: str) -> str | None:
+    """The series of SERIES that a line of this name belongs to, the longest one; None for an unknown name."""
+    fits = (known for known in SERIES if name.startswith(known) and not name[len(known):][:1].isalnum()
+            and name[len(known):][:1] not in ("-", "+", "_"))
+    return max(fits, key=len, default=None)
+
+
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for every line of a figure, no two alike.
+
+    A series that the study knows has its own, and shades of that where several lines belong to it. Any other name gets
+    one of the cycle, always the same, or the next where another line of the figure has that.
+    Raises ReproError for a name that comes twice.
+    """
+    names, found = list(named((name, None) for name in names)), {}
+    for name in sorted(names, key=lambda name: series(name) is None):  # those known choose first
+        start = crc32(name.encode()) % len(CYCLE)
+        turned = [*CYCLE[start:], *CYCLE[:start]]
+        wanted = [SERIES[series(name)], *turned] if series(name) else turned
+        shades = [_mixed(colour, *shade) for colour in wanted for shade in SHADES]
+        choice = shades if series(name) else [*wanted, *shades]
+        found[name] = next((colour for colour in choice if colour not in found.values()), wanted[0])
+    return {name: found[name] for name in names}
+
+
+def _mixed(colour: str, other: str, share: float) -> str:
+    """A colour with a share of another."""
+    pairs = zip(to_rgb(colour), to_rgb(other), strict=True)
+    return to_hex([(1 - share) * own + share * added for own, added in pairs]).upper()
+
 
 STYLE = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine

@@ -1,27 +1,33 @@
-"""What the study declares: modules of `repro.study.catalog` register experiments, artifacts and claims.
+"""What the study declares: the papers' packages, `repro.papers.<paper>`, register experiments, artifacts and claims.
 
-A later chapter adds one module there and touches no other file. Catalog modules import nothing heavy at the top,
-so that `repro list` starts at once.
+They are found by name, and nothing here knows what is in them: a paper is added as a package, and no other file is
+touched. Their modules import nothing heavy at the top, so that `repro list` starts at once.
 """
 
 import importlib
 import pkgutil
+import sys
 from functools import cache
 from typing import Any, TypeVar
 
 from repro.errors import ReproError, unknown
 
+PAPERS = "repro.papers"
 Declared = TypeVar("Declared")
 _declared: dict[type, dict[str, Any]] = {}
+_modules: dict[tuple[type, str], str] = {}  # where each was declared
 
 
 def register(*declarations: Any) -> None:
     """Make experiments, artifacts and claims known by their ids. Raises ReproError for an id that is already taken."""
+    module = sys._getframe(1).f_globals["__name__"]
     for declaration in declarations:
-        names = _declared.setdefault(type(declaration), {})
-        if declaration.id in names:
-            raise ReproError(f"{_kind(type(declaration))} '{declaration.id}' is declared twice; rename one of them.")
-        names[declaration.id] = declaration
+        kind, id = type(declaration), declaration.id
+        names = _declared.setdefault(kind, {})
+        if id in names:
+            raise ReproError(f"{_kind(kind)} '{id}' is declared twice, in {_modules[kind, id]} and in {module}; "
+                             "rename one of them.")
+        names[id], _modules[kind, id] = declaration, module
 
 
 def lookup(kind: type[Declared], name: str) -> Declared:
@@ -32,18 +38,30 @@ def lookup(kind: type[Declared], name: str) -> Declared:
 
 
 def declared(kind: type[Declared]) -> dict[str, Declared]:
-    """All declarations of this kind by name, in the order of the catalog's modules."""
+    """All declarations of this kind by name, in the order of the packages and their modules."""
     _discover()
     return _declared.setdefault(kind, {})
 
 
+def package(declaration: Any) -> str:
+    """The package that declares it, such as "yoshida2020" or "base"; "" if it stands outside the papers."""
+    module = _modules[type(declaration), declaration.id]
+    return module.removeprefix(f"{PAPERS}.").partition(".")[0] if module.startswith(f"{PAPERS}.") else ""
+
+
+def packages() -> list[str]:
+    """The names of all packages of papers."""
+    papers = importlib.import_module(PAPERS)
+    return sorted(found.name for found in pkgutil.iter_modules(papers.__path__) if found.ispkg)
+
+
 @cache
 def _discover() -> None:
-    """Import every module of the catalog once."""
-    from repro.study import catalog
-
-    for module in sorted(found.name for found in pkgutil.iter_modules(catalog.__path__)):
-        importlib.import_module(f"{catalog.__name__}.{module}")
+    """Import every module of every package of a paper once."""
+    for name in packages():
+        paper = importlib.import_module(f"{PAPERS}.{name}")
+        for module in sorted(found.name for found in pkgutil.iter_modules(paper.__path__)):
+            importlib.import_module(f"{paper.__name__}.{module}")
 
 
 def _kind(kind: type) -> str:

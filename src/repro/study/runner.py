@@ -6,9 +6,8 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,23 +15,12 @@ from typing import Any
 
 from repro import __version__, paths, processes
 from repro.errors import ReproError
-from repro.study.config import Outcome, RunConfig, canonical, corpus_named, experiment, fingerprints, run_id
+from repro.study.experiment import Context, Outcome, corpus_named, experiment
+from repro.study.ids import fingerprints, run_id
 from repro.study.progress import Progress
-from repro.study.store import Record, Store
-
-
-@dataclass(frozen=True)
-class Context:
-    """What `execute(config, context)` gets besides its config.
-
-    `folder` is the run's own and survives an interruption: checkpoints go there, and under `folder / "model"` what
-    other runs need. `progress(total, description, unit)` opens a bar with `.advance(n, **info)`. `need(config)` gives
-    the record and the folder of a run that the experiment's `needs` named.
-    """
-
-    folder: Path
-    progress: Progress
-    need: Callable[[RunConfig], tuple[Record, Path]]
+from repro.study.record import Record
+from repro.study.settings import RunConfig, canonical
+from repro.study.store import Store
 
 
 def run(config: RunConfig, results: Path | str | None = None, progress: bool = True, force: bool = False) -> Record:
@@ -133,17 +121,25 @@ def _record(config: RunConfig, outcome: Outcome, run: str, needs: dict[str, str]
     if set(outcome.metrics) != set(outcome.units):
         raise ReproError(f"{config.experiment}: metrics and units must have the same names, but these differ: "
                          f"{', '.join(sorted(set(outcome.metrics) ^ set(outcome.units)))}.")
+    revision = experiment(config.experiment).revision
     return Record.sealed(
+        **({"revision": revision} if revision else {}),
         id=run, experiment=config.experiment, scale=config.scale, model=outcome.model, seed=config.seed,
-        config=config.model_dump(mode="json"),
+        config=config.settings(),
         data=data | ({"reads": reads} if reads else {}), needs=needs,
         metrics={name: float(value) for name, value in outcome.metrics.items()}, units=outcome.units,
         curves=outcome.curves, documents=outcome.documents, notes=outcome.notes, environment=environment(), cost=cost)
 
 
 def environment() -> dict[str, Any]:
-    """The machine and the versions, as far as they can change a number in a record."""
+    """The machine and the versions, as far as they can change a number in a record.
+
+    Records from before `float32` and `bf16` lack them, and count as another machine's: scored through another path,
+    their floats may round differently.
+    """
     import torch
+
+    from repro.processor import float32_path, has_bf16
 
     cpuinfo = Path("/proc/cpuinfo")
     names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines()
@@ -154,6 +150,8 @@ def environment() -> dict[str, Any]:
         "cpu": names[0] if names else platform.processor(), "threads": torch.get_num_threads(),
         "processes": processes.count(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "float32": float32_path(),  # of large products in scoring on a CPU
+        "bf16": "native" if has_bf16() else "emulated",  # by the CPU, where a config's precision is bf16
     }
 
 

@@ -1,7 +1,10 @@
 """One short training loop for every model of the study."""
 
-from repro.training.objective import NextToken, WindowedLM
-from repro.training.sequences import Sequences
-from repro.training.trainer import TrainConfig, TrainResult, train
+from repro.training.batches import Batches, LengthBuckets, Sequences
+from repro.training.config import TrainConfig
+from repro.training.objective import NextToken, WindowedLM, model_settings
+from repro.training.state import TrainResult
+from repro.training.trainer import train
 
-__all__ = ["NextToken", "Sequences", "TrainConfig", "TrainResult", "WindowedLM", "train"]
+__all__ = ["Batches", "LengthBuckets", "NextToken", "Sequences", "TrainConfig", "TrainResult", "WindowedLM",
+           "model_settings", "train"]

@@ -1,4 +1,8 @@
-"""The losses that models are trained with."""
+"""The losses that models are trained with.
+
+An objective is a module from a batch to its mean loss. Its `settings()` say what, besides the weights, decides that
+loss; a checkpoint of other settings is not continued.
+"""
 
 from torch import Tensor, nn
 
@@ -34,6 +38,11 @@ class WindowedLM(nn.Module):
             total = total + cross_entropy(logits, targets)
         return total / (tokens.shape[0] * (tokens.shape[1] - 1))
 
+    def settings(self) -> dict:
+        """The windows, the truncation and the model's settings; recomputation changes no number."""
+        return {"window": self.window, "overlap": self.overlap, "truncate": self.truncate,
+                "model": model_settings(self.model)}
+
 
 class NextToken(nn.Module):
     """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) that are read whole.
@@ -48,3 +57,14 @@ class NextToken(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         targets = tokens[:, 1:].flatten()
         return cross_entropy(self.model(tokens[:, :-1]).flatten(0, 1), targets) / len(targets)
+
+    def settings(self) -> dict:
+        """The model's settings."""
+        return {"model": model_settings(self.model)}
+
+
+def model_settings(model: nn.Module) -> dict:
+    """What a model's config says of how it computes, without where it was loaded from; {} for one without a config."""
+    config = getattr(model, "config", None)
+    settings = config.to_dict() if hasattr(config, "to_dict") else {}
+    return {k: v for k, v in settings.items() if k not in ("_name_or_path", "transformers_version", "architectures")}

@@ -1,0 +1,259 @@
+"""What a corpus is: its splits, the counts they must have, and its files, read, fetched, checked and fingerprinted.
+
+A corpus of text yields `Document`s, a corpus of examples yields rows of one of the kinds in `repro.data.examples`. Both
+are declared in `repro.data.registry`.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from repro import paths
+from repro.data import files
+from repro.data.fetch import Archive, Hub, fetch, verify
+from repro.errors import ReproError, unknown
+
+
+@dataclass(frozen=True)
+class Document:
+    """One book or article. `text` is exactly what the corpus holds: joined, the documents of a split are its text."""
+
+    kind: ClassVar[str] = "text"
+    id: str
+    text: str
+
+    @property
+    def content(self) -> bytes:
+        """The text's bytes. Where a text was cut inside a character (enwik8), `text` has a surrogate for each byte."""
+        return self.text.encode(errors="surrogateescape")
+
+
+Documents = list[Document]
+
+
+class Generator(Protocol):
+    """What writes an embedded corpus."""
+
+    def fingerprint(self) -> str:
+        """sha256 (hex) that changes with anything that changes what is written."""
+
+    def lexicon(self) -> list[str]:
+        """Every word it can write, each once."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a split is read: `rows(corpus, split)` yields rows of the class `row`.
+
+    settings: what a reader of examples is told to take from the files, in words; they enter the fingerprint.
+    """
+
+    row: type
+    rows: Callable[["Corpus", str], Iterator[Any]]
+    settings: str = ""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of a corpus, its files, and the counts it must have (None: not known beforehand).
+
+    rows: those of the files' rows that belong to it, by their column `split`; None: all of them.
+    Of text: n_words counts whitespace-separated words, n_words_with_ends adds one for every line end (the denominator
+    of WikiText's published perplexities), n_bytes counts UTF-8 bytes.
+    Of examples: n_examples counts rows; `counts` what is in them, such as {"hyperpartisan": 192} of labels.
+    """
+
+    description: str
+    files: str = ""
+    n_documents: int | None = None
+    n_words: int | None = None
+    n_words_with_ends: int | None = None
+    n_bytes: int | None = None
+    rows: str | None = None
+    n_examples: int | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One line of `Corpus.check`: what was counted in `split`, what it must be, what was found."""
+
+    split: str
+    what: str
+    expected: int
+    found: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is as it must be."""
+        return self.expected == self.found
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus with its splits, always the same. `source`: hub id, where else it is from, or "embedded"."""
+
+    name: str
+    licence: str
+    source: str
+    splits: dict[str, Split]
+    read: Reader = field(repr=False)
+    part_of: str | None = None  # what it is a part of, in words for tables; None when it is the whole
+    folder: str = ""
+    origin: Callable[[], Hub | Archive] | None = field(default=None, repr=False)  # what `fetch` gets; None: nothing can
+    joined: bool = False  # one running text (WikiText): no separator between documents, line ends count as words
+    labels: tuple[str, ...] = ()  # of examples: what the labels 0, 1, ... of its rows mean
+    generator: Generator | None = None  # what writes an embedded corpus
+
+    @property
+    def kind(self) -> str:
+        """What its rows are: "text", or the kind of its examples."""
+        return self.read.row.kind
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it holds documents; else it holds examples."""
+        return self.read.row is Document
+
+    def of_text(self) -> "Corpus":
+        """The corpus itself; ReproError when it holds examples."""
+        if not self.is_text:
+            raise ReproError(f"{self.name} is no running text but examples ({self.kind}): read it with "
+                             f"corpus('{self.name}').examples(SPLIT), SPLIT being one of {', '.join(self.splits)}.")
+        return self
+
+    def documents(self, split: str, n_books: int | None = None) -> Documents:
+        """The documents of `split` in order, the first `n_books` of them if given.
+
+        Raises ReproError for an unknown split, missing or damaged files, n_books beyond what there is, and a corpus of
+        examples.
+        """
+        if n_books is not None and n_books < 1:
+            raise ReproError(f"n_books={n_books} of {self.name}: at least 1 is needed.")
+        found = list(islice(self.stream(split), n_books))
+        if n_books is not None and len(found) < n_books:
+            raise ReproError(f"n_books={n_books}: {self.name} {split} has only {len(found)} documents.")
+        return found
+
+    def stream(self, split: str) -> Iterator[Document]:
+        """`documents(split)` one at a time, for corpora that do not fit into memory."""
+        self._split(split)
+        return self.of_text().read.rows(self, split)
+
+    def examples(self, split: str) -> Iterator[Any]:
+        """The examples of `split` in order, one at a time: rows of a class in `repro.data.examples`.
+
+        Raises ReproError for an unknown split, missing or damaged files, a corpus of text, and, naming the row and the
+        field, for a row that lacks a field or contradicts itself.
+        """
+        self._split(split)
+        if self.is_text:
+            raise ReproError(f"{self.name} is text and has no examples: read it with "
+                             f"corpus('{self.name}').documents('{split}').")
+        return self.read.rows(self, split)
+
+    def n_words(self, text: str) -> int:
+        """How many words `text` counts as in this corpus' word-level perplexity."""
+        return len(text.split()) + (text.count("\n") if self.joined else 0)
+
+    def paths(self, split: str) -> list[Path]:
+        """The files `split` is read from ([] for embedded corpora); ReproError when there are none."""
+        pattern = self._split(split).files
+        if self.generator:
+            return []
+        here = root() / self.folder
+        found = files.shards(here, pattern)
+        if not found:
+            fetched = f", or run `repro data fetch {self.name}`" if self.origin else f"; it is from {self.source}"
+            raise ReproError(f"corpus {self.name} has no {split} files ({pattern}) in {here}: set REPRO_DATA=<folder "
+                             f"that holds {self.folder}/>{fetched}.")
+        return found
+
+    def available(self) -> bool:
+        """Whether the files of every split are here."""
+        try:
+            return all(self.paths(split) is not None for split in self.splits)
+        except ReproError:
+            return False
+
+    def fingerprint(self, splits: Sequence[str] | None = None) -> str:
+        """sha256 (hex) over the names and contents of the files behind `splits` (default: all of them).
+
+        Of an embedded corpus: over the generator's parameters, word lists and output, and the number of its documents.
+        Of examples also over what is taken from the files, and over the names of the labels.
+        """
+        digest = hashlib.sha256(self.name.encode())
+        for split in splits or self.splits:
+            part = self.splits[split]
+            if self.generator:
+                n = part.n_documents if self.is_text else part.n_examples
+                digest.update(f"\n{split} {n} {self.generator.fingerprint()}".encode())
+            if not self.is_text:
+                digest.update(f"\n{split} {part.rows} {self.kind} {self.read.settings} {self.labels}".encode())
+            for path in self.paths(split):
+                digest.update(f"\n{split} {path.name} {files.sha256(path)}".encode())
+        return digest.hexdigest()
+
+    def check(self) -> list[CheckRow]:
+        """Count what is in every split against what is published or was counted at the source.
+
+        Of text documents, words and bytes; of examples the rows and what their `counts` tell, such as labels. A corpus
+        that was fetched is also compared with the checksums taken then.
+        """
+        fetched, rows = verify(self.name, root() / self.folder), []
+        for name in self.splits:
+            counts = self._count_documents(name) if self.is_text else self._count_examples(name)
+            if fetched and self.is_text and not self.joined:  # the hub's copies of the books differ in places
+                counts = counts[:1]  # (line ends, placeholders)
+            rows += [CheckRow(name, what, expected, found) for what, expected, found in counts if expected is not None]
+        if fetched:
+            rows.append(CheckRow("all", "files as they were fetched", len(fetched), sum(fetched.values())))
+        return rows
+
+    def fetch(self, folder: Path | str | None = None, progress: bool = True) -> None:
+        """Get the corpus from its source into `folder`, which is then what REPRO_DATA names (default: what it names).
+
+        Goes on where it was stopped.
+
+        Raises ReproError when it is embedded, nothing says how to fetch it, the source fails, or the disk refuses.
+        """
+        place = Path(folder or root()) / self.folder
+        if self.generator:
+            raise ReproError(f"{self.name} is embedded: it is generated, there is nothing to fetch.")
+        if self.origin is None:
+            raise ReproError(f"corpus {self.name} cannot be fetched; put its files (from {self.source}) into {place}, "
+                             "or set REPRO_DATA to the folder that holds them.")
+        fetch(self.name, place, self.origin(), progress=progress)
+
+    def _split(self, name: str) -> Split:
+        if name not in self.splits:
+            raise unknown(f"split of {self.name}", name, self.splits)
+        return self.splits[name]
+
+    def _count_documents(self, split: str) -> list[tuple[str, int | None, int]]:
+        """(what, expected, found) of a split of text."""
+        part, documents, words, ends, size = self.splits[split], 0, 0, 0, 0
+        for document in self.stream(split):
+            documents += 1
+            words += len(document.text.split())
+            ends += document.text.count("\n")
+            size += len(document.content)
+        return [("documents", part.n_documents, documents), ("words", part.n_words, words),
+                ("words with line ends", part.n_words_with_ends, words + ends), ("bytes", part.n_bytes, size)]
+
+    def _count_examples(self, split: str) -> list[tuple[str, int | None, int]]:
+        """(what, expected, found) of a split of examples."""
+        part, found, n = self.splits[split], Counter(), 0
+        for example in self.examples(split):
+            n += 1
+            found.update(example.counts(self.labels))
+        return [("examples", part.n_examples, n), *((what, part.counts[what], found[what]) for what in part.counts)]
+
+
+def root() -> Path:
+    """The folder of real corpora: $REPRO_DATA, else `data` in the project's root."""
+    return paths.data() or paths.home() / "data"

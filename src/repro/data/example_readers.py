@@ -1,0 +1,205 @@
+"""How corpora of examples are read from their files: one reader a kind, told which columns hold its fields.
+
+Files are tables: .parquet, or .npz with arrays of one length. A row's id is in its column for that, where there is one,
+else its split and its number there.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from repro.data import examples, files
+from repro.data.base import Corpus, Reader
+from repro.data.examples import BadField, Mention, Paragraph, Span
+from repro.errors import ReproError
+
+SPLIT = "split"  # the column that says to which split a row belongs, where a file holds several
+
+
+def labelled(id: str | None = None, text: str = "text", pair: str | None = None, label: str = "label",
+             score: tuple[float, float] | None = None) -> Reader:
+    """Texts or pairs with a label, by its place or name in `Corpus.labels`, or with a score in the range `score`."""
+    def build(corpus: Corpus, name: str, row: dict) -> examples.LabelledText:
+        value = _label(corpus, row[label]) if score is None else row[label]
+        if score is not None and not (isinstance(value, (int, float)) and score[0] <= value <= score[1]):
+            raise BadField("label", f"is {value!r}, not a score from {score[0]} to {score[1]}")
+        return examples.LabelledText(name, row[text], value, row[pair] if pair else None)
+
+    return _reader(examples.LabelledText, build, {"id": id, "text": text, "pair": pair, "label": label}, score=score)
+
+
+def questions(between: str = "", level: str | None = "level", sentence_split: str | None = None) -> Reader:
+    """HotpotQA's layout; a supporting fact is a title and the number of a sentence, or null where that is not known.
+
+    between: what joins sentences. sentence_split: a column that is false where a paragraph is one string, so that the
+    numbers of sentences mean nothing.
+    """
+    def build(corpus: Corpus, name: str, row: dict) -> examples.Question:
+        titles = row["context_titles"]
+        if len(titles) != len(row["context_sentences"]):
+            raise BadField("context_sentences", f"has {len(row['context_sentences'])} paragraphs for {len(titles)} "
+                                                "titles")
+        paragraphs = tuple(Paragraph(title, tuple(sentences), between) for title, sentences
+                           in zip(titles, row["context_sentences"], strict=True))
+        lost = sorted(set(row["supporting_titles"]) - set(titles))
+        if lost:
+            raise BadField("supporting_titles", f"names '{lost[0]}', which is not among the paragraphs")
+        if len(row["supporting_titles"]) != len(row["supporting_sent_ids"]):
+            raise BadField("supporting_sent_ids", "has another length than supporting_titles")
+        counted = sentence_split is None or row[sentence_split]
+        supporting = tuple((titles.index(title), sentence if counted else None) for title, sentence
+                           in zip(row["supporting_titles"], row["supporting_sent_ids"], strict=True))
+        return examples.Question(name, row["question"], paragraphs, row["answer"], _spans(paragraphs, row["answer"]),
+                                 supporting, row["type"], row[level] if level else "")
+
+    return _reader(examples.Question, build, {
+        "id": "id", "question": "question", "answer": "answer", "titles": "context_titles",
+        "paragraphs": "context_sentences", "supporting": "supporting_titles", "sentences": "supporting_sent_ids",
+        "type": "type", "level": level, "sentence split": sentence_split}, between=between)
+
+
+def choices(id: str | None = "id", question: str = "question", candidates: str = "choices", answer: str = "label",
+            paragraphs: str | None = None) -> Reader:
+    """Questions with candidates; `answer` holds the right one's number or its words, `paragraphs` a text or several."""
+    def build(corpus: Corpus, name: str, row: dict) -> examples.MultipleChoice:
+        right, texts = row[answer], row[paragraphs] if paragraphs else ()
+        if isinstance(right, str):
+            if right not in row[candidates]:
+                raise BadField("answer", f"is '{right}', which is not among the candidates")
+            right = row[candidates].index(right)
+        return examples.MultipleChoice(name, row[question], tuple(row[candidates]), right,
+                                       (texts,) if isinstance(texts, str) else tuple(texts))
+
+    return _reader(examples.MultipleChoice, build, {
+        "id": id, "question": question, "candidates": candidates, "answer": answer, "paragraphs": paragraphs})
+
+
+def last_words(text: str = "text") -> Reader:
+    """Passages whose last word (what follows the last blank) is the target."""
+    def build(corpus: Corpus, name: str, row: dict) -> examples.Cloze:
+        words = row[text].split()
+        return examples.Cloze(name, row[text].rstrip(), words[-1] if words else "")
+
+    return _reader(examples.Cloze, build, {"text": text})
+
+
+def coreference() -> Reader:
+    """LitBank: `sentences` of tokens and `clusters` of [first token, last token], counted in the document."""
+    def build(corpus: Corpus, name: str, row: dict) -> examples.Coreference:
+        return examples.Coreference(name, tuple(map(tuple, row["sentences"])), tuple(
+            tuple((first, last + 1) for first, last in cluster) for cluster in row["clusters"]))
+
+    return _reader(examples.Coreference, build, {"id": "doc_id", "sentences": "sentences", "clusters": "clusters"})
+
+
+def pronouns() -> Reader:
+    """GAP, with its own columns."""
+    def build(corpus: Corpus, name: str, row: dict) -> examples.Pronoun:
+        mentions = [Mention(row[one], row[f"{one}_offset"]) for one in ("pronoun", "a", "b")]
+        return examples.Pronoun(name, row["text"], *mentions, row["a_coref"], row["b_coref"])
+
+    columns = ("id", "text", "pronoun", "pronoun_offset", "a", "a_offset", "b", "b_offset")
+    return _reader(examples.Pronoun, build, {name: name for name in columns} | {"is_a": "a_coref", "is_b": "b_coref"})
+
+
+def summaries(document: str = "document", summary: str = "summary", title: str = "title") -> Reader:
+    """Documents with a title and a summary."""
+    def build(corpus: Corpus, name: str, row: dict) -> examples.Summary:
+        return examples.Summary(name, row[title], row[document], row[summary])
+
+    return _reader(examples.Summary, build, {"id": "id", "title": title, "document": document, "summary": summary})
+
+
+def images() -> Reader:
+    """.npz files with `image` (n, height, width, 3) uint8 and `label` (n,)."""
+    def build(corpus: Corpus, name: str, row: dict) -> examples.Image:
+        return examples.Image(name, row["image"], _label(corpus, int(row["label"])))
+
+    return _reader(examples.Image, build, {"pixels": "image", "label": "label"})
+
+
+def recordings(rate: int) -> Reader:
+    """Recordings of `rate` samples a second with the columns `title`, `seconds` and `mulaw_u8` (a byte a sample)."""
+    def build(corpus: Corpus, name: str, row: dict) -> examples.Audio:
+        found = examples.Audio(name, row["title"], np.frombuffer(row["mulaw_u8"], np.uint8), rate)
+        if abs(found.seconds - row["seconds"]) > 1 / rate:
+            raise BadField("seconds", f"is {row['seconds']}, but {len(found.codes):,} samples last {found.seconds:.2f}")
+        return found
+
+    return _reader(examples.Audio, build, {"title": "title", "seconds": "seconds", "codes": "mulaw_u8"}, rate=rate)
+
+
+def _generated(corpus: Corpus, split: str) -> Iterator[Any]:
+    for index in range(corpus.splits[split].n_examples):
+        yield corpus.generator.example(split, index)
+
+
+generated_documents = Reader(examples.LabelledText, _generated)  # by `corpus.generator`
+
+
+def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[str, str | None],
+            **settings: Any) -> Reader:
+    """The reader whose rows are what `build(corpus, id, the columns of one row)` makes.
+
+    columns: field -> its column; None: the corpus has none. settings: what else `build` goes by.
+    """
+    wanted = [column for column in columns.values() if column is not None]
+
+    def rows(corpus: Corpus, split: str) -> Iterator[Any]:
+        for index, found in enumerate(_rows_of(corpus, split, wanted)):
+            name = str(found[columns["id"]]) if columns.get("id") else f"{split}-{index}"
+            try:
+                for column in wanted:
+                    if found[column] is None:
+                        raise BadField(column, "is missing")
+                example = build(corpus, name, found)
+            except BadField as error:
+                told = f"field {columns.get(error.field) or error.field} {error.wrong}"
+                raise ReproError(f"corpus {corpus.name}, {split}, row {name}: {told}.") from None
+            except (TypeError, ValueError, AttributeError) as error:  # a value of another type than the column's
+                raise ReproError(f"corpus {corpus.name}, {split}, row {name}: not {row.kind} of the form that is "
+                                 f"expected in the columns {', '.join(wanted)} ({error}).") from error
+            yield example
+
+    return Reader(row, rows, " ".join(f"{name}={value}" for name, value in (columns | settings).items()))
+
+
+def _rows_of(corpus: Corpus, split: str, columns: list[str]) -> Iterator[dict]:
+    """The rows of the split's files that belong to it."""
+    wanted = corpus.splits[split].rows
+    known = [part.rows for part in corpus.splits.values()]
+    paths = corpus.paths(split)
+    try:
+        for path in paths:
+            for row in files.table(path, columns + [SPLIT] * (wanted is not None)):
+                if wanted is not None and row[SPLIT] not in known:
+                    raise ReproError(f"field {SPLIT} of {path} is {row[SPLIT]!r}, not one of {', '.join(known)}.")
+                if wanted is None or row[SPLIT] == wanted:
+                    yield row
+    except ReproError as error:
+        raise ReproError(f"corpus {corpus.name}, {split}: {error}") from error
+
+
+def _label(corpus: Corpus, value: object) -> int:
+    """The place of a label that a file gives by its place or its name."""
+    if value in corpus.labels:
+        return corpus.labels.index(value)
+    if isinstance(value, int) and 0 <= value < len(corpus.labels):
+        return value
+    raise BadField("label", f"is {value!r}, not 0 to {len(corpus.labels) - 1} or one of {', '.join(corpus.labels)}")
+
+
+def _spans(paragraphs: tuple[Paragraph, ...], answer: object) -> tuple[Span, ...]:
+    """Where the answer stands as words of its own; if nowhere, with other capitals or inside words."""
+    if not isinstance(answer, str) or not answer or answer in ("yes", "no"):
+        return ()
+    exact = re.escape(answer)
+    word = rf"(?<!\w){exact}(?!\w)"
+    for pattern in (word, f"(?i:{word})", f"(?i:{exact})"):
+        found = [Span(number, match.start(), match.end()) for number, paragraph in enumerate(paragraphs)
+                 for match in re.finditer(pattern, paragraph.text)]
+        if found:
+            return tuple(found)
+    return ()

@@ -1,0 +1,310 @@
+"""The kinds of examples that corpora hold: one frozen dataclass a kind, which refuses a row that contradicts itself.
+
+Spans are half-open, as slices of Python are: `text[start:stop]`. A row that lacks a field, or whose fields do not fit
+together, raises BadField; the readers turn that into a line that also names corpus, split and row.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from repro.errors import ReproError
+
+
+class BadField(ReproError):
+    """A field of an example is not what it must be: `field` and, in words, what is wrong with it."""
+
+    def __init__(self, field: str, wrong: str):
+        super().__init__(f"field {field} {wrong}")
+        self.field, self.wrong = field, wrong
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    """A text, or a pair of texts, and what it is: a label's place in `Corpus.labels`, or a score (float)."""
+
+    kind: ClassVar[str] = "labelled text"
+    id: str
+    text: str
+    label: int | float
+    pair: str | None = None
+
+    def __post_init__(self) -> None:
+        _text(self, "text")
+        if self.pair is not None:
+            _text(self, "pair")
+        if not isinstance(self.label, (int, float)) or not self.label >= 0:
+            raise BadField("label", f"is {self.label!r}, neither a label's place nor a score")
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """What `Corpus.check` counts: this row under the name of its label."""
+        return {labels[self.label]: 1} if labels else {}
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph of a question's context; `text` is its `sentences`, joined by `between`."""
+
+    title: str
+    sentences: tuple[str, ...]
+    between: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.title, str) or not all(isinstance(one, str) for one in self.sentences):
+            raise BadField("paragraphs", f"has something that is not text in the paragraph '{self.title}'")
+
+    @property
+    def text(self) -> str:
+        """The paragraph as one text."""
+        return self.between.join(self.sentences)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Characters start .. stop-1 of the text of paragraph number `paragraph`."""
+
+    paragraph: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about paragraphs, its answer, and the sentences that support it (HotpotQA).
+
+    spans: where the answer stands, in order; none for "yes" and "no", or where the text has other words for it.
+    supporting: (number of the paragraph, number of the sentence in it; None where only the paragraph is known).
+    """
+
+    kind: ClassVar[str] = "question"
+    id: str
+    question: str
+    paragraphs: tuple[Paragraph, ...]
+    answer: str
+    spans: tuple[Span, ...] = ()
+    supporting: tuple[tuple[int, int | None], ...] = ()
+    type: str = ""
+    level: str = ""
+
+    def __post_init__(self) -> None:
+        _text(self, "question", "answer")
+        n = len(self.paragraphs)
+        for span in self.spans:
+            found = self.paragraphs[span.paragraph].text if 0 <= span.paragraph < n else ""
+            if not 0 <= span.start < span.stop <= len(found):
+                raise BadField("spans", f"has {span.start}:{span.stop} of paragraph {span.paragraph}, which is outside "
+                                        f"its {len(found)} characters")
+            if not re.fullmatch(re.escape(self.answer), found[span.start:span.stop], re.IGNORECASE):
+                raise BadField("spans", f"has '{found[span.start:span.stop]}' where the answer is '{self.answer}'")
+        for paragraph, sentence in self.supporting:
+            if not 0 <= paragraph < n:
+                raise BadField("supporting", f"names paragraph {paragraph} of {n}")
+            if sentence is not None and not 0 <= sentence < len(self.paragraphs[paragraph].sentences):
+                raise BadField("supporting", f"names sentence {sentence} of paragraph {paragraph}, which has "
+                                             f"{len(self.paragraphs[paragraph].sentences)}")
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """What `Corpus.check` counts."""
+        return {"paragraphs": len(self.paragraphs), "supporting facts": len(self.supporting)}
+
+
+@dataclass(frozen=True)
+class MultipleChoice:
+    """A question with candidates, of which number `answer` is right, and the paragraphs it is about (maybe none)."""
+
+    kind: ClassVar[str] = "multiple choice"
+    id: str
+    question: str
+    candidates: tuple[str, ...]
+    answer: int
+    paragraphs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _text(self, "question")
+        _texts(self, "candidates", "paragraphs")
+        if not isinstance(self.answer, int) or not 0 <= self.answer < len(self.candidates):
+            raise BadField("answer", f"is {self.answer!r}, not one of the {len(self.candidates)} candidates")
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """What `Corpus.check` counts."""
+        return {"candidates": len(self.candidates)}
+
+
+@dataclass(frozen=True)
+class Cloze:
+    """A passage and its last word, which is to be told from all that stands before it (LAMBADA)."""
+
+    kind: ClassVar[str] = "last word"
+    id: str
+    text: str
+    target: str
+
+    def __post_init__(self) -> None:
+        _text(self, "text", "target")
+        if not self.text.endswith(self.target) or not self.context:
+            raise BadField("target", f"is '{self.target}', but the text ends in '{self.text[-20:]}'")
+
+    @property
+    def context(self) -> str:
+        """The text before the target, with the blank between them."""
+        return self.text.removesuffix(self.target)
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """What `Corpus.check` counts."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Coreference:
+    """A document's sentences of tokens, and its clusters of mentions (start, stop), counted in tokens of the document.
+
+    A mention stands in one cluster, once; a cluster may have one mention only (a singleton).
+    """
+
+    kind: ClassVar[str] = "coreference"
+    id: str
+    sentences: tuple[tuple[str, ...], ...]
+    clusters: tuple[tuple[tuple[int, int], ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.tokens or not all(isinstance(token, str) for token in self.tokens):
+            raise BadField("sentences", "has no tokens, or something that is not text among them")
+        n, seen = len(self.tokens), set()
+        for start, stop in (mention for cluster in self.clusters for mention in cluster):
+            if not 0 <= start < stop <= n:
+                raise BadField("clusters", f"has a mention of tokens {start}:{stop}, which is outside the {n} tokens")
+            if (start, stop) in seen:
+                raise BadField("clusters", f"has the mention of tokens {start}:{stop} twice")
+            seen.add((start, stop))
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """All tokens of the document in order."""
+        return tuple(token for sentence in self.sentences for token in sentence)
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """What `Corpus.check` counts."""
+        return {"tokens": len(self.tokens), "clusters": len(self.clusters), "mentions": sum(map(len, self.clusters))}
+
+
+@dataclass(frozen=True)
+class Mention:
+    """The words `text`, which begin at character `start`."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Pronoun:
+    """A text, a pronoun in it, and two names `a` and `b`, at most one of which is meant by it (GAP)."""
+
+    kind: ClassVar[str] = "pronoun"
+    id: str
+    text: str
+    pronoun: Mention
+    a: Mention
+    b: Mention
+    is_a: bool
+    is_b: bool
+
+    def __post_init__(self) -> None:
+        _text(self, "text")
+        for name in ("pronoun", "a", "b"):
+            one = getattr(self, name)
+            if not one.text or one.start < 0 or self.text[one.start:one.start + len(one.text)] != one.text:
+                raise BadField(name, f"is '{one.text}' at character {one.start}, where the text has "
+                                     f"'{self.text[max(one.start, 0):][:len(one.text)]}'")
+        if self.is_a and self.is_b:
+            raise BadField("is_b", "is true as is_a is; the pronoun means one of them or neither")
+
+    @property
+    def gender(self) -> str:
+        """Of the pronoun, "feminine" or "masculine", by which GAP's scores are split."""
+        return "feminine" if self.pronoun.text.casefold() in ("she", "her", "hers") else "masculine"
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """What `Corpus.check` counts."""
+        return {"a": int(self.is_a), "b": int(self.is_b), self.gender: 1}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A document, its title, and the summary of it that is wanted."""
+
+    kind: ClassVar[str] = "summary"
+    id: str
+    title: str
+    document: str
+    summary: str
+
+    def __post_init__(self) -> None:
+        _text(self, "document", "summary")
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """What `Corpus.check` counts."""
+        return {"words": len(self.document.split())}
+
+
+@dataclass(frozen=True, eq=False)
+class Image:
+    """`pixels` (height, width, 3) uint8 in the order red, green, blue, and the label's place in `Corpus.labels`."""
+
+    kind: ClassVar[str] = "image"
+    id: str
+    pixels: np.ndarray = field(repr=False)
+    label: int
+
+    def __post_init__(self) -> None:
+        if self.pixels.ndim != 3 or self.pixels.shape[2] != 3 or self.pixels.dtype != np.uint8:
+            raise BadField("pixels", f"is {self.pixels.dtype} of shape {self.pixels.shape}, not uint8 (height, width, "
+                                     "3)")
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """What `Corpus.check` counts: this row under the name of its label."""
+        return {labels[self.label]: 1}
+
+
+@dataclass(frozen=True, eq=False)
+class Audio:
+    """A recording: `codes` (samples,) uint8, 8-bit mu-law (mu = 255; 128 is about silence), `rate` samples a second."""
+
+    kind: ClassVar[str] = "audio"
+    id: str
+    title: str
+    codes: np.ndarray = field(repr=False)
+    rate: int
+
+    def __post_init__(self) -> None:
+        if self.codes.ndim != 1 or not len(self.codes) or self.codes.dtype != np.uint8:
+            raise BadField("codes", f"is {self.codes.dtype} of shape {self.codes.shape}, not uint8 (samples,)")
+
+    @property
+    def seconds(self) -> float:
+        """How long it lasts."""
+        return len(self.codes) / self.rate
+
+    def waveform(self) -> np.ndarray:
+        """(samples,) float32 in -1 .. 1: what the codes stand for."""
+        value = 2 * self.codes.astype(np.float32) / 255 - 1
+        return np.sign(value) * (np.float32(256) ** np.abs(value) - 1) / 255
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """What `Corpus.check` counts."""
+        return {"samples": len(self.codes)}
+
+
+def _text(row: object, *names: str) -> None:
+    for name in names:
+        value = getattr(row, name)
+        if not isinstance(value, str) or not value.strip():
+            raise BadField(name, "is empty" if value == "" or isinstance(value, str) else f"is {value!r}, not text")
+
+
+def _texts(row: object, *names: str) -> None:
+    for name in names:
+        if not all(isinstance(one, str) for one in getattr(row, name)):
+            raise BadField(name, "has something in it that is not text")

@@ -1,0 +1,69 @@
+"""How corpora of text are read from their files: one reader a kind of layout."""
+
+import re
+from collections.abc import Callable, Iterator
+
+from repro.data import books, files
+from repro.data.base import Corpus, Document, Reader
+
+TITLE = re.compile(r"^ = [^=\n].* = \n(?= \n)", re.MULTILINE)
+
+
+def articles(text: str) -> list[Document]:
+    """WikiText's running text cut before each article's title line; joined again it is `text`.
+
+    What precedes the first title (a blank line) belongs to the first article.
+    """
+    titles = list(TITLE.finditer(text))
+    cuts = [0, *(title.start() for title in titles[1:]), len(text)]
+    names = [title[0].strip(" =\n") for title in titles] or ["untitled"]
+    return [Document(name, text[start:stop]) for name, start, stop in zip(names, cuts[:-1], cuts[1:], strict=True)]
+
+
+def _wikitext(corpus: Corpus, split: str) -> Iterator[Document]:
+    parts = []
+    for path in corpus.paths(split):
+        if path.suffix == ".xz":
+            parts.append(files.xz_text(path))
+        else:
+            parts += [row["text"] for row in files.parquet_rows(path, ["text"])]
+    yield from articles("".join(parts))
+
+
+def _shelf(corpus: Corpus, split: str) -> Iterator[Document]:
+    for path in corpus.paths(split):
+        for row in files.parquet_rows(path, ["id", "text"]):
+            yield Document(str(row["id"]), row["text"])
+
+
+def _shelf_with_held_out(corpus: Corpus, split: str) -> Iterator[Document]:
+    for book in _shelf(corpus, split):
+        if (int(book.id) in books.PRETRAIN_VALIDATION) == (split == "validation"):
+            yield book
+
+
+def _generated(corpus: Corpus, split: str) -> Iterator[Document]:
+    for index in range(corpus.splits[split].n_documents):
+        yield Document(f"{split}-{index}", corpus.generator.book(split, index))
+
+
+def _cut_text(corpus: Corpus, split: str) -> Iterator[Document]:
+    path, = corpus.paths(split)
+    content = files.content(path)
+    start = 0
+    for name, part in corpus.splits.items():
+        if name == split:
+            text = content[start:start + part.n_bytes].decode(errors="surrogateescape")
+            yield Document(f"{corpus.name}-{split}", text)
+        start += part.n_bytes
+
+
+def _text(rows: Callable[[Corpus, str], Iterator[Document]]) -> Reader:
+    return Reader(Document, rows)
+
+
+wikitext = _text(_wikitext)  # a running text, cut into its articles
+shelf = _text(_shelf)  # a table of books with the columns `id` and `text`
+shelf_with_held_out = _text(_shelf_with_held_out)  # the same, a few books of the training table being the validation
+generated_books = _text(_generated)  # by `corpus.generator`
+cut_text = _text(_cut_text)  # one text cut into train, validation and test by the byte counts of the splits

@@ -1,0 +1,21 @@
+"""What the scripts in data_scripts have in common."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from repro.data.registry import corpus
+from repro.errors import ReproError
+
+
+def main(names: Sequence[str], description: str) -> None:
+    """The command line of a script in data_scripts: fetch one of `names` (the first unless told otherwise)."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if len(names) > 1:
+        parser.add_argument("--corpus", choices=names, default=names[0])
+    parser.add_argument("folder", nargs="?", metavar="FOLDER")
+    told = parser.parse_args()
+    try:
+        corpus(getattr(told, "corpus", names[0])).fetch(told.folder)
+    except ReproError as error:
+        sys.exit(f"{parser.prog}: error: {error}")

@@ -1,0 +1,159 @@
+"""Where corpora come from: what is on the hub, and the files that its rows become."""
+
+import io
+import lzma
+from collections.abc import Callable
+
+import numpy as np
+
+from repro.data.fetch import Hub, Part
+
+WIKITEXT2_ROWS = {"train": 36_718, "validation": 3_760, "test": 4_358}
+WIKITEXT103_ROWS = WIKITEXT2_ROWS | {"train": 1_801_350}
+PG19_ROWS = {"train": 28_602, "validation": 50, "test": 100}
+
+
+def wikitext2(rows: dict[str, int] = WIKITEXT2_ROWS) -> Hub:
+    """WikiText-2 raw: the validation and test text of WikiText-103, and 2 % of its training text."""
+    return _wikitext("wikitext-2-raw-v1", rows, [(0, rows["train"], "wikitext-2.train.parquet")])
+
+
+def wikitext103(rows: dict[str, int] = WIKITEXT103_ROWS, per_file: int = 100_000) -> Hub:
+    """WikiText-103 raw."""
+    cuts = _cuts(rows["train"], per_file)
+    return _wikitext("wikitext-103-raw-v1", rows, [
+        (*cut, f"wikitext-103.train-{k:02}-of-{len(cuts):02}.parquet") for k, cut in enumerate(cuts)])
+
+
+def _wikitext(config: str, rows: dict[str, int], train: list[tuple[int, int, str]]) -> Hub:
+    """A row is a line, "" standing for the blank line " \\n" of the original files. train: (start, stop, file)."""
+    def line(row: dict) -> str:
+        return row["text"] or " \n"
+
+    def xz(lines: list[str]) -> list[bytes]:
+        return [lzma.compress("".join(lines).encode())]
+
+    def parquet(lines: list[str]) -> list[bytes]:
+        return [_parquet({"text": ["".join(lines)]})]
+
+    parts = [Part(split, 0, rows[split], (file,), line, xz)
+             for split, file in (("validation", "wiki.valid.raw.xz"), ("test", "wiki.test.raw.xz"))]
+    parts += [Part("train", start, stop, (file,), line, parquet) for start, stop, file in train]
+    return Hub("Salesforce/wikitext", config, "b08601e04326c79dfdd32d625aee71d232d685c3", rows, parts)
+
+
+def pg19(rows: dict[str, int] = PG19_ROWS, per_file: int = 500) -> Hub:
+    """The whole of PG-19: a row is a book."""
+    cuts = _cuts(rows["train"], per_file)
+    parts = [Part(split, 0, rows[split], (f"{split}.parquet",), _book, _shelf) for split in ("validation", "test")]
+    parts += [Part("train", start, stop, (f"train-{k:02}-of-{len(cuts):02}.parquet",), _book, _shelf)
+              for k, (start, stop) in enumerate(cuts)]
+    return Hub("emozilla/pg19", None, None, rows, parts)
+
+
+def pg19_part(ids: dict[str, tuple[int, ...]], rows: dict[str, int] = PG19_ROWS, per_file: int = 5_000) -> Hub:
+    """The books of PG-19 with `ids` (split here: ids), wherever they are in the source; a part has one file a split."""
+    wanted = {number for numbers in ids.values() for number in numbers}
+
+    def convert(row: dict) -> dict | None:
+        book = _book(row)
+        return book if book["id"] in wanted else None
+
+    def write(found: list[dict]) -> list[bytes]:
+        return [_shelf([book for book in found if book["id"] in numbers])[0] for numbers in ids.values()]
+
+    stretches = [(split, *cut) for split, total in rows.items() for cut in _cuts(total, per_file)]
+    parts = [Part(split, start, stop, tuple(f"{name}-{k:02}-of-{len(stretches):02}.parquet" for name in ids),
+                  convert, write) for k, (split, start, stop) in enumerate(stretches)]
+    return Hub("emozilla/pg19", None, None, rows, parts)
+
+
+IMDB_ROWS = {"train": 25_000, "test": 25_000}
+HOTPOTQA_ROWS = {"train": 90_447, "validation": 7_405}
+CIFAR10_ROWS = {"train": 50_000, "test": 10_000}
+
+
+def imdb(rows: dict[str, int] = IMDB_ROWS, per_file: int = 25_000) -> Hub:
+    """IMDB's labelled reviews."""
+    return _tables("stanfordnlp/imdb", None, rows, per_file, "parquet", _review, _table)
+
+
+def hotpotqa(rows: dict[str, int] = HOTPOTQA_ROWS, per_file: int = 10_000) -> Hub:
+    """HotpotQA in its distractor setting: ten paragraphs a question."""
+    return _tables("hotpotqa/hotpot_qa", "distractor", rows, per_file, "parquet", _question, _table)
+
+
+def cifar10(rows: dict[str, int] = CIFAR10_ROWS, per_file: int = 10_000) -> Hub:
+    """CIFAR-10."""
+    return _tables("uoft-cs/cifar10", None, rows, per_file, "npz", _picture, _pictures)
+
+
+def _tables(name: str, config: str | None, rows: dict[str, int], per_file: int, suffix: str,
+            convert: Callable[[dict], dict], write: Callable[[list[dict]], list[bytes]]) -> Hub:
+    """Every split in files of `per_file` rows."""
+    parts = []
+    for split, total in rows.items():
+        cuts = _cuts(total, per_file)
+        parts += [Part(split, *cut, (f"{split}-{k:02}-of-{len(cuts):02}.{suffix}",), convert, write)
+                  for k, cut in enumerate(cuts)]
+    return Hub(name, config, None, rows, parts)
+
+
+def _review(row: dict) -> dict:
+    return {"text": row["text"], "label": row["label"]}
+
+
+def _question(row: dict) -> dict:
+    """Flat columns. A supporting fact beyond its paragraph's sentences, as some have at the source, names no sentence.
+    """
+    context, facts = row["context"], row["supporting_facts"]
+    lengths = {title: len(sentences) for title, sentences in zip(context["title"], context["sentences"], strict=True)}
+    numbers = [number if number < lengths.get(title, 0) else None
+               for title, number in zip(facts["title"], facts["sent_id"], strict=True)]
+    return {key: row[key] for key in ("id", "question", "answer", "type", "level")} | {
+        "context_titles": context["title"], "context_sentences": context["sentences"],
+        "supporting_titles": facts["title"], "supporting_sent_ids": numbers}
+
+
+def _table(found: list[dict]) -> list[bytes]:
+    import pyarrow
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(found), buffer, compression="zstd", row_group_size=1_000)
+    return [buffer.getvalue()]
+
+
+def _picture(row: dict) -> dict:
+    return {"image": np.asarray(row["img"], np.uint8), "label": row["label"]}
+
+
+def _pictures(found: list[dict]) -> list[bytes]:
+    buffer = io.BytesIO()
+    np.savez(buffer, image=np.stack([one["image"] for one in found]),
+             label=np.array([one["label"] for one in found], np.uint8))
+    return [buffer.getvalue()]
+
+
+def _cuts(total: int, size: int) -> list[tuple[int, int]]:
+    return [(start, min(start + size, total)) for start in range(0, total, size)]
+
+
+def _book(row: dict) -> dict:
+    return {"id": int(row["url"].rstrip("/").rsplit("/", 1)[-1]), "title": row["short_book_title"],
+            "year": row["publication_date"], "text": row["text"]}
+
+
+def _shelf(found: list[dict]) -> list[bytes]:
+    return [_parquet({key: [book[key] for book in found] for key in ("id", "title", "year", "text")})]
+
+
+def _parquet(columns: dict[str, list]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    kinds = {"id": pyarrow.int32(), "title": pyarrow.string(), "year": pyarrow.int32(), "text": pyarrow.large_string()}
+    buffer = io.BytesIO()
+    table = pyarrow.table({key: pyarrow.array(values, kinds[key]) for key, values in columns.items()})
+    pyarrow.parquet.write_table(table, buffer, compression="zstd", row_group_size=32)
+    return buffer.getvalue()

@@ -1,0 +1,101 @@
+"""Long documents to classify, whose best possible accuracy with any window is known.
+
+A document is a book of `repro.data.synthetic` in which some words are replaced by words of praise or of blame, none of
+them among the first `far` words. Its label, praise or blame, is drawn first; each of these cues tells it with
+probability `reliability`, and the opposite otherwise. All else in the document says nothing about the label. So who
+reads only a beginning can do no better than guess, and who reads everything no better than follow most of the cues.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from math import comb
+
+from repro.data.examples import LabelledText
+from repro.data.synthetic import SyntheticBooks
+from repro.errors import ReproError
+
+VERSION = 1  # raise it when the documents of a given seed change
+LABELS = ("blame", "praise")
+CUES = tuple(words.split() for words in (
+    "dreadful clumsy dull tiresome hollow careless", "splendid graceful brilliant delightful honest thoughtful"))
+
+
+@dataclass(frozen=True)
+class SyntheticDocuments:
+    """The process that writes the documents; each is a function of these numbers, its split and its index.
+
+    n_words: length of a document. far: how many words at its beginning hold no cue. n_cues: how many cues it has, at
+    places drawn evenly among the others. reliability: probability that a cue tells the label.
+    Raises ReproError for numbers that do not fit together.
+    """
+
+    n_words: int = 512
+    far: int = 128
+    n_cues: int = 3
+    reliability: float = 0.9
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        limits = {"n_words": (1, float("inf")), "far": (0, self.n_words - 1), "n_cues": (1, self.n_words - self.far),
+                  "reliability": (0.5, 1)}
+        for name, (low, high) in limits.items():
+            if not low <= getattr(self, name) <= high:
+                raise ReproError(f"{name}={getattr(self, name)} of synthetic documents: allowed are {low} to {high}.")
+
+    def example(self, split: str, index: int) -> LabelledText:
+        """Document `index` of `split`: `n_words` words separated by single blanks, and its label."""
+        draw = random.Random(f"documents {VERSION}/{self.seed}/{split}/{index}")
+        words = self._books.book(split, index).split()
+        label = int(draw.random() * 2)
+        places = list(range(self.far, self.n_words))
+        for _ in range(self.n_cues):
+            told = label if draw.random() < self.reliability else 1 - label
+            place = places.pop(int(draw.random() * len(places)))
+            words[place] = CUES[told][int(draw.random() * len(CUES[told]))]
+        return LabelledText(f"{split}-{index}", " ".join(words), label)
+
+    def lexicon(self) -> list[str]:
+        """Every word a document can hold, each once."""
+        return [*self._books.lexicon(), *CUES[0], *CUES[1]]
+
+    def fingerprint(self) -> str:
+        """sha256 (hex) that changes with any parameter, with the word lists and with how documents are written."""
+        told = f"{self} {VERSION} {CUES} {self.example('train', 0)} {self._books.fingerprint()}"
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def best_accuracy(self, window: int | None = None) -> float:
+        """Expected accuracy of the best possible classifier that reads the first `window` words (None: all).
+
+        It follows most of the cues it sees and guesses when they are even. Exact: the number of cues that it sees is
+        hypergeometric, and of these the number that tell the label binomial.
+        """
+        places = self.n_words - self.far
+        inside = min(max((self.n_words if window is None else window) - self.far, 0), places)
+        return sum(comb(inside, n) * comb(places - inside, self.n_cues - n) / comb(places, self.n_cues)
+                   * self._majority(n) for n in range(self.n_cues + 1))
+
+    def best_hits(self, examples: Iterable[LabelledText], window: int | None = None) -> list[float]:
+        """For each example, how likely the best classifier with this window tells its label: 1, 0, or 1/2 (a guess)."""
+        hits = []
+        for example in examples:
+            seen = example.text.split()[:window]
+            lead = sum((word in CUES[example.label]) - (word in CUES[1 - example.label]) for word in seen)
+            hits.append(0.5 if self.reliability == 0.5 or lead == 0 else float(lead > 0))
+        return hits
+
+    def _majority(self, n: int) -> float:
+        """Probability that most of `n` cues tell the label, even numbers counting half."""
+        r = self.reliability
+        return sum((1 if 2 * k > n else 0.5 * (2 * k == n)) * comb(n, k) * r**k * (1 - r)**(n - k)
+                   for k in range(n + 1))
+
+    @cached_property
+    def _books(self) -> SyntheticBooks:
+        return SyntheticBooks(book_words=self.n_words, seed=self.seed)
+
+
+DOCUMENTS = SyntheticDocuments()  # the corpus `synthetic-documents`
+SIZES = {"train": 800, "validation": 100, "test": 200}

@@ -1,0 +1,246 @@
+"""Tables, figure and verdicts of the character language models: bits per character, and how sure a difference is."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import hypot, log2, sqrt
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from repro.errors import ReproError
+from repro.page import signed
+from repro.study.artifacts import NOT_RUN, ArtifactContext
+from repro.study.claims import INCONCLUSIVE, Verdict, judge_difference
+from repro.study.published import published
+from repro.study.record import Record
+
+if TYPE_CHECKING:
+    import pandas
+
+METRIC = "validation_bits_per_character"
+ROWS = {  # of Table 4: the kind of run that each is
+    "Decreasing w": ("decreasing", False), "Fixed w": ("fixed", False), "Increasing w": ("increasing", False),
+    "No dilation": ("increasing", False), "Dilation on 2 heads": ("increasing", True),
+}
+FULL = "full attention"
+TOGETHER = 5  # neighbouring blocks of a record that the bootstrap draws as one: what is hard comes in stretches
+SAME = [name for name in ROWS if ROWS[name] == ROWS["Increasing w"]]  # the run that the others are compared with
+
+
+class Difference(NamedTuple):
+    """Bits per character of one kind of run less those of another, paired by seed, with 95 % intervals."""
+
+    value: float
+    over_text: tuple[float, float]
+    over_seeds: tuple[float, float] | None  # None for a single seed
+    n_seeds: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Both sources together: at each end the root of the sum of squares of their distances from the value."""
+        lows, highs = zip(*filter(None, (self.over_text, self.over_seeds)), strict=True)
+        return (self.value - hypot(*(self.value - low for low in lows)),
+                self.value + hypot(*(high - self.value for high in highs)))
+
+
+def kind(config: Any) -> tuple[str, bool]:
+    """How the windows of a run go from the bottom layer to the top, and whether a head is dilated.
+
+    config: a run's config, or what a record holds of it.
+    """
+    values = config if isinstance(config, Mapping) else config.model_dump()
+    windows, dilated = list(values["windows"]), max(values["dilation"]) > 1 and values["dilated_heads"] > 0
+    if None in windows:
+        return "full", dilated
+    name = ("fixed" if len(set(windows)) == 1 else "increasing" if windows == sorted(windows) else
+            "decreasing" if windows == sorted(windows, reverse=True) else "mixed")
+    return name, dilated
+
+
+def compare(records: list[Record], against: list[Record]) -> Difference:
+    """The difference on validation text, over the seeds that both have.
+
+    over_seeds: Student's t on the differences seed by seed; over_text: the paired bootstrap of
+    `repro.evaluation.bootstrap` over stretches of the text (`stretches`), losses averaged over seeds first.
+    Raises ReproError when there is no common seed.
+    """
+    from repro.evaluation import bootstrap
+
+    ours, theirs = ({record.seed: record for record in some} for some in (records, against))
+    seeds = seeds_of_both(records, against)
+    if not seeds:
+        raise ReproError(f"seeds {sorted(ours)} and {sorted(theirs)}: nothing to pair; run both with the same --seed.")
+    differences = [ours[seed].metrics[METRIC] - theirs[seed].metrics[METRIC] for seed in seeds]
+    mine, other = ([fmean(losses) for losses in zip(*(some[seed].documents["validation"]["nll"] for seed in seeds),
+                                                    strict=True)] for some in (ours, theirs))
+    n_characters = ours[seeds[0]].documents["validation"]["n_characters"]
+    _, low, high = map(log2, bootstrap(*map(stretches, (mine, n_characters, other))))
+    value, over_seeds = fmean(differences), None
+    if len(seeds) > 1:
+        from scipy.special import stdtrit  # Student's quantile; scipy.stats takes two seconds to import
+
+        reach = float(stdtrit(len(seeds) - 1, 0.975)) * stdev(differences) / sqrt(len(seeds))
+        over_seeds = (value - reach, value + reach)
+    return Difference(value, (low, high), over_seeds, len(seeds))
+
+
+def stretches(blocks: list[float]) -> list[float]:
+    """Sums of TOGETHER neighbouring blocks; of fewer, down to one, where a text leaves fewer than 5 such sums."""
+    together = max(1, min(TOGETHER, len(blocks) // 5))
+    return [sum(blocks[at:at + together]) for at in range(0, len(blocks), together)]
+
+
+def judge_pair(records: list[Record], better: tuple[str, bool]) -> Verdict:
+    """Whether runs of the kind `better` have fewer bits per character than the others among `records`.
+
+    A single seed leaves it open, whatever the text says: a second training might turn the difference around.
+    """
+    chosen, others = ([record for record in records if (kind(record.config) == better) is wanted]
+                      for wanted in (True, False))
+    if not seeds_of_both(chosen, others):
+        return Verdict(NOT_RUN, text="no seed that both have; run both with the same --seed")
+    difference = compare(chosen, others)
+    verdict = judge_difference(difference.value, *difference.interval, "lower")
+    if difference.over_seeds is None:
+        return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text} bits, interval over text only; "
+                                                           "one seed leaves it open")
+    return replace(verdict, text=f"{verdict.text} bits, interval over {difference.n_seeds} seeds and text")
+
+
+def ablation(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 4: for each configuration the paper's row and ours, with the text, and the difference to "Increasing w"."""
+    import pandas
+
+    printed = published("longformer2020_table4_ablation").to_dict("records")
+    least = next(float(row["dev_bpc"]) for row in printed if row["configuration"] == "Increasing w")
+    rows = []
+    for row in printed:
+        name, ends = row["configuration"], [row["window_bottom_layer"], row["window_top_layer"]]
+        rows.append([name, "the paper", told_text(row["dataset"]), "all", _windows(ends) if all(ends) else "–",
+                     row["dev_bpc"], "–", signed(float(row["dev_bpc"]) - least, ".2f")])
+        for scale in reversed(context.scales):
+            plan = {kind(config): config for config in context.plan(scale)}
+            if config := plan.get(ROWS[name]):
+                grown = plan.get(ROWS["Increasing w"])
+                found, base = (context.records_of(one) if one else [] for one in (config, grown))
+                rows.append([name, f"this study, {scale}", told_text(config.corpus), _scored(config),
+                             _windows(config.windows), _mean(found, METRIC),
+                             _seeds(found),
+                             _difference(compare(found, base)) if seeds_of_both(found, base) else NOT_RUN])
+    frame = pandas.DataFrame(rows, columns=["configuration", "source", "text", "scored", "w", "dev", "seeds",
+                                            "difference"])
+    frame.loc[frame["configuration"].isin(SAME), "difference"] = "–"
+    return frame
+
+
+def models(context: ArtifactContext, table: str, model: str) -> "pandas.DataFrame":
+    """Tables 2 and 3: the printed rows, and below those of a corpus ours, with the text they were trained on."""
+    import pandas
+
+    printed = published(table)
+    printed = printed if "dataset" in printed else printed.assign(dataset="enwik8", dev_bpc="")
+    rows, ours = [], {"text8": [], "enwik8": []}
+    for scale in reversed(context.scales):
+        for config in context.plan(scale, model=model):
+            found = context.records_of(config)
+            name = config.corpus.removesuffix("-prefix")
+            ours.setdefault(name, []).append({
+                "text": told_text(config.corpus), "model": f"this study, {scale}, {len(config.windows)} layers",
+                "parameters": _mean(found, "parameters", 1e-6) + " M" * bool(found), "scored": _scored(config),
+                "dev": _mean(found, METRIC), "test": _mean(found, "test_bits_per_character")})
+    for name, own in ours.items():
+        for row in printed[printed["dataset"] == name].to_dict("records"):
+            about = "≈ " * (row.get("parameters_approximate") == "yes")
+            rows.append({"text": told_text(name), "model": row["model"].replace("(ours)", "(the paper)"),
+                         "parameters": f"{about}{row['parameters_millions']} M" if row["parameters_millions"] else "–",
+                         "scored": "all", "dev": row["dev_bpc"] or "–", "test": row["test_bpc"]})
+        rows += own
+    return pandas.DataFrame(rows)
+
+
+def agreement(context: ArtifactContext) -> "pandas.DataFrame":
+    """Bits per character of one model by each implementation of attention, on the start of the validation text."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found = context.records_of(config)
+            bits = [[record.metrics[f"{METRIC}_{name}"] for name in config.implementations] for record in found]
+            rows.append({"scale": scale, "text": config.corpus, "model": config.model}
+                        | {name: f"{fmean(values):.6f}" if values else NOT_RUN
+                           for name, values in zip(config.implementations, zip(*bits, strict=True) if bits else
+                                                   [()] * len(config.implementations), strict=True)}
+                        | {"largest difference": f"{max(max(own) - min(own) for own in bits):.0e}"
+                           if any(bits) else NOT_RUN})
+    frame = pandas.DataFrame(rows)
+    return frame[[*frame.columns.drop("largest difference"), "largest difference"]].fillna("–")
+
+
+def cost_and_quality(context: ArtifactContext):
+    """Bits per character on validation text against attended pairs, a panel for each scale that was run.
+
+    A line for each dilation with a point for each window, and full attention, the limit.
+    """
+    from repro.plotting import draw_cost_and_quality
+
+    points = {scale: found for scale in reversed(context.scales) if (found := _cost_points(context, scale))}
+    return draw_cost_and_quality(points, FULL, ("pairs per character", "bits per character"))
+
+
+def _cost_points(context: ArtifactContext, scale: str) -> dict[str, list[tuple]]:
+    """Line -> (pairs per character, bits per character, name of the window) of each run, the fewest pairs first."""
+    lines = {}
+    for config in context.plan(scale):
+        if found := context.records_of(config):
+            order, dilated = kind(config)
+            name = (FULL if order == "full" else "no dilation" if not dilated else
+                    f"dilation {max(config.dilation)} on {config.dilated_heads} heads")
+            lines.setdefault(name, []).append((found[0].metrics["pairs_per_character"], fmean(
+                record.metrics[METRIC] for record in found), f"w = {config.windows[-1]}"))
+    return {name: sorted(line, key=lambda at: at[0]) for name, line in lines.items()}
+
+
+def told_text(name: str) -> str:
+    """A corpus with its size, and that of the whole if it is a part: "text8-prefix (6.88M of 100M characters)"."""
+    from repro.data import corpus
+
+    if corpus(name).generator:
+        return f"{name} (generated, {sum(split.n_words for split in corpus(name).splits.values()) / 1e6:.2g}M words)"
+    sizes = [sum(split.n_bytes or 0 for split in corpus(one).splits.values())
+             for one in dict.fromkeys((name, name.removesuffix("-prefix")))]
+    return f"{name} ({' of '.join(f'{size / 1e6:.3g}M' for size in sizes)} characters)" if all(sizes) else name
+
+
+def seeds_of_both(records: list[Record], others: list[Record]) -> list[int]:
+    """The seeds with which both were run."""
+    return sorted({record.seed for record in records} & {record.seed for record in others})
+
+
+def _windows(windows) -> str:
+    """Keys of the bottom and the top layer."""
+    first, last = windows[0], windows[-1]
+    return f"{first}" if first == last else f"{first} to {last}"
+
+
+def _scored(config) -> str:
+    """How much of a split is scored."""
+    return "all" if config.scored is None else f"first {config.scored:,}"
+
+
+def _mean(records: list[Record], metric: str, times: float = 1) -> str:
+    """The mean over seeds, with the standard deviation where there are several."""
+    values = [times * record.metrics[metric] for record in records]
+    if not values:
+        return NOT_RUN
+    spread = f" ± {stdev(values):.3f}" if len(values) > 1 and stdev(values) else ""
+    return f"{fmean(values):.3f}{spread}"
+
+
+def _seeds(records: list[Record]) -> str:
+    """How many seeds, and which: "3 (0, 1, 2)"."""
+    return f"{len(records)} ({', '.join(str(record.seed) for record in records)})" if records else NOT_RUN
+
+
+def _difference(difference: Difference) -> str:
+    value, low, high = (signed(number, ".3f") for number in (difference.value, *difference.interval))
+    return f"{value} [{low}, {high}]" + " over text only" * (difference.over_seeds is None)

@@ -1,0 +1,18 @@
+"""Yoshida, Ettinger and Gimpel (2020), *Adding Recurrence to Pretrained Transformers*: what its chapters show."""
+
+from repro.papers.yoshida2020.evaluation import evaluate
+from repro.papers.yoshida2020.explorer import architecture, measured
+from repro.papers.yoshida2020.propagation import trained
+from repro.papers.yoshida2020.propagation_tables import (
+    READERS,
+    distance_names,
+    mean_over_books,
+    own_and_other,
+    reach_curves,
+    side_by_side,
+)
+from repro.papers.yoshida2020.tables import curves, kind, layer_weights, learning_curves, learning_rates
+
+__all__ = ["READERS", "architecture", "curves", "distance_names", "evaluate", "kind", "layer_weights",
+           "learning_curves", "learning_rates", "mean_over_books", "measured", "own_and_other", "reach_curves",
+           "side_by_side", "trained"]

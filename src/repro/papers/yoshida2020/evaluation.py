@@ -1,0 +1,89 @@
+"""Scoring fine-tuned models by word perplexity: what all tables of the recurrence chapters are made of."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
+from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
+from repro.papers.yoshida2020 import finetuning
+from repro.papers.yoshida2020.finetuning import FINETUNING, held_out, module_parameters
+from repro.study.experiment import Estimate, Experiment, Outcome
+
+
+class Config(finetuning.Config):
+    """A fine-tuned model and the overlap it is tested at.
+
+    A recurrent model is trained at the overlap it is tested at, a baseline on disjoint windows, unless
+    `train_overlap` says otherwise.
+    """
+
+    train_overlap: int | None = Field(None, ge=0)  # tokens; None: as the paper does
+    test_positions: Literal["all", "passed"] = "all"  # which positions of a window are pooled, while testing
+    splits: tuple[Literal["validation", "test"], ...] = ("validation", "test")
+
+
+def trained(config) -> finetuning.Config:
+    """The fine-tuning behind an evaluation."""
+    default = config.overlap if config.model == "recurrent" else 0
+    values = {key: getattr(config, key) for key in finetuning.Config.model_fields}
+    return finetuning.Config(**values | {
+        "experiment": FINETUNING.name, "overlap": default if config.train_overlap is None else config.train_overlap})
+
+
+def evaluate(config, context) -> Outcome:
+    from dataclasses import replace
+
+    import torch
+
+    from repro.data import tokens
+    from repro.evaluation import flops_per_token, score_documents
+    from repro.models import load_causal_lm
+    from repro.recurrence import MaskedOut
+
+    tuned, folder = context.need(trained(config))
+    model = load_causal_lm(folder / "model").to("cuda" if torch.cuda.is_available() else "cpu")
+    if config.model == "recurrent":
+        model.recurrence.config = replace(model.recurrence.config, positions=config.test_positions)
+    coder = tokeniser_of(PRETRAINING.plan(config.scale)[0])
+    metrics, documents = {}, {}
+    for split in config.splits:
+        text = held_out(config, coder) if split == "validation" else tokens(config.corpus, split, coder)
+        with context.progress(len(text.ids), f"scoring {split}, overlap {config.overlap}", "tokens") as bar:
+            score, nll = score_documents(model, text, config.window, config.overlap, progress=bar.advance)
+        documents[split] = {"nll": nll.tolist(), "n_words": text.n_words.tolist(), "n_bytes": text.n_bytes.tolist()}
+        metrics |= {f"{split}_word_perplexity": score.per_word, f"{split}_token_perplexity": score.per_token,
+                    f"{split}_bits_per_byte": score.bits_per_byte}
+        whole_books = split == "test" and config.validation_head  # reading them twice costs more than it tells
+        if config.model == "recurrent" and not whole_books:
+            alone, _ = score_documents(MaskedOut(model), text, config.window, config.overlap)
+            metrics[f"{split}_word_perplexity_masked"] = alone.per_word
+    metrics["flops_per_token"] = flops_per_token(model.config.n_layer, model.config.n_embd, config.window,
+                                                 config.overlap)
+    units = {name: "per word" if "word" in name else "bits per byte" if "byte" in name else
+             "FLOPs per scored token" if "flops" in name else "per token" for name in metrics}
+    return Outcome(metrics, units, config.model, tuned.curves, documents, {**tuned.notes, "trained_by": tuned.id})
+
+
+def estimate_evaluation(config, scored_tokens: int) -> Estimate:
+    """scored_tokens: of all splits together."""
+    from repro.evaluation import flops_per_token
+
+    base = PRETRAINING.plan(config.scale)[0]
+    n = PRETRAINING.estimate(base).parameters + module_parameters(config, base)
+    per_token = flops_per_token(base.n_layer, base.n_embd, config.window, config.overlap)
+    flops = (per_token + 2 * base.n_embd * base.vocab_size) * scored_tokens
+    return Estimate(n, 0, flops, PROCESS + 4 * n, flops / RATE[config.scale])
+
+
+def evaluation(name: str, summary: str, scales: Mapping[str, Mapping[str, Any]],
+               grid: Callable[[str], list[dict[str, Any]]], scored_tokens: Mapping[str, int]) -> Experiment:
+    """An experiment that scores one fine-tuned model at each point of a grid.
+
+    scored_tokens: of validation and test text together, by scale, for estimates; runs count them.
+    """
+    return Experiment(
+        name=name, paper="yoshida2020", summary=summary, config=Config, scales=scales, execute=evaluate, grid=grid,
+        estimate=lambda config: estimate_evaluation(config, scored_tokens[config.scale]),
+        needs=lambda config: [trained(config)])

@@ -1,0 +1,212 @@
+"""Fine-tuning of the base model on windows of text, with or without the recurrence module (Yoshida et al. 2020).
+
+Every table of the paper's language models scores models that come from here.
+"""
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from repro.errors import ReproError
+from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
+from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of, training_flops
+from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.study.experiment import corpus_named
+
+
+class Config(RunConfig):
+    """Model, text, windows, training and the module's settings."""
+
+    model: Literal["baseline", "recurrent"] = "baseline"
+    window: int = Field(300, ge=1)  # tokens
+    overlap: int = Field(0, ge=0)  # tokens shared with the window before, while training
+    windows_per_sequence: int = Field(20, ge=1)  # windows that gradients flow through
+    batch_size: int = Field(1, ge=1)  # sequences per step
+    train_documents: int | None = Field(None, ge=1)  # the first so many by file name; None: all
+    epochs: float = Field(2.0, gt=0)
+    learning_rate: float | None = Field(None, gt=0)  # None: the best of `learning_rates` on validation
+    learning_rates: tuple[Annotated[float, Field(gt=0)], ...] = Field((3e-5, 1e-4, 3e-4), min_length=1)
+    selection_share: float = Field(1.0, gt=0, le=1)  # of `epochs`, for each candidate, at overlap 0
+    warmup_steps: int = Field(100, ge=0)
+    decay: Literal["none", "linear"] = "none"  # of the learning rate after the warm-up
+    validate_every: int = Field(2_000_000, ge=1)  # tokens
+    validation_tokens: int | None = Field(None, ge=2)  # first ones of the validation text, while training; None: all
+    validation_head: int | None = Field(None, ge=2)  # first tokens of each validation document that count; None: all
+    patience: int | None = Field(1, ge=1)  # validations without improvement before stopping early
+    base: str = "gpt2-mini"  # the study's own base model, or a GPT-2 checkpoint (hub name or folder)
+    insert_layer: int = Field(2, ge=0)
+    hidden_size: int = Field(200, ge=1)
+    hidden_layers: int = Field(3, ge=1)
+    pool: Literal["mean", "max", "attention"] = "mean"
+    layers: Literal["learned", "last"] = "learned"
+    n_embeddings: int = Field(1, ge=1)
+    insert: Literal["one", "every"] = "one"
+    truncate: int | None = Field(None, ge=1)  # windows after which the gradient of h_prev is cut; None never cuts
+    recompute: Literal["none", "layer", "window", "window+layer"] = "none"
+    precision: Literal["no", "bf16"] = "no"
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if self.overlap >= self.window:
+            raise ValueError(f"overlap is {self.overlap} tokens; it must be smaller than the window ({self.window})")
+        base = PRETRAINING.plan(self.scale)[0]
+        if self.base == "gpt2-mini" and self.window > base.n_positions:
+            raise ValueError(f"window is {self.window} tokens, but the model's context ends at {base.n_positions}; "
+                             f"choose a window of at most {base.n_positions}")
+        if self.base == "gpt2-mini" and self.insert_layer >= base.n_layer:
+            raise ValueError(f"insert_layer is {self.insert_layer}, but the model has layers 0 to {base.n_layer - 1}")
+        return self
+
+
+SCALES = {
+    "smoke": {"corpus": "synthetic-books", "window": 30, "windows_per_sequence": 8, "batch_size": 8, "epochs": 0.6,
+              "learning_rate": 2e-3, "warmup_steps": 20, "validate_every": 60_000, "patience": None},
+    "small": {"corpus": "wikitext-103", "epochs": 1.0, "learning_rates": (1e-3, 3e-3, 1e-2), "selection_share": 0.2,
+              "warmup_steps": 20, "decay": "linear", "patience": None, "validate_every": 1_000_000,
+              "validation_tokens": 60_000},
+    "medium": {"corpus": "wikitext-103", "batch_size": 4, "learning_rates": (1e-4, 3e-4, 1e-3),
+               "selection_share": 0.25, "precision": "bf16"},
+    "paper": {"corpus": "wikitext-103-full", "batch_size": 4},
+}
+
+
+def base_runs(config) -> list[RunConfig]:
+    """The pretraining run that the study's own base model comes from; none for somebody else's checkpoint."""
+    return PRETRAINING.plan(config.scale) if config.base == "gpt2-mini" else []
+
+
+def candidates(config) -> list[RunConfig]:
+    """The short fine-tunings, one per learning rate, that choose the rate of a baseline or a recurrent model.
+
+    It is chosen on WikiText-103, on disjoint windows; other texts take the rate that was chosen there (section 4).
+    """
+    if config.learning_rate is not None:
+        return []
+    chosen = next(run for run in FINETUNING.plan(config.scale) if run.model == config.model)
+    run = config if config.corpus == chosen.corpus else chosen
+    short = {"base": config.base, "overlap": 0, "epochs": run.epochs * run.selection_share, "selection_share": 1.0}
+    return [run.model_copy(update={**short, "learning_rate": rate, "learning_rates": (rate,)})
+            for rate in config.learning_rates]  # which rates stand beside a candidate does not change it
+
+
+def held_out(config, coder):
+    """The validation text of a fine-tuning, cut to what counts."""
+    from repro.data import tokens
+
+    text = tokens(config.corpus, "validation", coder)
+    return text.heads(config.validation_head, coder) if config.validation_head else text
+
+
+def leading(text, n: int | None):
+    """The documents that start within the first `n` tokens, the last one cut there, for their loss per token.
+
+    Their words are not counted anew.
+    """
+    if n is None or n >= len(text.ids):
+        return text
+    kept = int(np.searchsorted(text.starts, n))
+    stop = n if text.joined or kept == len(text) else min(n, int(text.starts[kept]) - 1)  # without the next one's bos
+    return replace(text, ids=text.ids[:stop], starts=text.starts[:kept], n_words=text.n_words[:kept],
+                   n_bytes=text.n_bytes[:kept])
+
+
+def execute(config, context) -> Outcome:
+    import torch
+
+    from repro.data import tokens
+    from repro.evaluation import score_documents
+    from repro.models import load_causal_lm, save_causal_lm
+    from repro.recurrence import RecurrenceConfig
+    from repro.training import Sequences, TrainConfig, WindowedLM, train
+
+    pretraining = PRETRAINING.plan(config.scale)[0]
+    coder = tokeniser_of(pretraining)
+    base = config.base
+    if base == "gpt2-mini":
+        pretrained, folder = context.need(pretraining)
+        base = folder / "model"
+        if pretrained.notes["tokeniser"] != coder.fingerprint:
+            raise ReproError(f"the base model {pretrained.id} was trained with another tokeniser: the texts that "
+                             "made it have changed. Run `repro run pretrain-gpt2-mini --force`.")
+    losses = {run.learning_rate: context.need(run)[0].metrics["validation_token_loss"] for run in candidates(config)}
+    rate = min(losses, key=losses.get) if config.learning_rate is None else config.learning_rate
+
+    torch.manual_seed(config.seed)
+    module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, config.pool,
+                              config.n_embeddings, config.insert, config.layers)
+    model = load_causal_lm(base, module if config.model == "recurrent" else None)
+    if model.config.vocab_size != coder.vocab_size:
+        raise ReproError(f"base={config.base} has {model.config.vocab_size:,} token ids, the tokeniser of scale "
+                         f"{config.scale} {coder.vocab_size:,}; choose a checkpoint trained with that tokeniser.")
+    text = tokens(config.corpus, "train", coder, config.train_documents)
+    validation = leading(held_out(config, coder), config.validation_tokens)
+
+    def loss(objective):
+        score, _ = score_documents(objective.model, validation, config.window, config.overlap)
+        return score.nll / score.n_scored
+
+    def weights(objective):
+        return {f"layer_weight_{k}": w for k, w in enumerate(objective.model.recurrence.layer_weights.tolist())}
+
+    settings = TrainConfig(int(config.epochs * len(text.ids)), rate, config.warmup_steps, config.decay,
+                           validate_every=config.validate_every, patience=config.patience, precision=config.precision,
+                           seed=config.seed)
+    length = config.window + (config.windows_per_sequence - 1) * (config.window - config.overlap)
+    sequences = Sequences(text.ids, length, config.batch_size, config.seed)
+    objective = WindowedLM(model, config.window, config.overlap, config.recompute, config.truncate)
+    description = f"{config.model}, window {config.window}, overlap {config.overlap}, rate {rate:g}"
+    with context.progress(settings.tokens, description, "tokens") as bar:
+        result = train(objective, sequences, settings, context.folder, loss, bar,
+                       watch=weights if config.model == "recurrent" else None)
+    save_causal_lm(model, context.folder / "model")
+    notes = {"learning_rate": rate, "candidates": [[r, x] for r, x in losses.items()], "tokens": result.tokens,
+             "stopped_early": result.stopped_early,
+             "rate_at_edge": bool(losses) and rate in (min(losses), max(losses)),
+             "train_documents": len(text), "train_words": int(text.n_words.sum()), "train_tokens": len(text.ids)}
+    if config.model == "recurrent":
+        notes["layer_weights"] = model.recurrence.layer_weights.tolist()
+    return Outcome({"validation_token_loss": result.best_loss}, {"validation_token_loss": "nats per token"},
+                   config.model, result.curves, notes=notes)
+
+
+TOKENS_PER_WORD = {"smoke": 1.0, "small": 1.7, "medium": 1.4, "paper": 1.25}  # about, for estimates; runs count them
+
+
+def training_words(config) -> int:
+    """Words of one epoch, from what is known of the corpus without reading it."""
+    split = corpus_named(config.corpus).of_text().splits["train"]
+    words = split.n_words or (split.n_bytes or 0) // 6 or 69_000 * split.n_documents  # of an average book of PG-19
+    known = config.train_documents and split.n_documents
+    return words * min(config.train_documents, split.n_documents) // split.n_documents if known else words
+
+
+def module_parameters(config, base) -> int:
+    """Weights of the recurrence module; none in a baseline."""
+    h, d = config.hidden_size, base.n_embd
+    feedforward = (d + 1) * h + (config.hidden_layers - 1) * (h + 1) * h + (h + 1) * config.n_embeddings * d
+    pooling = (config.layers == "learned") * base.n_layer + (config.pool == "attention") * d
+    return pooling + feedforward if config.model == "recurrent" else 0
+
+
+def estimate(config) -> Estimate:
+    from repro.recompute import Plan
+
+    base = PRETRAINING.plan(config.scale)[0]
+    n = PRETRAINING.estimate(base).parameters + module_parameters(config, base)
+    an_epoch = TOKENS_PER_WORD[config.scale] * training_words(config)
+    tokens = int(config.epochs * an_epoch)
+    flops = training_flops(base, config.window) * config.window / (config.window - config.overlap) * tokens
+    plan = Plan(base.n_layer, base.n_embd, base.vocab_size, n, config.window, config.windows_per_sequence,
+                config.batch_size, config.recompute if config.model == "recurrent" else "none", config.precision)
+    return Estimate(n, tokens, flops, PROCESS + plan.peak, flops / RATE[config.scale])
+
+
+FINETUNING = Experiment(
+    name="finetune-gpt2", paper="yoshida2020", summary="Fine-tune the base model with and without recurrence.",
+    config=Config, scales=SCALES, execute=execute, estimate=estimate,
+    grid=lambda scale: [{"model": "baseline"}, {"model": "recurrent"}],
+    needs=lambda config: base_runs(config) + candidates(config),
+    reads=lambda config: () if base_runs(config) else PRETRAINING.plan(config.scale)[0].tokeniser_corpora)
+register(FINETUNING)

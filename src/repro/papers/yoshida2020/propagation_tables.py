@@ -1,0 +1,340 @@
+"""Tables and verdicts on what crosses a window boundary: topics, names, pronouns, and how far back it comes from.
+
+Intervals are over books: contexts of one book are not independent of each other.
+"""
+
+import html
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from repro.study.artifacts import NOT_RUN, ArtifactContext, heading
+from repro.study.claims import INCONCLUSIVE, Verdict, judge_difference
+from repro.study.published import published
+from repro.study.record import Record
+
+if TYPE_CHECKING:
+    import pandas
+
+    from repro.evaluation import Interval
+    from repro.evaluation.topics import SignTest
+
+WRITERS = {"baseline": "baseline", "recurrent": "recurrent", "masked": "recurrent, module masked out",
+           "book": "the book itself"}
+READERS = {"baseline": "baseline", "overlap": "baseline with overlap", "recurrent": "recurrent"}
+CARRIED = {"topic": "topic words", "name": "names", "pronoun": "pronouns"}
+TABLE = "yoshida2020_topic_jsd"
+SHARE = 0.6  # of contexts, that the paper says the recurrent model is closer in, at least
+
+
+def mean(records: list[Record], value: Callable[[dict], Sequence[float]],
+         over: Callable[[dict], Sequence[float]] | None = None) -> "Interval":
+    """Mean over contexts, with its 95 % interval over books, of what `value(documents)` gives for each context.
+
+    over: what to divide that mean by, another such mean; the ratio gets the interval.
+    """
+    books, *values = ([one for record in records for one in given(record.documents)] for given in (
+        lambda documents: documents["contexts"]["book"], value, *([over] if over else [])))
+    return mean_over_books(books, *values)
+
+
+def mean_over_books(books: Sequence[int], values: Sequence[float], over: Sequence[float] | None = None) -> "Interval":
+    """Mean of `values`, or its ratio to that of `over`, with a 95 % interval over the books that they come from."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import bootstrap_ratio
+
+    n = np.bincount(books)
+    per_book = np.bincount(books, values), n if over is None else np.bincount(books, over)
+    return bootstrap_ratio(*(sums[n > 0] for sums in per_book))
+
+
+def rate(records: list[Record], writer: str, measure: str, against: str) -> "Interval | None":
+    """Share of the names or pronouns of a writer that fit a context; None when there were none."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import bootstrap_ratio
+
+    kept, n = np.concatenate([record.documents[writer][f"{measure} {against}"] for record in records]).T
+    return bootstrap_ratio(kept, n) if n.sum() else None
+
+
+def _jsd(writer: str, against: str) -> Callable[[dict], Sequence[float]]:
+    return lambda documents: documents[writer][f"jsd {against}"]
+
+
+def _further(against: str) -> Callable[[dict], Sequence[float]]:
+    """By how much the recurrent continuation is further away than the baseline's; below 0 it is closer."""
+    return _minus(_jsd("recurrent", against), _jsd("baseline", against))
+
+
+def _closer(against: str) -> Callable[[dict], Sequence[float]]:
+    """1 where the recurrent continuation is the closer one, 0 where the baseline's is, and 1/2 where both are alike."""
+    return lambda documents: [(1 - (further > 0) + (further < 0)) / 2 for further in _further(against)(documents)]
+
+
+def _minus(first: Callable, second: Callable) -> Callable[[dict], Sequence[float]]:
+    return lambda documents: [a - b for a, b in zip(first(documents), second(documents), strict=True)]
+
+
+def judge_closer(records: list[Record]) -> Verdict:
+    """The difference of the mean divergences, recurrent minus baseline, in nats.
+
+    Text can be closer to *any* context, by being blander, say. So a gain counts only if the control agrees: more than
+    half of it, and surely some, is gone against contexts of other books (and see `_follows`).
+    """
+    verdict = judge_difference(*mean(records, _further("own")), "lower")
+    own = mean(records, _minus(_further("own"), _further("other")))
+    propagated = _follows(records) and own.high < 0 and own.value < verdict.effect / 2
+    text = f"{verdict.text} nats; against contexts of other books {mean(records, _further('other')).value:+.3g}"
+    return replace(verdict, text=text, verdict=_checked(verdict, verdict.effect > 0 or propagated))
+
+
+def judge_share(records: list[Record]) -> Verdict:
+    """The share of contexts, ties counting half, minus the paper's 60 %; with the control of `judge_closer`.
+
+    Against contexts of other books the share has to be surely smaller, or it says nothing about propagation.
+    """
+    share, foreign = mean(records, _closer("own")), mean(records, _closer("other"))
+    verdict = judge_difference(*(value - SHARE for value in share), "higher")
+    propagated = _follows(records) and mean(records, _minus(_closer("own"), _closer("other"))).low > 0
+    text = (f"{_rate(share)}, sign test p {_sign_test(records).p:.2g}; against contexts of other books "
+            f"{foreign.value:.1%}")
+    return replace(verdict, text=text, verdict=_checked(verdict, verdict.effect < 0 or propagated))
+
+
+def _follows(records: list[Record]) -> bool:
+    """Whether the recurrent model's continuations are surely closer to their own contexts than to other books'."""
+    return mean(records, _minus(_jsd("recurrent", "own"), _jsd("recurrent", "other"))).high < 0
+
+
+def _checked(verdict: Verdict, sound: bool) -> str:
+    return verdict.verdict if sound else INCONCLUSIVE
+
+
+def _sign_test(records: list[Record]) -> "SignTest":
+    """Recurrent against baseline over all contexts."""
+    from repro.evaluation.topics import sign_test
+
+    return sign_test(*([value for record in records for value in record.documents[writer]["jsd own"]]
+                       for writer in ("recurrent", "baseline")))
+
+
+def divergences(context: ArtifactContext) -> "pandas.DataFrame":
+    """The paper's numbers beside ours, a row each. The ratio is the same in any base, so it is the one to compare."""
+    import pandas
+
+    table = published(TABLE).set_index("quantity")
+    printed, share = table["value"], "share of contexts where the recurrent continuation has the lower JSD"
+    ours, base = printed["mean Jensen-Shannon divergence between context and continuation topics"]
+    table = {
+        "mean JSD, recurrent": ours, "mean JSD, baseline": base,
+        "recurrent / baseline": f"{float(ours) / float(base):.3f}",
+        "recurrent closer, ties half": f"at least {printed[share]} %", "tied": "–",
+        "sign test, two-sided p": table["note"][share].removeprefix("p "),
+        "recurrent without topic words": "–", "baseline without topic words": "–",
+        "contexts": printed["number of sampled contexts"],
+        "tokens of a continuation": printed["continuation length"], "topics": printed["LDA topics"],
+        "books behind the topics": printed["LDA training books"]}
+    frame = pandas.DataFrame({"what": table.keys(), "paper: base not stated": table.values()})
+    for scale in reversed(context.scales):
+        records = context.records(scale)
+        frame[f"{heading(scale)}: nats"] = _ours(records) if records else NOT_RUN
+    return frame
+
+
+def _ours(records: list[Record]) -> list[str]:
+    """Our column of `divergences`."""
+    jsd = [_jsd(writer, "own") for writer in ("recurrent", "baseline")]
+    test, config = _sign_test(records), records[0].config
+    wordless = [sum(record.notes["without_topic_words"][writer] for record in records) / test.n
+                for writer in ("recurrent", "baseline")]
+    return [*(_interval(mean(records, one), 4) for one in jsd), _interval(mean(records, *jsd)),
+            _rate(mean(records, _closer("own"))), f"{test.ties / test.n:.1%}", f"{test.p:.2g}",
+            *(f"{share:.1%}" for share in wordless), f"{test.n}", f"{config['continuation']}", f"{config['topics']}",
+            f"{records[0].notes['topic_books']}"]
+
+
+def own_and_other(records: list[Record]) -> "dict[str, tuple[Interval, Interval]]":
+    """Writer -> its mean divergence, in nats, from its own contexts and from contexts of other books."""
+    return {name: tuple(mean(records, _jsd(writer, against)) for against in ("own", "other"))
+            for writer, name in WRITERS.items() if records}
+
+
+def controls(context: ArtifactContext) -> "pandas.DataFrame":
+    """Mean divergence, in nats, of each writer's continuations from their own contexts and from other books'."""
+    import pandas
+
+    rows = []
+    for writer, name in WRITERS.items():
+        row = {"continued by": name}
+        for scale in reversed(context.scales):
+            records = context.records(scale)
+            own, other = _jsd(writer, "own"), _jsd(writer, "other")
+            for column, value in (("own context", own), ("other book's", other), ("difference", _minus(own, other))):
+                row[f"{heading(scale)}: {column}"] = _interval(mean(records, value)) if records else NOT_RUN
+        rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def consistency(context: ArtifactContext) -> "pandas.DataFrame":
+    """Which share of the names, and of the gendered pronouns, of continuations fit their context and other ones.
+
+    A name fits if it stands in the context. A pronoun fits if it has the gender of the context's pronouns; only
+    contexts whose pronouns are all of one gender count. "n" is how many names or pronouns were written.
+    """
+    import pandas
+
+    rows = []
+    for measure in ("names", "pronouns"):
+        for writer, name in WRITERS.items():
+            row = {"what": measure, "continued by": name}
+            for scale in reversed(context.scales):
+                records = context.records(scale)
+                for against, column in (("own", "own context"), ("other", "other book's")):
+                    row[f"{heading(scale)}: {column}"] = (
+                        _rate(rate(records, writer, measure, against)) if records else NOT_RUN)
+                n = sum(n for record in records for _, n in record.documents[writer][f"{measure} own"])
+                row[f"{heading(scale)}: n"] = f"{n:,}" if records else NOT_RUN
+            rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def known_gain(context: ArtifactContext) -> "pandas.DataFrame":
+    """Where the process that wrote the books is known: the share of what long context could give that recurrence does.
+
+    Between the best reader of one window and the best reader of the book lie so many nats ("possible"). "recovered"
+    is what the recurrent model saves against the baseline, "by the module" what it saves against itself with the
+    module masked out, both in per cent of that.
+    """
+    import numpy as np
+    import pandas
+
+    from repro.evaluation.bootstrap import bootstrap_ratio
+
+    rows = []
+    for kinds, name in [*(((kind,), name) for kind, name in CARRIED.items()), (tuple(CARRIED), "all three")]:
+        row = {"carried by": name}
+        for scale in reversed(context.scales):
+            records = context.records(scale)
+            known = [record.documents["known_gain"] for record in records if "known_gain" in record.documents]
+            nll = {reader: np.concatenate([sum(np.array(one[reader][kind]) for kind in kinds) for one in known])
+                   for reader in (known[0] if known else ())}
+            possible = nll["window"] - nll["unlimited"] if known else None
+            row[f"{heading(scale)}: possible, nats"] = f"{possible.sum():,.0f}" if known else _absent(records)
+            for column, reader in (("recovered", "baseline"), ("by the module", "masked")):
+                row[f"{heading(scale)}: {column}"] = _rate(bootstrap_ratio(nll[reader] - nll["recurrent"], possible)
+                                                  ) if known else _absent(records)
+        rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def reach(context: ArtifactContext) -> "pandas.DataFrame":
+    """Change of loss, in nats per token of the last window, when the window so many before it is another book's."""
+    import pandas
+
+    curves = {scale: reach_curves(context.records(scale)) for scale in reversed(context.scales)}
+    depth = max((len(points) for found in curves.values() for points in found.values()), default=1)
+    rows = []
+    for reader, name in READERS.items():
+        for back in range(1, depth + 1):
+            row = {"read by": name, "windows back": str(back)}
+            for scale, found in curves.items():
+                for kind, column in (("absolute", "mean |change|"), ("signed", "mean change")):
+                    points = found.get(f"{reader} {kind}", [])
+                    row[f"{heading(scale)}: {column}"] = (_small(points[back - 1]) if back <= len(points) else
+                                                 "–" if found else NOT_RUN)
+            rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def by_distance(context: ArtifactContext) -> "pandas.DataFrame":
+    """Mean |change of loss|, in nats per token, of the tokens so many after a single one that is replaced."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        records = context.records(scale)
+        curves = reach_curves(records, "distance", ["absolute"])
+        for place, back in enumerate(distance_names(records) or [NOT_RUN]):
+            rows.append({"scale": scale, "tokens back": back, **{
+                name: _small(curves[f"{reader} absolute"][place]) if records else NOT_RUN
+                for reader, name in READERS.items()}})
+    return pandas.DataFrame(rows)
+
+
+def distance_names(records: list[Record]) -> list[str]:
+    """The bins of `by_distance`, such as "4–7"."""
+    bins = records[0].documents["distance"]["tokens back"] if records else ()
+    return [str(near) if near == far else f"{near}–{far}" for near, far in bins]
+
+
+def reach_curves(records: list[Record], by: str = "reach", kinds: Sequence[str] = ("absolute", "signed")
+                 ) -> "dict[str, list[Interval]]":
+    """"baseline absolute", "recurrent signed", ... -> the mean for each place, with its interval over books.
+
+    by: "reach" for windows back, "distance" for tokens back.
+    """
+    books = [book for record in records for book in record.documents[by]["book"]]
+    names = [f"{reader} {kind}" for reader in READERS for kind in kinds if records]
+    return {name: [mean_over_books(books, [change for row in rows for change in row]) for rows in zip(
+        *(record.documents[by][name] for record in records), strict=True)] for name in names}
+
+
+def texts_beside(context: ArtifactContext) -> "pandas.DataFrame":
+    """The end of each context the record kept, and how the book, the baseline and the recurrent model go on."""
+    import pandas
+
+    rows = [{"context ends": "… " + " ".join(one["context"].split()[-25:]), "given": one["first"],
+             **{WRITERS[name]: one["continuations"][name] for name in ("baseline", "recurrent", "book")}}
+            for record in context.records()[:1] for one in record.notes["examples"]]
+    return pandas.DataFrame(rows or [{"context ends": NOT_RUN}])
+
+
+def side_by_side(examples: Sequence[dict], last_words: int = 50) -> str:
+    """The examples of a record as an HTML table: the end of each context, and the continuations beside each other.
+
+    Topic words of the context are bold, names that stand in it are in italics, gendered pronouns are underlined.
+    """
+    from repro.evaluation.consistency import GENDERS
+
+    columns = ("baseline", "recurrent", "book")
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in
+                   ("end of the context, and the token given", *(WRITERS[name] for name in columns)))
+    rows = []
+    for one in examples:
+        marks = {**dict.fromkeys(GENDERS, "u"), **dict.fromkeys(map(str.capitalize, GENDERS), "u"),
+                 **dict.fromkeys(set(one["names"]) & set(re.findall(r"\w+", one["context"])), "i"),
+                 **dict.fromkeys(one["topic_words"], "b")}
+        context = "… " + " ".join(one["context"].split()[-last_words:])
+        cells = [f"{marked(context, marks)} <mark>{html.escape(one['first'].strip())}</mark>",
+                 *(marked(one["continuations"][name], marks) for name in columns)]
+        rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+    body = "".join(f"<tr style='vertical-align: top; text-align: left'>{row}</tr>" for row in rows)
+    caption = "<b>topic words</b> of the context, <i>names</i> that stand in it, <u>pronouns</u> with a gender"
+    return (f"<table><caption style='caption-side: bottom'>{caption}</caption>"
+            f"<thead><tr style='text-align: left'>{head}</tr></thead><tbody>{body}</tbody></table>")
+
+
+def marked(text: str, marks: dict[str, str]) -> str:
+    """`text` as HTML, with each word of `marks` inside the tag given for it; everything else is escaped."""
+    parts = re.split(r"(\w+)", text)
+    return "".join(f"<{marks[part]}>{html.escape(part)}</{marks[part]}>" if part in marks else html.escape(part)
+                   for part in parts)
+
+
+def _interval(value: "Interval", digits: int = 3) -> str:
+    return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+
+
+def _rate(value: "Interval | None") -> str:
+    return f"{value.value:.1%} [{value.low:.1%}, {value.high:.1%}]" if value else "–"
+
+
+def _small(value: "Interval") -> str:
+    return "0" if not any(value) else f"{value.value:.2g} [{value.low:.2g}, {value.high:.2g}]"
+
+
+def _absent(records: list[Record]) -> str:
+    return "–" if records else NOT_RUN

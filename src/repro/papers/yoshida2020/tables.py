@@ -1,0 +1,250 @@
+"""Tables and verdicts that compare recurrent with baseline models: perplexity by overlap, and the paired gain."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean, mode
+from typing import TYPE_CHECKING
+
+from repro.errors import ReproError
+from repro.page import signed
+from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
+from repro.study.claims import INCONCLUSIVE, REPRODUCED, Verdict, judge_difference
+from repro.study.published import published
+from repro.study.record import Record
+from repro.study.settings import RunConfig
+
+if TYPE_CHECKING:
+    import pandas
+
+    from repro.evaluation import Interval
+
+SPLITS = ("validation", "test")
+CONTROL = "baseline trained overlapped"
+
+
+def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
+    """One row per model and overlap: the paper's perplexities beside ours, with 95 % intervals over documents.
+
+    "cost" is T / (T - overlap), what a scored token costs beside one of disjoint windows. Windows differ
+    between scales, so rows meet where the overlap is the same share of the window.
+    """
+    import pandas
+
+    printed = {_point(row): row for row in published(table).to_dict("records")}
+    planned = [(kind(config), config.overlap / config.window) for scale in context.scales
+               for config in _table(context, scale)]
+    rows = []
+    for model, share in sorted({*printed, *((model, round(share, 9)) for model, share in planned)}):
+        paper = printed.get((model, share), {})
+        row = {"model": model, "overlap / T": f"{share:.1%}"}
+        row |= {f"paper: {split}": paper.get(f"{split}_perplexity_per_word") for split in SPLITS}
+        row |= {"paper: FLOPs/token": paper and f"{paper['flops_per_token_1e8']}e8" or None,
+                "cost": f"{1 / (1 - share):.3f}"}
+        for scale in reversed(context.scales):
+            found = _at(context, scale, model, share)
+            row |= {f"{heading(scale)}: {split}": _perplexity(found, split) for split in SPLITS}
+        rows.append({name: _cell(value) for name, value in row.items()})
+    return pandas.DataFrame(rows)
+
+
+def _point(printed: dict[str, str]) -> tuple[str, float]:
+    """Model and overlap, as a share of the window, of a printed row."""
+    model = "recurrent" if "recurrence" in printed["model"] else "baseline"
+    return model, round(int(printed["overlap_tokens"]) / int(printed["window_tokens"]), 9)
+
+
+def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.DataFrame":
+    """Test perplexity against overlap in per cent of the window, a row a point: source, model, overlap, perplexity, and
+    the interval `low`, `high` of ours. Points without a record are left out."""
+    import pandas
+
+    rows = []
+    for printed in published(table).to_dict("records"):
+        model, share = _point(printed)
+        rows.append({"source": "paper", "model": model, "perplexity": float(printed["test_perplexity_per_word"]),
+                     "overlap": 100 * share})
+    for scale in scales:
+        context = ArtifactContext(artifact, (scale,))
+        for config in _table(context, scale):
+            if records := context.records_of(config):
+                value, low, high = interval(records, "test")
+                rows.append({"source": scale, "model": kind(config), "overlap": 100 * config.overlap / config.window,
+                             "perplexity": value, "low": low, "high": high})
+    return pandas.DataFrame(rows)
+
+
+def learning_curves(records: Sequence[Record], curve: str = "validation_loss") -> list[tuple[str, list[list[float]]]]:
+    """A curve of each record by the kind of its model and the overlap in testing, as `draw_curves` takes them."""
+    return [(f"{kind(record)}, overlap {record.config['overlap']}", record.curves[curve]) for record in records]
+
+
+def learning_rates(records: Sequence[Record]) -> "pandas.DataFrame":
+    """A row for each kind of model: its validation loss, nats per token, after a short training at each candidate.
+
+    records: of fine-tuning. The last column is the learning rate that was taken.
+    """
+    import pandas
+
+    chose = {record.model: record.notes for record in records if record.notes["candidates"]}
+    rows = []
+    for model, notes in chose.items():
+        tried = {f"{rate:g}": f"{loss:.4f}" for rate, loss in notes["candidates"]}
+        rows.append({"model": model} | tried | {"taken": f"{notes['learning_rate']:g}"})
+    return pandas.DataFrame(rows)
+
+
+def layer_weights(records: Sequence[Record]) -> dict[str, list[float]]:
+    """The learned weight of each layer in z, of the recurrent models among `records`, by the overlap of training."""
+    recurrent = [record for record in records if record.model == "recurrent"]
+    return {f"overlap {record.config['overlap']}": record.notes["layer_weights"]
+            for record in sorted(recurrent, key=lambda one: one.config["overlap"])}
+
+
+def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
+    """One row per overlap: by how much the recurrent model's perplexity differs, in per cent of the baseline's.
+
+    "against the control": the baseline that was trained with the same overlap. "module": what of the gain goes when the
+    module of the same model is masked out (on test documents, or validation documents for whole books).
+    """
+    import pandas
+
+    printed = published(table)
+    recurrent = printed["model"].str.contains("recurrence")
+    rows = []
+    for ours in printed[recurrent].to_dict("records"):
+        base = printed[~recurrent & (printed["overlap_tokens"] == ours["overlap_tokens"])].iloc[0]
+        share = int(ours["overlap_tokens"]) / int(ours["window_tokens"])
+        row = {"overlap": f"{share:.1%} of T"}
+        for split in SPLITS:
+            name = f"{split}_perplexity_per_word"
+            row[f"paper: {split}"] = signed(float(ours[name]) / float(base[name]) - 1, ".1%")
+        for scale in reversed(context.scales):
+            pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
+            for split in SPLITS:
+                row[f"{heading(scale)}: {split}"] = (
+                    _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool))
+            if any(kind(config) == CONTROL for config in context.plan(scale)):
+                control = _at(context, scale, CONTROL, share)
+                row[f"{heading(scale)}: test, against the control"] = (
+                    _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
+            row[f"{heading(scale)}: module"] = pair[0] and signed(module_effect(pair[0]), ".2%")
+        rows.append({name: _cell(value) for name, value in row.items()})
+    return pandas.DataFrame(rows)
+
+
+def interval(records: list[Record], split: str) -> "Interval":
+    """Word perplexity of one config on `split` and its 95 % interval over documents; losses averaged over seeds."""
+    from repro.evaluation import bootstrap
+
+    return bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
+
+
+def compare(records: list[Record], against: list[Record], split: str) -> tuple[float, float, float]:
+    """Relative difference in word perplexity and its 95 % interval, paired over the documents of `split`.
+
+    With several seeds the per-document losses are averaged first; the interval is over documents only.
+    """
+    from repro.evaluation import bootstrap
+
+    interval = bootstrap(_nll(records, split), records[0].documents[split]["n_words"], _nll(against, split))
+    return interval.value - 1, interval.low - 1, interval.high - 1
+
+
+def judge_gain(records: list[Record]) -> Verdict:
+    """Recurrent against baseline on test documents, at the same overlap in testing and in training.
+
+    A recurrent model that was trained on overlapping windows read more of them than a baseline trained on disjoint
+    ones, and can be better for that alone: where there is a baseline trained so too, that one is compared.
+    """
+    fair = [record for record in records if kind(record) == CONTROL]
+    baseline = fair or [record for record in records if record.model == "baseline"]
+    recurrent = [record for record in records if record.model == "recurrent"]
+    verdict = judge_difference(*compare(recurrent, baseline, "test"), "lower", percent=True)
+    alone = signed(module_effect(recurrent), ".2%")
+    return replace(verdict, text=f"{verdict.text}; masking the module out takes {alone}")
+
+
+def module_effect(recurrent: list[Record]) -> float:
+    """Relative difference in perplexity between recurrent models and the same with their module masked out.
+
+    On test text, or on validation text where the test text was not read a second time for it.
+    """
+    split = "test" if "test_word_perplexity_masked" in recurrent[0].metrics else "validation"
+    name = f"{split}_word_perplexity"
+    return fmean(record.metrics[name] / record.metrics[f"{name}_masked"] for record in recurrent) - 1
+
+
+def judge_overlap(records: list[Record]) -> Verdict:
+    """The same model with its larger overlap against none, on test documents."""
+    records = [record for record in records if kind(record) != CONTROL]
+    disjoint = [record for record in records if record.config["overlap"] == 0]
+    overlapped = [record for record in records if record.config["overlap"] > 0]
+    return judge_difference(*compare(overlapped, disjoint, "test"), "lower", percent=True)
+
+
+def judge_shrinking(records: list[Record]) -> Verdict:
+    """The relative gain on disjoint windows against that at the larger overlap, over the same resampled documents.
+
+    The effect is the ratio of the two perplexity ratios, minus 1: below zero when the gain without overlap is larger.
+    Where there is no gain without overlap the claim is left open.
+    """
+    from repro.evaluation import bootstrap
+
+    def difference(overlapped: bool) -> list[float]:
+        chosen = [record for record in records if (record.config["overlap"] > 0) == overlapped]
+        fair = CONTROL if any(kind(record) == CONTROL for record in chosen) else "baseline"
+        pair = [_nll([r for r in chosen if kind(r) == model], "test") for model in ("recurrent", fair)]
+        return [ours - base for ours, base in zip(*pair, strict=True)]
+
+    interval = bootstrap(difference(False), records[0].documents["test"]["n_words"], difference(True))
+    verdict = judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower", percent=True)
+    disjoint = judge_gain([record for record in records if record.config["overlap"] == 0])
+    if disjoint.verdict == REPRODUCED:
+        return verdict
+    return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text}; no gain on disjoint windows could shrink")
+
+
+def kind(run) -> str:
+    """What a config or record is of: baseline, recurrent, or a baseline trained on the windows it is tested on."""
+    values = run.model_dump() if isinstance(run, RunConfig) else run.config
+    overlapped = values["model"] == "baseline" and values["train_overlap"]
+    return CONTROL if overlapped else values["model"]
+
+
+def _table(context: ArtifactContext, scale: str) -> list:
+    """The plan's configs of the window that most overlaps are tested with: the table's, without other window sizes."""
+    plan = context.plan(scale)
+    return [config for config in plan if config.window == mode(config.window for config in plan)]
+
+
+def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[Record] | None:
+    """The records of a model whose overlap is this share of its window; None when the scale has no such run."""
+    planned = [config for config in _table(context, scale) if kind(config) == model
+               and abs(config.overlap / config.window - share) < 1e-8]
+    return [record for config in planned for record in context.records_of(config)] if planned else None
+
+
+def _cell(value: str | list | None) -> str:
+    """What a table shows for a value, for records that are missing ([]), and where none are planned (None)."""
+    return "–" if value is None else value or NOT_RUN
+
+
+def _nll(records: list[Record], split: str) -> list[float]:
+    """Per-document nll in nats, averaged over seeds."""
+    losses = [record.documents[split]["nll"] for record in records]
+    if len({len(loss) for loss in losses}) != 1:
+        raise ReproError(f"records {', '.join(r.id for r in records)} scored different {split} documents.")
+    return [sum(one) / len(one) for one in zip(*losses, strict=True)]
+
+
+def _perplexity(records: list[Record] | None, split: str) -> str | list | None:
+    if not records:
+        return records
+    value, low, high = interval(records, split)
+    digits = 2 if value < 100 else 0
+    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def _percent(value: float, low: float, high: float) -> str:
+    value, low, high = (signed(number, ".1%") for number in (value, low, high))
+    return f"{value} [{low}, {high}]"

@@ -1,0 +1,53 @@
+"""Variations of the recurrence module that the paper names (Yoshida et al. 2020, sections 3.1 and 6, footnote 3).
+
+They are compared on books, on disjoint windows of the validation text. `small` trains each on the first 10 books.
+"""
+
+from typing import Any
+
+from repro.papers.yoshida2020 import finetuning, pg19
+from repro.papers.yoshida2020.evaluation import evaluation
+from repro.papers.yoshida2020.pg19_tables import variation_table
+from repro.study import Artifact, register
+
+SCALES = {scale: settings | {"splits": ("validation",)} for scale, settings in pg19.SCALES.items()}
+SCALES["small"] |= {"train_documents": 10}
+
+VARIATIONS: dict[str, dict[str, Any]] = {  # section 3.1, footnote 3, and the first idea of section 6
+    "as in the paper": {},
+    "max pooling": {"pool": "max"},
+    "attention pooling": {"pool": "attention"},
+    "2 embeddings": {"n_embeddings": 2},
+    "4 embeddings": {"n_embeddings": 4},
+    "inserted at every layer": {"insert": "every"},
+    "inserted at the last layer": {"insert_layer": -1},
+    "final layer only": {"layers": "last"},
+    "h_prev detached": {"truncate": 1},
+    "higher capacity": {"hidden_size": 800},
+}
+
+
+def variations(scale: str) -> dict[str, dict[str, Any]]:
+    """What each row changes: the module, on disjoint windows; then how one is trained that is tested with overlap."""
+    last = finetuning.PRETRAINING.plan(scale)[0].n_layer - 1
+    rows = {name: change | ({"insert_layer": last} if "insert_layer" in change else {})
+            for name, change in VARIATIONS.items()}
+    most = max(pg19.RECURRENT.get(scale, (50,)))
+    for positions in ("all", "passed"):
+        rows[f"trained on disjoint windows, tested with overlap {most}, {positions} positions pooled"] = {
+            "overlap": most, "train_overlap": 0, "test_positions": positions}
+    return rows | {f"trained on such windows, tested with overlap {most}, all positions pooled": {"overlap": most}}
+
+
+def grid(scale: str) -> list[dict[str, Any]]:
+    """A run for each row; at `smoke` two are one, as layer 2 is the last."""
+    return [{"model": "recurrent", "overlap": 0} | change for change in variations(scale).values()]
+
+
+EVALUATION = evaluation("variations-pg19", "Variations of the recurrence module, on books.", SCALES, grid,
+                        {scale: tokens // 5 for scale, tokens in pg19.SCORED.items()})
+register(
+    EVALUATION,
+    Artifact(id="yoshida2020-variations", paper="yoshida2020", title="Variations of the recurrence module",
+             chapter="07_pg19", experiment=EVALUATION.name, source="Section 3.1",
+             build=lambda context: variation_table(context, variations)))

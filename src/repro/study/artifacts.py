@@ -1,0 +1,273 @@
+"""A paper's tables and figures, built from records and the printed values: in a notebook, in a terminal, as data."""
+
+import html
+import io
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal
+
+from repro import page
+from repro.errors import ReproError, unknown
+from repro.study.experiment import Experiment, experiment
+from repro.study.plan import command
+from repro.study.record import Record
+from repro.study.registry import declared, lookup
+from repro.study.settings import SCALES, RunConfig, as_text
+from repro.study.store import Store
+
+if TYPE_CHECKING:
+    import pandas
+    from rich.console import RenderableType
+
+NOT_RUN = "not run"
+
+
+def heading(scale: str) -> str:
+    """What a column of our results is headed with: the scale's name, but "full" for ours at the paper's scale."""
+    return "full" if scale == "paper" else scale
+
+
+class Based:
+    """What stands on the runs of one experiment, or of several: an artifact or a claim."""
+
+    experiment: str | tuple[str, ...]
+
+    @property
+    def experiments(self) -> tuple[Experiment, ...]:
+        """The experiments whose runs it needs."""
+        names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
+        return tuple(map(experiment, names))
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """The scales at which each of its experiments can be run."""
+        return tuple(scale for scale in SCALES if all(scale in one.scales for one in self.experiments))
+
+    def plan(self, scale: str, sets: Mapping[str, Any] | None = None) -> list[RunConfig]:
+        """The planned configs of its experiments at `scale`. Of `sets`, each experiment takes the keys that it has.
+
+        Raises ReproError for an unknown scale, and for a key that none of them has.
+        """
+        if scale not in self.scales:
+            raise unknown("scale" if scale not in SCALES else f"scale of {self._names()}", scale, self.scales)
+        self.check_keys(sets or {})
+        return [config for one in self.experiments for config in one.plan(
+            scale, {key: value for key, value in (sets or {}).items() if key in one.config.model_fields})]
+
+    def check_keys(self, keys: Iterable[str]) -> None:
+        """Raise ReproError, with the nearest name, for a key that no experiment has."""
+        known = {key for one in self.experiments for key in one.config.model_fields}
+        for key in keys:
+            if key not in known:
+                raise unknown(f"key of {self._names()}", key, known)
+
+    def _names(self) -> str:
+        return " and ".join(one.name for one in self.experiments)
+
+
+@dataclass(frozen=True)
+class Artifact(Based):
+    """One table or figure of a paper. `build(context)` returns a pandas DataFrame or a matplotlib Figure."""
+
+    id: str
+    paper: str
+    title: str
+    chapter: str
+    experiment: str | tuple[str, ...]  # whose runs it needs, one or several
+    build: Callable[["ArtifactContext"], Any]
+    source: str  # where in the paper, e.g. "Table 1"
+    kind: Literal["table", "figure"] = "table"
+
+    def render(self, scale: str = "smoke", also: Sequence[str] | None = None, results: Path | str | None = None,
+               sets: Mapping[str, Any] | None = None) -> "Rendered":
+        """The artifact from the records of `scale`, beside those of the scales in `also` (default: `beside(scale)`).
+
+        `sets` changes the plan of `scale` as `repro run --set` does. Missing records never raise: their cells say
+        "not run" and the caption names the command. Raises ReproError for an unknown scale or key, and for records
+        that cannot be trusted.
+        """
+        also = beside(scale) if also is None else also
+        for name in (scale, *also):
+            if name not in SCALES:
+                raise unknown("scale", name, SCALES)
+        if scale not in self.scales:
+            raise unknown(f"scale of {self._names()}", scale, self.scales)
+        shown = dict.fromkeys([scale, *(name for name in also if name in self.scales)])
+        context = ArtifactContext(self, tuple(shown), results, dict(sets or {}))
+        return Rendered(self, self.build(context), context.caption())
+
+
+@dataclass
+class ArtifactContext:
+    """What `build` asks for records. It remembers which it was given and which were missing, for the caption."""
+
+    artifact: Artifact
+    scales: tuple[str, ...]  # the scale asked for, then those shown beside it
+    results: Path | str | None = None
+    sets: dict[str, Any] = field(default_factory=dict)
+    used: dict[str, Record] = field(default_factory=dict)  # by id
+    missing: dict[str, RunConfig] = field(default_factory=dict)  # by command
+
+    def plan(self, scale: str | None = None, **fields: Any) -> list[RunConfig]:
+        """The planned configs of `scale` (default: the scale asked for) that have these field values.
+
+        Of an artifact that rests on several experiments, `experiment="NAME"` gives those of one.
+        """
+        scale = scale or self.scales[0]
+        self.artifact.check_keys(fields)
+        return [config for config in self.artifact.plan(scale, self.sets if scale == self.scales[0] else {})
+                if all(getattr(config, key, None) == value for key, value in fields.items())]
+
+    def records(self, scale: str | None = None, **fields: Any) -> list[Record]:
+        """The records, at every seed there is, of `plan(scale, **fields)`."""
+        return [record for config in self.plan(scale, **fields) for record in self.records_of(config)]
+
+    def records_of(self, config: RunConfig) -> list[Record]:
+        """The records, at every seed there is, of one config; none if it was not run."""
+        found = Store.of(config.scale, self.results).seeds(config)
+        self.used |= {record.id: record for record in found}
+        if not found:
+            self.missing[command(config)] = config
+        return found
+
+    def value(self, metric: str, digits: int = 2, scale: str | None = None, **fields: Any) -> str:
+        """One cell: the metric's mean over seeds with `digits` decimals, or "not run".
+
+        Raises ReproError when `fields` leave more than one config of the plan, or an unknown metric.
+        """
+        plan = self.plan(scale, **fields)
+        if len(plan) > 1:
+            raise ReproError(f"{self.artifact.id}: {fields} fits {len(plan)} configs of the plan; name more fields.")
+        found = [record for config in plan for record in self.records_of(config)]
+        for record in found:
+            if metric not in record.metrics:
+                raise unknown(f"metric of {record.experiment}", metric, record.metrics)
+        return f"{fmean(record.metrics[metric] for record in found):.{digits}f}" if found else NOT_RUN
+
+    def caption(self) -> str:
+        """What is shown: the source, then for each scale its data, seeds, records and the command for missing ones."""
+        lines = [f"{self.artifact.source} of {self.artifact.paper}: {self.artifact.title}."]
+        for scale in self.scales:
+            used = [record for record in self.used.values() if record.scale == scale]
+            missing = [(line, config) for line, config in self.missing.items() if config.scale == scale]
+            told = []
+            if used:
+                seeds = len({record.seed for record in used})
+                data = sorted({_data(record) for record in used})
+                told.append(f"{', '.join(data)}; {seeds} seed{'s' * (seeds > 1)}; "
+                            f"record{'s' * (len(used) > 1)} {', '.join(record.id for record in used)}")
+            if missing:
+                runs = f"{len(missing)} run{'s' * (len(missing) > 1)}" if used else "all"
+                told.append(f"{runs} {NOT_RUN}: `{self._command(missing)}`")
+            if told:
+                lines.append(f"{scale}: {'; '.join(told)}.")
+        return "\n".join(lines)
+
+    def _command(self, missing: list[tuple[str, RunConfig]]) -> str:
+        """One command that runs what is missing at a scale (and reads what is there)."""
+        line, config = missing[0]
+        if len(missing) > 1:
+            line = shlex.join(["repro", "run", config.experiment, "--scale", config.scale])
+            if config.scale == self.scales[0] and self.sets:
+                line = " ".join([line, *(_set(key, value) for key, value in self.sets.items())])
+        return line + (f" --results {shlex.quote(str(self.results))}" if self.results else "")
+
+
+def _set(key: str, value: Any) -> str:
+    """`--set` for the command line that stands for one item of `sets`."""
+    values = value if isinstance(value, list) else [value]
+    text = value if isinstance(value, str) else ",".join(map(as_text, values))
+    return f"--set {shlex.quote(f'{key}={text}')}"
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """An artifact made visible. `content` is the DataFrame or Figure; notebooks and rich show it with its caption."""
+
+    artifact: Artifact
+    content: Any
+    caption: str
+
+    @property
+    def table(self) -> "pandas.DataFrame":
+        """The rows and columns shown, with a named index as its first columns. Raises ReproError for a figure."""
+        if self.artifact.kind == "figure":
+            raise ReproError(f"{self.artifact.id} is a figure, not a table.")
+        return self.content if self.content.index.names == [None] else self.content.reset_index()
+
+    def __repr__(self) -> str:  # what a notebook stores beside the table: the same bytes at every execution
+        return self.caption
+
+    def _repr_html_(self) -> str:
+        caption = "".join(f"<div>{_line(line)}</div>" for line in self.caption.splitlines())
+        if self.artifact.kind == "table":
+            return page.table(self.table, caption, self.artifact.id)
+        import matplotlib.pyplot as plt
+
+        from repro.plotting import Drawing, as_svg
+
+        figure = self.content
+        picture = figure.svg() if isinstance(figure, Drawing) else as_svg(figure, self.artifact.title)
+        plt.close(figure)  # or the notebook would show it a second time
+        return page.figure(picture, caption)
+
+    def __rich__(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.text import Text
+
+        caption = Text(self.caption.replace("`", ""))
+        return caption if self.artifact.kind == "figure" else Group(self._as_rich_table(), caption)
+
+    def _as_rich_table(self) -> "RenderableType":
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table()
+        for name in self.table.columns:
+            table.add_column(Text(name if isinstance(name, str) else " / ".join(map(str, name))), overflow="fold")
+        for row in self.table.itertuples(index=False):
+            table.add_row(*(Text(str(cell), style="dim" if cell == NOT_RUN else "") for cell in row))
+        return table
+
+    def png(self) -> bytes:
+        """The figure as PNG, the same bytes for the same figure."""
+        import matplotlib.pyplot as plt
+
+        buffer = io.BytesIO()
+        self.content.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
+        plt.close(self.content)  # or the notebook would show it a second time
+        return buffer.getvalue()
+
+
+def _line(line: str) -> str:
+    """One line of a caption as HTML: commands set as code, the ids of records folded away below it."""
+    line = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(line, quote=False))
+    found = re.search("; (records?) ([0-9a-f]{16}(?:, [0-9a-f]{16})*)", line)
+    if not found:
+        return line
+    ids = f"<details><summary>{found[1]}</summary>{found[2]}</details>"
+    return line[:found.start()] + line[found.end():] + ids
+
+
+def beside(scale: str) -> tuple[str, ...]:
+    """The scales whose records a page at `scale` shows first: `small`, whose records lie in the repository."""
+    return tuple(name for name in ("small",) if name != scale)
+
+
+def artifact(id: str) -> Artifact:
+    """The artifact with this id. Raises ReproError, with the nearest id, when there is none."""
+    return lookup(Artifact, id)
+
+
+def artifacts() -> list[Artifact]:
+    """All artifacts of the papers."""
+    return list(declared(Artifact).values())
+
+
+def _data(record: Record) -> str:
+    part_of = record.data["part_of"]
+    return record.data["name"] + (f" (part of {part_of})" if part_of else "")

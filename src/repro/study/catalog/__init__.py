@@ -1,1 +1,0 @@
-"""Declarations: one module per experiment family, found by `repro.study.registry`."""

@@ -1,0 +1,133 @@
+"""Experiments: named, parameterised pieces of work that plan their runs, estimate and execute them."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from repro.errors import unknown
+from repro.study.progress import Progress
+from repro.study.record import Record
+from repro.study.registry import declared, lookup
+from repro.study.settings import RunConfig, canonical, choices, validated
+
+
+@dataclass(frozen=True)
+class Context:
+    """What `execute(config, context)` gets besides its config.
+
+    `folder` is the run's own and survives an interruption: checkpoints go there, and under `folder / "model"` what
+    other runs need. `progress(total, description, unit)` opens a bar with `.advance(n, **info)`. `need(config)` gives
+    the record and the folder of a run that the experiment's `needs` named.
+    """
+
+    folder: Path
+    progress: Progress
+    need: Callable[[RunConfig], tuple[Record, Path]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `execute` returns; everything in it must be a deterministic function of config, data and machine."""
+
+    metrics: dict[str, float]  # flat and finite, e.g. {"test_word_perplexity": 30.47}
+    units: dict[str, str]  # unit of each metric, e.g. {"test_word_perplexity": "per word"}
+    model: str  # "baseline", "recurrent", ...
+    curves: dict[str, list] = field(default_factory=dict)  # name -> [[x, y], ...]
+    documents: dict[str, dict[str, list]] = field(default_factory=dict)  # split -> per-document sums, for the bootstrap
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take, told before it starts: by `repro run --dry-run`."""
+
+    parameters: int
+    training_tokens: int
+    flops: float  # training and evaluation together
+    memory_bytes: int  # at the peak
+    seconds: float  # on the device that the scale is meant for, see DEVICES
+    note: str = ""  # what else should be known before
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """A named, parameterised piece of work: one run per grid point and seed.
+
+    `scales` gives the config values of each scale, `grid(scale)` the points (values that vary). `execute(config,
+    context)` does the work. `needs(config)` names runs that must be finished before, such as the base model, and
+    `reads(config)` the corpora it reads besides `config.corpus`, such as those that a tokeniser is trained on.
+    `revision` counts how often what the settings *do* has changed since the first records: it enters their ids.
+    """
+
+    name: str
+    paper: str
+    summary: str
+    config: type[RunConfig]
+    scales: Mapping[str, Mapping[str, Any]]
+    execute: Callable[[Any, Context], Outcome]
+    estimate: Callable[[Any], Estimate]
+    grid: Callable[[str], list[dict[str, Any]]] = lambda scale: [{}]
+    needs: Callable[[Any], list[RunConfig]] = lambda config: []
+    reads: Callable[[Any], Iterable[str]] = lambda config: ()
+    revision: int = 0
+
+    @property
+    def id(self) -> str:
+        """The name under which the registry keeps it."""
+        return self.name
+
+    def plan(self, scale: str, sets: Mapping[str, Any] | None = None, seeds: Iterable[int] = (0,)) -> list[RunConfig]:
+        """The configs of this scale: grid x seeds, without duplicates.
+
+        Each of `sets` replaces a key in every grid point. A text is read as on the command line ("5", "5,10" for
+        several points, "null", JSON for lists); a Python list gives several points; any other value is taken as is.
+        Raises ReproError for an unknown scale, key or corpus (with the nearest name) and for values out of range.
+        """
+        seeds = tuple(seeds)
+        if not sets and seeds == (0,):
+            return list(_plan(self, scale))
+        return self._planned(scale, sets or {}, seeds)
+
+    def _planned(self, scale: str, sets: Mapping[str, Any], seeds: Iterable[int]) -> list[RunConfig]:
+        if scale not in self.scales:
+            raise unknown("scale", scale, self.scales)
+        keys = self.config.model_fields.keys() - {"experiment", "scale"}
+        chosen = {}
+        for key, value in sets.items():
+            if key not in keys:
+                raise unknown(f"key of {self.name}", key, keys)
+            chosen[key] = choices(value)
+        plan = {}
+        for seed, point, values in itertools.product(seeds, self.grid(scale), itertools.product(*chosen.values())):
+            fixed = {"experiment": self.name, "scale": scale, "seed": seed, **self.scales[scale], **point}
+            config = validated(self.config, fixed | dict(zip(chosen, values, strict=True)))
+            plan.setdefault(canonical(config.model_dump(mode="json")), config)
+        for name in {name for config in plan.values() for name in (config.corpus, *self.reads(config))}:
+            corpus_named(name)
+        return list(plan.values())
+
+
+@lru_cache(maxsize=1000)
+def _plan(experiment: Experiment, scale: str) -> list[RunConfig]:
+    """The plan that is asked for again and again."""
+    return experiment._planned(scale, {}, (0,))
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of this name. Raises ReproError, with the nearest name, when there is none."""
+    return lookup(Experiment, name)
+
+
+def experiments() -> list[Experiment]:
+    """All experiments of the papers."""
+    return list(declared(Experiment).values())
+
+
+def corpus_named(name: str) -> Any:
+    """The corpus of this name (`repro.data.Corpus`). Raises ReproError, with the nearest name, when there is none."""
+    from repro.data import corpus
+
+    return corpus(name)

@@ -1,0 +1,34 @@
+"""The id of a run: a hash of what it is told, of its data, and of the runs it stands on."""
+
+from repro.study.experiment import corpus_named, experiment
+from repro.study.once import once
+from repro.study.settings import RunConfig, identify
+
+
+@once
+def run_id(config: RunConfig) -> str:
+    """Id of a run (16 hex digits): a hash of its config, of its corpora's fingerprints and of the runs it needs.
+
+    Raises ReproError when a corpus, or that of a run it needs, is not on this machine.
+    """
+    parent = experiment(config.experiment)
+    return identify(config.settings(), corpus_named(config.corpus).fingerprint(), map(run_id, parent.needs(config)),
+                    fingerprints(config), parent.revision)
+
+
+def fingerprints(config: RunConfig) -> dict[str, str]:
+    """Name -> fingerprint of the corpora that a run reads besides its own. Raises ReproError for an absent one."""
+    return {name: corpus_named(name).fingerprint() for name in experiment(config.experiment).reads(config)}
+
+
+@once
+def data_at_hand(config: RunConfig) -> bool:
+    """Whether `run_id(config)` can be computed: its corpora and those of the runs it needs are on this machine."""
+    parent = experiment(config.experiment)
+    here = all(map(_available, (config.corpus, *parent.reads(config))))
+    return here and all(data_at_hand(need) for need in parent.needs(config))
+
+
+@once
+def _available(name: str) -> bool:
+    return corpus_named(name).available()

@@ -1,0 +1,189 @@
+"""What a chapter says out of records: its first cell, and sentences whose numbers nobody typed."""
+
+import html
+import inspect
+import re
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from repro.errors import ReproError, unknown
+from repro.study.artifacts import NOT_RUN
+from repro.study.claims import Claim, Verdict, claim, claims
+from repro.study.experiment import experiment
+from repro.study.plan import command
+from repro.study.store import Store
+
+COMMITTED = ("paper", "medium", "small")  # scales whose records lie in the repository, the largest first
+SECTION = "claims-and-verdicts"  # where a chapter's badges lead: its heading "Claims and verdicts"
+
+# Besides its colour (book.css) each verdict has a sign of its own.
+SIGNS = {"reproduced": "✓", "not reproduced": "✗", "inconclusive": "≈", "not testable here": "∅", "open": "?",
+         NOT_RUN: "–", "machinery works": "⚙"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a record for a `sentence`, written as `style` says; `value` is None where it was not run."""
+
+    value: float | None
+    style: str = ".2f"
+    command: str = ""  # that runs it, where it was not run
+
+    def __format__(self, style: str) -> str:
+        return written(self.value, style or self.style)
+
+
+def metric(experiment_name: str, name: str, scale: str = "small", style: str = ".2f", **fields: Any) -> Metric:
+    """The metric `name` of the one planned run of an experiment that has these `fields`; the mean over its seeds.
+
+    Raises ReproError for an unknown experiment, scale, field or metric, and for fields that leave no run or several.
+    """
+    parent = experiment(experiment_name)
+    for key in fields:
+        if key not in parent.config.model_fields:
+            raise unknown(f"key of {experiment_name}", key, parent.config.model_fields)
+    plan = [config for config in parent.plan(scale)
+            if all(getattr(config, key) == value for key, value in fields.items())]
+    if len(plan) != 1:
+        raise ReproError(f"{fields or 'no fields'} leave {len(plan)} runs of {experiment_name} at {scale}, not one; "
+                         f"{'name more fields' if plan else 'take values that are planned'}.")
+    found = Store.of(scale).seeds(plan[0])
+    for record in found:
+        if name not in record.metrics:
+            raise unknown(f"metric of {experiment_name}", name, record.metrics)
+    return Metric(fmean(record.metrics[name] for record in found) if found else None, style, command(plan[0]))
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Markdown whose numbers come from records; without Markdown's marks in a terminal."""
+
+    markdown: str
+
+    def _repr_markdown_(self) -> str:
+        return self.markdown
+
+    def __repr__(self) -> str:
+        return re.sub(r"\*\*|\*|`", "", self.markdown)
+
+
+def sentence(template: str, **values: Any) -> Sentence:
+    """Prose (Markdown) with `{name}` or `{name:style}` for each of `values`; indented lines are taken as prose too.
+
+    A value is a number, a `metric`, a word, or the `Verdict` of a claim, of which `{gain}` is the effect in words and
+    `{gain.verdict}`, `{gain.effect:+.1%}`, `{gain.low}`, `{gain.high}` its parts. Where a record is missing it says
+    "not run", and the sentence ends with the command. Raises ReproError for a name without a value.
+    """
+    missing = dict.fromkeys(one for one in map(_missing, values.values()) if one)
+    note = f" ({NOT_RUN}: {', '.join(f'`{line}`' for line in missing)})" if missing else ""
+    return Sentence(_Prose().vformat(inspect.cleandoc(template), (), values) + note)
+
+
+class _Prose(string.Formatter):
+    def get_field(self, field_name, args, kwargs):
+        name = re.split(r"[.\[]", field_name)[0]
+        if name not in kwargs:
+            raise unknown("value of the sentence", name, kwargs)
+        return (None, name) if _missing(kwargs[name]) else super().get_field(field_name, args, kwargs)
+
+    def format_field(self, value, format_spec):
+        if value is None:
+            return f"*{NOT_RUN}*"
+        if isinstance(value, float) and format_spec:
+            return written(value, format_spec)
+        return value.text if isinstance(value, Verdict) else super().format_field(value, format_spec)
+
+
+def written(value: float, style: str) -> str:
+    """A number in a format such as ".2f" or "+.1%"; what rounds to nothing has no sign."""
+    text = format(value, re.sub("^[+]?", lambda sign: f"{sign[0]}z", style))
+    return text if re.search("[1-9]", text) else text.lstrip("+")
+
+
+def _missing(value: Any) -> str:
+    """What would run a value that was not run; "" for one that is there."""
+    if isinstance(value, Verdict) and value.verdict == NOT_RUN:
+        return value.text.partition(": ")[2] or value.text
+    return value.command if isinstance(value, Metric) and value.value is None else ""
+
+
+def badge(verdict: str, href: str = "", about: str = "") -> str:
+    """A verdict as HTML: its sign and its words, in the colour and shape that book.css gives to it.
+
+    href: where it leads. about: what it is a verdict on, for those who point at it.
+    Raises ReproError for a verdict that does not exist.
+    """
+    if verdict not in SIGNS:
+        raise unknown("verdict", verdict, SIGNS)
+    kind, link = ("a", f' href="{html.escape(href)}"') if href else ("span", "")
+    told = f' title="{html.escape(about)}"' if about else ""
+    return (f'<{kind} class="verdict verdict-{verdict.replace(" ", "-")}"{link}{told}>'
+            f'<span aria-hidden="true">{SIGNS[verdict]}</span> {verdict}</{kind}>')
+
+
+def latest(one: Claim) -> tuple[str, Verdict]:
+    """The largest scale at which a claim has all its records, and the verdict there; `small` while it has them nowhere.
+    """
+    known = [scale for scale in COMMITTED if scale in one.scales]
+    for scale in known:
+        found = one.verdict(scale)
+        if found.verdict != NOT_RUN:
+            return scale, found
+    return (known[-1], one.verdict(known[-1])) if known else ("", Verdict(NOT_RUN, text="planned at no such scale"))
+
+
+@dataclass(frozen=True)
+class InShort:
+    """A chapter's first cell, one output below the other: question and answer, verdicts, picture, caption."""
+
+    question: str
+    answer: Sentence | str
+    verdicts: tuple[tuple[Claim, str, Verdict], ...] = ()  # with the scale of each
+    chapter: str = ""
+    picture: Any = None
+    caption: str = ""
+
+    @property
+    def text(self) -> Sentence:
+        """Question and answer."""
+        return Sentence(f"**{self.question}**\n\n{getattr(self.answer, 'markdown', self.answer)}")
+
+    @property
+    def badges(self) -> dict[str, str]:
+        """The verdicts as an output of a notebook; {} where there are none."""
+        if not self.verdicts:
+            return {}
+        rows, lines = [], []
+        for one, scale, found in self.verdicts:
+            page = "" if one.chapter == self.chapter else f"{one.chapter}.html"
+            rows.append(f"<li>{badge(found.verdict, f'{page}#{SECTION}', found.text)} "
+                        f"{html.escape(one.sentence, quote=False)} <small>{one.source}, {scale}</small></li>")
+            lines.append(f"{found.verdict}: {one.sentence} ({one.source}, {scale})")
+        return {"text/html": f'<ul class="verdicts">{"".join(rows)}</ul>', "text/plain": "\n".join(lines)}
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.text)
+        if self.badges:
+            display(self.badges, raw=True)
+        if self.picture:
+            display(self.picture)
+        if self.caption:
+            caption = f'<p class="caption">{html.escape(self.caption, quote=False)}</p>'
+            display({"text/html": caption, "text/plain": self.caption}, raw=True)
+
+
+def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any = None, caption: str = "",
+             also: Sequence[str] = ()) -> InShort:
+    """What stands before everything else in a chapter: the question, the answer so far, a badge a claim, one picture.
+
+    The badges are those of the chapter's claims and of those whose ids are in `also`, which lead to their own chapter;
+    each at the largest scale with records in the repository. So nothing here depends on the page's scale.
+    Raises ReproError for an unknown claim.
+    """
+    chosen = [*(found for found in claims() if found.chapter == chapter), *map(claim, also)]
+    return InShort(question, answer, tuple((one, *latest(one)) for one in chosen), chapter, picture, caption)

@@ -1,0 +1,107 @@
+"""Records of finished runs: JSON that is believed only when it proves itself."""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from repro import paths
+from repro.errors import ReproError
+from repro.study.settings import canonical, identify, sha256
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run leaves. Everything but `cost` is a deterministic function of config, data and machine.
+
+    Read from a file it is shared by all who ask for it: nobody changes what is in it.
+    """
+
+    schema: int
+    id: str  # 16 hex digits, `repro.study.run_id` of the config
+    experiment: str
+    scale: str
+    model: str  # "baseline", "recurrent", ...
+    seed: int
+    config: dict[str, Any]  # `RunConfig.settings()`
+    data: dict[str, Any]  # name, fingerprint, part_of (None for a whole corpus); reads, of other corpora it read
+    needs: dict[str, str]  # id -> digest of the records this run built on
+    metrics: dict[str, float]
+    units: dict[str, str]
+    curves: dict[str, list[list[float]]]
+    documents: dict[str, dict[str, list]]
+    notes: dict[str, Any]
+    environment: dict[str, Any]  # `repro.study.runner.environment` of the machine that made it
+    digest: str  # sha256 of everything but itself, `cost` and `carried_from`
+    cost: dict[str, Any]  # wall_seconds, peak_memory_bytes, resumed, created
+    revision: int = 0  # of its experiment; not in the file while it is 0
+    carried_from: str = ""  # the id under which it was made, if what an id is made of has changed since
+
+    @classmethod
+    def sealed(cls, **parts: Any) -> "Record":
+        """A record with its schema and digest filled in, equal to what reading its file gives back."""
+        parts = json.loads(canonical({"schema": SCHEMA, **parts}))
+        return cls(**parts, digest=digest(parts))
+
+    @classmethod
+    def read(cls, path: Path) -> "Record":
+        """The record in a file, parsed once as long as the file stays the same.
+
+        Raises ReproError that says why it cannot be trusted and what to do.
+        """
+        try:
+            state = path.stat()
+        except OSError as error:
+            raise ReproError(f"cannot read {path}: {error.strerror}.") from error
+        return _read(path, state.st_mtime_ns, state.st_size, state.st_ino)
+
+    def write(self, path: Path) -> None:
+        """Write the record to `path`, whole or not at all."""
+        parts = {key: value for key, value in asdict(self).items() if key not in _OPTIONAL or value}
+        paths.write_atomic(path, json.dumps(parts, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+_OPTIONAL = ("revision", "carried_from")
+
+
+@lru_cache(maxsize=10_000)
+def _read(path: Path, *state: int) -> Record:
+    try:
+        parts = json.loads(path.read_text())
+        found = parts["schema"]
+        if found > SCHEMA:
+            raise ReproError(f"{path} has record schema {found}, this version of repro reads up to {SCHEMA}: it was "
+                             "written by a newer one. Update repro; the record is kept as it is.")
+        if found != SCHEMA:
+            raise ReproError(f"{path} has record schema {found}, this version reads {SCHEMA}; "
+                             "delete it and run it again.")
+        record = Record(**parts)
+        own_id = identify(record.config, record.data["fingerprint"], record.needs, record.data.get("reads"),
+                          record.revision)
+        own_digest = digest(parts)
+    except ReproError as error:
+        if not isinstance(error.__cause__, ValueError):
+            raise
+        raise ReproError(f"{path} is not a whole record (ValueError: {error.__cause__}); restore it from git or delete "
+                         "it and run it again.") from error  # nan or inf
+    except OSError as error:
+        raise ReproError(f"cannot read {path}: {error.strerror}.") from error
+    except (ValueError, TypeError, KeyError) as error:  # not JSON, not text, not an object, keys missing or unknown
+        raise ReproError(f"{path} is not a whole record ({type(error).__name__}: {error}); "
+                         "restore it from git or delete it and run it again.") from error
+    if record.digest != own_digest:
+        raise ReproError(f"{path} was changed after it was written: its digest does not match its content; "
+                         "restore it from git or delete it and run it again.")
+    if record.id != own_id or path.stem not in (record.id, "record"):
+        raise ReproError(f"{path} has the id of another config: its config and data have id {own_id}; "
+                         "restore it from git or delete it and run it again.")
+    return record
+
+
+def digest(parts: dict[str, Any]) -> str:
+    """Of a record's parts: sha256 of everything but the digest itself, `cost` and `carried_from`."""
+    left_out = {"digest", "cost", "carried_from"} | ({"revision"} if not parts.get("revision") else set())
+    return sha256({key: value for key, value in parts.items() if key not in left_out})

@@ -1,0 +1,124 @@
+"""What a run is told: a validated config, the one text by which equal values are equal, and the id made of it."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from repro.errors import ReproError
+
+SCALES = ("smoke", "small", "medium", "paper")
+DEVICES = {"smoke": "one CPU core", "small": "one CPU core", "medium": "one GPU", "paper": "one GPU"}  # of estimates
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Marks a field that a config got after records of it had been made: what was done before there was the field.
+
+        optimizer: Annotated[Literal["adamw", "muon"], Absent("adamw")] = "adamw"
+
+    A run with this value keeps the id that it had without the field, and its record does not hold it. The value is
+    that of the past and stays when the default changes, so that another default gives other ids. When what a value
+    *does* changes, `Experiment.revision` changes the ids.
+    """
+
+    meant: Any
+
+
+class RunConfig(BaseModel):
+    """The base of every experiment's config: frozen, no extra keys, every value finite.
+
+    Subclasses add fields with defaults, later ones marked as `Absent`; check combinations in a pydantic
+    `model_validator` that raises ValueError with one clear line.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    experiment: str
+    scale: Literal["smoke", "small", "medium", "paper"]
+    seed: int = Field(0, ge=0)
+    corpus: str
+
+    def settings(self) -> dict[str, Any]:
+        """The values that tell this run from others, as JSON: all but those that mean what was done before there was
+        their field. It is what the id is made of and what a record keeps."""
+        values = self.model_dump(mode="json")
+        for name, field in type(self).model_fields.items():
+            for mark in field.metadata:
+                if isinstance(mark, Absent) and canonical(values[name]) == canonical(mark.meant):
+                    del values[name]
+        return values
+
+
+def validated(kind: type[RunConfig], values: Mapping[str, Any]) -> RunConfig:
+    """A config of `values`. Raises ReproError, in one line, for the values that do not fit."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        problems = []
+        for problem in error.errors():
+            where = ".".join(map(str, problem["loc"]))
+            given = f" {where}={problem['input']!r}:" if where else ""
+            hint = """, written as a list: '[…, …]'""" if problem["type"] == "tuple_type" else ""
+            problems.append(f"{given} {problem['msg'].removeprefix('Value error, ')}{hint}")
+        raise ReproError(f"{values['experiment']}:{';'.join(problems)}.".replace("..", ".")) from error
+
+
+def as_before(kind: type[RunConfig], settings: Mapping[str, Any]) -> RunConfig:
+    """The config behind the `settings` of a record, with what was meant where it has no value for a newer field.
+
+    Raises ReproError for a field that the config does not have any more, or of a newer version.
+    """
+    meant = {name: mark.meant for name, field in kind.model_fields.items() for mark in field.metadata
+             if isinstance(mark, Absent)}
+    return validated(kind, meant | dict(settings))
+
+
+def canonical(value: Any) -> str:
+    """One JSON text for equal values: sorted keys, no spaces, floats by their shortest exact digits.
+
+    Raises ReproError for a value that is not finite, because JSON has no word for it.
+    """
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=lambda v: v.tolist())
+    except ValueError as error:
+        raise ReproError("a config or record holds a value that is not finite (nan or inf); "
+                         "look for a diverged loss.") from error
+
+
+def sha256(value: Any) -> str:
+    """Hex sha256 of the canonical JSON of `value`."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def identify(settings: Mapping[str, Any], fingerprint: str, needs: Iterable[str],
+             reads: Mapping[str, str] | None = None, revision: int = 0) -> str:
+    """Id (16 hex digits) of the run with these settings on data with this fingerprint, on top of the runs `needs`.
+
+    `reads`: the fingerprints of the other corpora it reads, by name. `revision`: of its experiment.
+    """
+    parts = {"config": settings, "data": fingerprint, "needs": sorted(needs)}
+    return sha256(parts | ({"reads": reads} if reads else {}) | ({"revision": revision} if revision else {}))[:16]
+
+
+def choices(value: Any) -> list[Any]:
+    """The grid values that one `--set` stands for; `as_text` is the inverse for one value."""
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, str):
+        return [value]
+    if value[:1] in ('[', '{', '"'):
+        try:
+            return [json.loads(value)]
+        except json.JSONDecodeError as error:
+            raise ReproError(f"cannot read {value} as JSON: {error}.") from error
+    return [None if part == "null" else part for part in value.split(",")]
+
+
+def as_text(value: Any) -> str:
+    """The text that `--set key=TEXT` reads as `value`."""
+    plain = isinstance(value, str) and value not in ("", "null") and "," not in value and value[0] not in '[{"'
+    return value if plain else canonical(value)

@@ -1,0 +1,158 @@
+"""What models are trained on: batch k is a pure function of the seed, so that resuming needs only k."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from repro.errors import ReproError
+
+
+class Batches(Protocol):
+    """What `train` asks of batches. A batch is a tensor, or a mapping or dataclass of tensors; rows are examples.
+
+    batch_size: rows of every tensor of every batch, those of all processes together.
+    unit, units_per_batch: what a training is counted in, and how many of these each batch counts for, all alike. They
+    are "tokens", its targets, where every example has the same number, and else "examples".
+    """
+
+    batch_size: int
+    unit: str
+    units_per_batch: int
+
+    def batch(self, step: int) -> Any:
+        """Batch number `step`, counted from 0, without end, the same however often and in whatever order one asks."""
+
+    def settings(self) -> dict:
+        """All that decides what the batches hold, in plain values; a long text or data by its digest."""
+
+
+class Sequences:
+    """Batches of `length + 1` consecutive tokens (`length` inputs, each with its target) in a shuffled order.
+
+    tokens: (N,) integers. Every epoch draws another order of the non-overlapping sequences and another offset at
+    which the stream is first cut, so that cuts do not always fall on the same places. Sequences that no longer fill a
+    batch at an epoch's end are left to later epochs.
+    """
+
+    unit = "tokens"
+
+    def __init__(self, tokens, length: int, batch_size: int, seed: int = 0):
+        if length < 1 or batch_size < 1:
+            raise ReproError(f"length is {length} tokens and batch_size {batch_size}; both must be at least 1.")
+        self.tokens = np.asarray(tokens)
+        self.length, self.batch_size, self.seed = length, batch_size, seed
+        self.per_epoch = ((len(self.tokens) - 1) // length - 1) // batch_size  # one sequence is spent on the offset
+        if self.per_epoch < 1:
+            raise ReproError(f"{len(self.tokens):,} tokens are too few for one batch of {batch_size} sequences of "
+                             f"{length} tokens; use shorter sequences, a smaller batch or more text.")
+        self._order = (None, None)
+
+    @property
+    def tokens_per_batch(self) -> int:
+        """Targets in one batch."""
+        return self.batch_size * self.length
+
+    units_per_batch = tokens_per_batch
+
+    def batch(self, step: int) -> Tensor:
+        """Batch number `step` (counted from 0, without end): (batch_size, length + 1) int64."""
+        epoch, index = divmod(step, self.per_epoch)
+        if self._order[0] != epoch:
+            generator = np.random.default_rng([self.seed, epoch])
+            offset = generator.integers(self.length)
+            n = (len(self.tokens) - 1 - offset) // self.length
+            self._order = (epoch, offset + self.length * generator.permutation(n))
+        starts = self._order[1][index * self.batch_size:(index + 1) * self.batch_size]
+        return torch.from_numpy(np.stack([self.tokens[s:s + self.length + 1] for s in starts]).astype(np.int64))
+
+    def settings(self) -> dict:
+        """The sizes, the seed and the text."""
+        text = hashlib.sha256(np.ascontiguousarray(self.tokens).tobytes()).hexdigest()
+        return {"length": self.length, "batch_size": self.batch_size, "seed": self.seed, "text": text}
+
+
+class LengthBuckets:
+    """Batches of examples of similar length, in a shuffled order, so that little is spent on padding.
+
+    examples: anything with numbers from 0 on; lengths: that of each, in any unit. collate: from a list of `batch_size`
+    examples to a batch, padded to the longest; it must not depend on chance. Every epoch draws another order, sorts
+    each `pool` batches' worth of it by length, cuts it into batches and shuffles those. An example comes once an epoch,
+    but for the fewer than `batch_size`, others in every epoch, that would not fill a batch.
+
+    Raises ReproError for sizes below 1, lengths that are not as many as the examples, and too few examples.
+    """
+
+    unit = "examples"
+
+    def __init__(self, examples: Sequence, lengths: Sequence[int], collate: Callable[[list], Any], batch_size: int,
+                 seed: int = 0, pool: int = 50):
+        if batch_size < 1 or pool < 1:
+            raise ReproError(f"batch_size is {batch_size} and pool {pool}; both must be at least 1.")
+        if len(lengths) != len(examples):
+            raise ReproError(f"there are {len(lengths):,} lengths and {len(examples):,} examples; give one for each.")
+        if len(examples) < batch_size:
+            raise ReproError(f"{len(examples):,} examples are too few for one batch of {batch_size}; use a smaller "
+                             "batch or more examples.")
+        self.examples, self.lengths, self.collate = examples, np.asarray(lengths), collate
+        self.batch_size = self.units_per_batch = batch_size
+        self.seed, self.pool, self.per_epoch = seed, pool, len(examples) // batch_size
+        self._order = (None, None)
+
+    def batch(self, step: int) -> Any:
+        """Batch number `step` (counted from 0, without end): what `collate` makes of its examples."""
+        epoch, index = divmod(step, self.per_epoch)
+        if self._order[0] != epoch:
+            generator = np.random.default_rng([self.seed, epoch])
+            order = generator.permutation(len(self.lengths))[:self.per_epoch * self.batch_size]
+            size = self.pool * self.batch_size
+            pools = [order[k:k + size] for k in range(0, len(order), size)]
+            ordered = np.concatenate([pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools])
+            self._order = (epoch, generator.permutation(ordered.reshape(-1, self.batch_size)))
+        return self.collate([self.examples[int(k)] for k in self._order[1][index]])
+
+    def settings(self) -> dict:
+        """The sizes, the seed, the lengths, and each example as `collate` makes it a batch of its own."""
+        digest = hashlib.sha256(self.lengths.tobytes())
+        for k in range(len(self.lengths)):
+            for name, x in tensors(self.collate([self.examples[k]])).items():
+                digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
+                digest.update(x.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return {"batch_size": self.batch_size, "seed": self.seed, "pool": self.pool, "examples": digest.hexdigest()}
+
+
+def tensors(batch: Any) -> dict[str, Tensor]:
+    """The tensors of a batch by name. Raises ReproError for what is no tensor, mapping or dataclass of tensors."""
+    if isinstance(batch, Tensor):
+        return {"batch": batch}
+    if isinstance(batch, Mapping):
+        named = dict(batch)
+    elif is_dataclass(batch):
+        named = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    else:
+        raise ReproError(f"a batch is a {type(batch).__name__}; it must be a tensor or a mapping or dataclass of some.")
+    for name, value in named.items():
+        if not isinstance(value, Tensor):
+            raise ReproError(f"{name} of a batch is a {type(value).__name__}; a batch holds tensors only.")
+    return named
+
+
+def share(batch: Any, batch_size: int, process: int, processes: int, device: torch.device | str = "cpu") -> Any:
+    """The rows of a batch that one of `processes` trains on, on its device: a tensor, a dict or the same dataclass.
+
+    Raises ReproError unless every tensor has `batch_size` rows.
+    """
+    named = tensors(batch)
+    if any(x.shape[:1] != (batch_size,) for x in named.values()):
+        sizes = ", ".join(f"{name} {x.shape[0] if x.ndim else 'none'}" for name, x in named.items())
+        raise ReproError(f"the first dimension of every tensor of a batch must be its batch_size of {batch_size} "
+                         f"examples, but it is: {sizes}.")
+    size = batch_size // processes
+    mine = {name: x[process * size:(process + 1) * size].to(device) for name, x in named.items()}
+    if isinstance(batch, Tensor):
+        return mine["batch"]
+    return mine if isinstance(batch, Mapping) else replace(batch, **mine)

@@ -1,0 +1,52 @@
+"""How to train: every choice that is not the model's or the text's."""
+
+from dataclasses import dataclass
+
+from repro.errors import ReproError, unknown
+
+CHOICES = {"decay": ("none", "linear"), "precision": ("no", "bf16"), "optimizer": ("adamw", "muon"),
+           "best_is": ("lowest", "highest")}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train. Tokens are targets over all processes, or what else the batches count in (`Batches.unit`); steps
+    are optimiser steps. Raises ReproError for a choice that there is not and a number out of range."""
+
+    tokens: int  # stop after this many targets
+    learning_rate: float
+    warmup_steps: int = 100  # linear, from 0
+    decay: str = "none"  # after the warm-up: "none" (constant) or "linear" (to 0 at the end)
+    weight_decay: float = 0.0
+    clip: float = 1.0  # largest gradient norm
+    validate_every: int = 2_000_000  # tokens
+    patience: int | None = None  # validations without improvement before stopping early; None never stops
+    checkpoint_every: int = 60  # seconds between checkpoints; one more is written at each validation
+    precision: str = "no"  # "no" (fp32) or "bf16"
+    seed: int = 0
+    optimizer: str = "adamw"  # "adamw", or "muon" for the matrices of the blocks with AdamW for all other weights
+    best: str = "loss"  # the metric of a validation that chooses the weights to keep, and patience looks at
+    best_is: str = "lowest"  # its best value: "lowest" or "highest"
+
+    def __post_init__(self):
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise unknown(name, getattr(self, name), known)
+        for name, low in (("tokens", 1), ("validate_every", 1), ("warmup_steps", 0), ("patience", 1)):
+            if getattr(self, name) is not None and getattr(self, name) < low:
+                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least {low}.")
+        for name in ("learning_rate", "clip"):
+            if not getattr(self, name) > 0:
+                raise ReproError(f"{name} is {getattr(self, name)}; it must be above 0.")
+
+    def rate(self, step: int, steps: int) -> float:
+        """The learning rate of optimiser step `step` (from 0) out of `steps`."""
+        if step < self.warmup_steps:
+            return self.learning_rate * (step + 1) / self.warmup_steps
+        if self.decay == "none":
+            return self.learning_rate
+        return self.learning_rate * max(0.0, (steps - step) / max(1, steps - self.warmup_steps))
+
+    def better(self, new: float, old: float) -> bool:
+        """Whether a value of the metric `best` is an improvement."""
+        return new < old if self.best_is == "lowest" else new > old

@@ -1,0 +1,42 @@
+"""The optimisers, and which weights each of them changes."""
+
+from torch import nn
+from torch.optim import AdamW, Muon, Optimizer
+
+from repro.errors import ReproError
+from repro.training.config import TrainConfig
+
+
+def matrices(module: nn.Module) -> list[nn.Parameter]:
+    """The matrices of the blocks: the `weight` of every layer in an `nn.ModuleList` that has two dimensions and is no
+    embedding.
+
+    A transformer keeps its blocks in such a list (`h` of GPT-2, `layer` of RoBERTa, `layers` of BART and of our
+    Decoder). Not among them are therefore embeddings, positions and the output layer, tied or not, a recurrence module
+    and a classifier; nor, inside a block, biases, norms and what is no layer's `weight` (u and v of our Decoder).
+    """
+    embeddings = {id(layer.weight) for layer in module.modules() if isinstance(layer, nn.Embedding)}
+    blocks = [part for part in module.modules() if isinstance(part, nn.ModuleList)]
+    weights = [getattr(layer, "weight", None) for block in blocks for layer in block.modules()]
+    found = {id(weight): weight for weight in weights if isinstance(weight, nn.Parameter) and weight.ndim == 2}
+    return [weight for key, weight in found.items() if key not in embeddings]
+
+
+def optimizers(objective: nn.Module, config: TrainConfig) -> list[Optimizer]:
+    """Those that together change every weight of `objective` once.
+
+    "muon" (Jordan et al. 2024) makes the update of a matrix orthogonal, in bfloat16, and scales it to the size of one
+    of AdamW's (Liu et al. 2025, section 2.2), so that learning rate and weight decay mean the same for both. A matrix
+    stored transposed, as GPT-2 does, changes nothing. Raises ReproError for "muon" where there are no blocks.
+    """
+    together = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    if config.optimizer == "adamw":
+        return [AdamW(objective.parameters(), **together, fused=True)]
+    chosen = matrices(objective)
+    if not chosen:
+        raise ReproError(f"optimizer is 'muon', but {type(objective).__name__} has no blocks (an nn.ModuleList) whose "
+                         "matrices it could train; set optimizer='adamw'.")
+    taken = {id(weight) for weight in chosen}
+    rest = [weight for weight in objective.parameters() if id(weight) not in taken]
+    return [Muon(chosen, **together, adjust_lr_fn="match_rms_adamw"),
+            *([AdamW(rest, **together, fused=True)] if rest else [])]

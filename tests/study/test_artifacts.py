@@ -1,0 +1,174 @@
+"""Artifacts: records beside printed values, and an honest caption."""
+
+import pytest
+
+from repro.errors import ReproError
+from repro.page import signed
+from repro.study import Artifact, artifact, register, run
+from repro.study.registry import lookup
+
+
+def build(context):
+    import pandas
+
+    rows = []
+    for overlap in (0, 5):
+        row = {"overlap": overlap, "paper": "<30.40>"}
+        for scale in context.scales:
+            for model in ("baseline", "recurrent"):
+                row[f"{scale} {model}"] = context.value("test_word_perplexity", scale=scale, model=model,
+                                                        overlap=overlap)
+        rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+def figure(context):
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(1, 1))
+    drawn.subplots().plot([record.metrics["test_word_perplexity"] for record in context.records()])
+    return drawn
+
+
+@pytest.fixture
+def table(toy):
+    declared = [Artifact(f"toy-{kind}", "toy2020", "Toy <values>", "06_toy", "toy-recurrence", how, source, kind)
+                for kind, how, source in [("table", build, "Table 1"), ("figure", figure, "Figure 1")]]
+    register(*declared)
+    return declared[0]
+
+
+def test_cells_without_records_say_not_run_and_the_caption_names_the_command(table):
+    shown = artifact("toy-table").render()
+    assert shown.table.iloc[:, 2:].to_numpy().tolist() == 2 * [4 * ["not run"]]
+    assert shown.caption == ("Table 1 of toy2020: Toy <values>.\n"
+                             "smoke: all not run: `repro run toy-recurrence --scale smoke`.\n"
+                             "small: all not run: `repro run toy-recurrence --scale small`.")
+
+
+def test_cells_hold_the_mean_over_seeds(table, toy):
+    ids = []
+    for seed in (0, 1):
+        for config in toy.experiment.plan("smoke", seeds=(seed,)):
+            ids.append(run(config, progress=False).id)
+    shown = table.render(also=())
+    # 30 - overlap / 10 - (model == "recurrent") + seed / 4, averaged over seeds 0 and 1
+    assert list(shown.table["smoke baseline"]) == ["30.12", "29.62"]
+    assert list(shown.table["smoke recurrent"]) == ["29.12", "28.62"]
+    line = shown.caption.splitlines()[1]
+    assert line.startswith("smoke: toy-text (part of toy: 1 of 9 texts); 2 seeds; records ")
+    assert sorted(line.removesuffix(".").partition("records ")[2].split(", ")) == sorted(ids)
+
+
+def test_one_missing_run_is_named_by_its_own_command(table, toy):
+    configs = toy.experiment.plan("small")
+    for config in configs[:3]:
+        run(config, progress=False)
+    shown = table.render("small", results=None)
+    assert list(shown.table["small recurrent"]) == ["29.00", "not run"]
+    assert shown.caption.endswith("; 1 run not run: `repro run toy-recurrence --scale small --set model=recurrent "
+                                  "--set overlap=5`.")
+    run(configs[3], progress=False)
+    assert list(table.render("small").table["small recurrent"]) == ["29.00", "28.50"]
+
+
+def test_records_lie_in_the_folder_that_was_asked_for(table, toy, tmp_path):
+    run(toy.experiment.plan("smoke")[0], results=tmp_path / "mine", progress=False)
+    assert "not run" not in table.render(also=(), results=tmp_path / "mine").table["smoke baseline"][0]
+    assert table.render(also=()).table["smoke baseline"][0] == "not run"
+    assert f"--results {tmp_path / 'mine'}`" in table.render(also=(), results=tmp_path / "mine").caption
+
+
+def test_sets_change_the_plan_of_the_scale_asked_for(toy):
+    import pandas
+
+    asked = []
+
+    def overlaps(context):
+        asked.append({scale: [config.overlap for config in context.plan(scale)] for scale in context.scales})
+        context.records()
+        return pandas.DataFrame()
+
+    register(Artifact("toy-sets", "toy2020", "Sets", "06_toy", "toy-recurrence", overlaps, "Table 2"))
+    shown = artifact("toy-sets").render(sets={"overlap": [7, 9], "model": "baseline"})
+    assert asked == [{"smoke": [7, 9], "small": [0, 5, 0, 5]}]
+    assert "`repro run toy-recurrence --scale smoke --set overlap=7,9 --set model=baseline`" in shown.caption
+
+
+@pytest.mark.parametrize(("ask", "words"), [
+    (lambda c: c.value("test_word_perplexity", model="baseline"), "fits 2 configs of the plan"),
+    (lambda c: c.value("test_word_perplexty", model="baseline", overlap=0), "Did you mean 'test_word_perplexity'"),
+    (lambda c: c.records(overlop=0), "unknown key of toy-recurrence 'overlop'. Did you mean 'overlap'"),
+])
+def test_questions_that_have_no_one_answer_are_refused(toy, ask, words):
+    run(toy.experiment.plan("smoke")[0], progress=False)
+    register(Artifact("toy-bad", "toy2020", "Bad", "06_toy", "toy-recurrence", ask, "Table 3"))
+    with pytest.raises(ReproError, match=words):
+        artifact("toy-bad").render()
+
+
+def test_unknown_artifacts_and_scales_suggest_the_nearest(table):
+    with pytest.raises(ReproError, match="unknown artifact 'toy-tabel'. Did you mean 'toy-table'"):
+        lookup(Artifact, "toy-tabel")
+    with pytest.raises(ReproError, match="unknown scale 'smal'. Did you mean 'small'"):
+        table.render("smal")
+    with pytest.raises(ReproError, match="unknown scale of toy-recurrence 'paper'"):
+        table.render("paper")
+    assert list(table.render("smoke", also=("paper", "smoke")).table.columns) == [
+        "overlap", "paper", "smoke baseline", "smoke recurrent"]
+
+
+def test_a_notebook_shows_the_table_with_its_caption_escaped_and_always_alike(table):
+    page = table.render()._repr_html_()
+    assert "Toy &lt;values&gt;" in page
+    assert "<code>repro run toy-recurrence --scale smoke</code>" in page
+    assert page.count(">not run</span></td>") == 8
+    assert "<td>&lt;30.40&gt;</td>" in page
+    assert page == table.render()._repr_html_()
+    assert '<table id="toy-table"><thead><tr>' in page
+
+
+def test_a_notebook_names_the_records_behind_a_table_and_folds_their_ids(table, toy):
+    ids = [run(config, progress=False).id for config in toy.experiment.plan("smoke")[:2]]
+    page = table.render()._repr_html_()
+    assert "1 seed; 2 runs not run: <code>repro run toy-recurrence --scale smoke</code>." \
+           f"<details><summary>records</summary>{ids[0]}, {ids[1]}</details></div>" in page
+    assert f"records {ids[0]}, {ids[1]}" in table.render().caption
+
+
+def test_a_terminal_shows_the_table_and_its_caption(table):
+    from rich.console import Console
+
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))
+    console.print(table.render())
+    text = console.export_text()
+    assert text.count("not run") == 10
+    assert "repro run toy-recurrence --scale smoke." in text
+
+
+def test_a_figure_is_a_picture_with_a_caption(table, toy):
+    run(toy.experiment.plan("smoke")[0], progress=False)
+    shown = artifact("toy-figure").render()
+    assert shown.png().startswith(b"\x89PNG")
+    assert shown.png() == artifact("toy-figure").render().png()
+    page = shown._repr_html_()
+    assert page == artifact("toy-figure").render()._repr_html_()
+    assert 'role="img" aria-label="Toy &lt;values&gt;" viewBox=' in page and "<text " in page and "<img" not in page
+    assert "3 runs not run: <code>repro run toy-recurrence --scale smoke</code>" in page
+    with pytest.raises(ReproError, match="toy-figure is a figure"):
+        shown.table  # noqa: B018
+
+
+def test_a_named_index_becomes_the_first_column(toy):
+    import pandas
+
+    register(Artifact("toy-index", "toy2020", "Index", "06_toy", "toy-recurrence",
+                      lambda context: pandas.DataFrame({"x": [1]}, index=pandas.Index(["a"], name="what")), "Table 4"))
+    assert artifact("toy-index").render().table.to_dict("records") == [{"what": "a", "x": 1}]
+
+
+@pytest.mark.parametrize(("value", "style", "text"), [
+    (0.0123, ".2%", "+1.23%"), (-0.0123, ".1%", "-1.2%"), (-0.00004, ".2%", "0.00%"), (0.00004, ".2%", "0.00%"),
+    (-0.00005001, ".2%", "-0.01%"), (-1e-9, ".3f", "0.000"), (0.0, ".3g", "0"), (-1e-9, ".3g", "-1e-09")])
+def test_what_rounds_to_nothing_has_no_sign(value, style, text):
+    assert signed(value, style) == text

@@ -1,0 +1,34 @@
+"""The records that lie in the repository: each has kept its id, its digest and its place in the study."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from repro import paths
+from repro.study import Store, experiments, plan
+from repro.study.record import Record
+
+RESULTS = Path(__file__).parents[2] / "results"
+KNOWN = json.loads((Path(__file__).parent / "committed.json").read_text())  # id -> [place, digest]
+
+
+def test_every_known_record_has_its_id_and_digest():
+    found = {path.stem: [f"{path.parts[-3]}/{path.parts[-2]}", Record.read(path).digest]
+             for path in RESULTS.glob("*/*/*.json")}
+    assert {id: found.get(id) for id in KNOWN} == KNOWN
+    assert set(found) == set(KNOWN), "a record was added: name it in committed.json"
+
+
+@pytest.mark.skipif(paths.data() is None, reason="ids need the corpora: set REPRO_DATA")
+def test_every_known_record_is_found_by_its_config():
+    found = set()
+    for scale in {place.split("/")[0] for place, _ in KNOWN.values()}:
+        for config in plan.every_run(scale):
+            found |= {record.id for record in Store.of(scale, RESULTS).seeds(config)}
+    assert set(KNOWN) - found == set()
+
+
+def test_no_two_papers_declare_an_experiment_of_one_name():
+    names = [one.name for one in experiments()]
+    assert len(set(names)) == len(names) > 0

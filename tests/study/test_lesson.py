@@ -1,0 +1,163 @@
+"""What a chapter says out of records."""
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from repro.errors import ReproError
+from repro.study import Artifact, Claim, Sentence, Verdict, badge, claim, in_short, metric, register, run, sentence
+from repro.study.claims import judge_difference
+from repro.study.lesson import SIGNS, written
+
+RUN = "repro run toy-recurrence --scale smoke --set model=recurrent --set overlap=5"
+CSS = (Path(__file__).parents[2] / "book/_static/book.css").read_text()
+
+
+def judge(records):
+    by_model = {record.model: record.metrics["test_word_perplexity"] for record in records}
+    effect = by_model["recurrent"] / by_model["baseline"] - 1
+    return judge_difference(effect, effect - 0.01, effect + 0.01, "lower", percent=True)
+
+
+@pytest.fixture
+def claimed(toy):
+    register(Claim("toy-gain", "toy2020", "Recurrence lowers <it>.", "Table 1", "toy-recurrence", judge,
+                   where=lambda config: config.overlap == 5, about=("toy-table1",)),
+             Claim("toy-other", "toy2020", "It is free.", "Table 2", "toy-recurrence", judge,
+                   where=lambda config: config.overlap == 0, about=("toy-table2",)),
+             *(Artifact(f"toy-table{n}", "toy2020", "Table", f"0{n}_toy", "toy-recurrence", lambda context: None, "T")
+               for n in (1, 2)))
+    return toy
+
+
+def test_a_sentence_takes_its_numbers_from_records(claimed):
+    for index in (1, 3):
+        run(claimed.experiment.plan("smoke")[index], progress=False)
+    perplexity = metric("toy-recurrence", "test_word_perplexity", "smoke", model="recurrent", overlap=5)
+    said = sentence("**{n}** models: {ppl}, or {ppl:.0f}; {gain}. So it is {gain.verdict}: {gain.effect:+.1%} from "
+                    "{gain.low:.1%}.", n=2, ppl=perplexity, gain=claim("toy-gain").verdict("smoke"))
+    assert said.markdown == ("**2** models: 28.50, or 28; -3.39% [-4.39%, -2.39%]. So it is reproduced: -3.4% from "
+                             "-4.4%.")
+    assert said._repr_markdown_() == said.markdown
+    assert repr(said) == said.markdown.replace("*", "")
+
+
+def test_a_metric_is_the_mean_over_seeds(toy):
+    for seed in (0, 2):
+        run(toy.experiment.plan("smoke", seeds=(seed,))[3], progress=False)
+    found = metric("toy-recurrence", "test_word_perplexity", "smoke", ".3f", model="recurrent", overlap=5)
+    assert found.value == (28.5 + 29.0) / 2
+    assert f"{found}" == "28.750"
+
+
+def test_what_is_missing_is_said_with_its_command(claimed):
+    run(claimed.experiment.plan("smoke")[1], progress=False)
+    missing = metric("toy-recurrence", "test_word_perplexity", "smoke", model="recurrent", overlap=5)
+    gain = claim("toy-gain").verdict("smoke")
+    said = sentence("From {a:.1f} by {gain.effect:+.1%} ({gain.verdict}) to {ppl:.1f}.", a=3, gain=gain, ppl=missing)
+    assert said.markdown == f"From 3.0 by *not run* (*not run*) to *not run*. (not run: `{RUN}`)"
+    assert "`" not in repr(said)
+    assert repr(said).endswith(f"(not run: {RUN})")
+    both = sentence("{gain}", gain=claim("toy-gain").verdict("small")).markdown
+    assert both == "*not run* (not run: `repro run toy-recurrence --scale small`)"
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"model": "recurrent"}, "leave 2 runs"),
+    ({"model": "recurrent", "overlap": 7}, "leave 0 runs"),
+    ({"modell": "recurrent"}, "unknown key of toy-recurrence 'modell'. Did you mean 'model'?"),
+    ({"name": "perplexity", "model": "recurrent", "overlap": 5}, "unknown metric of toy-recurrence 'perplexity'"),
+    ({"scale": "tiny"}, "unknown scale"),
+    ({"experiment_name": "toy-recurrent"}, "Did you mean 'toy-recurrence'"),
+])
+def test_a_metric_that_cannot_be_is_refused(toy, arguments, message):
+    run(toy.experiment.plan("smoke")[3], progress=False)
+    given = {"experiment_name": "toy-recurrence", "name": "test_word_perplexity", "scale": "smoke"} | arguments
+    with pytest.raises(ReproError, match=re.escape(message)):
+        metric(**given)
+
+
+def test_indented_lines_are_prose_and_not_code():
+    assert sentence("""One
+        and {two}.
+
+        Three.""", two=2).markdown == "One\nand 2.\n\nThree."
+
+
+def test_a_name_without_a_value_is_refused():
+    with pytest.raises(ReproError, match="unknown value of the sentence 'gian'. Did you mean 'gain'?"):
+        sentence("{gian.effect}", gain=3)
+
+
+@pytest.mark.parametrize(("value", "style", "text"), [
+    (-0.0001, ".1%", "0.0%"), (-0.0001, "+.1%", "0.0%"), (0.012, "+.1%", "+1.2%"), (1039.4, ",.0f", "1,039"),
+    (-1039.4, "+,.0f", "-1,039"), (-2e-5, ".1e", "-2.0e-05")])
+def test_what_rounds_to_nothing_has_no_sign(value, style, text):
+    assert written(value, style) == text
+
+
+def test_in_short_shows_each_claim_of_the_chapter_at_its_largest_scale(claimed):
+    for scale in ("smoke", "small"):
+        for config in claimed.experiment.plan(scale)[1::2]:
+            run(config, progress=False)
+    told = in_short("01_toy", "Does it <help>?", Sentence("It *does*."), also=["toy-other"])
+    assert told.text.markdown == "**Does it <help>?**\n\nIt *does*."
+    own, other = re.findall("<li>.*?</li>", told.badges["text/html"])
+    assert "verdict-reproduced" in own and "Recurrence lowers &lt;it&gt;." in own and "Table 1, small" in own
+    assert 'href="#claims-and-verdicts"' in own
+    assert "verdict-not-run" in other and 'href="02_toy.html#claims-and-verdicts"' in other
+    assert "repro run toy-recurrence --scale small" in other
+    assert told.badges["text/plain"].splitlines() == ["reproduced: Recurrence lowers <it>. (Table 1, small)",
+                                                      "not run: It is free. (Table 2, small)"]
+    assert in_short("02_toy", "Q", "A").badges["text/html"].count("<li>") == 1
+    assert in_short("03_toy", "Q", "A").badges == {}
+
+
+def test_in_short_shows_its_parts_one_below_the_other(claimed, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda one, raw=False: shown.append(one))
+    picture = object()
+    told = in_short("01_toy", "Q?", "A.", picture, "Three <windows>.")
+    told._ipython_display_()
+    assert shown[0].markdown == "**Q?**\n\nA."
+    assert shown[1:3] == [told.badges, picture]
+    assert shown[3]["text/html"] == '<p class="caption">Three &lt;windows&gt;.</p>'
+    assert len(shown) == 4
+
+
+def test_badges_differ_in_sign_and_class_and_lead_somewhere():
+    assert badge("not reproduced", "#there", 'a "claim"') == (
+        '<a class="verdict verdict-not-reproduced" href="#there" title="a &quot;claim&quot;">'
+        '<span aria-hidden="true">✗</span> not reproduced</a>')
+    assert badge("open").startswith('<span class="verdict verdict-open">')
+    assert len(set(SIGNS.values())) == len(SIGNS)
+    with pytest.raises(ReproError, match="unknown verdict 'reproducd'. Did you mean 'reproduced'?"):
+        badge("reproducd")
+    assert set(Verdict.__dataclass_fields__["verdict"].type.__args__) <= set(SIGNS)
+
+
+def rules(verdict, dark):
+    before = 'html[data-theme="dark"] ' if dark else ""
+    return re.search(rf'^{re.escape(before)}\.verdict-{verdict.replace(" ", "-")} {{(.*?)}}', CSS, re.MULTILINE)[1]
+
+
+def luminance(colour):
+    parts = [int(colour[at:at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("verdict", SIGNS)
+def test_badges_can_be_read_in_both_modes(verdict, dark):
+    """Contrast of at least 7:1, by the formula of WCAG 2.1."""
+    light, deep = sorted((luminance(colour) for colour in re.findall("#[0-9a-f]{6}", rules(verdict, dark))),
+                         reverse=True)
+    assert (light + 0.05) / (deep + 0.05) >= 7
+
+
+def test_badges_differ_in_shape():
+    shapes = {verdict: re.findall("border[^;]*;", rules(verdict, dark=False)) for verdict in SIGNS}
+    assert all(shapes[one] != shapes[other] for one, other in combinations(SIGNS, 2))

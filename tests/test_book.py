@@ -1,0 +1,68 @@
+"""What chapters show of the library's code."""
+
+import ast
+
+import pytest
+
+from repro.book import source, without_docstrings
+from repro.recurrence import Recurrence, RecurrenceConfig
+
+CODE = '''
+def one(x):
+    """Short."""
+    return """kept: it is a value"""
+
+
+class Two:
+    """Long.
+
+    And wide.
+    """
+
+    three = 3
+
+    def four(self):
+        # why
+        """Inside."""
+        return 4
+
+    def five(self):
+        """All there is of it."""
+'''
+SHOWN = '''
+def one(x):
+    return """kept: it is a value"""
+
+
+class Two:
+    three = 3
+
+    def four(self):
+        # why
+        return 4
+
+    def five(self):
+        """All there is of it."""
+'''
+
+
+def test_docstrings_are_left_out_and_nothing_else():
+    assert without_docstrings(CODE) == SHOWN.rstrip("\n")
+
+
+@pytest.mark.parametrize("one", [Recurrence, Recurrence.pool, RecurrenceConfig, Recurrence.layer_weights])
+def test_the_code_shown_is_the_code_that_runs(one):
+    shown = source(one).data.removeprefix("```python\n").removesuffix("\n```")
+    whole = source(one, docstring=True).data.removeprefix("```python\n").removesuffix("\n```")
+    assert '"""' in whole and '"""' not in shown
+    kept = ast.parse(whole)
+    for node in ast.walk(kept):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node):
+            del node.body[0]
+    assert ast.dump(ast.parse(shown)) == ast.dump(kept)
+
+
+def test_several_are_shown_one_after_the_other():
+    shown = source(Recurrence.pool, Recurrence.combine).data
+    assert shown.count("```python\n") == 2
+    assert shown.index("def pool") < shown.index("def combine")

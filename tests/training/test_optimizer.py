@@ -1,0 +1,159 @@
+"""Which weights Muon changes, and how; and bfloat16 on a processor."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig, RobertaForSequenceClassification
+
+from repro.attention import SlidingWindow
+from repro.errors import ReproError
+from repro.models import Decoder, DecoderConfig, gpt2_mini
+from repro.training import NextToken, Sequences, TrainConfig, WindowedLM, train, trainer
+from repro.training.optimizer import matrices, optimizers
+
+TEXT = np.cumsum(np.random.default_rng(0).integers(1, 4, size=3000)) % 29
+
+
+def config(steps=6, **changes):
+    settings = {"tokens": 64 * steps, "learning_rate": 0.01, "warmup_steps": 3, "optimizer": "muon"}
+    return TrainConfig(**settings | changes)
+
+
+def decoder():
+    torch.manual_seed(0)
+    return Decoder(DecoderConfig(29, 16, 2, (SlidingWindow(4),) * 2))
+
+
+def names(model):
+    """The weights that Muon would change, by name."""
+    found = {id(weight) for weight in matrices(model)}
+    return {name for name, weight in model.named_parameters() if id(weight) in found}
+
+
+def of_layers(form, n, *inside):
+    return {form.format(k, name) for k in range(n) for name in inside}
+
+
+GPT2 = "attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"
+
+
+def test_muon_takes_the_matrices_of_the_blocks_of_gpt2():
+    model = gpt2_mini(2, 16, 2, 29, 16)
+    assert names(model) == of_layers("transformer.h.{}.{}.weight", 2, *GPT2)
+    assert model.get_output_embeddings().weight is model.transformer.wte.weight
+
+
+def test_and_of_the_recurrent_model_but_not_its_module(tiny_recurrent):
+    model = tiny_recurrent()
+    assert names(model) == of_layers("transformer.h.{}.{}.weight", 3, *GPT2)
+    assert any(weight.ndim == 2 for name, weight in model.named_parameters() if "recurrence.feedforward" in name)
+
+
+def test_and_of_our_decoder_but_not_the_vectors_of_its_heads():
+    model = decoder()
+    assert names(model) == of_layers("layers.{}.{}.weight", 2, "attention.project", "attention.out", "inner", "outer")
+    assert model.layers[0].attention.u.ndim == 2
+
+
+def test_and_of_encoders_but_not_the_classifier():
+    size = {"vocab_size": 29, "max_position_embeddings": 20}
+    roberta = RobertaForSequenceClassification(RobertaConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, **size))
+    inside = [f"attention.self.{x}" for x in ("query", "key", "value")]
+    inside += ["attention.output.dense", "intermediate.dense", "output.dense"]
+    assert names(roberta) == of_layers("roberta.encoder.layer.{}.{}.weight", 2, *inside)
+    bart = BartForConditionalGeneration(BartConfig(
+        d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2,
+        encoder_ffn_dim=32, decoder_ffn_dim=32, **size))
+    assert len(names(bart)) == 6 + 10
+    assert all(".layers.0." in name and "norm" not in name and name.endswith("weight") for name in names(bart))
+
+
+def test_an_embedding_inside_a_block_or_tied_to_its_layer_is_none():
+    block = nn.ModuleDict({"near": nn.Embedding(5, 4), "far": nn.Linear(4, 5), "own": nn.Linear(4, 5, bias=False)})
+    block["far"].weight = block["near"].weight
+    module = nn.Module()
+    module.blocks, module.head = nn.ModuleList([block]), nn.Linear(5, 3)
+    assert names(module) == {"blocks.0.own.weight"}
+
+
+@pytest.mark.parametrize("choice", ["muon", "adamw"])
+def test_every_weight_has_one_optimiser(tiny_recurrent, choice):
+    objective = WindowedLM(tiny_recurrent(), 8)
+    found = optimizers(objective, config(optimizer=choice))
+    assert [type(optimizer).__name__ for optimizer in found] == (["Muon", "AdamW"] if choice == "muon" else ["AdamW"])
+    changed = [id(weight) for optimizer in found for group in optimizer.param_groups for weight in group["params"]]
+    assert sorted(changed) == sorted(id(weight) for weight in objective.parameters())
+
+
+@pytest.mark.parametrize(("changes", "rates"), [
+    ({}, [1 / 3, 2 / 3, 1, 1, 1, 1]), ({"decay": "linear", "weight_decay": 2.0}, [1 / 3, 2 / 3, 1, 1, 2 / 3, 1 / 3])],
+    ids=str)
+def test_the_schedule_moves_both_optimisers(changes, rates):
+    """The same gradients, handed to each of torch's optimisers with the rates worked out by hand."""
+    objective, twin = NextToken(decoder()), decoder()
+    watched = [objective.model.layers[1].outer.weight, objective.model.embed.weight]
+    copies, gradients = [twin.layers[1].outer.weight, twin.embed.weight], {weight: [] for weight in watched}
+    for weight in watched:
+        weight.register_hook(lambda gradient, weight=weight: gradients[weight].append(gradient.clone()))
+    settings = config(clip=1e9, **changes)
+    train(objective, Sequences(TEXT, 16, 4), settings, device="cpu")
+    decay = settings.weight_decay
+    alone = [torch.optim.Muon([copies[0]], weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
+             torch.optim.AdamW([copies[1]], weight_decay=decay)]
+    for optimizer, copy, weight in zip(alone, copies, watched, strict=True):
+        for rate, copy.grad in zip(rates, gradients[weight], strict=True):
+            optimizer.param_groups[0]["lr"] = 0.01 * rate
+            optimizer.step()
+        torch.testing.assert_close(weight, copy)
+
+
+def test_a_step_of_muon_is_orthogonal_and_as_large_as_one_of_adamw():
+    before, objective = decoder().layers[0].outer.weight, NextToken(decoder())
+    train(objective, Sequences(TEXT, 16, 4), config(1, warmup_steps=0, learning_rate=0.02), device="cpu")
+    step = (objective.model.layers[0].outer.weight - before).detach()  # (16, 64)
+    assert step.square().mean().sqrt() == pytest.approx(0.2 * 0.02, rel=0.2)
+    stretch = torch.linalg.svdvals(step) / (0.2 * 0.02 * 64**0.5)
+    assert stretch.max() < 1.3
+    assert stretch[-3] > 0.6  # the weakest directions are not yet stretched after five rounds
+
+
+def test_muon_needs_blocks(bigram, stream):
+    with pytest.raises(ReproError, match="'muon', but Bigram has no blocks.*optimizer='adamw'"):
+        train(bigram(), Sequences(stream, 8, 4), config(), device="cpu")
+
+
+# Bfloat16 on a processor.
+
+
+def test_bf16_trains_like_fp32():
+    curves = []
+    for precision in ("no", "bf16"):
+        torch.manual_seed(0)
+        objective = WindowedLM(gpt2_mini(2, 32, 2, 29, 16), 16)
+        settings = config(60, precision=precision, learning_rate=0.003)
+        curves.append(train(objective, Sequences(TEXT, 16, 4), settings, device="cpu").curves["train_loss"])
+    assert curves[0] != curves[1]
+    for (_, exact), (_, rounded) in zip(*curves, strict=True):
+        assert rounded == pytest.approx(exact, rel=0.01)
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"precision": "bf16", "optimizer": "adamw"}, "Set precision='no' to"),
+    ({"precision": "no", "optimizer": "muon"}, "Set optimizer='adamw' to"),
+    ({"precision": "bf16", "optimizer": "muon"}, "Set precision='no' and optimizer='adamw' to"),
+    ({"precision": "no", "optimizer": "adamw"}, None)], ids=str)
+@pytest.mark.parametrize("has_it", [True, False])
+def test_one_line_says_what_is_slow_without_bf16_instructions(monkeypatch, caplog, changes, words, has_it):
+    monkeypatch.setattr(trainer, "has_bf16", lambda: has_it)
+    monkeypatch.setattr(trainer, "bf16_slowdown", lambda: 36.04)
+    trainer._say_what_is_slow.cache_clear()
+    with caplog.at_level(logging.WARNING, "repro"):
+        for _ in range(2):
+            assert train(NextToken(decoder()), Sequences(TEXT, 16, 4), config(2, **changes), device="cpu").steps == 2
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("repro")]
+    assert len(said) == (words is not None and not has_it)
+    assert all("take 36.0 times as long" in line and words in line and "\n" not in line for line in said)
