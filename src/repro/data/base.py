@@ -31,6 +31,11 @@ class Document:
         """The text's bytes. Where a text was cut inside a character (enwik8), `text` has a surrogate for each byte."""
         return self.text.encode(errors="surrogateescape")
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that is to be read in it."""
+        return (self.text,)
+
 
 Documents = list[Document]
 
@@ -155,6 +160,16 @@ class Corpus:
             raise ReproError(f"{self.name} is text and has no examples: read it with "
                              f"corpus('{self.name}').documents('{split}').")
         return self.read.rows(self, split)
+
+    def texts(self, split: str) -> Iterator[str]:
+        """What there is to be read in `split`, one text at a time, of documents as of examples.
+
+        Raises ReproError for an unknown split, missing or damaged files, and rows that hold no text.
+        """
+        if not hasattr(self.read.row, "texts"):
+            raise ReproError(f"{self.name} has no text that a tokeniser could be trained on: it holds {self.kind}.")
+        for row in self.stream(split) if self.is_text else self.examples(split):
+            yield from row.texts
 
     def n_words(self, text: str) -> int:
         """How many words `text` counts as in this corpus' word-level perplexity."""
