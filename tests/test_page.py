@@ -72,9 +72,10 @@ def test_a_column_of_numbers_holds_nothing_else(cells, is_numeric):
     assert page.numeric(cells) is is_numeric
 
 
-@pytest.mark.parametrize(("share", "digits", "told"), [
-    (-0.000049, 2, "0.00%"), (0.000049, 2, "0.00%"), (-0.00005, 2, "-0.01%"), (0.0, 1, "0.0%"), (0.0123, 1, "+1.2%"),
-    (-1.0, 1, "-100.0%"), (-0.004, 0, "0%"),
+@pytest.mark.parametrize(("value", "style", "told"), [
+    (-0.000049, ".2%", "0.00%"), (0.000049, ".2%", "0.00%"), (-0.00006, ".2%", "-0.01%"), (0.0, ".1%", "0.0%"),
+    (0.0123, ".1%", "+1.2%"), (-1.0, ".1%", "-100.0%"), (-0.004, ".0%", "0%"), (-0.0004, ".3f", "0.000"),
+    (0.25, ".3f", "+0.250"),
 ])
-def test_what_rounds_to_nothing_has_no_sign(share, digits, told):
-    assert page.percent(share, digits) == told
+def test_what_rounds_to_nothing_has_no_sign(value, style, told):
+    assert page.signed(value, style) == told

@@ -63,7 +63,7 @@ def test_the_landing_page_tells_what_is_here_from_the_records():
 
     text = landing.filled((landing.ROOT / "book/index.md").read_text())
     assert "<!--" not in text
-    rows = {name: next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
+    rows = {name: next(line for line in text.splitlines() if line.startswith(f"| **{name}**, "))
             for name, *_ in landing.PAPERS.values()}
     known = {one.paper for one in experiments()} & set(landing.PAPERS)
     for paper, (name, _, _, first, last) in landing.PAPERS.items():

@@ -11,7 +11,8 @@ Triple = tuple[float, float, float]  # value, low, high
 
 
 @house()
-def draw_own_and_other(rows: Mapping[str, tuple[Triple, Triple]], label: str) -> Drawing:
+def draw_own_and_other(rows: Mapping[str, tuple[Triple, Triple]],
+                       label: str = "mean Jensen-Shannon divergence (nats)") -> Drawing:
     """For each row a value against the own context (filled) and against one of another book (hollow), with intervals.
 
     label: of the axis. The further apart the two, the more of a context is in what follows it.

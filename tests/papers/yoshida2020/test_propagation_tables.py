@@ -17,6 +17,7 @@ from repro.papers.yoshida2020.propagation_tables import (
     marked,
     mean,
     reach,
+    reach_by_reader,
     reach_curves,
     side_by_side,
 )
@@ -180,6 +181,9 @@ def test_reach_is_a_mean_over_texts_and_zero_is_zero():
     curves = reach_curves([made])
     assert [point.value for point in curves["recurrent absolute"]] == [3, 0.5]
     assert curves["recurrent absolute"][0][1:] == (1.5, 6)  # both books are drawn, or one of them twice
+    named = reach_by_reader([made])
+    assert list(named) == ["baseline", "baseline with overlap", "recurrent"]
+    assert named["recurrent"] == curves["recurrent absolute"] and reach_by_reader([]) == {}
     found = reach(Shown(smoke=[made], small=[])).set_index(["read by", "windows back"])
     shown = found["smoke: mean |change|"]
     assert shown["baseline"].tolist() == ["0", "0"] and shown["baseline with overlap"].tolist() == ["3 [3, 3]", "0"]
@@ -213,11 +217,12 @@ EXAMPLE = {"context": "Robin & the <b>old</b> sail. She saw Alex", "first": " <s
 def test_words_are_marked_and_text_is_escaped():
     found = marked("a <i> & sail's sail_", {"sail": "b", "i": "u"})
     assert found == "a &lt;<u>i</u>&gt; &amp; <b>sail</b>&#x27;s sail_"
-    page = side_by_side([EXAMPLE])
+    page = side_by_side([EXAMPLE], "smoke: a & b.\nrun")
     for cell in ("… <i>Robin</i> &amp; the &lt;b&gt;old&lt;/b&gt; <b>sail</b>. <u>She</u> saw <i>Alex</i> "
                  "<mark>&lt;she&gt;</mark>", "Sam&#x27;s <b>sail</b> &lt; <u>his</u>", "Robin_", "<u>He</u> sailed"):
         assert f"<td>{cell}</td>" in page
     assert page.count("<tr") == 2 and page.count("<th>") == page.count("<td>") == 4
+    assert page.endswith("a gender</div><div>smoke: a &amp; b.</div><div>run</div></figcaption></figure>")
     assert "… <i>Alex</i> <mark>" in side_by_side([EXAMPLE], last_words=1)
 
 

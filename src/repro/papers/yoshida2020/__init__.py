@@ -2,17 +2,16 @@
 
 from repro.papers.yoshida2020.evaluation import evaluate
 from repro.papers.yoshida2020.explorer import architecture, measured
-from repro.papers.yoshida2020.propagation import trained
+from repro.papers.yoshida2020.propagation import propagation_records, trained
 from repro.papers.yoshida2020.propagation_tables import (
-    READERS,
     distance_names,
     mean_over_books,
     own_and_other,
-    reach_curves,
+    reach_by_reader,
     side_by_side,
 )
 from repro.papers.yoshida2020.tables import curves, kind, layer_weights, learning_curves, learning_rates
 
-__all__ = ["READERS", "architecture", "curves", "distance_names", "evaluate", "kind", "layer_weights",
-           "learning_curves", "learning_rates", "mean_over_books", "measured", "own_and_other", "reach_curves",
+__all__ = ["architecture", "curves", "distance_names", "evaluate", "kind", "layer_weights", "learning_curves",
+           "learning_rates", "mean_over_books", "measured", "own_and_other", "propagation_records", "reach_by_reader",
            "side_by_side", "trained"]

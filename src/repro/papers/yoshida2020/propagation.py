@@ -18,7 +18,7 @@ from repro.papers.yoshida2020.propagation_tables import (
     reach,
     texts_beside,
 )
-from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, Record, RunConfig, Store, register
 
 
 class Config(RunConfig):
@@ -244,6 +244,12 @@ EXPERIMENT = Experiment(
     config=Config, scales=SCALES, execute=execute, estimate=estimate,
     needs=lambda config: [trained(config, name) for name in MODELS])
 register(EXPERIMENT)
+
+
+def propagation_records(scale: str) -> list[Record]:
+    """The experiment's records as planned at `scale`, at every seed there is; none if it was not run."""
+    return Store.of(scale).seeds(EXPERIMENT.plan(scale)[0])
+
 
 PAPER, CHAPTER = "yoshida2020", "08_what_is_propagated"
 register(

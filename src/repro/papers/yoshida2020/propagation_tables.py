@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from repro import page
 from repro.study.artifacts import NOT_RUN, ArtifactContext, heading
 from repro.study.claims import INCONCLUSIVE, Verdict, judge_difference
 from repro.study.published import published
@@ -282,6 +283,12 @@ def reach_curves(records: list[Record], by: str = "reach", kinds: Sequence[str] 
         *(record.documents[by][name] for record in records), strict=True)] for name in names}
 
 
+def reach_by_reader(records: list[Record], by: str = "reach") -> "dict[str, list[Interval]]":
+    """What `draw_reach` draws: name of the reader -> its mean |change of loss| for each place; {} without records."""
+    curves = reach_curves(records, by, ["absolute"])
+    return {name: curves[f"{reader} absolute"] for reader, name in READERS.items() if records}
+
+
 def texts_beside(context: ArtifactContext) -> "pandas.DataFrame":
     """The end of each context the record kept, and how the book, the baseline and the recurrent model go on."""
     import pandas
@@ -292,10 +299,11 @@ def texts_beside(context: ArtifactContext) -> "pandas.DataFrame":
     return pandas.DataFrame(rows or [{"context ends": NOT_RUN}])
 
 
-def side_by_side(examples: Sequence[dict], last_words: int = 50) -> str:
+def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 50) -> str:
     """The examples of a record as an HTML table: the end of each context, and the continuations beside each other.
 
-    Topic words of the context are bold, names that stand in it are in italics, gendered pronouns are underlined.
+    Topic words of the context are bold, names that stand in it are in italics, gendered pronouns are underlined; below
+    the table this is explained, and `caption` follows.
     """
     from repro.evaluation.consistency import GENDERS
 
@@ -312,9 +320,10 @@ def side_by_side(examples: Sequence[dict], last_words: int = 50) -> str:
                  *(marked(one["continuations"][name], marks) for name in columns)]
         rows.append("".join(f"<td>{cell}</td>" for cell in cells))
     body = "".join(f"<tr style='vertical-align: top; text-align: left'>{row}</tr>" for row in rows)
-    caption = "<b>topic words</b> of the context, <i>names</i> that stand in it, <u>pronouns</u> with a gender"
-    return (f"<table><caption style='caption-side: bottom'>{caption}</caption>"
-            f"<thead><tr style='text-align: left'>{head}</tr></thead><tbody>{body}</tbody></table>")
+    legend = "<b>topic words</b> of the context, <i>names</i> that stand in it, <u>pronouns</u> with a gender"
+    told = "".join(f"<div>{line}</div>" for line in (legend, *html.escape(caption).splitlines()))
+    return page.framed(f"<table><thead><tr style='text-align: left'>{head}</tr></thead><tbody>{body}</tbody></table>",
+                       told)
 
 
 def marked(text: str, marks: dict[str, str]) -> str:
