@@ -24,14 +24,17 @@ def hyperpartisan(context: ArtifactContext) -> "pandas.DataFrame":
     """
     import pandas
 
+    from repro.data import corpus
+
     row, = published("longformer2020_table7_finetuning_base").query("dataset == 'Hyperpartisan'").to_dict("records")
     rows = [["the paper", f"{name}, pretrained", "Hyperpartisan, the paper's split, dev", f"first {length:,}",
              row[column], "–", "–", "5"] for name, length, column in PRINTED]
     for scale in reversed(context.scales):
         for config in context.plan(scale):
             found, reads = context.records_of(config), config.model == "encoder"
+            split = "generated" if corpus(config.corpus).generator else "our split"
             rows.append([f"this study, {scale}", "encoder, from scratch" if reads else CONTROLS[config.model],
-                         f"{config.corpus}, our split, test", f"first {config.length:,}" if reads else "nothing",
+                         f"{config.corpus}, {split}, test", f"first {config.length:,}" if reads else "nothing",
                          _percent(found, "f1"), _percent(found, "accuracy"), _best(found),
                          str(len(found)) if found else NOT_RUN])
     return pandas.DataFrame(rows, columns=["source", "model", "documents", "tokens read", "F1", "accuracy",
