@@ -18,20 +18,20 @@ def execute(source: str, target: str, scale: str) -> None:
 
 
 def tidy(notebook: nbformat.NotebookNode, scale: str) -> nbformat.NotebookNode:
-    """Drop papermill's injected cell, times, paths, addresses, widgets; the `parameters` cell shows the scale that ran.
-    """
+    """Drop papermill's injected cell, times, paths, widgets and addresses of objects; the `parameters` cell shows the
+    scale that ran."""
     tags = {cell.id: cell.metadata.get("tags", []) for cell in notebook.cells}
     notebook.cells = [cell for cell in notebook.cells if "injected-parameters" not in tags[cell.id]]
     for number, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
         cell.execution_count = number
         cell.outputs = joined(cell.outputs)
         for output in cell.outputs:
-            data = output.get("data", {})
-            data.pop("application/vnd.jupyter.widget-view+json", None)
-            if "text/html" in data:  # what stands beside it is a repr, with an address that changes
-                data["text/plain"] = re.sub(" at 0x[0-9a-f]+", "", data.get("text/plain", ""))
             if "execution_count" in output:
                 output.execution_count = number
+            data = output.get("data", {})
+            data.pop("application/vnd.jupyter.widget-view+json", None)
+            if len(data) > 1 and data.get("text/plain", "").startswith("<"):
+                del data["text/plain"]  # the name of a class, and an address that is another in every run
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({"tags": tags[cell.id]} if tags[cell.id] else {})
         if "parameters" in tags[cell.id]:

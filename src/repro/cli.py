@@ -48,14 +48,13 @@ Results = Annotated[Path | None, typer.Option(help="Folder of records; default: 
 @main.command("list")
 def list_study(as_json: AsJson = False, results: Results = None) -> None:
     """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
-    from repro.study import Claim, artifacts, claims, experiments
-    from repro.study.claims import cell, standing
+    from repro.study import Claim, experiments
+    from repro.study.claims import cell, standings
     from repro.study.settings import SCALES
 
     entries = []
-    for entry in [*artifacts(), *claims()]:
+    for entry, scales in standings(results):
         is_claim = isinstance(entry, Claim)
-        scales = standing(entry, results)
         judged = [scale for scale, told in scales.items()  # smoke reads generated text: no evidence about a paper
                   if told["verdict"] not in ("", "not run") and scale != "smoke"]
         entries.append({"paper": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
@@ -160,7 +159,7 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
         raise ReproError(f"--save {save}: {shown.id} is a claim; only a table or a figure can be saved.")
     rows = []
     for one in [scale] if scale else shown.scales:
-        found = [record.id for records in shown.records(one, results).values() for record in records]
+        found = [record.id for _, records in shown.records(one, results) for record in records]
         rows.append({"scale": one, **asdict(shown.verdict(one, results)), "records": found})
     if as_json:
         return _print_json({"id": shown.id, "sentence": shown.sentence, "paper": shown.paper, "source": shown.source,

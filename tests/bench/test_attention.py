@@ -111,3 +111,10 @@ def test_a_run_that_is_not_there(tmp_path, monkeypatch):
     assert stored("attention") is None
     with pytest.raises(ReproError, match="make it with `repro bench attention --json results/bench/attention.json`"):
         recorded("attention")
+
+
+def test_the_growth_table_has_a_row_for_each_contender_and_a_column_for_each_pass():
+    powers = {"loop: forward": 1.0, "dense, mask: forward": 2.0, "dense, mask: forward+backward": 2.1}
+    table = bench.growth_table({"notes": {"exponents": powers}})
+    assert table.loc["dense, mask"].to_dict() == {"forward": 2.0, "forward+backward": 2.1}
+    assert table.loc["loop", "forward"] == 1.0 and table.isna().sum().sum() == 1

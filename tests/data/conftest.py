@@ -3,9 +3,12 @@
 import lzma
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+
+from repro.data import Corpus, Split
 
 ARTICLES = [
     " \n = Robin ( bird ) = \n \n The robin 's nest , ca . 1 @,@ 900 m up , is <unk> . \n \n = = Song = = \n \n"
@@ -46,3 +49,20 @@ def data(tmp_path, monkeypatch):
     for name, books in BOOKS.items():
         put_parquet(folder / "pg19-subset" / f"{name}.parquet", {"id": list(books), "text": list(books.values())})
     return folder
+
+
+@pytest.fixture
+def declare(tmp_path, monkeypatch):
+    """Writes the rows of a corpus of examples and gives the corpus, all from one entry."""
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+
+    def declared(read, rows, file="rows.parquet", labels=(), splits=None):
+        (tmp_path / "toy").mkdir(exist_ok=True)
+        if file.endswith(".npz"):
+            np.savez(tmp_path / "toy" / file, **rows)
+        else:
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "toy" / file)
+        return Corpus("toy", "CC0", "elsewhere", splits or {"train": Split("all", file)}, read, folder="toy",
+                      labels=labels)
+
+    return declared

@@ -3,9 +3,6 @@
 import os
 from itertools import islice
 
-import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from repro.data import Corpus, Split, corpora, corpus, example_readers, tokens
@@ -14,23 +11,6 @@ from repro.data.examples import LabelledText
 from repro.errors import ReproError
 
 real = pytest.mark.skipif("REPRO_DATA" not in os.environ, reason="needs the real corpora: REPRO_DATA is not set")
-
-
-@pytest.fixture
-def declare(tmp_path, monkeypatch):
-    """Writes the rows of a corpus of examples and gives the corpus, all from one entry."""
-    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
-
-    def declared(read, rows, file="rows.parquet", labels=(), splits=None):
-        (tmp_path / "toy").mkdir(exist_ok=True)
-        if file.endswith(".npz"):
-            np.savez(tmp_path / "toy" / file, **rows)
-        else:
-            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "toy" / file)
-        return Corpus("toy", "CC0", "elsewhere", splits or {"train": Split("all", file)}, read, folder="toy",
-                      labels=labels)
-
-    return declared
 
 
 LABELLED = [{"id": "x", "text": "a b", "label": 1, "split": "train"},
@@ -124,10 +104,18 @@ def test_a_file_without_a_column_or_with_another_split(declare):
         list(toy.examples("train"))
 
 
+def test_missing_files_say_where_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+    for name, told in (("litbank", "it is from github.com/dbamman/litbank"), ("imdb", "run `repro data fetch imdb`")):
+        with pytest.raises(ReproError, match=f"^corpus {name} has no train files .*: set REPRO_DATA=.*{told}"):
+            list(corpus(name).examples("train"))
+        assert not corpus(name).available()
+
+
 def test_the_wrong_kind_is_one_clear_line(declare):
     with pytest.raises(ReproError, match=r"synthetic-books is text and has no examples: read it with corpus\('synt"):
         corpus("synthetic-books").examples("train")
-    told = r"synthetic-documents is no running text but examples \(labelled text\): .*\.examples\('test'\)"
+    told = r"synthetic-documents is no running text but examples \(labelled text\): .*\.examples\(SPLIT\), SPLIT bei"
     for ask in (corpus("synthetic-documents").documents, corpus("synthetic-documents").stream):
         with pytest.raises(ReproError, match=told):
             ask("test")

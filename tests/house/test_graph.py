@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,39 @@ def test_the_cluster_profile_submits_to_slurm():
 @pytest.mark.parametrize("profile", ["local", "slurm"])
 def test_an_interrupted_step_is_made_again(profile):
     assert yaml.safe_load((ROOT / f"profiles/{profile}/config.yaml").read_text())["rerun-incomplete"] is True
+
+
+def chapters(*changed: str) -> set[str]:
+    """The chapters that would be made again if nothing but these files had changed since all was made."""
+    code = ("import hashlib, json, os, re, sys; from pathlib import Path; os.chdir(sys.argv[1]); "
+            "text = Path('Snakefile').read_text().split('localrules')[0]; config = {}; "
+            "expand = lambda *a, **k: []; exec(text); "
+            "print(json.dumps({name: chapter_code(name) for name in CHAPTERS}))")
+
+    def codes(root: Path) -> dict[str, str]:
+        done = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    with tempfile.TemporaryDirectory() as copy:
+        for name in ("src", "notebooks", "results"):
+            shutil.copytree(ROOT / name, Path(copy) / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("Snakefile", "constraints.txt"):
+            shutil.copy(ROOT / name, copy)
+        before = codes(Path(copy))
+        for name in changed:
+            with (Path(copy) / name).open("a") as file:
+                file.write("\n# changed\n")
+        after = codes(Path(copy))
+    return {name for name in before if before[name] != after[name]}
+
+
+def test_a_change_in_one_paper_redoes_the_chapters_that_tell_about_it():
+    every = {path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
+    longformer = chapters("src/repro/papers/longformer2020/charlm.py")
+    yoshida = chapters("src/repro/papers/yoshida2020/tables.py")
+    assert {"16_patterns_and_implementations", "17_character_lm", "22_scoreboard"} <= longformer
+    assert {"06_wikitext103", "07_pg19", "08_what_is_propagated", "22_scoreboard"} <= yoshida
+    assert not {name for name in longformer if name.startswith(("03", "04", "05", "06", "07", "08"))}
+    assert not yoshida & {"16_patterns_and_implementations", "17_character_lm"}
+    assert chapters("src/repro/papers/base/gpt2_mini.py") == chapters("src/repro/study/ids.py") == every
+    assert chapters("src/repro/cli.py") == set()

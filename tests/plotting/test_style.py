@@ -2,11 +2,11 @@
 
 import pytest
 from matplotlib.colors import to_hex, to_rgb
-from repro.study.propagation_tables import READERS, WRITERS
 
 from repro.bench.attention import contenders
 from repro.errors import ReproError
 from repro.papers.longformer2020.attention_memory import MEANING
+from repro.papers.yoshida2020.propagation_tables import READERS, WRITERS
 from repro.plotting import LiveCurve, draw_bars, draw_curves, draw_growth, draw_own_and_other, draw_reach
 from repro.plotting.style import CYCLE, SERIES, colours, named, series
 

@@ -3,8 +3,8 @@
 import pytest
 
 from repro.errors import ReproError
+from repro.page import signed
 from repro.study import Artifact, artifact, register, run
-from repro.study.artifacts import signed
 from repro.study.registry import lookup
 
 
@@ -122,10 +122,10 @@ def test_a_notebook_shows_the_table_with_its_caption_escaped_and_always_alike(ta
     page = table.render()._repr_html_()
     assert "Toy &lt;values&gt;" in page
     assert "<code>repro run toy-recurrence --scale smoke</code>" in page
-    assert page.count(">not run</td>") == 8
-    assert ">&lt;30.40&gt;</td>" in page
+    assert page.count(">not run</span></td>") == 8
+    assert "<td>&lt;30.40&gt;</td>" in page
     assert page == table.render()._repr_html_()
-    assert '<table id="T_toy-table" class="artifact">' in page
+    assert '<table id="toy-table"><thead><tr>' in page
 
 
 def test_a_notebook_names_the_records_behind_a_table_and_folds_their_ids(table, toy):
@@ -152,7 +152,8 @@ def test_a_figure_is_a_picture_with_a_caption(table, toy):
     assert shown.png().startswith(b"\x89PNG")
     assert shown.png() == artifact("toy-figure").render().png()
     page = shown._repr_html_()
-    assert '<img alt="Toy &lt;values&gt;" src="data:image/png;base64,' in page
+    assert page == artifact("toy-figure").render()._repr_html_()
+    assert 'role="img" aria-label="Toy &lt;values&gt;" viewBox=' in page and "<text " in page and "<img" not in page
     assert "3 runs not run: <code>repro run toy-recurrence --scale smoke</code>" in page
     with pytest.raises(ReproError, match="toy-figure is a figure"):
         shown.table  # noqa: B018

@@ -123,9 +123,8 @@ def test_a_further_corpus_that_is_read_counts_in_the_id_and_must_be_there(toy):
     assert data_at_hand(config)
     toy.absent.add("toy-text")
     assert not data_at_hand(config)
-    object.__setattr__(toy.base, "reads", lambda config: ("toy-txt",))
     with pytest.raises(ReproError, match="unknown corpus 'toy-txt'. Did you mean 'toy-text'?"):
-        toy.base.plan("smoke")
+        replace(toy.base, reads=lambda config: ("toy-txt",)).plan("smoke")
 
 
 def test_what_a_tokeniser_is_trained_on_counts_in_the_id_of_the_base_model():

@@ -1,11 +1,17 @@
-"""Batches of a stream whose tokens are their own positions, so that every batch shows where it was cut."""
+"""Batches of a stream whose tokens are their own positions, so that every batch shows where it was cut; batches of
+examples of many lengths; and the share of a batch that a process trains on."""
+
+from collections import UserDict
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from repro.errors import ReproError
-from repro.training import Sequences
+from repro.training import LengthBuckets, Sequences
+from repro.training.batches import share
 
 SIZES = [(103, 5, 2), (41, 4, 3), (13, 4, 2), (400, 7, 8), (30, 1, 5)]  # tokens, length, batch size
 
@@ -96,3 +102,137 @@ def test_any_integers_will_do(dtype):
 def test_sizes_of_nothing_are_refused(length, size):
     with pytest.raises(ReproError, match="at least 1"):
         make(100, length, size)
+
+
+def test_settings_tell_every_text_and_order_apart():
+    text = np.arange(60) % 7
+    other = text.copy()
+    other[30] += 1
+    made = [Sequences(text, 5, 2), Sequences(other, 5, 2), Sequences(text[:-1], 5, 2), Sequences(text, 4, 2),
+            Sequences(text, 5, 3), Sequences(text, 5, 2, seed=1)]
+    assert len({str(sequences.settings()) for sequences in made}) == 6
+    assert made[0].settings() == Sequences(text.copy(), 5, 2).settings()
+    assert (made[0].unit, made[0].units_per_batch) == ("tokens", 10)
+
+
+# Examples of many lengths.
+
+
+def documents(n, seed=0):
+    """Each is its own number, repeated; most are short."""
+    lengths = np.random.default_rng(seed).geometric(0.02, size=n)
+    return [np.full(length, k) for k, length in enumerate(lengths)]
+
+
+def collate(rows):
+    padded = pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True, padding_value=-1)
+    return {"ids": padded, "label": torch.tensor([row[0] % 2 for row in rows])}
+
+
+def bucketed(examples, batch_size=4, seed=0, **options):
+    return LengthBuckets(examples, [len(x) for x in examples], collate, batch_size, seed, **options)
+
+
+def epoch_of(buckets, epoch):
+    return [buckets.batch(epoch * buckets.per_epoch + k) for k in range(buckets.per_epoch)]
+
+
+@pytest.mark.parametrize(("n", "batch_size", "pool"), [(103, 4, 3), (103, 4, 50), (100, 4, 5), (7, 7, 1), (9, 1, 2)])
+def test_every_example_comes_once_an_epoch_but_for_a_rest(n, batch_size, pool):
+    buckets, left_out = bucketed(documents(n), batch_size, pool=pool), set()
+    assert buckets.per_epoch == n // batch_size
+    for epoch in range(4):
+        batches = epoch_of(buckets, epoch)
+        assert all(batch["ids"].shape[0] == batch_size for batch in batches)
+        numbers = [int(k) for batch in batches for k in batch["ids"][:, 0]]
+        assert len(set(numbers)) == len(numbers) == n - n % batch_size
+        left_out |= set(range(n)) - set(numbers)
+    assert (len(left_out) > n % batch_size) == (n % batch_size > 0)  # others in other epochs
+
+
+def test_little_is_spent_on_padding():
+    examples = documents(2_000)
+    buckets = bucketed(examples, 16)
+    content = np.mean([len(x) for x in examples])
+    plain = np.mean([max(len(x) for x in examples[k:k + 16]) for k in range(0, 2_000, 16)]) / content
+    sorted_by_length = np.mean([batch["ids"].shape[1] for batch in epoch_of(buckets, 0)]) / content
+    assert plain > 3.0  # numbers computed for each one that is needed
+    assert sorted_by_length < 1.2
+
+
+def test_a_bucketed_batch_depends_on_seed_and_number_only():
+    examples = documents(50)
+    walked = [bucketed(examples, seed=7).batch(step) for step in range(41)]
+    jumping = bucketed(examples, seed=7)
+    for step in (40, 3, 17, 0, 11, 12, 3):
+        assert all(torch.equal(jumping.batch(step)[name], x) for name, x in walked[step].items())
+    assert bucketed(examples, seed=8).batch(3)["ids"].tolist() != walked[3]["ids"].tolist()
+
+
+def test_batches_come_in_no_order_of_length():
+    buckets = bucketed(documents(400), pool=1_000)
+    widths = [[batch["ids"].shape[1] for batch in epoch_of(buckets, epoch)] for epoch in range(3)]
+    assert all(width != sorted(width) and width != sorted(width, reverse=True) for width in widths)
+    assert widths[0] != widths[1] != widths[2]
+    members = [{frozenset(batch["ids"][:, 0].tolist()) for batch in epoch_of(buckets, epoch)} for epoch in (0, 1)]
+    assert members[0] != members[1]
+
+
+def test_settings_tell_all_examples_and_orders_apart():
+    examples = documents(12)
+    other = [*examples[:-1], examples[-1] + 1]
+    made = [bucketed(examples), bucketed(other), bucketed(examples[:-1]), bucketed(examples, 3),
+            bucketed(examples, seed=1), bucketed(examples, pool=2)]
+    made += [LengthBuckets(examples, [len(x) for x in examples], lambda rows: collate(rows)["ids"], 4),
+             LengthBuckets(examples, [1] * 12, collate, 4)]
+    assert len({str(buckets.settings()) for buckets in made}) == 8
+    assert made[0].settings() == bucketed(documents(12)).settings()
+    assert (made[0].unit, made[0].units_per_batch) == ("examples", 4)
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"batch_size": 0}, "batch_size is 0"), ({"pool": 0}, "pool 0"), ({"batch_size": 6}, "5 examples are too few"),
+    ({"lengths": [1, 2]}, "2 lengths and 5 examples")])
+def test_impossible_buckets_are_refused(options, words):
+    arguments = {"examples": documents(5), "lengths": [1] * 5, "collate": collate, "batch_size": 2}
+    with pytest.raises(ReproError, match=words):
+        LengthBuckets(**arguments | options)
+
+
+# The share of a process.
+
+
+@dataclass
+class Pair:
+    ids: torch.Tensor
+    label: torch.Tensor
+
+
+IDS, LABEL = torch.arange(18).view(6, 3), torch.arange(6)
+
+
+@pytest.mark.parametrize(("batch", "form"), [
+    (IDS, torch.Tensor), ({"ids": IDS, "label": LABEL}, dict), (UserDict(ids=IDS, label=LABEL), dict),
+    (Pair(IDS, LABEL), Pair)], ids=["tensor", "dict", "mapping", "dataclass"])
+def test_a_share_is_a_run_of_rows_of_every_tensor(batch, form):
+    for process, rows in ((0, slice(0, 2)), (1, slice(2, 4)), (2, slice(4, 6))):
+        found = share(batch, 6, process, 3)
+        assert isinstance(found, form)
+        if form is torch.Tensor:
+            assert torch.equal(found, IDS[rows])
+        else:
+            found = found if form is dict else vars(found)
+            assert list(found) == ["ids", "label"]
+            assert torch.equal(found["ids"], IDS[rows])
+            assert torch.equal(found["label"], LABEL[rows])
+
+
+@pytest.mark.parametrize(("batch", "words"), [
+    ({"ids": IDS, "label": LABEL[:5]}, "batch_size of 6 examples, but it is: ids 6, label 5"),
+    (Pair(IDS[:4], LABEL[:4]), "ids 4, label 4"), (IDS[1:], "batch 5"),
+    ({"ids": IDS, "weight": torch.tensor(1.0)}, "weight none"), ({"ids": IDS, "names": ["a"] * 6}, "names .* a list"),
+    ([IDS, LABEL], "a batch is a list"), (None, "a batch is a NoneType")], ids=str)
+def test_a_batch_that_cannot_be_shared_is_refused_in_one_line(batch, words):
+    with pytest.raises(ReproError, match=words) as raised:
+        share(batch, 6, 0, 2)
+    assert "\n" not in str(raised.value)

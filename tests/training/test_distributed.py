@@ -10,7 +10,7 @@ import pytest
 import torch
 
 SCRIPT = Path(__file__).with_name("two_processes.py")
-KINDS = ["plain", "recurrent", "recomputed", "truncated", "muon", "continued"]
+KINDS = ["plain", "named", "recurrent", "recomputed", "truncated", "muon", "continued"]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.evaluation import perplexity
-from repro.training import NextToken, WindowedLM
+from repro.training import NextToken, WindowedLM, model_settings
 
 SIZES = [(13, 4, 0), (12, 4, 0), (9, 4, 0), (14, 5, 2), (13, 4, 3), (4, 4, 1), (5, 4, 1), (30, 15, 0), (2, 4, 0)]
 
@@ -111,3 +111,18 @@ def test_next_token_is_the_mean_over_all_targets():
     wanted = -logits.log_softmax(-1).gather(2, tokens[:, 1:, None]).mean()
     torch.testing.assert_close(objective(tokens), wanted)
     assert torch.equal(read[0], tokens[:, :-1])
+
+
+def test_settings_are_all_that_decides_the_loss_besides_the_weights(tiny_recurrent):
+    model = tiny_recurrent()
+    settings = WindowedLM(model, 4, 1, recompute="window", truncate=2).settings()
+    assert settings == {"window": 4, "overlap": 1, "truncate": 2, "model": model_settings(model)}
+    assert settings["model"]["n_head"] == 2
+    assert NextToken(model).settings() == {"model": model_settings(model)}
+
+
+def test_the_settings_of_a_model_do_not_say_where_it_came_from(tiny_gpt2, tmp_path):
+    model = tiny_gpt2()
+    model.save_pretrained(tmp_path)
+    assert model_settings(type(model).from_pretrained(tmp_path)) == model_settings(model)
+    assert model_settings(torch.nn.Linear(2, 2)) == {}

@@ -4,6 +4,7 @@ import copy
 import errno
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 
 from repro.errors import ReproError
 from repro.recurrence import RecurrenceConfig, RecurrentLM
-from repro.training import Sequences, TrainConfig, WindowedLM, train
+from repro.training import LengthBuckets, Sequences, TrainConfig, WindowedLM, train
 
 LENGTH, BATCH = 8, 4  # 32 targets a step
 
@@ -156,6 +157,55 @@ def test_training_stops_early_and_leaves_the_best_weights(bigram, sequences, pat
     assert not same(seen[best], seen[best - 1])
 
 
+@pytest.mark.parametrize(("best", "best_is", "kept"), [
+    ("loss", "lowest", 2), ("loss", "highest", 0), ("accuracy", "highest", 1), ("accuracy", "lowest", 3)])
+def test_any_metric_may_choose_the_weights(bigram, sequences, tmp_path, best, best_is, kept):
+    found = [{"loss": 3.0, "accuracy": 0.4}, {"loss": 2.5, "accuracy": 0.9}, {"loss": 2.0, "accuracy": 0.9},
+             {"loss": 2.2, "accuracy": 0.1}]
+    objective, seen = bigram(), []
+
+    def validate(module):
+        seen.append(weights(module))
+        return found[len(seen) - 1]
+
+    settings = config(steps=8, validate_every=64, best=best, best_is=best_is)
+    result = train(objective, sequences, settings, tmp_path, validate=validate, device="cpu")
+    assert result.best == found[kept]
+    assert result.best_loss == found[kept]["loss"]
+    for name in ("loss", "accuracy"):
+        assert result.curves[f"validation_{name}"] == [[64 * (k + 1), x[name]] for k, x in enumerate(found)]
+    assert same(weights(objective), seen[kept])
+    again = bigram()
+    assert train(again, sequences, settings, tmp_path, validate=validate, device="cpu") == result
+    assert same(weights(again), seen[kept])
+
+
+def test_patience_looks_at_the_chosen_metric(bigram, sequences):
+    accuracies = iter([0.1, 0.3, 0.3, 0.2, 0.9])
+    settings = config(steps=10, validate_every=64, best="accuracy", best_is="highest", patience=2)
+    result = train(bigram(), sequences, settings, device="cpu",
+                   validate=lambda module: {"accuracy": np.float32(next(accuracies))})
+    assert (result.stopped_early, result.steps) == (True, 8)
+    assert result.best == {"accuracy": pytest.approx(0.3)}
+    assert result.best_loss == math.inf
+
+
+def test_a_metric_that_is_not_returned_is_named_and_the_training_can_go_on(bigram, sequences, tmp_path):
+    settings = config(steps=4, validate_every=64, best="f1", checkpoint_every=0)
+    with pytest.raises(ReproError, match="best is 'f1'.*returns loss, accuracy"):
+        train(bigram(), sequences, settings, tmp_path, lambda module: {"loss": 1.0, "accuracy": 0.5}, device="cpu")
+    read = []
+    sequences.batch = lambda step, batch=sequences.batch: read.append(step) or batch(step)
+    train(bigram(), sequences, settings, tmp_path, lambda module: {"f1": 1.0}, device="cpu")
+    assert read == [1, 2, 3]  # the first step was in the checkpoint
+
+
+def test_a_metric_that_is_not_finite_is_named(bigram, sequences):
+    with pytest.raises(ReproError, match="validation f1 is nan after 64 tokens"):
+        train(bigram(), sequences, config(validate_every=64), device="cpu",
+              validate=lambda module: {"loss": 1.0, "f1": math.nan})
+
+
 def test_without_validation_the_last_weights_stay(bigram, sequences):
     objective = bigram()
     _, history = by_hand(objective, sequences, WARM)
@@ -228,6 +278,87 @@ def test_what_is_not_finite_stops_the_training_and_spoils_nothing(bigram, sequen
             assert result.steps == 10
 
 
+class Reader(nn.Module):
+    """Tells the two classes of documents apart by their tokens; reads a mapping."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.head = nn.Embedding(12, 4, padding_idx=11), nn.Linear(4, 2)
+
+    def forward(self, batch):
+        ids = batch["ids"]
+        mean = self.embed(ids).sum(1) / (ids != 11).sum(1, keepdim=True)
+        return nn.functional.cross_entropy(self.head(mean), batch["label"])
+
+    def settings(self):
+        return {"padding": 11}
+
+
+def documents():
+    """Examples (tokens, label) of many lengths, and how to make a batch of some."""
+    random = np.random.default_rng(0)
+    rows = [(torch.from_numpy(random.integers(5, size=random.integers(1, 60)) + 5 * (k % 2)), k % 2)
+            for k in range(50)]
+
+    def collate(rows):
+        ids = nn.utils.rnn.pad_sequence([ids for ids, _ in rows], batch_first=True, padding_value=11)
+        return {"ids": ids, "label": torch.tensor([label for _, label in rows])}
+
+    return rows, [len(ids) for ids, _ in rows], collate
+
+
+def test_documents_of_many_lengths_are_learnt_and_continued(tmp_path):
+    rows, lengths, collate = documents()
+    settings = TrainConfig(tokens=8 * 60, learning_rate=0.1, warmup_steps=5, validate_every=200, checkpoint_every=0,
+                           best="accuracy", best_is="highest")
+
+    def batches(**options):
+        return LengthBuckets(rows, lengths, collate, **{"batch_size": 8, "pool": 2} | options)
+
+    def accuracy(objective):
+        batch = collate(rows)
+        with torch.no_grad():
+            mean = objective.embed(batch["ids"]).sum(1)
+            return {"accuracy": (objective.head(mean).argmax(-1) == batch["label"]).float().mean().item()}
+
+    whole, broken = Reader(), Reader()
+    expected = train(whole, batches(), settings, validate=accuracy, device="cpu")
+    assert (expected.tokens, expected.steps) == (480, 60)
+    assert [at for at, _ in expected.curves["validation_accuracy"]] == [200, 400, 480]
+    assert expected.curves["train_loss"][-1][1] < 0.1
+    assert expected.best["accuracy"] > 0.9
+    with pytest.raises(Interrupted):
+        train(Reader(), batches(), settings, tmp_path, accuracy, StopAfter(31), device="cpu")
+    for other in ({"seed": 1}, {"batch_size": 4}, {"examples": [(rows[0][0] + 1, 0), *rows[1:]]}):
+        changed = LengthBuckets(**{"examples": rows, "lengths": lengths, "collate": collate, "batch_size": 8,
+                                   "pool": 2} | other)
+        with pytest.raises(ReproError, match="another configuration"):
+            train(Reader(), changed, settings, tmp_path, accuracy, device="cpu")
+    assert train(broken, batches(), settings, tmp_path, accuracy, device="cpu") == expected
+    assert same(weights(broken), weights(whole))
+
+
+def test_a_batch_whose_tensors_differ_is_named(stream):
+    rows, lengths, collate = documents()
+    batches = LengthBuckets(rows, lengths, lambda rows: collate(rows) | {"label": torch.zeros(3).long()}, 8)
+    with pytest.raises(ReproError, match=r"batch_size of 8 examples, but it is: ids 8, label 3\."):
+        train(Reader(), batches, config(), device="cpu")
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_an_objective_without_settings_is_refused(sequences, tmp_path, folder):
+    with pytest.raises(ReproError, match="Embedding has no settings()"):
+        train(nn.Embedding(3, 3), sequences, config(), tmp_path if folder else None, device="cpu")
+
+
+def test_a_checkpoint_of_another_setting_of_the_objective_is_refused(bigram, sequences, begun):
+    objective = bigram()
+    objective.settings = lambda: {"smoothing": 0.1}
+    with pytest.raises(ReproError, match="another configuration"):
+        train(objective, sequences, config(), begun, device="cpu")
+
+
 def test_the_error_names_the_step_and_the_rate(bigram, sequences):
     class Breaking(bigram):
         def forward(self, tokens):
@@ -271,6 +402,7 @@ def test_precision_may_change_from_one_training_to_the_next(stream):
 @pytest.mark.parametrize(("changes", "words"), [
     ({"decay": "liner"}, "Did you mean 'linear'"), ({"precision": "bf61"}, "Did you mean 'bf16'"),
     ({"tokens": 0}, "tokens is 0"), ({"validate_every": 0}, "validate_every is 0"),
+    ({"optimizer": "moun"}, "Did you mean 'muon'"), ({"best_is": "low"}, "Did you mean 'lowest'"),
     ({"warmup_steps": -1}, "warmup_steps is -1"), ({"patience": 0}, "patience is 0"),
     ({"learning_rate": 0.0}, "learning_rate is 0"), ({"learning_rate": math.nan}, "learning_rate is nan"),
     ({"clip": 0.0}, "clip is 0")])
@@ -355,7 +487,8 @@ def test_the_interval_of_checkpoints_may_change(bigram, sequences, begun):
 
 @pytest.mark.parametrize("changes", [
     {"learning_rate": 0.03}, {"tokens": 352}, {"warmup_steps": 5}, {"decay": "linear"}, {"weight_decay": 0.1},
-    {"clip": 2.0}, {"validate_every": 64}, {"patience": 2}, {"precision": "bf16"}, {"seed": 1}], ids=str)
+    {"clip": 2.0}, {"validate_every": 64}, {"patience": 2}, {"precision": "bf16"}, {"seed": 1},
+    {"best": "f1"}, {"best_is": "highest"}], ids=str)
 def test_a_checkpoint_of_other_settings_is_refused(bigram, sequences, begun, changes):
     before = (begun / "checkpoint.pt").read_bytes()
     with pytest.raises(ReproError, match="another configuration"):
@@ -379,7 +512,7 @@ def test_a_checkpoint_of_another_text_or_model_is_refused(bigram, sequences, str
         train(objective, sequences, config(), begun, device="cpu")
 
 
-@pytest.mark.parametrize("change", ["window", "overlap", "truncate", "insert_layer", "n_head", "dropout"])
+@pytest.mark.parametrize("change", ["window", "overlap", "truncate", "insert_layer", "n_head", "dropout", "optimizer"])
 def test_a_checkpoint_of_a_model_of_the_same_shape_is_refused(tiny_recurrent, stream, tmp_path, change):
     sequences = Sequences(stream, LENGTH, 2)
 
@@ -391,9 +524,11 @@ def test_a_checkpoint_of_a_model_of_the_same_shape_is_refused(tiny_recurrent, st
     with pytest.raises(Interrupted):
         train(make(), sequences, settings, tmp_path, progress=StopAfter(2), device="cpu")
     other = {"window": {"window": 5}, "overlap": {"overlap": 1}, "truncate": {"truncate": 1},
-             "insert_layer": {"insert_layer": 2}, "n_head": {"n_head": 4}, "dropout": {"resid_pdrop": 0.1}}[change]
+             "insert_layer": {"insert_layer": 2}, "n_head": {"n_head": 4}, "dropout": {"resid_pdrop": 0.1},
+             "optimizer": {}}[change]
+    changed = replace(settings, optimizer="muon") if change == "optimizer" else settings
     with pytest.raises(ReproError, match="another configuration"):
-        train(make(**other), sequences, settings, tmp_path, device="cpu")
+        train(make(**other), sequences, changed, tmp_path, device="cpu")
     again = make()
     again.recompute = "window"  # the same numbers by another way: no other configuration
     assert train(again, sequences, settings, tmp_path, device="cpu").steps == 4

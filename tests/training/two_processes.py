@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from repro.errors import ReproError
@@ -17,7 +18,30 @@ from repro.training import Sequences, TrainConfig, WindowedLM, train
 TEXT = np.cumsum(np.random.default_rng(0).integers(1, 4, size=500)) % 13
 
 
+class Named(Sequences):
+    """Batches that are a mapping."""
+
+    def batch(self, step):
+        return {"tokens": super().batch(step)}
+
+
+class OfNamed(nn.Module):
+    """The objective that reads them."""
+
+    def __init__(self, objective):
+        super().__init__()
+        self.objective = objective
+
+    def forward(self, batch):
+        return self.objective(batch["tokens"])
+
+    def settings(self):
+        return self.objective.settings()
+
+
 def objective(kind):
+    if kind == "named":
+        return OfNamed(objective("plain"))
     torch.manual_seed(0)
     config = GPT2Config(n_layer=2, n_embd=16, n_head=2, vocab_size=13, n_positions=8, resid_pdrop=0.0, embd_pdrop=0.0,
                         attn_pdrop=0.0, bos_token_id=0, eos_token_id=0)
@@ -30,7 +54,7 @@ def objective(kind):
 
 def validate(module):
     with torch.no_grad():
-        return module(torch.from_numpy(TEXT[:39].copy()).view(3, 13)).item()
+        return getattr(module, "objective", module)(torch.from_numpy(TEXT[:39].copy()).view(3, 13)).item()
 
 
 def settings(steps, kind="plain"):
@@ -55,8 +79,9 @@ class StopAfter:
 def trained(kind, folder=None, interrupt=False):
     """What a training of eight steps with a batch of four sequences leaves, and what this process read of it."""
     module, read = objective(kind), []
-    module.register_forward_pre_hook(lambda x, batch: read.append(batch[0].clone()) if x.training else None)
-    sequences = Sequences(TEXT, 12, 4, seed=2)
+    reading = getattr(module, "objective", module)
+    reading.register_forward_pre_hook(lambda x, batch: read.append(batch[0].clone()) if x.training else None)
+    sequences = (Named if kind == "named" else Sequences)(TEXT, 12, 4, seed=2)
     if interrupt:
         try:
             train(objective(kind), sequences, settings(8, kind), folder, validate, StopAfter(5), device="cpu")
@@ -69,7 +94,8 @@ def trained(kind, folder=None, interrupt=False):
 def main(folder):
     from accelerate import PartialState
 
-    left = {kind: trained(kind, folder / kind) for kind in ("plain", "recurrent", "recomputed", "truncated", "muon")}
+    left = {kind: trained(kind, folder / kind)
+            for kind in ("plain", "named", "recurrent", "recomputed", "truncated", "muon")}
     left["continued"] = trained("recurrent", folder / "continued", interrupt=True)
     try:
         train(objective("plain"), Sequences(TEXT, 12, 3), settings(8), device="cpu")

@@ -7,13 +7,16 @@ window of 256; on a GPU bfloat16 and 512.
 import math
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from repro.recompute import peak_memory
+
+if TYPE_CHECKING:
+    import pandas
 
 HEADS, SIZE = 8, 64
 LENGTHS = tuple(2**k for k in range(9, 16))
@@ -47,7 +50,8 @@ def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, wi
               if (which, n) == (PASSES[1], at) and "seconds" in found}
     title = f"Attention, N = {at:,}, forward and backward, window {window}, {HEADS} heads of {SIZE}, {device}"
     allocator = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
-    return report(title, speeds, ratios(measured, device), json_path, runs=rows, window=window,
+    settings = {"lengths": lengths, "rounds": rounds, "window": window, "device": device, "allocator": allocator}
+    return report("attention", settings, title, speeds, ratios(measured, device), json_path, runs=rows, window=window,
                   exponents=exponents(measured), floors=floors(window, lengths, device), allocator=allocator)
 
 
@@ -266,6 +270,15 @@ def panels(found: dict | None, which: str = PASSES[1]) -> dict[str, dict[str, li
         if floor["pass"] == which:
             drawn["time (ms)"].setdefault(FLOORS[floor["pattern"]], []).append([floor["n"], 1e3 * floor["seconds"]])
     return drawn
+
+
+def growth_table(found: dict) -> "pandas.DataFrame":
+    """The exponents of a stored run, a row a contender and a column a pass."""
+    import pandas
+
+    frame = pandas.DataFrame([{"contender": name.rpartition(": ")[0], "pass": name.rpartition(": ")[2], "power": power}
+                              for name, power in found["notes"]["exponents"].items()])
+    return frame.pivot(index="contender", columns="pass", values="power").rename_axis(index=None, columns=None)
 
 
 def show(measured: dict, lengths: tuple[int, ...]) -> None:

@@ -119,6 +119,13 @@ class Corpus:
         """Whether it holds documents; else it holds examples."""
         return self.read.row is Document
 
+    def of_text(self) -> "Corpus":
+        """The corpus itself; ReproError when it holds examples."""
+        if not self.is_text:
+            raise ReproError(f"{self.name} is no running text but examples ({self.kind}): read it with "
+                             f"corpus('{self.name}').examples(SPLIT), SPLIT being one of {', '.join(self.splits)}.")
+        return self
+
     def documents(self, split: str, n_books: int | None = None) -> Documents:
         """The documents of `split` in order, the first `n_books` of them if given.
 
@@ -135,10 +142,7 @@ class Corpus:
     def stream(self, split: str) -> Iterator[Document]:
         """`documents(split)` one at a time, for corpora that do not fit into memory."""
         self._split(split)
-        if not self.is_text:
-            raise ReproError(f"{self.name} is no running text but examples ({self.kind}): read it with "
-                             f"corpus('{self.name}').examples('{split}').")
-        return self.read.rows(self, split)
+        return self.of_text().read.rows(self, split)
 
     def examples(self, split: str) -> Iterator[Any]:
         """The examples of `split` in order, one at a time: rows of a class in `repro.data.examples`.

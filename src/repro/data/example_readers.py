@@ -170,8 +170,9 @@ def _rows_of(corpus: Corpus, split: str, columns: list[str]) -> Iterator[dict]:
     """The rows of the split's files that belong to it."""
     wanted = corpus.splits[split].rows
     known = [part.rows for part in corpus.splits.values()]
+    paths = corpus.paths(split)
     try:
-        for path in corpus.paths(split):
+        for path in paths:
             for row in files.table(path, columns + [SPLIT] * (wanted is not None)):
                 if wanted is not None and row[SPLIT] not in known:
                     raise ReproError(f"field {SPLIT} of {path} is {row[SPLIT]!r}, not one of {', '.join(known)}.")

@@ -52,6 +52,10 @@ class Paragraph:
     sentences: tuple[str, ...]
     between: str = ""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.title, str) or not all(isinstance(one, str) for one in self.sentences):
+            raise BadField("paragraphs", f"has something that is not text in the paragraph '{self.title}'")
+
     @property
     def text(self) -> str:
         """The paragraph as one text."""
@@ -87,9 +91,6 @@ class Question:
 
     def __post_init__(self) -> None:
         _text(self, "question", "answer")
-        for number, paragraph in enumerate(self.paragraphs):
-            if not isinstance(paragraph.title, str) or not all(isinstance(one, str) for one in paragraph.sentences):
-                raise BadField("paragraphs", f"has something that is not text in paragraph {number}")
         n = len(self.paragraphs)
         for span in self.spans:
             found = self.paragraphs[span.paragraph].text if 0 <= span.paragraph < n else ""

@@ -106,6 +106,11 @@ TEXT = [
 # Texts or pairs of texts with a label or a score.
 LABELLED = [
     Corpus(
+        "imdb", "none stated; for research, with citation", "stanfordnlp/imdb", folder="imdb-full",
+        read=rows.labelled(), labels=("negative", "positive"), origin=sources.imdb,
+        splits={name: Split("complete", f"{name}-*-of-*.parquet", n_examples=25_000,
+                            counts={"negative": 12_500, "positive": 12_500}) for name in ("train", "test")}),
+    Corpus(
         "imdb-subset", "none stated; for research, with citation", "ai.stanford.edu/~amaas/data/sentiment (aclImdb v1)",
         folder="imdb", read=rows.labelled(id="id"), labels=("negative", "positive"),
         part_of="IMDB: 10,000 of 25,000 training and 5,000 of 25,000 test reviews, drawn evenly by label",
@@ -172,5 +177,128 @@ LABELLED = [
                 for split, n in synthetic_documents.SIZES.items()}),
 ]
 
-DECLARED = [*TEXT, *LABELLED]
+# Questions: with paragraphs to find the answer in, with candidates to choose from, or a last word to tell.
+QUESTIONS = [
+    Corpus(
+        "hotpotqa", "CC BY-SA 4.0", "hotpotqa/hotpot_qa", folder="hotpotqa-full", read=rows.questions(),
+        origin=sources.hotpotqa,
+        splits={
+            "train": Split("complete, distractor setting", "train-*-of-*.parquet", n_examples=90_447),
+            "validation": Split("complete, distractor setting", "validation-*-of-*.parquet", n_examples=7_405),
+        }),
+    Corpus(
+        "hotpotqa-subset", "CC BY-SA 4.0", "hotpotqa.github.io, parts of it in public repositories", folder="hotpotqa",
+        read=rows.questions(sentence_split="sentence_split"),
+        part_of="HotpotQA: 3,075 of 97,852 questions with ten paragraphs, most of them of its development set, in a "
+                "split of our own",
+        splits={
+            "train": Split("2,575 questions, the supporting facts of 2,101 known", "train.parquet", n_examples=2_575,
+                           counts={"supporting facts": 5_174}),
+            "validation": Split("500 development questions", "validation.parquet", n_examples=500,
+                                counts={"supporting facts": 1_202}),
+        }),
+    Corpus(
+        "2wikimultihop-sample", "Apache-2.0", "github.com/Alab-NII/2wikimultihop", folder="multihop-other",
+        read=rows.questions(between=" ", level=None),
+        part_of="2WikiMultihopQA: 500 of 12,576 development questions",
+        splits={"validation": Split("500 questions", "2wikimultihop_sample.parquet", n_examples=500,
+                                    counts={"paragraphs": 5_000})}),
+    Corpus(
+        "wikihop-sample", "CC BY-SA 3.0", "qangaroo.cs.ucl.ac.uk", folder="multihop-other",
+        read=rows.choices(question="query", candidates="candidates", answer="answer", paragraphs="supports"),
+        part_of="WikiHop: 50 of 51,318 questions, to try the format",
+        splits={"train": Split("22 questions", "wikihop_tiny.parquet", rows="train", n_examples=22),
+                "validation": Split("28 questions", "wikihop_tiny.parquet", rows="dev", n_examples=28)}),
+    Corpus(
+        "race-subset", "for non-commercial research", "ehovy/race", folder="gpt1-tasks",
+        read=rows.choices(id=None, candidates="options", paragraphs="article"),
+        part_of="RACE: 6,712 of 87,866 training, 704 of 4,887 validation, 1,196 of 4,934 test questions",
+        splits={name: Split(f"all questions on {passages:,} passages", "race.parquet", rows=called, n_examples=n,
+                            counts={"candidates": 4 * n})
+                for name, called, passages, n in (("train", "train", 1_900, 6_712), ("validation", "dev", 200, 704),
+                                                  ("test", "test", 350, 1_196))}),
+    Corpus(
+        "openbookqa", "Apache-2.0", "allenai/openbookqa", folder="gpt1-tasks", read=rows.choices(),
+        splits={name: Split("complete", "openbookqa.parquet", rows=called, n_examples=n, counts={"candidates": 4 * n})
+                for name, called, n in (("train", "train", 4_957), ("validation", "dev", 500), ("test", "test", 500))}),
+    Corpus(
+        "commonsenseqa-dev", "MIT", "tau/commonsense_qa", folder="gpt1-tasks", read=rows.choices(),
+        part_of="CommonsenseQA 1.11: its 1,221 development questions of 12,102",
+        splits={"validation": Split("complete", "commonsenseqa_dev.parquet", rows="dev", n_examples=1_221,
+                                    counts={"candidates": 5 * 1_221})}),
+    Corpus(
+        "lambada", "CC BY 4.0", "doi.org/10.5281/zenodo.2630551", folder="lambada", read=rows.last_words("text_plain"),
+        splits={"validation": Split("complete, lower case, tokenised", "dev_plain.parquet", n_examples=4_869),
+                "test": Split("complete, lower case, tokenised", "test.parquet", n_examples=5_153)}),
+    Corpus(
+        "lambada-cased", "CC BY 4.0", "EleutherAI/lambada_openai", folder="lambada", read=rows.last_words("text_cased"),
+        splits={"test": Split("complete, as GPT-2 was tested on it", "test.parquet", n_examples=5_153)}),
+]
+
+# Who or what is meant.
+COREFERENCE = [
+    Corpus(
+        "litbank", "CC BY 4.0; the novels are in the public domain", "github.com/dbamman/litbank", folder="coref",
+        read=rows.coreference(),
+        splits={name: Split(f"{n} of 100 novels' first 2,000 words, a split of our own", "litbank.parquet", rows=called,
+                            n_examples=n, counts={"tokens": tokens, "clusters": clusters, "mentions": mentions})
+                for name, called, n, tokens, clusters, mentions in (
+                    ("train", "train", 80, 167_524, 6_347, 23_038),
+                    ("validation", "dev", 10, 20_849, 788, 2_892),
+                    ("test", "test", 10, 22_159, 792, 3_173))}),
+    Corpus(
+        "gap", "Apache-2.0; the text is Wikipedia's", "github.com/google-research-datasets/gap-coreference",
+        folder="coref", read=rows.pronouns(),
+        splits={name: Split("complete", "gap.parquet", rows=name, n_examples=n,
+                            counts={"feminine": n // 2, "masculine": n // 2, "a": a, "b": b})
+                for name, n, a, b in (
+                    ("development", 2_000, 874, 925),
+                    ("validation", 454, 187, 205),
+                    ("test", 2_000, 918, 855))}),
+]
+
+SUMMARIES = [
+    Corpus(
+        "scisummnet-subset", "CC BY 4.0; the papers are the ACL Anthology's", "github.com/WING-NUS/scisumm-corpus",
+        folder="summarization", read=rows.summaries(document="article", summary="abstract"),
+        part_of="ScisummNet: 701 of 978 papers, with their abstracts as summaries, in a split of our own",
+        splits={name: Split(f"{n} papers", "scisummnet_acl.parquet", rows=called, n_examples=n, counts={"words": words})
+                for name, called, n, words in (
+                    ("train", "train", 541, 2_121_685),
+                    ("validation", "dev", 80, 313_884),
+                    ("test", "test", 80, 321_879))}),
+]
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+IMAGES_AND_SOUND = [
+    Corpus(
+        "cifar10", "none stated; for research", "uoft-cs/cifar10", folder="cifar10-full", read=rows.images(),
+        labels=CIFAR10, origin=sources.cifar10,
+        splits={
+            "train": Split("complete", "train-*-of-*.npz", n_examples=50_000, counts=dict.fromkeys(CIFAR10, 5_000)),
+            "test": Split("complete", "test-*-of-*.npz", n_examples=10_000, counts=dict.fromkeys(CIFAR10, 1_000)),
+        }),
+    Corpus(
+        "cifar10-subset", "none stated; for research", "cs.toronto.edu/~kriz/cifar.html, parts of its batches",
+        folder="cifar10", read=rows.images(), labels=CIFAR10,
+        part_of="CIFAR-10: 8,068 of 50,000 training and 1,017 of 10,000 test images",
+        splits={
+            "train": Split("8,068 images", "train.npz", n_examples=8_068, counts=dict(zip(
+                CIFAR10, (810, 777, 808, 783, 856, 782, 808, 799, 835, 810), strict=True))),
+            "test": Split("1,017 images", "test.npz", n_examples=1_017, counts=dict(zip(
+                CIFAR10, (105, 93, 100, 104, 92, 87, 114, 102, 110, 110), strict=True))),
+        }),
+    Corpus(
+        "piano-bach", "CC0 1.0", "Wikimedia Commons: Bach played by Kimiko Ishizaka", folder="piano-audio",
+        read=rows.recordings(rate=12_000),
+        splits={name: Split(what, "ishizaka_bach_12khz_mulaw.parquet", rows=name, n_examples=n,
+                            counts={"samples": samples})
+                for name, what, n, samples in (
+                    ("train", "ten pieces", 10, 15_682_881),
+                    ("validation", "Prelude 5", 1, 1_111_520),
+                    ("test", "Fugue 10", 1, 1_075_040))}),
+]
+
+DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *IMAGES_AND_SOUND]
 _BY_NAME = {one.name: one for one in DECLARED}

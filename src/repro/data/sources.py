@@ -2,6 +2,9 @@
 
 import io
 import lzma
+from collections.abc import Callable
+
+import numpy as np
 
 from repro.data.fetch import Hub, Part
 
@@ -63,6 +66,73 @@ def pg19_part(ids: dict[str, tuple[int, ...]], rows: dict[str, int] = PG19_ROWS,
     parts = [Part(split, start, stop, tuple(f"{name}-{k:02}-of-{len(stretches):02}.parquet" for name in ids),
                   convert, write) for k, (split, start, stop) in enumerate(stretches)]
     return Hub("emozilla/pg19", None, None, rows, parts)
+
+
+IMDB_ROWS = {"train": 25_000, "test": 25_000}
+HOTPOTQA_ROWS = {"train": 90_447, "validation": 7_405}
+CIFAR10_ROWS = {"train": 50_000, "test": 10_000}
+
+
+def imdb(rows: dict[str, int] = IMDB_ROWS, per_file: int = 25_000) -> Hub:
+    """IMDB's labelled reviews."""
+    return _tables("stanfordnlp/imdb", None, rows, per_file, "parquet", _review, _table)
+
+
+def hotpotqa(rows: dict[str, int] = HOTPOTQA_ROWS, per_file: int = 10_000) -> Hub:
+    """HotpotQA in its distractor setting: ten paragraphs a question."""
+    return _tables("hotpotqa/hotpot_qa", "distractor", rows, per_file, "parquet", _question, _table)
+
+
+def cifar10(rows: dict[str, int] = CIFAR10_ROWS, per_file: int = 10_000) -> Hub:
+    """CIFAR-10."""
+    return _tables("uoft-cs/cifar10", None, rows, per_file, "npz", _picture, _pictures)
+
+
+def _tables(name: str, config: str | None, rows: dict[str, int], per_file: int, suffix: str,
+            convert: Callable[[dict], dict], write: Callable[[list[dict]], list[bytes]]) -> Hub:
+    """Every split in files of `per_file` rows."""
+    parts = []
+    for split, total in rows.items():
+        cuts = _cuts(total, per_file)
+        parts += [Part(split, *cut, (f"{split}-{k:02}-of-{len(cuts):02}.{suffix}",), convert, write)
+                  for k, cut in enumerate(cuts)]
+    return Hub(name, config, None, rows, parts)
+
+
+def _review(row: dict) -> dict:
+    return {"text": row["text"], "label": row["label"]}
+
+
+def _question(row: dict) -> dict:
+    """Flat columns. A supporting fact beyond its paragraph's sentences, as some have at the source, names no sentence.
+    """
+    context, facts = row["context"], row["supporting_facts"]
+    lengths = {title: len(sentences) for title, sentences in zip(context["title"], context["sentences"], strict=True)}
+    numbers = [number if number < lengths.get(title, 0) else None
+               for title, number in zip(facts["title"], facts["sent_id"], strict=True)]
+    return {key: row[key] for key in ("id", "question", "answer", "type", "level")} | {
+        "context_titles": context["title"], "context_sentences": context["sentences"],
+        "supporting_titles": facts["title"], "supporting_sent_ids": numbers}
+
+
+def _table(found: list[dict]) -> list[bytes]:
+    import pyarrow
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(found), buffer, compression="zstd", row_group_size=1_000)
+    return [buffer.getvalue()]
+
+
+def _picture(row: dict) -> dict:
+    return {"image": np.asarray(row["img"], np.uint8), "label": row["label"]}
+
+
+def _pictures(found: list[dict]) -> list[bytes]:
+    buffer = io.BytesIO()
+    np.savez(buffer, image=np.stack([one["image"] for one in found]),
+             label=np.array([one["label"] for one in found], np.uint8))
+    return [buffer.getvalue()]
 
 
 def _cuts(total: int, size: int) -> list[tuple[int, int]]:

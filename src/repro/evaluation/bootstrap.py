@@ -1,5 +1,6 @@
 """Confidence intervals over documents, paired where two models read the same ones."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -53,5 +54,11 @@ def bootstrap_ratio(numerator, denominator, level: float = 0.95, samples: int = 
 
 
 def _resampled(numerator: np.ndarray, denominator: np.ndarray, samples: int, seed: int) -> np.ndarray:
-    draws = np.random.default_rng(seed).integers(len(numerator), size=(samples, len(numerator)))
+    draws = _draws(len(numerator), samples, seed)
     return numerator[draws].sum(1) / denominator[draws].sum(1)
+
+
+@lru_cache(maxsize=8)
+def _draws(n: int, samples: int, seed: int) -> np.ndarray:
+    """The documents of each sample; they are the same for every comparison over as many documents."""
+    return np.random.default_rng(seed).integers(n, size=(samples, n))

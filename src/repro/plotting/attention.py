@@ -29,7 +29,8 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
     if not 2 <= n <= MOST:
         raise ReproError(f"n is {n} positions; 2 to {MOST} can be drawn.")
     rows = -(-len(patterns) // COLUMNS)
-    figure, axes = canvas(2.25 * rows, columns=COLUMNS, rows=rows, squeeze=False)
+    figure, axes = canvas(2.25 * rows, columns=COLUMNS, rows=rows, squeeze=False,
+                          alt=f"Who sees whom among {n} positions. Allowed pairs:")
     shown = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
     told = []
     for axis, (name, pattern) in zip(axes.flat, patterns.items(), strict=False):
@@ -55,7 +56,7 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
         axis.set_ylabel("query", labelpad=-4)
     for axis in axes.flat[:len(patterns)]:
         axis.set_xlabel("key", labelpad=-6)
-    figure.alt = f"Who sees whom among {n} positions. Allowed pairs: {', '.join(told)}."
+    figure.alt += f" {', '.join(told)}."
     return figure
 
 

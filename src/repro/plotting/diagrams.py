@@ -12,6 +12,7 @@ from repro.plotting.style import COLOURS, WIDTH, Drawing, canvas, house
 from repro.windows import Window, windows
 
 SMALL = 9  # points
+WORDS = {"h_prev": "#A84A00", "pool": "#00724F"}  # darker than the shapes they name: letters need more contrast
 STEP = 2.0  # from one row of hidden states to the next
 
 
@@ -101,8 +102,8 @@ def _hand_over(axis, x: float, target: float, n_layer: int, y: float, top: float
         axis.plot([x + 0.5 * scale, bus], [layer * STEP + 0.5] * 2, color=COLOURS["pool"], lw=1)
         axis.plot(x + 0.5 * scale, layer * STEP + 0.5, "o", ms=6, color=COLOURS["pool"])
     axis.plot([bus, bus], [STEP + 0.5, top], color=COLOURS["pool"], lw=1)
-    _text(axis, bus - 0.2 * scale, STEP + 0.5 - 0.9 * scale, "means", color=COLOURS["pool"])
-    axis.plot(bus, middle, "o", ms=17, color=COLOURS["pool"])
+    _text(axis, bus - 0.2 * scale, STEP + 0.5 - 0.9 * scale, "means", color=WORDS["pool"])
+    axis.plot(bus, middle, "o", ms=17, color=WORDS["pool"])
     _text(axis, bus, middle, "z", color="white", size=10, weight="bold", va="center_baseline")
     down, width = target - 1.25 * scale, 3.5 * scale
     axis.add_patch(_box(down - width / 2, top, width, 0.9 * scale, "white", COLOURS["h_prev"]))
@@ -110,7 +111,7 @@ def _hand_over(axis, x: float, target: float, n_layer: int, y: float, top: float
     _arrow(axis, (bus + 0.6 * scale, middle), (down - width / 2, middle))
     axis.plot([down, down], [top, y + 0.5], color=COLOURS["ink"], lw=1, solid_capstyle="butt")
     _arrow(axis, (down, y + 0.5), (target - 0.45, y + 0.5))
-    _text(axis, target + 0.45, y - 0.42 * scale, "h_prev", color=COLOURS["h_prev"], ha="right")
+    _text(axis, target + 0.45, y - 0.42 * scale, "h_prev", color=WORDS["h_prev"], ha="right")
 
 
 @house()
@@ -136,7 +137,7 @@ def draw_insertion(n_windows: int = 3, window: int = 4, overlap: int = 0, n_laye
         _text(axis, x, -1.2 * scale, title, ha="left", size=10.5, weight="bold")
         for j, token in enumerate(columns):
             if token is None:
-                _text(axis, x + j + 0.5, -2.5 * scale, "h", color=COLOURS["h_prev"])
+                _text(axis, x + j + 0.5, -2.5 * scale, "h", color=WORDS["h_prev"])
             elif token % ceil(scale / 1.15) == 0:
                 _text(axis, x + j + 0.5, -2.5 * scale, token, color=COLOURS["faint"])
         for i, token in enumerate(rows):
@@ -177,7 +178,7 @@ def _attention_block(axis, width: float, scale: float, window: int, n_layer: int
 
     vectors(middle, 0.2, "input", True)
     beside = size * (window + 1) / 2 + 0.3
-    _text(axis, middle - beside, 0.2 + size / 2, "h_prev", ha="right", color=COLOURS["h_prev"])
+    _text(axis, middle - beside, 0.2 + size / 2, "h_prev", ha="right", color=WORDS["h_prev"])
     _text(axis, middle + beside, 0.2 + size / 2, "tokens of this window", ha="left")
     apart = (width - left) / 3
     for centre, name in zip((middle - apart, middle, middle + apart), ("queries", "keys", "values"), strict=True):

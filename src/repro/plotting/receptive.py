@@ -21,7 +21,8 @@ def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Dr
     the cell has the colour of an error. Raises ReproError for shapes that differ.
     """
     told = []
-    figure, axes = canvas(0.7 + 1.6 * len(fields), rows=len(fields), squeeze=False)
+    figure, axes = canvas(0.7 + 1.6 * len(fields), rows=len(fields), squeeze=False,
+                          alt="Input positions that the last one depends on.")
     for axis, (name, (computed, measured)) in zip(axes[:, 0], fields.items(), strict=True):
         if computed.shape != measured.shape:
             raise ReproError(f"{name}: computed for {tuple(computed.shape)} layers and positions, measured for "
@@ -38,5 +39,5 @@ def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Dr
         axis.grid(visible=False)
         told.append(f"{name}: {', '.join(map(str, back))} positions back after layers 1 to {layers}")
     axes[-1, 0].set_xlabel("position, 0 being the last character")
-    figure.alt = "Input positions that the last one depends on. " + "; ".join(told) + "."
+    figure.alt += f" {'; '.join(told)}."
     return figure

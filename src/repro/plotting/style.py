@@ -1,5 +1,6 @@
 """The house style: one column wide, letters that can be read at 700 pixels, colours that survive colour blindness."""
 
+import html
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,9 @@ import matplotlib
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
+from repro import page
 from repro.errors import ReproError
+from repro.plotting.svg import as_svg
 
 WIDTH = 7.0  # inches; at 700 pixels 10 points are 14 pixels high
 DPI = 150
@@ -19,7 +22,7 @@ DPI = 150
 COLOURS = {
     "baseline": "#0072B2", "recurrent": "#D55E00", "paper": "#4D4D4D", "bound": "#009E73",
     "read": "#CFE2F0", "scored": "#0072B2", "h_prev": "#D55E00", "pale": "#F7D9C6", "pool": "#009E73",
-    "ink": "#222222", "faint": "#8A8A8A", "grid": "#E3E3E3", "empty": "#F6F6F6",
+    "ink": "#222222", "faint": "#6E6E6E", "grid": "#E3E3E3", "empty": "#F6F6F6",
 }
 BLUE, RED, GREEN, PINK, SKY, ORANGE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D"
 PURPLE, BROWN, OLIVE = "#7A5BB5", "#9A6324", "#808000"
@@ -106,12 +109,12 @@ def house() -> Iterator[None]:
 
 
 class Drawing(Figure):
-    """A figure that a notebook shows once, where it is the value of a cell, with `alt` as its text.
+    """A figure that a notebook shows once, where it is the value of a cell, with `alt` as its text and its caption.
 
     It does not live in pyplot: nothing has to be closed, and no backend shows it a second time.
     """
 
-    alt = "figure"
+    alt: str
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
@@ -120,20 +123,28 @@ class Drawing(Figure):
             self.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
         return buffer.getvalue()
 
+    def svg(self) -> str:
+        """The figure as an SVG element of a page, the same bytes for the same figure."""
+        with house():
+            return as_svg(self, self.alt)
+
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
-        return {"image/png": self.png(), "text/plain": self.alt}
+        return {"text/html": page.figure(self.svg(), html.escape(self.alt[:1].upper() + self.alt[1:])),
+                "text/plain": self.alt}
 
     def __repr__(self) -> str:
         return self.alt
 
 
 @house()
-def canvas(height: float = 3.0, columns: int = 1, rows: int = 1, alt: str = "figure", **subplots):
+def canvas(height: float = 3.0, columns: int = 1, rows: int = 1, *, alt: str, **subplots):
     """A new figure in house style and its axes, one Axes or an array of them as in `Figure.subplots`.
 
     height: in inches, the width being 7. alt: what the figure shows, in one sentence, for those who cannot see it.
-    subplots: further arguments of `Figure.subplots`, such as sharey=True.
+    subplots: further arguments of `Figure.subplots`, such as sharey=True. Raises ReproError for an empty alt.
     """
+    if not alt.strip():
+        raise ReproError("a figure without words; alt has to say what it shows to those who cannot see it.")
     figure = Drawing(figsize=(WIDTH, height), layout="constrained")
     figure.alt = alt
     return figure, figure.subplots(rows, columns, **subplots)

@@ -1,6 +1,5 @@
 """A paper's tables and figures, built from records and the printed values: in a notebook, in a terminal, as data."""
 
-import base64
 import html
 import io
 import re
@@ -11,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
+from repro import page
 from repro.errors import ReproError, unknown
 from repro.study.experiment import Experiment, experiment
 from repro.study.plan import command
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NOT_RUN = "not run"
+
+
+def heading(scale: str) -> str:
+    """What a column of our results is headed with: the scale's name, but "full" for ours at the paper's scale."""
+    return "full" if scale == "paper" else scale
 
 
 class Based:
@@ -199,14 +204,16 @@ class Rendered:
 
     def _repr_html_(self) -> str:
         caption = "".join(f"<div>{_line(line)}</div>" for line in self.caption.splitlines())
-        if self.artifact.kind == "figure":
-            picture = base64.b64encode(self.png()).decode()
-            return (f'<figure><img alt="{html.escape(self.artifact.title)}" src="data:image/png;base64,{picture}">'
-                    f"<figcaption>{caption}</figcaption></figure>")
-        below = [{"selector": "caption", "props": "caption-side: bottom; text-align: left"}]
-        style = self.table.style.hide(axis="index").set_uuid(self.artifact.id).format(escape="html")
-        style = style.map(lambda cell: "color: #666; font-style: italic" if cell == NOT_RUN else "")
-        return style.set_caption(caption).set_table_styles(below).set_table_attributes('class="artifact"').to_html()
+        if self.artifact.kind == "table":
+            return page.table(self.table, caption, self.artifact.id)
+        import matplotlib.pyplot as plt
+
+        from repro.plotting import Drawing, as_svg
+
+        figure = self.content
+        picture = figure.svg() if isinstance(figure, Drawing) else as_svg(figure, self.artifact.title)
+        plt.close(figure)  # or the notebook would show it a second time
+        return page.figure(picture, caption)
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
@@ -259,12 +266,6 @@ def artifact(id: str) -> Artifact:
 def artifacts() -> list[Artifact]:
     """All artifacts of the papers."""
     return list(declared(Artifact).values())
-
-
-def signed(value: float, style: str) -> str:
-    """A difference with its sign, "+1.20%" for the style ".2%"; what rounds to nothing has none."""
-    text = f"{value:+z{style}}"
-    return text if float(text.rstrip("%")) else text[1:]
 
 
 def _data(record: Record) -> str:

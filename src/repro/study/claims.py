@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from repro.errors import ReproError, unknown
-from repro.study.artifacts import NOT_RUN, Artifact, Based, artifact, artifacts, beside, signed
+from repro.page import signed
+from repro.study.artifacts import NOT_RUN, Artifact, Based, artifact, artifacts, beside
+from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, lookup
@@ -30,7 +32,7 @@ class Verdict:
     text: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Claim(Based):
     """One sentence of a paper that records can confirm or refute. `about` names the artifacts that it is read off.
 
@@ -58,17 +60,24 @@ class Claim(Based):
         Raises ReproError for an unknown scale and for records that cannot be trusted.
         """
         found = self.records(scale, results)
-        missing = [line for line, records in found.items() if not records]
+        missing = [config for config, records in found if not records]
         if missing or not found:
-            needed = dict.fromkeys(line.split()[2] for line in missing)
-            line = missing[0] if len(missing) == 1 else "; ".join(f"repro run {one} --scale {scale}" for one in needed)
-            return Verdict(NOT_RUN, text=f"{len(missing)} of {len(found)} runs missing: {line}")
-        return self.judge([record for records in found.values() for record in records])
+            names = dict.fromkeys(config.experiment for config in missing)
+            lines = [command(missing[0])] if len(missing) == 1 else [f"repro run {n} --scale {scale}" for n in names]
+            return Verdict(NOT_RUN, text=f"{len(missing)} of {len(found)} runs missing: {'; '.join(lines)}")
+        records = [record for _, records in found for record in records]
+        key = (self, *(record.digest for record in records))
+        if key not in _verdicts:
+            _verdicts[key] = self.judge(records)
+        return _verdicts[key]
 
-    def records(self, scale: str, results: Path | str | None = None) -> dict[str, list[Record]]:
-        """The records it is judged by, at every seed there is, by the command that makes them; [] for one missing."""
-        plan = [config for config in self.plan(scale) if self.where(config)]
-        return {command(config): Store.of(scale, results).seeds(config) for config in plan}
+    def records(self, scale: str, results: Path | str | None = None) -> list[tuple[RunConfig, list[Record]]]:
+        """The configs it is judged by, each with its records at every seed there is; [] for one that was not run."""
+        store = Store.of(scale, results)
+        return [(config, store.seeds(config)) for config in self.plan(scale) if self.where(config)]
+
+
+_verdicts: dict[tuple, Verdict] = {}  # of a claim on records with these digests
 
 
 def judge_difference(effect: float, low: float, high: float, direction: Literal["lower", "higher"],
@@ -114,6 +123,12 @@ def standing(entry: Artifact | Claim, results: Path | str | None = None) -> dict
     return told
 
 
+def standings(results: Path | str | None = None) -> list[tuple[Artifact | Claim, dict[str, dict[str, Any]]]]:
+    """Every artifact and every claim with its `standing`."""
+    with unchanging():
+        return [(entry, standing(entry, results)) for entry in (*artifacts(), *claims())]
+
+
 def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.DataFrame":
     """The claims of a chapter (default: all claims) with their verdicts, a row for each claim and scale shown.
 
@@ -136,8 +151,7 @@ def scoreboard(results: Path | str | None = None) -> "pandas.DataFrame":
     import pandas
 
     rows = []
-    for entry in [*artifacts(), *claims()]:
-        told = standing(entry, results)
+    for entry, told in standings(results):
         kind = "claim" if isinstance(entry, Claim) else entry.kind
         text = entry.sentence if isinstance(entry, Claim) else entry.title
         rows.append({"reference": entry.paper, "id": entry.id, "kind": kind, "source": entry.source, "about": text}

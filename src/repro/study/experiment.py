@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Estimate:
     note: str = ""  # what else should be known before
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Experiment:
     """A named, parameterised piece of work: one run per grid point and seed.
 
@@ -85,11 +86,17 @@ class Experiment:
         several points, "null", JSON for lists); a Python list gives several points; any other value is taken as is.
         Raises ReproError for an unknown scale, key or corpus (with the nearest name) and for values out of range.
         """
+        seeds = tuple(seeds)
+        if not sets and seeds == (0,):
+            return list(_plan(self, scale))
+        return self._planned(scale, sets or {}, seeds)
+
+    def _planned(self, scale: str, sets: Mapping[str, Any], seeds: Iterable[int]) -> list[RunConfig]:
         if scale not in self.scales:
             raise unknown("scale", scale, self.scales)
         keys = self.config.model_fields.keys() - {"experiment", "scale"}
         chosen = {}
-        for key, value in (sets or {}).items():
+        for key, value in sets.items():
             if key not in keys:
                 raise unknown(f"key of {self.name}", key, keys)
             chosen[key] = choices(value)
@@ -101,6 +108,12 @@ class Experiment:
         for name in {name for config in plan.values() for name in (config.corpus, *self.reads(config))}:
             corpus_named(name)
         return list(plan.values())
+
+
+@lru_cache(maxsize=1000)
+def _plan(experiment: Experiment, scale: str) -> list[RunConfig]:
+    """The plan that is asked for again and again."""
+    return experiment._planned(scale, {}, (0,))
 
 
 def experiment(name: str) -> Experiment:

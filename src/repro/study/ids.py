@@ -1,9 +1,11 @@
 """The id of a run: a hash of what it is told, of its data, and of the runs it stands on."""
 
 from repro.study.experiment import corpus_named, experiment
+from repro.study.once import once
 from repro.study.settings import RunConfig, identify
 
 
+@once
 def run_id(config: RunConfig) -> str:
     """Id of a run (16 hex digits): a hash of its config, of its corpora's fingerprints and of the runs it needs.
 
@@ -19,8 +21,14 @@ def fingerprints(config: RunConfig) -> dict[str, str]:
     return {name: corpus_named(name).fingerprint() for name in experiment(config.experiment).reads(config)}
 
 
+@once
 def data_at_hand(config: RunConfig) -> bool:
     """Whether `run_id(config)` can be computed: its corpora and those of the runs it needs are on this machine."""
     parent = experiment(config.experiment)
-    here = all(corpus_named(name).available() for name in (config.corpus, *parent.reads(config)))
+    here = all(map(_available, (config.corpus, *parent.reads(config))))
     return here and all(data_at_hand(need) for need in parent.needs(config))
+
+
+@once
+def _available(name: str) -> bool:
+    return corpus_named(name).available()

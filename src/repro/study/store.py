@@ -1,5 +1,6 @@
 """The records below a folder, and which of them belong to a config."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -7,20 +8,21 @@ from repro import paths
 from repro.errors import ReproError
 from repro.study.experiment import corpus_named
 from repro.study.ids import data_at_hand, run_id
+from repro.study.once import once
 from repro.study.record import Record
 from repro.study.settings import RunConfig, canonical
 
 
+@dataclass(frozen=True)
 class Store:
     """The records below a folder, at `<folder>/<scale>/<experiment>/<id>.json`."""
 
-    def __init__(self, folder: Path | str):
-        self.folder = Path(folder)
+    folder: Path
 
     @classmethod
     def of(cls, scale: str, results: Path | str | None = None) -> "Store":
         """The store in `results`, by default where records of `scale` belong."""
-        return cls(results or paths.results(scale))
+        return cls(Path(results or paths.results(scale)))
 
     def path(self, record: Record) -> Path:
         """Where `record` belongs."""
@@ -47,38 +49,54 @@ class Store:
         A record that it was built on may be absent, or be another machine's, whose floats round differently.
         """
         for id, digest in record.needs.items():
-            for path in (self.folder / record.scale).glob(f"*/{id}.json"):
-                need = Record.read(path)
+            for need in self._called(id, record.scale):
                 if need.digest != digest and _machine(need) == _machine(record):
                     return f"stale: built on another result of {need.experiment} {id} than the one that is here now"
                 if self.stale(need):
                     return self.stale(need)
         return ""
 
+    @once
+    def _called(self, id: str, scale: str) -> list[Record]:
+        """The record with this id, in a list; [] when it is not here."""
+        return [Record.read(path) for path in (self.folder / scale).glob(f"*/{id}.json")]
+
     def look(self, config: RunConfig) -> Record | None:
         """`get`, whether the record is stale or not."""
         if data_at_hand(config):
             path = self.folder / config.scale / config.experiment / f"{run_id(config)}.json"
             return Record.read(path) if path.exists() else None
-        values = canonical(config.settings())
         corpus = corpus_named(config.corpus)
         here = corpus.fingerprint() if corpus.available() else None
-        same = [record for record in self.find(config.experiment, config.scale)
-                if canonical(record.config) == values and here in (None, record.data["fingerprint"])]
+        same = [record for record in self._but_for_the_seed(config)
+                if record.seed == config.seed and here in (None, record.data["fingerprint"])]
         if len(same) > 1:
             raise ReproError(f"records {' and '.join(r.id for r in same)} of {config.experiment} have one config but "
                              f"different data; delete one, or get '{config.corpus}' with `repro data fetch`.")
         return same[0] if same else None
 
+    @once
     def find(self, experiment: str, scale: str) -> list[Record]:
         """All records of an experiment at a scale, sorted by id. Raises ReproError for one that cannot be trusted."""
         return [Record.read(path) for path in sorted((self.folder / scale / experiment).glob("*.json"))]
 
+    @once
     def seeds(self, config: RunConfig) -> list[Record]:
         """The records of `config` at every seed that was run, sorted by seed."""
-        seeds = sorted({record.seed for record in self.find(config.experiment, config.scale)})
+        seeds = sorted({record.seed for record in self._but_for_the_seed(config)})
         found = [self.get(config.model_copy(update={"seed": seed})) for seed in seeds]
         return [record for record in found if record is not None]
+
+    def _but_for_the_seed(self, config: RunConfig) -> list[Record]:
+        """The records with the settings of `config` at any seed, whatever their data."""
+        return self._by_settings(config.experiment, config.scale).get(canonical(config.settings() | {"seed": 0}), [])
+
+    @once
+    def _by_settings(self, experiment: str, scale: str) -> dict[str, list[Record]]:
+        found: dict[str, list[Record]] = {}
+        for record in self.find(experiment, scale):
+            found.setdefault(canonical(record.config | {"seed": 0}), []).append(record)
+        return found
 
 
 def _machine(record: Record) -> dict[str, Any]:

@@ -18,6 +18,8 @@ import torch
 from repro.attention.implementations import IMPLEMENTATIONS
 from repro.data import tokens
 from repro.errors import ReproError
+from repro.models import receptive_field
+from repro.papers.longformer2020 import counted_weights, one_run, schedule
 from repro.papers.longformer2020.charlm import (
     Implementation,
     bits,
@@ -151,16 +153,16 @@ def test_table_12_shows_every_printed_setting_and_ours_are_equal_at_paper_scale(
     for name, row in table.iterrows():
         paper = row["paper"].partition(" [read as ")[2].removesuffix("]") or row["paper"]
         if name != "dropout values tried (Appendix B)" and name != "phase-1 learning rates tried (Appendix B)":
-            if paper.lower() != row["ours, paper"].lower():
-                differ[name] = row["ours, paper"]
+            if paper.lower() != row["full"].lower():
+                differ[name] = row["full"]
     assert differ == {
         "Phase 5 sequence length": "23,040",  # without the reason
         "hardware small (Appendix B)": "one GPU", "hardware large (Appendix B)": "one GPU",
         "precision (Appendix B)": "bf16/fp32 mixed, attention in fp32"}
-    assert table.loc["Steps per phase (small)", "ours, small"] == "800, 400, 200, 80, 40"
-    assert table.loc["Dilation (small model)", "ours, small"] == (
+    assert table.loc["Steps per phase (small)", "small"] == "800, 400, 200, 80, 40"
+    assert table.loc["Dilation (small model)", "small"] == (
         "0 (layers 0-2), 1 (layer 3), 2 (layer 4), 3 (layer 5)")
-    assert table.loc["data (Appendix B)", "ours, small"].startswith("6.88M characters split 6.19M / 0.344M / 0.344M; ")
+    assert table.loc["data (Appendix B)", "small"].startswith("6.88M characters split 6.19M / 0.344M / 0.344M; ")
 
 
 def test_a_phase_is_trained_as_table_12_says(monkeypatch):
@@ -500,3 +502,29 @@ def test_settings_that_cannot_be(sets, told):
 
 def test_bits_per_character():
     assert bits(SimpleNamespace(nll=6 * math.log(2), n_scored=4)) == pytest.approx(1.5)
+
+
+def test_the_schedule_doubles_windows_and_lengths_and_halves_the_rate():
+    table = schedule()
+    assert list(table["windows"]) == ["32 to 512", "64 to 1,024", "128 to 2,048", "256 to 4,096", "512 to 8,192"]
+    assert list(table["characters"]) == [2_048, 4_096, 8_192, 16_384, 23_040]
+    rates = [float(rate) for rate in table["learning rate"]]
+    assert all(later == pytest.approx(earlier / 2) for earlier, later in pairwise(rates))
+    config = experiment("charlm").plan("paper")[0]
+    field = receptive_field(decoder_config(config, 2, 0).patterns, 9_000)[-1]
+    assert field.long().argmax() == 9_000 - 1 - table["reach"][0]  # the first position that the last one depends on
+
+
+def test_both_models_have_as_many_weights_as_printed():
+    table = counted_weights()
+    assert list(table["model"]) == ["small", "large"]
+    for printed, ours in zip(table["paper"], table["our count"], strict=True):
+        assert float(ours) == pytest.approx(float(printed), abs=0.6)  # millions
+
+
+def test_a_run_of_table_4_is_told_for_each_scale():
+    table = one_run(["small", "paper"])
+    assert list(table) == ["small", "paper"]
+    config = experiment("charlm-ablation").plan("paper")[2]
+    assert table["paper"]["characters read in training"] == f"{sum(training_tokens(config)):,}"
+    assert table["paper"]["widest window"] == "512" and table["small"]["decay"] == "linear"

@@ -1,6 +1,8 @@
 """Table 12 of Longformer, and what its text says about the character model, beside the settings of every scale."""
 
+from collections.abc import Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from repro.papers.longformer2020.charlm import (
     ABLATION,
@@ -10,10 +12,17 @@ from repro.papers.longformer2020.charlm import (
     STAGED,
     decoder_config,
     phase_length,
+    training_tokens,
 )
+from repro.papers.longformer2020.charlm_tables import told_text
 from repro.study import Artifact, ArtifactContext, experiment, published, register
+from repro.study.artifacts import heading
 from repro.study.settings import DEVICES
 
+if TYPE_CHECKING:
+    import pandas
+
+BYTES = 205  # different bytes in enwik8, the larger alphabet of the two
 IN_TABLE_12 = ("training phases", "first-phase sequence length", "last-phase sequence length")  # said twice
 
 
@@ -25,7 +34,7 @@ def settings(context: ArtifactContext):
     ours = {scale: told(context.plan(scale)) for scale in scales}
     return pandas.DataFrame([
         {"setting": name if source == "Table 12" else f"{name} ({source})", "paper": text}
-        | {f"ours, {scale}": values.get(name, "–") for scale, values in ours.items()}
+        | {heading(scale): values.get(name, "–") for scale, values in ours.items()}
         for name, text, source in printed()])
 
 
@@ -74,6 +83,47 @@ def told(plan: list) -> dict[str, str]:
                    f"Steps per phase ({name})": ", ".join(map(_count, config.steps)),
                    f"Dilation ({name} model)": _dilation(config), f"hardware {name}": DEVICES[one.scale]}
     return values
+
+
+def schedule() -> "pandas.DataFrame":
+    """The paper's small model, a row a phase. "reach": characters back that the last layer can look, if a window of w
+    keys, dilated d times, adds d (w - 1)."""
+    import pandas
+
+    config, rows = STAGED.plan("paper")[0], []
+    for k, steps in enumerate(config.steps):
+        layers = [layer[0] for layer in decoder_config(config, BYTES, k).patterns]  # the first head has the dilation
+        rows.append({"phase": k + 1, "windows": f"{layers[0].window:,} to {layers[-1].window:,}",
+                     "reach": sum(layer.dilation * (layer.window - 1) for layer in layers),
+                     "characters": phase_length(config, k), "sequences": config.batch_sizes[k], "steps": steps,
+                     "learning rate": f"{config.learning_rate / 2**k:g}"})
+    return pandas.DataFrame(rows)
+
+
+def counted_weights() -> "pandas.DataFrame":
+    """Weights of both of the paper's models in millions, as the paper prints them and as ours have them."""
+    import pandas
+
+    plan, rows = {config.model: config for config in STAGED.plan("paper")}, []
+    for model, table in (("small", "table2_small_char_lm"), ("large", "table3_large_enwik8")):
+        printed = published(f"longformer2020_{table}").query("model == 'Longformer (ours)'").iloc[0]
+        ours = decoder_config(plan[model], BYTES).parameters / 1e6
+        rows.append({"model": model, "paper": printed["parameters_millions"], "our count": f"{ours:.1f}"})
+    return pandas.DataFrame(rows)
+
+
+def one_run(scales: Sequence[str]) -> "pandas.DataFrame":
+    """Text, size and training of a run of Table 4, a row a setting and a column a scale."""
+    import pandas
+
+    columns = {}
+    for scale in scales:
+        config = ABLATION.plan(scale)[2]
+        columns[scale] = {"text": told_text(config.corpus), "layers": len(config.windows), "width": config.n_embd,
+                          "widest window": f"{max(config.windows):,}", "length": f"{config.length:,}",
+                          "batch": config.batch_sizes[0], "learning rate": f"{config.learning_rate:g}",
+                          "decay": config.decay, "characters read in training": f"{sum(training_tokens(config)):,}"}
+    return pandas.DataFrame(columns)
 
 
 def _dilation(config) -> str:

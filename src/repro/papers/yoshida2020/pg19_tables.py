@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from repro.page import signed
 from repro.papers.yoshida2020.tables import compare, interval, module_effect
-from repro.study.artifacts import NOT_RUN, ArtifactContext, signed
+from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.claims import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, Verdict, judge_difference
 from repro.study.published import published
 from repro.study.record import Record

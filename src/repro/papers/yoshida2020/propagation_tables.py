@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from repro.study.artifacts import NOT_RUN, ArtifactContext
+from repro.study.artifacts import NOT_RUN, ArtifactContext, heading
 from repro.study.claims import INCONCLUSIVE, Verdict, judge_difference
 from repro.study.published import published
 from repro.study.record import Record
@@ -137,10 +137,10 @@ def divergences(context: ArtifactContext) -> "pandas.DataFrame":
         "contexts": printed["number of sampled contexts"],
         "tokens of a continuation": printed["continuation length"], "topics": printed["LDA topics"],
         "books behind the topics": printed["LDA training books"]}
-    frame = pandas.DataFrame({"what": table.keys(), "paper (base not stated)": table.values()})
+    frame = pandas.DataFrame({"what": table.keys(), "paper: base not stated": table.values()})
     for scale in reversed(context.scales):
         records = context.records(scale)
-        frame[f"{scale} (nats)"] = _ours(records) if records else NOT_RUN
+        frame[f"{heading(scale)}: nats"] = _ours(records) if records else NOT_RUN
     return frame
 
 
@@ -173,7 +173,7 @@ def controls(context: ArtifactContext) -> "pandas.DataFrame":
             records = context.records(scale)
             own, other = _jsd(writer, "own"), _jsd(writer, "other")
             for column, value in (("own context", own), ("other book's", other), ("difference", _minus(own, other))):
-                row[f"{scale}: {column}"] = _interval(mean(records, value)) if records else NOT_RUN
+                row[f"{heading(scale)}: {column}"] = _interval(mean(records, value)) if records else NOT_RUN
         rows.append(row)
     return pandas.DataFrame(rows)
 
@@ -193,9 +193,10 @@ def consistency(context: ArtifactContext) -> "pandas.DataFrame":
             for scale in reversed(context.scales):
                 records = context.records(scale)
                 for against, column in (("own", "own context"), ("other", "other book's")):
-                    row[f"{scale}: {column}"] = _rate(rate(records, writer, measure, against)) if records else NOT_RUN
+                    row[f"{heading(scale)}: {column}"] = (
+                        _rate(rate(records, writer, measure, against)) if records else NOT_RUN)
                 n = sum(n for record in records for _, n in record.documents[writer][f"{measure} own"])
-                row[f"{scale}: n"] = f"{n:,}" if records else NOT_RUN
+                row[f"{heading(scale)}: n"] = f"{n:,}" if records else NOT_RUN
             rows.append(row)
     return pandas.DataFrame(rows)
 
@@ -221,9 +222,9 @@ def known_gain(context: ArtifactContext) -> "pandas.DataFrame":
             nll = {reader: np.concatenate([sum(np.array(one[reader][kind]) for kind in kinds) for one in known])
                    for reader in (known[0] if known else ())}
             possible = nll["window"] - nll["unlimited"] if known else None
-            row[f"{scale}: possible, nats"] = f"{possible.sum():,.0f}" if known else _absent(records)
+            row[f"{heading(scale)}: possible, nats"] = f"{possible.sum():,.0f}" if known else _absent(records)
             for column, reader in (("recovered", "baseline"), ("by the module", "masked")):
-                row[f"{scale}: {column}"] = _rate(bootstrap_ratio(nll[reader] - nll["recurrent"], possible)
+                row[f"{heading(scale)}: {column}"] = _rate(bootstrap_ratio(nll[reader] - nll["recurrent"], possible)
                                                   ) if known else _absent(records)
         rows.append(row)
     return pandas.DataFrame(rows)
@@ -242,7 +243,7 @@ def reach(context: ArtifactContext) -> "pandas.DataFrame":
             for scale, found in curves.items():
                 for kind, column in (("absolute", "mean |change|"), ("signed", "mean change")):
                     points = found.get(f"{reader} {kind}", [])
-                    row[f"{scale}: {column}"] = (_small(points[back - 1]) if back <= len(points) else
+                    row[f"{heading(scale)}: {column}"] = (_small(points[back - 1]) if back <= len(points) else
                                                  "–" if found else NOT_RUN)
             rows.append(row)
     return pandas.DataFrame(rows)

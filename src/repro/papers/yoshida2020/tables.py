@@ -6,7 +6,8 @@ from statistics import fmean, mode
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
-from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, signed
+from repro.page import signed
+from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
 from repro.study.claims import INCONCLUSIVE, REPRODUCED, Verdict, judge_difference
 from repro.study.published import published
 from repro.study.record import Record
@@ -41,7 +42,7 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
                 "cost": f"{1 / (1 - share):.3f}"}
         for scale in reversed(context.scales):
             found = _at(context, scale, model, share)
-            row |= {f"{scale}: {split}": _perplexity(found, split) for split in SPLITS}
+            row |= {f"{heading(scale)}: {split}": _perplexity(found, split) for split in SPLITS}
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
@@ -120,12 +121,13 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
         for scale in reversed(context.scales):
             pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
             for split in SPLITS:
-                row[f"{scale}: {split}"] = _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool)
+                row[f"{heading(scale)}: {split}"] = (
+                    _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool))
             if any(kind(config) == CONTROL for config in context.plan(scale)):
                 control = _at(context, scale, CONTROL, share)
-                row[f"{scale}: test, against the control"] = (
+                row[f"{heading(scale)}: test, against the control"] = (
                     _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
-            row[f"{scale}: module"] = pair[0] and signed(module_effect(pair[0]), ".2%")
+            row[f"{heading(scale)}: module"] = pair[0] and signed(module_effect(pair[0]), ".2%")
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 

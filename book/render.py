@@ -1,0 +1,102 @@
+"""Render executed chapters and the pages around them: python book/render.py TARGET CHAPTER.ipynb ... TARGET/../book
+is the source that is built, a copy; nothing is written into `book/`."""
+
+import re
+import shutil
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+import landing
+import nbformat
+import rooms
+from bs4 import BeautifulSoup, Tag
+
+from repro import page
+
+ROOT = Path(__file__).parents[1]
+ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^>]*>')
+
+
+def render(target: str | Path, *chapters: str | Path) -> None:
+    """Write the book to the folder `target`. Exits with what is wrong: a warning, or a page that needs a network."""
+    target, source = Path(target), Path(target).parent / "book"
+    for folder in (target, source):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("__pycache__"))
+    (source / "notebooks").mkdir()
+    for name, part in (("index.md", landing), ("design.md", rooms)):
+        (source / name).write_text(part.filled((source / name).read_text()))
+    for chapter in map(Path, chapters):
+        notebook = set_outputs(nbformat.read(chapter, as_version=4))
+        (source / "notebooks" / chapter.name).write_text(nbformat.writes(notebook))
+    options = ["--path-output", source, "--config", ROOT / "_config.yml", "-W", "-n", "--keep-going"]
+    build = [Path(sys.executable).parent / "jupyter-book", "build", source, *options]
+    done = subprocess.run(build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(done.stdout)
+    if done.returncode:
+        sys.exit("The book does not build without warnings (above).")
+    for file in (source / "_build/html").rglob("*.html"):
+        if found := ELSEWHERE.search(file.read_text()):
+            sys.exit(f"{file.name} loads something from elsewhere; it has to lie beside it: {found.group()}")
+    (source / "_build/html").rename(target)
+
+
+def set_outputs(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """A chapter whose figures are numbered and whose tables are set alike."""
+    chapter, numbers = re.match(r"# (\d+) · ", notebook.cells[0].source)[1], count(1)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if "text/html" in output.get("data", {}):
+                output.data["text/html"] = numbered(set_table(output.data["text/html"]), chapter, numbers)
+    return notebook
+
+
+def numbered(text: str, chapter: str, numbers: count) -> str:
+    """HTML in which the caption of each drawing begins with its number, such as "Figure 4.2"."""
+    return re.sub(r'<figure class="drawing">.*?<figcaption>',
+                  lambda found: f'{found[0]}<span class="of-figure">Figure {chapter}.{next(numbers)}</span> ', text,
+                  flags=re.DOTALL)
+
+
+def set_table(text: str) -> str:
+    """A table as pandas writes it, set like the artifacts': without its own style, numbers to the right, in a box."""
+    soup = BeautifulSoup(text, "html.parser")
+    if soup.find(["figure", "section"]) or not soup.table:
+        return text
+    table = soup.table
+    caption = table.caption.extract().decode_contents() if table.caption else ""
+    for tag in [table, *table.find_all(True)]:
+        tag.attrs = {name: tag[name] for name in ("colspan", "rowspan") if name in tag.attrs}
+    for k, (heads, cells) in enumerate(columns(table)):
+        kind = {"class": "number"} if page.numeric([one.get_text().strip() for one in cells]) else {}
+        for one in (*heads[-1:], *cells):
+            one.attrs |= kind
+        for one in cells:
+            if not one.find(True):
+                inside = BeautifulSoup(page.cell(one.get_text().strip()), "html.parser")
+                one.clear()
+                one.append(inside)
+        if not k:
+            for one in cells:
+                one.name, one["scope"] = "th", "rowgroup" if "rowspan" in one.attrs else "row"
+    return page.framed(re.sub(r"\n\s*", "", str(table)), caption)
+
+
+def columns(table: Tag) -> list[tuple[list[Tag], list[Tag]]]:
+    """The cells of the head and of the body in each column of a table, each where it begins."""
+    found, taken = {}, set()
+    for i, row in enumerate(table.find_all("tr")):
+        k = 0
+        for cell in row.find_all(["th", "td"]):
+            while (i, k) in taken:
+                k += 1
+            found.setdefault(k, ([], []))[row.parent.name != "thead"].append(cell)
+            wide, deep = int(cell.get("colspan", 1)), int(cell.get("rowspan", 1))
+            taken |= {(i + down, k + right) for down in range(deep) for right in range(wide)}
+    return [found[k] for k in sorted(found)]
+
+
+if __name__ == "__main__":
+    render(*sys.argv[1:])

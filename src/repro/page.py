@@ -1,0 +1,112 @@
+"""Numbers as text, tables and figures as HTML: what book/_static/book.css gives its looks."""
+
+import html
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas
+
+NUMBER = re.compile(r"[<>~+−-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)? ?[%x]?")
+INTERVAL = re.compile(r" ?(\[[^\[\]]*\])$")
+ABSENT = {"", "–", "not run", "nan"}
+FOLDED = "smoke"  # the scale that only shows that the machinery works
+
+FOLD = (f'<style>.tabular:not(:has(:checked)) .{FOLDED} {{ display: none }}</style>'
+        f'<label class="fold"><input type="checkbox"> show what was measured at {FOLDED}</label>')
+
+
+def figure(picture: str, caption: str) -> str:
+    """A picture (HTML) with its caption (HTML)."""
+    return f'<figure class="drawing"><div class="scroll">{picture}</div><figcaption>{caption}</figcaption></figure>'
+
+
+def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
+    """A table with its caption (HTML): numbers to the right, intervals small, each row headed by its first cell.
+
+    Columns "small: test", "small: validation" stand under one heading, "small". What was measured at `smoke`, be it
+    columns or rows (where a column is called "scale"), is folded away when there is another scale beside it.
+    """
+    cells = [[str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
+    heads = [_head(name) for name in frame.columns]
+    classes = [["number"] if numeric([row[k] for row in cells]) else [] for k in range(len(heads))]
+    columns = [FOLDED in head for head in heads]
+    at = [name for _, name in heads].index("scale") if ("", "scale") in heads else None
+    rows = [at is not None and row[at] == FOLDED for row in cells]
+    folded = any(_scales(heads)) and any(columns) or any(rows) and not all(rows)
+    if folded and any(columns):
+        classes = [[*kinds, FOLDED] if own else kinds for kinds, own in zip(classes, columns, strict=True)]
+    body = "".join(_row(row, classes, folded and own) for row, own in zip(cells, rows, strict=True))
+    name = f' id="{html.escape(id)}"' if id else ""
+    whole = f'<table{name}>{_header(heads, classes)}<tbody>{body}</tbody></table>'
+    return framed(whole, caption, FOLD if folded else "")
+
+
+def framed(table: str, caption: str = "", before: str = "") -> str:
+    """A table (HTML) in a box of its own, which scrolls to the side where the page is too narrow for it."""
+    below = f"<figcaption>{caption}</figcaption>" if caption else ""
+    return f'<figure class="tabular">{before}<div class="scroll" tabindex="0">{table}</div>{below}</figure>'
+
+
+def signed(value: float, style: str) -> str:
+    """A difference with its sign, "+1.20%" for the style ".2%"; what rounds to nothing has none."""
+    text = f"{value:+z{style}}"
+    return text if float(text.rstrip("%")) else text[1:]
+
+
+def numeric(cells: Sequence[str]) -> bool:
+    """Whether a column holds numbers, with or without intervals, and nothing else but signs that one is missing."""
+    told = [cell for cell in cells if cell not in ABSENT]
+    return bool(told) and all(NUMBER.fullmatch(INTERVAL.sub("", cell)) for cell in told)
+
+
+def cell(text: str) -> str:
+    """The content of a cell: an interval behind a number small, and a missing value set apart."""
+    if text and text in ABSENT:
+        return f'<span class="absent">{html.escape(text)}</span>'
+    value = INTERVAL.sub("", text)
+    if value == text or not numeric([value]):
+        return html.escape(text)
+    return f'{html.escape(value)} <span class="interval">{html.escape(INTERVAL.search(text)[1])}</span>'
+
+
+def _head(name: object) -> tuple[str, str]:
+    """The group of a column ("" for none) and its name in it."""
+    parts = name if isinstance(name, tuple) else str(name).partition(": ")[::2]
+    return (str(parts[0]), str(parts[1])) if parts[1] else ("", str(parts[0]))
+
+
+def _scales(heads: Sequence[tuple[str, str]]) -> list[str]:
+    return [one for head in heads for one in head if one in ("small", "medium", "full")]
+
+
+def _header(heads: Sequence[tuple[str, str]], classes: Sequence[list[str]]) -> str:
+    """One row of headings, or two where columns stand in groups."""
+    def column(k: int, rows: int = 1) -> str:
+        deep = f' rowspan="{rows}"' if rows > 1 else ""
+        return f'<th scope="col"{_class(classes[k])}{deep}>{html.escape(heads[k][1])}</th>'
+
+    if not any(group for group, _ in heads):
+        return f"<thead><tr>{''.join(map(column, range(len(heads))))}</tr></thead>"
+    upper, lower = [], []
+    for group, places in groupby(range(len(heads)), key=lambda k: heads[k][0] or k):
+        places = list(places)
+        if isinstance(group, int):
+            upper.append(column(group, rows=2))
+        else:
+            kinds = ["group", *(kind for kind in classes[places[0]] if kind == FOLDED)]
+            upper.append(f'<th scope="colgroup" colspan="{len(places)}"{_class(kinds)}>{html.escape(group)}</th>')
+            lower += map(column, places)
+    return f"<thead><tr>{''.join(upper)}</tr><tr>{''.join(lower)}</tr></thead>"
+
+
+def _row(cells: Sequence[str], classes: Sequence[list[str]], folded: bool) -> str:
+    first, *rest = (f"{_class(kinds)}>{cell(text)}</" for text, kinds in zip(cells, classes, strict=True))
+    inside = f'<th scope="row"{first}th>' + "".join(f"<td{one}td>" for one in rest)
+    return f"<tr{_class([FOLDED] if folded else [])}>{inside}</tr>"
+
+
+def _class(names: Sequence[str]) -> str:
+    return f' class="{" ".join(names)}"' if names else ""

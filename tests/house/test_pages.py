@@ -1,0 +1,149 @@
+"""The rendered book in a browser, from disk and with no network: every page, light and dark, wide and narrow.
+
+It is rendered from the outputs that the chapters have stored, so that nothing has to run first.
+"""
+
+import functools
+import http.server
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from chromium import Chromium, needs_chromium
+
+ROOT = Path(__file__).parents[2]
+NAMES = ["index", *(str(path.relative_to(ROOT / "book").with_suffix("")) for path in (ROOT / "book").glob("*.md")
+                    if path.stem != "index"),
+         *(f"notebooks/{path.stem}" for path in sorted((ROOT / "notebooks").glob("*.ipynb"))), "search", "genindex"]
+CONTRAST = (ROOT / "tests/shared/contrast.js").read_text()
+STILL = """document.head.append(Object.assign(document.createElement("style"), {textContent:
+    "*, *::before, *::after { transition: none !important; animation: none !important }"})); true"""
+UNFOLD = """document.querySelectorAll("details").forEach((one) => one.open = true);
+    document.querySelectorAll(".fold input").forEach((one) => one.checked = true); true"""
+
+# What a reader meets who unfolds everything: outputs without content, and drawings without words or out of order.
+OUTPUTS = """({
+    empty: [...document.querySelectorAll(".cell_output .output")].filter((one) =>
+        !one.textContent.trim() && !one.querySelector("svg, img")).length,
+    words: [...document.querySelectorAll(".drawing svg[role=img]")].map((one) => one.getAttribute("aria-label")),
+    numbers: [...document.querySelectorAll(".drawing .of-figure")].map((one) => one.textContent)})"""
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    """The folder of the rendered book."""
+    target = tmp_path_factory.mktemp("book") / "html"
+    done = subprocess.run([sys.executable, ROOT / "book/render.py", target, *(ROOT / "notebooks").glob("*.ipynb")],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr}"
+    return target
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Chromium(tmp_path_factory.mktemp("profile")) as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def page(book, browser, name):
+    """The browser with this page opened from disk, nothing moving."""
+    browser.size(1400)
+    browser.open((book / f"{name}.html").as_uri())
+    browser.evaluate(STILL)
+    return browser
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_quiet_readable_and_fits(page, name):
+    assert page.complaints() == []
+    assert [url for url in page.requests() if not url.startswith(("file:", "data:"))] == []
+    page.evaluate(UNFOLD)
+    for theme in ("light", "dark"):
+        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+        assert page.evaluate(CONTRAST) == [], theme
+    page.size(390)
+    assert page.evaluate("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)") <= 390
+    outputs, chapter = page.evaluate(OUTPUTS), name.removeprefix("notebooks/")[:2].lstrip("0")
+    assert not outputs["empty"] and min(map(len, outputs["words"]), default=10) >= 10
+    assert outputs["numbers"] == [f"Figure {chapter}.{k}" for k in range(1, len(outputs["words"]) + 1)]
+
+
+@pytest.mark.parametrize("name", ["notebooks/07_pg19"])
+def test_a_table_scrolls_under_its_first_column(page):
+    page.size(390)
+    moved = page.evaluate("""(() => {
+        const box = [...document.querySelectorAll(".tabular .scroll")].find((one) => one.scrollWidth > 600);
+        const cells = [...box.querySelector("tbody tr").children];
+        const left = () => cells.slice(0, 2).map((one) => Math.round(one.getBoundingClientRect().left));
+        const before = left();
+        box.scrollLeft = 60;
+        return [before, left()]; })()""")
+    (head, number), (head_then, number_then) = moved
+    assert head_then == head and number_then == number - 60
+
+
+@pytest.mark.parametrize("name", ["index"])
+def test_the_theme_follows_the_reader_until_one_is_chosen(page):
+    for wanted in ("dark", "light"):
+        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": wanted}])
+        page.evaluate("localStorage.clear()")
+        page.open(page.evaluate("location.href"))
+        assert page.evaluate("[document.documentElement.dataset.theme, document.documentElement.dataset.mode]") == [
+            wanted, "auto"]
+    page.call("Emulation.setEmulatedMedia", features=[])
+
+
+@pytest.mark.parametrize("name", ["notebooks/04_recurrence_module"])
+def test_formulas_are_set_and_mathematics_is_loaded_once(page):
+    assert len([url for url in page.requests() if "tex-svg.js" in url]) == 1
+    assert page.evaluate("document.querySelectorAll('mjx-container svg').length") == page.evaluate(
+        "document.querySelectorAll('.math').length") > 0
+
+
+def test_a_search_tells_what_a_page_says_and_not_its_contents(book, browser):
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=book))
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    browser.open(f"http://127.0.0.1:{served.server_port}/search.html?q=perplexity")
+    found = browser.evaluate("""new Promise((done) => {
+        const found = document.querySelector("#search-results");
+        const look = () => /Search finished|did not match/.test(found.textContent)
+            ? done([...found.querySelectorAll("li")].map((one) => one.textContent)) : setTimeout(look, 20);
+        look(); })""")
+    served.shutdown()
+    assert found and not [text for text in found if "Contents" in text]
+
+
+def test_references_are_called_what_the_text_calls_them(book):
+    from bs4 import BeautifulSoup
+
+    def read(path):
+        return BeautifulSoup(path.read_text(), "html.parser")
+
+    labels = {entry["id"]: entry.select_one(".label").get_text().strip("[]")
+              for entry in read(book / "references.html").select("div.citation")}
+    cited = {link["href"].partition("#")[2]: link for path in book.rglob("*.html")
+             for link in read(path).select("a.reference.internal[href*='references.html#id']")}
+    assert len(cited) > 5
+    for key, link in cited.items():
+        year = labels[key].rpartition(", ")[2].rstrip("abcdefgh")
+        assert link.get_text().endswith(year), (labels[key], link)
+
+
+def test_what_measures_contrast_finds_what_is_too_faint(browser, tmp_path):
+    (tmp_path / "page.html").write_text("""<body style="background: #fff; color: #000"><p style="color: #777">grey</p>
+        <p style="color: #757575">darker</p><p style="color: #888; font-size: 24px">large</p><p>black</p>
+        <div style="background: #000"><div style="background: rgb(255 255 255 / 40%)"><p style="color: #fff">half</p>
+        </div></div><svg width="90" height="30"><path d="M0 0H90V30H0z" fill="#009E73"/>
+        <text x="9" y="20" fill="#fff">drawn</text></svg><p style="opacity: 0.4">pale</p>""")
+    browser.open((tmp_path / "page.html").as_uri())
+    found = {one["text"]: one["ratio"] for one in browser.evaluate(CONTRAST)}
+    assert found == {"grey": 4.48, "drawn": 3.42, "pale": 2.85}
