@@ -24,6 +24,7 @@ def tidy(notebook: nbformat.NotebookNode, scale: str) -> nbformat.NotebookNode:
     notebook.cells = [cell for cell in notebook.cells if "injected-parameters" not in tags[cell.id]]
     for number, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
         cell.execution_count = number
+        cell.outputs = joined(cell.outputs)
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = number
@@ -37,6 +38,17 @@ def tidy(notebook: nbformat.NotebookNode, scale: str) -> nbformat.NotebookNode:
             cell.source = re.sub(r'^scale = "\w+"', f'scale = "{scale}"', cell.source, flags=re.MULTILINE)
     notebook.metadata = nbformat.from_dict({"kernelspec": notebook.metadata.kernelspec})
     return notebook
+
+
+def joined(outputs: list) -> list:
+    """Outputs in which what was printed in one go is one output, however many pieces it arrived in."""
+    found = []
+    for output in outputs:
+        if output.output_type == "stream" and found and found[-1].get("name") == output.name:
+            found[-1].text += output.text
+        else:
+            found.append(output)
+    return found
 
 
 if __name__ == "__main__":

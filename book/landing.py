@@ -32,7 +32,7 @@ def filled(text: str) -> str:
 
 def papers() -> str:
     """A Markdown table with a row for each paper."""
-    rows = ["| | paper and idea | here | claims |", "| --- | --- | --- | --- |"]
+    rows = ["| paper | here | claims |", "| --- | --- | --- |"]
     for paper, (name, key, idea, first, last) in PAPERS.items():
         planned = set(range(first, last + 1))
         here = planned & chapters()
@@ -42,7 +42,7 @@ def papers() -> str:
             state, which = ("done", chapter) if here == planned else ("in part", f"{spans(here)} of {chapter}")
             shown = sum(one.paper == paper for one in artifacts())
             told = f"**{state}**: {which}; {shown} tables and figures from {runs(paper)} recorded runs"
-        rows.append(f"| {name} | {{cite:t}}`{key}`: {idea} | {told} | {verdicts(paper)} |")
+        rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {told} | {verdicts(paper)} |")
     return "\n".join(rows)
 
 

@@ -1,4 +1,4 @@
-"""Bfloat16 as the operating system tells it, and as the clock does."""
+"""Bfloat16 as the operating system tells it; exact products beside float64; and what is chosen, from told speeds."""
 
 import re
 from pathlib import Path
@@ -6,10 +6,39 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 
-from repro.processor import bf16_slowdown, has_bf16
+from repro import processor
+from repro.evaluation import perplexity
+from repro.processor import bf16_slowdown, exact_products, float32_path, has_bf16
 
 CPUINFO = Path("/proc/cpuinfo")
+SETTING = torch.backends.mkldnn.matmul
+ROWS = processor.LARGE // 2**16  # of an input, with which a layer of 256 x 256 is just large enough
+
+
+@pytest.fixture
+def through_onednn(monkeypatch):
+    """As on a machine where that is the fastest exact path."""
+    monkeypatch.setattr(processor, "float32_path", lambda: "onednn")
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Whatever is measured, it comes out as told: speeds and the error of oneDNN."""
+    def tell(speeds, error=0.0):
+        monkeypatch.setattr(processor, "rates", lambda kinds, rounds: dict(zip(kinds, speeds, strict=True)))
+        monkeypatch.setattr(processor, "error", lambda kind: error)
+    yield tell
+    float32_path.cache_clear()
+
+
+class Watched(nn.Linear):
+    """A layer that notes the setting under which it is computed."""
+
+    def forward(self, x):
+        self.seen = SETTING.fp32_precision
+        return super().forward(x)
 
 
 @pytest.mark.skipif(not CPUINFO.exists(), reason="no /proc/cpuinfo here")
@@ -26,11 +55,114 @@ def test_any_of_the_instructions_will_do(monkeypatch, capabilities, expected):
     assert has_bf16() is expected
 
 
-def test_the_slowdown_is_the_ratio_of_the_fastest_products(monkeypatch):
-    ticks = iter([0, 9, 10, 16, 20, 26, 30, 37, 100, 190, 200, 204, 210, 212, 220, 223])  # 6 against 2; 9 and 90 first
-    monkeypatch.setattr("repro.processor.time", SimpleNamespace(perf_counter=lambda: next(ticks)))
-    assert bf16_slowdown(8) == 3.0
+def test_rates_take_the_fastest_turn_after_the_first(monkeypatch):
+    monkeypatch.setattr(processor, "SHAPE", (100, 1000, 50))  # 1e7 operations
+    ticks = iter([0, 0, 2, 2.5, 3, 3.25, 4, 4.1, 5, 5.2])  # the first turn only starts
+    monkeypatch.setattr(processor, "time", SimpleNamespace(thread_time=lambda: next(ticks)))
+    threads = torch.get_num_threads()
+    rates = processor.rates(("float32", "bfloat16"), rounds=2)
+    assert rates == pytest.approx({"float32": 0.1, "bfloat16": 0.05})
+    assert torch.get_num_threads() == threads
 
 
-def test_the_slowdown_is_measured():
-    assert 0.01 < bf16_slowdown() < 10_000
+def test_the_slowdown_is_how_much_longer_bfloat16_takes(told):
+    told((30.0, 10.0))
+    assert bf16_slowdown() == 3.0
+
+
+def test_the_bound_lets_float32_pass_and_catches_lost_digits():
+    left, right = (x.double() for x in processor._matrices())
+    exact = left @ right
+    for kind, lost in [(torch.float32, False), (torch.bfloat16, True), (torch.float16, True)]:
+        rounded = left.to(kind).double() @ right.to(kind).double()  # inputs of this kind, all else in float64
+        assert ((rounded - exact).norm() / exact.norm() > processor.EXACT) == lost
+    assert processor.error("float32") <= processor.EXACT < 1e-3 < processor.error("bfloat16")
+
+
+def test_the_chosen_path_is_exact():
+    chosen = {"onednn": "float32 through oneDNN", "default": "float32"}[float32_path()]
+    assert processor.error(chosen) <= processor.EXACT
+
+
+@pytest.mark.parametrize(("speeds", "error", "expected"), [
+    ((30, 60), 4e-7, "onednn"), ((30, 60), 2e-3, "default"), ((60, 30), 4e-7, "default"),
+    ((30, 31), 4e-7, "default"), ((30, 60), 2.1e-6, "default")], ids=str)
+def test_onednn_is_chosen_where_it_is_clearly_faster_and_exact(told, speeds, error, expected):
+    float32_path.cache_clear()
+    told(speeds, error)
+    assert float32_path() == expected
+
+
+def test_only_large_products_of_layers_go_through_onednn(through_onednn):
+    before, layer = SETTING.fp32_precision, Watched(256, 256)
+    for rows, expected in [(ROWS, "bf16"), (ROWS - 1, before)]:
+        with torch.no_grad(), exact_products(layer, ROWS):
+            assert SETTING.fp32_precision == before
+            layer(torch.zeros(2, rows // 2, 256) if rows % 2 == 0 else torch.zeros(rows, 256))
+        assert layer.seen == expected
+        assert SETTING.fp32_precision == before
+    with exact_products(layer, ROWS - 1):
+        layer(torch.zeros(ROWS, 256))
+    assert layer.seen == before  # inputs were announced to be smaller
+    layer(torch.zeros(ROWS, 256))
+    assert layer.seen == before and not layer._forward_pre_hooks and not layer._forward_hooks
+
+
+def test_elsewhere_nothing_changes(through_onednn, monkeypatch):
+    layer = Watched(256, 256)
+    with exact_products(layer, ROWS, "cuda"):
+        assert not layer._forward_pre_hooks
+    with exact_products(lambda ids: ids, ROWS), exact_products(nn.Embedding(256, 256), ROWS):
+        pass
+    monkeypatch.setattr(processor, "float32_path", lambda: "default")
+    with exact_products(layer, ROWS):
+        assert not layer._forward_pre_hooks
+
+
+def test_the_setting_comes_back_after_an_error(through_onednn):
+    before, layer = SETTING.fp32_precision, nn.Linear(256, 256)
+    with pytest.raises(RuntimeError, match="shapes"), exact_products(layer, ROWS):
+        layer(torch.zeros(2 * ROWS, 255))
+    assert SETTING.fp32_precision == before
+    assert torch.get_float32_matmul_precision() == "highest"  # raises where the setting was left
+
+
+def test_scores_are_those_of_float64(tiny_gpt2, monkeypatch):
+    """Of a model whose products all count as large, through the path that this machine chooses."""
+    monkeypatch.setattr(processor, "LARGE", 1)
+    model = tiny_gpt2().eval()
+    tokens = torch.arange(40) % model.config.vocab_size
+    found = perplexity(model, tokens, 8, 4).nll
+    assert found == pytest.approx(perplexity(model.double(), tokens, 8, 4).nll, rel=1e-6)
+
+
+def test_perplexity_takes_the_exact_path(tiny_gpt2, monkeypatch):
+    asked = []
+    monkeypatch.setattr("repro.evaluation.scoring.exact_products", lambda *given: asked.append(given) or exact_products(
+        *given))
+    model = tiny_gpt2()
+    perplexity(model, torch.zeros(20, dtype=torch.long), 8, 0, batch_size=3)
+    assert [(one is model, rows, torch.device(device).type) for one, rows, device in asked] == [(True, 24, "cpu")]
+
+
+def test_training_rates_are_of_each_precision_in_turn(monkeypatch):
+    calls = []
+    rates = iter([90, 90, 10, 20, 11, 19])
+    monkeypatch.setattr(processor, "training_rate", lambda *given: calls.append(given) or next(rates))
+    monkeypatch.setattr(processor, "has_bf16", lambda: True)
+    assert processor.training_rates(rounds=2, seconds=0.1) == {"no": 11, "bf16": 20}
+    assert calls == 3 * [("no", 1, 0.1), ("bf16", 1, 0.1)]
+    monkeypatch.setattr(processor, "has_bf16", lambda: False)
+    rates = iter([5, 6])
+    assert processor.training_rates(rounds=1) == {"no": 6}
+
+
+def test_a_training_is_timed_and_leaves_no_trace(monkeypatch):
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    monkeypatch.setattr(processor, "VOCABULARY", 16)
+    processor._trainee.cache_clear()
+    ticks = iter([0, 0, 1, 2.5, 4])  # started, two steps begun in time, the third not, read once more
+    monkeypatch.setattr(processor, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    assert processor.training_rate("bf16", 1, 2.0) == 2 * 4 * 256 / 4
+    assert torch.get_num_threads() == threads and torch.equal(torch.get_rng_state(), state)
+    processor._trainee.cache_clear()

@@ -23,8 +23,11 @@ class Finding:
 
 
 def findings() -> list[Finding]:
-    """Look at Python, torch, the device, memory, tools, versions and corpora. Takes seconds: it counts the corpora."""
-    return [*_software(), *_device(), *_memory(), *_tools(), *_corpora()]
+    """Look at Python, torch, the device, its speed, memory, tools, versions and corpora.
+
+    Takes some ten seconds: it trains a little, and counts the corpora.
+    """
+    return [*_software(), *_device(), *_speed(), *_memory(), *_tools(), *_corpora()]
 
 
 def _software() -> Iterator[Finding]:
@@ -60,10 +63,40 @@ def _device() -> Iterator[Finding]:
         yield Finding("FlexAttention", "forward and backward")
     else:
         yield Finding("device", "cpu", "scales medium and paper need a GPU")
-        yield Finding("bf16", "slow on a CPU", "runs use fp32")
         yield Finding("FlexAttention", "forward only on a CPU", "training uses implementation='blocked'")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding("cores", f"{cores}, torch uses {torch.get_num_threads()} threads")
+    yield Finding("cores", f"{_cores()}, torch uses {torch.get_num_threads()} threads")
+
+
+def _speed() -> Iterator[Finding]:
+    """What a CPU that runs are computed on does best."""
+    import torch
+
+    from repro import processor
+
+    if torch.cuda.is_available():
+        return
+    yield Finding("bf16", "instructions of the processor" if processor.has_bf16() else "no instructions for it",
+                  "" if processor.has_bf16() else "set precision=no where a config says bf16")
+    rates = ", ".join(f"{kind} {rate:,.0f}" for kind, rate in processor.rates().items())
+    yield Finding("matrix products", f"{rates} GFLOP/s, one thread")
+    off = processor.error("float32 through oneDNN")
+    path = "oneDNN" if processor.float32_path() == "onednn" else "torch's default path"
+    yield Finding("scoring", f"float32 through {path}: the fastest exact way (oneDNN is {off:.0e} off float64, "
+                  f"{'exact' if off <= processor.EXACT else 'not exact'})")
+    training = processor.training_rates()
+    best = max(training, key=training.get)
+    told = ", ".join(f"{'fp32' if name == 'no' else name} {rate:,.0f}" for name, rate in training.items())
+    yield Finding("training", f"{told} tokens/s, one thread", f"set precision={best}")
+    cores = _cores()
+    if cores > 1:
+        one, two = processor.sharing_rates(cores, best).values()
+        count, threads = (2, cores // 2) if two > one else (1, cores)
+        yield Finding("processes", f"1 of {cores} threads {one:,.0f}, 2 of {cores // 2} together {two:,.0f} tokens/s",
+                      f"run {count} at a time, with OMP_NUM_THREADS={threads}")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _memory() -> Iterator[Finding]:

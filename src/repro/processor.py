@@ -1,28 +1,203 @@
-"""What the processor of this machine can do."""
+"""What the processor of this machine can do, measured: how fast it multiplies matrices, and how exactly.
 
+On x86, torch sends a product of two float32 matrices to MKL, which is slow on processors that are not Intel's. oneDNN
+can do the same product, but is only asked to where torch may work products out in bfloat16 inside: processors with AMX
+then do that and lose digits, others keep all of them. So the path is chosen by measuring both its speed and its error.
+"""
+
+import functools
+import multiprocessing
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
 
 BF16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # instructions by their names in torch, of x86 and of ARM
+KINDS = ("float32", "float32 through oneDNN", "bfloat16")  # of products
+ONEDNN = "bf16"  # the setting of torch.backends.mkldnn.matmul.fp32_precision that asks oneDNN; CUDA has its own
+SHAPE = (512, 1024, 512)  # of the product that is measured: rows, inner size, columns
+EXACT = SHAPE[1]**0.5 * 2.0**-24  # relative error of sums of so many terms that are rounded to 24 bits now and then
+GAIN = 1.25  # as many times as fast, or the default stays: two paths that are equal must not take turns with the noise
+VOCABULARY = 4096  # of the model whose training is timed
+LARGE = 2**23  # multiply-adds of a product; below, oneDNN's start costs more than it gains
 
 
 def has_bf16() -> bool:
     """Whether it multiplies bfloat16 numbers itself; where it does not, torch works them out in another way."""
-    import torch
-
     capabilities = torch.cpu.get_capabilities()
     return any(capabilities.get(name, False) for name in BF16)
 
 
-def bf16_slowdown(n: int = 256) -> float:
-    """How many times as long as in float32 a product of two n x n matrices takes in bfloat16, measured on the spot."""
-    import torch
+def bf16_slowdown() -> float:
+    """How many times as long as in float32 a matrix product takes in bfloat16, measured on the spot."""
+    speeds = rates(("float32", "bfloat16"), rounds=3)
+    return speeds["float32"] / speeds["bfloat16"]
 
-    def seconds(dtype: torch.dtype) -> float:
-        matrix, times = torch.ones(n, n, dtype=dtype), []
-        for _ in range(4):  # the first one warms up
-            start = time.perf_counter()
-            matrix @ matrix
-            times.append(time.perf_counter() - start)
-        return min(times[1:])
 
-    return seconds(torch.bfloat16) / seconds(torch.float32)
+@functools.cache
+def float32_path() -> str:
+    """The fastest exact way to multiply large float32 matrices here: "onednn", or torch's "default" (MKL on x86).
+
+    Measured once a process, in about a tenth of a second. A path counts as exact when its product is as close to the
+    one in float64 as rounding to float32 allows (`EXACT`, 2e-6; with bfloat16 inside it would be 2e-3 off).
+    """
+    if not torch.backends.mkldnn.is_available():
+        return "default"
+    speeds = rates(("float32", "float32 through oneDNN"), rounds=5)
+    faster = speeds["float32 through oneDNN"] > GAIN * speeds["float32"]
+    return "onednn" if faster and error("float32 through oneDNN") <= EXACT else "default"
+
+
+@contextmanager
+def exact_products(model: Any, rows: int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Within it, layers of `model` take the fastest exact path where that pays for inputs of up to `rows` vectors.
+
+    Only layers do (modules with a matrix of weights): the many small products inside attention are faster where they
+    are. On another device than a CPU, or for a model that is no module, nothing changes. For scoring: a backward pass
+    outside takes torch's own path.
+    """
+    hooks = []
+    if isinstance(model, nn.Module) and torch.device(device).type == "cpu" and float32_path() == "onednn":
+        for layer in model.modules():
+            weight = getattr(layer, "weight", None)
+            if getattr(weight, "ndim", 0) == 2 and not isinstance(layer, nn.Embedding) and _large(rows, weight):
+                hooks += _hook(layer)
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def rates(kinds: tuple[str, ...] = KINDS, rounds: int = 5) -> dict[str, float]:
+    """GFLOP/s of one thread in matrix products, by kind.
+
+    The best of `rounds`, in turns, in seconds of the processor, which others that share it do not lengthen.
+    """
+    works = {kind: _product(kind) for kind in kinds}
+    threads, best = torch.get_num_threads(), {}
+    torch.set_num_threads(1)
+    try:
+        for turn in range(rounds + 1):
+            for kind, work in works.items():
+                started = time.thread_time()
+                work()
+                if turn:  # the first warms up
+                    best[kind] = min(best.get(kind, float("inf")), time.thread_time() - started)
+    finally:
+        torch.set_num_threads(threads)
+    rows, inner, columns = SHAPE
+    return {kind: 2e-9 * rows * inner * columns / seconds for kind, seconds in best.items()}
+
+
+def training_rate(precision: str = "no", threads: int = 1, seconds: float = 1.0) -> float:
+    """Tokens/s at which this process trains a small transformer for so long; precision: "no" (fp32) or "bf16"."""
+    model, optimizer = _trainee()
+    draw, before = torch.Generator().manual_seed(0), torch.get_num_threads()
+    batch = torch.randint(VOCABULARY, (4, 256), generator=draw)
+    torch.set_num_threads(threads)
+    try:
+        done, started = 0, time.perf_counter()
+        while time.perf_counter() - started < seconds:
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                logits = model(batch)
+            F.cross_entropy(logits.flatten(0, 1).float(), batch.flatten()).backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            done += batch.numel()
+        return done / (time.perf_counter() - started)
+    finally:
+        torch.set_num_threads(before)
+
+
+def training_rates(rounds: int = 2, seconds: float = 0.5) -> dict[str, float]:
+    """Tokens/s of training on one thread by precision: the best of `rounds`, in turns.
+
+    "no" (fp32) and, where the processor has its instructions, "bf16": without them a step can take half a minute.
+    """
+    precisions = ("no", "bf16") if has_bf16() else ("no",)
+    found = [{precision: training_rate(precision, 1, seconds) for precision in precisions} for _ in range(rounds + 1)]
+    return {precision: max(turn[precision] for turn in found[1:]) for precision in precisions}  # the first warms up
+
+
+def sharing_rates(cores: int, precision: str = "no", rounds: int = 2, seconds: float = 0.7) -> dict[int, float]:
+    """Tokens/s of one process that trains with all `cores` threads (1), and of two together with half of them each (2).
+
+    The best of `rounds`, in turns, each in processes of its own.
+    """
+    whole, half = (precision, cores, seconds), (precision, cores // 2, seconds)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        found = [{1: pool.apply(training_rate, whole), 2: sum(pool.starmap(training_rate, [half, half], chunksize=1))}
+                 for _ in range(rounds + 1)]
+    return {n: max(turn[n] for turn in found[1:]) for n in found[0]}
+
+
+def error(kind: str) -> float:
+    """How far a product of this kind is from the one in float64, relative to its norm."""
+    exact = torch.matmul(*(x.double() for x in _matrices()))
+    return ((_product(kind)().double() - exact).norm() / exact.norm()).item()
+
+
+@functools.cache
+def _trainee() -> tuple[nn.Module, torch.optim.Optimizer]:
+    """A model of GPT-2's kind, two layers of width 256, and what trains it."""
+    with torch.random.fork_rng(devices=[]):
+        layers = [nn.TransformerEncoderLayer(256, 8, 1024, dropout=0.0, activation="gelu", batch_first=True,
+                                             norm_first=True) for _ in range(2)]
+        model = nn.Sequential(nn.Embedding(VOCABULARY, 256), *layers, nn.Linear(256, VOCABULARY))
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+
+def _product(kind: str) -> Callable[[], torch.Tensor]:
+    """The measured product, ready to be worked out in this way."""
+    left, right = _matrices()
+    if kind == "bfloat16":
+        left, right = left.bfloat16(), right.bfloat16()
+    if kind != "float32 through oneDNN":
+        return lambda: left @ right
+
+    def through_onednn():
+        with _onednn():
+            return left @ right
+    return through_onednn
+
+
+def _matrices() -> tuple[torch.Tensor, torch.Tensor]:
+    rows, inner, columns = SHAPE
+    draw = torch.Generator().manual_seed(0)  # leaves the random state of whoever asks as it is
+    return torch.randn(rows, inner, generator=draw), torch.randn(inner, columns, generator=draw)
+
+
+def _hook(layer: nn.Module) -> list[Any]:
+    """Let large products of this layer go through oneDNN until these hooks are removed."""
+    setting, before = torch.backends.mkldnn.matmul, []
+
+    def enter(layer, inputs):
+        before.append(setting.fp32_precision)
+        if inputs and _large(inputs[0].numel() // inputs[0].shape[-1], layer.weight):
+            setting.fp32_precision = ONEDNN
+
+    def leave(*_):
+        setting.fp32_precision = before.pop()
+
+    return [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave, always_call=True)]
+
+
+def _large(rows: int, weight: torch.Tensor) -> bool:
+    return rows * weight.numel() >= LARGE
+
+
+@contextmanager
+def _onednn() -> Iterator[None]:
+    """Float32 products on a CPU go through oneDNN."""
+    setting = torch.backends.mkldnn.matmul
+    before = setting.fp32_precision
+    setting.fp32_precision = ONEDNN
+    try:
+        yield
+    finally:
+        setting.fp32_precision = before

@@ -1,26 +1,20 @@
 """Executed chapters as they enter the book."""
 
-import importlib.util
-from pathlib import Path
-
+import execute
 import nbformat
 from nbformat.v4 import new_code_cell, new_notebook, new_output
-
-SPEC = importlib.util.spec_from_file_location("execute", Path(__file__).parents[2] / "book/execute.py")
-execute = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(execute)
 
 
 def executed():
     widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "50%"}
+    styled = {"text/html": "<p>", "text/plain": "<pandas.Styler at 0x7f>"}
     return new_notebook(
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}, "papermill": {"duration": 3.5}},
         cells=[new_code_cell('scale = "smoke"  # or small\nwindow = 32', metadata={"tags": ["parameters"]}),
                new_code_cell('scale = "small"', metadata={"tags": ["injected-parameters"]}),
                new_code_cell("1 + 1", execution_count=3, metadata={"papermill": {"duration": 1.5}},
                              outputs=[new_output("execute_result", {"text/plain": "2"}, execution_count=3),
-                                      new_output("display_data", {"text/html": "<b>", "text/plain": "<S at 0x7f3>"}),
-                                      new_output("display_data", widget)])])
+                                      new_output("display_data", widget), new_output("display_data", styled)])])
 
 
 def test_the_parameters_cell_shows_the_scale_that_ran():
@@ -54,6 +48,16 @@ def test_papermill_sets_the_scale_behind_such_a_cell(tmp_path, monkeypatch):
     assert shown[1].source == 'scale = "small"  # or small'
 
 
+def test_what_is_printed_in_pieces_is_one_output():
+    def printed(text, name="stdout"):
+        return new_output("stream", name=name, text=text)
+
+    shown = new_output("display_data", {"text/plain": "x"})
+    given = [printed("a"), printed("\n"), printed("b", "stderr"), printed("c"), shown, printed("d")]
+    assert [(one.get("name"), one.get("text")) for one in execute.joined(given)] == [
+        ("stdout", "a\n"), ("stderr", "b"), ("stdout", "c"), (None, None), ("stdout", "d")]
+
+
 def test_times_paths_and_widgets_are_gone_and_outputs_stay():
     notebook = execute.tidy(executed(), "smoke")
     last = notebook.cells[-1]
@@ -61,5 +65,5 @@ def test_times_paths_and_widgets_are_gone_and_outputs_stay():
     assert not last.metadata
     assert last.execution_count == last.outputs[0].execution_count == 2
     assert last.outputs[0].data == {"text/plain": "2"}
-    assert last.outputs[1].data == {"text/html": "<b>", "text/plain": "<S>"}
-    assert last.outputs[2].data == {"text/plain": "50%"}
+    assert last.outputs[1].data == {"text/plain": "50%"}
+    assert last.outputs[2].data == {"text/html": "<p>"}

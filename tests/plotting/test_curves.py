@@ -96,14 +96,6 @@ def test_bars_and_weights_show_their_values():
         draw_layer_weights([0.4, 0.5])
 
 
-def test_a_drawing_is_shown_as_one_png_with_words_for_those_who_cannot_see_it():
-    figure = draw_bars({"baseline": 15.25}, "perplexity")
-    shown = figure._repr_mimebundle_()
-    assert shown["image/png"].startswith(b"\x89PNG")
-    assert shown["image/png"] == draw_bars({"baseline": 15.25}, "perplexity").png()
-    assert shown["text/plain"] == "perplexity: baseline 15.25."
-
-
 def test_the_house_style_ends_where_it_should():
     import matplotlib
 

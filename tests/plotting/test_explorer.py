@@ -1,21 +1,16 @@
 """The explorer page, driven in a browser: its windows and FLOPs are Python's, and it tells what it has no record of."""
 
-import html
 import json
 import math
 import re
-import shutil
-import subprocess
 
 import pytest
+from chromium import Chromium, needs_chromium
 
 from repro.errors import ReproError
 from repro.evaluation import flops_per_token
 from repro.plotting import Explorer
 from repro.windows import windows
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-browser = pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine (Debian package chromium)")
 
 MODELS = [{"scale": "small", "name": "mini", "n_layer": 4, "d_model": 128, "n_positions": 1024},
           {"scale": "paper", "name": "GPT-2 small", "n_layer": 12, "d_model": 768, "n_positions": 400}]
@@ -38,8 +33,7 @@ SERIES = [
 CHOICES = [(300, 50), (300, 299), (2, 0), (7, 3), (1024, 1023), (640, 0)]
 
 # Moves the sliders like a reader and writes down the page after each move.
-DRIVER = """
-<pre id="log"></pre><script>
+DRIVER = """(() => {
 const seen = [], texts = (selector) => [...document.querySelectorAll(selector)].map((one) => one.textContent);
 const look = () => seen.push({
   status: texts(".status")[0], counts: [...document.querySelectorAll(".windows caption data")].map((one) => +one.value),
@@ -57,23 +51,24 @@ const set = (name, value) => {
 };
 look();
 for (const [name, value] of MOVES) { set(name, value); look(); }
-document.querySelector("#log").textContent = JSON.stringify(seen);
-</script>
-"""
+return seen; })()"""
 
 
-def drive(folder, moves=(), fragment="", explorer=None, style=""):
+@pytest.fixture(scope="module")
+def drive(tmp_path_factory):
     """What the page shows at first and after each (control, value) of `moves`."""
-    page = explorer or Explorer(SERIES, MODELS, 300, 0)
-    file = folder / "page.html"
-    file.write_text(f'<!doctype html><meta charset="utf-8"><body style="{style}">' + page._repr_html_()
-                    + DRIVER.replace("MOVES", json.dumps(moves)))
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
-    done = subprocess.run([CHROMIUM, *options, "--dump-dom", f"file://{file}{fragment}"], capture_output=True,
-                          text=True, timeout=300)
-    found = re.search(r'<pre id="log">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found and found.group(1), f"the page's script failed: {done.stderr[-500:]}"
-    return json.loads(html.unescape(found.group(1)))
+    folder = tmp_path_factory.mktemp("explorer")
+    with Chromium(folder / "profile") as browser:
+        def driven(moves=(), fragment="", explorer=None, style=""):
+            page = explorer or Explorer(SERIES, MODELS, 300, 0)
+            file = folder / "page.html"
+            file.write_text(f'<!doctype html><meta charset="utf-8"><body style="{style}">' + page._repr_html_())
+            browser.open("about:blank")  # or another fragment of the same page would not load it anew
+            browser.open(f"{file.as_uri()}{fragment}")
+            seen = browser.evaluate(DRIVER.replace("MOVES", json.dumps(moves)))
+            assert browser.complaints() == []
+            return seen
+        yield driven
 
 
 def shown(cover):
@@ -85,13 +80,13 @@ def shown(cover):
 
 
 @pytest.fixture(scope="module")
-def moved(tmp_path_factory):
+def moved(drive):
     """The page after the sliders were moved to each of CHOICES."""
     moves = [move for window, overlap in CHOICES for move in (("window", window), ("overlap", overlap))]
-    return drive(tmp_path_factory.mktemp("explorer"), moves)[2::2]
+    return drive(moves)[2::2]
 
 
-@browser
+@needs_chromium
 @pytest.mark.parametrize("k", range(len(CHOICES)), ids=str)
 def test_windows_and_flops_are_those_of_python(moved, k):
     (window, overlap), page = CHOICES[k], moved[k]
@@ -116,9 +111,9 @@ def _javascript(value):
     return int(value) if value == int(value) else value
 
 
-@browser
-def test_a_point_with_a_record_shows_it_and_another_names_the_nearest(tmp_path):
-    first, away, other = drive(tmp_path, [("overlap", 40), ("records", "other/paper")])
+@needs_chromium
+def test_a_point_with_a_record_shows_it_and_another_names_the_nearest(drive):
+    first, away, other = drive([("overlap", 40), ("records", "other/paper")])
     assert first["measured"] == ["baseline20.00 [18.00, 22.00]record b300-0",
                                  "recurrent18.00 [16.00, 20.00]record r300-0the baseline: −10.0 % [−12.5 %, −4.0 %]; "
                                  "itself without the module: −2.15 %"]
@@ -137,28 +132,28 @@ def test_a_point_with_a_record_shows_it_and_another_names_the_nearest(tmp_path):
                                  "window 100, overlap 3: 7.00 [5.00, 9.00] "]
 
 
-@browser
+@needs_chromium
 @pytest.mark.parametrize(("fragment", "status"), [
     ("#records=other%2Fpaper&window=100&overlap=3", "Window 100, overlap 3. recurrent: 7.00 [5.00, 9.00]."),
     ("#window=200&overlap=200", "Window 200, overlap 199. baseline: no record here; recurrent: no record here."),
     ("#records=nothing&window=x&overlap=-3", "Window 300, overlap 0. baseline: 20.00 [18.00, 22.00]; "
                                              "recurrent: 18.00 [16.00, 20.00]."),
 ])
-def test_the_address_sets_the_sliders(tmp_path, fragment, status):
-    assert drive(tmp_path, fragment=fragment)[0]["status"] == status
+def test_the_address_sets_the_sliders(drive, fragment, status):
+    assert drive(fragment=fragment)[0]["status"] == status
 
 
-@browser
-def test_a_smaller_window_lowers_the_overlap_and_a_narrow_page_holds_everything(tmp_path):
-    pages = drive(tmp_path, [("overlap", 250), ("window", 100), ("window", 1024)], style="margin: 0; width: 340px")
+@needs_chromium
+def test_a_smaller_window_lowers_the_overlap_and_a_narrow_page_holds_everything(drive):
+    pages = drive([("overlap", 250), ("window", 100), ("window", 1024)], style="margin: 0; width: 340px")
     assert [page["status"].split(".")[0] for page in pages] == [
         "Window 300, overlap 0", "Window 300, overlap 250", "Window 100, overlap 99", "Window 1024, overlap 99"]
     assert max(page["wide"] for page in pages) <= 340
 
 
-@browser
-def test_without_records_it_still_shows_windows_and_cost(tmp_path):
-    (page,) = drive(tmp_path, explorer=Explorer([], MODELS, 10, 5))
+@needs_chromium
+def test_without_records_it_still_shows_windows_and_cost(drive):
+    (page,) = drive(explorer=Explorer([], MODELS, 10, 5))
     assert page["counts"] == [35, len(windows(35, 10, 5))]
     assert page["status"] == "Window 10, overlap 5. There are no records to show."
 

@@ -65,7 +65,7 @@ class Chromium:
                 return answer["result"]
             self.events.append(answer)
 
-    def open(self, url: str, fonts: bool = True) -> None:
+    def open(self, url: str) -> None:
         """Load a page, and forget what the one before said. Returns when it is loaded and its fonts are there."""
         self.events.clear()
         frame = self.call("Page.navigate", url=url)

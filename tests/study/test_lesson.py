@@ -79,6 +79,13 @@ def test_a_metric_that_cannot_be_is_refused(toy, arguments, message):
         metric(**given)
 
 
+def test_indented_lines_are_prose_and_not_code():
+    assert sentence("""One
+        and {two}.
+
+        Three.""", two=2).markdown == "One\nand 2.\n\nThree."
+
+
 def test_a_name_without_a_value_is_refused():
     with pytest.raises(ReproError, match="unknown value of the sentence 'gian'. Did you mean 'gain'?"):
         sentence("{gian.effect}", gain=3)
@@ -97,23 +104,27 @@ def test_in_short_shows_each_claim_of_the_chapter_at_its_largest_scale(claimed):
             run(config, progress=False)
     told = in_short("01_toy", "Does it <help>?", Sentence("It *does*."), also=["toy-other"])
     assert told.text.markdown == "**Does it <help>?**\n\nIt *does*."
-    own, other = re.findall("<li>.*?</li>", told.verdicts)
+    own, other = re.findall("<li>.*?</li>", told.badges["text/html"])
     assert "verdict-reproduced" in own and "Recurrence lowers &lt;it&gt;." in own and "Table 1, small" in own
     assert 'href="#claims-and-verdicts"' in own
     assert "verdict-not-run" in other and 'href="02_toy.html#claims-and-verdicts"' in other
     assert "repro run toy-recurrence --scale small" in other
-    assert in_short("02_toy", "Q", "A").verdicts.count("<li>") == 1
-    assert in_short("03_toy", "Q", "A").verdicts == ""
+    assert told.badges["text/plain"].splitlines() == ["reproduced: Recurrence lowers <it>. (Table 1, small)",
+                                                      "not run: It is free. (Table 2, small)"]
+    assert in_short("02_toy", "Q", "A").badges["text/html"].count("<li>") == 1
+    assert in_short("03_toy", "Q", "A").badges == {}
 
 
-def test_in_short_shows_its_parts_one_below_the_other(monkeypatch):
+def test_in_short_shows_its_parts_one_below_the_other(claimed, monkeypatch):
     shown = []
-    monkeypatch.setattr("IPython.display.display", shown.append)
+    monkeypatch.setattr("IPython.display.display", lambda one, raw=False: shown.append(one))
     picture = object()
-    in_short("01_toy", "Q?", "A.", picture, "Three <windows>.")._ipython_display_()
+    told = in_short("01_toy", "Q?", "A.", picture, "Three <windows>.")
+    told._ipython_display_()
     assert shown[0].markdown == "**Q?**\n\nA."
-    assert shown[1] is picture
-    assert shown[2].data == '<p class="caption">Three &lt;windows&gt;.</p>'
+    assert shown[1:3] == [told.badges, picture]
+    assert shown[3]["text/html"] == '<p class="caption">Three &lt;windows&gt;.</p>'
+    assert len(shown) == 4
 
 
 def test_badges_differ_in_sign_and_class_and_lead_somewhere():

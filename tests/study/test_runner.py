@@ -9,6 +9,7 @@ import pytest
 from repro import paths
 from repro.errors import ReproError
 from repro.study import Outcome, Store, experiment, register, run, run_id
+from repro.study.runner import environment
 
 
 def test_a_record_says_what_was_run(toy):
@@ -28,10 +29,34 @@ def test_a_record_says_what_was_run(toy):
     assert record.documents == {"test": {"nll": [1.5, 2.5]}}
     assert record.needs == {base.id: base.digest}
     assert set(record.environment) == {"python", "torch", "transformers", "repro", "platform", "cpu", "threads",
-                                       "processes", "device"}
+                                       "processes", "device", "float32", "bf16"}
     assert record.cost["wall_seconds"] >= 0
     assert record.cost["peak_memory_bytes"] > 1e6
     assert (paths.home() / "build" / "results" / "smoke" / "toy-recurrence" / f"{record.id}.json").exists()
+
+
+def test_the_environment_says_how_products_are_computed(monkeypatch):
+    monkeypatch.setattr("repro.processor.float32_path", lambda: "onednn")
+    for native, word in [(True, "native"), (False, "emulated")]:
+        monkeypatch.setattr("repro.processor.has_bf16", lambda native=native: native)
+        assert {"float32": "onednn", "bf16": word}.items() <= environment().items()
+
+
+def test_records_from_before_the_path_was_told_stay(toy, monkeypatch):
+    """Theirs is read as it is; and where it is made again, other last digits are no error."""
+    now = environment()
+    monkeypatch.setattr("repro.study.runner.environment", lambda: {
+        key: value for key, value in now.items() if key not in ("float32", "bf16")})
+    old = run(toy.experiment.plan("small")[0], progress=False)
+    base = Store(paths.results("small")).get(toy.base.plan("small")[0])
+    monkeypatch.setattr("repro.study.runner.environment", lambda: now)
+    assert run(toy.experiment.plan("small")[0], progress=False) == old
+    shutil.rmtree(paths.work())
+    toy.noise = 2**-40
+    run(toy.experiment.plan("small")[1], progress=False)  # makes the base again
+    assert len(toy.executed) == 4
+    assert Store(paths.results("small")).get(toy.base.plan("small")[0]) == base
+    assert run(toy.experiment.plan("small")[0], progress=False) == old
 
 
 def test_a_second_call_reads_the_record(toy):
@@ -61,11 +86,12 @@ def test_a_need_whose_model_is_gone_is_run_again_and_must_agree(toy):
     assert Store(paths.results("smoke")).get(toy.base.plan("smoke")[0]) == base
 
 
-def test_a_need_recorded_on_another_machine_is_run_here_and_its_record_stays(toy, monkeypatch):
+@pytest.mark.parametrize("changed", [{"cpu": "another"}, {"float32": "another path"}], ids=str)
+def test_a_need_recorded_on_another_machine_is_run_here_and_its_record_stays(toy, monkeypatch, changed):
     base = run(toy.base.plan("small")[0], progress=False)
     shutil.rmtree(paths.work())
     toy.noise = 0.5
-    elsewhere = base.environment | {"cpu": "another"}
+    elsewhere = base.environment | changed
     monkeypatch.setattr("repro.study.runner.environment", lambda: elsewhere)
     record = run(toy.experiment.plan("small")[0], progress=False)
     assert list(record.needs) == [base.id]

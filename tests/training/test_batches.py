@@ -157,7 +157,7 @@ def test_little_is_spent_on_padding():
     plain = np.mean([max(len(x) for x in examples[k:k + 16]) for k in range(0, 2_000, 16)]) / content
     sorted_by_length = np.mean([batch["ids"].shape[1] for batch in epoch_of(buckets, 0)]) / content
     assert plain > 3.0  # numbers computed for each one that is needed
-    assert sorted_by_length < 1.1
+    assert sorted_by_length < 1.2
 
 
 def test_a_bucketed_batch_depends_on_seed_and_number_only():

@@ -1,15 +1,21 @@
-"""Side-by-side timings: contenders take turns in one process, so that what counts is their ratio."""
+"""Side-by-side timings: contenders take turns in one process, so that what counts is their ratio.
+
+A benchmark leaves a record as a run does: with an id, the hash of its name and settings, the environment it was
+measured in, and a digest of all of it. Unlike a run's, its numbers are times and come out a little different each time.
+"""
 
 import json
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from repro.errors import ReproError
 from repro.paths import home, write_atomic
 
 ROUNDS = 5
+SCHEMA = 1
 
 
 def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS, warm_up: bool = True
@@ -29,18 +35,19 @@ def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS, warm
             for name, found in speeds.items()}
 
 
-def report(title: str, speeds: dict[str, dict[str, float]], ratios: dict[str, tuple],
-           json_path: Path | str | None = None, **notes) -> dict:
-    """Print speeds and ratios, each beside its bound, and write them to `json_path` if given.
+def report(benchmark: str, settings: dict[str, Any], title: str, speeds: dict[str, dict[str, float]],
+           ratios: dict[str, tuple], json_path: Path | str | None = None, unit: str = "tokens", **notes) -> dict:
+    """Print speeds and ratios, each beside its bound; return the record, and write it to `json_path` if given.
 
-    ratios: (measured, bound), the least that it should be, or (measured, bound, "at most").
+    settings: all that decides what is measured. unit: of what the speeds count. ratios: (measured, bound), the least
+    that it should be, (measured, bound, "at most"), or (measured, None) where nothing is asked of it.
     """
     from rich.console import Console
     from rich.table import Table
 
     from repro.study.runner import environment
 
-    table = Table("", "tokens/s (median)", "lowest", "highest", title=title, title_justify="left")
+    table = Table("", f"{unit}/s (median)", "lowest", "highest", title=title, title_justify="left")
     for name, found in speeds.items():
         table.add_row(name, *(f"{value:,.0f}" for value in found.values()))
     console = Console()
@@ -48,18 +55,49 @@ def report(title: str, speeds: dict[str, dict[str, float]], ratios: dict[str, tu
     judged = {name: {"measured": ratio, "wanted": wanted, "bound": bound[0] if bound else "at least"}
               for name, (ratio, wanted, *bound) in ratios.items()}
     for name, ratio in judged.items():
-        console.print(f"{name}: {ratio['measured']:.2f} ({ratio['bound']} {ratio['wanted']} wanted)")
-    found = {"title": title, "speeds": speeds, "notes": notes, "environment": environment(),
-             "ratios": judged}
+        console.print(f"{name}: {ratio['measured']:.2f}" + (f" ({_wanted(ratio)} wanted)" if _wanted(ratio) else ""))
+    found = sealed(benchmark, settings, title=title, speeds=speeds, notes=notes, environment=environment(),
+                   ratios=judged)
     if json_path:
         write_atomic(json_path, json.dumps(found, indent=1) + "\n")
     return found
 
 
+def sealed(benchmark: str, settings: dict[str, Any], **parts: Any) -> dict:
+    """The record of a benchmark with its schema, id and digest, equal to what reading its file gives back."""
+    from repro.study.settings import sha256
+
+    named = json.loads(json.dumps({"benchmark": benchmark, "settings": settings}))  # keys and tuples as JSON has them
+    found = json.loads(json.dumps({"schema": SCHEMA, "id": sha256(named)[:16], **named, **parts}))
+    return found | {"digest": sha256(found)}
+
+
+def read(path: Path | str) -> dict:
+    """The record in a file. Raises ReproError that says why it cannot be trusted and what to do."""
+    from repro.study.settings import sha256
+
+    again = "restore it from git, or measure again with `repro bench NAME --json FILE`."
+    try:
+        found = json.loads(Path(path).read_text())
+        digest, schema = found.pop("digest"), found["schema"]
+        proper_id = sha256({"benchmark": found["benchmark"], "settings": found["settings"]})[:16]
+    except OSError as error:
+        raise ReproError(f"cannot read {path}: {error.strerror}.") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # not JSON, not an object, keys missing
+        raise ReproError(f"{path} is not the whole record of a benchmark ({type(error).__name__}: {error}); "
+                         f"{again}") from error
+    if schema != SCHEMA:
+        raise ReproError(f"{path} has benchmark schema {schema}, this version reads {SCHEMA}; {again}")
+    if digest != sha256(found) or found["id"] != proper_id:
+        raise ReproError(f"{path} was changed after it was written: its digest or id does not match its content; "
+                         f"{again}")
+    return found | {"digest": digest}
+
+
 def stored(name: str) -> dict | None:
-    """The committed run of a benchmark, as `report` returned it; None when there is none in `results/bench`."""
+    """The committed record `results/bench/NAME.json`; None when there is none. Raises ReproError as `read` does."""
     path = home() / "results" / "bench" / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    return read(path) if path.exists() else None
 
 
 def recorded(name: str):
@@ -74,9 +112,14 @@ def recorded(name: str):
         raise ReproError(f"there is no {name}.json in results/bench; make it with `repro bench {name} --json "
                          f"results/bench/{name}.json`.")
     rows = [{"": label, "measured": f"{ratio['measured']:.2f}",
-             "wanted": f"{ratio.get('bound', 'at least')} {ratio['wanted']:g}",
+             "wanted": _wanted(ratio),
              **{key: f"{value:.2f}" for key, value in found["notes"].get(label, {}).items() if key == "flops_allow"}}
             for label, ratio in found["ratios"].items()]
     machine = found["environment"]
     caption = f"{found['title']}: ratios on {machine['cpu']}, {machine['threads']} thread(s)"
     return pandas.DataFrame(rows).rename(columns={"flops_allow": "what FLOPs allow"}).style.hide().set_caption(caption)
+
+
+def _wanted(ratio: dict) -> str:
+    """What is asked of a ratio, in words; "" if nothing."""
+    return "" if ratio["wanted"] is None else f"{ratio.get('bound', 'at least')} {ratio['wanted']:g}"

@@ -50,7 +50,8 @@ def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, wi
               if (which, n) == (PASSES[1], at) and "seconds" in found}
     title = f"Attention, N = {at:,}, forward and backward, window {window}, {HEADS} heads of {SIZE}, {device}"
     allocator = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
-    return report(title, speeds, ratios(measured, device), json_path, runs=rows, window=window,
+    settings = {"lengths": lengths, "rounds": rounds, "window": window, "device": device, "allocator": allocator}
+    return report("attention", settings, title, speeds, ratios(measured, device), json_path, runs=rows, window=window,
                   exponents=exponents(measured), floors=floors(window, lengths, device), allocator=allocator)
 
 

@@ -56,4 +56,6 @@ def main(json_path=None, models: dict = MODELS, window: int = 300, overlap: int 
         ratios[name] = speeds[labels[0]]["tokens_per_second"] / speeds[labels[1]]["tokens_per_second"], 3.0
         body, head = flops_per_token(n_layer, width, window, 0), 2 * width * vocabulary
         notes[name] = {"flops_allow": (body + head) / (body + head * (1 - overlap / window)), "nll": [ours, theirs]}
-    return report(f"Overlapped perplexity, T = {window}, overlap {overlap}", speeds, ratios, json_path, **notes)
+    settings = {"models": models, "window": window, "overlap": overlap, "rounds": rounds}
+    title = f"Overlapped perplexity, T = {window}, overlap {overlap}"
+    return report("evaluation", settings, title, speeds, ratios, json_path, **notes)

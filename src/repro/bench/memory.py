@@ -38,8 +38,10 @@ def main(json_path=None, window: int = 300, n_windows: int = 20, batch_size: int
     speeds |= compare({"generation, plain, a whole window read for each": lambda: reread(plain, window)}, rounds)
     whole, windowed, early, late, again = (found["tokens_per_second"] for found in speeds.values())
     few, many = (row["measured"] for row in peaks if row["recompute"] == "window" and row["windows"] in (1, n_windows))
+    settings = {"window": window, "n_windows": n_windows, "batch_size": batch_size, "rounds": rounds, "places": places,
+                "model": small.model_dump(mode="json", include={"n_layer", "n_embd", "n_head", "vocab_size"})}
     return report(
-        f"Memory and speed, T = {window}, {batch_size} sequences", speeds,
+        "memory", settings, f"Memory and speed, T = {window}, {batch_size} sequences", speeds,
         {"training: recurrent with windows recomputed / plain": (windowed / whole, 0.6),
          f"peak memory: {n_windows} windows / 1 window": (many / few, 1.3, "at most"),
          f"generation: cost of token {places[1]:,} / token {places[0]:,}": (early / late, 1.2, "at most"),

@@ -1,50 +1,193 @@
-"""Training steps: ours against transformers.Trainer, and recurrent against plain."""
+"""Training steps: ours in float32 and bfloat16 beside transformers.Trainer and a plain loop; and Muon beside AdamW."""
 
 import tempfile
+from collections.abc import Callable
+from contextlib import contextmanager
+
+import torch
+from torch.nn import functional as F
+
+WIDTHS = {128: 4, 256: 8}  # of the model: heads
+TRAINER, LOOP, SINGLE, HALF = "transformers.Trainer", "plain loop", "ours, fp32", "ours, bf16"
 
 
-def main(json_path=None, window: int = 300, n_windows: int = 20, batch_size: int = 2, steps: int = 3,
-         rounds: int = 5) -> dict:
-    """Time `steps` optimiser steps on the same windows with each; every contender trains its own copy of one model."""
-    import numpy as np
-    import torch
-    from transformers import Trainer, TrainingArguments
+def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, vocabulary: int = 8192,
+         batch_size: int = 8, length: int = 256, steps: int = 3, rounds: int = 5, optimiser_tokens: int = 1_000_000,
+         scale: str | None = None) -> dict:
+    """Time `steps` optimiser steps of each contender at every width, on one thread; then compare the optimisers.
 
+    optimiser_tokens: of each of the two trainings. scale: of the base model whose text and sizes these take; by default
+    `small` where its corpora are at hand, else `smoke`.
+    """
     from repro.bench import compare, report
-    from repro.models import gpt2_mini
-    from repro.recurrence import RecurrentLM
+    from repro.processor import has_bf16
     from repro.study import experiment
-    from repro.training import Sequences, TrainConfig, WindowedLM, train
+    from repro.study.ids import data_at_hand
 
-    small = experiment("pretrain-gpt2-mini").plan("small")[0]
+    base = experiment("pretrain-gpt2-mini")
+    scale = scale or ("small" if data_at_hand(base.plan("small")[0]) else "smoke")
+    settings = {"widths": widths, "n_layer": n_layer, "vocabulary": vocabulary, "batch_size": batch_size,
+                "length": length, "steps": steps, "rounds": rounds, "optimiser_tokens": optimiser_tokens,
+                "scale": scale}
+    speeds, ratios = {}, {}
+    with one_thread():
+        for width, heads in widths.items():
+            works = contenders(n_layer, width, heads, vocabulary, batch_size, length, steps)
+            found = compare(works, rounds)
+            speeds |= {f"width {width}: {name}": speed for name, speed in found.items()}
+            for name in (LOOP, SINGLE, HALF):
+                ratio = found[name]["tokens_per_second"] / found[TRAINER]["tokens_per_second"]
+                asked = 2.0 if (name, width) == (HALF, 256) and has_bf16() else None
+                ratios[f"width {width}: {name} / {TRAINER}"] = ratio, asked
+        found = compare(windowed(steps=steps), rounds)
+        speeds |= {f"windows: {name}": speed for name, speed in found.items()}
+        plain, recurrent = (speed["tokens_per_second"] for speed in found.values())
+        ratios["recurrent / plain"] = recurrent / plain, 0.8
+        muon = optimisers(base.plan(scale)[0], optimiser_tokens, steps, rounds)
+        speeds |= {f"{scale}: {name}": speed for name, speed in muon["speeds"].items()}
+        ratios |= {f"loss, Muon / AdamW, {at}": (muon[at]["Muon"] / muon[at]["AdamW"], 1.0, "at most")
+                   for at in ("equal tokens", "equal seconds")}
+        return report("training", settings, f"Training, {n_layer} layers, {batch_size} x {length} tokens", speeds,
+                      ratios, json_path, optimisers=muon)
+
+
+def contenders(n_layer: int, width: int, heads: int, vocabulary: int, batch_size: int, length: int, steps: int
+               ) -> dict[str, Callable[[], int]]:
+    """By name, what trains its own copy of one model for `steps` steps on the same tokens and returns their number."""
+    import numpy as np
+
+    from repro.models import gpt2_mini
+    from repro.training import Sequences
+
+    stream = np.random.default_rng(0).integers(vocabulary, size=(steps + 2) * batch_size * length)
+    sequences = Sequences(stream, length, batch_size)
 
     def fresh():
         torch.manual_seed(0)
-        return gpt2_mini(small.n_layer, small.n_embd, small.n_head, small.vocab_size)
+        return gpt2_mini(n_layer, width, heads, vocabulary, length)
 
-    def ours(model):
-        settings = TrainConfig(steps * sequences.tokens_per_batch, 1e-4, warmup_steps=0, validate_every=10**12)
-        return train(WindowedLM(model, window), sequences, settings).tokens
+    models = {name: fresh() for name in (TRAINER, LOOP, SINGLE, HALF)}
+    return {TRAINER: lambda: trainer(models[TRAINER], sequences, steps),
+            LOOP: lambda: loop(models[LOOP], sequences, steps),
+            SINGLE: lambda: ours(models[SINGLE], sequences, steps, length),
+            HALF: lambda: ours(models[HALF], sequences, steps, length, precision="bf16")}
 
-    def theirs():
-        with tempfile.TemporaryDirectory() as folder:
-            arguments = TrainingArguments(
-                folder, per_device_train_batch_size=batch_size * n_windows, max_steps=steps, learning_rate=1e-4,
-                lr_scheduler_type="constant", optim="adamw_torch_fused", logging_strategy="no", save_strategy="no",
-                report_to="none", disable_tqdm=True, use_cpu=not torch.cuda.is_available())
-            Trainer(trainer_model, arguments, train_dataset=examples).train()
-        return steps * batch_size * n_windows * window
 
-    rng = np.random.default_rng(0)
-    stream = rng.integers(small.vocab_size, size=(steps * batch_size + 2) * window * n_windows)
+def trainer(model, sequences, steps: int) -> int:
+    """transformers.Trainer with its defaults."""
+    from transformers import PrinterCallback, Trainer, TrainingArguments
+
+    examples = [{"input_ids": row[:-1], "labels": row[:-1]} for k in range(steps) for row in sequences.batch(k)]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            folder, per_device_train_batch_size=sequences.batch_size, max_steps=steps, save_strategy="no",
+            report_to="none", logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available())
+        peer = Trainer(model, arguments, train_dataset=examples)
+        peer.remove_callback(PrinterCallback)
+        peer.train()
+    return steps * sequences.tokens_per_batch
+
+
+def loop(model, sequences, steps: int) -> int:
+    """What one writes by hand, as nanoGPT does: logits of all positions, their loss, clipping, AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    model.train()
+    for step in range(steps):
+        batch = sequences.batch(step)
+        logits = model(batch[:, :-1]).logits
+        F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return steps * sequences.tokens_per_batch
+
+
+def ours(model, sequences, steps: int, window: int, **settings) -> int:
+    """repro.training.train."""
+    from repro.training import TrainConfig, WindowedLM, train
+
+    config = TrainConfig(steps * sequences.tokens_per_batch, 1e-4, warmup_steps=0, validate_every=10**12, **settings)
+    return train(WindowedLM(model, window), sequences, config).tokens
+
+
+def windowed(steps: int, window: int = 300, n_windows: int = 20, batch_size: int = 2) -> dict[str, Callable]:
+    """Plain and recurrent training of the base model of `small`, on the same windows."""
+    import numpy as np
+
+    from repro.models import gpt2_mini
+    from repro.recurrence import RecurrentLM
+    from repro.study import experiment
+    from repro.training import Sequences
+
+    small = experiment("pretrain-gpt2-mini").plan("small")[0]
+    torch.manual_seed(0)
+    plain = gpt2_mini(small.n_layer, small.n_embd, small.n_head, small.vocab_size)
+    recurrent = RecurrentLM(plain.config)
+    stream = np.random.default_rng(0).integers(small.vocab_size, size=(batch_size + 2) * window * n_windows)
     sequences = Sequences(stream, window * n_windows, batch_size)
-    rows = torch.from_numpy(stream[:steps * batch_size * n_windows * (window + 1)]).view(-1, window + 1)
-    examples = [{"input_ids": row, "labels": row} for row in rows]  # window + 1: labels are shifted inside
+    return {"plain": lambda: ours(plain, sequences, steps, window),
+            "recurrent": lambda: ours(recurrent, sequences, steps, window)}
 
-    plain_model, trainer_model, recurrent_model = fresh(), fresh(), RecurrentLM(fresh().config)
-    speeds = compare({"plain, repro.training": lambda: ours(plain_model), "plain, transformers.Trainer": theirs,
-                      "recurrent, repro.training": lambda: ours(recurrent_model)}, rounds)
-    plain, peer, recurrent = (found["tokens_per_second"] for found in speeds.values())
-    return report(f"Training, T = {window}, {batch_size} sequences of {n_windows} windows", speeds,
-                  {"plain: repro / transformers.Trainer": (plain / peer, 1.0),
-                   "recurrent / plain": (recurrent / plain, 0.8)}, json_path)
+
+def optimisers(base, tokens: int, steps: int, rounds: int, rate: float = 3e-3) -> dict:
+    """Validation losses (nats per token) of AdamW and Muon after `tokens`, and of Muon after the time that AdamW took.
+
+    base: the config of the base model, whose text, tokeniser and sizes are taken. Both train at the same rate, in bf16
+    where the processor has it. Their speeds are measured in turns, so that "equal seconds" are those of a machine that
+    does nothing else: Muon has then seen as many tokens as its speed allows.
+    """
+    from repro.bench import compare
+    from repro.data import tokeniser
+    from repro.data import tokens as corpus_tokens
+    from repro.evaluation import perplexity
+    from repro.models import gpt2_mini
+    from repro.processor import has_bf16
+    from repro.training import Sequences, TrainConfig, WindowedLM, train
+
+    coder = tokeniser(base.tokeniser, base.vocab_size, base.tokeniser_corpora)
+    text = corpus_tokens(base.corpus, "train", coder).ids
+    held_out = corpus_tokens(base.corpus, "validation", coder).ids[:20_000]
+    sequences = Sequences(text, base.sequence, base.batch_size)
+    precision = "bf16" if has_bf16() else "no"
+    names = {"AdamW": "adamw", "Muon": "muon"}
+
+    def fresh():
+        torch.manual_seed(0)
+        return gpt2_mini(base.n_layer, base.n_embd, base.n_head, coder.vocab_size, base.n_positions, coder.bos)
+
+    def loss(objective):
+        score = perplexity(objective.model, held_out, base.sequence, 0)
+        return score.nll / score.n_scored
+
+    def curve(optimizer):
+        config = TrainConfig(tokens, rate, validate_every=max(1, tokens // 10), precision=precision,
+                             optimizer=optimizer)
+        return train(WindowedLM(fresh(), base.sequence), sequences, config, validate=loss).curves["validation_loss"]
+
+    models = {name: fresh() for name in names}
+    speeds = compare({name: lambda name=name: ours(models[name], sequences, steps, base.sequence, precision=precision,
+                                                   optimizer=names[name]) for name in names}, rounds)
+    curves = {name: curve(optimizer) for name, optimizer in names.items()}
+    share = speeds["Muon"]["tokens_per_second"] / speeds["AdamW"]["tokens_per_second"]
+    return {"speeds": speeds, "curves": curves, "learning_rate": rate, "precision": precision,
+            "equal tokens": {name: curves[name][-1][1] for name in names},
+            "equal seconds": {"AdamW": curves["AdamW"][-1][1],
+                              "Muon": after(curves["Muon"], min(1.0, share) * curves["Muon"][-1][0])}}
+
+
+def after(curve: list[list[float]], tokens: float) -> float:
+    """The value of a curve of [tokens, value] at `tokens`, on straight lines between its points."""
+    import numpy as np
+
+    return float(np.interp(tokens, *zip(*curve, strict=True)))
+
+
+@contextmanager
+def one_thread():
+    """torch computes on one thread, as each of several trainings side by side does."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

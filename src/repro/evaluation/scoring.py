@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from repro.errors import ReproError
 from repro.loss import cross_entropy
+from repro.processor import exact_products
 from repro.windows import Window, check_window, same_shape, windows
 
 PLAIN_HEADS = ("gpt2", "gpt_neox", "llama", "mistral", "qwen2")  # logits are the output embedding's, unchanged
@@ -54,7 +55,8 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
     changes speed and memory only (default: 4 on a CPU, where more leave the cache, and 16 elsewhere).
     progress: called with the number of targets scored since the last call.
 
-    Logits are computed for scored positions only, in chunks: nothing of size N x vocabulary is held.
+    Logits are computed for scored positions only, in chunks: nothing of size N x vocabulary is held. On a CPU, large
+    float32 products take the fastest path that is exact (`repro.processor`).
     Raises ReproError for fewer than two tokens, or unless `0 <= overlap < window <=` the model's context.
     """
     tokens = torch.as_tensor(np.asarray(tokens) if not isinstance(tokens, Tensor) else tokens).long().flatten()
@@ -73,11 +75,12 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
         model.eval()
     scored = []
     try:
-        for batch, states, head in _read(model, tokens, windows(len(tokens), window, overlap), batch_size):
-            targets = torch.cat([tokens[w.first_target:w.stop + 1] for w in batch])
-            scored.append(_nll(states.flatten(0, 1), targets, head).cpu())
-            if progress is not None:
-                progress(len(targets))
+        with exact_products(model, batch_size * window, device):
+            for batch, states, head in _read(model, tokens, windows(len(tokens), window, overlap), batch_size):
+                targets = torch.cat([tokens[w.first_target:w.stop + 1] for w in batch])
+                scored.append(_nll(states.flatten(0, 1), targets, head).cpu())
+                if progress is not None:
+                    progress(len(targets))
     finally:
         if was_training:
             model.train()

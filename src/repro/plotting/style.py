@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from repro import page
 from repro.errors import ReproError
-from repro.plotting.svg import svg
+from repro.plotting.svg import as_svg
 
 WIDTH = 7.0  # inches; at 700 pixels 10 points are 14 pixels high
 DPI = 150
@@ -123,10 +123,13 @@ class Drawing(Figure):
             self.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
         return buffer.getvalue()
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+    def svg(self) -> str:
+        """The figure as an SVG element of a page, the same bytes for the same figure."""
         with house():
-            picture = svg(self, self.alt)
-        return {"text/html": page.figure(picture, html.escape(self.alt[:1].upper() + self.alt[1:])),
+            return as_svg(self, self.alt)
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+        return {"text/html": page.figure(self.svg(), html.escape(self.alt[:1].upper() + self.alt[1:])),
                 "text/plain": self.alt}
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ LARGEST = 300_000  # characters; what would be longer has its points and meshes 
 LETTERS = "'DejaVu Sans', Verdana, sans-serif"  # letters stay letters, in the first of these that a reader has
 
 
-def svg(figure: Figure, alt: str) -> str:
+def as_svg(figure: Figure, alt: str) -> str:
     """The figure as an `<svg>` element. alt: what it shows, in one sentence, for those who cannot see it."""
     drawn = _drawn(figure)
     if len(drawn) > LARGEST:

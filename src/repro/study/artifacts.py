@@ -4,8 +4,7 @@ import html
 import io
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +21,6 @@ from repro.study.store import Store
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
     from rich.console import RenderableType
 
 NOT_RUN = "not run"
@@ -208,10 +206,14 @@ class Rendered:
         caption = "".join(f"<div>{_line(line)}</div>" for line in self.caption.splitlines())
         if self.artifact.kind == "table":
             return page.table(self.table, caption, self.artifact.id)
-        from repro.plotting.svg import svg
+        import matplotlib.pyplot as plt
 
-        with self._drawn() as figure:
-            return page.figure(svg(figure, getattr(figure, "alt", self.artifact.title)), caption)
+        from repro.plotting import Drawing, as_svg
+
+        figure = self.content
+        picture = figure.svg() if isinstance(figure, Drawing) else as_svg(figure, self.artifact.title)
+        plt.close(figure)  # or the notebook would show it a second time
+        return page.figure(picture, caption)
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
@@ -233,21 +235,12 @@ class Rendered:
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
-        buffer = io.BytesIO()
-        with self._drawn() as figure:
-            figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
-        return buffer.getvalue()
-
-    @contextmanager
-    def _drawn(self) -> "Iterator[Figure]":
-        """The figure, while it is written in house style; then it is closed, or a notebook would show it once more."""
         import matplotlib.pyplot as plt
 
-        from repro.plotting import house
-
-        with house():
-            yield self.content
-        plt.close(self.content)
+        buffer = io.BytesIO()
+        self.content.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
+        plt.close(self.content)  # or the notebook would show it a second time
+        return buffer.getvalue()
 
 
 def _line(line: str) -> str:

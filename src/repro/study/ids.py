@@ -25,5 +25,10 @@ def fingerprints(config: RunConfig) -> dict[str, str]:
 def data_at_hand(config: RunConfig) -> bool:
     """Whether `run_id(config)` can be computed: its corpora and those of the runs it needs are on this machine."""
     parent = experiment(config.experiment)
-    here = all(corpus_named(name).available() for name in (config.corpus, *parent.reads(config)))
+    here = all(map(_available, (config.corpus, *parent.reads(config))))
     return here and all(data_at_hand(need) for need in parent.needs(config))
+
+
+@once
+def _available(name: str) -> bool:
+    return corpus_named(name).available()

@@ -1,6 +1,7 @@
 """What a chapter says out of records: its first cell, and sentences whose numbers nobody typed."""
 
 import html
+import inspect
 import re
 import string
 from collections.abc import Sequence
@@ -70,7 +71,7 @@ class Sentence:
 
 
 def sentence(template: str, **values: Any) -> Sentence:
-    """Prose (Markdown) with `{name}` or `{name:style}` for each of `values`.
+    """Prose (Markdown) with `{name}` or `{name:style}` for each of `values`; indented lines are taken as prose too.
 
     A value is a number, a `metric`, a word, or the `Verdict` of a claim, of which `{gain}` is the effect in words and
     `{gain.verdict}`, `{gain.effect:+.1%}`, `{gain.low}`, `{gain.high}` its parts. Where a record is missing it says
@@ -78,7 +79,7 @@ def sentence(template: str, **values: Any) -> Sentence:
     """
     missing = dict.fromkeys(one for one in map(_missing, values.values()) if one)
     note = f" ({NOT_RUN}: {', '.join(f'`{line}`' for line in missing)})" if missing else ""
-    return Sentence(_Prose().vformat(template, (), values) + note)
+    return Sentence(_Prose().vformat(inspect.cleandoc(template), (), values) + note)
 
 
 class _Prose(string.Formatter):
@@ -140,7 +141,8 @@ class InShort:
 
     question: str
     answer: Sentence | str
-    verdicts: str  # HTML
+    verdicts: tuple[tuple[Claim, str, Verdict], ...] = ()  # with the scale of each
+    chapter: str = ""
     picture: Any = None
     caption: str = ""
 
@@ -149,16 +151,30 @@ class InShort:
         """Question and answer."""
         return Sentence(f"**{self.question}**\n\n{getattr(self.answer, 'markdown', self.answer)}")
 
+    @property
+    def badges(self) -> dict[str, str]:
+        """The verdicts as an output of a notebook; {} where there are none."""
+        if not self.verdicts:
+            return {}
+        rows, lines = [], []
+        for one, scale, found in self.verdicts:
+            page = "" if one.chapter == self.chapter else f"{one.chapter}.html"
+            rows.append(f"<li>{badge(found.verdict, f'{page}#{SECTION}', found.text)} "
+                        f"{html.escape(one.sentence, quote=False)} <small>{one.source}, {scale}</small></li>")
+            lines.append(f"{found.verdict}: {one.sentence} ({one.source}, {scale})")
+        return {"text/html": f'<ul class="verdicts">{"".join(rows)}</ul>', "text/plain": "\n".join(lines)}
+
     def _ipython_display_(self) -> None:
-        from IPython.display import HTML, display
+        from IPython.display import display
 
         display(self.text)
-        if self.verdicts:
-            display(HTML(self.verdicts))
-        if self.picture is not None:
+        if self.badges:
+            display(self.badges, raw=True)
+        if self.picture:
             display(self.picture)
         if self.caption:
-            display(HTML(f'<p class="caption">{html.escape(self.caption, quote=False)}</p>'))
+            caption = f'<p class="caption">{html.escape(self.caption, quote=False)}</p>'
+            display({"text/html": caption, "text/plain": self.caption}, raw=True)
 
 
 def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any = None, caption: str = "",
@@ -169,10 +185,5 @@ def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any =
     each at the largest scale with records in the repository. So nothing here depends on the page's scale.
     Raises ReproError for an unknown claim.
     """
-    rows = []
-    for one in [*(found for found in claims() if found.chapter == chapter), *map(claim, also)]:
-        scale, verdict = latest(one)
-        page = "" if one.chapter == chapter else f"{one.chapter}.html"
-        rows.append(f"<li>{badge(verdict.verdict, f'{page}#{SECTION}', verdict.text)} "
-                    f"{html.escape(one.sentence, quote=False)} <small>{one.source}, {scale}</small></li>")
-    return InShort(question, answer, f'<ul class="verdicts">{"".join(rows)}</ul>' if rows else "", picture, caption)
+    chosen = [*(found for found in claims() if found.chapter == chapter), *map(claim, also)]
+    return InShort(question, answer, tuple((one, *latest(one)) for one in chosen), chapter, picture, caption)

@@ -34,7 +34,7 @@ class Record:
     curves: dict[str, list[list[float]]]
     documents: dict[str, dict[str, list]]
     notes: dict[str, Any]
-    environment: dict[str, Any]  # python, torch, transformers, repro, platform, cpu, threads, processes, device
+    environment: dict[str, Any]  # `repro.study.runner.environment` of the machine that made it
     digest: str  # sha256 of everything but itself, `cost` and `carried_from`
     cost: dict[str, Any]  # wall_seconds, peak_memory_bytes, resumed, created
     revision: int = 0  # of its experiment; not in the file while it is 0
@@ -71,7 +71,6 @@ _OPTIONAL = ("revision", "carried_from")
 def _read(path: Path, *state: int) -> Record:
     try:
         parts = json.loads(path.read_text())
-        json.dumps(parts, allow_nan=False)  # a ValueError for nan and inf
         found = parts["schema"]
         if found > SCHEMA:
             raise ReproError(f"{path} has record schema {found}, this version of repro reads up to {SCHEMA}: it was "
@@ -83,8 +82,11 @@ def _read(path: Path, *state: int) -> Record:
         own_id = identify(record.config, record.data["fingerprint"], record.needs, record.data.get("reads"),
                           record.revision)
         own_digest = digest(parts)
-    except ReproError:
-        raise
+    except ReproError as error:
+        if not isinstance(error.__cause__, ValueError):
+            raise
+        raise ReproError(f"{path} is not a whole record (ValueError: {error.__cause__}); restore it from git or delete "
+                         "it and run it again.") from error  # nan or inf
     except OSError as error:
         raise ReproError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, TypeError, KeyError) as error:  # not JSON, not text, not an object, keys missing or unknown

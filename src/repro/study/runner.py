@@ -132,8 +132,14 @@ def _record(config: RunConfig, outcome: Outcome, run: str, needs: dict[str, str]
 
 
 def environment() -> dict[str, Any]:
-    """The machine and the versions, as far as they can change a number in a record."""
+    """The machine and the versions, as far as they can change a number in a record.
+
+    Records from before `float32` and `bf16` lack them, and count as another machine's: scored through another path,
+    their floats may round differently.
+    """
     import torch
+
+    from repro.processor import float32_path, has_bf16
 
     cpuinfo = Path("/proc/cpuinfo")
     names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines()
@@ -144,6 +150,8 @@ def environment() -> dict[str, Any]:
         "cpu": names[0] if names else platform.processor(), "threads": torch.get_num_threads(),
         "processes": processes.count(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "float32": float32_path(),  # of large products in scoring on a CPU
+        "bf16": "native" if has_bf16() else "emulated",  # by the CPU, where a config's precision is bf16
     }
 
 

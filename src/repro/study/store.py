@@ -66,11 +66,10 @@ class Store:
         if data_at_hand(config):
             path = self.folder / config.scale / config.experiment / f"{run_id(config)}.json"
             return Record.read(path) if path.exists() else None
-        values = canonical(config.settings())
         corpus = corpus_named(config.corpus)
         here = corpus.fingerprint() if corpus.available() else None
-        same = [record for record in self.find(config.experiment, config.scale)
-                if canonical(record.config) == values and here in (None, record.data["fingerprint"])]
+        same = [record for record in self._but_for_the_seed(config)
+                if record.seed == config.seed and here in (None, record.data["fingerprint"])]
         if len(same) > 1:
             raise ReproError(f"records {' and '.join(r.id for r in same)} of {config.experiment} have one config but "
                              f"different data; delete one, or get '{config.corpus}' with `repro data fetch`.")
@@ -84,11 +83,20 @@ class Store:
     @once
     def seeds(self, config: RunConfig) -> list[Record]:
         """The records of `config` at every seed that was run, sorted by seed."""
-        values = config.settings() | {"seed": 0}
-        seeds = sorted({record.seed for record in self.find(config.experiment, config.scale)
-                        if record.config | {"seed": 0} == values})
+        seeds = sorted({record.seed for record in self._but_for_the_seed(config)})
         found = [self.get(config.model_copy(update={"seed": seed})) for seed in seeds]
         return [record for record in found if record is not None]
+
+    def _but_for_the_seed(self, config: RunConfig) -> list[Record]:
+        """The records with the settings of `config` at any seed, whatever their data."""
+        return self._by_settings(config.experiment, config.scale).get(canonical(config.settings() | {"seed": 0}), [])
+
+    @once
+    def _by_settings(self, experiment: str, scale: str) -> dict[str, list[Record]]:
+        found: dict[str, list[Record]] = {}
+        for record in self.find(experiment, scale):
+            found.setdefault(canonical(record.config | {"seed": 0}), []).append(record)
+        return found
 
 
 def _machine(record: Record) -> dict[str, Any]:

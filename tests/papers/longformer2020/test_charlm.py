@@ -162,7 +162,7 @@ def test_table_12_shows_every_printed_setting_and_ours_are_equal_at_paper_scale(
     assert table.loc["Steps per phase (small)", "small"] == "800, 400, 200, 80, 40"
     assert table.loc["Dilation (small model)", "small"] == (
         "0 (layers 0-2), 1 (layer 3), 2 (layer 4), 3 (layer 5)")
-    assert table.loc["data (Appendix B)", "ours, small"].startswith("6.88M characters split 6.19M / 0.344M / 0.344M; ")
+    assert table.loc["data (Appendix B)", "small"].startswith("6.88M characters split 6.19M / 0.344M / 0.344M; ")
 
 
 def test_a_phase_is_trained_as_table_12_says(monkeypatch):

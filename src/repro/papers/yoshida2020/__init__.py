@@ -10,7 +10,8 @@ from repro.papers.yoshida2020.propagation_tables import (
     reach_by_reader,
     side_by_side,
 )
-from repro.papers.yoshida2020.tables import curves, kind, learning_curves
+from repro.papers.yoshida2020.tables import curves, kind, layer_weights, learning_curves, learning_rates
 
-__all__ = ["architecture", "curves", "distance_names", "evaluate", "kind", "learning_curves", "mean_over_books",
-           "measured", "own_and_other", "propagation_records", "reach_by_reader", "side_by_side", "trained"]
+__all__ = ["architecture", "curves", "distance_names", "evaluate", "kind", "layer_weights", "learning_curves",
+           "learning_rates", "mean_over_books", "measured", "own_and_other", "propagation_records", "reach_by_reader",
+           "side_by_side", "trained"]

@@ -78,6 +78,28 @@ def learning_curves(records: Sequence[Record], curve: str = "validation_loss") -
     return [(f"{kind(record)}, overlap {record.config['overlap']}", record.curves[curve]) for record in records]
 
 
+def learning_rates(records: Sequence[Record]) -> "pandas.DataFrame":
+    """A row for each kind of model: its validation loss, nats per token, after a short training at each candidate.
+
+    records: of fine-tuning. The last column is the learning rate that was taken.
+    """
+    import pandas
+
+    chose = {record.model: record.notes for record in records if record.notes["candidates"]}
+    rows = []
+    for model, notes in chose.items():
+        tried = {f"{rate:g}": f"{loss:.4f}" for rate, loss in notes["candidates"]}
+        rows.append({"model": model} | tried | {"taken": f"{notes['learning_rate']:g}"})
+    return pandas.DataFrame(rows)
+
+
+def layer_weights(records: Sequence[Record]) -> dict[str, list[float]]:
+    """The learned weight of each layer in z, of the recurrent models among `records`, by the overlap of training."""
+    recurrent = [record for record in records if record.model == "recurrent"]
+    return {f"overlap {record.config['overlap']}": record.notes["layer_weights"]
+            for record in sorted(recurrent, key=lambda one: one.config["overlap"])}
+
+
 def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per overlap: by how much the recurrent model's perplexity differs, in per cent of the baseline's.
 

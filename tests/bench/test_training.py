@@ -1,0 +1,80 @@
+"""The training benchmark at a tiny size: that all contenders do the same work, and what it makes of the speeds."""
+
+import pytest
+import torch
+
+from repro.bench import read, training
+from repro.study import experiment
+
+TINY = {"n_layer": 3, "n_embd": 16, "n_head": 2, "n_positions": 300, "sequence": 32, "batch_size": 2}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """The base models at the size of a toy."""
+    plan = experiment("pretrain-gpt2-mini").plan
+    monkeypatch.setattr(type(experiment("pretrain-gpt2-mini")), "plan",
+                        lambda self, scale: [one.model_copy(update=TINY) for one in plan(scale)])
+
+
+def test_all_contenders_train_on_the_same_tokens(monkeypatch):
+    works, seen, forward = training.contenders(2, 16, 2, 50, 3, 8, steps=4), [], torch.nn.Embedding.forward
+
+    def reading(self, ids):
+        if self.num_embeddings == 50:
+            seen[-1].append(ids.flatten())
+        return forward(self, ids)
+
+    monkeypatch.setattr(torch.nn.Embedding, "forward", reading)
+    for work in works.values():
+        seen.append([])
+        assert work() == 4 * 3 * 8
+        assert len(seen[-1]) == 4
+    first, *others = (torch.cat(batches).sort().values for batches in seen)  # the Trainer shuffles
+    assert len(others) == 3 and all(torch.equal(first, other) for other in others)
+
+
+def test_the_plain_loop_and_ours_end_in_the_same_weights(monkeypatch):
+    from repro.models import gpt2_mini
+    from repro.training import Sequences
+
+    sequences = Sequences(torch.arange(200) % 50, 8, 3)
+    models = []
+    for train in (training.loop, lambda *given: training.ours(*given, 8)):
+        torch.manual_seed(0)
+        models.append(gpt2_mini(2, 16, 2, 50))
+        start = [weight.clone() for weight in models[-1].parameters()]
+        train(models[-1], sequences, 3)
+    assert not all(torch.equal(*pair) for pair in zip(start, models[0].parameters(), strict=True))
+    for one, other in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-5)  # AdamW divides by small gradients
+
+
+def test_the_report_has_a_ratio_to_the_trainer_and_the_optimisers(tiny, tmp_path):
+    path, threads = tmp_path / "training.json", torch.get_num_threads()
+    found = training.main(path, widths={16: 2, 256: 4}, n_layer=1, vocabulary=50, batch_size=2, length=8, steps=1,
+                          rounds=1, optimiser_tokens=640, scale="smoke")
+    assert read(path) == found and torch.get_num_threads() == threads
+    assert found["environment"]["threads"] == 1 and found["settings"]["scale"] == "smoke"
+    speed = {name: value["tokens_per_second"] for name, value in found["speeds"].items()}
+    for name in (training.LOOP, training.SINGLE, training.HALF):
+        ratio = found["ratios"][f"width 16: {name} / transformers.Trainer"]
+        assert ratio["measured"] == speed[f"width 16: {name}"] / speed["width 16: transformers.Trainer"]
+        assert ratio["wanted"] is None
+    native = found["environment"]["bf16"] == "native"
+    assert found["ratios"]["width 256: ours, bf16 / transformers.Trainer"]["wanted"] == (2.0 if native else None)
+    assert found["ratios"]["recurrent / plain"]["measured"] == speed["windows: recurrent"] / speed["windows: plain"]
+    muon = found["notes"]["optimisers"]
+    curves = {name: dict(curve) for name, curve in muon["curves"].items()}
+    assert muon["equal tokens"] == {name: curve[640] for name, curve in curves.items()}
+    share = min(1, speed["smoke: Muon"] / speed["smoke: AdamW"])
+    assert muon["equal seconds"] == {"AdamW": curves["AdamW"][640],
+                                     "Muon": pytest.approx(training.after(muon["curves"]["Muon"], share * 640))}
+    for at in ("equal tokens", "equal seconds"):
+        assert found["ratios"][f"loss, Muon / AdamW, {at}"] == {
+            "measured": muon[at]["Muon"] / muon[at]["AdamW"], "wanted": 1.0, "bound": "at most"}
+
+
+def test_a_curve_is_read_between_its_points():
+    curve = [[100, 5.0], [200, 4.0], [400, 3.0]]
+    assert [training.after(curve, n) for n in (100, 150, 300, 400)] == [5.0, 4.5, 3.5, 3.0]

@@ -1,0 +1,80 @@
+"""Tables as HTML, read back with a parser: what stands where, what is a number, what is folded away."""
+
+import pytest
+from bs4 import BeautifulSoup
+
+from repro import page
+
+
+def read(rows, caption="", id=""):
+    import pandas
+
+    return BeautifulSoup(page.table(pandas.DataFrame(rows), caption, id), "html.parser")
+
+
+def texts(row):
+    return [cell.get_text() for cell in row.find_all(["th", "td"])]
+
+
+ROWS = [{"model": "<a>", "paper: test": "29.00", "cost": "1.0", "small: test": "36.93 [36.1, 37.8]",
+         "small: module": "not run", "smoke: test": "5.1"},
+        {"model": "b", "paper: test": "–", "cost": "2.0", "small: test": "not run", "small: module": "not run",
+         "smoke: test": "5.2"}]
+
+
+def test_columns_of_one_scale_stand_under_one_heading():
+    upper, lower = read(ROWS).thead.find_all("tr")
+    assert texts(upper) == ["model", "paper", "cost", "small", "smoke"]
+    assert [(cell.get("colspan"), cell.get("rowspan")) for cell in upper.find_all("th")] == [
+        (None, "2"), ("1", None), (None, "2"), ("2", None), ("1", None)]
+    assert texts(lower) == ["test", "test", "module", "test"]
+
+
+def test_numbers_stand_to_the_right_and_intervals_and_gaps_apart():
+    table = read(ROWS)
+    first, second = table.tbody.find_all("tr")
+    assert [cell.get("class") for cell in first.find_all("td")] == [
+        ["number"], ["number"], ["number"], None, ["number", "smoke"]]
+    assert first.th["scope"] == "row" and first.th.get_text() == "<a>"
+    assert [one.get_text() for one in table.select(".interval")] == ["[36.1, 37.8]"]
+    assert [one.get_text() for one in table.select(".absent")] == ["not run", "–", "not run", "not run"]
+    assert texts(second) == ["b", "–", "2.0", "not run", "not run", "5.2"]
+
+
+def test_smoke_is_folded_only_beside_another_scale_of_ours():
+    assert len(read(ROWS).select("input[type=checkbox]")) == 1 and len(read(ROWS).select(".smoke")) == 4
+    alone = [{name: cell for name, cell in row.items() if "small" not in name} for row in ROWS]
+    assert not read(alone).select("input, .smoke")
+
+
+def test_rows_of_smoke_are_folded_where_a_column_tells_the_scale():
+    rows = [{"scale": scale, "value": 1} for scale in ("small", "smoke", "smoke")]
+    assert [row.get("class") for row in read(rows).tbody.find_all("tr")] == [None, ["smoke"], ["smoke"]]
+    assert not read(rows[1:]).select("input, .smoke")
+
+
+def test_caption_and_name_and_columns_in_pairs():
+    import pandas
+
+    table = read(ROWS, "<b>below</b>", "toy")
+    assert table.table["id"] == "toy" and table.figcaption.b.get_text() == "below"
+    pairs = pandas.DataFrame([[1, 2, 3]], columns=pandas.MultiIndex.from_tuples([("", "n"), ("a", "x"), ("a", "y")]))
+    upper, lower = BeautifulSoup(page.table(pairs), "html.parser").thead.find_all("tr")
+    assert texts(upper) == ["n", "a"] and texts(lower) == ["x", "y"]
+
+
+@pytest.mark.parametrize(("cells", "is_numeric"), [
+    (["1", "2,048", "-3.5%", "+1.2 %", "1.7e-12", "<0.1", "2.1x", "not run", "–"], True),
+    (["1.2% [0.9%, 1.5%]"], True), (["–", "not run"], False), (["1 to 16"], False), (["3", "text8"], False),
+    ([], False), (["7f3e1"], False), (["0.5 [read as text]", "x"], False),
+])
+def test_a_column_of_numbers_holds_nothing_else(cells, is_numeric):
+    assert page.numeric(cells) is is_numeric
+
+
+@pytest.mark.parametrize(("share", "digits", "told"), [
+    (-0.000049, 2, "0.00%"), (0.000049, 2, "0.00%"), (-0.00005, 2, "-0.01%"), (0.0, 1, "0.0%"), (0.0123, 1, "+1.2%"),
+    (-1.0, 1, "-100.0%"), (-0.004, 0, "0%"),
+])
+def test_what_rounds_to_nothing_has_no_sign(share, digits, told):
+    assert page.percent(share, digits) == told
