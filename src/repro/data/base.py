@@ -7,14 +7,15 @@ are declared in `repro.data.registry`.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from repro import paths
-from repro.data import files
+from repro.data import files, overlap
 from repro.data.fetch import Archive, Hub, fetch, verify
+from repro.data.normalisation import Normalisation
 from repro.errors import ReproError, unknown
 
 
@@ -31,8 +32,14 @@ class Document:
         """The text's bytes. Where a text was cut inside a character (enwik8), `text` has a surrogate for each byte."""
         return self.text.encode(errors="surrogateescape")
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that is to be read in it."""
+        return (self.text,)
+
 
 Documents = list[Document]
+HELD_OUT = ("validation", "test")  # the splits of a corpus that others may have to be apart from
 
 
 class Generator(Protocol):
@@ -61,14 +68,16 @@ class Reader:
 class Split:
     """A part of a corpus, its files, and the counts it must have (None: not known beforehand).
 
+    files: one pattern, or several where it has files of several kinds.
     rows: those of the files' rows that belong to it, by their column `split`; None: all of them.
     Of text: n_words counts whitespace-separated words, n_words_with_ends adds one for every line end (the denominator
     of WikiText's published perplexities), n_bytes counts UTF-8 bytes.
-    Of examples: n_examples counts rows; `counts` what is in them, such as {"hyperpartisan": 192} of labels.
+    Of examples: n_examples counts rows; `counts` what is in them, such as {"hyperpartisan": 192} of labels. Of text
+    that is apart from another: `counts` what was left out.
     """
 
     description: str
-    files: str = ""
+    files: str | tuple[str, ...] = ""
     n_documents: int | None = None
     n_words: int | None = None
     n_words_with_ends: int | None = None
@@ -108,6 +117,8 @@ class Corpus:
     joined: bool = False  # one running text (WikiText): no separator between documents, line ends count as words
     labels: tuple[str, ...] = ()  # of examples: what the labels 0, 1, ... of its rows mean
     generator: Generator | None = None  # what writes an embedded corpus
+    normalise: Normalisation | None = None  # of text: which characters are read as which others
+    apart_from: tuple["Corpus", ...] = ()  # of text: those whose validation and test text is left out of this one
 
     @property
     def kind(self) -> str:
@@ -142,7 +153,24 @@ class Corpus:
     def stream(self, split: str) -> Iterator[Document]:
         """`documents(split)` one at a time, for corpora that do not fit into memory."""
         self._split(split)
-        return self.of_text().read.rows(self, split)
+        if not self.is_text:
+            raise ReproError(f"{self.name} is no running text but examples ({self.kind}): read it with "
+                             f"corpus('{self.name}').examples('{split}').")
+        return self._apart(split) if self.apart_from else self._whole(split)
+
+    def dropped(self, split: str) -> list[overlap.Dropped]:
+        """The passages that are left out of `split` because a text that this corpus is apart from has them too.
+
+        Finding them takes a minute or two for a hundred megabytes; they are kept in the work folder.
+        """
+        if not self.apart_from:
+            return []
+        kept = paths.work() / "overlap" / f"{self.name}-{split}-{self.fingerprint([split])[:16]}.json"
+        found = overlap.read(kept)
+        if found is None:
+            found = list(overlap.dropped(((one.id, one.text) for one in self._whole(split)), self._others()))
+            overlap.write(kept, found)
+        return found
 
     def examples(self, split: str) -> Iterator[Any]:
         """The examples of `split` in order, one at a time: rows of a class in `repro.data.examples`.
@@ -156,27 +184,40 @@ class Corpus:
                              f"corpus('{self.name}').documents('{split}').")
         return self.read.rows(self, split)
 
+    def texts(self, split: str) -> Iterator[str]:
+        """What there is to be read in `split`, one text at a time, of documents as of examples.
+
+        Raises ReproError for an unknown split, missing or damaged files, and rows that hold no text.
+        """
+        if not hasattr(self.read.row, "texts"):
+            raise ReproError(f"{self.name} has no text that a tokeniser could be trained on: it holds {self.kind}.")
+        for row in self.stream(split) if self.is_text else self.examples(split):
+            yield from row.texts
+
     def n_words(self, text: str) -> int:
         """How many words `text` counts as in this corpus' word-level perplexity."""
         return len(text.split()) + (text.count("\n") if self.joined else 0)
 
     def paths(self, split: str) -> list[Path]:
         """The files `split` is read from ([] for embedded corpora); ReproError when there are none."""
-        pattern = self._split(split).files
+        patterns = self._split(split).files
         if self.generator:
             return []
-        here = root() / self.folder
-        found = files.shards(here, pattern)
-        if not found:
-            fetched = f", or run `repro data fetch {self.name}`" if self.origin else f"; it is from {self.source}"
-            raise ReproError(f"corpus {self.name} has no {split} files ({pattern}) in {here}: set REPRO_DATA=<folder "
-                             f"that holds {self.folder}/>{fetched}.")
-        return found
+        here, every = root() / self.folder, []
+        for pattern in (patterns,) if isinstance(patterns, str) else patterns:
+            found = files.shards(here, pattern)
+            if not found:
+                fetched = f", or run `repro data fetch {self.name}`" if self.origin else f"; it is from {self.source}"
+                raise ReproError(f"corpus {self.name} has no {split} files ({pattern}) in {here}: set REPRO_DATA="
+                                 f"<folder that holds {self.folder}/>{fetched}.")
+            every += found
+        return every
 
     def available(self) -> bool:
         """Whether the files of every split are here."""
         try:
-            return all(self.paths(split) is not None for split in self.splits)
+            return (all(self.paths(split) is not None for split in self.splits)
+                    and all(one.paths(split) is not None for one in self.apart_from for split in HELD_OUT))
         except ReproError:
             return False
 
@@ -184,7 +225,8 @@ class Corpus:
         """sha256 (hex) over the names and contents of the files behind `splits` (default: all of them).
 
         Of an embedded corpus: over the generator's parameters, word lists and output, and the number of its documents.
-        Of examples also over what is taken from the files, and over the names of the labels.
+        Of examples also over what is taken from the files, and over the names of the labels. Of text also over its
+        normalisation, and over the files of the texts that it is apart from.
         """
         digest = hashlib.sha256(self.name.encode())
         for split in splits or self.splits:
@@ -196,6 +238,13 @@ class Corpus:
                 digest.update(f"\n{split} {part.rows} {self.kind} {self.read.settings} {self.labels}".encode())
             for path in self.paths(split):
                 digest.update(f"\n{split} {path.name} {files.sha256(path)}".encode())
+        if self.normalise:
+            digest.update(f"\nnormalise {self.normalise}".encode())
+        for other in self.apart_from:
+            for split in HELD_OUT:
+                for path in other.paths(split):
+                    told = f"\napart {overlap.VERSION} {other.name} {split} {path.name} {files.sha256(path)}"
+                    digest.update(told.encode())
         return digest.hexdigest()
 
     def check(self) -> list[CheckRow]:
@@ -234,6 +283,26 @@ class Corpus:
             raise unknown(f"split of {self.name}", name, self.splits)
         return self.splits[name]
 
+    def _whole(self, split: str) -> Iterator[Document]:
+        """The documents as they are read, normalised, nothing left out."""
+        for one in self.read.rows(self, split):
+            text = self.normalise and self.normalise(one.text, f"corpus {self.name}, {split}, document {one.id}")
+            yield one if text is None else replace(one, text=text)
+
+    def _apart(self, split: str) -> Iterator[Document]:
+        left_out = {(one.document, one.passage) for one in self.dropped(split)}
+        for one in self._whole(split):
+            kept = [part for k, part in enumerate(overlap.passages(one.text)) if (one.id, k) not in left_out]
+            if kept:
+                yield replace(one, text="".join(kept))
+
+    def _others(self) -> overlap.Runs:
+        """The runs and the titles of the texts that this corpus is apart from, as their files hold them."""
+        held_out = [(one, split, document) for one in self.apart_from for split in HELD_OUT
+                    for document in one.read.rows(one, split)]
+        return overlap.Runs(((f"{one.name} {split} {document.id}", document.text) for one, split, document in held_out),
+                            [document.id for one, _, document in held_out if one.joined])
+
     def _count_documents(self, split: str) -> list[tuple[str, int | None, int]]:
         """(what, expected, found) of a split of text."""
         part, documents, words, ends, size = self.splits[split], 0, 0, 0, 0
@@ -242,8 +311,11 @@ class Corpus:
             words += len(document.text.split())
             ends += document.text.count("\n")
             size += len(document.content)
+        left_out = self.dropped(split)
+        found = {"passages left out": len(left_out), "words left out": sum(one.n_words for one in left_out)}
         return [("documents", part.n_documents, documents), ("words", part.n_words, words),
-                ("words with line ends", part.n_words_with_ends, words + ends), ("bytes", part.n_bytes, size)]
+                ("words with line ends", part.n_words_with_ends, words + ends), ("bytes", part.n_bytes, size),
+                *((what, part.counts[what], found[what]) for what in part.counts)]
 
     def _count_examples(self, split: str) -> list[tuple[str, int | None, int]]:
         """(what, expected, found) of a split of examples."""

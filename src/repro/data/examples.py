@@ -39,6 +39,11 @@ class LabelledText:
         if not isinstance(self.label, (int, float)) or not self.label >= 0:
             raise BadField("label", f"is {self.label!r}, neither a label's place nor a score")
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that is to be read in it."""
+        return (self.text,) if self.pair is None else (self.text, self.pair)
+
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
         """What `Corpus.check` counts: this row under the name of its label."""
         return {labels[self.label]: 1} if labels else {}

@@ -1,7 +1,9 @@
 """How corpora of text are read from their files: one reader a kind of layout."""
 
+import html
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from repro.data import books, files
 from repro.data.base import Corpus, Document, Reader
@@ -31,15 +33,38 @@ def _wikitext(corpus: Corpus, split: str) -> Iterator[Document]:
 
 
 def _shelf(corpus: Corpus, split: str) -> Iterator[Document]:
-    for path in corpus.paths(split):
+    yield from _books(corpus.paths(split))
+
+
+def _shelf_with_held_out(corpus: Corpus, split: str) -> Iterator[Document]:
+    yield from _books_of(split, corpus.paths(split))
+
+
+def _books(paths: list[Path]) -> Iterator[Document]:
+    for path in paths:
         for row in files.parquet_rows(path, ["id", "text"]):
             yield Document(str(row["id"]), row["text"])
 
 
-def _shelf_with_held_out(corpus: Corpus, split: str) -> Iterator[Document]:
-    for book in _shelf(corpus, split):
+def _books_of(split: str, paths: list[Path]) -> Iterator[Document]:
+    for book in _books(paths):
         if (int(book.id) in books.PRETRAIN_VALIDATION) == (split == "validation"):
             yield book
+
+
+def _wikipedia_and_books(corpus: Corpus, split: str) -> Iterator[Document]:
+    """The paragraphs of a question of HotpotQA, which are about the same, are one document. A paragraph belongs to the
+    first question that has it, so that none is in both splits; every hundredth question is validation."""
+    questions, *shelves = corpus.paths(split)
+    seen: set[str] = set()
+    for number, row in enumerate(files.parquet_rows(questions, ["context_titles", "context_sentences"])):
+        paragraphs = [f"{html.unescape(title).strip()}\n{''.join(sentences).strip()}\n\n" for title, sentences
+                      in zip(row["context_titles"], row["context_sentences"], strict=True)]
+        new = [one for one in dict.fromkeys(paragraphs) if one not in seen]
+        seen.update(new)
+        if new and (number % 100 == 0) == (split == "validation"):
+            yield Document(f"question-{number}", "".join(new))
+    yield from _books_of(split, shelves)
 
 
 def _generated(corpus: Corpus, split: str) -> Iterator[Document]:
@@ -65,5 +90,6 @@ def _text(rows: Callable[[Corpus, str], Iterator[Document]]) -> Reader:
 wikitext = _text(_wikitext)  # a running text, cut into its articles
 shelf = _text(_shelf)  # a table of books with the columns `id` and `text`
 shelf_with_held_out = _text(_shelf_with_held_out)  # the same, a few books of the training table being the validation
+wikipedia_and_books = _text(_wikipedia_and_books)  # HotpotQA's questions, then tables of books, each with held-out ones
 generated_books = _text(_generated)  # by `corpus.generator`
 cut_text = _text(_cut_text)  # one text cut into train, validation and test by the byte counts of the splits

@@ -4,7 +4,7 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 (rows of examples), and `repro data fetch` gets what `origin` says, if it says anything.
 """
 
-from repro.data import books, readers, sources, synthetic, synthetic_documents
+from repro.data import books, normalisation, readers, sources, synthetic, synthetic_documents
 from repro.data import example_readers as rows
 from repro.data.base import Corpus, Split
 from repro.data.fetch import Archive
@@ -102,6 +102,20 @@ TEXT = [
         splits={split: Split("books of known best perplexity", n_documents=n, n_words=n * synthetic.BOOKS.book_words)
                 for split, n in synthetic.SIZES.items()}),
 ]
+
+PRETRAINING = Corpus(
+    "books-and-wikipedia", "public domain in the USA (books); CC BY-SA 4.0 (Wikipedia)",
+    "the files of gutenberg-pretrain, and HotpotQA's training questions", folder=".", read=readers.wikipedia_and_books,
+    part_of="PG-19 and Wikipedia: 262 of 28,602 training books, the paragraphs of 2,575 of HotpotQA's questions",
+    normalise=normalisation.PLAIN,
+    apart_from=tuple(one for one in TEXT if one.name in ("wikitext-103", "pg19-subset")),
+    splits={
+        name: Split(told, ("hotpotqa/train.parquet", "gutenberg-pretrain/train-*-of-*.parquet"), n, n_words,
+                    counts={"passages left out": passages, "words left out": left_out})
+        for name, told, n, n_words, passages, left_out in (
+            ("train", "the paragraphs of 2,548 questions, 259 books", 2_807, 18_362_397, 296, 22_647),
+            ("validation", "the paragraphs of 26 questions, 3 books", 29, 250_699, 2, 178))})
+TEXT.append(PRETRAINING)
 
 # Texts or pairs of texts with a label or a score.
 LABELLED = [

@@ -244,7 +244,7 @@ def _bpe(names: tuple[str, ...], vocab_size: int) -> object:
         made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         made.decoder = decoders.ByteLevel()
         made.train_from_iterator(
-            (piece for source in sources for document in source.stream("train") for piece in pieces(document.text)),
+            (piece for source in sources for text in source.texts("train") for piece in pieces(text)),
             trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=[END], show_progress=False,
                                 initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
         if made.get_vocab_size() != vocab_size:
@@ -256,8 +256,8 @@ def _bpe(names: tuple[str, ...], vocab_size: int) -> object:
 
 def _bytes(names: tuple[str, ...]) -> bytes:
     seen = np.zeros(256, bool)
-    for document in (document for name in names for document in corpus(name).stream("train")):
-        seen |= np.bincount(np.frombuffer(document.content, np.uint8), minlength=256) > 0
+    for text in (text for name in names for text in corpus(name).texts("train")):
+        seen |= np.bincount(np.frombuffer(text.encode(errors="surrogateescape"), np.uint8), minlength=256) > 0
     return bytes(np.flatnonzero(seen).tolist())
 
 

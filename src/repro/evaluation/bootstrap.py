@@ -1,6 +1,9 @@
-"""Confidence intervals over documents, paired where two models read the same ones."""
+"""Confidence intervals over documents, paired where two models read the same ones, and over seeds."""
 
+from collections.abc import Sequence
 from functools import lru_cache
+from math import hypot, sqrt
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 import numpy as np
@@ -53,12 +56,29 @@ def bootstrap_ratio(numerator, denominator, level: float = 0.95, samples: int = 
     return Interval(float(numerator.sum() / denominator.sum()), float(low), float(high))
 
 
+def over_seeds(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
+    """The bounds that Student's t gives the mean of one value a seed; None for a single seed, which says nothing."""
+    if len(values) < 2:
+        return None
+    from scipy.special import stdtrit  # Student's quantile; scipy.stats takes two seconds to import
+
+    reach = float(stdtrit(len(values) - 1, (1 + level) / 2)) * stdev(values) / sqrt(len(values))
+    return fmean(values) - reach, fmean(values) + reach
+
+
+def together(value: float, *bounds: tuple[float, float] | None) -> tuple[float, float]:
+    """The bounds that several sources of doubt, such as documents and seeds, give `value` together: at each end the
+    root of the sum of squares of their distances from it. None, for a source that is not known, counts as nothing."""
+    known = [pair for pair in bounds if pair is not None]
+    return (value - hypot(*(value - low for low, _ in known)), value + hypot(*(high - value for _, high in known)))
+
+
 def _resampled(numerator: np.ndarray, denominator: np.ndarray, samples: int, seed: int) -> np.ndarray:
-    draws = _draws(len(numerator), samples, seed)
-    return numerator[draws].sum(1) / denominator[draws].sum(1)
+    drawn = draws(len(numerator), samples, seed)
+    return numerator[drawn].sum(1) / denominator[drawn].sum(1)
 
 
 @lru_cache(maxsize=8)
-def _draws(n: int, samples: int, seed: int) -> np.ndarray:
+def draws(n: int, samples: int, seed: int) -> np.ndarray:
     """The documents of each sample; they are the same for every comparison over as many documents."""
     return np.random.default_rng(seed).integers(n, size=(samples, n))

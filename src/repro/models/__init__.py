@@ -3,6 +3,7 @@
 from repro.models.gpt2_mini import gpt2_mini, load_causal_lm, parameters, save_causal_lm
 
 _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns": "decoder",
+          "Encoder": "encoder", "EncoderConfig": "encoder", "classifier_patterns": "encoder",
           "measured_field": "receptive", "receptive_field": "receptive"}
 
 __all__ = ["gpt2_mini", "load_causal_lm", "parameters", "save_causal_lm", *_WHERE]

@@ -19,8 +19,8 @@ from repro.errors import ReproError
 
 
 @dataclass(frozen=True)
-class DecoderConfig:
-    """Size and patterns of a `Decoder`. Raises ReproError for sizes that do not fit, and patterns that look ahead."""
+class LayersConfig:
+    """Size and patterns of a stack of layers. Raises ReproError for sizes that do not fit together."""
 
     vocab_size: int
     n_embd: int
@@ -35,7 +35,7 @@ class DecoderConfig:
             raise ReproError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
                              "heads.")
         if not self.patterns:
-            raise ReproError("patterns is empty; a decoder has at least one layer.")
+            raise ReproError("patterns is empty; a model has at least one layer.")
         if self.n_waves < 2 or self.n_waves % 2:
             raise ReproError(f"position_size is {self.n_waves}; it must be even and at least 2: sines and cosines.")
         if not 0 <= self.dropout < 1:
@@ -58,8 +58,13 @@ class DecoderConfig:
 
     @property
     def parameters(self) -> int:
-        """All weights: the matrices, biases, norms, u and v, and the embedding, which is the output layer too."""
-        return self.matrices + (11 * self.n_layer + 2 + self.vocab_size) * self.n_embd + self.vocab_size
+        """All weights but those of an output layer: the matrices, biases, norms, u and v, and the embedding."""
+        return self.matrices + (11 * self.n_layer + 2 + self.vocab_size) * self.n_embd
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that the output layer gives for every token."""
+        return 0
 
     def pairs_per_token(self, n: int) -> float:
         """(query, key) pairs of all layers and heads in a sequence of n tokens, divided by n."""
@@ -69,12 +74,32 @@ class DecoderConfig:
         """Forward floating-point operations per token of a sequence of n: 2 for each weight and for each product in a
         score and in a sum of values."""
         head = self.n_embd // self.n_head
-        return (2 * self.matrices + 2 * self.n_embd * self.vocab_size
+        return (2 * self.matrices + 2 * self.n_embd * self.outputs
                 + 2 * (2 * head + self.n_waves) * self.pairs_per_token(n))
 
     def to_dict(self) -> dict:
         """The fields, for those who compare settings."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class DecoderConfig(LayersConfig):
+    """Size and patterns of a `Decoder`. Raises ReproError for sizes that do not fit, and patterns that look ahead."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for layer, patterns in enumerate(self.patterns):
+            _check_causal(patterns, layer)
+
+    @property
+    def parameters(self) -> int:
+        """All weights: those of the layers and the embedding, which is the output layer too, and its bias."""
+        return super().parameters + self.vocab_size
+
+    @property
+    def outputs(self) -> int:
+        """A logit for every token of the vocabulary."""
+        return self.vocab_size
 
 
 class Decoder(nn.Module):
@@ -119,7 +144,7 @@ class Decoder(nn.Module):
 class Layer(nn.Module):
     """Attention, then the feedforward network, each behind a layernorm and added to what enters."""
 
-    def __init__(self, config: DecoderConfig, patterns: Sequence[Pattern]):
+    def __init__(self, config: LayersConfig, patterns: Sequence[Pattern]):
         super().__init__()
         self.attention = RelativeAttention(config, patterns)
         self.norm_1, self.norm_2 = nn.LayerNorm(config.n_embd), nn.LayerNorm(config.n_embd)
@@ -127,15 +152,15 @@ class Layer(nn.Module):
         self.outer = nn.Linear(4 * config.n_embd, config.n_embd)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, waves: Tensor, implementation: str) -> Tensor:
-        x = x + self.dropout(self.attention(self.norm_1(x), waves, implementation))
+    def forward(self, x: Tensor, waves: Tensor, implementation: str, key_mask: Tensor | None = None) -> Tensor:
+        x = x + self.dropout(self.attention(self.norm_1(x), waves, implementation, key_mask))
         return x + self.dropout(self.outer(F.gelu(self.inner(self.norm_2(x)))))
 
 
 class RelativeAttention(nn.Module):
     """Self-attention with the relative positions of Dai et al. (2019, section 3.3), each head with its own pattern."""
 
-    def __init__(self, config: DecoderConfig, patterns: Sequence[Pattern]):
+    def __init__(self, config: LayersConfig, patterns: Sequence[Pattern]):
         super().__init__()
         self.patterns = patterns
         size = config.n_head, config.n_embd // config.n_head
@@ -144,7 +169,7 @@ class RelativeAttention(nn.Module):
         self.u, self.v = nn.Parameter(torch.empty(size)), nn.Parameter(torch.empty(size))
         self.out = nn.Linear(config.n_embd, config.n_embd, bias=False)
 
-    def forward(self, x: Tensor, waves: Tensor, implementation: str) -> Tensor:
+    def forward(self, x: Tensor, waves: Tensor, implementation: str, key_mask: Tensor | None = None) -> Tensor:
         batch, n, width = x.shape
         size = self.u.shape[1]
         query, key, value = self.project(x).view(batch, n, 3, -1, size).permute(2, 0, 3, 1, 4)
@@ -155,7 +180,7 @@ class RelativeAttention(nn.Module):
             weights = (query + v[:, None]) @ position
             query = torch.cat([query + u[:, None], rotated(weights, waves)], -1)
             key = torch.cat([key, waves.expand(*key.shape[:2], -1, -1)], -1)
-            seen = attend(query, key, value, self.patterns, implementation, scale=size**-0.5)
+            seen = attend(query, key, value, self.patterns, implementation, size**-0.5, key_mask)
         return self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
 
 
@@ -196,17 +221,21 @@ def longformer_patterns(windows: Sequence[int], n_head: int, dilation: Sequence[
                  for window, step in zip(windows, dilation, strict=True))
 
 
-def _per_head(config: DecoderConfig, layer: int) -> tuple[Pattern, ...]:
-    """The pattern of every head of a layer, none of which may look ahead."""
+def _per_head(config: LayersConfig, layer: int) -> tuple[Pattern, ...]:
+    """The pattern of every head of a layer."""
     patterns = config.patterns[layer]
     patterns = (patterns,) * config.n_head if isinstance(patterns, Pattern) else tuple(patterns)
     if len(patterns) != config.n_head:
         raise ReproError(f"patterns names {len(patterns)} heads in layer {layer}, but n_head is {config.n_head}; give "
                          "one pattern, or one for each head.")
+    return patterns
+
+
+def _check_causal(patterns: tuple[Pattern, ...], layer: int) -> None:
+    """Raise ReproError for a pattern of a layer that looks ahead."""
     i = torch.arange(64)
     for pattern in dict.fromkeys(patterns):
         for first, last, _ in (keys for part in pattern.parts for keys in part.keys(i)):
             if bool(((torch.as_tensor(last) > i) & (torch.as_tensor(first) <= last)).any()):
                 raise ReproError(f"patterns has {pattern} in layer {layer}, which sees later positions; a decoder "
                                  "needs causal ones.")
-    return patterns

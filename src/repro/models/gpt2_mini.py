@@ -1,5 +1,6 @@
 """gpt2-mini: GPT-2's architecture (Radford et al. 2019), fresh weights, any size."""
 
+import copy
 import json
 import os
 import shutil
@@ -35,8 +36,10 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
 def load_causal_lm(name_or_folder: str | Path, recurrence=None):
     """A GPT-2 checkpoint (hub name or folder), with a recurrence module if `recurrence` is a RecurrenceConfig.
 
-    A folder saved by a RecurrentLM comes back as one. Raises ReproError when there is no such checkpoint.
+    Its weights are fp32, as whatever they were kept. A folder saved by a RecurrentLM comes back as one. Raises
+    ReproError when there is no such checkpoint.
     """
+    import torch
     from safetensors import SafetensorError
     from transformers import GPT2LMHeadModel
 
@@ -46,8 +49,8 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None):
     try:
         with _without_bars():
             if recurrence is not None or ((folder / "config.json").exists() and is_recurrent(folder)):
-                return RecurrentLM.from_pretrained(str(name_or_folder), recurrence)
-            return GPT2LMHeadModel.from_pretrained(str(name_or_folder))
+                return RecurrentLM.from_pretrained(str(name_or_folder), recurrence, dtype=torch.float32)
+            return GPT2LMHeadModel.from_pretrained(str(name_or_folder), dtype=torch.float32)
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
                          "again.") from error
@@ -56,10 +59,11 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None):
                          "openai-community/gpt2 or a folder with config.json and model.safetensors.") from error
 
 
-def save_causal_lm(model, folder: str | Path) -> None:
+def save_causal_lm(model, folder: str | Path, weights: str = "fp32") -> None:
     """Save `model` so that `load_causal_lm(folder)` gives it back; the folder appears whole or not at all.
 
-    Under torchrun only the first process writes. Raises ReproError when the disk refuses.
+    weights: "fp32", or "bf16", to which they are rounded and which takes half the space. Under torchrun only the first
+    process writes. Raises ReproError when the disk refuses.
     """
     from safetensors import SafetensorError
 
@@ -70,7 +74,8 @@ def save_causal_lm(model, folder: str | Path) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)  # what a killed save left
     try:
         with _without_bars():
-            model.save_pretrained(unfinished)
+            kept = copy.deepcopy(model).bfloat16() if weights == "bf16" else model
+            kept.save_pretrained(unfinished)
         for path in unfinished.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())

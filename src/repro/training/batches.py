@@ -1,6 +1,7 @@
 """What models are trained on: batch k is a pure function of the seed, so that resuming needs only k."""
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Protocol
@@ -15,7 +16,8 @@ from repro.errors import ReproError
 class Batches(Protocol):
     """What `train` asks of batches. A batch is a tensor, or a mapping or dataclass of tensors; rows are examples.
 
-    batch_size: rows of every tensor of every batch, those of all processes together.
+    batch_size: rows of every tensor of every batch, those of all processes together; of batches that do not all have
+    as many rows, what these are multiples of.
     unit, units_per_batch: what a training is counted in, and how many of these each batch counts for, all alike. They
     are "tokens", its targets, where every example has the same number, and else "examples".
     """
@@ -74,6 +76,38 @@ class Sequences:
         """The sizes, the seed and the text."""
         text = hashlib.sha256(np.ascontiguousarray(self.tokens).tobytes()).hexdigest()
         return {"length": self.length, "batch_size": self.batch_size, "seed": self.seed, "text": text}
+
+
+class Stages:
+    """Sequences that grow: batches of the first of `stages` for so many steps, then of the next, the last without end.
+
+    stages: (sequences, steps) pairs of one number of tokens a batch; the last one's steps are not looked at. The number
+    of rows falls as they grow. Every stage has its own order.
+
+    Raises ReproError for no stages, and for batches of different numbers of tokens.
+    """
+
+    unit = "tokens"
+
+    def __init__(self, stages: Sequence[tuple[Sequences, int]]):
+        sizes = {one.tokens_per_batch for one, _ in stages}
+        if len(sizes) != 1:
+            raise ReproError(f"the batches of {len(stages)} stages have {', '.join(map(str, sorted(sizes))) or 'no'} "
+                             "tokens; all stages need the same number.")
+        self.stages, self.units_per_batch = list(stages), sizes.pop()
+        self.batch_size = math.gcd(*(one.batch_size for one, _ in stages))
+
+    def batch(self, step: int) -> Tensor:
+        """Batch number `step` (counted from 0, without end): (rows, length + 1) int64 of the stage it is in."""
+        for sequences, steps in self.stages[:-1]:
+            if step < steps:
+                return sequences.batch(step)
+            step -= steps
+        return self.stages[-1][0].batch(step)
+
+    def settings(self) -> dict:
+        """Those of every stage, and its steps."""
+        return {"stages": [one.settings() | {"steps": steps} for one, steps in self.stages]}
 
 
 class LengthBuckets:
@@ -144,14 +178,15 @@ def tensors(batch: Any) -> dict[str, Tensor]:
 def share(batch: Any, batch_size: int, process: int, processes: int, device: torch.device | str = "cpu") -> Any:
     """The rows of a batch that one of `processes` trains on, on its device: a tensor, a dict or the same dataclass.
 
-    Raises ReproError unless every tensor has `batch_size` rows.
+    Raises ReproError unless every tensor has as many rows, a multiple of `batch_size`.
     """
     named = tensors(batch)
-    if any(x.shape[:1] != (batch_size,) for x in named.values()):
+    rows = {x.shape[0] if x.ndim else 0 for x in named.values()}
+    if len(rows) > 1 or not all(n and n % batch_size == 0 for n in rows):
         sizes = ", ".join(f"{name} {x.shape[0] if x.ndim else 'none'}" for name, x in named.items())
         raise ReproError(f"the first dimension of every tensor of a batch must be its batch_size of {batch_size} "
                          f"examples, but it is: {sizes}.")
-    size = batch_size // processes
+    size = rows.pop() // processes
     mine = {name: x[process * size:(process + 1) * size].to(device) for name, x in named.items()}
     if isinstance(batch, Tensor):
         return mine["batch"]

@@ -4,6 +4,8 @@ An objective is a module from a batch to its mean loss. Its `settings()` say wha
 loss; a checkpoint of other settings is not continued.
 """
 
+from collections.abc import Mapping
+
 from torch import Tensor, nn
 
 from repro.loss import cross_entropy
@@ -57,6 +59,25 @@ class NextToken(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         targets = tokens[:, 1:].flatten()
         return cross_entropy(self.model(tokens[:, :-1]).flatten(0, 1), targets) / len(targets)
+
+    def settings(self) -> dict:
+        """The model's settings."""
+        return {"model": model_settings(self.model)}
+
+
+class Labels(nn.Module):
+    """Mean negative log-likelihood per document, in nats, of its label; of batches by `evaluation.classification`.
+
+    model: from token ids (B, N) and lengths (B,) to logits (B, labels), such as `repro.models.Encoder`.
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        logits = self.model(batch["ids"], batch["lengths"])
+        return cross_entropy(logits, batch["labels"]) / len(batch["labels"])
 
     def settings(self) -> dict:
         """The model's settings."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import hypot, log2, sqrt
+from math import log2
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,10 +36,10 @@ class Difference(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Both sources together: at each end the root of the sum of squares of their distances from the value."""
-        lows, highs = zip(*filter(None, (self.over_text, self.over_seeds)), strict=True)
-        return (self.value - hypot(*(self.value - low for low in lows)),
-                self.value + hypot(*(high - self.value for high in highs)))
+        """Both sources together."""
+        from repro.evaluation.bootstrap import together
+
+        return together(self.value, self.over_text, self.over_seeds)
 
 
 def kind(config: Any) -> tuple[str, bool]:
@@ -63,7 +63,7 @@ def compare(records: list[Record], against: list[Record]) -> Difference:
     `repro.evaluation.bootstrap` over stretches of the text (`stretches`), losses averaged over seeds first.
     Raises ReproError when there is no common seed.
     """
-    from repro.evaluation import bootstrap
+    from repro.evaluation.bootstrap import bootstrap, over_seeds
 
     ours, theirs = ({record.seed: record for record in some} for some in (records, against))
     seeds = seeds_of_both(records, against)
@@ -74,13 +74,7 @@ def compare(records: list[Record], against: list[Record]) -> Difference:
                                                     strict=True)] for some in (ours, theirs))
     n_characters = ours[seeds[0]].documents["validation"]["n_characters"]
     _, low, high = map(log2, bootstrap(*map(stretches, (mine, n_characters, other))))
-    value, over_seeds = fmean(differences), None
-    if len(seeds) > 1:
-        from scipy.special import stdtrit  # Student's quantile; scipy.stats takes two seconds to import
-
-        reach = float(stdtrit(len(seeds) - 1, 0.975)) * stdev(differences) / sqrt(len(seeds))
-        over_seeds = (value - reach, value + reach)
-    return Difference(value, (low, high), over_seeds, len(seeds))
+    return Difference(fmean(differences), (low, high), over_seeds(differences), len(seeds))
 
 
 def stretches(blocks: list[float]) -> list[float]:

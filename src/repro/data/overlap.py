@@ -1,0 +1,123 @@
+"""Training text without what evaluation texts have too: a declared step of a corpus, `Corpus.apart_from`.
+
+A passage (text between blank lines) is left out if it shares a run of 13 words with an evaluation text, or if its first
+line is the title of one. Words are what stands between other characters than letters and digits, lowercased, so that
+neither punctuation nor WikiText's spacing hides a copy. Whole documents are not left out: a book that quotes a line of
+the Bible or of the constitution, or the credits of Project Gutenberg, shares a run with another one and nothing else.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from repro.paths import write_atomic
+
+VERSION = 1  # enters the fingerprints: raise it with every change of what is left out
+RUN = 13  # words, as in Brown et al. 2020, appendix C
+TITLE = "title"
+WORD = re.compile(r"[^\W_]+")
+BLANK = re.compile(r"\n\s*\n")
+FACTOR, SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A passage that was left out: its number in the document, its words, and the text that shares a run with it, or
+    "title" for the title of one."""
+
+    document: str
+    passage: int
+    n_words: int
+    shared_with: str
+
+
+def words(text: str) -> list[str]:
+    """The words of a text by which texts are compared."""
+    return WORD.findall(text.lower())
+
+
+def passages(text: str) -> list[str]:
+    """`text` cut after every blank line; joined again it is `text`."""
+    cuts = [0, *(blank.end() for blank in BLANK.finditer(text)), len(text)]
+    return [text[start:stop] for start, stop in pairwise(cuts) if start < stop]
+
+
+class Runs:
+    """Every run of 13 words of some texts, as 64-bit hashes: two different runs meet in one with a chance of 5e-20.
+
+    texts: (name, text) pairs. titles: of texts, of which a copy begins with one.
+    """
+
+    def __init__(self, texts: Iterable[tuple[str, str]], titles: Iterable[str] = ()):
+        self.numbers: dict[str, int] = {}  # of each word
+        self.names: list[str] = []
+        self.titles = {tuple(words(title)) for title in titles} - {()}
+        hashes, owners = [np.zeros(0, np.uint64)], [np.zeros(0, np.int32)]
+        for number, (name, text) in enumerate(texts):
+            self.names.append(name)
+            hashes.append(_hashes([self.numbers.setdefault(word, len(self.numbers)) for word in words(text)]))
+            owners.append(np.full(len(hashes[-1]), number, np.int32))
+        self.hashes, first = np.unique(np.concatenate(hashes), return_index=True)
+        self.owners = np.concatenate(owners)[first]
+
+    def shared(self, found: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Of the runs in a list of words those that a text has too: where each begins, and the number of the text."""
+        unknown = len(self.numbers)
+        hashes = _hashes([self.numbers.get(word, unknown) for word in found])
+        at = np.searchsorted(self.hashes, hashes)
+        at[at == len(self.hashes)] = 0
+        starts = np.flatnonzero(self.hashes[at] == hashes) if len(self.hashes) else np.zeros(0, int)
+        return starts, self.owners[at[starts]]
+
+
+def dropped(documents: Iterable[tuple[str, str]], runs: Runs) -> Iterator[Dropped]:
+    """The passages of `documents`, (id, text) pairs, without which no run of 13 words is shared, in order.
+
+    All that a shared run touches goes; then the rest is looked at again, since what was apart stands together now.
+    """
+    for document, text in documents:
+        parts = passages(text)
+        found = [words(part) for part in parts]
+        reasons = {k: TITLE for k, part in enumerate(parts)
+                   if tuple(words(part.lstrip().partition("\n")[0])) in runs.titles}
+        while True:
+            kept = [k for k in range(len(parts)) if k not in reasons]
+            starts, owners = runs.shared([word for k in kept for word in found[k]])
+            if not len(starts):
+                break
+            ends = np.cumsum([len(found[k]) for k in kept])
+            first, last = (np.searchsorted(ends, at, side="right") for at in (starts, starts + RUN - 1))
+            for begin, end, owner in zip(first, last, owners, strict=True):
+                for place in range(begin, end + 1):
+                    if found[kept[place]]:
+                        reasons.setdefault(kept[place], runs.names[owner])
+        for k in sorted(reasons):
+            yield Dropped(document, k, len(parts[k].split()), reasons[k])
+
+
+def write(path: Path, found: Iterable[Dropped]) -> None:
+    """Keep what was found."""
+    write_atomic(path, json.dumps([astuple(one) for one in found]))
+
+
+def read(path: Path) -> list[Dropped] | None:
+    """What was kept; None if nothing was, or it cannot be read."""
+    try:
+        return [Dropped(*one) for one in json.loads(path.read_text())]
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _hashes(numbers: list[int]) -> np.ndarray:
+    """Of every run of 13 numbers, (n - 12,) uint64."""
+    found = np.array(numbers, np.uint64)
+    mixed = np.zeros(max(0, len(found) - RUN + 1), np.uint64)
+    for k in range(RUN):
+        mixed = (mixed ^ found[k:k + len(mixed)]) * FACTOR
+        mixed ^= mixed >> SHIFT
+    return mixed

@@ -1,0 +1,95 @@
+"""How well labels are told: accuracy and F1, with intervals over documents and seeds together."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from repro.errors import ReproError, unknown
+from repro.evaluation.bootstrap import Interval, draws, over_seeds, together
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+METRICS = ("accuracy", "f1")
+
+
+def score(labels: Sequence[int], predictions: Sequence[int], metric: str, positive: int = 1) -> float:
+    """The accuracy, or the F1 of the label `positive` (0 where it is neither there nor told), from 0 to 1.
+
+    Raises ReproError for another metric, no documents, and labels that are not as many as predictions.
+    """
+    hits, counted = _parts(labels, predictions, metric, positive)
+    return float(_ratio(hits.sum(), counted.sum()))
+
+
+def interval(labels: Sequence[int], predictions: Sequence[Sequence[int]], metric: str,
+             against: Sequence[Sequence[int]] | None = None, positive: int = 1, level: float = 0.95,
+             samples: int = 10_000, seed: int = 0) -> Interval:
+    """The mean of `score` over seeds, or of its difference to the score of `against`, with its interval.
+
+    predictions, against: those of each seed, on the same documents. Documents are drawn with replacement, for all seeds
+    and both sides alike (percentile bootstrap); over seeds, where there are several, the bounds are Student's t.
+    Raises ReproError for what `score` refuses, and for sides that have not as many seeds.
+    """
+    if not len(predictions) or against is not None and len(against) != len(predictions):
+        raise ReproError(f"there are predictions of {len(predictions)} seeds, against {len(against or ())}; both need "
+                         "the same seeds, at least one.")
+    sides = [(1, predictions)] + ([] if against is None else [(-1, against)])
+    by_seed, resampled = np.zeros(len(predictions)), np.zeros(samples)
+    for sign, side in sides:
+        for k, told in enumerate(side):
+            hits, counted = _parts(labels, told, metric, positive)
+            drawn = draws(len(hits), samples, seed)
+            by_seed[k] += sign * _ratio(hits.sum(), counted.sum())
+            resampled += sign * _ratio(hits[drawn].sum(1), counted[drawn].sum(1)) / len(side)
+    value, bounds = float(by_seed.mean()), np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(value, *together(value, tuple(map(float, bounds)), over_seeds(by_seed.tolist(), level)))
+
+
+def padded(examples: Sequence[tuple[Sequence[int], int]]) -> "dict[str, Tensor]":
+    """A batch of (token ids, label): `ids` (B, N) with zeros behind each end, `lengths` (B,) and `labels` (B,)."""
+    import torch
+
+    lengths = [len(ids) for ids, _ in examples]
+    ids = torch.zeros(len(examples), max(lengths), dtype=torch.int64)
+    for row, (own, _) in zip(ids, examples, strict=True):
+        row[:len(own)] = torch.as_tensor(own)
+    return {"ids": ids, "lengths": torch.tensor(lengths), "labels": torch.tensor([label for _, label in examples])}
+
+
+def log_probabilities(model: "nn.Module", examples: Sequence[tuple[Sequence[int], int]],
+                      batch_size: int = 32) -> np.ndarray:
+    """(documents, labels) float64, in the order of the examples, by a model such as `repro.models.Encoder`.
+
+    Batches hold documents of similar length. Dropout is off.
+    """
+    import torch
+
+    order = np.argsort([len(ids) for ids, _ in examples], kind="stable")
+    device, was_training, found = next(model.parameters()).device, model.training, []
+    model.eval()
+    with torch.no_grad():
+        for start in range(0, len(order), batch_size):
+            batch = padded([examples[k] for k in order[start:start + batch_size]])
+            found.append(model(batch["ids"].to(device), batch["lengths"].to(device)).double().log_softmax(-1).cpu())
+    model.train(was_training)
+    return torch.cat(found).numpy()[np.argsort(order)]
+
+
+def _parts(labels: Any, predictions: Any, metric: str, positive: int) -> tuple[np.ndarray, np.ndarray]:
+    """What each document adds to the two sums of which the metric is the ratio: F1 is 2 TP / (2 TP + FP + FN)."""
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    if labels.ndim != 1 or labels.shape != predictions.shape or not len(labels):
+        raise ReproError(f"labels have shape {labels.shape} and predictions {predictions.shape}; give one of each for "
+                         "every document, of at least one.")
+    if metric not in METRICS:
+        raise unknown("metric of a classification", metric, METRICS)
+    if metric == "accuracy":
+        return (labels == predictions).astype(int), np.ones(len(labels), int)
+    there, told = (labels == positive).astype(int), (predictions == positive).astype(int)
+    return 2 * there * told, there + told
+
+
+def _ratio(hits: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    return hits / np.maximum(counted, 1)

@@ -1,0 +1,67 @@
+"""An encoder that says what a document is: a window around every token, and a first token that sees the whole.
+
+The layers are those of the decoder, with patterns that look both ways. Longformer gives the first token global
+attention when it classifies (Beltagy et al. 2020, sections 3.1 and 6.3); here it has no projections of its own for it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from repro.attention import Global, Pattern, SlidingWindow
+from repro.errors import ReproError
+from repro.models.decoder import Layer, LayersConfig, sinusoids
+
+
+@dataclass(frozen=True)
+class EncoderConfig(LayersConfig):
+    """Size and patterns of an `Encoder`. Raises ReproError for sizes that do not fit together."""
+
+    n_labels: int = 2
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.n_labels < 2:
+            raise ReproError(f"n_labels is {self.n_labels}; there must be at least 2 to choose from.")
+
+    @property
+    def parameters(self) -> int:
+        """All weights, those of the classifier included."""
+        return super().parameters + (self.n_embd + 1) * self.n_labels
+
+
+class Encoder(nn.Module):
+    """Documents (B, N) of token ids to logits (B, n_labels), read off the first token. N has no limit.
+
+    lengths (B,): how many tokens of each row belong to its document; nobody sees the rest. None: all. implementation:
+    of `attend`.
+    """
+
+    def __init__(self, config: EncoderConfig, implementation: str = "auto"):
+        super().__init__()
+        self.config, self.implementation = config, implementation
+        self.embed = nn.Embedding(config.vocab_size, config.n_embd)
+        self.layers = nn.ModuleList(Layer(config, patterns) for patterns in config.patterns)
+        self.norm = nn.LayerNorm(config.n_embd)
+        self.classify = nn.Linear(config.n_embd, config.n_labels)
+        self.dropout = nn.Dropout(config.dropout)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim > 1:
+                nn.init.normal_(parameter, std=0.02 if name == "embed.weight" else config.n_embd**-0.5)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def forward(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:
+        n = ids.shape[1]
+        known = None if lengths is None else torch.arange(n, device=ids.device) < lengths[:, None]
+        x = self.dropout(self.embed(ids))
+        waves = sinusoids(n, self.config.n_waves).to(x)
+        for layer in self.layers:
+            x = layer(x, waves, self.implementation, known)
+        return self.classify(self.dropout(self.norm(x[:, 0])))
+
+
+def classifier_patterns(window: int, n_layer: int) -> tuple[Pattern, ...]:
+    """In every layer a window of `window` keys on both sides together, an even number, and the first token global."""
+    return (SlidingWindow(window, causal=False) | Global([0]),) * n_layer

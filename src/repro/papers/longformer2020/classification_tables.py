@@ -1,0 +1,81 @@
+"""Table 7's row of Hyperpartisan beside ours, and the verdict on reading documents whole."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from repro.errors import ReproError
+from repro.papers.longformer2020.charlm_tables import seeds_of_both
+from repro.study.artifacts import NOT_RUN, ArtifactContext
+from repro.study.claims import INCONCLUSIVE, Verdict, judge_difference
+from repro.study.published import published
+from repro.study.record import Record
+
+if TYPE_CHECKING:
+    import pandas
+
+PRINTED = (("RoBERTa-base", 512, "roberta_base_percent"), ("Longformer-base", 4_096, "longformer_base_percent"))
+CONTROLS = {"majority": "control: always the commonest label", "positive": "control: always the label looked for"}
+
+
+def hyperpartisan(context: ArtifactContext) -> "pandas.DataFrame":
+    """The printed F1 of both pretrained models, then ours on test documents, in per cent, with 95 % intervals.
+
+    "best possible" is what reading so many tokens allows on the very same documents, where that is known.
+    """
+    import pandas
+
+    row, = published("longformer2020_table7_finetuning_base").query("dataset == 'Hyperpartisan'").to_dict("records")
+    rows = [["the paper", f"{name}, pretrained", "Hyperpartisan, the paper's split, dev", f"first {length:,}",
+             row[column], "–", "–", "5"] for name, length, column in PRINTED]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found, reads = context.records_of(config), config.model == "encoder"
+            rows.append([f"this study, {scale}", "encoder, from scratch" if reads else CONTROLS[config.model],
+                         f"{config.corpus}, our split, test", f"first {config.length:,}" if reads else "nothing",
+                         _percent(found, "f1"), _percent(found, "accuracy"), _best(found),
+                         str(len(found)) if found else NOT_RUN])
+    return pandas.DataFrame(rows, columns=["source", "model", "documents", "tokens read", "F1", "accuracy",
+                                           "best possible accuracy", "seeds"])
+
+
+def judge_lengths(records: list[Record]) -> Verdict:
+    """Whether the runs that read most tokens have a higher F1 on test documents than those that read fewest.
+
+    A single seed leaves it open, whatever the documents say: a second training might turn the difference around.
+    """
+    from repro.evaluation.classification import interval
+
+    lengths = sorted({record.config["length"] for record in records})
+    if len(lengths) < 2:
+        raise ReproError(f"records of length {', '.join(map(str, lengths))} only; two lengths are needed to compare.")
+    beginning, whole = ([record for record in records if record.config["length"] == length]
+                        for length in (lengths[0], lengths[-1]))
+    seeds = seeds_of_both(beginning, whole)
+    if not seeds:
+        return Verdict(NOT_RUN, text="no seed that both have; run both with the same --seed")
+    labels, (ours, theirs) = whole[0].documents["test"]["label"], (
+        [record.documents["test"]["prediction"] for record in some if record.seed in seeds]
+        for some in (whole, beginning))
+    verdict = judge_difference(*interval(labels, ours, "f1", against=theirs), "higher", percent=True)
+    if len(seeds) == 1:
+        return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text} F1, interval over documents only; one seed "
+                                                           "leaves it open")
+    return replace(verdict, text=f"{verdict.text} F1, interval over {len(seeds)} seeds and documents")
+
+
+def _percent(records: list[Record], metric: str) -> str:
+    """The mean over seeds, in per cent, with its interval over seeds and documents."""
+    from repro.evaluation.classification import interval
+
+    if not records:
+        return NOT_RUN
+    found = interval(records[0].documents["test"]["label"],
+                     [record.documents["test"]["prediction"] for record in records], metric)
+    value, low, high = (f"{100 * number:.1f}" for number in found)
+    return f"{value} [{low}, {high}]"
+
+
+def _best(records: list[Record]) -> str:
+    """The accuracy of the best possible reader of as many tokens; "–" where it is not known."""
+    known = [record.metrics["test_best_accuracy"] for record in records if "test_best_accuracy" in record.metrics]
+    return f"{100 * known[0]:.1f}" if known else "–" if records else NOT_RUN

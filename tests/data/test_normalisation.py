@@ -1,0 +1,73 @@
+"""Typographic characters: which are read as plain ones, which stay, and which are refused."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from repro.data import corpora, corpus
+from repro.data.normalisation import PLAIN, typographic
+from repro.errors import ReproError
+
+
+def test_quotes_dashes_and_ellipses_become_plain():
+    assert PLAIN("“It’s—well … ‘done’,” 1914–18, well‐known.") == '"It\'s--well ... \'done\'," 1914-18, well-known.'
+    assert PLAIN("«Ja», „nein“ ‚so‘ ― 5′ 3″") == "\"Ja\", \"nein\" 'so' -- 5' 3\""
+
+
+@pytest.mark.parametrize("text", ["", "plain -- 'text' ...", "naïve café 日本 −5 × 3 ° £ † • ⁄ 〜",
+                                  "a\u00a0b\u2009c\u200d"])
+def test_all_else_stays_as_it_is(text):
+    assert PLAIN(text) == text
+
+
+def test_a_normalised_text_is_normal_and_has_as_many_words():
+    text = "".join(f"a {c} b{c}c " for c in [*PLAIN.plain, *PLAIN.left, "é", "日"])
+    found = PLAIN(text)
+    assert PLAIN(found) == found != text
+    assert len(found.split()) == len(text.split())
+    assert not set(found) & set(PLAIN.plain)
+
+
+@pytest.mark.parametrize(("character", "told"), [
+    ("❝", r"U\+275D \(HEAVY DOUBLE TURNED COMMA QUOTATION MARK ORNAMENT\)"), ("⸺", r"U\+2E3A \(TWO-EM DASH\)"),
+    ("\x93", r"U\+0093 \(a control character\)"), ("⋯", ".*MIDLINE HORIZONTAL ELLIPSIS"),
+    ("⁂", ".*ASTERISM"), ("\u00ad", ".*SOFT HYPHEN"), ("⸜", r"U\+2E1C")])
+def test_a_character_that_it_does_not_know_is_told(character, told):
+    with pytest.raises(ReproError, match=rf"a page has {told}.* at character 8, which the normalisation 'plain") as got:
+        PLAIN(f"“It” is {character}this", "a page")
+    assert "\n" not in str(got.value)
+
+
+def test_what_is_read_as_plain_is_typographic_and_letters_are_not():
+    assert all(typographic(c) for c in PLAIN.plain)
+    assert not any(typographic(c) for c in "aé日'\"-.\u00a0\u200b×−°£")
+
+
+def test_a_corpus_says_where_it_found_one(data, sample):
+    sample.put_parquet(data / "pg19-subset" / "test.parquet", {"id": [860], "text": ["a ⸺ b"]})
+    books = replace(corpus("pg19-subset"), normalise=PLAIN)
+    with pytest.raises(ReproError, match="^corpus pg19-subset, test, document 860 has U.2E3A"):
+        books.documents("test")
+
+
+def test_it_is_a_step_of_a_corpus_and_of_its_fingerprint(data, sample):
+    sample.put_parquet(data / "pg19-subset" / "test.parquet", {"id": [860], "text": ["“x” — y …"]})
+    plain, raw = replace(corpus("pg19-subset"), normalise=PLAIN), corpus("pg19-subset")
+    assert plain.documents("test")[0].text == '"x" -- y ...'
+    assert raw.documents("test")[0].text == "“x” — y …"
+    told = {row.what: row.found for row in plain.check() if row.split == "test"}
+    assert told["documents"] == 1 and told["words"] == 4
+    versions = [raw, plain, replace(raw, normalise=replace(PLAIN, version=2)),
+                replace(raw, normalise=replace(PLAIN, name="another"))]
+    assert len({one.fingerprint(["test"]) for one in versions}) == 4
+    assert plain.fingerprint() == replace(raw, normalise=PLAIN).fingerprint()
+
+
+@pytest.mark.skipif("REPRO_DATA" not in os.environ, reason="needs the real corpora: REPRO_DATA is not set")
+def test_it_knows_every_character_of_the_real_texts():
+    for one in corpora():
+        if one.is_text and one.available() and not one.generator:
+            for split in one.splits:
+                for document in one._whole(split):
+                    PLAIN(document.text, f"{one.name} {split} {document.id}")

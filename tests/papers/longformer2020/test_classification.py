@@ -1,0 +1,148 @@
+"""Documents told apart, from corpus to table and verdict, on documents whose best possible accuracy is known."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from repro.data import Corpus, Split, corpus, registry
+from repro.data import example_readers as readers
+from repro.data.synthetic_documents import SyntheticDocuments
+from repro.errors import ReproError
+from repro.papers.longformer2020 import classification
+from repro.papers.longformer2020.classification_tables import judge_lengths
+from repro.study import artifact, claim, experiment, run
+
+WHOLE, BEGINNING = 41, 13  # tokens: 40 words and <|endoftext|>; nothing in the first 12 words tells the label
+TINY = {"corpus": "tiny-documents", "length": [WHOLE, BEGINNING], "n_embd": 16, "position_size": 4, "window": 8,
+        "epochs": 4, "learning_rate": 1e-2}
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """A folder for records, and short documents to tell apart."""
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
+    generator = SyntheticDocuments(n_words=40, far=12, n_cues=3, reliability=0.95)
+    sizes = {"train": 400, "validation": 60, "test": 200}
+    monkeypatch.setitem(registry._BY_NAME, "tiny-documents", Corpus(
+        "tiny-documents", "MIT", "embedded", {name: Split("", n_examples=n) for name, n in sizes.items()},
+        readers.generated_documents, generator=generator, labels=("blame", "praise")))
+    return tmp_path / "results"
+
+
+def test_who_reads_whole_documents_tells_them_and_who_reads_their_beginning_guesses(tiny):
+    plan = experiment("classify-documents").plan("smoke", TINY)
+    whole, beginning = (run(config, tiny, progress=False) for config in plan[:2])
+    assert (whole.config["length"], beginning.config["length"]) == (WHOLE, BEGINNING)
+    best = corpus("tiny-documents").generator.best_accuracy()
+    assert best == pytest.approx(0.99275)
+    assert whole.metrics["test_best_accuracy"] == pytest.approx(best, abs=0.03)
+    assert best - 0.15 < whole.metrics["test_accuracy"] <= 1
+    assert beginning.metrics["test_best_accuracy"] == 0.5
+    assert beginning.metrics["test_accuracy"] == pytest.approx(0.5, abs=0.12)
+    assert (whole.metrics["tokens_read"], beginning.metrics["tokens_read"]) == (WHOLE, BEGINNING)
+    # what is kept for each document is what the metrics were made of, and the weights are those of the best F1
+    test = whole.documents["test"]
+    assert len(test["label"]) == 200
+    right = sum(label == told for label, told in zip(test["label"], test["prediction"], strict=True))
+    assert whole.metrics["test_accuracy"] == right / 200
+    chosen = max(value for _, value in whole.curves["validation_f1"])
+    assert whole.metrics["validation_f1"] == whole.notes["chosen"]["f1"] == chosen
+    assert [at for at, _ in whole.curves["validation_f1"]] == [400, 800, 1_200, 1_600]
+    assert run(plan[1], tiny / "again", progress=False, force=True).digest == beginning.digest
+
+
+def test_controls_read_nothing(tiny):
+    plan = experiment("classify-documents").plan("smoke", TINY | {"model": ["majority", "positive"], "length": WHOLE})
+    found = {config.model: run(config, tiny, progress=False) for config in plan}
+    labels = [row.label for row in corpus("tiny-documents").examples("test")]
+    train = [row.label for row in corpus("tiny-documents").examples("train")]
+    share = sum(labels) / len(labels)
+    common = int(2 * sum(train) > len(train))
+    assert found["majority"].metrics["test_accuracy"] == pytest.approx(share if common else 1 - share)
+    assert found["majority"].documents["test"]["prediction"] == [common] * 200
+    assert found["positive"].metrics["test_accuracy"] == pytest.approx(share)
+    assert found["positive"].metrics["test_f1"] == pytest.approx(2 * share / (1 + share))
+    assert found["positive"].metrics["test_best_accuracy"] == 0.5
+
+
+def test_a_corpus_of_other_than_two_labels_is_refused(tiny, monkeypatch):
+    monkeypatch.setitem(registry._BY_NAME, "tiny-documents",
+                        SimpleNamespace(**vars(corpus("tiny-documents")) | {"labels": ("a", "b", "c")}))
+    config = experiment("classify-documents").config(
+        experiment="classify-documents", scale="smoke", corpus="tiny-documents", length=5, tokeniser="word")
+    with pytest.raises(ReproError, match="tiny-documents has 3 labels; two are needed"):
+        classification.execute(config, None)
+
+
+@pytest.mark.parametrize(("sets", "told"), [
+    ({"window": 33}, "window is 33 keys; half of it lies on each side"),
+    ({"n_embd": 63}, "n_embd is 63 and n_head 2"),
+    ({"length": 1}, "length=1"),
+    ({"tokeniser": "word"}, "tokeniser is word and vocab_size 4096; 'bpe' needs a size"),
+    ({"vocab_size": None}, "tokeniser is bpe and vocab_size None"),
+    ({"corpus": "hyperpartisn"}, "unknown corpus 'hyperpartisn'. Did you mean 'hyperpartisan'"),
+])
+def test_settings_that_cannot_be(sets, told):
+    with pytest.raises(ReproError, match=told):
+        experiment("classify-documents").plan("small", sets)
+
+
+def record(length, seed, predictions, labels=(1, 0) * 20, model="encoder"):
+    return SimpleNamespace(config={"length": length, "model": model}, seed=seed, id=f"{length}-{seed}",
+                           documents={"test": {"label": list(labels), "prediction": list(predictions)}})
+
+
+RIGHT, WRONG, ALMOST = (1, 0) * 20, (0, 1) * 20, (1, 0) * 19 + (0, 1)
+
+
+def test_the_verdict_is_on_the_difference_in_f1_over_seeds_and_documents():
+    better = judge_lengths([record(9, seed, told) for seed, told in enumerate((RIGHT, ALMOST, RIGHT))]
+                           + [record(3, seed, WRONG) for seed in range(3)])
+    assert better.verdict == "reproduced"
+    assert better.effect == pytest.approx((1 + 0.95 + 1) / 3)
+    assert better.low < better.effect < better.high
+    assert better.text.endswith("F1, interval over 3 seeds and documents")
+    worse = judge_lengths([record(9, seed, WRONG) for seed in range(2)] + [record(3, seed, RIGHT) for seed in range(2)])
+    assert (worse.verdict, worse.effect) == ("not reproduced", -1)
+    torn = judge_lengths([record(9, 0, RIGHT), record(9, 1, WRONG), record(3, 0, ALMOST), record(3, 1, ALMOST)])
+    assert torn.verdict == "inconclusive"
+
+
+def test_one_seed_leaves_it_open_and_no_common_one_says_nothing():
+    alone = judge_lengths([record(9, 0, RIGHT), record(9, 1, RIGHT), record(3, 1, WRONG)])
+    assert alone.verdict == "inconclusive"
+    assert alone.effect == 1
+    assert "one seed leaves it open" in alone.text
+    assert judge_lengths([record(9, 0, RIGHT), record(3, 1, WRONG)]).verdict == "not run"
+    with pytest.raises(ReproError, match="records of length 9 only; two lengths"):
+        judge_lengths([record(9, 0, RIGHT)])
+
+
+def test_the_table_has_the_papers_rows_beside_ours(tiny):
+    shown = artifact("longformer2020-table7-hyperpartisan").render("smoke", (), tiny)
+    assert shown.table.iloc[:2][["model", "tokens read", "F1"]].to_numpy().tolist() == [
+        ["RoBERTa-base, pretrained", "first 512", "87.4"], ["Longformer-base, pretrained", "first 4,096", "94.8"]]
+    assert shown.table["F1"].tolist()[2:] == ["not run"] * 4
+    assert shown.table["tokens read"].tolist()[2:] == ["first 513", "first 129", "nothing", "nothing"]
+    control = experiment("classify-documents").plan("smoke")[3]
+    assert run(control, tiny, progress=False).metrics["test_best_accuracy"] == 0.5
+    last = artifact("longformer2020-table7-hyperpartisan").render("smoke", (), tiny).table.iloc[-1]
+    labels = [row.label for row in corpus("synthetic-documents").examples("test")]
+    share = sum(labels) / len(labels)
+    assert last["F1"].startswith(f"{200 * share / (1 + share):.1f} [")
+    assert (last["best possible accuracy"], last["seeds"]) == ("50.0", "1")
+
+
+def test_the_claim_is_judged_by_the_models_that_read(tiny):
+    found = claim("longformer2020-table7-length")
+    assert [line.split()[-1] for line in found.records("smoke", tiny)] == ["length=513", "length=129"]
+    assert found.chapter == "20_classification_and_coreference"
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small"])
+def test_estimates_are_those_of_the_models(scale):
+    told = [classification.estimate(config) for config in experiment("classify-documents").plan(scale)]
+    assert told[0].flops > told[1].flops > told[2].flops == 0
+    assert all(json.dumps(vars(one), allow_nan=False) for one in told)
+    assert max(one.seconds for one in told) < 60
