@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from repro.data import corpus, tokenisation, tokeniser, tokens
+from repro.data import corpus, example_readers, registry, tokenisation, tokeniser, tokens
 from repro.data.tokenisation import pieces
 from repro.errors import ReproError
 
@@ -231,3 +231,29 @@ def test_gpt2_neither_here_nor_on_the_hub(data, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
     with pytest.raises(ReproError, match="neither in .*gpt2-tokenizer nor on the hub"):
         tokeniser("gpt2")
+
+
+def test_a_tokeniser_is_trained_on_the_texts_of_examples(tmp_path, monkeypatch, declare):
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
+    rows = [{"text": "one zebra, two zebras", "pair": "zebra crossing " * 9, "label": k % 2} for k in range(5)]
+    found = declare(example_readers.labelled(pair="pair"), rows, labels=("no", "yes"))
+    monkeypatch.setitem(registry._BY_NAME, "toy", found)
+    assert list(found.texts("train")) == 5 * [rows[0]["text"], rows[0]["pair"]]
+    coder = tokeniser("bpe", 270, "toy")
+    assert coder.decode(coder.encode("a zebra")) == "a zebra"
+    assert len(coder.encode("zebra")) < 5
+    assert tokeniser("byte", corpus="toy").known == bytes(sorted(set(b"one zebra, two zebras zebra crossing ")))
+
+
+def test_the_texts_of_documents(data):
+    books = corpus("pg19-subset")
+    assert list(books.texts("train")) == [book.text for book in books.stream("train")]
+    with pytest.raises(ReproError, match="unknown split of pg19-subset 'trian'"):
+        next(books.texts("trian"))
+
+
+def test_what_has_no_text_trains_no_tokeniser(declare):
+    pictures = declare(example_readers.images(), {"image": np.zeros((1, 2, 2, 3), np.uint8), "label": [0]},
+                       "rows.npz", ("a", "b"))
+    with pytest.raises(ReproError, match="toy has no text that a tokeniser could be trained on: it holds image"):
+        next(pictures.texts("train"))

@@ -4,7 +4,8 @@ import pytest
 
 from repro.errors import ReproError
 from repro.page import signed
-from repro.study import Artifact, artifact, register, run
+from repro.study import Artifact, Claim, Experiment, artifact, claim, judge_difference, register, run, scoreboard
+from repro.study.claims import standing
 from repro.study.registry import lookup
 
 
@@ -172,3 +173,85 @@ def test_a_named_index_becomes_the_first_column(toy):
     (-0.00005001, ".2%", "-0.01%"), (-1e-9, ".3f", "0.000"), (0.0, ".3g", "0"), (-1e-9, ".3g", "-1e-09")])
 def test_what_rounds_to_nothing_has_no_sign(value, style, text):
     assert signed(value, style) == text
+
+
+@pytest.fixture
+def both(toy):
+    """An artifact that rests on two experiments, and the claim about it."""
+    import pandas
+
+    def cells(context):
+        return pandas.DataFrame([{
+            "loss of the base": context.value("loss", experiment="toy-base"),
+            "of its width": context.value("loss", width=8),
+            **{f"overlap {overlap}": context.value("test_word_perplexity", model="recurrent", overlap=overlap)
+               for overlap in (0, 5)},
+            "of a limit that none has": len(context.plan(limit=None)),
+            "of all": len(context.records())}])
+
+    def judge(records):
+        by_name = {record.experiment: record for record in records}
+        return judge_difference(len(by_name), 1, len(records), "higher")
+
+    register(Artifact("toy-both", "toy2020", "Both", "06_toy", ("toy-base", "toy-recurrence"), cells, "Table 5"),
+             Claim("toy-both-count", "toy2020", "There are two.", "Table 5", ("toy-base", "toy-recurrence"), judge,
+                   where=lambda config: getattr(config, "model", "baseline") == "baseline", about=("toy-both",)))
+    return artifact("toy-both")
+
+
+def test_an_artifact_may_rest_on_several_experiments(both, toy):
+    assert both.scales == ("smoke", "small")
+    assert both.plan("smoke") == [*toy.base.plan("smoke"), *toy.experiment.plan("smoke")]
+    empty = both.render(also=())
+    assert empty.table.loc[0].tolist() == 4 * ["not run"] + [0, 0]
+    assert empty.caption.splitlines()[1] == ("smoke: all not run: `repro run toy-base --scale smoke`, "
+                                             "`repro run toy-recurrence --scale smoke`.")
+    needed = toy.experiment.plan("smoke")[3]
+    ids = [run(config, progress=False).id for config in (toy.base.plan("smoke")[0], needed)]
+    shown = both.render(also=())
+    # 30 - 5 / 10 - 1; the base has no limit, so it is not among those whose limit is None
+    assert shown.table.loc[0].tolist() == ["3.00", "3.00", "not run", "28.50", 0, 2]
+    assert shown.caption.splitlines()[1] == (
+        f"smoke: toy-books, toy-text (part of toy: 1 of 9 texts); 1 seed; records {', '.join(ids)}; "
+        "3 runs not run: `repro run toy-recurrence --scale smoke`.")
+
+
+def test_only_the_scales_and_keys_of_its_experiments_count(both, toy):
+    third = Experiment("toy-third", "toy2020", "Only small.", toy.base.config,
+                       {"small": {"corpus": "toy-books"}}, toy.execute_base, toy.base.estimate)
+    register(third, Artifact("toy-three", "toy2020", "Three", "06_toy", ("toy-base", "toy-third"),
+                             lambda context: None, "Table 6"))
+    assert artifact("toy-three").scales == ("small",)
+    with pytest.raises(ReproError, match="unknown scale of toy-base and toy-third 'smoke'"):
+        artifact("toy-three").plan("smoke")
+    assert [type(config) for config in artifact("toy-three").plan("small")] == 2 * [toy.base.config]
+    with pytest.raises(ReproError, match="unknown key of toy-base and toy-recurrence 'widht'. Did you mean 'width'"):
+        both.render(sets={"widht": 4})
+
+
+def test_each_experiment_takes_the_keys_that_it_has(both, toy):
+    plan = both.plan("smoke", {"width": [8, 16], "overlap": 7})
+    assert [config.width for config in plan[:2]] == [8, 16]
+    assert [(config.model, config.overlap) for config in plan[2:]] == [("baseline", 7), ("recurrent", 7)]
+    register(Artifact("toy-all", "toy2020", "All", "06_toy", ("toy-base", "toy-recurrence"),
+                      lambda context: context.records(), "Table 7"))
+    caption = artifact("toy-all").render(also=(), sets={"width": [8, 16], "overlap": 7}, results="mine").caption
+    assert caption.splitlines()[1] == (
+        "smoke: all not run: `repro run toy-base --scale smoke --set width=8,16 --results mine`, "
+        "`repro run toy-recurrence --scale smoke --set overlap=7 --results mine`.")
+
+
+def test_a_claim_may_rest_on_several_experiments(both, toy):
+    found = claim("toy-both-count")
+    assert found.chapter == "06_toy"
+    assert found.verdict().text == ("3 of 3 runs missing: repro run toy-base --scale smoke; "
+                                    "repro run toy-recurrence --scale smoke")
+    run(toy.experiment.plan("smoke")[0], progress=False)  # and the base that it needs
+    assert found.verdict().text == (
+        "1 of 3 runs missing: repro run toy-recurrence --scale smoke --set model=baseline --set overlap=5")
+    assert standing(both)["smoke"] == {"planned": 5, "done": 2, "verdict": "not run", "text": found.verdict().text}
+    run(toy.experiment.plan("smoke")[1], progress=False)
+    assert (found.verdict().verdict, found.verdict().effect, found.verdict().high) == ("reproduced", 2, 3)
+    assert standing(found)["smoke"]["planned"] == 3
+    board = scoreboard().set_index("id")["smoke"]
+    assert board.to_dict() == {"toy-both": "reproduced, 3/5 runs", "toy-both-count": "reproduced, 3/3 runs"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from repro import paths
-from repro.study import Store, experiments, plan
+from repro.study import Store, artifacts, claims, experiments, plan
 from repro.study.record import Record
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -32,3 +32,8 @@ def test_every_known_record_is_found_by_its_config():
 def test_no_two_papers_declare_an_experiment_of_one_name():
     names = [one.name for one in experiments()]
     assert len(set(names)) == len(names) > 0
+
+
+def test_no_artifact_is_called_as_a_claim_is():
+    """`repro show ID` shows either."""
+    assert not {one.id for one in artifacts()} & {one.id for one in claims()}

@@ -5,7 +5,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.evaluation import perplexity
-from repro.training import NextToken, WindowedLM, model_settings
+from repro.training import Labels, NextToken, WindowedLM, model_settings
 
 SIZES = [(13, 4, 0), (12, 4, 0), (9, 4, 0), (14, 5, 2), (13, 4, 3), (4, 4, 1), (5, 4, 1), (30, 15, 0), (2, 4, 0)]
 
@@ -113,12 +113,24 @@ def test_next_token_is_the_mean_over_all_targets():
     assert torch.equal(read[0], tokens[:, :-1])
 
 
+def test_labels_is_the_mean_over_all_documents():
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
+    batch, read = {"ids": text(8), "lengths": torch.tensor([1, 2]), "labels": torch.tensor([2, 0, 1, 1])}, []
+    objective = Labels(torch.nn.Identity())
+    objective.model.forward = lambda *given: read.extend(given) or logits
+    wanted = -sum(logits.log_softmax(-1)[k, label] for k, label in enumerate([2, 0, 1, 1])) / 4
+    torch.testing.assert_close(objective(batch), wanted)
+    assert read[0] is batch["ids"]
+    assert read[1] is batch["lengths"]
+
+
 def test_settings_are_all_that_decides_the_loss_besides_the_weights(tiny_recurrent):
     model = tiny_recurrent()
     settings = WindowedLM(model, 4, 1, recompute="window", truncate=2).settings()
     assert settings == {"window": 4, "overlap": 1, "truncate": 2, "model": model_settings(model)}
     assert settings["model"]["n_head"] == 2
     assert NextToken(model).settings() == {"model": model_settings(model)}
+    assert Labels(model).settings() == {"model": model_settings(model)}
 
 
 def test_the_settings_of_a_model_do_not_say_where_it_came_from(tiny_gpt2, tmp_path):

@@ -115,12 +115,14 @@ class ArtifactContext:
     def plan(self, scale: str | None = None, **fields: Any) -> list[RunConfig]:
         """The planned configs of `scale` (default: the scale asked for) that have these field values.
 
-        Of an artifact that rests on several experiments, `experiment="NAME"` gives those of one.
+        Of an artifact that rests on several experiments, `experiment="NAME"` gives those of one; a config without one
+        of these fields is not among them.
         """
         scale = scale or self.scales[0]
         self.artifact.check_keys(fields)
         return [config for config in self.artifact.plan(scale, self.sets if scale == self.scales[0] else {})
-                if all(getattr(config, key, None) == value for key, value in fields.items())]
+                if all(key in type(config).model_fields and getattr(config, key) == value
+                       for key, value in fields.items())]
 
     def records(self, scale: str | None = None, **fields: Any) -> list[Record]:
         """The records, at every seed there is, of `plan(scale, **fields)`."""
@@ -162,19 +164,24 @@ class ArtifactContext:
                             f"record{'s' * (len(used) > 1)} {', '.join(record.id for record in used)}")
             if missing:
                 runs = f"{len(missing)} run{'s' * (len(missing) > 1)}" if used else "all"
-                told.append(f"{runs} {NOT_RUN}: `{self._command(missing)}`")
+                told.append(f"{runs} {NOT_RUN}: {', '.join(f'`{line}`' for line in self._commands(missing))}")
             if told:
                 lines.append(f"{scale}: {'; '.join(told)}.")
         return "\n".join(lines)
 
-    def _command(self, missing: list[tuple[str, RunConfig]]) -> str:
-        """One command that runs what is missing at a scale (and reads what is there)."""
-        line, config = missing[0]
-        if len(missing) > 1:
-            line = shlex.join(["repro", "run", config.experiment, "--scale", config.scale])
-            if config.scale == self.scales[0] and self.sets:
-                line = " ".join([line, *(_set(key, value) for key, value in self.sets.items())])
-        return line + (f" --results {shlex.quote(str(self.results))}" if self.results else "")
+    def _commands(self, missing: list[tuple[str, RunConfig]]) -> list[str]:
+        """For each experiment one command that runs what is missing at a scale (and reads what is there)."""
+        told = []
+        for name in dict.fromkeys(config.experiment for _, config in missing):
+            lines = [line for line, config in missing if config.experiment == name]
+            told.append(lines[0] if len(lines) == 1 else self._command(name, missing[0][1].scale))
+        return [line + (f" --results {shlex.quote(str(self.results))}" if self.results else "") for line in told]
+
+    def _command(self, name: str, scale: str) -> str:
+        """The command that runs the whole plan of one experiment at a scale."""
+        sets = self.sets if scale == self.scales[0] else {}
+        own = [_set(key, value) for key, value in sets.items() if key in experiment(name).config.model_fields]
+        return " ".join([shlex.join(["repro", "run", name, "--scale", scale]), *own])
 
 
 def _set(key: str, value: Any) -> str:

@@ -56,11 +56,11 @@ def judge_lengths(records: list[Record]) -> Verdict:
     labels, (ours, theirs) = whole[0].documents["test"]["label"], (
         [record.documents["test"]["prediction"] for record in some if record.seed in seeds]
         for some in (whole, beginning))
-    verdict = judge_difference(*interval(labels, ours, "f1", against=theirs), "higher", percent=True)
+    verdict = judge_difference(*interval(labels, ours, "f1", against=theirs), "higher")
     if len(seeds) == 1:
-        return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text} F1, interval over documents only; one seed "
-                                                           "leaves it open")
-    return replace(verdict, text=f"{verdict.text} F1, interval over {len(seeds)} seeds and documents")
+        return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text} in F1 (0 to 1), interval over documents "
+                                                           "only; one seed leaves it open")
+    return replace(verdict, text=f"{verdict.text} in F1 (0 to 1), interval over {len(seeds)} seeds and documents")
 
 
 def _percent(records: list[Record], metric: str) -> str:

@@ -1,0 +1,62 @@
+"""Papers are found by the names of their packages, and no two of them declare one id."""
+
+import importlib
+import sys
+
+import pytest
+
+from repro.errors import ReproError
+from repro.study import Artifact, artifact, registry
+
+TABLE = """
+from repro.study import Artifact, register
+
+register(Artifact(id="{id}", paper="{paper}", title="", chapter="", experiment="none", source="", build=print))
+"""
+
+
+@pytest.fixture
+def papers(tmp_path, monkeypatch):
+    """Writes packages of papers, {package: {module: text}}, and lets the study find them instead of its own."""
+    def write(packages):
+        name = "papers_of_a_test"
+        _write(tmp_path / name, {"__init__": "", "beside": "raise SystemExit('no package of a paper')"})
+        for package, modules in packages.items():
+            _write(tmp_path / name / package, {"__init__": ""} | modules)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(registry, "PAPERS", name)
+        monkeypatch.setattr(registry, "_declared", {})
+        monkeypatch.setattr(registry, "_modules", {})
+        monkeypatch.setattr(registry, "_discover", registry._discover.__wrapped__)
+        importlib.invalidate_caches()
+        return name
+
+    yield write
+    for module in [module for module in sys.modules if module.partition(".")[0] == "papers_of_a_test"]:
+        del sys.modules[module]
+
+
+def _write(folder, modules):
+    folder.mkdir(exist_ok=True)
+    for module, text in modules.items():
+        (folder / f"{module}.py").write_text(text)
+
+
+def test_every_module_of_every_package_is_found(papers):
+    papers({"two2021": {"tables": TABLE.format(id="b", paper="two2021")},
+            "one2020": {"tables": TABLE.format(id="c", paper="one2020"),
+                        "figures": TABLE.format(id="a", paper="one2020")}})
+    assert registry.packages() == ["one2020", "two2021"]
+    registry._discover()  # once, as `registry.declared` asks for it
+    found = registry._declared[Artifact]
+    assert list(found) == ["a", "c", "b"]
+    assert {id: registry.package(one) for id, one in found.items()} == {"a": "one2020", "c": "one2020", "b": "two2021"}
+
+
+def test_two_papers_that_declare_one_id_are_told_apart_in_one_line(papers):
+    name = papers({"one2020": {"tables": TABLE.format(id="table1", paper="one2020")},
+                   "two2021": {"numbers": TABLE.format(id="table1", paper="two2021")}})
+    with pytest.raises(ReproError) as refused:
+        artifact("table1")
+    assert str(refused.value) == (f"artifact 'table1' is declared twice, in {name}.one2020.tables and in "
+                                  f"{name}.two2021.numbers; rename one of them.")
