@@ -119,12 +119,23 @@ def test_in_short_shows_its_parts_one_below_the_other(claimed, monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda one, raw=False: shown.append(one))
     picture = object()
-    told = in_short("01_toy", "Q?", "A.", picture, "Three <windows>.")
+    told = in_short("01_toy", "Q?", "A.", picture)
     told._ipython_display_()
     assert shown[0].markdown == "**Q?**\n\nA."
-    assert shown[1:3] == [told.badges, picture]
-    assert shown[3]["text/html"] == '<p class="caption">Three &lt;windows&gt;.</p>'
-    assert len(shown) == 4
+    assert shown[1:] == [told.badges, picture]
+
+
+def test_a_caption_takes_the_place_of_a_drawings_own(toy, monkeypatch):
+    from repro.plotting import draw_windows
+
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda one, raw=False: shown.append(one))
+    drawn = draw_windows(12, 5, 0)
+    in_short("01_toy", "Q?", "A.", drawn, "Three <windows>.")._ipython_display_()
+    text, figure = shown
+    assert figure["text/plain"] == "Three <windows>."
+    assert figure["text/html"].endswith("<figcaption>Three &lt;windows&gt;.</figcaption></figure>")
+    assert drawn.svg() in figure["text/html"]
 
 
 def test_badges_differ_in_sign_and_class_and_lead_somewhere():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from repro import page
 from repro.errors import ReproError, unknown
 from repro.study.artifacts import NOT_RUN
 from repro.study.claims import Claim, Verdict, claim, claims
@@ -137,14 +138,14 @@ def latest(one: Claim) -> tuple[str, Verdict]:
 
 @dataclass(frozen=True)
 class InShort:
-    """A chapter's first cell, one output below the other: question and answer, verdicts, picture, caption."""
+    """A chapter's first cell, one output below the other: question and answer, verdicts, picture."""
 
     question: str
     answer: Sentence | str
     verdicts: tuple[tuple[Claim, str, Verdict], ...] = ()  # with the scale of each
     chapter: str = ""
     picture: Any = None
-    caption: str = ""
+    caption: str = ""  # of a drawing, in place of its own
 
     @property
     def text(self) -> Sentence:
@@ -158,8 +159,8 @@ class InShort:
             return {}
         rows, lines = [], []
         for one, scale, found in self.verdicts:
-            page = "" if one.chapter == self.chapter else f"{one.chapter}.html"
-            rows.append(f"<li>{badge(found.verdict, f'{page}#{SECTION}', found.text)} "
+            where = "" if one.chapter == self.chapter else f"{one.chapter}.html"
+            rows.append(f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
                         f"{html.escape(one.sentence, quote=False)} <small>{one.source}, {scale}</small></li>")
             lines.append(f"{found.verdict}: {one.sentence} ({one.source}, {scale})")
         return {"text/html": f'<ul class="verdicts">{"".join(rows)}</ul>', "text/plain": "\n".join(lines)}
@@ -170,11 +171,11 @@ class InShort:
         display(self.text)
         if self.badges:
             display(self.badges, raw=True)
-        if self.picture:
+        if self.caption and hasattr(self.picture, "svg"):
+            drawn = page.figure(self.picture.svg(), html.escape(self.caption, quote=False))
+            display({"text/html": drawn, "text/plain": self.caption}, raw=True)
+        elif self.picture:
             display(self.picture)
-        if self.caption:
-            caption = f'<p class="caption">{html.escape(self.caption, quote=False)}</p>'
-            display({"text/html": caption, "text/plain": self.caption}, raw=True)
 
 
 def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any = None, caption: str = "",
@@ -183,6 +184,7 @@ def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any =
 
     The badges are those of the chapter's claims and of those whose ids are in `also`, which lead to their own chapter;
     each at the largest scale with records in the repository. So nothing here depends on the page's scale.
+    caption: of a drawing, instead of the words that describe it; an artifact has its own.
     Raises ReproError for an unknown claim.
     """
     chosen = [*(found for found in claims() if found.chapter == chapter), *map(claim, also)]

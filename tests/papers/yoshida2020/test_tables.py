@@ -6,7 +6,15 @@ from types import SimpleNamespace
 import pytest
 
 from repro.errors import ReproError
-from repro.papers.yoshida2020.tables import compare, judge_gain, judge_overlap, judge_shrinking, learning_curves
+from repro.papers.yoshida2020.tables import (
+    compare,
+    judge_gain,
+    judge_overlap,
+    judge_shrinking,
+    layer_weights,
+    learning_curves,
+    learning_rates,
+)
 from repro.plotting import draw_curves
 
 WORDS = [100, 200, 300, 400]
@@ -92,3 +100,18 @@ def test_learning_curves_keep_the_control_apart_from_the_baseline():
     assert len({line.get_color() for line in drawn}) == 3
     with pytest.raises(ReproError, match="'baseline, overlap 0' comes twice"):
         draw_curves(learning_curves([*records, records[0]]))
+
+
+def tuned(model, overlap, taken, candidates, weights=None):
+    notes = {"candidates": candidates, "learning_rate": taken, "layer_weights": weights}
+    return SimpleNamespace(model=model, config={"overlap": overlap}, notes=notes)
+
+
+def test_what_was_tried_stands_beside_what_was_taken():
+    records = [tuned("recurrent", 5, 0.01, [(0.003, 4.5), (0.01, 4.25)], [0.25, 0.75]),
+               tuned("baseline", 0, 0.003, [(0.003, 4.75), (0.01, 5.0)]),
+               tuned("recurrent", 0, 0.01, [], [0.5, 0.5])]  # took the rate that another had chosen
+    assert learning_rates(records).to_dict("records") == [
+        {"model": "recurrent", "0.003": "4.5000", "0.01": "4.2500", "taken": "0.01"},
+        {"model": "baseline", "0.003": "4.7500", "0.01": "5.0000", "taken": "0.003"}]
+    assert list(layer_weights(records).items()) == [("overlap 0", [0.5, 0.5]), ("overlap 5", [0.25, 0.75])]

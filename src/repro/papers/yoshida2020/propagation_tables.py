@@ -322,8 +322,8 @@ def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 
     body = "".join(f"<tr style='vertical-align: top; text-align: left'>{row}</tr>" for row in rows)
     legend = "<b>topic words</b> of the context, <i>names</i> that stand in it, <u>pronouns</u> with a gender"
     told = "".join(f"<div>{line}</div>" for line in (legend, *html.escape(caption).splitlines()))
-    return page.framed(f"<table><thead><tr style='text-align: left'>{head}</tr></thead><tbody>{body}</tbody></table>",
-                       told)
+    head = f"<thead><tr style='text-align: left'>{head}</tr></thead>"
+    return page.framed(f'<table class="texts">{head}<tbody>{body}</tbody></table>', told)
 
 
 def marked(text: str, marks: dict[str, str]) -> str:
