@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 
+HELD_OUT = 60_000  # tokens of the validation text that are scored
 Earlier = tuple[Annotated[int, Field(ge=1)], Annotated[float, Field(gt=0, lt=1)]]
 
 
@@ -115,7 +116,7 @@ def execute(config, context):
         torch.manual_seed(config.seed)
         model = gpt2_mini(config.n_layer, config.n_embd, config.n_head, coder.vocab_size, config.n_positions,
                           coder.bos)
-        held_out, shortest = tokens(config.corpus, "validation", coder).ids[:60_000], stages(config)[0][0]
+        held_out, shortest = tokens(config.corpus, "validation", coder).ids[:HELD_OUT], stages(config)[0][0]
         settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "linear", config.weight_decay,
                                validate_every=config.validate_every, precision=config.precision, seed=config.seed,
                                optimizer=config.optimizer)
