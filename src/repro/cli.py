@@ -205,22 +205,39 @@ def data_fetch(
 @data.command("check")
 def data_check(name: Annotated[str, typer.Argument(metavar="NAME", help="See `repro data list`.")],
                as_json: AsJson = False) -> None:
-    """Count a corpus and compare with what is published; exit code 2 if it is not whole."""
+    """Count a corpus and compare with what is published, and tell what of it is left out because evaluation texts have
+    it too; exit code 2 if it is not whole."""
     from repro.data import corpus
 
     rows = [{"split": row.split, "what": row.what, "expected": row.expected, "found": row.found, "ok": row.ok}
             for row in corpus(name).check()]
+    left_out = [{"split": split, **asdict(one)} for split in corpus(name).splits for one in corpus(name).dropped(split)]
     if as_json:
-        _print_json({"name": name, "fingerprint": corpus(name).fingerprint(), "rows": rows})
+        _print_json({"name": name, "fingerprint": corpus(name).fingerprint(), "rows": rows, "left_out": left_out})
     else:
         _print_table(f"{name}, fingerprint {corpus(name).fingerprint()[:16]}",
                      ["split", "what", "expected", "found", ""],
                      [[row["split"], row["what"], f"{row['expected']:,}", f"{row['found']:,}",
                        "ok" if row["ok"] else "WRONG"] for row in rows])
+        if left_out:
+            _print_left_out(left_out)
     wrong = [f"{row['found']:,} {row['what']} in {row['split']} instead of {row['expected']:,}"
              for row in rows if not row["ok"]]
     if wrong:
         raise ReproError(f"{name} is not whole: {'; '.join(wrong)}. Get it again with `repro data fetch {name}`.")
+
+
+def _print_left_out(passages: list[dict[str, Any]]) -> None:
+    """A line for each document that something is left out of, the most words first."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in passages:
+        found.setdefault((one["split"], one["document"]), []).append(one)
+    words = {key: sum(one["n_words"] for one in some) for key, some in found.items()}
+    _print_table("Left out, because an evaluation text has it too",
+                 ["split", "document", "passages", "words", "shared with"],
+                 [[*key, f"{len(found[key]):,}", f"{words[key]:,}",
+                   ", ".join(dict.fromkeys(one["shared_with"] for one in found[key]))]
+                  for key in sorted(found, key=lambda key: (-words[key], key))])
 
 
 def _benchmarks() -> list[str]:

@@ -61,6 +61,24 @@ def test_a_folder_comes_back_as_what_was_saved(tiny_gpt2, tiny_recurrent, tmp_pa
     assert loaded.recurrence.config.insert_layer == 2
 
 
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_weights_kept_as_bf16_are_rounded_and_come_back_as_fp32(tiny_gpt2, tiny_recurrent, tmp_path, recurrent):
+    model = tiny_recurrent() if recurrent else tiny_gpt2()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    for weights in ("fp32", "bf16"):
+        save_causal_lm(model, tmp_path / weights, weights)
+    again = load_causal_lm(tmp_path / "bf16")
+    assert type(again) is type(model)
+    for name, weight in again.state_dict().items():
+        assert weight.dtype == before[name].dtype
+        assert torch.equal(weight, before[name].bfloat16().to(weight.dtype))
+        assert torch.equal(model.state_dict()[name], before[name])  # that in hand stays as it is
+    sizes = [(tmp_path / kept / "model.safetensors").stat().st_size for kept in ("fp32", "bf16")]
+    assert 1.8 < sizes[0] / sizes[1] < 2
+    attached = load_causal_lm(tmp_path / "bf16", None if recurrent else RecurrenceConfig(0, 8))
+    assert {weight.dtype for weight in attached.parameters()} == {torch.float32}
+
+
 def test_a_module_is_attached_if_settings_are_given(tiny_gpt2, tmp_path):
     plain = tiny_gpt2()
     plain.save_pretrained(tmp_path)

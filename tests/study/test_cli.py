@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import repro.data
 from repro import cli, doctor
+from repro.data.overlap import Dropped
 from repro.errors import ReproError
 from repro.study import Artifact, Claim, Experiment, Store, judge_difference, register, registry, run
 from repro.study.plan import point
@@ -253,6 +254,9 @@ def test_a_damaged_record_stops_the_command(repro_, toy):
     assert f"{path} is not a whole record" in err
 
 
+LEFT_OUT = [("book 7", 3, 1_200, "held-out 1"), ("book 9", 0, 15, "title"), ("book 7", 5, 34, "held-out 2")]
+
+
 @pytest.fixture
 def corpora(monkeypatch):
     """One whole corpus, one with a book too few, one not here, one generated. Gives what was fetched."""
@@ -268,6 +272,7 @@ def corpora(monkeypatch):
 
         return row(name=name, kind=kind, source=source, licence="CC0", part_of=None, splits=splits,
                    available=lambda: here, check=lambda: rows, fingerprint=lambda: "f00d" * 16, fetch=fetch,
+                   dropped=lambda split: [Dropped(*one) for one in LEFT_OUT] if name == "made" else [],
                    origin=None if name in ("made", "absent") else "hub", generator=name == "made")
 
     good = row(split="test", what="words", expected=1234, found=1234, ok=True)
@@ -297,6 +302,19 @@ def test_data_list_and_check(repro_, corpora):
     assert err == ("repro: error: broken is not whole: 2 documents in test instead of 3. "
                    "Get it again with `repro data fetch broken`.\n")
     assert json.loads(repro_("data check whole --json")[1])["rows"][0]["found"] == 1234
+
+
+def test_data_check_tells_what_is_left_out(repro_, corpora):
+    code, out, _ = repro_("data check made")
+    assert code == 0
+    lines = [line.replace("│", " ").split() for line in out.splitlines() if "book" in line]
+    assert lines == [["test", "book", "7", "2", "1,234", "held-out", "1,", "held-out", "2"],
+                     ["test", "book", "9", "1", "15", "title"]]
+    told = json.loads(repro_("data check made --json")[1])["left_out"]
+    assert told[0] == {"split": "test", "document": "book 7", "passage": 3, "n_words": 1_200,
+                       "shared_with": "held-out 1"}
+    assert len(told) == 3
+    assert "Left out" not in repro_("data check whole")[1]
 
 
 def test_data_fetch(repro_, corpora, tmp_path):

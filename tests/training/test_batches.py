@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from repro.errors import ReproError
-from repro.training import LengthBuckets, Sequences
+from repro.training import LengthBuckets, Sequences, Stages
 from repro.training.batches import share
 
 SIZES = [(103, 5, 2), (41, 4, 3), (13, 4, 2), (400, 7, 8), (30, 1, 5)]  # tokens, length, batch size
@@ -228,7 +228,7 @@ def test_a_share_is_a_run_of_rows_of_every_tensor(batch, form):
 
 
 @pytest.mark.parametrize(("batch", "words"), [
-    ({"ids": IDS, "label": LABEL[:5]}, "batch_size of 6 examples, but it is: ids 6, label 5"),
+    ({"ids": IDS, "label": LABEL[:5]}, "batch_size of 6 examples, or one multiple of it, but it is: ids 6, label 5"),
     (Pair(IDS[:4], LABEL[:4]), "ids 4, label 4"), (IDS[1:], "batch 5"),
     ({"ids": IDS, "weight": torch.tensor(1.0)}, "weight none"), ({"ids": IDS, "names": ["a"] * 6}, "names .* a list"),
     ([IDS, LABEL], "a batch is a list"), (None, "a batch is a NoneType")], ids=str)
@@ -236,3 +236,49 @@ def test_a_batch_that_cannot_be_shared_is_refused_in_one_line(batch, words):
     with pytest.raises(ReproError, match=words) as raised:
         share(batch, 6, 0, 2)
     assert "\n" not in str(raised.value)
+
+
+def test_stages_follow_each_other_and_the_last_does_not_end():
+    first, second, third = make(200, 2, 8, seed=1), make(200, 4, 4, seed=1), make(200, 8, 2, seed=1)
+    stages = Stages([(first, 3), (second, 2), (third, 1)])
+    expected = [first.batch(k) for k in range(3)] + [second.batch(k) for k in range(2)] + [third.batch(k)
+                                                                                        for k in range(30)]
+    for step in [*range(35), 4, 2, 0, 3, 5]:
+        assert torch.equal(stages.batch(step), expected[step])
+    assert (stages.batch_size, stages.units_per_batch, stages.unit) == (2, 16, "tokens")
+
+
+def test_a_stage_without_steps_is_passed_by():
+    one, other = make(200, 2, 8), make(200, 4, 4)
+    assert torch.equal(Stages([(one, 0), (other, 5)]).batch(0), other.batch(0))
+    assert torch.equal(Stages([(one, 1)]).batch(7), one.batch(7))
+
+
+def test_stages_are_told_apart():
+    one, other = make(200, 2, 8), make(200, 4, 4)
+    every = [Stages([(one, 3), (other, 1)]), Stages([(one, 4), (other, 1)]), Stages([(other, 3), (one, 1)]),
+             Stages([(one, 3)]), Stages([(one, 3), (make(200, 4, 4, seed=1), 1)])]
+    assert len({str(stages.settings()) for stages in every}) == len(every)
+
+
+@pytest.mark.parametrize(("stages", "told"), [([], "0 stages have no tokens"), (
+    [(make(200, 2, 8), 1), (make(200, 4, 5), 1)], "2 stages have 16, 20 tokens; all stages need the same number")])
+def test_stages_of_other_sizes_are_refused(stages, told):
+    with pytest.raises(ReproError, match=told):
+        Stages(stages)
+
+
+@pytest.mark.parametrize("process", [0, 1])
+def test_a_process_gets_its_share_of_the_rows_of_every_stage(process):
+    stages = Stages([(make(200, 2, 8), 1), (make(200, 8, 2), 1)])
+    for step, rows in ((0, 4), (1, 1)):
+        batch = stages.batch(step)
+        mine = share(batch, stages.batch_size, process, 2)
+        assert torch.equal(mine, batch[process * rows:(process + 1) * rows])
+
+
+@pytest.mark.parametrize("batch", [torch.zeros(3, 5), torch.zeros(0, 5), torch.tensor(1.0),
+                                   {"a": torch.zeros(2, 3), "b": torch.zeros(4, 3)}], ids=lambda _: "")
+def test_rows_that_are_no_multiple_or_differ_are_refused(batch):
+    with pytest.raises(ReproError, match="first dimension of every tensor of a batch must be"):
+        share(batch, 2, 0, 1)

@@ -209,7 +209,7 @@ class Corpus:
             if not found:
                 fetched = f", or run `repro data fetch {self.name}`" if self.origin else f"; it is from {self.source}"
                 raise ReproError(f"corpus {self.name} has no {split} files ({pattern}) in {here}: set REPRO_DATA="
-                                 f"<folder that holds {self.folder}/>{fetched}.")
+                                 f"<folder that holds {Path(self.folder, pattern)}>{fetched}.")
             every += found
         return every
 

@@ -105,7 +105,8 @@ TEXT = [
 
 PRETRAINING = Corpus(
     "books-and-wikipedia", "public domain in the USA (books); CC BY-SA 4.0 (Wikipedia)",
-    "the files of gutenberg-pretrain, and HotpotQA's training questions", folder=".", read=readers.wikipedia_and_books,
+    "the files of gutenberg-pretrain (`repro data fetch`) and HotpotQA's training questions", folder=".",
+    read=readers.wikipedia_and_books,
     part_of="PG-19 and Wikipedia: 262 of 28,602 training books, the paragraphs of 2,575 of HotpotQA's questions",
     normalise=normalisation.PLAIN,
     apart_from=tuple(one for one in TEXT if one.name in ("wikitext-103", "pg19-subset")),

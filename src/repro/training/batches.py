@@ -185,7 +185,7 @@ def share(batch: Any, batch_size: int, process: int, processes: int, device: tor
     if len(rows) > 1 or not all(n and n % batch_size == 0 for n in rows):
         sizes = ", ".join(f"{name} {x.shape[0] if x.ndim else 'none'}" for name, x in named.items())
         raise ReproError(f"the first dimension of every tensor of a batch must be its batch_size of {batch_size} "
-                         f"examples, but it is: {sizes}.")
+                         f"examples, or one multiple of it, but it is: {sizes}.")
     size = rows.pop() // processes
     mine = {name: x[process * size:(process + 1) * size].to(device) for name, x in named.items()}
     if isinstance(batch, Tensor):
