@@ -33,8 +33,9 @@ def cells(name):
 def code(*papers):
     """A hash of all that a run or a chapter of these papers is made by: their packages and the rooms below."""
     above = {"papers", "bench", "cli.py", "doctor.py", "__main__.py"}  # they make no record and no page
-    below = [str(path) for path in Path("src/repro").iterdir() if path.name not in above]
-    return digest(*below, *(f"src/repro/papers/{name}" for name in sorted({"base", *papers})), "constraints.txt")
+    below = [path for path in Path("src/repro").iterdir() if path.name not in above]
+    own = [Path("src/repro/papers", name) for name in sorted({"base", *papers})]
+    return digest(*below, *own, *Path("src/repro/papers").glob("*.py"), "constraints.txt")
 
 
 @functools.cache
@@ -89,16 +90,19 @@ def shown(chapter):
 
 def chapter_code(chapter):
     """A hash of the code behind a chapter: its papers', and the benchmarks' where it uses them."""
-    bench = "repro.bench" in Path(f"notebooks/{chapter}.ipynb").read_text()
-    return code(*papers(chapter)) + (digest("src/repro/bench") if bench else "")
+    return code(*papers(chapter)) + (digest("src/repro/bench") if benchmarked(chapter) else "")
+
+
+def benchmarked(chapter):
+    return "repro.bench" in Path(f"notebooks/{chapter}.ipynb").read_text()
 
 
 def records(chapter):
-    """A hash of the records that a chapter may show: those of its papers' experiments, and the benchmarks'."""
+    """A hash of the records that a chapter may show: those of its papers' experiments, and benchmarks' it uses."""
     own = {"base", *papers(chapter)}
     names = [one.name for one in experiments() if package(one) in own]
     folders = [path for path in Path("results").glob("*/*") if path.name in names]
-    return digest(*folders, "results/bench", "book/execute.py")
+    return digest(*folders, *(["results/bench"] if benchmarked(chapter) else []), "book/execute.py")
 
 
 def gpus(wildcards):
@@ -116,7 +120,7 @@ rule book:
     log:
         "build/logs/book.log",
     params:
-        pages=digest("book", "_config.yml", "results", "src/repro/page.py"),
+        pages=digest("book", "_config.yml", "results", "src/repro", "pyproject.toml"),  # it tells of all of them
     message:
         "book: {output}"
     shell:

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from repro.study import SCALES, Store, artifacts, claims, experiments
+from repro.study.once import unchanging
 
 ROOT = Path(__file__).parents[1]
 PAPERS_HERE, CHAPTERS_MISSING = "<!-- papers -->", "<!-- chapters that are missing -->"
@@ -24,9 +25,10 @@ LAST = 23  # chapter
 
 def filled(text: str) -> str:
     """The landing page with what the records say in the places that wait for it."""
-    for place, told in ((PAPERS_HERE, papers()), (CHAPTERS_MISSING, missing())):
-        before, after = text.split(place)
-        text = before + told + after
+    with unchanging():
+        for place, told in ((PAPERS_HERE, papers()), (CHAPTERS_MISSING, missing())):
+            before, after = text.split(place)
+            text = before + told + after
     return text
 
 
@@ -40,7 +42,7 @@ def papers() -> str:
         told = f"**planned**: {chapter}"
         if here:
             state, which = ("done", chapter) if here == planned else ("in part", f"{spans(here)} of {chapter}")
-            shown = sum(one.paper == paper for one in artifacts())
+            shown = sum(one.paper == paper and int(one.chapter[:2]) in here for one in artifacts())
             told = f"**{state}**: {which}; {shown} tables and figures from {runs(paper)} recorded runs"
         rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {told} | {verdicts(paper)} |")
     return "\n".join(rows)
@@ -66,7 +68,7 @@ def verdicts(paper: str) -> str:
     found = Counter()
     for claim in claims():
         if claim.paper == paper:
-            judged = [told.verdict for scale in SCALES[1:] for told in [claim.verdict(scale)]]
+            judged = [claim.verdict(scale).verdict for scale in claim.scales if scale != "smoke"]
             found[next((one for one in reversed(judged) if one != "not run"), "not run")] += 1
     order = ["reproduced", "not reproduced", *sorted(found)]
     return ", ".join(f"{found[verdict]} {verdict}" for verdict in dict.fromkeys(order) if found[verdict]) or "–"

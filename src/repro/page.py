@@ -52,8 +52,14 @@ def framed(table: str, caption: str = "", before: str = "") -> str:
 
 def signed(value: float, style: str) -> str:
     """A difference with its sign, "+1.20%" for the style ".2%"; what rounds to nothing has none."""
-    text = f"{value:+z{style}}"
-    return text if float(text.rstrip("%")) else text[1:]
+    return written(value, f"+{style}")
+
+
+def written(value: float, style: str) -> str:
+    """A number in a style such as ".2f" or "+.1%"; what rounds to nothing has no sign."""
+    sign = "+" * style.startswith("+")
+    text = format(value, f"{sign}z{style.removeprefix('+')}")
+    return text if re.search("[1-9]", text) else text.lstrip("+")
 
 
 def numeric(cells: Sequence[str]) -> bool:

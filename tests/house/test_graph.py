@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -92,37 +91,76 @@ def test_an_interrupted_step_is_made_again(profile):
     assert yaml.safe_load((ROOT / f"profiles/{profile}/config.yaml").read_text())["rerun-incomplete"] is True
 
 
-def chapters(*changed: str) -> set[str]:
-    """The chapters that would be made again if nothing but these files had changed since all was made."""
-    code = ("import hashlib, json, os, re, sys; from pathlib import Path; os.chdir(sys.argv[1]); "
-            "text = Path('Snakefile').read_text().split('localrules')[0]; config = {}; "
-            "expand = lambda *a, **k: []; exec(text); "
-            "print(json.dumps({name: chapter_code(name) for name in CHAPTERS}))")
+HEAD = """
+import json, os, sys
+from pathlib import Path
+config, expand = {}, lambda *names, **values: []
+exec(Path("Snakefile").read_text().split("localrules")[0])
+"""
+TOLD = HEAD + """
+def told():
+    for remembered in (code, runs, papers):
+        remembered.cache_clear()
+    return {name: {"code": chapter_code(name), "records": records(name)} for name in CHAPTERS}
+before, found = told(), {}
+for changed in sys.argv[1:]:
+    with Path(changed).open("a") as file:
+        file.write("\\n# changed\\n")
+    after = told()
+    found[changed] = {part: [name for name in CHAPTERS if after[name][part] != before[name][part]]
+                      for part in ("code", "records")}
+    before = after
+print(json.dumps(found))
+"""
 
-    def codes(root: Path) -> dict[str, str]:
-        done = subprocess.run([sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True)
-        return json.loads(done.stdout)
 
-    with tempfile.TemporaryDirectory() as copy:
-        for name in ("src", "notebooks", "results"):
-            shutil.copytree(ROOT / name, Path(copy) / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("Snakefile", "constraints.txt"):
-            shutil.copy(ROOT / name, copy)
-        before = codes(Path(copy))
-        for name in changed:
-            with (Path(copy) / name).open("a") as file:
-                file.write("\n# changed\n")
-        after = codes(Path(copy))
-    return {name for name in before if before[name] != after[name]}
+@pytest.fixture(scope="module")
+def redone(tmp_path_factory):
+    """What of each chapter counts as changed when nothing but one file has changed since all was made."""
+    copy = tmp_path_factory.mktemp("copy")
+    for name in ("src", "notebooks", "results", "book"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Snakefile", "constraints.txt"):
+        shutil.copy(ROOT / name, copy)
+    papers = "src/repro/papers"
+    files = [f"{papers}/longformer2020/charlm.py", f"{papers}/yoshida2020/tables.py", f"{papers}/base/gpt2_mini.py",
+             f"{papers}/example.py", "src/repro/study/ids.py", "src/repro/cli.py", "src/repro/bench/memory.py",
+             "results/small/charlm/note.json", "results/bench/note.json"]
+    environment = os.environ | {"REPRO_HOME": str(copy)}
+    done = subprocess.run([sys.executable, "-c", TOLD, *files], cwd=copy, env=environment, capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+    names = {"results/small/charlm/note.json": "charlm_records", "results/bench/note.json": "bench"}
+    return {names.get(name, Path(name).stem): parts for name, parts in json.loads(done.stdout).items()}
 
 
-def test_a_change_in_one_paper_redoes_the_chapters_that_tell_about_it():
+def test_a_change_in_one_paper_redoes_the_chapters_that_tell_about_it(redone):
     every = {path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
-    longformer = chapters("src/repro/papers/longformer2020/charlm.py")
-    yoshida = chapters("src/repro/papers/yoshida2020/tables.py")
+    longformer, yoshida = set(redone["charlm"]["code"]), set(redone["tables"]["code"])
     assert {"16_patterns_and_implementations", "17_character_lm", "22_scoreboard"} <= longformer
     assert {"06_wikitext103", "07_pg19", "08_what_is_propagated", "22_scoreboard"} <= yoshida
     assert not {name for name in longformer if name.startswith(("03", "04", "05", "06", "07", "08"))}
     assert not yoshida & {"16_patterns_and_implementations", "17_character_lm"}
-    assert chapters("src/repro/papers/base/gpt2_mini.py") == chapters("src/repro/study/ids.py") == every
-    assert chapters("src/repro/cli.py") == set()
+    for name in ("gpt2_mini", "ids", "example"):
+        assert set(redone[name]["code"]) == every, name
+    assert redone["cli"]["code"] == []
+    assert "16_patterns_and_implementations" in redone["memory"]["code"] and set(redone["memory"]["code"]) < every
+
+
+def test_a_record_redoes_the_chapters_that_may_show_it(redone):
+    assert {"17_character_lm", "22_scoreboard"} <= set(redone["charlm_records"]["records"])
+    assert "06_wikitext103" not in redone["charlm_records"]["records"]
+    assert "16_patterns_and_implementations" in redone["bench"]["records"]
+    assert "06_wikitext103" not in redone["bench"]["records"]
+
+
+def test_what_a_paper_is_shown_with_are_its_own_runs_and_the_base_model():
+    script = HEAD + """
+print(json.dumps({name: shown(name) for name in ("06_wikitext103", "17_character_lm", "22_scoreboard")}))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = {name: {Path(stamp).parent.name for stamp in stamps} for name, stamps in json.loads(done.stdout).items()}
+    assert {"recurrence-wikitext103", "pretrain-gpt2-mini"} <= found["06_wikitext103"]
+    assert "charlm" not in found["06_wikitext103"] and "recurrence-wikitext103" not in found["17_character_lm"]
+    assert found["22_scoreboard"] >= found["06_wikitext103"] | found["17_character_lm"]

@@ -2,8 +2,9 @@
 
 import pytest
 
+from repro import paths
 from repro.errors import ReproError
-from repro.study import Artifact, Claim, claim, judge_difference, register, run, scoreboard, verdict_table
+from repro.study import Artifact, Claim, Record, claim, judge_difference, register, run, scoreboard, verdict_table
 
 
 @pytest.mark.parametrize(("low", "high", "direction", "verdict"), [
@@ -102,6 +103,17 @@ def test_the_scoreboard_has_every_artifact_and_claim_at_every_scale(toy, judged)
                                         "toy-cost": "2/4 runs"}
     assert set(board["small"]) == {"not run"}
     assert set(board["paper"]) == {""}
+
+
+def test_everything_is_looked_at_once_when_everything_is_asked_for(toy, judged, monkeypatch):
+    for config in toy.experiment.plan("smoke"):
+        run(config, progress=False)
+    before, read = scoreboard(), []
+    original = Record.read.__func__
+    monkeypatch.setattr(Record, "read", classmethod(lambda kind, path: read.append(path) or original(kind, path)))
+    assert scoreboard().equals(before)
+    assert set(read) == set((paths.results("smoke") / "smoke").rglob("*.json"))
+    assert len(read) <= 3 * len(set(read)), "listed, found by its id, and as what another stands on"
 
 
 def test_an_artifact_has_the_worst_verdict_of_the_claims_about_it(toy, judged):

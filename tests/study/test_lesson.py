@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from repro.errors import ReproError
+from repro.page import written
 from repro.study import Artifact, Claim, Sentence, Verdict, badge, claim, in_short, metric, register, run, sentence
 from repro.study.claims import judge_difference
-from repro.study.lesson import SIGNS, written
+from repro.study.lesson import SIGNS
 
 RUN = "repro run toy-recurrence --scale smoke --set model=recurrent --set overlap=5"
 CSS = (Path(__file__).parents[2] / "book/_static/book.css").read_text()

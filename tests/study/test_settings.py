@@ -13,8 +13,8 @@ import pytest
 from repro.errors import ReproError
 from repro.study import Absent, Experiment, Record, Store, experiment, register, registry, run, run_id
 from repro.study.ids import data_at_hand
-from repro.study.plan import command
-from repro.study.settings import as_before, canonical, identify, sha256
+from repro.study.plan import command, state
+from repro.study.settings import canonical, identify, sha256
 
 
 def points(plan):
@@ -204,17 +204,33 @@ def test_another_default_and_another_meaning_change_the_id(toy, monkeypatch):
     assert run_id(grown(toy, monkeypatch, revision=2).plan("small")[0]) not in (before, record.id)
 
 
+def test_what_was_meant_is_compared_as_a_value(toy):
+    class Grown(toy.base.config):
+        share: Annotated[float, Absent(1)] = 1
+        parts: Annotated[tuple[int, ...], Absent(())] = ()
+
+    config = Grown(experiment="toy-base", scale="smoke", corpus="toy-books")
+    assert config.settings() == toy.base.plan("smoke")[0].settings()
+    assert config.model_copy(update={"parts": (2,)}).settings()["parts"] == [2]
+
+
+def test_a_revision_counts_where_the_data_is_absent_too(toy, monkeypatch):
+    before, above = run(toy.base.plan("small")[0], progress=False), toy.experiment.plan("small")[0]
+    run(above, progress=False)
+    toy.absent.update(toy.texts)
+    store, later = Store.of("small"), grown(toy, monkeypatch, revision=1).plan("small")[0]
+    assert store.get(later) is None and store.seeds(later) == [] and state(later) == "to do"
+    assert store.get(above) is None
+    assert state(above) == f"stale: built on toy-base {before.id}, from before that experiment was revised"
+    toy.absent.clear()
+    revised = run(later, progress=False)
+    toy.absent.update(toy.texts)
+    assert store.get(later) == revised != before
+
+
 def test_the_runs_that_stand_on_a_grown_one_keep_their_ids_too(toy, monkeypatch):
     before = [run_id(config) for config in toy.experiment.plan("small")]
     grown(toy, monkeypatch)
     assert [run_id(config) for config in toy.experiment.plan("small")] == before
     grown(toy, monkeypatch, revision=1)
     assert not set(before) & {run_id(config) for config in toy.experiment.plan("small")}
-
-
-def test_a_record_tells_the_config_behind_it_with_what_was_meant(toy, monkeypatch):
-    record = run(toy.base.plan("small")[0], progress=False)
-    later = grown(toy, monkeypatch, default="muon")
-    assert as_before(later.config, record.config).optimizer == "adamw"
-    with pytest.raises(ReproError, match="toy-base: colour='red': Extra inputs are not permitted"):
-        as_before(later.config, record.config | {"colour": "red"})

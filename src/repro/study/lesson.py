@@ -11,6 +11,7 @@ from typing import Any
 
 from repro import page
 from repro.errors import ReproError, unknown
+from repro.page import written
 from repro.study.artifacts import NOT_RUN
 from repro.study.claims import Claim, Verdict, claim, claims
 from repro.study.experiment import experiment
@@ -96,12 +97,6 @@ class _Prose(string.Formatter):
         if isinstance(value, float) and format_spec:
             return written(value, format_spec)
         return value.text if isinstance(value, Verdict) else super().format_field(value, format_spec)
-
-
-def written(value: float, style: str) -> str:
-    """A number in a format such as ".2f" or "+.1%"; what rounds to nothing has no sign."""
-    text = format(value, re.sub("^[+]?", lambda sign: f"{sign[0]}z", style))
-    return text if re.search("[1-9]", text) else text.lstrip("+")
 
 
 def _missing(value: Any) -> str:

@@ -1,7 +1,7 @@
 """What the study declares: the papers' packages, `repro.papers.<paper>`, register experiments, artifacts and claims.
 
-They are found by name, and nothing here knows what is in them: a paper is added as a package, and no other file is
-touched. Their modules import nothing heavy at the top, so that `repro list` starts at once.
+They are found by name, and nothing here knows what is in them: a paper is added as a package, and no other code
+changes. Their modules import nothing heavy at the top, so that `repro list` starts at once.
 """
 
 import importlib

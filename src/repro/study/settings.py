@@ -48,7 +48,7 @@ class RunConfig(BaseModel):
         values = self.model_dump(mode="json")
         for name, field in type(self).model_fields.items():
             for mark in field.metadata:
-                if isinstance(mark, Absent) and canonical(values[name]) == canonical(mark.meant):
+                if isinstance(mark, Absent) and getattr(self, name) == mark.meant:
                     del values[name]
         return values
 
@@ -65,16 +65,6 @@ def validated(kind: type[RunConfig], values: Mapping[str, Any]) -> RunConfig:
             hint = """, written as a list: '[…, …]'""" if problem["type"] == "tuple_type" else ""
             problems.append(f"{given} {problem['msg'].removeprefix('Value error, ')}{hint}")
         raise ReproError(f"{values['experiment']}:{';'.join(problems)}.".replace("..", ".")) from error
-
-
-def as_before(kind: type[RunConfig], settings: Mapping[str, Any]) -> RunConfig:
-    """The config behind the `settings` of a record, with what was meant where it has no value for a newer field.
-
-    Raises ReproError for a field that the config does not have any more, or of a newer version.
-    """
-    meant = {name: mark.meant for name, field in kind.model_fields.items() for mark in field.metadata
-             if isinstance(mark, Absent)}
-    return validated(kind, meant | dict(settings))
 
 
 def canonical(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from repro import paths
 from repro.errors import ReproError
-from repro.study.experiment import corpus_named
+from repro.study.experiment import corpus_named, experiment
 from repro.study.ids import data_at_hand, run_id
 from repro.study.once import once
 from repro.study.record import Record
@@ -50,6 +50,8 @@ class Store:
         """
         for id, digest in record.needs.items():
             for need in self._called(id, record.scale):
+                if need.revision != experiment(need.experiment).revision:
+                    return f"stale: built on {need.experiment} {id}, from before that experiment was revised"
                 if need.digest != digest and _machine(need) == _machine(record):
                     return f"stale: built on another result of {need.experiment} {id} than the one that is here now"
                 if self.stale(need):
@@ -88,8 +90,10 @@ class Store:
         return [record for record in found if record is not None]
 
     def _but_for_the_seed(self, config: RunConfig) -> list[Record]:
-        """The records with the settings of `config` at any seed, whatever their data."""
-        return self._by_settings(config.experiment, config.scale).get(canonical(config.settings() | {"seed": 0}), [])
+        """The records with the settings of `config` at any seed and of the present revision, whatever their data."""
+        revision = experiment(config.experiment).revision
+        same = self._by_settings(config.experiment, config.scale).get(canonical(config.settings() | {"seed": 0}), [])
+        return [record for record in same if record.revision == revision]
 
     @once
     def _by_settings(self, experiment: str, scale: str) -> dict[str, list[Record]]:

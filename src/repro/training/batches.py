@@ -150,10 +150,11 @@ class LengthBuckets:
         return self.collate([self.examples[int(k)] for k in self._order[1][index]])
 
     def settings(self) -> dict:
-        """The sizes, the seed, the lengths, and each example as `collate` makes it a batch of its own."""
+        """The sizes, the seed, the lengths, each example as `collate` makes it a batch of its own, and how it pads."""
         digest = hashlib.sha256(self.lengths.tobytes())
-        for k in range(len(self.lengths)):
-            for name, x in tensors(self.collate([self.examples[k]])).items():
+        ends = [int(self.lengths.argmin()), int(self.lengths.argmax())]
+        for together in (*([k] for k in range(len(self.lengths))), ends):
+            for name, x in tensors(self.collate([self.examples[k] for k in together])).items():
                 digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
                 digest.update(x.contiguous().flatten().view(torch.uint8).numpy().tobytes())
         return {"batch_size": self.batch_size, "seed": self.seed, "pool": self.pool, "examples": digest.hexdigest()}

@@ -28,7 +28,8 @@ def windowed(toy):
 
     grid = [{"model": "baseline"}, {"model": "baseline", "overlap": 5}, {"model": "recurrent"},
             {"model": "recurrent", "limit": 4}]
-    changed = replace(toy.experiment, execute=execute, grid=lambda scale: grid, needs=lambda config: [])
+    changed = replace(toy.experiment, paper="yoshida2020", execute=execute, grid=lambda scale: grid,
+                      needs=lambda config: [])
     from repro.study import registry
     registry._declared[type(changed)] = {"toy-recurrence": changed, "toy-base": toy.base,
                                          "pretrain-gpt2-mini": toy.base}

@@ -9,19 +9,20 @@ from repro.study.record import Record
 from repro.study.settings import RunConfig
 from repro.study.store import Store
 
+PAPER = "yoshida2020"
 AXES = ("window", "overlap")
 SPLITS = ("test", "validation")
 
 
 def measured(scale: str, results=None) -> list[dict[str, Any]]:
-    """One entry per split and experiment whose runs have a model, a window and an overlap and tell word perplexity.
+    """One entry per split and experiment of this paper that has models, windows, overlaps and word perplexities.
 
     An entry has its `id`, the text (`data`, `part_of`, `split`) and its `points`: those of the experiment's grid that
     have records. Entries without one are left out. Raises ReproError for records that cannot be trusted.
     """
     found = []
     for one in experiments():
-        if scale not in one.scales or not {"model", *AXES} <= one.config.model_fields.keys():
+        if one.paper != PAPER or scale not in one.scales or not {"model", *AXES} <= one.config.model_fields.keys():
             continue
         plan = one.plan(scale)
         everything = {(_name(config, plan), config.window, config.overlap): Store.of(scale, results).seeds(config)
