@@ -41,9 +41,12 @@ def tidy(notebook: nbformat.NotebookNode, scale: str) -> nbformat.NotebookNode:
 
 
 def joined(outputs: list) -> list:
-    """Outputs in which what was printed in one go is one output, however many pieces it arrived in."""
+    """Outputs in which what was printed in one go is one output, however many pieces it arrived in, and none is empty,
+    as the line of a progress bar is when its work is done."""
     found = []
     for output in outputs:
+        if list(output.get("data", {})) == ["text/plain"] and not output.data["text/plain"].strip():
+            continue
         if output.output_type == "stream" and found and found[-1].get("name") == output.name:
             found[-1].text += output.text
         else:

@@ -67,3 +67,11 @@ def test_times_paths_and_widgets_are_gone_and_outputs_stay():
     assert last.outputs[0].data == {"text/plain": "2"}
     assert last.outputs[1].data == {"text/plain": "50%"}
     assert last.outputs[2].data == {"text/html": "<p>"}
+
+
+def test_what_says_nothing_is_no_output():
+    shown = [new_output("display_data", {"text/plain": text}) for text in ("", " \n", "2")]
+    notebook = new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+                            cells=[new_code_cell("1", outputs=shown)])
+    kept, = execute.tidy(notebook, "smoke").cells[0].outputs
+    assert kept.data == {"text/plain": "2"}

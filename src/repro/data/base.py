@@ -153,9 +153,7 @@ class Corpus:
     def stream(self, split: str) -> Iterator[Document]:
         """`documents(split)` one at a time, for corpora that do not fit into memory."""
         self._split(split)
-        if not self.is_text:
-            raise ReproError(f"{self.name} is no running text but examples ({self.kind}): read it with "
-                             f"corpus('{self.name}').examples('{split}').")
+        self.of_text()
         return self._apart(split) if self.apart_from else self._whole(split)
 
     def dropped(self, split: str) -> list[overlap.Dropped]:
