@@ -78,6 +78,13 @@ def test_a_span_outside_its_text(span, told):
     assert Question("x", "Which?", (Paragraph("t", ("abc",)),), "ABC", (Span(0, 0, 3),)).spans
 
 
+def test_what_is_to_be_read_in_a_question_and_in_a_passage():
+    question = Question("x", "Which?", (Paragraph(" T &amp; U", ("a &amp; b.", "c"), " "), Paragraph("V", ())), "yes")
+    assert question.titles == ("T & U", "V")
+    assert question.texts == ("Which?", "T & U\na &amp; b. c", "V\n"), "entities stay in text, as files have them"
+    assert Cloze("y", "a b", "b").texts == ("a b",)
+
+
 CHOICE = {"id": "c1", "question": "Which?", "choices": ["a", "b", "c"], "label": 2}
 
 

@@ -262,6 +262,9 @@ def test_unreadable_manifest(folder):
     (lambda: corpus("synthetic-books"), "is generated, there is nothing to fetch"),
     (lambda: replace(corpus("text8"), name="text9", origin=None, source="elsewhere"),
      r"text9 cannot be fetched; put its files \(from elsewhere\) into"),
+    (lambda: corpus("books-and-wikipedia"),
+     "books-and-wikipedia is made of others: run `repro data fetch NAME` for each of gutenberg-pretrain, wikitext-103, "
+     "pg19-subset; nothing fetches hotpotqa-subset, 2wikimultihop-sample, lambada, lambada-cased, whose files"),
     (lambda: corpus("pg20"), "Did you mean 'pg19'?")])
 def test_what_cannot_be_fetched(tmp_path, chosen, told):
     with pytest.raises(ReproError, match=told):

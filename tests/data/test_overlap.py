@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import pyarrow
 import pytest
 
 from repro.data import corpus, overlap
@@ -101,6 +102,46 @@ def pretraining(data, sample):
     return corpus("books-and-wikipedia")
 
 
+@pytest.fixture(autouse=True)
+def examples(data, sample):
+    """The corpora of examples that it is apart from: questions about paragraphs, and passages."""
+    put_questions(sample, data / "hotpotqa" / "validation.parquet", "What is it?", {"Other": ["Nothing", " here."]})
+    put_questions(sample, data / "multihop-other" / "2wikimultihop_sample.parquet", "Where?", {"Another": ["Here."]})
+    for name in ("dev_plain", "test"):
+        sample.put_parquet(data / "lambada" / f"{name}.parquet",
+                           {form: ["none of it , he said"] for form in ("text_plain", "text_cased")})
+
+
+def put_questions(sample, path, question, paragraphs):
+    """One question about `paragraphs`, title -> sentences."""
+    nothing = pyarrow.array([[]], pyarrow.list_(pyarrow.string()))
+    sample.put_parquet(path, {
+        "id": ["q7"], "question": [question], "answer": ["yes"], "type": [""], "level": [""], "sentence_split": [True],
+        "context_titles": [list(paragraphs)], "context_sentences": [list(paragraphs.values())],
+        "supporting_titles": nothing, "supporting_sent_ids": nothing.cast(pyarrow.list_(pyarrow.int64()))})
+
+
+def test_it_is_apart_from_examples(pretraining, data, sample):
+    """From their paragraphs, the titles of those, their questions, and from passages; twelve words are no copy."""
+    own = {title: " ".join(f"{title}{k}" for k in range(RUN)) for title in ("a", "b", "c", "d", "e", "f")}
+    put_questions(sample, data / "hotpotqa" / "validation.parquet", f"Is it {own['a']}?", {
+        "X": [own["b"][:-3], own["b"][-3:] + " end."], "D &amp; Co": ["Short."], "Y": [own["c"].rsplit(" ", 1)[0]]})
+    put_questions(sample, data / "multihop-other" / "2wikimultihop_sample.parquet", "Where?",
+                  {"Z": [own["d"].split(" ", 1)[0], own["d"].split(" ", 1)[1]]})
+    sample.put_parquet(data / "lambada" / "dev_plain.parquet", {"text_plain": [f"so {own['e']}"]})
+    sample.put_parquet(data / "lambada" / "test.parquet", {"text_plain": ["a b"], "text_cased": [own["f"]]})
+    training = {"First": ["held out"]}, {title: [text] for title, text in own.items()} | {
+        "D &amp; Co": ["No."], "D & Co": ["Else."], "X": ["A name."], "Question": ["Is it so?"]}
+    sample.put_parquet(data / "hotpotqa" / "train.parquet", {
+        "context_titles": [list(one) for one in training],
+        "context_sentences": [list(one.values()) for one in training]})
+    found = [(one.passage, one.shared_with) for one in pretraining.dropped("train") if one.document == "question-1"]
+    assert found == [(0, "hotpotqa-subset validation q7"), (1, "hotpotqa-subset validation q7"),
+                     (3, "2wikimultihop-sample validation q7"), (4, "lambada validation validation-0"),
+                     (5, "lambada-cased test test-0"), (6, "title"), (7, "title"), (8, "title")]
+    assert pretraining.documents("train")[0].text == f"c\n{own['c']}\n\nQuestion\nIs it so?\n\n"
+
+
 def test_the_pretraining_corpus_is_plain_and_apart(pretraining):
     assert [(one.id, one.text) for one in pretraining.stream("train")] == [
         ("question-1", "A\nAlpha - one.\n\nB\nBeta.\n\n"), ("1", '"Own" words ...\n\nMore.\n'), ("2", "Own.\n")]
@@ -110,8 +151,8 @@ def test_the_pretraining_corpus_is_plain_and_apart(pretraining):
                                             Dropped("2", 0, 31, "pg19-subset test 860")]
     assert pretraining.dropped("validation") == [Dropped("question-0", 1, 4, "title")]
     rows = {(row.split, row.what): (row.expected, row.found) for row in pretraining.check()}
-    assert rows["train", "passages left out"] == (296, 2)
-    assert rows["train", "words left out"] == (22_647, 63)
+    assert rows["train", "passages left out"] == (944, 2)
+    assert rows["train", "words left out"] == (94_513, 63)
     assert rows["train", "documents"] == (2_807, 3)
 
 
@@ -135,6 +176,11 @@ def test_its_fingerprint_follows_all_that_decides_its_text(pretraining, data, sa
     plain = replace(corpus("wikitext-103"), normalise=pretraining.normalise)
     later = replace(pretraining, apart_from=(plain, *pretraining.apart_from[1:]))
     assert later.fingerprint() == found[0], "what others are read as does not change what this one holds"
+    put_questions(sample, data / "hotpotqa" / "validation.parquet", "Another?", {})
+    found.append(pretraining.fingerprint())
+    other = replace(corpus("lambada"), read=corpus("lambada-cased").read)
+    found.append(replace(pretraining, apart_from=tuple(
+        other if one.name == "lambada" else one for one in pretraining.apart_from)).fingerprint())
     for folder, name in (("pg19-subset", "test"), ("pg19-subset", "validation"), ("hotpotqa", "train")):
         columns = ({"context_titles": [["T"]], "context_sentences": [[["S"]]]} if folder == "hotpotqa"
                    else {"id": [7], "text": ["other"]})
@@ -149,6 +195,9 @@ def test_its_fingerprint_follows_all_that_decides_its_text(pretraining, data, sa
 
 def test_without_the_evaluation_texts_it_is_not_here(pretraining, data):
     assert pretraining.available()
+    (data / "hotpotqa" / "validation.parquet").rename(data / "hotpotqa" / "kept")
+    assert not pretraining.available()
+    (data / "hotpotqa" / "kept").rename(data / "hotpotqa" / "validation.parquet")
     (data / "wikitext" / "wiki.test.raw.xz").unlink()
     assert not pretraining.available()
     with pytest.raises(ReproError, match="corpus wikitext-103 has no test files"):

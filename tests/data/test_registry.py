@@ -148,7 +148,7 @@ def test_every_corpus_says_what_it_is():
         assert one.licence
         assert one.source
         assert list(one.splits)[0] == "train" or not one.is_text
-        assert one.origin or one.generator or one.apart_from or not one.is_text
+        assert one.origin or one.generator or one.made_of or not one.is_text
         assert one.generator or one.folder
         if one.name.endswith(("-subset", "-sample", "-prefix")):
             assert " of " in one.part_of

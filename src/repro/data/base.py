@@ -117,8 +117,9 @@ class Corpus:
     joined: bool = False  # one running text (WikiText): no separator between documents, line ends count as words
     labels: tuple[str, ...] = ()  # of examples: what the labels 0, 1, ... of its rows mean
     generator: Generator | None = None  # what writes an embedded corpus
+    made_of: tuple["Corpus", ...] = ()  # those whose files it reads, when it has none of its own
     normalise: Normalisation | None = None  # of text: which characters are read as which others
-    apart_from: tuple["Corpus", ...] = ()  # of text: those whose validation and test text is left out of this one
+    apart_from: tuple["Corpus", ...] = ()  # of text: those whose validation and test texts are left out of this one
 
     @property
     def kind(self) -> str:
@@ -215,7 +216,7 @@ class Corpus:
         """Whether the files of every split are here."""
         try:
             return (all(self.paths(split) is not None for split in self.splits)
-                    and all(one.paths(split) is not None for one in self.apart_from for split in HELD_OUT))
+                    and all(one.paths(split) is not None for one, split in self._held_out()))
         except ReproError:
             return False
 
@@ -224,7 +225,7 @@ class Corpus:
 
         Of an embedded corpus: over the generator's parameters, word lists and output, and the number of its documents.
         Of examples also over what is taken from the files, and over the names of the labels. Of text also over its
-        normalisation, and over the files of the texts that it is apart from.
+        normalisation, and over the files of the texts that it is apart from and what is taken from those.
         """
         digest = hashlib.sha256(self.name.encode())
         for split in splits or self.splits:
@@ -238,11 +239,10 @@ class Corpus:
                 digest.update(f"\n{split} {path.name} {files.sha256(path)}".encode())
         if self.normalise:
             digest.update(f"\nnormalise {self.normalise}".encode())
-        for other in self.apart_from:
-            for split in HELD_OUT:
-                for path in other.paths(split):
-                    told = f"\napart {overlap.VERSION} {other.name} {split} {path.name} {files.sha256(path)}"
-                    digest.update(told.encode())
+        for other, split in self._held_out():
+            told = f"\napart {overlap.VERSION} {other.name} {split} {other.splits[split].rows} {other.read.settings}"
+            for path in other.paths(split):
+                digest.update(f"{told} {path.name} {files.sha256(path)}".encode())
         return digest.hexdigest()
 
     def check(self) -> list[CheckRow]:
@@ -271,6 +271,12 @@ class Corpus:
         place = Path(folder or root()) / self.folder
         if self.generator:
             raise ReproError(f"{self.name} is embedded: it is generated, there is nothing to fetch.")
+        if self.made_of:
+            needed = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from) if one.origin)
+            others = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from) if not one.origin)
+            raise ReproError(f"corpus {self.name} is made of others: run `repro data fetch NAME` for each of "
+                             f"{', '.join(needed)}; nothing fetches {', '.join(others)}, whose files must be put below "
+                             f"{folder or root()} (`repro data list` tells where they are from).")
         if self.origin is None:
             raise ReproError(f"corpus {self.name} cannot be fetched; put its files (from {self.source}) into {place}, "
                              "or set REPRO_DATA to the folder that holds them.")
@@ -294,12 +300,18 @@ class Corpus:
             if kept:
                 yield replace(one, text="".join(kept))
 
+    def _held_out(self) -> list[tuple["Corpus", str]]:
+        """What this corpus is apart from: (corpus, split)."""
+        return [(one, split) for one in self.apart_from for split in HELD_OUT if split in one.splits]
+
     def _others(self) -> overlap.Runs:
         """The runs and the titles of the texts that this corpus is apart from, as their files hold them."""
-        held_out = [(one, split, document) for one in self.apart_from for split in HELD_OUT
-                    for document in one.read.rows(one, split)]
-        return overlap.Runs(((f"{one.name} {split} {document.id}", document.text) for one, split, document in held_out),
-                            [document.id for one, _, document in held_out if one.joined])
+        texts, titles = [], []
+        for one, split in self._held_out():
+            for row in one.read.rows(one, split):
+                texts += [(f"{one.name} {split} {row.id}", text) for text in row.texts]
+                titles += [row.id] if one.joined else getattr(row, "titles", ())
+        return overlap.Runs(texts, titles)
 
     def _count_documents(self, split: str) -> list[tuple[str, int | None, int]]:
         """(what, expected, found) of a split of text."""

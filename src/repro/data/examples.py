@@ -4,6 +4,7 @@ Spans are half-open, as slices of Python are: `text[start:stop]`. A row that lac
 together, raises BadField; the readers turn that into a line that also names corpus, split and row.
 """
 
+import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -111,6 +112,17 @@ class Question:
                 raise BadField("supporting", f"names sentence {sentence} of paragraph {paragraph}, which has "
                                              f"{len(self.paragraphs[paragraph].sentences)}")
 
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Of its paragraphs, as they are read: the files have HTML's entities in some."""
+        return tuple(html.unescape(one.title).strip() for one in self.paragraphs)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that is to be read in it: the question, and each paragraph below its title."""
+        return (self.question, *(f"{title}\n{one.text}" for title, one in zip(self.titles, self.paragraphs,
+                                                                              strict=True)))
+
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
         """What `Corpus.check` counts."""
         return {"paragraphs": len(self.paragraphs), "supporting facts": len(self.supporting)}
@@ -156,6 +168,11 @@ class Cloze:
     def context(self) -> str:
         """The text before the target, with the blank between them."""
         return self.text.removesuffix(self.target)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that is to be read in it."""
+        return (self.text,)
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
         """What `Corpus.check` counts."""

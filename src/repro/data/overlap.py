@@ -1,9 +1,11 @@
 """Training text without what evaluation texts have too: a declared step of a corpus, `Corpus.apart_from`.
 
 A passage (text between blank lines) is left out if it shares a run of 13 words with an evaluation text, or if its first
-line is the title of one. Words are what stands between other characters than letters and digits, lowercased, so that
-neither punctuation nor WikiText's spacing hides a copy. Whole documents are not left out: a book that quotes a line of
-the Bible or of the constitution, or the credits of Project Gutenberg, shares a run with another one and nothing else.
+line is the title of one: of an article of WikiText, or of a paragraph that a question is about. Evaluation texts are
+documents, or all that is to be read in an example (its `texts`); `repro.data.registry` says which corpora they are of.
+Words are what stands between other characters than letters and digits, lowercased, so that neither punctuation nor
+WikiText's spacing hides a copy. Whole documents are not left out: a book that quotes a line of the Bible or of the
+constitution, or the credits of Project Gutenberg, shares a run with another one and nothing else.
 """
 
 import json

@@ -103,21 +103,6 @@ TEXT = [
                 for split, n in synthetic.SIZES.items()}),
 ]
 
-PRETRAINING = Corpus(
-    "books-and-wikipedia", "public domain in the USA (books); CC BY-SA 4.0 (Wikipedia)",
-    "the files of gutenberg-pretrain (`repro data fetch`) and HotpotQA's training questions", folder=".",
-    read=readers.wikipedia_and_books,
-    part_of="PG-19 and Wikipedia: 262 of 28,602 training books, the paragraphs of 2,575 of HotpotQA's questions",
-    normalise=normalisation.PLAIN,
-    apart_from=tuple(one for one in TEXT if one.name in ("wikitext-103", "pg19-subset")),
-    splits={
-        name: Split(told, ("hotpotqa/train.parquet", "gutenberg-pretrain/train-*-of-*.parquet"), n, n_words,
-                    counts={"passages left out": passages, "words left out": left_out})
-        for name, told, n, n_words, passages, left_out in (
-            ("train", "the paragraphs of 2,548 questions, 259 books", 2_807, 18_362_397, 296, 22_647),
-            ("validation", "the paragraphs of 26 questions, 3 books", 29, 250_699, 2, 178))})
-TEXT.append(PRETRAINING)
-
 # Texts or pairs of texts with a label or a score.
 LABELLED = [
     Corpus(
@@ -126,8 +111,9 @@ LABELLED = [
         splits={name: Split("complete", f"{name}-*-of-*.parquet", n_examples=25_000,
                             counts={"negative": 12_500, "positive": 12_500}) for name in ("train", "test")}),
     Corpus(
-        "imdb-subset", "none stated; for research, with citation", "ai.stanford.edu/~amaas/data/sentiment (aclImdb v1)",
-        folder="imdb", read=rows.labelled(id="id"), labels=("negative", "positive"),
+        "imdb-subset", "none stated; for research, with citation",
+        "ai.stanford.edu/~amaas/data/sentiment (aclImdb v1), by way of a public copy", folder="imdb",
+        read=rows.labelled(id="id"), labels=("negative", "positive"),
         part_of="IMDB: 10,000 of 25,000 training and 5,000 of 25,000 test reviews, drawn evenly by label",
         splits={
             "train": Split("10,000 reviews", "train.parquet", n_examples=10_000,
@@ -136,14 +122,15 @@ LABELLED = [
                           counts={"negative": 2_500, "positive": 2_500}),
         }),
     Corpus(
-        "hyperpartisan", "CC BY 4.0; the articles are their publishers'", "doi.org/10.5281/zenodo.1489920 (by article)",
-        folder="hyperpartisan", read=rows.labelled(id="id"), labels=("not hyperpartisan", "hyperpartisan"),
+        "hyperpartisan", "CC BY 4.0 (not checked); the articles are their publishers'",
+        "doi.org/10.5281/zenodo.1489920 (by article), by way of a public copy", folder="hyperpartisan",
+        read=rows.labelled(id="id"), labels=("not hyperpartisan", "hyperpartisan"),
         splits={name: Split(f"{n} of 645 articles, a split of our own", "byarticle.parquet", rows=called, n_examples=n,
                             counts={"hyperpartisan": labelled})
                 for name, called, n, labelled in (
                     ("train", "train", 516, 192), ("validation", "dev", 64, 19), ("test", "test", 65, 27))}),
     Corpus(
-        "sst2-subset", "none stated", "nyu-mll/glue", folder="gpt1-tasks", read=rows.labelled(),
+        "sst2-subset", "none stated", "GLUE, by way of a public copy", folder="gpt1-tasks", read=rows.labelled(),
         labels=("negative", "positive"), part_of="SST-2 (GLUE): 20,000 of 67,349 training rows; validation is complete",
         splits={
             "train": Split("20,000 sentences and phrases", "sst2.parquet", rows="train", n_examples=20_000,
@@ -151,36 +138,38 @@ LABELLED = [
             "validation": Split("complete", "sst2.parquet", rows="test", n_examples=872, counts={"positive": 444}),
         }),
     Corpus(
-        "cola", "none stated", "nyu-mll/glue", folder="gpt1-tasks", read=rows.labelled(),
+        "cola", "none stated", "GLUE, by way of a public copy", folder="gpt1-tasks", read=rows.labelled(),
         labels=("unacceptable", "acceptable"),
         splits={
             "train": Split("complete", "cola.parquet", rows="train", n_examples=8_551, counts={"acceptable": 6_023}),
             "validation": Split("complete", "cola.parquet", rows="dev", n_examples=1_043, counts={"acceptable": 721}),
         }),
     Corpus(
-        "rte", "none stated", "nyu-mll/glue", folder="gpt1-tasks",
+        "rte", "none stated", "GLUE, by way of a public copy", folder="gpt1-tasks",
         read=rows.labelled(text="sentence1", pair="sentence2"), labels=("entailment", "not_entailment"),
         splits={
             "train": Split("complete", "rte.parquet", rows="train", n_examples=2_490, counts={"entailment": 1_249}),
             "validation": Split("complete", "rte.parquet", rows="dev", n_examples=277, counts={"entailment": 146}),
         }),
     Corpus(
-        "mrpc", "Microsoft Research data licence, for research", "microsoft.com/download id 52398", folder="gpt1-tasks",
+        "mrpc", "Microsoft Research data licence, for research (not checked)",
+        "microsoft.com/download id 52398, by way of a public copy", folder="gpt1-tasks",
         read=rows.labelled(text="sentence1", pair="sentence2"), labels=("different", "paraphrase"),
         splits={
             "train": Split("complete", "mrpc.parquet", rows="train", n_examples=4_076, counts={"paraphrase": 2_753}),
             "test": Split("complete", "mrpc.parquet", rows="test", n_examples=1_725, counts={"paraphrase": 1_147}),
         }),
     Corpus(
-        "sick", "CC BY-NC-SA 3.0", "zenodo.org/records/2787612", folder="gpt1-tasks",
-        read=rows.labelled(text="sentence1", pair="sentence2"), labels=("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
+        "sick", "CC BY-NC-SA 3.0 (not checked)", "zenodo.org/records/2787612, by way of a public copy",
+        folder="gpt1-tasks", read=rows.labelled(text="sentence1", pair="sentence2"),
+        labels=("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
         splits={name: Split("complete", "sick.parquet", rows=called, n_examples=n, counts={
                     "CONTRADICTION": against, "NEUTRAL": neither, "ENTAILMENT": entailed})
                 for name, called, n, against, neither, entailed in (
                     ("train", "train", 4_500, 665, 2_536, 1_299), ("validation", "dev", 500, 74, 282, 144),
                     ("test", "test", 4_927, 720, 2_793, 1_414))}),
     Corpus(
-        "stsb", "mixed, by source", "nyu-mll/glue", folder="gpt1-tasks",
+        "stsb", "mixed, by source (not checked)", "STS benchmark, by way of a public copy", folder="gpt1-tasks",
         read=rows.labelled(text="sentence1", pair="sentence2", label="score", score=(0, 5)),
         splits={name: Split("complete", "stsb.parquet", rows=called, n_examples=n)
                 for name, called, n in (
@@ -202,8 +191,8 @@ QUESTIONS = [
             "validation": Split("complete, distractor setting", "validation-*-of-*.parquet", n_examples=7_405),
         }),
     Corpus(
-        "hotpotqa-subset", "CC BY-SA 4.0", "hotpotqa.github.io, parts of it in public repositories", folder="hotpotqa",
-        read=rows.questions(sentence_split="sentence_split"),
+        "hotpotqa-subset", "CC BY-SA 4.0 (not checked)", "hotpotqa.github.io, by way of public copies of parts of it",
+        folder="hotpotqa", read=rows.questions(sentence_split="sentence_split"),
         part_of="HotpotQA: 3,075 of 97,852 questions with ten paragraphs, most of them of its development set, in a "
                 "split of our own",
         splits={
@@ -213,42 +202,67 @@ QUESTIONS = [
                                 counts={"supporting facts": 1_202}),
         }),
     Corpus(
-        "2wikimultihop-sample", "Apache-2.0", "github.com/Alab-NII/2wikimultihop", folder="multihop-other",
+        "2wikimultihop-sample", "Apache-2.0 (not checked)",
+        "github.com/Alab-NII/2wikimultihop, by way of a public copy", folder="multihop-other",
         read=rows.questions(between=" ", level=None),
         part_of="2WikiMultihopQA: 500 of 12,576 development questions",
         splits={"validation": Split("500 questions", "2wikimultihop_sample.parquet", n_examples=500,
                                     counts={"paragraphs": 5_000})}),
     Corpus(
-        "wikihop-sample", "CC BY-SA 3.0", "qangaroo.cs.ucl.ac.uk", folder="multihop-other",
+        "wikihop-sample", "CC BY-SA 3.0 (not checked)", "qangaroo.cs.ucl.ac.uk, by way of a public copy",
+        folder="multihop-other",
         read=rows.choices(question="query", candidates="candidates", answer="answer", paragraphs="supports"),
         part_of="WikiHop: 50 of 51,318 questions, to try the format",
         splits={"train": Split("22 questions", "wikihop_tiny.parquet", rows="train", n_examples=22),
                 "validation": Split("28 questions", "wikihop_tiny.parquet", rows="dev", n_examples=28)}),
     Corpus(
-        "race-subset", "for non-commercial research", "ehovy/race", folder="gpt1-tasks",
-        read=rows.choices(id=None, candidates="options", paragraphs="article"),
+        "race-subset", "for non-commercial research (not checked)", "RACE, by way of a public copy",
+        folder="gpt1-tasks", read=rows.choices(id=None, candidates="options", paragraphs="article"),
         part_of="RACE: 6,712 of 87,866 training, 704 of 4,887 validation, 1,196 of 4,934 test questions",
         splits={name: Split(f"all questions on {passages:,} passages", "race.parquet", rows=called, n_examples=n,
                             counts={"candidates": 4 * n})
                 for name, called, passages, n in (("train", "train", 1_900, 6_712), ("validation", "dev", 200, 704),
                                                   ("test", "test", 350, 1_196))}),
     Corpus(
-        "openbookqa", "Apache-2.0", "allenai/openbookqa", folder="gpt1-tasks", read=rows.choices(),
+        "openbookqa", "Apache-2.0 (not checked)", "OpenBookQA (main), by way of a public copy", folder="gpt1-tasks",
+        read=rows.choices(),
         splits={name: Split("complete", "openbookqa.parquet", rows=called, n_examples=n, counts={"candidates": 4 * n})
                 for name, called, n in (("train", "train", 4_957), ("validation", "dev", 500), ("test", "test", 500))}),
     Corpus(
-        "commonsenseqa-dev", "MIT", "tau/commonsense_qa", folder="gpt1-tasks", read=rows.choices(),
+        "commonsenseqa-dev", "MIT (not checked)", "CommonsenseQA, by way of a public copy", folder="gpt1-tasks",
+        read=rows.choices(),
         part_of="CommonsenseQA 1.11: its 1,221 development questions of 12,102",
         splits={"validation": Split("complete", "commonsenseqa_dev.parquet", rows="dev", n_examples=1_221,
                                     counts={"candidates": 5 * 1_221})}),
     Corpus(
-        "lambada", "CC BY 4.0", "doi.org/10.5281/zenodo.2630551", folder="lambada", read=rows.last_words("text_plain"),
+        "lambada", "CC BY 4.0 (not checked)", "doi.org/10.5281/zenodo.2630551, by way of a public copy",
+        folder="lambada", read=rows.last_words("text_plain"),
         splits={"validation": Split("complete, lower case, tokenised", "dev_plain.parquet", n_examples=4_869),
                 "test": Split("complete, lower case, tokenised", "test.parquet", n_examples=5_153)}),
     Corpus(
-        "lambada-cased", "CC BY 4.0", "EleutherAI/lambada_openai", folder="lambada", read=rows.last_words("text_cased"),
+        "lambada-cased", "CC BY 4.0 (not checked)", "OpenAI's form of LAMBADA, by way of a public copy",
+        folder="lambada", read=rows.last_words("text_cased"),
         splits={"test": Split("complete, as GPT-2 was tested on it", "test.parquet", n_examples=5_153)}),
 ]
+
+# What the next base model is trained on, apart from the evaluation texts named below and from no others. It may share
+# text with text8 and enwik8, with GAP, WikiHop and RTE (Wikipedia), with LitBank (novels), and with other tasks.
+PRETRAINING = Corpus(
+    "books-and-wikipedia", "public domain in the USA (books); CC BY-SA 4.0 (Wikipedia, not checked)",
+    "the files of gutenberg-pretrain and hotpotqa-subset", folder=".", read=readers.wikipedia_and_books,
+    part_of="PG-19 and Wikipedia: 262 of 28,602 training books, the paragraphs of 2,575 of HotpotQA's questions; apart "
+            "from the evaluation texts of WikiText-103, pg19-subset, hotpotqa-subset, 2wikimultihop-sample and LAMBADA",
+    normalise=normalisation.PLAIN,
+    made_of=tuple(one for one in (*TEXT, *QUESTIONS) if one.name in ("gutenberg-pretrain", "hotpotqa-subset")),
+    apart_from=tuple(one for one in (*TEXT, *QUESTIONS) if one.name in (
+        "wikitext-103", "pg19-subset", "hotpotqa-subset", "2wikimultihop-sample", "lambada", "lambada-cased")),
+    splits={
+        name: Split(told, ("hotpotqa/train.parquet", "gutenberg-pretrain/train-*-of-*.parquet"), n, n_words,
+                    counts={"passages left out": passages, "words left out": left_out})
+        for name, told, n, n_words, passages, left_out in (
+            ("train", "the paragraphs of 2,548 questions, 259 books", 2_807, 18_290_531, 944, 94_513),
+            ("validation", "the paragraphs of 26 questions, 3 books", 29, 250_129, 6, 748))})
+TEXT.append(PRETRAINING)
 
 # Who or what is meant.
 COREFERENCE = [
@@ -295,8 +309,9 @@ IMAGES_AND_SOUND = [
             "test": Split("complete", "test-*-of-*.npz", n_examples=10_000, counts=dict.fromkeys(CIFAR10, 1_000)),
         }),
     Corpus(
-        "cifar10-subset", "none stated; for research", "cs.toronto.edu/~kriz/cifar.html, parts of its batches",
-        folder="cifar10", read=rows.images(), labels=CIFAR10,
+        "cifar10-subset", "none stated; for research",
+        "cs.toronto.edu/~kriz/cifar.html, by way of public copies of parts of it", folder="cifar10",
+        read=rows.images(), labels=CIFAR10,
         part_of="CIFAR-10: 8,068 of 50,000 training and 1,017 of 10,000 test images",
         splits={
             "train": Split("8,068 images", "train.npz", n_examples=8_068, counts=dict(zip(
@@ -305,8 +320,8 @@ IMAGES_AND_SOUND = [
                 CIFAR10, (105, 93, 100, 104, 92, 87, 114, 102, 110, 110), strict=True))),
         }),
     Corpus(
-        "piano-bach", "CC0 1.0", "Wikimedia Commons: Bach played by Kimiko Ishizaka", folder="piano-audio",
-        read=rows.recordings(rate=12_000),
+        "piano-bach", "CC0 1.0", "Wikimedia Commons: Bach played by Kimiko Ishizaka, by way of a public copy",
+        folder="piano-audio", read=rows.recordings(rate=12_000),
         splits={name: Split(what, "ishizaka_bach_12khz_mulaw.parquet", rows=name, n_examples=n,
                             counts={"samples": samples})
                 for name, what, n, samples in (

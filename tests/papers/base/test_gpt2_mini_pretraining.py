@@ -63,6 +63,16 @@ def test_sequences_grow_and_every_step_has_as_many_tokens(whole):
     assert whole.record.notes["tokens"] == 640
 
 
+def test_held_out_text_is_read_in_windows_of_full_length_in_every_stage(home, monkeypatch):
+    windows, plain = [], gpt2_mini.token_loss
+    monkeypatch.setattr(gpt2_mini, "token_loss", lambda model, ids, window: windows.append((len(ids), window))
+                        or plain(model, ids, window))
+    record = run(plan(validate_every=64, learning_rate=0.02), progress=False)
+    assert windows == [(300, 32)] * 11, "ten steps of all stages, and the weights that are kept"
+    best = min(loss for _, loss in record.curves["validation_loss"])
+    assert record.metrics["validation_token_loss"] == pytest.approx(best, rel=1e-2), "but for their rounding to bf16"
+
+
 @pytest.mark.parametrize(("tokens", "growing", "steps"), [
     (640, [], [10]), (641, [], [11]), (64, [[8, 0.4]], [0, 1]), (960, [[8, 0.33], [16, 0.33]], [5, 5, 5]),
     (60_000_000, [[8, 0.1], [8, 0.1], [16, 0.7]], [93_750, 93_750, 656_250, 93_750])])
@@ -174,4 +184,4 @@ def test_the_next_base_of_small_is_of_the_size_it_should_be():
 def test_the_next_base_of_small_keeps_its_id():
     """Its record is made before `small` has these settings."""
     config, = PRETRAINING.plan("small", {name: as_text(value) for name, value in NEXT.items()})
-    assert run_id(config) == "4a8282306f381bc0"
+    assert run_id(config) == "6dce8964ad7aac16"
