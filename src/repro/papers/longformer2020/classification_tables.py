@@ -66,7 +66,8 @@ def judge_lengths(records: list[Record]) -> Verdict:
     effect = (long - short) / 100
     unseen = (f", which {len(labels)} test documents and {len(seeds)} seed{'s' * (len(seeds) > 1)} are too few to see"
               if verdict.high - verdict.low > 2 * effect else "")
-    return replace(verdict, text=f"{verdict.text}; the paper's effect on Hyperpartisan is {signed(effect, '.3f')}{unseen}")
+    told = f"the paper's effect on Hyperpartisan is {signed(effect, '.3f')}{unseen}"
+    return replace(verdict, text=f"{verdict.text}; {told}")
 
 
 def _printed() -> list[float]:
