@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from repro.errors import ReproError
 from repro.page import signed
 from repro.study.artifacts import NOT_RUN, ArtifactContext
-from repro.study.claims import UNPAIRED, Verdict, judge_seeds, seeds_of_both
+from repro.study.claims import INCONCLUSIVE, UNPAIRED, Verdict, judge_seeds, seeds_of_both
 from repro.study.published import published
 from repro.study.record import Record
 
@@ -45,7 +45,7 @@ def hyperpartisan(context: ArtifactContext) -> "pandas.DataFrame":
 def judge_lengths(records: list[Record]) -> Verdict:
     """Whether the runs that read most tokens have a higher F1 on test documents than those that read fewest.
 
-    The text names the paper's effect, and says so where the interval is too wide to tell it from none.
+    The text names the paper's effect, and says so where the claim is left open by an interval too wide for it.
     """
     from repro.evaluation.classification import interval
 
@@ -65,7 +65,7 @@ def judge_lengths(records: list[Record]) -> Verdict:
     short, long = _printed()
     effect = (long - short) / 100
     unseen = (f", which {len(labels)} test documents and {len(seeds)} seed{'s' * (len(seeds) > 1)} are too few to see"
-              if verdict.high - verdict.low > 2 * effect else "")
+              if verdict.verdict == INCONCLUSIVE and verdict.high - verdict.low > 2 * effect else "")
     told = f"the paper's effect on Hyperpartisan is {signed(effect, '.3f')}{unseen}"
     return replace(verdict, text=f"{verdict.text}; {told}")
 
