@@ -1,5 +1,7 @@
 """Accuracy and F1 against counting by hand, their intervals against drawing one document at a time."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -125,6 +127,24 @@ def test_documents_of_a_batch_are_padded_behind_their_ends():
     assert batch["ids"].tolist() == [[5, 6, 7], [8, 0, 0]]
     assert (batch["lengths"].tolist(), batch["labels"].tolist()) == ([3, 1], [1, 0])
     assert {x.dtype for x in batch.values()} == {torch.int64}
+
+
+def test_log_probabilities_take_the_exact_path(monkeypatch):
+    asked, inside = [], []
+
+    @contextmanager
+    def spy(*given):
+        asked.append(given)
+        inside.append(True)
+        yield
+        inside.clear()
+
+    monkeypatch.setattr("repro.processor.exact_products", spy)
+    model = Sum()
+    model.register_forward_hook(lambda *_: asked.append(bool(inside)))
+    log_probabilities(model, [([3, 4, 5], 0), ([1], 1), ([2, 2], 0)], batch_size=2)
+    assert [(one is model, rows, device.type) for one, rows, device in asked[:1]] == [(True, 6, "cpu")]
+    assert asked[1:] == [True, True]  # both batches
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 100])

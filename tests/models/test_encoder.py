@@ -61,6 +61,15 @@ def test_the_first_token_depends_on_what_the_patterns_let_it_see(pattern, n_laye
     assert (gradient > 0).tolist() == [True] * seen + [False] * (N - seen)
 
 
+def test_windows_change_the_logits_from_two_layers_on():
+    ids = documents(N)[0]
+    told = {(window, n_layer): make(classifier_patterns(window, n_layer))(ids)
+            for window in (2, 4, 8) for n_layer in (1, 2)}
+    for narrow, wide in ((2, 4), (4, 8)):
+        assert torch.equal(told[narrow, 1], told[wide, 1])  # read off a token that sees all anyway
+        assert (told[narrow, 2] - told[wide, 2]).abs().max() > 1e-3
+
+
 def test_every_implementation_gives_the_same():
     model = make()
     ids, lengths = documents(300, 280)

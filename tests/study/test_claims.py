@@ -1,10 +1,13 @@
 """Claims and the scoreboard."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from repro import paths
 from repro.errors import ReproError
 from repro.study import Artifact, Claim, Record, claim, judge_difference, register, run, scoreboard, verdict_table
+from repro.study.claims import judge_seeds, seeds_of_both
 
 
 @pytest.mark.parametrize(("low", "high", "direction", "verdict"), [
@@ -29,6 +32,21 @@ def test_the_words_of_a_verdict():
     told = judge_difference(-0.01456, -0.02, 0.0051, "lower", percent=True)
     assert told.text == "-1.46% [-2.00%, +0.51%]"
     assert (told.effect, told.low, told.high) == (-0.01456, -0.02, 0.0051)
+
+
+def test_a_verdict_over_seeds_says_what_its_interval_is_over_and_a_single_seed_leaves_it_open():
+    several = judge_seeds(-0.5, -0.8, -0.2, "lower", 2, "bits", "text")
+    assert several.verdict == "reproduced"
+    assert several.text == "-0.5 [-0.8, -0.2] bits, interval over 2 seeds and text"
+    single = judge_seeds(-0.5, -0.8, -0.2, "lower", 1, "bits", "text")
+    assert (single.verdict, single.effect, single.low, single.high) == ("inconclusive", -0.5, -0.8, -0.2)
+    assert single.text == "-0.5 [-0.8, -0.2] bits, interval over text only; one seed leaves it open"
+
+
+def test_seeds_of_both():
+    ours, theirs = ([SimpleNamespace(seed=seed) for seed in seeds] for seeds in ((4, 1, 2), (2, 3, 4, 2)))
+    assert seeds_of_both(ours, theirs) == [2, 4]
+    assert seeds_of_both(ours, []) == []
 
 
 @pytest.mark.parametrize(("low", "high", "direction"), [

@@ -125,6 +125,8 @@ LABELLED = [
         "hyperpartisan", "CC BY 4.0 (not checked); the articles are their publishers'",
         "doi.org/10.5281/zenodo.1489920 (by article), by way of a public copy", folder="hyperpartisan",
         read=rows.labelled(id="id"), labels=("not hyperpartisan", "hyperpartisan"),
+        part_of="SemEval-2019 task 4: its 645 training articles labelled one by one, in a split of our own "
+                "(516/64/65); none of its test articles",
         splits={name: Split(f"{n} of 645 articles, a split of our own", "byarticle.parquet", rows=called, n_examples=n,
                             counts={"hyperpartisan": labelled})
                 for name, called, n, labelled in (

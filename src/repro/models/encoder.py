@@ -2,6 +2,7 @@
 
 The layers are those of the decoder, with patterns that look both ways. Longformer gives the first token global
 attention when it classifies (Beltagy et al. 2020, sections 3.1 and 6.3); here it has no projections of its own for it.
+What the others see through their windows reaches it one layer later: the windows of the last layer change nothing.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Claims of the papers, judged by records; and the scoreboard of everything the study set out to show."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +30,9 @@ class Verdict:
     low: float | None = None
     high: float | None = None
     text: str = ""
+
+
+UNPAIRED = Verdict(NOT_RUN, text="no seed that both have; run both with the same --seed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +101,25 @@ def judge_difference(effect: float, low: float, high: float, direction: Literal[
     verdict = REPRODUCED if claimed else NOT_REPRODUCED if other else INCONCLUSIVE
     value, *ends = (signed(number, ".2%" if percent else ".3g") for number in (effect, low, high))
     return Verdict(verdict, effect, low, high, f"{value} [{', '.join(ends)}]")
+
+
+def judge_seeds(effect: float, low: float, high: float, direction: Literal["lower", "higher"], n_seeds: int,
+                unit: str, over: str) -> Verdict:
+    """`judge_difference` of runs paired by seed, told in `unit`, with what its interval is over: seeds and `over`.
+
+    A single seed leaves the claim open, whatever the text or the documents of `over` say: a second training might turn
+    the difference around.
+    """
+    verdict = judge_difference(effect, low, high, direction)
+    if n_seeds == 1:
+        return replace(verdict, verdict=INCONCLUSIVE,
+                       text=f"{verdict.text} {unit}, interval over {over} only; one seed leaves it open")
+    return replace(verdict, text=f"{verdict.text} {unit}, interval over {n_seeds} seeds and {over}")
+
+
+def seeds_of_both(records: list[Record], others: list[Record]) -> list[int]:
+    """The seeds with which both were run. Where there is none, the verdict is `UNPAIRED`."""
+    return sorted({record.seed for record in records} & {record.seed for record in others})
 
 
 def claim(id: str) -> Claim:

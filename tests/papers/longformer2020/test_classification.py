@@ -1,14 +1,19 @@
 """Documents told apart, from corpus to table and verdict, on documents whose best possible accuracy is known."""
 
 import json
+import math
+import re
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+from repro import paths
 from repro.data import Corpus, Split, corpus, registry
 from repro.data import example_readers as readers
 from repro.data.synthetic_documents import SyntheticDocuments
 from repro.errors import ReproError
+from repro.models import Encoder
 from repro.papers.longformer2020 import classification
 from repro.papers.longformer2020.classification_tables import judge_lengths
 from repro.study import artifact, claim, experiment, run
@@ -41,6 +46,7 @@ def test_who_reads_whole_documents_tells_them_and_who_reads_their_beginning_gues
     assert beginning.metrics["test_best_accuracy"] == 0.5
     assert beginning.metrics["test_accuracy"] == pytest.approx(0.5, abs=0.12)
     assert (whole.metrics["tokens_read"], beginning.metrics["tokens_read"]) == (WHOLE, BEGINNING)
+    assert (whole.metrics["test_cut"], beginning.metrics["test_cut"]) == (0, 200)
     # what is kept for each document is what the metrics were made of, and the weights are those of the best F1
     test = whole.documents["test"]
     assert len(test["label"]) == 200
@@ -66,6 +72,57 @@ def test_controls_read_nothing(tiny):
     assert found["positive"].metrics["test_best_accuracy"] == 0.5
 
 
+@pytest.mark.parametrize("scale", ["smoke", "small"])
+def test_the_window_of_every_planned_model_changes_its_logits(scale):
+    ids = torch.randint(100, (1, 70), generator=torch.Generator().manual_seed(0))
+    for config in experiment("classify-documents").plan(scale, {"model": "encoder"}):
+        told = []
+        for window in (config.window, config.window + 2):
+            torch.manual_seed(0)
+            model = Encoder(classification.encoder_config(config.model_copy(update={"window": window}), 100)).eval()
+            told.append(model(ids))
+        assert not torch.allclose(*told, rtol=0, atol=1e-4)
+
+
+@pytest.mark.skipif(paths.data() is None, reason="needs real articles: set REPRO_DATA")
+def test_real_articles_from_rows_to_the_rendered_table(tmp_path, monkeypatch):
+    """Every run that is planned at small, with a tiny model that is trained for one epoch."""
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
+    monkeypatch.setitem(classification.SCALES, "small", {
+        "corpus": "hyperpartisan", "vocab_size": 300, "n_embd": 8, "position_size": 4, "window": 8, "epochs": 1,
+        "batch_size": 32})
+    monkeypatch.setitem(classification.LENGTHS, "small", (64, 32))
+    plan = experiment("classify-documents").plan("small")
+    found = {(record.model, record.config["length"]): record
+             for record in (run(config, tmp_path / "results", progress=False) for config in plan)}
+    labels = {split: [row.label for row in corpus("hyperpartisan").examples(split)] for split in ("validation", "test")}
+    assert (len(labels["test"]), sum(labels["test"])) == (65, 27)
+    for record in found.values():
+        assert all(math.isfinite(value) for value in record.metrics.values())
+        assert {split: told["label"] for split, told in record.documents.items()} == labels
+        assert {split: len(told["prediction"]) for split, told in record.documents.items()} == {
+            "validation": 64, "test": 65}
+    assert [at for at, _ in found["encoder", 64].curves["validation_loss"]] == [544]  # 17 batches
+    assert found["encoder", 64].metrics["tokens_read"] > found["encoder", 32].metrics["tokens_read"] > 31
+    # who always finds the label has 27 hits and 38 false alarms; who never does has 38 of 65 right
+    assert found["positive", 64].metrics["test_f1"] == 2 * 27 / (65 + 27)
+    assert found["majority", 64].metrics["test_f1"] == 0
+    assert found["majority", 64].metrics["test_accuracy"] == 38 / 65
+
+    shown = artifact("longformer2020-table7-hyperpartisan").render("small", (), tmp_path / "results")
+    assert "hyperpartisan (part of SemEval-2019 task 4: its 645 training articles" in shown.caption
+    assert "no pretraining; a split and tokens of our own" in shown.caption
+    ours = shown.table.iloc[2:]
+    assert ours["tokens read"].tolist() == ["first 64, our BPE of 300", "first 32, our BPE of 300", *["nothing"] * 2]
+    cut = [int(re.fullmatch(r"(\d+) of 65", told)[1]) for told in ours["cut"][:2]]
+    assert 60 <= cut[0] <= cut[1] <= 65
+    assert [told.split()[0] for told in ours["F1"][2:]] == ["0.0", "58.7"]
+    assert not (ours == "not run").any(axis=None)
+    told = claim("longformer2020-table7-length").verdict("small", tmp_path / "results")
+    assert told.verdict == "inconclusive"
+    assert f"one seed leaves it open; {PAPERS}" in told.text
+
+
 def test_a_corpus_of_other_than_two_labels_is_refused(tiny, monkeypatch):
     monkeypatch.setitem(registry._BY_NAME, "tiny-documents",
                         SimpleNamespace(**vars(corpus("tiny-documents")) | {"labels": ("a", "b", "c")}))
@@ -79,6 +136,7 @@ def test_a_corpus_of_other_than_two_labels_is_refused(tiny, monkeypatch):
     ({"window": 33}, "window is 33 keys; half of it lies on each side"),
     ({"n_embd": 63}, "n_embd is 63 and n_head 2"),
     ({"length": 1}, "length=1"),
+    ({"n_layer": 1}, "n_layer=1"),
     ({"tokeniser": "word"}, "tokeniser is word and vocab_size 4096; 'bpe' needs a size"),
     ({"vocab_size": None}, "tokeniser is bpe and vocab_size None"),
     ({"corpus": "hyperpartisn"}, "unknown corpus 'hyperpartisn'. Did you mean 'hyperpartisan'"),
@@ -93,6 +151,7 @@ def record(length, seed, predictions, labels=(1, 0) * 20, model="encoder"):
                            documents={"test": {"label": list(labels), "prediction": list(predictions)}})
 
 
+PAPERS = "the paper's effect on Hyperpartisan is +0.074"
 RIGHT, WRONG, ALMOST = (1, 0) * 20, (0, 1) * 20, (1, 0) * 19 + (0, 1)
 
 
@@ -102,11 +161,12 @@ def test_the_verdict_is_on_the_difference_in_f1_over_seeds_and_documents():
     assert better.verdict == "reproduced"
     assert better.effect == pytest.approx((1 + 0.95 + 1) / 3)
     assert better.low < better.effect < better.high
-    assert better.text.endswith(" in F1 (0 to 1), interval over 3 seeds and documents")
+    assert better.text.endswith(" in F1 (0 to 1), interval over 3 seeds and documents; " + PAPERS)
     worse = judge_lengths([record(9, seed, WRONG) for seed in range(2)] + [record(3, seed, RIGHT) for seed in range(2)])
     assert (worse.verdict, worse.effect) == ("not reproduced", -1)
     torn = judge_lengths([record(9, 0, RIGHT), record(9, 1, WRONG), record(3, 0, ALMOST), record(3, 1, ALMOST)])
     assert torn.verdict == "inconclusive"
+    assert torn.text.endswith(f"; {PAPERS}, which 40 test documents and 2 seeds are too few to see")
 
 
 def test_one_seed_leaves_it_open_and_no_common_one_says_nothing():
@@ -122,9 +182,11 @@ def test_one_seed_leaves_it_open_and_no_common_one_says_nothing():
 def test_the_table_has_the_papers_rows_beside_ours(tiny):
     shown = artifact("longformer2020-table7-hyperpartisan").render("smoke", (), tiny)
     assert shown.table.iloc[:2][["model", "tokens read", "F1"]].to_numpy().tolist() == [
-        ["RoBERTa-base, pretrained", "first 512", "87.4"], ["Longformer-base, pretrained", "first 4,096", "94.8"]]
+        ["RoBERTa-base, pretrained", "first 512, RoBERTa's BPE", "87.4"],
+        ["Longformer-base, pretrained", "first 4,096, RoBERTa's BPE", "94.8"]]
     assert shown.table["F1"].tolist()[2:] == ["not run"] * 4
-    assert shown.table["tokens read"].tolist()[2:] == ["first 513", "first 129", "nothing", "nothing"]
+    assert shown.table["tokens read"].tolist()[2:] == ["first 513, words", "first 129, words", "nothing", "nothing"]
+    assert shown.table["cut"].tolist() == ["–", "–", "not run", "not run", "–", "–"]
     control = experiment("classify-documents").plan("smoke")[3]
     assert run(control, tiny, progress=False).metrics["test_best_accuracy"] == 0.5
     last = artifact("longformer2020-table7-hyperpartisan").render("smoke", (), tiny).table.iloc[-1]

@@ -1,7 +1,6 @@
 """Tables, figure and verdicts of the character language models: bits per character, and how sure a difference is."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import log2
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from repro.errors import ReproError
 from repro.page import signed
 from repro.study.artifacts import NOT_RUN, ArtifactContext
-from repro.study.claims import INCONCLUSIVE, Verdict, judge_difference
+from repro.study.claims import UNPAIRED, Verdict, judge_seeds, seeds_of_both
 from repro.study.published import published
 from repro.study.record import Record
 
@@ -84,20 +83,13 @@ def stretches(blocks: list[float]) -> list[float]:
 
 
 def judge_pair(records: list[Record], better: tuple[str, bool]) -> Verdict:
-    """Whether runs of the kind `better` have fewer bits per character than the others among `records`.
-
-    A single seed leaves it open, whatever the text says: a second training might turn the difference around.
-    """
+    """Whether runs of the kind `better` have fewer bits per character than the others among `records`."""
     chosen, others = ([record for record in records if (kind(record.config) == better) is wanted]
                       for wanted in (True, False))
     if not seeds_of_both(chosen, others):
-        return Verdict(NOT_RUN, text="no seed that both have; run both with the same --seed")
+        return UNPAIRED
     difference = compare(chosen, others)
-    verdict = judge_difference(difference.value, *difference.interval, "lower")
-    if difference.over_seeds is None:
-        return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text} bits, interval over text only; "
-                                                           "one seed leaves it open")
-    return replace(verdict, text=f"{verdict.text} bits, interval over {difference.n_seeds} seeds and text")
+    return judge_seeds(difference.value, *difference.interval, "lower", difference.n_seeds, "bits", "text")
 
 
 def ablation(context: ArtifactContext) -> "pandas.DataFrame":
@@ -203,11 +195,6 @@ def told_text(name: str) -> str:
     sizes = [sum(split.n_bytes or 0 for split in corpus(one).splits.values())
              for one in dict.fromkeys((name, name.removesuffix("-prefix")))]
     return f"{name} ({' of '.join(f'{size / 1e6:.3g}M' for size in sizes)} characters)" if all(sizes) else name
-
-
-def seeds_of_both(records: list[Record], others: list[Record]) -> list[int]:
-    """The seeds with which both were run."""
-    return sorted({record.seed for record in records} & {record.seed for record in others})
 
 
 def _windows(windows) -> str:
