@@ -1,5 +1,7 @@
 """Bfloat16 as the operating system tells it; exact products beside float64; and what is chosen, from told speeds."""
 
+import json
+import multiprocessing
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +32,31 @@ def told(monkeypatch):
         monkeypatch.setattr(processor, "rates", lambda kinds, rounds: dict(zip(kinds, speeds, strict=True)))
         monkeypatch.setattr(processor, "error", lambda kind: error)
     yield tell
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """Where the path is kept, of a machine that has kept none and has no GPU."""
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     float32_path.cache_clear()
+    yield tmp_path / "work/float32.json"
+    float32_path.cache_clear()
+
+
+def anew():
+    """What a process that starts now takes."""
+    float32_path.cache_clear()
+    return float32_path()
+
+
+def first_use(speeds, together, answers):
+    """In a process of its own: its first use of the path, at the same time as another's."""
+    processor.rates = lambda kinds, rounds: dict(zip(kinds, speeds, strict=True))
+    processor.error = lambda kind: 0.0
+    together.wait()
+    answers.put(anew())
 
 
 class Watched(nn.Linear):
@@ -87,10 +113,74 @@ def test_the_chosen_path_is_exact():
 @pytest.mark.parametrize(("speeds", "error", "expected"), [
     ((30, 60), 4e-7, "onednn"), ((30, 60), 2e-3, "default"), ((60, 30), 4e-7, "default"),
     ((30, 31), 4e-7, "default"), ((30, 60), 2.1e-6, "default")], ids=str)
-def test_onednn_is_chosen_where_it_is_clearly_faster_and_exact(told, speeds, error, expected):
-    float32_path.cache_clear()
+def test_onednn_is_chosen_where_it_is_clearly_faster_and_exact(told, kept, speeds, error, expected):
     told(speeds, error)
     assert float32_path() == expected
+
+
+def test_the_path_is_kept(told, kept, monkeypatch):
+    told((30, 60))
+    assert float32_path() == "onednn"
+    assert json.loads(kept.read_text()) == {f"{processor.model_name()}, torch {torch.__version__}": "onednn"}
+    monkeypatch.setattr(processor, "rates", None)  # called, it would raise
+    assert anew() == "onednn"
+
+
+def test_another_version_or_processor_is_measured_anew_and_both_are_kept(told, kept, monkeypatch):
+    told((30, 60))
+    float32_path()
+    told((60, 30))
+    monkeypatch.setattr(torch, "__version__", "9.9")
+    assert anew() == "default"
+    monkeypatch.setattr(processor, "model_name", lambda: "Z80")
+    assert anew() == "default"
+    assert list(json.loads(kept.read_text()).values()) == ["onednn", "default", "default"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b'{"MACHINE": "fast"}', b'{"MACHINE": ["onednn"]}'])
+def test_a_damaged_file_is_measured_anew_and_mended(told, kept, content):
+    told((30, 60))
+    machine = f"{processor.model_name()}, torch {torch.__version__}"
+    kept.parent.mkdir()
+    kept.write_bytes(content.replace(b"MACHINE", machine.encode()))
+    assert float32_path() == "onednn"
+    assert json.loads(kept.read_text()) == {machine: "onednn"}
+
+
+def test_where_nothing_can_be_kept_it_is_measured(told, kept):
+    kept.parent.write_text("a file where the folder should be")
+    told((30, 60))
+    assert float32_path() == "onednn"
+    told((60, 30))
+    assert anew() == "default"
+
+
+def test_with_a_gpu_nothing_is_measured(kept, monkeypatch):
+    monkeypatch.setattr(processor, "rates", None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert float32_path() == "default" and not kept.exists()
+
+
+def test_two_processes_that_start_at_once_agree(kept):
+    """One measures that oneDNN is faster, the other that it is not."""
+    fork = multiprocessing.get_context("fork")
+    together, answers = fork.Barrier(2), fork.Queue()
+    both = [fork.Process(target=first_use, args=(speeds, together, answers)) for speeds in ((30, 60), (60, 30))]
+    for one in both:
+        one.start()
+    found = [answers.get(timeout=60) for _ in both]
+    for one in both:
+        one.join()
+    assert found[0] == found[1] and list(json.loads(kept.read_text()).values()) == found[:1]
+
+
+def test_the_second_takes_what_the_first_has_kept_meanwhile(told, kept):
+    """It found nothing when it looked, and waits for the lock while the first measures."""
+    told((60, 30))
+    machine = f"{processor.model_name()}, torch {torch.__version__}"
+    assert processor._keep(kept, machine) == "default"
+    told((30, 60))
+    assert processor._keep(kept, machine) == "default"
 
 
 def test_only_large_products_of_layers_go_through_onednn(through_onednn):

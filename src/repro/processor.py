@@ -2,22 +2,31 @@
 
 On x86, torch sends a product of two float32 matrices to MKL, which is slow on processors that are not Intel's. oneDNN
 can do the same product, but is only asked to where torch may work products out in bfloat16 inside: processors with AMX
-then do that and lose digits, others keep all of them. So the path is chosen by measuring both its speed and its error.
+then do that and lose digits, others keep all of them. So the path is chosen by measuring both its speed and its error,
+once a machine: sums are rounded in another order on the other path, and the same run is to give the same record.
 """
 
+import fcntl
 import functools
+import json
 import multiprocessing
+import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from repro import paths
+from repro.errors import ReproError
+
 BF16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # instructions by their names in torch, of x86 and of ARM
 KINDS = ("float32", "float32 through oneDNN", "bfloat16")  # of products
+PATHS = ("default", "onednn")  # of large float32 products
 ONEDNN = "bf16"  # the setting of torch.backends.mkldnn.matmul.fp32_precision that asks oneDNN; CUDA has its own
 SHAPE = (512, 1024, 512)  # of the product that is measured: rows, inner size, columns
 EXACT = SHAPE[1]**0.5 * 2.0**-24  # relative error of sums of so many terms that are rounded to 24 bits now and then
@@ -38,15 +47,37 @@ def bf16_slowdown() -> float:
     return speeds["float32"] / speeds["bfloat16"]
 
 
+def model_name() -> str:
+    """What the processor calls itself, as Linux tells it; elsewhere what Python knows."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
 @functools.cache
 def float32_path() -> str:
     """The fastest exact way to multiply large float32 matrices here: "onednn", or torch's "default" (MKL on x86).
 
-    Measured once a process, in about a tenth of a second. A path counts as exact when its product is as close to the
-    one in float64 as rounding to float32 allows (`EXACT`, 2e-6; with bfloat16 inside it would be 2e-3 off).
+    Measured once for a processor and a version of torch, in about a tenth of a second, and kept in the work folder
+    (`float32.json`): every process there takes the same path, also where the two are nearly as fast. Where that folder
+    cannot be written each process measures anew. With a GPU nothing is measured: large products are its own.
     """
-    if not torch.backends.mkldnn.is_available():
+    if torch.cuda.is_available() or not torch.backends.mkldnn.is_available():
         return "default"
+    file, machine = paths.work() / "float32.json", f"{model_name()}, torch {torch.__version__}"
+    try:
+        return _kept(file).get(machine) or _keep(file, machine)
+    except (OSError, ReproError):
+        return fastest_exact()
+
+
+def fastest_exact() -> str:
+    """One of `PATHS`, measured on the spot.
+
+    A path counts as exact when its product is as close to the one in float64 as rounding to float32 allows (`EXACT`,
+    2e-6; with bfloat16 inside it would be 2e-3 off).
+    """
     speeds = rates(("float32", "float32 through oneDNN"), rounds=5)
     faster = speeds["float32 through oneDNN"] > GAIN * speeds["float32"]
     return "onednn" if faster and error("float32 through oneDNN") <= EXACT else "default"
@@ -114,7 +145,7 @@ def training_rate(precision: str = "no", threads: int = 1, seconds: float = 1.0)
         torch.set_num_threads(before)
 
 
-def training_rates(rounds: int = 2, seconds: float = 0.5) -> dict[str, float]:
+def training_rates(rounds: int = 1, seconds: float = 0.5) -> dict[str, float]:
     """Tokens/s of training on one thread by precision: the best of `rounds`, in turns.
 
     "no" (fp32) and, where the processor has its instructions, "bf16": without them a step can take half a minute.
@@ -124,7 +155,7 @@ def training_rates(rounds: int = 2, seconds: float = 0.5) -> dict[str, float]:
     return {precision: max(turn[precision] for turn in found[1:]) for precision in precisions}  # the first warms up
 
 
-def sharing_rates(cores: int, precision: str = "no", rounds: int = 2, seconds: float = 0.7) -> dict[int, float]:
+def sharing_rates(cores: int, precision: str = "no", rounds: int = 1, seconds: float = 0.5) -> dict[int, float]:
     """Tokens/s of one process that trains with all `cores` threads (1), and of two together with half of them each (2).
 
     The best of `rounds`, in turns, each in processes of its own.
@@ -140,6 +171,27 @@ def error(kind: str) -> float:
     """How far a product of this kind is from the one in float64, relative to its norm."""
     exact = torch.matmul(*(x.double() for x in _matrices()))
     return ((_product(kind)().double() - exact).norm() / exact.norm()).item()
+
+
+def _kept(file: Path) -> dict[str, str]:
+    """The path of each machine that the file tells; a damaged file tells none."""
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return {name: path for name, path in found.items() if path in PATHS} if isinstance(found, dict) else {}
+
+
+def _keep(file: Path, machine: str) -> str:
+    """Measure and keep the path of this machine; of two processes at once the second takes the first's."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        kept = _kept(file)
+        if machine not in kept:
+            kept[machine] = fastest_exact()
+            paths.write_atomic(file, json.dumps(kept, indent=1) + "\n")
+        return kept[machine]
 
 
 @functools.cache

@@ -76,7 +76,9 @@ def test_a_record_with_a_digest_made_to_fit_needs_its_own_id(path):
 
 @pytest.mark.parametrize(("text", "message"), [
     ("{", "is not the whole record of a benchmark"), ("[]", "is not the whole record"), ('{"title": 1}', "'digest'"),
-    ('{"digest": "", "schema": 2, "benchmark": "toy", "settings": {}}', "benchmark schema 2, this version reads 1")])
+    ('{"digest": "", "schema": 0, "benchmark": "toy", "settings": {}}', "schema 0, this version reads 1; restore it"),
+    ('{"digest": "", "schema": 2, "benchmark": "toy", "settings": {}}',
+     "schema 2, this version of repro reads up to 1: it was written by a newer one. Update repro; the record is kept")])
 def test_a_file_that_is_no_record(path, text, message):
     path.parent.mkdir(parents=True)
     path.write_text(text)

@@ -1,5 +1,7 @@
 """The training benchmark at a tiny size: that all contenders do the same work, and what it makes of the speeds."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -34,6 +36,19 @@ def test_all_contenders_train_on_the_same_tokens(monkeypatch):
     assert len(others) == 3 and all(torch.equal(first, other) for other in others)
 
 
+def test_the_trainer_is_made_before_it_is_timed_and_trains_at_every_turn(monkeypatch):
+    import transformers
+
+    works, made = training.contenders(2, 16, 2, 50, 3, 8, steps=2), []
+    monkeypatch.setattr(transformers, "Trainer", made.append)
+    model = inspect.getclosurevars(works[training.TRAINER]).nonlocals["peer"].model
+    for _ in range(2):
+        before = [weight.clone() for weight in model.parameters()]
+        assert works[training.TRAINER]() == 2 * 3 * 8
+        assert not any(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True) if pair[0].any())
+    assert not made
+
+
 def test_the_plain_loop_and_ours_end_in_the_same_weights(monkeypatch):
     from repro.models import gpt2_mini
     from repro.training import Sequences
@@ -65,6 +80,7 @@ def test_the_report_has_a_ratio_to_the_trainer_and_the_optimisers(tiny, tmp_path
     assert found["ratios"]["width 256: ours, bf16 / transformers.Trainer"]["wanted"] == (2.0 if native else None)
     assert found["ratios"]["recurrent / plain"]["measured"] == speed["windows: recurrent"] / speed["windows: plain"]
     muon = found["notes"]["optimisers"]
+    assert "\n" not in found["notes"]["peers"] and "falls to 0" in found["notes"]["peers"]
     curves = {name: dict(curve) for name, curve in muon["curves"].items()}
     assert muon["equal tokens"] == {name: curve[640] for name, curve in curves.items()}
     share = min(1, speed["smoke: Muon"] / speed["smoke: AdamW"])

@@ -86,6 +86,9 @@ def read(path: Path | str) -> dict:
     except (ValueError, TypeError, KeyError, AttributeError) as error:  # not JSON, not an object, keys missing
         raise ReproError(f"{path} is not the whole record of a benchmark ({type(error).__name__}: {error}); "
                          f"{again}") from error
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise ReproError(f"{path} has benchmark schema {schema}, this version of repro reads up to {SCHEMA}: it was "
+                         "written by a newer one. Update repro; the record is kept as it is.")
     if schema != SCHEMA:
         raise ReproError(f"{path} has benchmark schema {schema}, this version reads {SCHEMA}; {again}")
     if digest != sha256(found) or found["id"] != proper_id:

@@ -8,14 +8,17 @@ import torch
 from torch.nn import functional as F
 
 WIDTHS = {128: 4, 256: 8}  # of the model: heads
+PEERS = ("All: AdamW without weight decay, gradients clipped to norm 1, nothing logged or saved. Trainer alone: a rate "
+         "that falls to 0, shuffled examples, no target for a row's last token, a look for NaN at every step.")
 TRAINER, LOOP, SINGLE, HALF = "transformers.Trainer", "plain loop", "ours, fp32", "ours, bf16"
 
 
 def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, vocabulary: int = 8192,
-         batch_size: int = 8, length: int = 256, steps: int = 3, rounds: int = 5, optimiser_tokens: int = 1_000_000,
+         batch_size: int = 8, length: int = 256, steps: int = 10, rounds: int = 3, optimiser_tokens: int = 1_000_000,
          scale: str | None = None) -> dict:
     """Time `steps` optimiser steps of each contender at every width, on one thread; then compare the optimisers.
 
+    What each sets up inside its call to train is timed too: `steps` are enough that it does not count.
     optimiser_tokens: of each of the two trainings. scale: of the base model whose text and sizes these take; by default
     `small` where its corpora are at hand, else `smoke`.
     """
@@ -39,7 +42,7 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
                 ratio = found[name]["tokens_per_second"] / found[TRAINER]["tokens_per_second"]
                 asked = 2.0 if (name, width) == (HALF, 256) and has_bf16() else None
                 ratios[f"width {width}: {name} / {TRAINER}"] = ratio, asked
-        found = compare(windowed(steps=steps), rounds)
+        found = compare(windowed(), rounds)
         speeds |= {f"windows: {name}": speed for name, speed in found.items()}
         plain, recurrent = (speed["tokens_per_second"] for speed in found.values())
         ratios["recurrent / plain"] = recurrent / plain, 0.8
@@ -48,7 +51,7 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
         ratios |= {f"loss, Muon / AdamW, {at}": (muon[at]["Muon"] / muon[at]["AdamW"], 1.0, "at most")
                    for at in ("equal tokens", "equal seconds")}
         return report("training", settings, f"Training, {n_layer} layers, {batch_size} x {length} tokens", speeds,
-                      ratios, json_path, optimisers=muon)
+                      ratios, json_path, peers=PEERS, optimisers=muon)
 
 
 def contenders(n_layer: int, width: int, heads: int, vocabulary: int, batch_size: int, length: int, steps: int
@@ -67,25 +70,28 @@ def contenders(n_layer: int, width: int, heads: int, vocabulary: int, batch_size
         return gpt2_mini(n_layer, width, heads, vocabulary, length)
 
     models = {name: fresh() for name in (TRAINER, LOOP, SINGLE, HALF)}
-    return {TRAINER: lambda: trainer(models[TRAINER], sequences, steps),
+    return {TRAINER: trainer(models[TRAINER], sequences, steps),
             LOOP: lambda: loop(models[LOOP], sequences, steps),
             SINGLE: lambda: ours(models[SINGLE], sequences, steps, length),
             HALF: lambda: ours(models[HALF], sequences, steps, length, precision="bf16")}
 
 
-def trainer(model, sequences, steps: int) -> int:
-    """transformers.Trainer with its defaults."""
+def trainer(model, sequences, steps: int) -> Callable[[], int]:
+    """transformers.Trainer with its defaults, ready to train: its arguments and examples are made here, untimed."""
     from transformers import PrinterCallback, Trainer, TrainingArguments
 
     examples = [{"input_ids": row[:-1], "labels": row[:-1]} for k in range(steps) for row in sequences.batch(k)]
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            folder, per_device_train_batch_size=sequences.batch_size, max_steps=steps, save_strategy="no",
-            report_to="none", logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available())
-        peer = Trainer(model, arguments, train_dataset=examples)
-        peer.remove_callback(PrinterCallback)
+    folder = tempfile.TemporaryDirectory()  # removed with what is returned
+    arguments = TrainingArguments(
+        folder.name, per_device_train_batch_size=sequences.batch_size, max_steps=steps, save_strategy="no",
+        report_to="none", logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available())
+    peer = Trainer(model, arguments, train_dataset=examples)
+    peer.remove_callback(PrinterCallback)
+
+    def train(folder=folder) -> int:
         peer.train()
-    return steps * sequences.tokens_per_batch
+        return steps * sequences.tokens_per_batch
+    return train
 
 
 def loop(model, sequences, steps: int) -> int:
@@ -110,7 +116,7 @@ def ours(model, sequences, steps: int, window: int, **settings) -> int:
     return train(WindowedLM(model, window), sequences, config).tokens
 
 
-def windowed(steps: int, window: int = 300, n_windows: int = 20, batch_size: int = 2) -> dict[str, Callable]:
+def windowed(steps: int = 3, window: int = 300, n_windows: int = 20, batch_size: int = 2) -> dict[str, Callable]:
     """Plain and recurrent training of the base model of `small`, on the same windows."""
     import numpy as np
 

@@ -139,15 +139,12 @@ def environment() -> dict[str, Any]:
     """
     import torch
 
-    from repro.processor import float32_path, has_bf16
+    from repro.processor import float32_path, has_bf16, model_name
 
-    cpuinfo = Path("/proc/cpuinfo")
-    names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines()
-             if line.startswith("model name")] if cpuinfo.exists() else []
     return {
         "python": platform.python_version(), "torch": torch.__version__, "transformers": version("transformers"),
         "repro": __version__, "platform": f"{platform.system()} {platform.machine()}",
-        "cpu": names[0] if names else platform.processor(), "threads": torch.get_num_threads(),
+        "cpu": model_name(), "threads": torch.get_num_threads(),
         "processes": processes.count(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "float32": float32_path(),  # of large products in scoring on a CPU
