@@ -25,7 +25,8 @@ class Finding:
 def findings() -> list[Finding]:
     """Look at Python, torch, the device, its speed, memory, tools, versions and corpora.
 
-    Takes some ten seconds: it trains a little, and counts the corpora.
+    Takes up to half a minute: it trains a little, and counts the corpora that are here. The first time takes a minute
+    more, where texts have to be told apart.
     """
     return [*_software(), *_device(), *_speed(), *_memory(), *_tools(), *_corpora()]
 

@@ -14,7 +14,7 @@ TRAINER, LOOP, SINGLE, HALF = "transformers.Trainer", "plain loop", "ours, fp32"
 
 
 def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, vocabulary: int = 8192,
-         batch_size: int = 8, length: int = 256, steps: int = 10, rounds: int = 3, optimiser_tokens: int = 1_000_000,
+         batch_size: int = 8, length: int = 256, steps: int = 10, rounds: int = 3, optimiser_tokens: int = 500_000,
          scale: str | None = None) -> dict:
     """Time `steps` optimiser steps of each contender at every width, on one thread; then compare the optimisers.
 
