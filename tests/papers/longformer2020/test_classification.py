@@ -211,4 +211,4 @@ def test_estimates_are_those_of_the_models(scale):
     told = [classification.estimate(config) for config in experiment("classify-documents").plan(scale)]
     assert told[0].flops > told[1].flops > told[2].flops == 0
     assert all(json.dumps(vars(one), allow_nan=False) for one in told)
-    assert max(one.seconds for one in told) < 60
+    assert max(one.seconds for one in told) < {"smoke": 60, "small": 90}[scale]
