@@ -1,5 +1,6 @@
 """Documents told apart, from corpus to table and verdict, on documents whose best possible accuracy is known."""
 
+import importlib
 import json
 import math
 import re
@@ -92,6 +93,8 @@ def test_real_articles_from_rows_to_the_rendered_table(tmp_path, monkeypatch):
         "corpus": "hyperpartisan", "vocab_size": 300, "n_embd": 8, "position_size": 4, "window": 8, "epochs": 1,
         "batch_size": 32})
     monkeypatch.setitem(classification.LENGTHS, "small", (64, 32))
+    plans = importlib.import_module("repro.study.experiment")
+    monkeypatch.setattr(plans, "_plan", plans._plan.__wrapped__)  # or this plan would be kept for later tests
     plan = experiment("classify-documents").plan("small")
     found = {(record.model, record.config["length"]): record
              for record in (run(config, tmp_path / "results", progress=False) for config in plan)}
@@ -208,4 +211,4 @@ def test_estimates_are_those_of_the_models(scale):
     told = [classification.estimate(config) for config in experiment("classify-documents").plan(scale)]
     assert told[0].flops > told[1].flops > told[2].flops == 0
     assert all(json.dumps(vars(one), allow_nan=False) for one in told)
-    assert max(one.seconds for one in told) < 60
+    assert max(one.seconds for one in told) < {"smoke": 60, "small": 90}[scale]
