@@ -41,7 +41,8 @@ def papers() -> str:
         chapter = f"chapter{'s' * (len(planned) > 1)} {spans(planned)}"
         told = f"**planned**: {chapter}"
         if here:
-            state, which = ("done", chapter) if here == planned else ("in part", f"{spans(here)} of {chapter}")
+            part = f"chapters {spans(here)} of {spans(planned)}"
+            state, which = ("done", chapter) if here == planned else ("in part", part)
             shown = sum(one.paper == paper and int(one.chapter[:2]) in here for one in artifacts())
             told = f"**{state}**: {which}; {shown} tables and figures from {runs(paper)} recorded runs"
         rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {told} | {verdicts(paper)} |")

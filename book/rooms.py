@@ -2,6 +2,7 @@
 
 import ast
 import html
+import re
 import tomllib
 from pathlib import Path
 
@@ -42,4 +43,5 @@ def box(room: str) -> str:
 def purpose(file: Path) -> str:
     """The first sentence of a module's docstring, without its marks."""
     first = ast.get_docstring(ast.parse(file.read_text())).split("\n\n")[0].replace("\n", " ")
-    return first.split(". ")[0].split(": `")[0].rstrip(".").replace("`", "").replace("*", "")
+    sentence = re.split(r"(?<! al)\. ", first)[0]
+    return sentence.split(": `")[0].rstrip(".").replace("`", "").replace("*", "")

@@ -72,7 +72,7 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
     measured, computed = [name for name in names if name not in bounds], [name for name in names if name in bounds]
     colour = colours(measured)
     figure, axes = canvas(3.4 + 0.2 * -(-len(names) // 3), columns=len(panels), squeeze=False, alt=(
-        f"{'; '.join(panels)} against {label}. Lines: {', '.join(names)}."))
+        f"{'; '.join(panels)} against {label}. Lines: {'; '.join(names)}."))
     for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
         for name, points in curves.items():
             if name in bounds:

@@ -125,7 +125,7 @@ def draw_insertion(n_windows: int = 3, window: int = 4, overlap: int = 0, n_laye
     """
     cover = _some_windows(n_windows, window, overlap)
     _layer(insert_layer, n_layer)
-    figure, axis = canvas(1, alt=f"h_prev gives block {insert_layer} one more key and value, and no query; the grids "
+    figure, axis = canvas(1, alt=f"Block {insert_layer} gets one more key and value, h_prev, and no query; the grids "
                                  f"show who sees whom in {n_windows} windows of {window} tokens.")
     grids = [(grid(cover, False), "all other blocks"), (grid(cover, True), f"block {insert_layer}")]
     gap, n_rows = 4, len(grids[0][0][1])

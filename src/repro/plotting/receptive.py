@@ -34,7 +34,8 @@ def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Dr
         axis.imshow(kinds, cmap=shown, vmin=0, vmax=2, aspect="auto", origin="lower", interpolation="nearest",
                     extent=(-n + 0.5, 0.5, 0.5, layers + 0.5))
         for layer, reach in enumerate(back, 1):
-            axis.annotate(f"{reach:,} ", (-reach - 0.5, layer), ha="right", va="center", size=8)
+            axis.annotate(f"{reach:,}", (-reach - 0.5, layer), (-2, 0), textcoords="offset points", ha="right",
+                          va="center", size=8)
         axis.set(ylabel="after layer", yticks=range(1, layers + 1), title=name)
         axis.grid(visible=False)
         told.append(f"{name}: {', '.join(map(str, back))} positions back after layers 1 to {layers}")
