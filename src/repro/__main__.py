@@ -1,4 +1,4 @@
-"""`python -m repro`, and under torchrun `torchrun --nproc_per_node 2 -m repro run …`: the command line."""
+"""The command line as `python -m repro`, and on several GPUs `torchrun --nproc_per_node 2 -m repro run …`."""
 
 from repro.cli import main
 
