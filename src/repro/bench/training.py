@@ -1,6 +1,7 @@
 """Training steps: ours in float32 and bfloat16 beside transformers.Trainer and a plain loop; and Muon beside AdamW."""
 
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
 
@@ -18,6 +19,8 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
          scale: str | None = None) -> dict:
     """Time `steps` optimiser steps of each contender at every width, on one thread; then compare the optimisers.
 
+    On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
+
     What each sets up inside its call to train is timed too: `steps` are enough that it does not count.
     optimiser_tokens: of each of the two trainings. scale: of the base model whose text and sizes these take; by default
     `small` where its corpora are at hand, else `smoke`.
@@ -33,20 +36,21 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
                 "length": length, "steps": steps, "rounds": rounds, "optimiser_tokens": optimiser_tokens,
                 "scale": scale}
     speeds, ratios = {}, {}
+    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
     with one_thread():
         for width, heads in widths.items():
             works = contenders(n_layer, width, heads, vocabulary, batch_size, length, steps)
-            found = compare(works, rounds)
+            found = compare(works, rounds, clock=clock)
             speeds |= {f"width {width}: {name}": speed for name, speed in found.items()}
             for name in (LOOP, SINGLE, HALF):
                 ratio = found[name]["tokens_per_second"] / found[TRAINER]["tokens_per_second"]
                 asked = 2.0 if (name, width) == (HALF, 256) and has_bf16() else None
                 ratios[f"width {width}: {name} / {TRAINER}"] = ratio, asked
-        found = compare(windowed(), rounds)
+        found = compare(windowed(), rounds, clock=clock)
         speeds |= {f"windows: {name}": speed for name, speed in found.items()}
         plain, recurrent = (speed["tokens_per_second"] for speed in found.values())
         ratios["recurrent / plain"] = recurrent / plain, 0.8
-        muon = optimisers(base.plan(scale)[0], optimiser_tokens, steps, rounds)
+        muon = optimisers(base.plan(scale)[0], optimiser_tokens, steps, rounds, clock)
         speeds |= {f"{scale}: {name}": speed for name, speed in muon["speeds"].items()}
         ratios |= {f"loss, Muon / AdamW, {at}": (muon[at]["Muon"] / muon[at]["AdamW"], 1.0, "at most")
                    for at in ("equal tokens", "equal seconds")}
@@ -135,7 +139,8 @@ def windowed(steps: int = 3, window: int = 300, n_windows: int = 20, batch_size:
             "recurrent": lambda: ours(recurrent, sequences, steps, window)}
 
 
-def optimisers(base, tokens: int, steps: int, rounds: int, rate: float = 3e-3) -> dict:
+def optimisers(base, tokens: int, steps: int, rounds: int, clock: Callable[[], float] = time.perf_counter,
+               rate: float = 3e-3) -> dict:
     """Validation losses (nats per token) of AdamW and Muon after `tokens`, and of Muon after the time that AdamW took.
 
     base: the config of the base model, whose text, tokeniser and sizes are taken. Both train at the same rate, in bf16
@@ -172,7 +177,8 @@ def optimisers(base, tokens: int, steps: int, rounds: int, rate: float = 3e-3) -
 
     models = {name: fresh() for name in names}
     speeds = compare({name: lambda name=name: ours(models[name], sequences, steps, base.sequence, precision=precision,
-                                                   optimizer=names[name]) for name in names}, rounds)
+                                                   optimizer=names[name]) for name in names}, rounds,
+                     clock=clock)
     curves = {name: curve(optimizer) for name, optimizer in names.items()}
     share = speeds["Muon"]["tokens_per_second"] / speeds["AdamW"]["tokens_per_second"]
     return {"speeds": speeds, "curves": curves, "learning_rate": rate, "precision": precision,
