@@ -116,7 +116,8 @@ def recorded(name: str):
              **{key: f"{value:.2f}" for key, value in found["notes"].get(label, {}).items() if key == "flops_allow"}}
             for label, ratio in found["ratios"].items()]
     machine = found["environment"]
-    caption = f"{found['title']}: ratios on {machine['cpu']}, {machine['threads']} thread{'s' * (machine['threads'] != 1)}"
+    threads = f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}"
+    caption = f"{found['title']}: ratios on {machine['cpu']}, {threads}"
     return pandas.DataFrame(rows).rename(columns={"flops_allow": "what FLOPs allow"}).style.hide().set_caption(caption)
 
 
