@@ -70,4 +70,5 @@ def test_it_knows_every_character_of_the_real_texts():
         if one.is_text and one.available() and not one.generator:
             for split in one.splits:
                 for document in one._whole(split):
-                    PLAIN(document.text, f"{one.name} {split} {document.id}")
+                    plain = PLAIN(document.text, f"{one.name} {split} {document.id}")
+                    assert not set("“”‘’—…") & set(plain)
