@@ -91,8 +91,13 @@ def test_a_file_that_is_no_record(path, text, message):
 
 def test_the_committed_records_are_whole():
     paths = sorted((home() / "results/bench").glob("*.json"))
-    assert {"attention", "evaluation", "memory", "training"} <= {path.stem for path in paths}
+    assert {"attention", "evaluation", "memory", "study", "training"} <= {path.stem for path in paths}
     found = [read(path) for path in paths]
+    asked = {record["benchmark"]: record["ratios"] for record in found if record["benchmark"] in ("study", "training")}
+    ratio = asked["training"]["width 256: ours, bf16 / transformers.Trainer"]
+    assert ratio["measured"] >= ratio["wanted"] == 2.0
+    assert [one["wanted"] for one in asked["study"].values()] == [2, 4]
+    assert all(one["measured"] <= one["wanted"] for one in asked["study"].values())
     assert len({record["id"] for record in found}) == len(found)
     assert all(path.stem.startswith(record["benchmark"]) for path, record in zip(paths, found, strict=True))
 
