@@ -73,7 +73,8 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
                  ["paper", "id", "kind", "chapter", "source", *(f"at {scale}" for scale in SCALES), "verdict"],
                  [[*(e[key] for key in ("paper", "id", "kind", "chapter", "source")),
                    *(cell(e["scales"][scale]) if scale in e["scales"] else "" for scale in SCALES),
-                   e["verdict"] + (f" at {e['verdict_scale']}" if e["verdict_scale"] else "")]
+                   e["verdict"] + (f" at {e['verdict_scale']}" if e["verdict_scale"] else "") if any(
+                       told["verdict"] for told in e["scales"].values()) else "no claim"]
                   for e in entries])
 
 

@@ -150,7 +150,7 @@ def test_settings_that_cannot_be(sets, told):
 
 
 def record(length, seed, predictions, labels=(1, 0) * 20, model="encoder"):
-    return SimpleNamespace(config={"length": length, "model": model}, seed=seed, id=f"{length}-{seed}",
+    return SimpleNamespace(config={"length": length, "model": model}, seed=seed, scale="small", id=f"{length}-{seed}",
                            documents={"test": {"label": list(labels), "prediction": list(predictions)}})
 
 
