@@ -104,7 +104,8 @@ def test_what_is_kept_is_bf16_with_its_tokeniser_and_scored_as_kept(whole, home)
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}
     assert all(torch.equal(kept[name].float(), model.state_dict()[name]) for name in kept)
     held_out = tokens(config.corpus, "validation", coder).ids[:300]
-    assert whole.record.metrics["validation_token_loss"] == token_loss(model, held_out, 32)
+    of_those = pytest.approx(token_loss(model, held_out, 32), rel=1e-6)  # training takes other products than reading
+    assert whole.record.metrics["validation_token_loss"] == of_those
     again = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     assert again.encode("some plain words", add_special_tokens=False) == coder.encode("some plain words").tolist()
     assert set(os.listdir(folder)) == {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json"}
