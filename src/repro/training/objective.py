@@ -18,32 +18,37 @@ class WindowedLM(nn.Module):
     model: a `RecurrentLM` (windows one after the other, gradients through all of them) or any other transformers
     causal language model (windows independent, all read at once). Every target is scored exactly once in both.
     recompute, truncate: of `RecurrentLM.forward`; they change nothing in a model without recurrence.
+    before: the first tokens of every sequence that are read and are no targets, as many as `Sequences` puts there.
     """
 
     def __init__(self, model: nn.Module, window: int, overlap: int = 0, recompute: str = "none",
-                 truncate: int | None = None):
+                 truncate: int | None = None, before: int = 0):
         super().__init__()
         check_window(window, overlap, model.config.n_positions)
         self.model, self.window, self.overlap = model, window, overlap
-        self.recompute, self.truncate = recompute, truncate
+        self.recompute, self.truncate, self.before = recompute, truncate, before
 
     def forward(self, tokens: Tensor) -> Tensor:
+        labels = tokens
+        if self.before:
+            labels = tokens.clone()
+            labels[:, :self.before + 1] = -100  # the token at `before` is the first input whose prediction counts
         if hasattr(self.model, "read_windows"):
-            return self.model(tokens, self.window, self.overlap, labels=tokens, recompute=self.recompute,
+            return self.model(tokens, self.window, self.overlap, labels=labels, recompute=self.recompute,
                               truncate=self.truncate, return_logits=False).loss
         total = 0.0
         for same in same_shape(windows(tokens.shape[1], self.window, self.overlap)):
             inputs = tokens.unfold(1, same[0].stop - same[0].start, 1)[:, [w.start for w in same]].flatten(0, 1)
-            targets = tokens.unfold(1, same[0].n_scored, 1)[:, [w.first_target for w in same]].flatten()
+            targets = labels.unfold(1, same[0].n_scored, 1)[:, [w.first_target for w in same]].flatten()
             hidden = self.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state
             logits = self.model.get_output_embeddings()(hidden[:, same[0].offset:]).flatten(0, 1)
             total = total + cross_entropy(logits, targets)
-        return total / (tokens.shape[0] * (tokens.shape[1] - 1))
+        return total / (tokens.shape[0] * (tokens.shape[1] - 1 - self.before))
 
     def settings(self) -> dict:
         """The windows, the truncation and the model's settings; recomputation changes no number."""
         return {"window": self.window, "overlap": self.overlap, "truncate": self.truncate,
-                "model": model_settings(self.model)}
+                "model": model_settings(self.model)} | ({"before": self.before} if self.before else {})
 
 
 class NextToken(nn.Module):

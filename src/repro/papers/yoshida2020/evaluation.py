@@ -1,7 +1,7 @@
 """Scoring fine-tuned models by word perplexity: what all tables of the recurrence chapters are made of."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -9,6 +9,7 @@ from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
 from repro.papers.yoshida2020 import finetuning
 from repro.papers.yoshida2020.finetuning import FINETUNING, held_out, module_parameters
+from repro.study import Absent
 from repro.study.experiment import Estimate, Experiment, Outcome
 
 
@@ -22,6 +23,7 @@ class Config(finetuning.Config):
     train_overlap: int | None = Field(None, ge=0)  # tokens; None: as the paper does
     test_positions: Literal["all", "passed"] = "all"  # which positions of a window are pooled, while testing
     splits: tuple[Literal["validation", "test"], ...] = ("validation", "test")
+    test_head: Annotated[int | None, Field(ge=2), Absent(None)] = None  # first tokens of each test book; None: all
 
 
 def trained(config) -> finetuning.Config:
@@ -38,7 +40,7 @@ def evaluate(config, context) -> Outcome:
     import torch
 
     from repro.data import tokens
-    from repro.evaluation import flops_per_token, score_documents
+    from repro.evaluation import flops_per_token, score_documents, score_other_document
     from repro.models import load_causal_lm
     from repro.recurrence import MaskedOut
 
@@ -50,15 +52,20 @@ def evaluate(config, context) -> Outcome:
     metrics, documents = {}, {}
     for split in config.splits:
         text = held_out(config, coder) if split == "validation" else tokens(config.corpus, split, coder)
+        if split == "test" and config.test_head:
+            text = text.heads(config.test_head, coder)
         with context.progress(len(text.ids), f"scoring {split}, overlap {config.overlap}", "tokens") as bar:
             score, nll = score_documents(model, text, config.window, config.overlap, progress=bar.advance)
         documents[split] = {"nll": nll.tolist(), "n_words": text.n_words.tolist(), "n_bytes": text.n_bytes.tolist()}
         metrics |= {f"{split}_word_perplexity": score.per_word, f"{split}_token_perplexity": score.per_token,
                     f"{split}_bits_per_byte": score.bits_per_byte}
-        whole_books = split == "test" and config.validation_head  # reading them twice costs more than it tells
-        if config.model == "recurrent" and not whole_books:
-            alone, _ = score_documents(MaskedOut(model), text, config.window, config.overlap)
-            metrics[f"{split}_word_perplexity_masked"] = alone.per_word
+        if config.model == "recurrent":
+            controls = {"masked": score_documents(MaskedOut(model), text, config.window, config.overlap)}
+            if len(text) > 1:  # a single document has no other
+                controls["other_document"] = score_other_document(model, text, config.window, config.overlap)
+            for name, (control, losses) in controls.items():
+                metrics[f"{split}_word_perplexity_{name}"] = control.per_word
+                documents[split][f"nll_{name}"] = losses.tolist()
     metrics["flops_per_token"] = flops_per_token(model.config.n_layer, model.config.n_embd, config.window,
                                                  config.overlap)
     units = {name: "per word" if "word" in name else "bits per byte" if "byte" in name else
