@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from repro.errors import ReproError
 from repro.evaluation.documents import lengths_of, per_document, streams_of
@@ -81,8 +81,8 @@ def given(tokens, window: int, overlap: int) -> list[list[tuple[int, int] | None
                 first, last = (max(0, int(np.searchsorted(starts, at, "right")) - 1) for at in (span.start, span.stop))
             other = (last + 1) % len(starts)
             if last - first + 1 >= len(starts):
-                raise ReproError(f"window {k} holds something of every one of the {len(starts)} documents with text, so "
-                                 "there is no other document whose state it could see; give more documents.")
+                raise ReproError(f"window {k} holds something of every one of the {len(starts)} documents with text, "
+                                 "so there is no other document whose state it could see; give more documents.")
             sources.append((other, (begun[first] - 1) % n_windows[other]) if k else None)
             begun[first] += 1
         found.append(sources)
@@ -97,7 +97,8 @@ def _read_given(model, streams, sources, carried, window, overlap, batch_size, p
     groups: dict[tuple, list[tuple[int, Window, tuple | None]]] = defaultdict(list)
     for n, ids in enumerate(streams):
         for span, source in zip(windows(len(ids), window, overlap), sources[n], strict=True):
-            groups[span.stop - span.start, span.offset, source is None].append((n, span, source))
+            shapes = source and tuple(x.shape for x in tree_leaves(carried[source[0]][source[1]]))  # some states grow
+            groups[span.stop - span.start, span.offset, shapes].append((n, span, source))
     for group in groups.values():
         for some in (group[i:i + batch_size] for i in range(0, len(group), batch_size)):
             ids = torch.stack([streams[n][span.start:span.stop] for n, span, _ in some])
