@@ -81,8 +81,8 @@ def given(tokens, window: int, overlap: int) -> list[list[tuple[int, int] | None
                 first, last = (max(0, int(np.searchsorted(starts, at, "right")) - 1) for at in (span.start, span.stop))
             other = (last + 1) % len(starts)
             if last - first + 1 >= len(starts):
-                raise ReproError(f"window {k} holds something of every one of the {len(starts)} documents with text, "
-                                 "so there is no other document whose state it could see; give more documents.")
+                raise ReproError(f"window {k} holds something of each of the {len(starts)} documents with text: there "
+                                 "is no other document whose state it could see; give more documents.")
             sources.append((other, (begun[first] - 1) % n_windows[other]) if k else None)
             begun[first] += 1
         found.append(sources)

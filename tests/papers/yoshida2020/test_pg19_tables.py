@@ -118,7 +118,8 @@ def test_paper_scale_has_the_published_settings():
     plan = experiment("recurrence-pg19").plan("paper")
     one = next(c for c in plan if c.model == "recurrent" and c.window == 300 and c.overlap == 50)
     assert (one.train_documents, one.epochs, one.warmup_steps, one.validate_every) == (1250, 2.0, 100, 2_000_000)
-    assert (one.insert_layer, one.hidden_layers, one.hidden_size, one.windows_per_sequence) == (2, 3, 200, 20)
+    assert (one.patience, one.steps) == (None, None)  # two epochs are two epochs; the best checkpoint is kept
+    assert (one.insert_layer, one.hidden_layers, one.hidden_size, one.windows_per_sequence) == (1, 3, 200, 20)
     assert one.validation_head == 15_000
     assert experiment("pretrain-gpt2-mini").plan("paper")[0].source == "openai-community/gpt2"
 
@@ -129,7 +130,7 @@ def test_variations_are_each_one_change(monkeypatch):
     changed = [{key for key, value in c.model_dump().items() if value != first[key]} for c in plan]
     assert changed[0] == set()
     assert all(len(one) == 1 for one in changed[1:10])
-    assert plan[6].insert_layer == 3
+    assert plan[9].insert_layer == 3
     assert [(c.overlap, c.train_overlap, c.test_positions) for c in plan[10:]] == [
         (50, 0, "all"), (50, 0, "passed"), (50, None, "all")]
     assert "not run" in str(artifact("yoshida2020-variations").render("paper", also=()).table)
@@ -172,7 +173,7 @@ def test_the_dry_run_at_paper_scale_tells_the_published_settings():
     told = CliRunner().invoke(main, ["run", "recurrence-pg19", "--scale", "paper", "--dry-run"]).stdout
     line = next(line for line in told.splitlines() if "settings of every run" in line)
     for setting in ("train_documents=1250", "epochs=2.0", "warmup_steps=100", "validate_every=2000000",
-                    "insert_layer=2", "hidden_layers=3", "hidden_size=200", "windows_per_sequence=20",
+                    "insert_layer=1", "hidden_layers=3", "hidden_size=200", "windows_per_sequence=20",
                     "validation_head=15000"):
         assert setting in line
     assert "openai-community/gpt2" in told

@@ -1,6 +1,6 @@
 """Scoring fine-tuned models by word perplexity: what all tables of the recurrence chapters are made of."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -76,6 +76,17 @@ def evaluate(config, context) -> Outcome:
                    {**tuned.notes, "trained_by": tuned.id})
 
 
+def table_rows(baseline: Iterable[int] = (), recurrent: Iterable[int] = (), controls: Iterable[int] = (),
+               first: Iterable[int] = ()) -> list[dict[str, Any]]:
+    """Grid points of a table, by overlap: baselines; recurrent models; as controls, baselines that were trained on the
+    overlapping windows that they are tested on; recurrent models with the module at the first block. Of six blocks the
+    first is as deep as the second of the paper's twelve: the other reading of its "second layer"."""
+    return [*({"model": "baseline", "overlap": overlap} for overlap in baseline),
+            *({"model": "recurrent", "overlap": overlap} for overlap in recurrent),
+            *({"model": "baseline", "overlap": overlap, "train_overlap": overlap} for overlap in controls),
+            *({"model": "recurrent", "overlap": overlap, "insert_layer": 0} for overlap in first)]
+
+
 def estimate_evaluation(config, scored_tokens: int) -> Estimate:
     """scored_tokens: of all splits together."""
     from repro.evaluation import flops_per_token
@@ -83,8 +94,9 @@ def estimate_evaluation(config, scored_tokens: int) -> Estimate:
     base = PRETRAINING.plan(config.scale)[0]
     n = PRETRAINING.estimate(base).parameters + module_parameters(config, base)
     per_token = flops_per_token(base.n_layer, base.n_embd, config.window, config.overlap)
-    flops = (per_token + 2 * base.n_embd * base.vocab_size) * scored_tokens
-    return Estimate(n, 0, flops, PROCESS + 4 * n, flops / RATE[config.scale])
+    readings = 3.3 if config.model == "recurrent" else 1  # masked; for another document's states, and with them
+    flops = (per_token + 2 * base.n_embd * base.vocab_size) * scored_tokens * readings
+    return Estimate(n, 0, flops, PROCESS + 4 * n, flops / RATE[config.scale] / 2)  # twice as many as in training
 
 
 def evaluation(name: str, summary: str, scales: Mapping[str, Mapping[str, Any]],
