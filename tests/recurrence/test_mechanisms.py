@@ -212,22 +212,26 @@ def test_the_nearest_keys_are_those_of_an_exhaustive_search(tiny_memory, k, n_to
         close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
 
 
-def test_a_cache_reads_as_one_model_over_both_windows(tiny_memory):
-    """With positions that start again, which is where an absolute position needs a mark of its age: here it is 0."""
-    model, ids = tiny_memory("cache", torch.float64), text(2 * T)
-    model.memory.older.zero_()
-    places = torch.arange(T).repeat(2).expand(2, -1)
-    close(model(ids, window=T).logits, plain(model)(ids, position_ids=places).logits)
+@pytest.mark.parametrize("window", [1, 4, 8])
+def test_a_cache_reads_as_one_model_over_both_windows(tiny_memory, window):
+    model, ids = tiny_memory("cache", torch.float64), text(2 * window)
+    close(model(ids, window=window).logits, plain(model)(ids).logits)
 
 
 @pytest.mark.parametrize("overlap", [0, 1])
 def test_a_cache_holds_the_inputs_of_all_layers(tiny_memory, overlap):
+    """What is kept is moved to the first positions, the window that sees it begins after them."""
     model, n = tiny_memory("cache", torch.float64), T - overlap
-    ids, before = text(T + 3 * n), None
+    ids, places, before, start = text(T + 3 * n), model.transformer.wpe.weight, None, 0
     found = model(ids, window=T, overlap=overlap).logits
     for k in range(4):
-        seen, _ = layers(model, ids[:, k * n:k * n + T], before)
-        before = {index: seen[index][:, :n] + model.memory.older[index] for index in range(3)}
+        moved = torch.stack([places[start + i] - places[i] for i in range(T)])
+
+        def inputs(index, hidden, moved=moved):
+            return hidden + moved if index == 0 else hidden
+
+        seen, _ = layers(model, ids[:, k * n:k * n + T], before, inputs=inputs)
+        before, start = {index: seen[index][:, :n] - moved[:n] for index in range(3)}, n
         scored = slice(0 if k == 0 else k * n + overlap, k * n + T)
         close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
 

@@ -275,6 +275,7 @@ def test_what_cannot_be_is_refused_in_one_line(tiny_memory, tiny_gpt2, tmp_path)
                         (lambda: with_memory(plain, "knn", k=0), "k is 0"),
                         (lambda: with_memory(plain, "compressed", rate=0), "rate is 0"),
                         (lambda: with_memory(plain, "compressed", by="max"), "Known: convolution, mean"),
+                        (lambda: tiny_memory("cache")(text(20), window=9), "9 tokens and a window of 9 need 18"),
                         (lambda: tiny_memory("rmt")(text(10), window=17), "context ends at 16"),
                         (lambda: tiny_memory("rmt").memory.flops_per_token(4, 4), "overlap is 4")]:
         with pytest.raises(ReproError, match=words):

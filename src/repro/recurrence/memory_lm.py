@@ -73,7 +73,7 @@ class MemoryLM(WindowByWindow):
         def layer(index, hidden, before=None, mix=None, state=()):
             return recomputed(recompute_layers, self._layer, index, hidden, before, mix, state)
 
-        return self.memory.read(layer, self._embedded(ids), z, stride)
+        return self.memory.read(layer, self._embedded(ids), z, stride, self.transformer.wpe.weight)
 
     def _layer(self, index, hidden, before, mix, state):
         """One block, as `Memory.read` describes it."""

@@ -26,10 +26,12 @@ class Memory(nn.Module):
         super().__init__()
         self.n_layer, self.d_model, self.n_head = config.n_layer, config.n_embd, config.n_head
 
-    def read(self, layer: Callable, hidden: Tensor, state: State | None, stride: int | None) -> tuple[Tensor, State]:
+    def read(self, layer: Callable, hidden: Tensor, state: State | None, stride: int | None,
+             places: Tensor) -> tuple[Tensor, State]:
         """Read one window: hidden states (B, T, d) after the final layer norm, and the state for the next window.
 
-        hidden: (B, T, d) embedded tokens. state: what this returned for the window before; None where there is none.
+        hidden: (B, T, d) embedded tokens, at positions 0 .. T-1 of `places` (context, d), the model's embeddings of
+        positions. state: what this returned for the window before; None where there is none.
         stride: tokens until the next window starts, None for all: what is read again there need not be remembered.
 
         `layer(index, hidden, before=None)` is one block of the model (the last one with the final layer norm): hidden

@@ -33,7 +33,7 @@ class BlockRecurrent(Memory):
         nn.init.zeros_(self.read_out.weight)
         nn.init.zeros_(self.read_out.bias)
 
-    def read(self, layer, hidden, state, stride):
+    def read(self, layer, hidden, state, stride, places):
         for index in range(self.n_layer):
             if index == self.layer:
                 hidden, new = self._meet(hidden, state, stride)

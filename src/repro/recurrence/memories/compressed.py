@@ -34,7 +34,7 @@ class Compressed(Memory):
             with torch.no_grad():
                 self.weight.copy_((torch.eye(self.d_model) / self.rate).expand_as(self.weight))
 
-    def read(self, layer, hidden, state, stride):
+    def read(self, layer, hidden, state, stride, places):
         kept = []
         for index in range(self.n_layer):
             kept.append(self._compressed(hidden[:, :stride]))

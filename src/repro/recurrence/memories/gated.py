@@ -28,7 +28,7 @@ class Gated(Memory):
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, self.keep)
 
-    def read(self, layer, hidden, state, stride):
+    def read(self, layer, hidden, state, stride, places):
         pooled = []
         for index in range(self.n_layer):
             if index == self.layer and state is not None:

@@ -23,7 +23,7 @@ class Infini(Memory):
     def reset_parameters(self):
         nn.init.constant_(self.gate, -2.0)  # 0.12 recalled: near the model as it was
 
-    def read(self, layer, hidden, state, stride):
+    def read(self, layer, hidden, state, stride, places):
         first, new = state is None, []
         if first:
             size = self.d_model // self.n_head

@@ -30,7 +30,7 @@ class NearestKeys(Memory):
     def reset_parameters(self):
         nn.init.constant_(self.gate, -2.0)  # 0.12 found: near the model as it was
 
-    def read(self, layer, hidden, state, stride):
+    def read(self, layer, hidden, state, stride, places):
         for index in range(self.n_layer):
             if index == self.layer:
                 hidden, state = layer(index, hidden, mix=self._mix, state=(state, stride))

@@ -24,7 +24,7 @@ class RecurrentMemoryTransformer(Memory):
     def reset_parameters(self):
         nn.init.normal_(self.first, std=self.spread)  # as the embeddings they stand among
 
-    def read(self, layer, hidden, state, stride):
+    def read(self, layer, hidden, state, stride, places):
         memory = self.first.expand(len(hidden), -1, -1) if state is None else state
         hidden = torch.cat([memory, hidden, memory], 1)
         for index in range(self.n_layer):

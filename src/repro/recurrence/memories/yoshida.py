@@ -22,7 +22,7 @@ class Yoshida(Memory):
     def reset_parameters(self):
         self.recurrence.reset_parameters()
 
-    def read(self, layer, hidden, state, stride):
+    def read(self, layer, hidden, state, stride, places):
         h_prev = None if state is None else self.recurrence(state)
         pooled = []
         for index in range(self.n_layer):
