@@ -136,11 +136,10 @@ def test_variations_are_each_one_change(monkeypatch):
     assert "not run" in str(artifact("yoshida2020-variations").render("paper", also=()).table)
 
 
-@pytest.mark.parametrize(("scale", "same"), [("smoke", ["inserted at the last layer"]), ("small", [])])
-def test_each_row_of_the_variations_is_the_run_that_it_names(monkeypatch, scale, same):
-    """Where two rows are one run, here because a small model's layer 2 is its last, the others keep their names."""
+@pytest.mark.parametrize(("scale", "rows"), [("smoke", 12), ("small", 13), ("paper", 16)])
+def test_each_row_of_the_variations_is_the_run_that_it_names(monkeypatch, scale, rows):
     from repro.papers.yoshida2020 import pg19_tables as tables
-    from repro.papers.yoshida2020.variations import VARIATIONS, variations
+    from repro.papers.yoshida2020.variations import variations
 
     monkeypatch.setattr(tables, "told", lambda config, split: config)
     monkeypatch.setattr(tables, "module_effect", lambda config: 0.0)
@@ -148,18 +147,22 @@ def test_each_row_of_the_variations_is_the_run_that_it_names(monkeypatch, scale,
     plan = experiment("variations-pg19").plan(scale)
     shown = SimpleNamespace(scales=(scale,), plan=lambda scale: plan, records_of=lambda config: config)
     found = tables.variation_table(shown, variations).set_index("variation")
-    assert list(found.index)[:10] == list(VARIATIONS) and len(found) == 13
+    assert list(found.index) == list(variations(scale)) and len(found) == rows
     for name, wanted in (("max pooling", {"pool": "max"}), ("4 embeddings", {"n_embeddings": 4}),
                          ("final layer only", {"layers": "last"}), ("h_prev detached", {"truncate": 1}),
                          ("higher capacity", {"hidden_size": 800})):
         config = found["validation"][name]
         assert {key: getattr(config, key) for key in wanted} == wanted and config.overlap == 0
-    for name in found.index[10:]:
+    for name in found.index[-3:]:
         config = found["validation"][name]
         assert f"overlap {config.overlap}, {config.test_positions} positions" in name
         assert ("disjoint" in name) == (config.train_overlap == 0)
-    assert found.index[found["change"] == "the same here"].tolist() == same
-    assert found.index[found["change"] == "–"].tolist() == [found.index[0], found.index[10]]
+    assert not (found["change"] == "the same here").any()
+    assert found.index[found["change"] == "–"].tolist() == [found.index[0], found.index[-3]]
+    places = found["validation"][found.index.str.startswith("inserted at the")].drop("inserted at every layer",
+                                                                                      errors="ignore")
+    last = {"smoke": 2, "small": 3, "paper": 11}[scale]
+    assert [config.insert_layer for config in places] == ([0, 2, 3, last] if scale == "paper" else [last])
 
 
 @pytest.mark.parametrize(("name", "sets"), [("propagation-pg19", {"window": 2000}), ("context-use", {"window": 5000}),

@@ -18,7 +18,7 @@ SCALES: dict[str, dict[str, Any]] = {}  # of `small` from the next revision on: 
 
 
 def grid(scale: str) -> list[dict[str, Any]]:
-    """Test text of both kinds: recurrent models without overlap, and baselines without and with a sixth of the window."""
+    """Test text of both kinds: recurrent models on disjoint windows, baselines without and with a sixth of overlap."""
     window = finetuning.SECOND[scale] | {"splits": ("test",)}
     texts = {"wikitext-103": {}, "pg19-subset": pg19.SCALES[scale] | {"sequence": None}}
     rows = table_rows((0, window["window"] // 6), (0,), first=(0,))

@@ -215,7 +215,7 @@ def kind(run) -> str:
     values = run.model_dump() if isinstance(run, RunConfig) else run.config
     if values["model"] == "baseline":
         return CONTROL if values["train_overlap"] else "baseline"
-    return FIRST if values["insert_layer"] == 0 else values["model"]
+    return FIRST if values.get("insert_layer") == 0 else values["model"]
 
 
 def literal(run) -> bool:
