@@ -194,6 +194,9 @@ def test_what_is_never_predicted_is_known_of_every_token(data, bpe, sample):
     assert plain.n_words.sum() - found.n_words.sum() == text.count("<unk>") == 3
     assert plain.n_bytes.sum() - found.n_bytes.sum() == 15
     assert source.n_words("a <unk> b <unk>\n") == 3
+    splits = {name: replace(part, counts={"<unk>": 3}) for name, part in source.splits.items()}
+    rows = {row.split: row.found for row in replace(source, splits=splits).check() if row.what == "<unk>"}
+    assert rows == {"train": 3, "validation": 1, "test": 1}
     assert tokens(source, "train", bpe).targets.tolist() == found.targets.tolist()  # from the cache
     assert source.fingerprint() != corpus("wikitext-103").fingerprint()
     assert source.fingerprint() != replace(source, never_targets=("unk",)).fingerprint()

@@ -73,7 +73,7 @@ class Split:
     Of text: n_words counts whitespace-separated words, n_words_with_ends adds one for every line end (the denominator
     of WikiText's published perplexities), n_bytes counts UTF-8 bytes.
     Of examples: n_examples counts rows; `counts` what is in them, such as {"hyperpartisan": 192} of labels. Of text
-    that is apart from another: `counts` what was left out.
+    that is apart from another: `counts` what was left out. Of text in which something is never predicted: how often.
     """
 
     description: str
@@ -321,13 +321,15 @@ class Corpus:
     def _count_documents(self, split: str) -> list[tuple[str, int | None, int]]:
         """(what, expected, found) of a split of text."""
         part, documents, words, ends, size = self.splits[split], 0, 0, 0, 0
+        never = dict.fromkeys(self.never_targets, 0)
         for document in self.stream(split):
             documents += 1
+            never = {one: n + document.text.count(one) for one, n in never.items()}
             words += len(document.text.split())
             ends += document.text.count("\n")
             size += len(document.content)
         left_out = self.dropped(split)
-        found = {"passages left out": len(left_out), "words left out": sum(one.n_words for one in left_out)}
+        found = never | {"passages left out": len(left_out), "words left out": sum(one.n_words for one in left_out)}
         return [("documents", part.n_documents, documents), ("words", part.n_words, words),
                 ("words with line ends", part.n_words_with_ends, words + ends), ("bytes", part.n_bytes, size),
                 *((what, part.counts[what], found[what]) for what in part.counts)]
