@@ -9,6 +9,7 @@ from repro.study.plan import command
 from repro.study.published import published
 from repro.study.record import Record
 from repro.study.registry import register
+from repro.study.rule import judge
 from repro.study.runner import model_folder, run
 from repro.study.settings import SCALES, Absent, RunConfig
 from repro.study.store import Store
@@ -16,5 +17,5 @@ from repro.study.store import Store
 __all__ = ["SCALES", "Absent", "Artifact", "ArtifactContext", "Claim", "Context", "Estimate", "Experiment", "InShort",
            "Metric", "Outcome", "Record", "Rendered", "RunConfig", "Sentence", "Store", "Verdict", "artifact",
            "artifacts", "badge", "beside", "claim", "claims", "command", "experiment", "experiments", "in_short",
-           "judge_difference", "metric", "model_folder", "published", "register", "run", "run_id", "scoreboard",
-           "sentence", "verdict_table"]
+           "judge", "judge_difference", "metric", "model_folder", "published", "register", "run", "run_id",
+           "scoreboard", "sentence", "verdict_table"]
