@@ -9,7 +9,7 @@ from scipy import stats
 
 from repro.errors import ReproError
 from repro.study import judge
-from repro.study.rule import holm, told
+from repro.study.rule import holm, worded
 
 SPREAD = np.array([[-0.9, -0.3, 0.1, 0.4, 0.7], [-0.5, -0.2, 0.0, 0.1, 0.6], [-0.7, 0.1, -0.1, 0.3, 0.4]])
 
@@ -120,7 +120,7 @@ def test_few_seeds_leave_a_claim_open_however_clear_it_is():
 def test_a_claim_needs_room_for_the_papers_effect():
     found = judge(effects(0.5, 0.01), "higher", paper_effect=0.1, room=0.0999)
     assert found.verdict == "not testable here"
-    assert found.text.endswith("there is room for 0.0999, less than the paper's +0.1")
+    assert found.text.endswith("the assay leaves room for 0.0999, the paper's effect is 0.1")
     assert judge(effects(0.5, 0.01), "higher", paper_effect=0.1, room=0.1).verdict == "reproduced"
     assert judge(effects(-0.5, 0.01), "lower", paper_effect=-0.1, room=0.1).verdict == "reproduced"
     assert judge(effects(0.5, 0.01), "higher", room=0.01).verdict == "reproduced", "no effect of the paper to hold"
@@ -132,7 +132,7 @@ def test_a_claim_needs_the_power_to_see_the_papers_effect():
     assert 0.05 < smallest < 0.3
     found = judge(noisy, "higher", paper_effect=smallest * 0.99)
     assert found.verdict == "not testable here" and found.low > 0
-    assert f"only {smallest:.3g} or more could be seen" in found.text
+    assert f"no effect below {smallest:.3g} could be seen" in found.text
     assert judge(noisy, "higher", paper_effect=smallest * 1.01).verdict == "reproduced"
     assert judge(noisy, "higher").verdict == "reproduced"
 
@@ -209,7 +209,7 @@ def test_doubt_in_nothing_but_interaction_is_doubt():
 
 def test_words_in_a_unit():
     found = judge(effects(-0.0234, 0.01), "lower", paper_effect=-0.1, control=effects(0.001, 0.001))
-    assert told(found, lambda nats: f"{nats:+.1%}") == (
+    assert worded(found, lambda nats: f"{nats:+.1%}") == (
         f"-2.3% [{found.low:+.1%}, {found.high:+.1%}]; without the mechanism +0.1%")
     assert found.text.startswith("-0.0234 [-0.0")
 

@@ -39,6 +39,7 @@ class Verdict:
     exact: bool = False  # there is nothing to be unsure of: low and high are the effect
     paper_effect: float | None = None
     control: float | None = None  # the mean effect without the mechanism
+    null: float = 0.0
     room: float | None = None  # what the assay moved
     n_seeds: int = 0
     n_units: int = 0
@@ -99,9 +100,9 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     if len(effects) < seeds:
         verdict, because = OPEN, f"{len(effects)} of {seeds} seeds"
     elif paper and room is not None and room < paper:
-        verdict, because = NOT_TESTABLE, "there is room for {room}, less than the paper's {paper_effect}"
+        verdict, because = NOT_TESTABLE, "the assay leaves room for {room}, the paper's effect is {size}"
     elif paper and detectable > paper:
-        verdict, because = NOT_TESTABLE, "only {detectable} or more could be seen, the paper's is {paper_effect}"
+        verdict, because = NOT_TESTABLE, "no effect below {detectable} could be seen, the paper's is {size}"
     elif whole.low > 0 and (beyond is None or beyond.low > 0):
         verdict, because = REPRODUCED, ""
     elif whole.high < paper / 2 if paper else whole.high <= 0:
@@ -115,21 +116,23 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     effect = float(effects[0, 0] if exact else effects.mean())
     low, high = (effect, effect) if exact else (null + sign * end for end in (whole.low, whole.high)[::sign])
     found = Verdict(verdict, effect, *((None, None) if unsure else (low, high)), exact=exact and not unsure,
-                    detectable=None if unsure else detectable, paper_effect=paper_effect, room=room,
+                    detectable=None if unsure else detectable, paper_effect=paper_effect, null=null, room=room,
                     control=None if control is None else float(control.mean()), n_seeds=len(effects),
                     n_units=effects.shape[1], p=1.0 if unsure else max(one.p for one in (whole, beyond) if one),
                     because=because)
-    return replace(found, text=told(found))
+    return replace(found, text=worded(found))
 
 
-def told(verdict: Verdict, write: Callable[[float], str] = lambda number: signed(number, ".3g")) -> str:
-    """The words of a verdict, each number written by `write`: the effect with its interval, then the reason."""
-    known = {name: getattr(verdict, name) for name in ("effect", "low", "high", "paper_effect", "control", "detectable",
-                                                       "room")}
-    numbers = {name: write(value) for name, value in known.items() if value is not None}
-    numbers |= {name: numbers[name].removeprefix("+") for name in ("detectable", "room") if name in numbers}
+def worded(verdict: Verdict, write: Callable[[float], str] = lambda number: signed(number, ".3g"),
+           unit: str = "") -> str:
+    """The words of a verdict, each number written by `write`: the effect with its interval, in `unit`, then why."""
+    names = ("effect", "low", "high", "paper_effect", "control", "detectable", "room")
+    numbers = {name: write(value) for name in names if (value := getattr(verdict, name)) is not None}
+    if verdict.paper_effect is not None:
+        numbers["size"] = write(abs(verdict.paper_effect - verdict.null))
+    numbers |= {name: numbers[name].removeprefix("+") for name in ("detectable", "room", "size") if name in numbers}
     brackets = "" if verdict.exact or verdict.low is None else " [{low}, {high}]"
-    return "; ".join(filter(None, ("{effect}" + brackets, verdict.because))).format(**numbers)
+    return "; ".join(filter(None, ("{effect}" + brackets + f" {unit}" * bool(unit), verdict.because))).format(**numbers)
 
 
 def holm(p: Sequence[float]) -> list[int]:
