@@ -14,7 +14,6 @@ from repro.papers.yoshida2020.effects import (
     falling,
     front,
     gain,
-    log_ratio,
     overlap_gain,
     printed,
     printed_steps,
@@ -22,6 +21,7 @@ from repro.papers.yoshida2020.effects import (
     widening,
     without_module,
 )
+from repro.papers.yoshida2020.tables import log_ratio
 from repro.study import claim, claims, experiment
 
 WORDS, HARD = np.array([100, 200, 300, 400]), np.array([3.0, 5.0, 4.0, 6.0])

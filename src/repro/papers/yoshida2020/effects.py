@@ -9,8 +9,7 @@ from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from repro.errors import ReproError
-from repro.papers.yoshida2020.tables import CONTROL, kind, module_effect
+from repro.papers.yoshida2020.tables import CONTROL, by_document, kind, log_ratio, module_effect
 from repro.study import Assay, Measured, Record, judge
 from repro.study.published import printed_rows
 
@@ -46,28 +45,6 @@ def of(records: Sequence[Record], model: str, overlap: Callable[[list[int]], int
     return [record for record in same if record.config["overlap"] == chosen]
 
 
-def log_ratio(records: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
-    """The log of the ratio of word perplexities, (seeds, documents). Each seed is compared with the same one.
-
-    Raises ReproError where the two did not score the same documents.
-    """
-    import numpy as np
-
-    return np.array([_by_document(ours, ours.documents[split]["nll"], theirs, split)
-                     for ours, theirs in zip(records, against, strict=True)])
-
-
-def _by_document(ours: Record, nll: Sequence[float], theirs: Record, split: str) -> "np.ndarray":
-    import numpy as np
-
-    from repro.evaluation.bootstrap import linearised
-
-    words, other = ours.documents[split]["n_words"], theirs.documents[split]
-    if words != other["n_words"]:
-        raise ReproError(f"records {ours.id} and {theirs.id} scored different {split} documents.")
-    return linearised(np.asarray(nll) - other["nll"], words)
-
-
 def without_module(recurrent: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
     """`log_ratio` of the recurrent models with their module masked out or fed with another document's state, whichever
     is the better, (seeds, documents). Of records that kept no such losses, (seeds, 1): the ratio as a whole, with what
@@ -77,7 +54,7 @@ def without_module(recurrent: Sequence[Record], against: Sequence[Record], split
     pairs = list(zip(recurrent, against, strict=True))
     kept = [name for name in WITHOUT if all(name in record.documents[split] for record in recurrent)]
     if kept:
-        found = [np.array([_by_document(ours, ours.documents[split][name], theirs, split) for ours, theirs in pairs])
+        found = [np.array([by_document(ours, ours.documents[split][name], theirs, split) for ours, theirs in pairs])
                  for name in kept]
         return min(found, key=np.mean)
     taken = np.array([[log(1 + module_effect([record], split))] for record in recurrent])

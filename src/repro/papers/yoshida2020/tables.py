@@ -1,6 +1,7 @@
 """Tables that compare recurrent with baseline models: perplexity by overlap, and the paired gain."""
 
 from collections.abc import Sequence
+from math import expm1
 from statistics import fmean, mode
 from typing import TYPE_CHECKING
 
@@ -9,9 +10,11 @@ from repro.page import signed
 from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
 from repro.study.published import published
 from repro.study.record import Record
+from repro.study.rule import judge
 from repro.study.settings import RunConfig
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
 
     from repro.evaluation import Interval
@@ -137,15 +140,39 @@ def interval(records: list[Record], split: str) -> "Interval":
     return bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
 
 
-def compare(records: list[Record], against: list[Record], split: str) -> tuple[float, float, float]:
-    """Relative difference in word perplexity and its 95 % interval, paired over the documents of `split`.
+def compare(records: Sequence[Record], against: Sequence[Record], split: str) -> tuple[float, float, float]:
+    """Relative difference in word perplexity and its 95 % interval, over the seeds that both have and the documents of
+    `split` together, as in verdicts; with one seed over documents alone."""
+    pair = [[record for record in some if record.seed in {other.seed for other in others}]
+            for some, others in ((records, against), (against, records))]
+    if not all(pair):
+        raise ReproError(f"records {', '.join(r.id for r in (*records, *against))} have no seed in common; run both "
+                         "with the same --seed.")
+    found = judge(log_ratio(*pair, split), "lower", seeds=1)
+    return expm1(found.effect), expm1(found.low), expm1(found.high)
 
-    With several seeds the per-document losses are averaged first; the interval is over documents only.
+
+def log_ratio(records: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
+    """The log of the ratio of word perplexities, (seeds, documents). Each seed is compared with the same one.
+
+    Raises ReproError where the two did not score the same documents.
     """
-    from repro.evaluation import bootstrap
+    import numpy as np
 
-    interval = bootstrap(_nll(records, split), records[0].documents[split]["n_words"], _nll(against, split))
-    return interval.value - 1, interval.low - 1, interval.high - 1
+    return np.array([by_document(ours, ours.documents[split]["nll"], theirs, split)
+                     for ours, theirs in zip(records, against, strict=True)])
+
+
+def by_document(ours: Record, nll: Sequence[float], theirs: Record, split: str) -> "np.ndarray":
+    """`log_ratio` of a record, with these losses, to another, (documents,)."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    words, other = ours.documents[split]["n_words"], theirs.documents[split]
+    if words != other["n_words"]:
+        raise ReproError(f"records {ours.id} and {theirs.id} scored different {split} documents.")
+    return linearised(np.asarray(nll) - other["nll"], words)
 
 
 def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
