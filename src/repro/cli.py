@@ -61,7 +61,7 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
                         "chapter": entry.chapter, "source": entry.source,
                         "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
                         "scales": scales, "verdict": scales[judged[-1]]["verdict"] if judged else "not run",
-                        "verdict_scale": judged[-1] if judged else None})
+                        "verdict_scale": judged[-1] if judged else None} | (entry.declared() if is_claim else {}))
     planned = [{"paper": one.paper, "name": one.name, "summary": one.summary, "scales": list(one.scales)}
                for one in experiments()]
     if as_json:

@@ -9,6 +9,7 @@ from typing import Any
 
 from repro.papers.yoshida2020 import finetuning
 from repro.papers.yoshida2020.effects import (
+    EXPERIMENTS,
     MASKED,
     SAME_WEIGHTS,
     at,
@@ -18,8 +19,10 @@ from repro.papers.yoshida2020.effects import (
     falling,
     front,
     gain,
+    more_on_books,
     printed,
     printed_steps,
+    shrinking,
     widening,
 )
 from repro.papers.yoshida2020.evaluation import evaluation
@@ -125,6 +128,21 @@ register(
                    "it costs the baseline with two thirds.",
           where=at(("recurrent", 50), ("baseline", 200)), measure=cost, null=log(0.5),
           paper_effect=printed(TABLE, ("recurrent", 50), ("baseline", 200), column="flops_per_token_1e8")),
+    Claim(id="yoshida2020-table2-gain-shrinks", **GAIN | {"measure": shrinking},
+          sentence="On books, too, what recurrence gains is larger on disjoint windows than with the largest overlap.",
+          about=("yoshida2020-table2-gain", "yoshida2020-table2"), where=at(*both(0), *both(50)),
+          paper_effect=lambda: printed(TABLE, *both(0))() - printed(TABLE, *both(50))()),
+    Claim(id="yoshida2020-table2-more-on-books", **GAIN | {
+            "measure": more_on_books, "experiment": EXPERIMENTS, "source": "Tables 1 and 2"},
+          sentence="On disjoint windows, recurrence gains more on books than on articles of Wikipedia.",
+          about=("yoshida2020-table2-gain", "yoshida2020-table1-gain"), where=at(*both(0)),
+          paper_effect=lambda: printed(TABLE, *both(0))() - printed("yoshida2020_table1_wikitext103", *both(0))()),
+    Claim(id="yoshida2020-table2-recurrent-falls", **GAIN | {
+            "measure": falling, "control": "", "about": ("yoshida2020-table2",),
+            "why_no_control": "the claim is about overlap, which the module has no part in"},
+          sentence="The recurrent model's test perplexity on books falls with every step of the overlap.",
+          where=at(*(("recurrent", overlap) for overlap in (0, 5, 10, 30, 50))),
+          paper_effect=printed_steps(TABLE, "recurrent")),
     Claim(id="yoshida2020-table2-overlap-falls", **GAIN | {
             "measure": falling, "control": "", "why_no_control": SAME_WEIGHTS, "assay": None, "same_weights": True,
             "why_no_assay": "it is the assay itself", "about": ("yoshida2020-table2",)},
