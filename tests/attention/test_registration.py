@@ -247,13 +247,13 @@ def test_dropout_of_weights(tiny_gpt2):
     model.set_attn_implementation("repro_sliding")
     ids, heard = torch.arange(9)[None], []
     model.transformer.h[0].attn.register_forward_hook(lambda module, inputs, out: heard.append(out[0].detach()))
-    for seed in 0, 0, *range(400):
+    for seed in 0, 0, *range(150):
         torch.manual_seed(seed)
         model.train()(ids)
     model.eval()(ids)
     assert torch.equal(heard[0], heard[1]) and not torch.equal(heard[0], heard[3])
     trained, read = torch.stack(heard[2:-1]), heard[-1]
-    error = trained.std(0) / 20
+    error = trained.std(0) / 150**0.5
     assert (error > 1e-3).any() and ((trained.mean(0) - read).abs() < 5 * error + 1e-9).all()
 
 

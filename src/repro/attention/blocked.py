@@ -6,6 +6,7 @@ pattern's progressions of keys: a dilated window is a plain window over the posi
 tiles are slices with a step.
 """
 
+from ctypes import string_at
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -89,7 +90,7 @@ def tiles(pattern: Pattern, n: int, block: int, device: torch.device | str = "cp
                 allowed = (j >= first[rows, None]) & (j <= last[rows, None])
                 if before is not None:
                     allowed &= ~before(position[rows, None], j)
-                known = allowed.shape, allowed.numpy().tobytes()
+                known = allowed.shape, string_at(allowed.data_ptr(), allowed.numel())  # its bytes, without NumPy
                 if allowed.any() and known not in biases:
                     bias = torch.zeros(allowed.shape, dtype=dtype).masked_fill_(~allowed, -torch.inf).to(device)
                     biases[known] = None if allowed.all() else bias

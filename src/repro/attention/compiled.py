@@ -1,5 +1,7 @@
 """Attention as one operation of a compiled graph: what is inside runs as it does without compilation."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 from torch import Tensor
 
@@ -37,11 +39,17 @@ def attend_in_graph(query: Tensor, key: Tensor, value: Tensor, where: Tensor | N
 @torch.library.custom_op("repro::attend_backward", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
 def _backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, where: Tensor | None, pattern: int,
               scale: float | None, dropout: float, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    with torch.enable_grad():
-        x = [part.detach().requires_grad_() for part in (query, key, value)]
-        out = _computed(*x, where, pattern, scale, dropout, seed)
-        query, key, value = (part.contiguous() for part in torch.autograd.grad(out, x, grad))
-    return query, key, value
+    stream = torch.cuda.current_stream(query.device) if query.is_cuda else None
+
+    def gradients():
+        with torch.enable_grad(), torch.cuda.stream(stream):
+            x = [part.detach().requires_grad_() for part in (query, key, value)]
+            out = _computed(*x, where, pattern, scale, dropout, seed)
+            to_query, to_key, to_value = (part.contiguous() for part in torch.autograd.grad(out, x, grad))
+        return to_query, to_key, to_value
+
+    with ThreadPoolExecutor(1) as thread:  # inside an operation PyTorch records no gradients; another thread does
+        return thread.submit(gradients).result()
 
 
 @attend_in_graph.register_fake

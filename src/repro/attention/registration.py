@@ -1,6 +1,7 @@
 """Our patterns inside any model of transformers: `attn_implementation="repro_sliding"`, or a name of your own."""
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import MISSING, fields
 from functools import partial
 
@@ -34,6 +35,7 @@ from repro.errors import ReproError
 PREFIX = "repro_"
 PATTERNS = {"full": Full, "causal": Causal, "sliding": SlidingWindow, "strided": Strided, "fixed": Fixed,
             "block_local": BlockLocal, "global": Global}
+SETTINGS = {PREFIX + name: [f"{name}_{setting.name}" for setting in fields(kind)] for name, kind in PATTERNS.items()}
 PLAIN = causal_mask_function, bidirectional_mask_function
 UNKNOWN_TO_US = "softcap", "position_bias", "s_aux"  # what some models add to their scores
 LAYERS = "full_attention", "sliding_attention"  # the kinds of layers that we know
@@ -41,6 +43,7 @@ UNSAID = -1  # the window of a model that has no windows of its own
 LONGEST = 4096  # positions up to which a model's attention probabilities are returned
 
 Chosen = Pattern | Sequence[Pattern]
+_asked_for = ContextVar("attention probabilities", default=False)  # some models do not tell their layers
 _own: dict[str, Chosen | Callable[..., Chosen]] = {}
 
 
@@ -202,7 +205,7 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
             return attend_in_graph(query, key, value, where, pattern, scaling, float(dropout), seed)
     out = attend(query, key, value, dropout)
     shares = None
-    if rest.get("output_attentions"):
+    if rest.get("output_attentions") or not torch.compiler.is_compiling() and _asked_for.get():
         if key.shape[2] > LONGEST:
             raise ReproError(f"output_attentions asks for {n} x {key.shape[2]} probabilities a head; '{name}' returns "
                              f"them for at most {LONGEST} keys.")
@@ -212,10 +215,7 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
 
 def _watched(name: str, config) -> tuple:
     """The settings of a pattern of ours: with others, a compiled graph is compiled anew."""
-    if name in _own:
-        return ()
-    short = name.removeprefix(PREFIX)
-    return tuple(getattr(config, f"{short}_{setting.name}", None) for setting in fields(PATTERNS[short]))
+    return tuple([getattr(config, setting, None) for setting in SETTINGS.get(name, ())])
 
 
 def _is_cross(module) -> bool:
@@ -236,19 +236,23 @@ def _prepared(model, *arguments, **named) -> str:
         for one in model.modules():
             if isinstance(one, PreTrainedModel) and check_length not in one._forward_pre_hooks.values():
                 one.register_forward_pre_hook(check_length, with_kwargs=True)
-                one.register_forward_pre_hook(_keep_keys, with_kwargs=True)
+                one.register_forward_pre_hook(_before_reading, with_kwargs=True)
     elif hasattr(model.config, "attn_implementation"):
         del model.config.attn_implementation
     return name
 
 
-def _keep_keys(model, inputs: tuple, named: dict) -> None:
-    """Let a cache that is still empty keep every key: by itself it keeps those of a window of `sliding_window` keys.
+def _before_reading(model, inputs: tuple, named: dict) -> None:
+    """Note whether probabilities are asked for, and let a cache that is still empty keep every key.
 
-    That is enough for such a window, but not for one with gaps, nor for any other pattern, nor for an encoder's keys.
+    By itself it keeps those of a window of `sliding_window` keys. That is enough for such a window, but not for one
+    with gaps, nor for any other pattern, nor for an encoder's keys.
     """
+    if torch.compiler.is_compiling():
+        return
+    _asked_for.set(bool(named.get("output_attentions")))
     cache, name = named.get("past_key_values"), getattr(model.config, "attn_implementation", None)
-    if cache is None or name is None or torch.compiler.is_compiling():
+    if cache is None or name is None:
         return
     if isinstance(cache, EncoderDecoderCache):
         _widen(cache.cross_attention_cache)
