@@ -91,15 +91,16 @@ def known(config: RunConfig) -> Record | None:
 def _cut_off(path: Path) -> str:
     """What a file lacks at its end; "" for a whole one. Of weights the header tells how long they are."""
     if path.suffix == ".safetensors":
-        size, header = path.stat().st_size, 8
+        size = path.stat().st_size
         with path.open("rb") as file:
-            header += int.from_bytes(file.read(8), "little")
+            start = 8 + int.from_bytes(file.read(8), "little")
+            if size < start:
+                return f"it ends within its header, after {size:,} bytes"
             try:
-                tensors = json.loads(file.read(header - 8)) if header <= size else {}
-                whole = header + max((one["data_offsets"][1] for one in tensors.values() if "data_offsets" in one),
-                                     default=0)
-            except (ValueError, TypeError, KeyError, AttributeError):
-                return ""  # no file of weights at all: its sha256 will tell
+                header = json.loads(file.read(start - 8))
+                whole = start + max(one["data_offsets"][1] for name, one in header.items() if name != "__metadata__")
+            except (ValueError, TypeError, LookupError, AttributeError):
+                return ""  # no file of weights at all, as its sha256 will tell
         return f"it has {size:,} of {whole:,} bytes" if size < whole else ""
     if path.suffix == ".json":
         try:
