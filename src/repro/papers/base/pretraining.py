@@ -9,6 +9,7 @@ from repro.study import Absent, Estimate, Outcome, RunConfig, kept_model
 
 PROCESS = 2**30  # bytes that Python, torch and a tokenised corpus take before any model is there
 RATE = {"smoke": 4e10, "small": 5e10, "medium": 3e13, "paper": 6e13}  # FLOP/s sustained by what each scale is meant for
+BF16 = 3  # times that in bf16 on a CPU with such instructions; the rates of GPUs are in bf16 already
 Earlier = tuple[Annotated[int, Field(ge=1)], Annotated[float, Field(gt=0, lt=1)]]
 
 
@@ -145,4 +146,6 @@ def estimate(config, n: int, per_token: float) -> Estimate:
         return Estimate(n, 0, 0.0, 4 * n, 60.0, note=f"({config.source} as it is)")
     memory = PROCESS + 16 * n + config.batch_size * config.sequence * 4 * (34 * config.n_layer * config.n_embd
                                                                  + 3 * config.vocab_size)
-    return Estimate(n, config.tokens, per_token * config.tokens, memory, per_token * config.tokens / RATE[config.scale])
+    faster = BF16 if config.precision == "bf16" and config.scale in ("smoke", "small") else 1
+    seconds = per_token * config.tokens / (faster * RATE[config.scale])
+    return Estimate(n, config.tokens, per_token * config.tokens, memory, seconds)
