@@ -62,7 +62,7 @@ class Config(RunConfig):
 
 SCALES = {
     "smoke": {"corpus": "synthetic-books", "window": 30, "windows_per_sequence": 8, "batch_size": 8, "epochs": 0.6,
-              "learning_rate": 2e-3, "warmup_steps": 20, "validate_every": 60_000, "patience": None},
+              "learning_rate": 2e-3, "warmup_steps": 20, "validate_every": 120_000, "patience": None},
     "small": {"corpus": "wikitext-103", "epochs": 1.0, "learning_rates": (1e-3, 3e-3, 1e-2), "selection_share": 0.2,
               "warmup_steps": 20, "decay": "linear", "patience": None, "validate_every": 1_000_000,
               "validation_tokens": 60_000},
