@@ -305,6 +305,36 @@ def test_stream_of_synthetic_books(tmp_path, monkeypatch):
     assert stream.n_words.tolist() == [2500] * 8
 
 
+def test_a_tokeniser_for_masked_models_has_robertas_special_tokens(data, sample):
+    masked = tokeniser("masked-bpe", 290, "pg19-subset")
+    assert masked.vocab_size == 290 and masked.bos == 0
+    assert [masked.backend.id_to_token(k) for k in (0, 1, 2, 3, 289)] == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    assert len({masked.backend.id_to_token(k) for k in range(4, 289)}) == 285
+    for text in (sample.articles[0], "a <mask> and </s> in a text <s><pad>", "🙂 ½"):
+        ids = masked.encode(text)
+        assert masked.decode(ids) == text
+        assert ids.min() >= 4 and ids.max() < 289, "special tokens inside a text are text"
+    assert tokens("pg19-subset", "train", masked).ids[0] == 0
+
+
+@pytest.mark.parametrize(("name", "size"), [("bpe", 280), ("masked-bpe", 290)])
+def test_a_saved_tokeniser_needs_no_text(data, tmp_path, name, size, sample):
+    made = tokeniser(name, size, "pg19-subset")
+    made.save(tmp_path / "tokenizer.json")
+    again = tokenisation.Tokeniser.read(tmp_path / "tokenizer.json")
+    assert (again.fingerprint, again.bos, again.vocab_size) == (made.fingerprint, made.bos, size)
+    assert again.encode(sample.articles[0]).tolist() == made.encode(sample.articles[0]).tolist()
+    assert again.encode("<|endoftext|><s>").tolist() == made.encode("<|endoftext|><s>").tolist()
+
+
+@pytest.mark.parametrize("content", [None, "", "{", '{"version": "1.0"}'])
+def test_a_file_that_is_no_tokeniser_is_named(tmp_path, content):
+    if content is not None:
+        (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(ReproError, match="tokenizer.json is no whole file of a tokeniser"):
+        tokenisation.Tokeniser.read(tmp_path / "tokenizer.json")
+
+
 def test_saved_tokeniser_is_read_by_transformers(bpe, tmp_path, sample):
     from transformers import PreTrainedTokenizerFast
 
@@ -318,6 +348,7 @@ def test_saved_tokeniser_is_read_by_transformers(bpe, tmp_path, sample):
     (("bpee", 300, "pg19-subset"), "unknown tokeniser 'bpee'. Did you mean 'bpe'?"),
     (("bpe", 256, "pg19-subset"), "vocab_size=256: byte-level BPE needs at least 257"),
     (("bpe", 100_000, "pg19-subset"), r"vocab_size=100000: the text of pg19-subset gives only \d+ different"),
+    (("masked-bpe", 260, "pg19-subset"), "vocab_size=260: byte-level BPE needs at least 261 .*<pad> .* <mask>"),
     (("bpe", 300), "needs the name of at least one corpus"),
     (("bpe", 300, "pg19-sub"), "Did you mean 'pg19-subset'?"),
     (("word", 0, "pg19-subset"), "not a closed list")])

@@ -20,6 +20,7 @@ from repro.data.registry import corpus
 from repro.errors import ReproError, unknown
 
 END = "<|endoftext|>"
+MASKED = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # RoBERTa's special tokens: ids 0 to 3, and the last
 VERSION = "1"  # part of every cache key: raise it when training or encoding changes
 PIECE = 20_000  # characters encoded at a time
 BATCH = 64  # pieces per call
@@ -35,14 +36,26 @@ class Tokeniser:
     def __post_init__(self) -> None:
         self.backend.encode_special_tokens = True  # "<|endoftext|>" inside a text is text
 
+    @classmethod
+    def read(cls, path: Path | str) -> "Tokeniser":
+        """The tokeniser that `save` wrote to a file. Raises ReproError for a file that is missing or damaged."""
+        from tokenizers import Tokenizer
+
+        try:
+            backend = Tokenizer.from_file(str(path))
+        except Exception as error:  # tokenizers raises plain Exception
+            raise ReproError(f"{path} is no whole file of a tokeniser ({error}); make it again.") from error
+        return cls(f"bpe-{backend.get_vocab_size()}", backend)
+
     @property
     def bos(self) -> int:
-        """The id of <|endoftext|>."""
-        return self.backend.token_to_id(END)
+        """The id of <|endoftext|>, of a tokeniser for masked models that of <s>."""
+        found = self.backend.token_to_id(END)
+        return self.backend.token_to_id(MASKED[0]) if found is None else found
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids, <|endoftext|> included."""
+        """Number of ids, special tokens included."""
         return self.backend.get_vocab_size()
 
     @property
@@ -278,42 +291,49 @@ def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) 
     """The tokeniser `name`, trained on the train split of `corpus` (one name or several) unless it is cached.
 
     "bpe": byte-level BPE with `vocab_size` ids, id 0 is <|endoftext|>.
+    "masked-bpe": the same for masked models: <s> 0, <pad> 1, </s> 2, <unk> 3, and <mask> has the last id.
     "word": one id per word of an embedded corpus' lexicon; `vocab_size` is not used.
     "byte": one id per byte that the train split has; `vocab_size` is not used.
     "gpt2": the original GPT-2 one (50,257 ids), from $REPRO_DATA/gpt2-tokenizer or the hub; the rest is not used.
-    Raises ReproError for another name, a vocab_size below 257, an unknown or missing corpus.
+    "roberta": RoBERTa's own (50,265 ids), from the hub; the rest is not used.
+    Raises ReproError for another name, fewer ids than bytes and special tokens, an unknown or missing corpus.
     """
     names = (corpus,) if isinstance(corpus, str) else tuple(corpus)
-    if name == "gpt2":
-        return Tokeniser("gpt2", _gpt2())
-    if name not in ("bpe", "word", "byte"):
-        raise unknown("tokeniser", name, ["bpe", "word", "byte", "gpt2"])
+    if name in _PUBLISHED:
+        return Tokeniser(name, _PUBLISHED[name]())
+    if name not in ("bpe", "masked-bpe", "word", "byte"):
+        raise unknown("tokeniser", name, ["bpe", "masked-bpe", "word", "byte", *_PUBLISHED])
     if not names:
         raise ReproError(f"tokeniser {name} needs the name of at least one corpus to be made from.")
     if name == "word":
         return Tokeniser("word", _word(names[0]))
     if name == "byte":
         return Bytes(_bytes(names))
-    if vocab_size < 257:
-        raise ReproError(f"vocab_size={vocab_size}: byte-level BPE needs at least 257 (256 bytes and {END}).")
-    return Tokeniser(f"bpe-{vocab_size}", _bpe(names, vocab_size))
+    special, last = (MASKED[:-1], MASKED[-1:]) if name == "masked-bpe" else ((END,), ())
+    least = 256 + len(special) + len(last)
+    if vocab_size < least:
+        raise ReproError(f"vocab_size={vocab_size}: byte-level BPE needs at least {least} (256 bytes and "
+                         f"{' '.join((*special, *last))}).")
+    return Tokeniser(f"{name}-{vocab_size}", _bpe(name, names, vocab_size, special, last))
 
 
-def _bpe(names: tuple[str, ...], vocab_size: int) -> object:
+def _bpe(kind: str, names: tuple[str, ...], vocab_size: int, special: tuple[str, ...], last: tuple[str, ...]) -> object:
+    """Byte-level BPE: the ids of `special`, of the bytes, of what merges make, and of `last`, in this order."""
     import tokenizers
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     sources = [corpus(name) for name in names]
     key = _key(VERSION, tokenizers.__version__, vocab_size, *(source.fingerprint(["train"]) for source in sources))
-    cache = paths.work() / "tokenisers" / f"bpe-{vocab_size}-{'+'.join(names)}-{key}.json"
+    cache = paths.work() / "tokenisers" / f"{kind}-{vocab_size}-{'+'.join(names)}-{key}.json"
     if not cache.exists():
         made = Tokenizer(models.BPE())
         made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         made.decoder = decoders.ByteLevel()
         made.train_from_iterator(
             (piece for source in sources for text in source.texts("train") for piece in pieces(text)),
-            trainers.BpeTrainer(vocab_size=vocab_size, special_tokens=[END], show_progress=False,
+            trainers.BpeTrainer(vocab_size=vocab_size - len(last), special_tokens=list(special), show_progress=False,
                                 initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
+        made.add_special_tokens(list(last))
         if made.get_vocab_size() != vocab_size:
             raise ReproError(f"vocab_size={vocab_size}: the text of {', '.join(names)} gives only "
                              f"{made.get_vocab_size()} different tokens; ask for at most that many.")
@@ -359,6 +379,20 @@ def _gpt2() -> object:
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens([AddedToken(END, normalized=False)])
     return made
+
+
+def _roberta() -> object:
+    from tokenizers import Tokenizer
+
+    try:
+        from huggingface_hub import hf_hub_download
+        return Tokenizer.from_file(hf_hub_download("FacebookAI/roberta-base", "tokenizer.json"))
+    except Exception as error:  # no network, no such file: many types, one meaning
+        raise ReproError(f"RoBERTa's tokeniser cannot be had from the hub ({type(error).__name__}): fetch "
+                         "FacebookAI/roberta-base where there is a network.") from error
+
+
+_PUBLISHED = {"gpt2": _gpt2, "roberta": _roberta}
 
 
 def _key(*parts: object) -> str:

@@ -72,6 +72,28 @@ class NextToken(nn.Module):
         return {"model": model_settings(self.model)}
 
 
+class MaskedLM(nn.Module):
+    """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`.
+
+    model: a transformers masked language model with RoBERTa's names. Its output layer is applied to the positions that
+    are to be predicted only.
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        hidden = self.model.base_model(input_ids=batch["ids"]).last_hidden_state
+        states = hidden.gather(1, batch["positions"][..., None].expand(-1, -1, hidden.shape[-1]))
+        targets = batch["targets"].flatten()
+        return cross_entropy(self.model.lm_head(states).flatten(0, 1), targets) / (targets >= 0).sum()
+
+    def settings(self) -> dict:
+        """The model's settings."""
+        return {"model": model_settings(self.model)}
+
+
 class Labels(nn.Module):
     """Mean negative log-likelihood per document, in nats, of its label; of batches by `evaluation.classification`.
 
