@@ -137,7 +137,7 @@ def record(run, ratio, seed=0):
     nll = [n * (log(ratio) + hard) for n, hard in zip(words, (3.0, 5.0, 4.0, 6.0), strict=True)]
     carries = {"test_word_perplexity_masked": 50.5, "test_word_perplexity_other_document": 123.4}
     return SimpleNamespace(
-        id=f"{run.memory}{seed}", model=run.memory, config=run.model_dump(), notes={"tokens": 6000},
+        id=f"{run.memory}{seed}", seed=seed, model=run.memory, config=run.model_dump(), notes={"tokens": 6000},
         cost={"wall_seconds": 2.0 + seed}, documents={"test": {"nll": nll, "n_words": words}},
         metrics={"weights": 1234, "state_numbers": 56789, "flops_per_token": 1.234e6, "reach_windows": 3 + seed,
                  "share_of_known_gain": 0.25 + seed / 10, **(carries if run.model == "recurrent" else {})})
@@ -153,7 +153,8 @@ def test_the_table_sets_books_beside_books_of_a_known_process():
     plan = EXPERIMENT.plan("small")
     none, rmt, known = (next(run for run in plan if (run.memory, run.corpus) == key) for key in (
         ("none", "pg19-subset"), ("rmt", "pg19-subset"), ("rmt", "synthetic-books")))
-    found = {none: [record(none, 1.0)], rmt: [record(rmt, 0.9), record(rmt, 0.9, seed=1)], known: [record(known, 7)],
+    found = {none: [record(none, 1.0), record(none, 1.0, seed=1), record(none, 9.0, seed=5)],
+             rmt: [record(rmt, 0.9), record(rmt, 0.9, seed=1)], known: [record(known, 7)],
              trained(rmt): [record(rmt, 1), record(rmt, 1, seed=2)]}
     frame = memory_table(told(found)).set_index("memory")
     assert list(frame.index) == list(ROWS)
@@ -166,6 +167,8 @@ def test_the_table_sets_books_beside_books_of_a_known_process():
     assert frame.loc["none", "change"] == "–" and frame.loc["none", "masked"] == "–"
     assert frame.loc["none", "known gain"] == frame.loc["none", "tokens/s"] == "not run"
     assert set(frame.loc["cache"].drop("scale")) == {"not run"}
+    alone = memory_table(told({none: [record(none, 1.0)], rmt: [record(rmt, 0.9, seed=1)]})).set_index("memory")
+    assert alone.loc["rmt", "change"] == "–"  # no seed in common
 
 
 def test_the_figure_has_a_point_for_each_row_that_was_run():

@@ -17,8 +17,8 @@ KNOWN = "synthetic-books"
 
 
 def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
-    """A row for each memory. Means over seeds; perplexity with its interval over books, changes against "none" of the
-    same text, paired over books.
+    """A row for each memory. Means over seeds; perplexity with its interval over books; changes against "none" on the
+    same text, seed by seed and book by book.
 
     "other document": the state comes from another book. "known gain": the share of what a book of the known process
     can tell beyond the window that the model recovers. "tokens/s": of fine-tuning, validation included.
@@ -48,11 +48,12 @@ COLUMNS = ("weights", "state (numbers)", "FLOPs/token", "tokens/s", "test perple
 def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]:
     """What a row says of its own records."""
     metrics = records[0].metrics
+    shared = {record.seed for record in records} & {record.seed for record in plain}
     controls = {name: [record.metrics.get(f"test_word_perplexity_{key}") for record in records]
                 for name, key in (("masked", "masked"), ("other document", "other_document"))}
     return {"weights": f"{metrics['weights']:,.0f}", "state (numbers)": f"{metrics['state_numbers']:,.0f}",
             "FLOPs/token": f"{metrics['flops_per_token']:.3g}", "test perplexity": told(records, "test"),
-            "change": "–" if config.memory == "none" or not plain else _percent(*compare(records, plain, "test")),
+            "change": _percent(*compare(records, plain, "test")) if config.memory != "none" and shared else "–",
             **{name: "–" if None in values else f"{fmean(values):.{2 if fmean(values) < 100 else 0}f}"
                for name, values in controls.items()},
             "reach (windows)": f"{fmean(record.metrics['reach_windows'] for record in records):.3g}"}
