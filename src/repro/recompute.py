@@ -162,6 +162,7 @@ class Plan:
     recompute: str = "none"
     precision: str = "no"
     device: str = "cuda"
+    activation: str = "gelu_new"  # GPT-2's, written out; another is taken to be one operation
 
     def __post_init__(self):
         for name, known in (("recompute", RECOMPUTE), ("precision", ("no", "bf16")), ("device", ("cuda", "cpu"))):
@@ -176,7 +177,8 @@ class Plan:
         """The plan for a model at hand, which may be on the device "meta"; settings are the other fields."""
         config = model.config
         n_parameters = sum(weight.numel() for weight in model.parameters())
-        return cls(config.n_layer, config.n_embd, config.vocab_size, n_parameters, **settings)
+        return cls(config.n_layer, config.n_embd, config.vocab_size, n_parameters,
+                   activation=config.activation_function, **settings)
 
     @property
     def block(self) -> int:
@@ -184,12 +186,14 @@ class Plan:
 
         In numbers per token: 2 d for the inputs of the layer norms and 2 d for their outputs, 4 d for query (once more,
         padded), key and value, d for what attention returns, 20 d for the feedforward part, whose GELU is written
-        out. Sums over a row (layer norm, softmax) are left out; dropout would add its masks. Under autocast all but
+        out; as one operation it spares 12 d. Sums over a row (layer norm, softmax) are left out; dropout would add its masks. Under autocast all but
         the layer norms' inputs take 2 bytes; on a GPU, which cubes in single precision, three of the five parts of
         the GELU take 4.
         """
-        each = {("no", "cpu"): 4 * 29, ("no", "cuda"): 4 * 29, ("bf16", "cpu"): 8 + 2 * 27,
-                ("bf16", "cuda"): 8 + 2 * 27 + 2 * 12}[self.precision, self.device]
+        written_out = self.activation == "gelu_new"
+        numbers = 17 + 12 * written_out
+        each = {("no", "cpu"): 4 * numbers, ("no", "cuda"): 4 * numbers, ("bf16", "cpu"): 8 + 2 * (numbers - 2),
+                ("bf16", "cuda"): 8 + 2 * (numbers - 2) + 2 * 12 * written_out}[self.precision, self.device]
         return each * self.batch_size * self.window * self.d_model
 
     @property

@@ -7,11 +7,13 @@ from repro.errors import ReproError
 from repro.models.checkpoints import reading
 
 
-def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positions: int = 1024, bos: int = 0):
+def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positions: int = 1024, bos: int = 0,
+              activation: str = "gelu_new"):
     """An untrained `GPT2LMHeadModel` without dropout.
 
-    The texts here are read once or twice, where dropout costs more than it gives. Raises ReproError when the width
-    does not divide among the heads.
+    The texts here are read once or twice, where dropout costs more than it gives. activation: GPT-2's own, or
+    "gelu_pytorch_tanh", the same function in one operation instead of eight: faster, and less is kept for the backward
+    pass. Raises ReproError when the width does not divide among the heads.
     """
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -19,8 +21,8 @@ def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positio
         raise ReproError(f"n_embd is {n_embd} and n_head {n_head}; the width must be a multiple of the heads.")
     return GPT2LMHeadModel(GPT2Config(
         n_layer=n_layer, n_embd=n_embd, n_head=n_head, vocab_size=vocab_size, n_positions=n_positions,
-        activation_function="gelu_pytorch_tanh",  # GPT-2's own, "gelu_new", in one operation instead of eight
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=bos, eos_token_id=bos))
+        activation_function=activation, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=bos,
+        eos_token_id=bos))
 
 
 def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 1024) -> int:

@@ -56,7 +56,9 @@ def execute(config, context):
     if config.source != "scratch":
         return pretraining.outcome(config, context, NAME, load_causal_lm(config.source), coder)
     torch.manual_seed(config.seed)
-    model = gpt2_mini(config.n_layer, config.n_embd, config.n_head, coder.vocab_size, config.n_positions, coder.bos)
+    activation = "gelu_pytorch_tanh" if config.precision == "bf16" else "gelu_new"  # one function, faster
+    model = gpt2_mini(config.n_layer, config.n_embd, config.n_head, coder.vocab_size, config.n_positions, coder.bos,
+                      activation)
     held_out = tokens(config.corpus, "validation", coder).ids[:HELD_OUT]
     batches = growing_batches(config, tokens(config.corpus, "train", coder))
     model, result, loss = pretrain(config, context, NAME, WindowedLM(model, config.sequence), batches,
