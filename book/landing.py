@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from repro.study import SCALES, Store, artifacts, claims, experiments, tally
+from repro.study import SCALES, Record, Store, artifacts, claims, experiments, tally
 from repro.study.once import unchanging
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +43,10 @@ def papers() -> str:
             part = f"chapters {spans(here)} of {spans(planned)}"
             state, which = ("done", chapter) if here == planned else ("in part", part)
             shown = sum(one.paper == paper for one in artifacts())
-            told = f"**{state}**: {which}; {shown} tables and figures from {runs(paper)} recorded runs"
+            made = runs(paper)
+            hours = sum(record.cost["wall_seconds"] for record in made) / 3600
+            told = (f"**{state}**: {which}; {shown} tables and figures from {len(made)} recorded runs, which took "
+                    f"{hours:.0f} hours")
         rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {told} | {verdicts(paper)} |")
     return "\n".join(rows)
 
@@ -57,10 +60,11 @@ def chapters() -> set[int]:
     return {int(path.name[:2]) for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
 
 
-def runs(paper: str) -> int:
-    """How many runs of a paper's experiments have records, those of `smoke` apart."""
-    return sum(len(Store.of(scale).find(one.name, scale)) for one in experiments() if one.paper == paper
-               for scale in SCALES if scale != "smoke" and scale in one.scales)
+def runs(paper: str) -> list[Record]:
+    """The records of a paper's experiments, those of `smoke` apart."""
+    return [record for one in experiments() if one.paper == paper
+            for scale in SCALES if scale != "smoke" and scale in one.scales
+            for record in Store.of(scale).find(one.name, scale)]
 
 
 def verdicts(paper: str) -> str:

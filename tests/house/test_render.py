@@ -74,6 +74,23 @@ def test_the_landing_page_tells_what_is_here_from_the_records():
         assert judged == sum(claim.paper == paper for claim in claims())
 
 
+def test_a_paper_counts_all_of_its_tables_and_figures_as_all_of_its_claims():
+    from repro.study import artifacts
+
+    for paper, (name, *_) in landing.PAPERS.items():
+        row = next(line for line in landing.papers().splitlines() if line.startswith(f"| **{name}**, "))
+        told = re.search(r"(\d+) tables and figures", row)
+        assert int(told[1] if told else 0) == sum(one.paper == paper for one in artifacts())
+
+
+def test_a_paper_with_a_package_has_its_row_and_its_entry():
+    from repro.study.registry import packages
+
+    assert set(packages()) - {"base"} <= set(landing.PAPERS)
+    entries = (landing.ROOT / "book/references.bib").read_text()
+    assert all(f"{{{key}," in entries for _, key, *_ in landing.PAPERS.values())
+
+
 def test_every_chapter_of_a_paper_is_named_once():
     covered = [n for *_, first, last in landing.PAPERS.values() for n in range(first, last + 1)]
     assert covered == list(range(3, 22))
