@@ -71,6 +71,38 @@ def test_training_and_evaluation_agree_on_one_text(tiny_gpt2, tiny_recurrent, re
     assert loss == pytest.approx(score, rel=1e-5)
 
 
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize(("n", "window", "overlap"), [(13, 4, 1), (12, 4, 3), (9, 4, 2), (14, 5, 2), (30, 15, 4),
+                                                      (3, 8, 2)])
+def test_with_tokens_before_the_same_targets_count_each_with_its_whole_overlap(tiny_gpt2, tiny_recurrent, recurrent, n,
+                                                                                window, overlap):
+    """Written out target by target: which window scores it, and what is read there; `n` tokens after those before."""
+    model = (tiny_recurrent if recurrent else tiny_gpt2)(dtype=torch.float64)
+    tokens = text(overlap + n)
+    stride, total, z = window - overlap, 0.0, None
+    for start in range(0, n - 1, stride):  # scores the targets start + 1 .. start + stride after the tokens before
+        ids = tokens[:, start:min(start + window, overlap + n - 1)]
+        if recurrent:
+            hidden, z = model._read_window(ids, z, stride)
+            scores = model.lm_head(hidden)
+        else:
+            scores = model(ids).logits
+        for target in range(overlap + start + 1, min(overlap + start + stride, overlap + n - 1) + 1):
+            wanted = scores[:, target - 1 - start].log_softmax(-1)
+            total = total - wanted.gather(1, tokens[:, target:target + 1]).sum()
+    expected = total / (3 * (n - 1))
+    loss = WindowedLM(model, window, overlap, before=overlap)(tokens)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-9)
+    weights = [weight for name, weight in model.named_parameters() if "layer_scores" not in name]
+    pairs = zip(torch.autograd.grad(loss, weights, allow_unused=True),
+                torch.autograd.grad(expected, weights, allow_unused=True), strict=True)
+    for a, b in pairs:
+        if a is not None and b is not None:
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
+    assert WindowedLM(model, window, overlap, before=overlap).settings()["before"] == overlap
+    assert "before" not in WindowedLM(model, window, overlap).settings()
+
+
 @pytest.mark.parametrize("recompute", ["layer", "window"])
 def test_recomputation_reaches_the_model(tiny_recurrent, recompute):
     model, tokens = tiny_recurrent(dtype=torch.float64).train(), text(14)
@@ -111,6 +143,73 @@ def test_next_token_is_the_mean_over_all_targets():
     wanted = -logits.log_softmax(-1).gather(2, tokens[:, 1:, None]).mean()
     torch.testing.assert_close(objective(tokens), wanted)
     assert torch.equal(read[0], tokens[:, :-1])
+
+
+def masked(tokens, seed=3):
+    """A batch with a third of its tokens never predicted, as `Sequences` gives it."""
+    never = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(seed)) < 1 / 3
+    labels = tokens.masked_fill(never, -100)
+    n = max(1, int((~never[:, 1:]).sum()))
+    return {"input_ids": tokens, "labels": labels, "n_targets": torch.full((len(tokens),), n / len(tokens))}, ~never
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("kind", ["plain", "recurrent", "whole"])
+def test_what_is_no_target_is_left_out_of_the_mean(tiny_gpt2, tiny_recurrent, size, kind):
+    """Against the sum over single targets, each told by a batch that predicts nothing else."""
+    n, window, overlap = size
+    model = (tiny_recurrent if kind == "recurrent" else tiny_gpt2)(dtype=torch.float64)
+    objective = NextToken(Logits(model)) if kind == "whole" else WindowedLM(model, window, overlap)
+    tokens = text(min(n, 16))
+    batch, counts = masked(tokens)
+    total = 0.0
+    for row, column in counts[:, 1:].nonzero().tolist():
+        labels = torch.full_like(tokens, -100)
+        labels[row, column + 1] = tokens[row, column + 1]
+        one = {"input_ids": tokens, "labels": labels, "n_targets": torch.full((3,), 1 / 3)}
+        with torch.no_grad():
+            total += objective(one).item()
+    found = objective(batch)
+    assert found.item() == pytest.approx(total / max(1, int(counts[:, 1:].sum())), rel=1e-6)
+    gradients = torch.autograd.grad(found, objective.parameters(), allow_unused=True)
+    everything = torch.autograd.grad(objective(tokens), objective.parameters(), allow_unused=True)
+    assert (gradients[0] - everything[0]).abs().max() > 1e-6 or not counts[:, 1:].any()
+
+
+class Logits(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids):
+        return self.model(ids).logits
+
+
+@pytest.mark.parametrize("kind", ["plain", "recurrent"])
+def test_a_batch_of_targets_alone_gives_the_same_loss(tiny_gpt2, tiny_recurrent, kind):
+    model, tokens = (tiny_gpt2 if kind == "plain" else tiny_recurrent)(dtype=torch.float64), text(14)
+    batch = {"input_ids": tokens, "labels": tokens, "n_targets": torch.full((3,), 13.0)}
+    objective = WindowedLM(model, 4, 1)
+    torch.testing.assert_close(objective(batch), objective(tokens), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["plain", "recurrent"])
+def test_the_halves_of_a_batch_add_up_to_its_loss(tiny_gpt2, tiny_recurrent, kind):
+    """Processes average their losses: rows with fewer targets must not count for more."""
+    model, tokens = (tiny_gpt2 if kind == "plain" else tiny_recurrent)(dtype=torch.float64), text(14)
+    objective = WindowedLM(model, 4, 1)
+    labels = tokens.clone()
+    labels[0, 2:] = -100
+    batch = {"input_ids": tokens, "labels": labels, "n_targets": torch.full((3,), 27 / 3)}
+    rows = [objective({name: x[k:k + 1] for name, x in batch.items()}).item() for k in range(3)]
+    assert sum(rows) / 3 == pytest.approx(objective(batch).item(), rel=1e-6)
+
+
+def test_nothing_to_predict_is_a_loss_of_nothing(tiny_gpt2, tiny_recurrent):
+    tokens = text(14)
+    batch = {"input_ids": tokens, "labels": torch.full_like(tokens, -100), "n_targets": torch.full((3,), 1 / 3)}
+    for model in (tiny_gpt2(), tiny_recurrent()):
+        assert WindowedLM(model, 4, 1)(batch).item() == 0
 
 
 def test_labels_is_the_mean_over_all_documents():

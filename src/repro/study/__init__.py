@@ -10,12 +10,12 @@ from repro.study.published import published
 from repro.study.record import Record
 from repro.study.registry import register
 from repro.study.rule import Verdict, judge
-from repro.study.runner import model_folder, run
+from repro.study.runner import kept_model, model_folder, run
 from repro.study.settings import SCALES, Absent, RunConfig
 from repro.study.store import Store
 
 __all__ = ["ADDED", "SCALES", "Absent", "Artifact", "ArtifactContext", "Assay", "Claim", "Context", "Estimate",
            "Experiment", "InShort", "Measured", "Metric", "Outcome", "Record", "Rendered", "RunConfig", "Sentence",
            "Store", "Verdict", "artifact", "artifacts", "badge", "beside", "claim", "claims", "command", "experiment",
-           "experiments", "in_short", "judge", "linked", "metric", "model_folder", "published", "register", "run",
-           "run_id", "scoreboard", "sentence", "tally", "verdict_table"]
+           "experiments", "in_short", "judge", "kept_model", "linked", "metric", "model_folder", "published",
+           "register", "run", "run_id", "scoreboard", "sentence", "tally", "verdict_table"]

@@ -182,6 +182,13 @@ class Claim(Based):
         return tuple(scale for scale in super().scales
                      if any(self.where(config) for one in self.experiments for config in one.plan(scale)))
 
+    def declared(self) -> dict[str, Any]:
+        """What was said of it beforehand, as `repro list --json` gives it."""
+        assay = self.assay.what if self.assay else ""
+        return {"direction": self.direction, "unit": self.unit, "family": self.family} | (
+            {"control": self.control} if self.control else {"why_no_control": self.why_no_control}) | (
+            {"assay": assay} if assay else {"why_no_assay": self.why_no_assay})
+
     def expected(self) -> float | None:
         """The paper's effect as a verdict tells it; None where `why_no_paper_effect` says why."""
         effect = self.paper_effect() if self.paper_effect else None
@@ -194,7 +201,7 @@ class Claim(Based):
         told = {name: self.write(value).removeprefix("+" * (name != "the paper's")) for name, value in known.items()
                 if value is not None and not (name == "detectable" and verdict.exact)}
         if verdict.n_units:
-            told["seeds x units"] = ("exact" if verdict.exact else
+            told["seeds x units"] = ("exact" if self.unit == "exact" else
                                      f"{verdict.n_seeds} x {verdict.n_units} {UNITS[self.unit]}")
         order = ("the paper's", "seeds x units", "detectable", "room")
         return {name: told[name] for name in order if name in told}

@@ -14,7 +14,8 @@ from repro.papers.yoshida2020.effects import (
     falling,
     front,
     gain,
-    log_ratio,
+    grouped,
+    more_on_books,
     overlap_gain,
     printed,
     printed_steps,
@@ -22,19 +23,21 @@ from repro.papers.yoshida2020.effects import (
     widening,
     without_module,
 )
-from repro.study import claim, claims, experiment
+from repro.papers.yoshida2020.tables import log_ratio
+from repro.study import claim, claims
+from repro.study import experiment as named
 
 WORDS, HARD = np.array([100, 200, 300, 400]), np.array([3.0, 5.0, 4.0, 6.0])
 TABLE1, TABLE2 = "yoshida2020_table1_wikitext103", "yoshida2020_table2_pg19"
 
 
 def record(model, ratio, overlap=0, window=300, masked=1.0, trained=None, seed=0, flops=1.0, noise=(0, 0, 0, 0),
-           **kept):
+           experiment="recurrence-pg19", **kept):
     """Documents of very different difficulty and length; `ratio` times the word perplexity of a baseline at 1."""
     told = {"nll": (WORDS * (log(ratio) + HARD + noise)).tolist(), "n_words": WORDS.tolist()}
     told |= {name: (WORDS * (log(value) + HARD)).tolist() for name, value in kept.items()}
     return SimpleNamespace(
-        id=f"{model}-{overlap}-{seed}", model=model, seed=seed, scale="small",
+        id=f"{model}-{overlap}-{seed}", model=model, seed=seed, scale="small", experiment=experiment,
         config={"model": model, "overlap": overlap, "window": window, "train_overlap": trained},
         documents={"test": told, "validation": told},
         metrics={"flops_per_token": flops} | {
@@ -182,6 +185,34 @@ def test_a_margin_moves_what_no_effect_means():
     assert told(1.005).null == pytest.approx(0.01)
 
 
+def test_groups_of_articles_stand_beside_books():
+    effects = np.array([[1.0, 2.0, 3.0, 4.0, 6.0], [0.0, 1.0, 0.0, 1.0, 0.0]])
+    found = grouped(effects, 3)
+    assert found.shape == (2, 3) and found.mean(1) == pytest.approx(effects.mean(1))
+    mean = 3.2
+    assert found[0] == pytest.approx([mean + (part - mean * n) / (5 / 3) for part, n in ((3, 2), (7, 2), (6, 1))])
+    assert grouped(effects, 5) is effects and grouped(effects[:, :1], 3).shape == (2, 1)
+    books = [record(model, ratio, masked=0.99) for model, ratio in (("recurrent", 0.9), ("baseline", 1.0))]
+    articles = [record(model, ratio, masked=0.99, experiment="recurrence-wikitext103") for model, ratio in (
+        ("recurrent", 0.95), ("baseline", 1.0))]
+    found = more_on_books([*books, *articles])
+    assert found.effects == pytest.approx(np.full((1, 4), log(0.9 / 0.95))) and abs(found.control).max() < 1e-9
+    rooms = [record("baseline", ratio, overlap, experiment=name) for name, least in (
+        ("recurrence-pg19", 0.8), ("recurrence-wikitext103", 0.9)) for overlap, ratio in ((0, 1.0), (50, least))]
+    assert context_counts().room(rooms) == pytest.approx(-log(0.9)), "where it gains least"
+
+
+def test_pooling_is_compared_with_the_same_weights():
+    passed, every = record("recurrent", 0.9, 50, masked=0.95), record("recurrent", 1.0, 50, masked=1.2)
+    passed.config["test_positions"], every.config["test_positions"] = "passed", "all"
+    one = claim("yoshida2020-variations-passed")
+    found = one.judge([every, passed], [every, passed])
+    assert (found.verdict, found.n_seeds, found.effect) == ("reproduced", 1, pytest.approx(-0.1))
+    assert found.room == pytest.approx(1 - 1 / 1.2)
+    assert [(config.train_overlap, config.test_positions) for config in one.plan("small") if one.where(config)] == [
+        (0, "all"), (0, "passed")]
+
+
 def test_cost_is_counted():
     def told(flops):
         return judged("table2-half-the-cost", [record("recurrent", 1.0, 50, flops=flops), record(
@@ -199,7 +230,7 @@ def test_printed_effects_are_those_of_the_tables():
 
 def test_points_are_found_at_every_scale_that_has_all_of_them():
     for scale, base in (("small", (0, 50)), ("smoke", (0, 5))):
-        found = [config for config in experiment("recurrence-wikitext103").plan(scale)
+        found = [config for config in named("recurrence-wikitext103").plan(scale)
                  if at(("baseline", 0), ("baseline", 50))(config)]
         assert [(config.model, config.overlap, config.train_overlap) for config in found] == [
             ("baseline", overlap, None) for overlap in base]

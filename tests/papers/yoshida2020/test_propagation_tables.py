@@ -104,6 +104,16 @@ def test_the_true_text_says_how_much_closer_a_continuation_can_be():
     assert claim("yoshida2020-topic-jsd-share").judge([record()], [record()]).room == pytest.approx(0.5)
 
 
+def test_pronouns_are_counted_by_book():
+    made = record()
+    for writer, own in (("recurrent", [[3, 4], [1, 1], [0, 0]]), ("baseline", [[1, 2], [0, 2], [0, 0]]),
+                        ("book", [[2, 2], [1, 1], [4, 4]])):
+        made.documents[writer] |= {"pronouns own": own, "pronouns other": [[1, 2], [1, 2], [0, 0]]}
+    found = claim("yoshida2020-pronouns").judge([made], [made])
+    assert found.effect == pytest.approx((3 + 2) / 10) and found.n_units == 3
+    assert (found.control, found.room) == (0, pytest.approx((7 + 2) / 10))
+
+
 def test_effects_are_by_book():
     values = [1, 1, 1, 2, 2, 2, 2, 6, 6, 6]
     found = propagation_tables.by_book([record(), record()], lambda documents: values)

@@ -17,11 +17,12 @@ from repro.plotting import draw_curves
 WORDS = [100, 200, 300, 400]
 
 
-def record(model: str, ratio: float, overlap: int = 0, masked: float = 1.0, trained: int | None = None):
+def record(model: str, ratio: float, overlap: int = 0, masked: float = 1.0, trained: int | None = None,
+           seed: int = 0):
     """Documents of very different difficulty; `ratio` times the word perplexity of the baseline on each of them."""
     nll = [n * (log(ratio) + hard) for n, hard in zip(WORDS, (3.0, 5.0, 4.0, 6.0), strict=True)]
     return SimpleNamespace(
-        id=model, model=model, config={"model": model, "overlap": overlap, "train_overlap": trained},
+        id=model, model=model, seed=seed, config={"model": model, "overlap": overlap, "train_overlap": trained},
         documents={"test": {"nll": nll, "n_words": WORDS}},
         metrics={"test_word_perplexity": ratio * 100, "test_word_perplexity_masked": masked * 100})
 
@@ -31,16 +32,13 @@ def test_the_difference_is_paired_and_relative():
     assert value == pytest.approx(-0.1) and low == pytest.approx(-0.1) and high == pytest.approx(-0.1)
 
 
-def test_seeds_are_averaged_before_documents_are_drawn():
-    value, _, _ = compare([record("recurrent", 0.81), record("recurrent", 1.0)], [record("baseline", 1.0)], "test")
-    assert value == pytest.approx(-0.1)
-
-
-def test_records_of_other_documents_are_refused():
-    other = record("baseline", 1.0)
-    other.documents = {"test": {"nll": [1.0], "n_words": [1]}}
-    with pytest.raises(ReproError, match="different test documents"):
-        compare([record("recurrent", 0.9), other], [record("baseline", 1.0)], "test")
+def test_seeds_that_both_have_are_paired():
+    ours, theirs = [record("recurrent", ratio, seed=seed) for seed, ratio in ((0, 0.9), (1, 0.8), (3, 0.1))], [
+        record("baseline", ratio, seed=seed) for seed, ratio in ((1, 1.0), (0, 1.0), (2, 9.0))]
+    value, low, high = compare(ours, sorted(theirs, key=lambda one: one.seed), "test")
+    assert value == pytest.approx((0.9 * 0.8)**0.5 - 1) and low < -0.2 < -0.1 < high
+    with pytest.raises(ReproError, match="records recurrent, baseline have no seed in common"):
+        compare(ours[2:], theirs[:1], "test")
 
 
 def test_learning_curves_keep_the_control_apart_from_the_baseline():

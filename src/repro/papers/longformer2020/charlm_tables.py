@@ -1,5 +1,6 @@
 """Tables, figure and verdicts of the character language models: bits per character, and how sure a difference is."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from math import log
 from statistics import fmean, stdev
@@ -82,12 +83,26 @@ def full_beats_narrow(records: Sequence[Record]) -> float:
     return fmean(bits["fixed"]) - fmean(bits["full"])
 
 
+def bits_after_phases(record: Record) -> list[float]:
+    """Bits per character of held-out text at the end of each phase of training, read in sequences of that phase."""
+    config, ends, seen = record.config, [], 0
+    for phase, (steps, batch) in enumerate(zip(config["steps"], config["batch_sizes"], strict=True)):
+        seen += steps * batch * min(config["length"] * 2**phase, config["longest"] or math.inf)
+        ends.append([loss for at, loss in record.curves["validation_loss"] if at <= seen][-1] / log(2))
+    return ends
+
+
+def later_phases(records: list[Record]) -> Measured:
+    """Bits per character after the last phase less those after the first, one number a seed."""
+    return Measured([[ends[-1] - ends[0]] for ends in map(bits_after_phases, records)])
+
+
 def printed_difference(better: str, other: str) -> Callable[[], float]:
     """Bits per character of one row of Table 4 less those of another."""
     def effect() -> float:
         rows = printed_rows("longformer2020_table4_ablation")
         bits = {row["configuration"]: float(row["dev_bpc"]) for row in rows}
-        return bits[better] - bits[other]
+        return round(bits[better] - bits[other], 6)
     return effect
 
 

@@ -9,8 +9,7 @@ from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from repro.errors import ReproError
-from repro.papers.yoshida2020.tables import CONTROL, kind, module_effect
+from repro.papers.yoshida2020.tables import CONTROL, by_document, compare, kind, log_ratio, module_effect
 from repro.study import Assay, Measured, Record, judge
 from repro.study.published import printed_rows
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 MASKED = "the module masked out"
+EXPERIMENTS = "recurrence-pg19", "recurrence-wikitext103"
 WITHOUT = ("nll_masked", "nll_other_document")  # by document: without h_prev, and with that of another document
 SAME_WEIGHTS = "the same weights read the same text; nothing is added that could be left out"
 WINDOW = {"smoke": 30}  # of the papers' tables, tokens; else 300
@@ -46,28 +46,6 @@ def of(records: Sequence[Record], model: str, overlap: Callable[[list[int]], int
     return [record for record in same if record.config["overlap"] == chosen]
 
 
-def log_ratio(records: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
-    """The log of the ratio of word perplexities, (seeds, documents). Each seed is compared with the same one.
-
-    Raises ReproError where the two did not score the same documents.
-    """
-    import numpy as np
-
-    return np.array([_by_document(ours, ours.documents[split]["nll"], theirs, split)
-                     for ours, theirs in zip(records, against, strict=True)])
-
-
-def _by_document(ours: Record, nll: Sequence[float], theirs: Record, split: str) -> "np.ndarray":
-    import numpy as np
-
-    from repro.evaluation.bootstrap import linearised
-
-    words, other = ours.documents[split]["n_words"], theirs.documents[split]
-    if words != other["n_words"]:
-        raise ReproError(f"records {ours.id} and {theirs.id} scored different {split} documents.")
-    return linearised(np.asarray(nll) - other["nll"], words)
-
-
 def without_module(recurrent: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
     """`log_ratio` of the recurrent models with their module masked out or fed with another document's state, whichever
     is the better, (seeds, documents). Of records that kept no such losses, (seeds, 1): the ratio as a whole, with what
@@ -77,7 +55,7 @@ def without_module(recurrent: Sequence[Record], against: Sequence[Record], split
     pairs = list(zip(recurrent, against, strict=True))
     kept = [name for name in WITHOUT if all(name in record.documents[split] for record in recurrent)]
     if kept:
-        found = [np.array([_by_document(ours, ours.documents[split][name], theirs, split) for ours, theirs in pairs])
+        found = [np.array([by_document(ours, ours.documents[split][name], theirs, split) for ours, theirs in pairs])
                  for name in kept]
         return min(found, key=np.mean)
     taken = np.array([[log(1 + module_effect([record], split))] for record in recurrent])
@@ -104,6 +82,27 @@ def widening(records: Sequence[Record]) -> Measured:
     """The gain at the smallest window less that at the largest, on validation text."""
     return _less(*(gain([record for record in records if record.config["window"] == window], "validation")
                    for window in _ends(record.config["window"] for record in records)))
+
+
+def more_on_books(records: Sequence[Record]) -> Measured:
+    """The gain on books less that on articles of Wikipedia, which are taken in as many groups as there are books. Both
+    are drawn on their own, so it does not matter which group stands beside which book."""
+    books, articles = (gain([record for record in records if record.experiment == name]) for name in EXPERIMENTS)
+    n = books.effects.shape[1]
+    return _less(books, Measured(*(grouped(values, n) for values in (articles.effects, articles.control))))
+
+
+def grouped(effects: "np.ndarray", n: int) -> "np.ndarray":
+    """Effects (seeds, units) of n groups of neighbouring units, with the same mean, (seeds, n); of fewer, as they are.
+    """
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    groups = np.array_split(np.arange(effects.shape[1]), n)
+    if effects.shape[1] <= n:
+        return effects
+    return np.array([linearised([seed[group].sum() for group in groups], list(map(len, groups))) for seed in effects])
 
 
 def _ends(values) -> tuple[int, int]:
@@ -180,9 +179,13 @@ def _printed(table: str, column: str = "test_perplexity_per_word") -> dict[tuple
 
 def context_counts(overlap: int = 50) -> Assay:
     """What overlap, which shows more context for sure, gains the baseline: nothing that is lent from the window before
-    can be expected to give much more."""
+    can be expected to give much more. On several texts, where it gains least."""
     def room(records: Sequence[Record]) -> float:
-        seeds = set.intersection(*({one.seed for one in of(records, "baseline", end)} for end in (min, max)))
-        return -float(overlap_gain([record for record in records if record.seed in seeds]).effects.mean())
+        found = []
+        for name in {record.experiment for record in records}:
+            ends = [of([record for record in records if record.experiment == name], "baseline", end)
+                    for end in (max, min)]
+            found.append(-log(1 + compare(*ends, "test")[0]))
+        return min(found)
     return Assay(f"the baseline's gain from an overlap of {overlap} of 300 tokens",
                  at(("baseline", 0), ("baseline", overlap)), room)

@@ -17,6 +17,7 @@ from repro.papers.yoshida2020.propagation_tables import (
     known_gain,
     printed_ratio,
     printed_share,
+    pronouns,
     reach,
     texts_beside,
     true_text,
@@ -280,4 +281,8 @@ register(
     Claim(id="yoshida2020-topic-jsd-share", **TOPICS, measure=closer, direction="higher", null=0.5,
           assay=true_text(closer, 0.5),
           sentence="In most contexts (the paper: at least 60 %) the recurrent model's continuation is the closer one.",
-          paper_effect=printed_share, told_in="of contexts"))
+          paper_effect=printed_share, told_in="of contexts"),
+    Claim(id="yoshida2020-pronouns", **TOPICS | {"source": "Tables 4 and 5", "about": ("yoshida2020-consistency",)},
+          measure=pronouns, direction="higher", assay=true_text(pronouns), told_in="a context",
+          sentence="The recurrent model's pronouns have the gender of the context more often than the baseline's.",
+          why_no_paper_effect="shown by examples only"))

@@ -106,6 +106,23 @@ def closer(records: list[Record], writer: str = "recurrent") -> Measured:
     return Measured(by_book(records, _closer("own", writer)), by_book(records, _closer("other", writer)))
 
 
+def pronouns(records: list[Record], writer: str = "recurrent") -> Measured:
+    """Gendered pronouns of the writer that fit less those that do not, a context, and that less the same of the
+    baseline; the control: whether they fit contexts of other books."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    def right(record: Record, name: str, against: str) -> np.ndarray:
+        kept, n = np.transpose(record.documents[name][f"pronouns {against}"])
+        contexts = np.bincount(record.documents["contexts"]["book"])
+        return linearised(2 * kept - n, contexts[contexts > 0])
+
+    def more(against: str) -> np.ndarray:
+        return np.array([right(record, writer, against) - right(record, "baseline", against) for record in records])
+    return Measured(more("own"), more("other"))
+
+
 def true_text(measure: Callable[[list[Record], str], Measured], null: float = 0.0) -> Assay:
     """The book's own continuation, measured as the recurrent model's: none can be much closer than that."""
     return Assay("how much closer the book's own continuation is than the baseline's", lambda config: True,

@@ -1,6 +1,7 @@
 """Tables that compare recurrent with baseline models: perplexity by overlap, and the paired gain."""
 
 from collections.abc import Sequence
+from math import expm1
 from statistics import fmean, mode
 from typing import TYPE_CHECKING
 
@@ -9,15 +10,18 @@ from repro.page import signed
 from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
 from repro.study.published import published
 from repro.study.record import Record
+from repro.study.rule import judge
 from repro.study.settings import RunConfig
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
 
     from repro.evaluation import Interval
 
 SPLITS = ("validation", "test")
 CONTROL = "baseline trained overlapped"
+FIRST = "recurrent, first block"  # the depth-matched reading of the paper's second of twelve layers
 
 
 def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
@@ -126,6 +130,10 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
                 row[f"{heading(scale)}: test, against the control"] = (
                     _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
             row[f"{heading(scale)}: module"] = pair[0] and signed(module_effect(pair[0]), ".2%")
+            if not all(literal(config) for config in context.plan(scale)):
+                first = _at(context, scale, FIRST, share)
+                row[f"{heading(scale)}: test, first block"] = (
+                    _percent(*compare(first, pair[1], "test")) if first and pair[1] else first)
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
@@ -137,15 +145,39 @@ def interval(records: list[Record], split: str) -> "Interval":
     return bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
 
 
-def compare(records: list[Record], against: list[Record], split: str) -> tuple[float, float, float]:
-    """Relative difference in word perplexity and its 95 % interval, paired over the documents of `split`.
+def compare(records: Sequence[Record], against: Sequence[Record], split: str) -> tuple[float, float, float]:
+    """Relative difference in word perplexity and its 95 % interval, over the seeds that both have and the documents of
+    `split` together, as in verdicts; with one seed over documents alone."""
+    pair = [[record for record in some if record.seed in {other.seed for other in others}]
+            for some, others in ((records, against), (against, records))]
+    if not all(pair):
+        raise ReproError(f"records {', '.join(r.id for r in (*records, *against))} have no seed in common; run both "
+                         "with the same --seed.")
+    found = judge(log_ratio(*pair, split), "lower", seeds=1)
+    return expm1(found.effect), expm1(found.low), expm1(found.high)
 
-    With several seeds the per-document losses are averaged first; the interval is over documents only.
+
+def log_ratio(records: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
+    """The log of the ratio of word perplexities, (seeds, documents). Each seed is compared with the same one.
+
+    Raises ReproError where the two did not score the same documents.
     """
-    from repro.evaluation import bootstrap
+    import numpy as np
 
-    interval = bootstrap(_nll(records, split), records[0].documents[split]["n_words"], _nll(against, split))
-    return interval.value - 1, interval.low - 1, interval.high - 1
+    return np.array([by_document(ours, ours.documents[split]["nll"], theirs, split)
+                     for ours, theirs in zip(records, against, strict=True)])
+
+
+def by_document(ours: Record, nll: Sequence[float], theirs: Record, split: str) -> "np.ndarray":
+    """`log_ratio` of a record, with these losses, to another, (documents,)."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    words, other = ours.documents[split]["n_words"], theirs.documents[split]
+    if words != other["n_words"]:
+        raise ReproError(f"records {ours.id} and {theirs.id} scored different {split} documents.")
+    return linearised(np.asarray(nll) - other["nll"], words)
 
 
 def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
@@ -160,10 +192,17 @@ def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
 
 
 def kind(run) -> str:
-    """What a config or record is of: baseline, recurrent, or a baseline trained on the windows it is tested on."""
+    """What a config or record is of: baseline, recurrent, recurrent with the module at the first block, or a baseline
+    trained on the windows it is tested on."""
     values = run.model_dump() if isinstance(run, RunConfig) else run.config
-    overlapped = values["model"] == "baseline" and values["train_overlap"]
-    return CONTROL if overlapped else values["model"]
+    if values["model"] == "baseline":
+        return CONTROL if values["train_overlap"] else "baseline"
+    return FIRST if values.get("insert_layer") == 0 else values["model"]
+
+
+def literal(run) -> bool:
+    """Whether a config or record is none of the depth-matched reading, which stands beside the literal one."""
+    return kind(run) != FIRST
 
 
 def _table(context: ArtifactContext, scale: str) -> list:
