@@ -43,6 +43,12 @@ def test_cells_that_span_rows_do_not_shift_the_columns_beside_them():
     assert [cell.get_text() for cell in found.select("thead .number")] == ["words"]
 
 
+def test_a_link_in_a_cell_leads_where_it_led():
+    frame = pd.DataFrame({"id": ["a"], "n": [1]})
+    found = read(frame.style.hide().format(lambda id: f'<a href="06.html">{id}</a>', subset="id"))
+    assert (found.tbody.th.a["href"], found.tbody.th.get_text()) == ("06.html", "a")
+
+
 def test_what_is_set_already_stays():
     for text in ("<section><table><tr><td>1</td></tr></table></section>", "<p>no table</p>", read(
             pd.DataFrame({"n": [1]})).decode()):
