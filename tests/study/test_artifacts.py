@@ -243,8 +243,9 @@ def test_each_experiment_takes_the_keys_that_it_has(both, toy):
 
 
 def test_what_the_paper_does_not_have_says_so(toy):
-    register(Artifact("toy-more", "toy2020", "What else", "06_toy", "toy-base", lambda context: None, ADDED))
-    assert artifact("toy-more").render("smoke").caption.splitlines()[0] == "What else (not in the paper)."
+    for k, source in enumerate((ADDED, f"{ADDED}; asked here")):
+        register(Artifact(f"toy-{k}", "toy2020", "What else", "06_toy", "toy-base", lambda context: None, source))
+        assert artifact(f"toy-{k}").render("smoke").caption.splitlines()[0] == f"What else ({source})."
 
 
 def test_a_claim_may_rest_on_several_experiments(both, toy):

@@ -80,7 +80,7 @@ class Artifact(Based):
     chapter: str
     experiment: str | tuple[str, ...]  # whose runs it needs, one or several
     build: Callable[["ArtifactContext"], Any]
-    source: str  # where in the paper, e.g. "Table 1", or ADDED
+    source: str  # where in the paper, e.g. "Table 1", or ADDED, with or without more
     kind: Literal["table", "figure"] = "table"
 
     def render(self, scale: str = "smoke", also: Sequence[str] | None = None, results: Path | str | None = None,
@@ -154,7 +154,8 @@ class ArtifactContext:
     def caption(self) -> str:
         """What is shown: the source, then for each scale its data, seeds, records and the command for missing ones."""
         one = self.artifact
-        lines = [f"{one.title} ({ADDED})." if one.source == ADDED else f"{one.source} of {one.paper}: {one.title}."]
+        added = one.source.startswith(ADDED)
+        lines = [f"{one.title} ({one.source})." if added else f"{one.source} of {one.paper}: {one.title}."]
         for scale in self.scales:
             used = [record for record in self.used.values() if record.scale == scale]
             missing = [(line, config) for line, config in self.missing.items() if config.scale == scale]
