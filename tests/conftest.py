@@ -71,6 +71,27 @@ def tiny_recurrent(tiny_config, shake):
 
 
 @pytest.fixture(scope="session")
+def tiny_memory(tiny_config, shake):
+    """A MemoryLM in eval mode: (memory, dtype, fresh, **settings). fresh: with its initial weights, not random ones."""
+    small = {"yoshida": {"hidden_size": 12, "hidden_layers": 2}, "yoshida-first": {"hidden_size": 12},
+             "embeddings-4": {"hidden_size": 12, "hidden_layers": 1}, "gated": {"hidden_size": 12, "hidden_layers": 1},
+             "rmt": {"n_tokens": 2}, "block-recurrent": {"n_states": 3}, "compressed": {"rate": 2, "windows": 2},
+             "knn": {"layer": 1, "k": 2, "n_tokens": 6}}
+
+    def make(memory, dtype=None, fresh=False, changes=None, **settings):
+        import torch
+
+        from repro.recurrence import MemoryLM
+        from repro.recurrence.memories import complete
+
+        torch.manual_seed(0)
+        model = MemoryLM(tiny_config(**changes or {}), complete(memory, **small.get(memory, {}) | settings))
+        shake(model.transformer if fresh else model)
+        return model.to(dtype or torch.float32).eval()
+    return make
+
+
+@pytest.fixture(scope="session")
 def window_of():
     """The window (start, end of its inputs) that scores a target, from the target alone: no loop over windows."""
     def find(target, n_tokens, window, overlap):

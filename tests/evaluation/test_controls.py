@@ -81,6 +81,17 @@ def test_every_window_sees_the_state_of_another_document(tiny_recurrent, joined,
     assert not changed[:min(window, 3)].any()  # a first window sees no state
 
 
+@pytest.mark.parametrize("memory", ["rmt", "infini", "compressed", "knn", "cache"])
+@pytest.mark.parametrize("joined", [True, False])
+def test_states_of_any_form_are_handed_over(tiny_memory, memory, joined):
+    """Some are tuples, some grow until they are full."""
+    model = tiny_memory(memory, torch.float64)
+    with torch.no_grad():
+        expected = by_hand(model, joined, 4, 0)
+    found, _ = score_other_document(model, tokens(joined), 4, 0, batch_size=3)
+    np.testing.assert_allclose(found.target_nll, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("joined", [True, False])
 def test_no_later_token_of_the_own_document_changes_a_loss(tiny_recurrent, joined):
     """A leak would make the control look like the model itself."""

@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from repro.errors import ReproError
 from repro.evaluation.documents import lengths_of, per_document, streams_of
@@ -97,7 +97,8 @@ def _read_given(model, streams, sources, carried, window, overlap, batch_size, p
     groups: dict[tuple, list[tuple[int, Window, tuple | None]]] = defaultdict(list)
     for n, ids in enumerate(streams):
         for span, source in zip(windows(len(ids), window, overlap), sources[n], strict=True):
-            groups[span.stop - span.start, span.offset, source is None].append((n, span, source))
+            shapes = source and tuple(x.shape for x in tree_leaves(carried[source[0]][source[1]]))  # some states grow
+            groups[span.stop - span.start, span.offset, shapes].append((n, span, source))
     for group in groups.values():
         for some in (group[i:i + batch_size] for i in range(0, len(group), batch_size)):
             ids = torch.stack([streams[n][span.start:span.stop] for n, span, _ in some])

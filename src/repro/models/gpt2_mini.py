@@ -1,5 +1,6 @@
 """gpt2-mini: GPT-2's architecture (Radford et al. 2019), fresh weights, any size."""
 
+import json
 from pathlib import Path
 
 from repro.errors import ReproError
@@ -28,19 +29,23 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
     return n_layer * block + (vocab_size + n_positions) * n_embd + 2 * n_embd
 
 
-def load_causal_lm(name_or_folder: str | Path, recurrence=None):
-    """A GPT-2 checkpoint (hub name or folder), with a recurrence module if `recurrence` is a RecurrenceConfig.
+def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None):
+    """A GPT-2 checkpoint (hub name or folder), with a recurrence module if `recurrence` is a RecurrenceConfig,
+    or with one of the memories of `repro.recurrence`.
 
-    Its weights are fp32, as whatever they were kept. A folder saved by a RecurrentLM comes back as one. Raises
-    ReproError when there is no such checkpoint.
+    Its weights are fp32, as whatever they were kept. A folder saved by a RecurrentLM or MemoryLM comes back as one.
+    Raises ReproError when there is no such checkpoint.
     """
     import torch
     from transformers import GPT2LMHeadModel
 
-    from repro.recurrence.causal import RecurrentLM, is_recurrent
+    from repro.recurrence import RecurrentLM, with_memory
 
     folder = Path(name_or_folder)
     with reading(name_or_folder, "openai-community/gpt2"):
-        if recurrence is not None or ((folder / "config.json").exists() and is_recurrent(folder)):
+        saved = json.loads((folder / "config.json").read_text()) if (folder / "config.json").exists() else {}
+        if memory is not None or "memory" in saved:
+            return with_memory(name_or_folder, memory)
+        if recurrence is not None or "recurrence" in saved:
             return RecurrentLM.from_pretrained(str(name_or_folder), recurrence, dtype=torch.float32)
         return GPT2LMHeadModel.from_pretrained(str(name_or_folder), dtype=torch.float32)

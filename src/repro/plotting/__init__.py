@@ -7,6 +7,7 @@ from repro.plotting.curves import (
     draw_curves,
     draw_layer_weights,
     draw_memory,
+    draw_quality_and_cost,
     draw_table_curves,
 )
 from repro.plotting.diagrams import draw_insertion, draw_recurrence, draw_windows
@@ -19,5 +20,5 @@ from repro.plotting.svg import as_svg
 
 __all__ = ["COLOURS", "Drawing", "Explorer", "LiveCurve", "as_svg", "canvas", "draw_bars", "draw_cost_and_quality",
            "draw_cost_front", "draw_curves", "draw_growth", "draw_insertion", "draw_layer_weights", "draw_memory",
-           "draw_own_and_other", "draw_patterns", "draw_reach", "draw_receptive_fields", "draw_recurrence",
-           "draw_table_curves", "draw_windows", "house"]
+           "draw_own_and_other", "draw_patterns", "draw_quality_and_cost", "draw_reach", "draw_receptive_fields",
+           "draw_recurrence", "draw_table_curves", "draw_windows", "house"]

@@ -98,6 +98,34 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
 
 
 @house()
+def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "perplexity per word") -> Drawing:
+    """Perplexity with its interval against FLOPs per token, a point for each name, a panel for each `source`.
+
+    frame: a row per point with columns `source`, `name`, `flops`, `perplexity`, `low`, `high`. Without a row the figure
+    says "not run". Raises ReproError for two rows of one source and name.
+    """
+    _once(frame, ["source", "name"])
+    sources, names = list(dict.fromkeys(frame["source"])), list(dict.fromkeys(frame["name"]))
+    colour = colours(names)
+    figure, axes = canvas(4.2, columns=max(len(sources), 1), squeeze=False, alt=(
+        f"{label} against FLOPs per token; points: {', '.join(names) or 'not run'}."))
+    for axis, source in zip(axes[0], sources, strict=False):
+        for k, name in enumerate(names):
+            rows = frame[(frame["source"] == source) & (frame["name"] == name)]
+            axis.vlines(rows["flops"], rows["low"], rows["high"], color=colour[name], lw=1.2)
+            axis.plot(rows["flops"], rows["perplexity"], color=colour[name], marker=MARKERS[k % len(MARKERS)], ls="",
+                      label=name)
+        axis.set(title=source, xlabel="FLOPs per token")
+        axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+    axes[0, 0].set_ylabel(label)
+    if sources:
+        legend_below(figure, axes[0])
+    else:
+        axes[0, 0].text(0.5, 0.5, "not run", ha="center", transform=axes[0, 0].transAxes)
+    return figure
+
+
+@house()
 def draw_curves(curves: Named[Points], labels: tuple[str, str] = ("tokens", "nats per token"),
                 bounds: Mapping[str, float] | None = None, title: str = "", log_x: bool = False) -> Drawing:
     """Lines through [x, y] pairs, such as `record.curves`, and horizontal lines at known `bounds`.

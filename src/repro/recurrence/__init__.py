@@ -1,12 +1,17 @@
-"""A small recurrence between the windows of a pretrained transformer (Yoshida, Ettinger and Gimpel 2020)."""
+"""What is carried between the windows of a pretrained transformer: the recurrence module of Yoshida, Ettinger and
+Gimpel (2020), and other memories beside it."""
 
 from repro.recurrence.module import Recurrence, RecurrenceConfig
 
-__all__ = ["MaskedOut", "Recurrence", "RecurrenceConfig", "RecurrentLM"]
+_WHERE = {"MaskedOut": "causal", "RecurrentLM": "causal", "MemoryLM": "memory_lm", "with_memory": "memory_lm",
+          "MEMORIES": "memories", "Memory": "memories", "reach_windows": "reach"}
+
+__all__ = ["Recurrence", "RecurrenceConfig", *_WHERE]
 
 
 def __getattr__(name: str):  # transformers takes seconds to import: only those who build a model wait for it
-    if name in ("MaskedOut", "RecurrentLM"):
-        from repro.recurrence import causal
-        return getattr(causal, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -1,13 +1,12 @@
 """GPT-2 that reads a long text window by window and carries h_prev from each window to the next."""
 
 import copy
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map
 from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_outputs import CausalLMOutput
@@ -60,7 +59,124 @@ AttentionInterface.register(ATTENTION, attention_with_previous)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
-class RecurrentLM(GPT2LMHeadModel):
+class WindowByWindow(GPT2LMHeadModel):
+    """A GPT-2 language model that reads a text window by window and carries a state, z, from each to the next.
+
+    A subclass says in `_read_window(ids, z, stride, recompute_layers)` how one window is read: it gives the hidden
+    states (B, T, d) after the final layer norm and the next z, a tensor or tuples of them; the first z is None.
+    `attention` names the attention function that knows how z is seen.
+    """
+
+    attention = ATTENTION
+
+    def forward(self, input_ids: Tensor, window: int | None = None, overlap: int = 0, labels: Tensor | None = None,
+                recompute: str = "none", recurrent: bool = True, truncate: int | None = None,
+                return_logits: bool = True) -> CausalLMOutput:
+        """Read `input_ids` (B, N) window by window; return the loss and logits (B, N, V).
+
+        window, overlap: in tokens; a window of None is the whole context. labels: `input_ids`, shifted inside; -100
+        is not scored; the loss is the mean over scored targets, in nats. logits[:, i] predicts token i+1 and comes
+        from the window that scores it. The first window has no z.
+        recompute: what the backward pass computes again instead of keeping: "none", each "layer" (the output layer
+        included), each "window" (then only z is kept of it, if `return_logits` is False), or each window and, while
+        that is done, each layer of it ("window+layer").
+        recurrent: False reads every window as a first one; a `RecurrentLM` is then plain GPT-2 on separate windows.
+        truncate: cut the gradient of z before every `truncate`-th window; None never cuts. With 1 the module's
+        feedforward layers still learn; what makes z, the layer weights among it, gets no gradient from later windows.
+
+        Raises ReproError for a window or overlap out of range, an unknown `recompute`, or labels of another shape.
+        """
+        window = self.config.n_positions if window is None else window
+        check_window(window, overlap, self.config.n_positions)
+        if input_ids.ndim != 2 or input_ids.shape[1] < (1 if labels is None else 2):
+            raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, tokens) with at least one "
+                             "token, two with labels.")
+        if recompute not in RECOMPUTE:
+            raise unknown("recompute", recompute, RECOMPUTE)
+        if labels is not None and labels.shape != input_ids.shape:
+            raise ReproError(f"labels have shape {tuple(labels.shape)}, input_ids {tuple(input_ids.shape)}; "
+                             "they must be the same.")
+        length = input_ids.shape[1]
+        # The last token predicts a token that is not there: its logits are wanted, its loss is not.
+        cover = windows(length + 1 if return_logits else length, window, overlap)
+        total, z, logits = 0.0, None, []
+        for index, span in enumerate(cover):
+            if truncate and index % truncate == 0 and z is not None:
+                z = tree_map(Tensor.detach, z)
+            ids = input_ids[:, span.start:span.stop]
+            targets = None if labels is None else labels[:, span.first_target:span.stop + 1]  # a view: nothing to keep
+            nll, z, out = recomputed("window" in recompute, self._score_window, ids, z if recurrent else None, targets,
+                                     span.offset, window - overlap, "layer" in recompute, return_logits)
+            total = total + nll
+            logits.append(out)
+        loss = None if labels is None else total / (labels[:, 1:] != -100).sum().clamp(min=1)
+        return CausalLMOutput(loss=loss, logits=torch.cat(logits, 1) if return_logits else None)
+
+    def _score_window(self, ids, z, targets, offset, stride, recompute_layers, return_logits):
+        """Summed nll of the scored positions, z for the next window, and their logits if asked for."""
+        hidden, z = self._read_window(ids, z, stride, recompute_layers)
+        nll, logits = recomputed(recompute_layers, self._score, hidden[:, offset:], targets, return_logits)
+        return nll, z, logits
+
+    def _score(self, hidden, targets, return_logits):
+        """The output layer and the loss: summed nll of the targets there are, and the logits if asked for."""
+        logits = self.lm_head(hidden)
+        nll = 0.0
+        if targets is not None:
+            nll = cross_entropy(logits[:, :targets.shape[1]].flatten(0, 1), targets.flatten())
+        return nll, logits if return_logits else None
+
+    def read_windows(self, tokens: Tensor, cover: list[Window]) -> Iterator[Tensor]:
+        """Hidden states (B, stop - start, d) of each window in turn; z is carried along."""
+        z = None
+        stride = cover[1].start - cover[0].start if cover[1:] else None
+        for span in cover:
+            hidden, z = self._read_window(tokens[:, span.start:span.stop], z, stride)
+            yield hidden
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        """Tokens and their positions in the window (B, T, d); positions start again in every window."""
+        base = self.transformer
+        return base.drop(base.wte(ids) + base.wpe(torch.arange(ids.shape[1], device=ids.device)))
+
+    def _check_attention(self) -> None:
+        """Another attention function would drop what is carried without a word, and the causal mask with it."""
+        if self.config._attn_implementation != self.attention:
+            raise ReproError(f"attn_implementation is '{self.config._attn_implementation}'; a {type(self).__name__} "
+                             f"needs '{self.attention}', which knows what is carried. Leave the setting alone.")
+
+    @classmethod
+    def _attached(cls, name_or_path, settings, **kwargs) -> "WindowByWindow":
+        """A GPT-2 checkpoint (hub name or folder) with something fresh that makes and reads the state."""
+        base = GPT2LMHeadModel.from_pretrained(name_or_path, **kwargs)
+        model = cls(base.config, settings).to(base.dtype)
+        missing, unexpected = model.load_state_dict(base.state_dict(), strict=False)
+        assert not unexpected and not any(name in base.state_dict() for name in missing), (missing, unexpected)
+        model.generation_config = base.generation_config
+        return model.eval()
+
+    @torch.no_grad()
+    def generate(self, input_ids: Tensor, max_new_tokens: int, window: int | None = None, overlap: int = 0,
+                 do_sample: bool = False, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
+        """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as it takes.
+
+        Greedy unless `do_sample`. A full window is read once more to get its z, and the next one starts with the last
+        `overlap` tokens. The cost per token does not grow with length.
+        Raises ReproError for an empty prompt or a window or overlap out of range.
+        """
+        window = self.config.n_positions if window is None else window
+        check_window(window, overlap, self.config.n_positions)
+        if input_ids.ndim != 2 or input_ids.shape[1] == 0:
+            raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, at least one token).")
+        was_training = self.training
+        self.eval()
+        try:
+            return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
+        finally:
+            self.train(was_training)
+
+
+class RecurrentLM(WindowByWindow):
     """A GPT-2 language model with a recurrence module (Yoshida et al. 2020, section 3).
 
     The base weights keep the names they have in `GPT2LMHeadModel`; the module's are under `recurrence.`.
@@ -88,69 +204,7 @@ class RecurrentLM(GPT2LMHeadModel):
                 raise ReproError(f"{name_or_path} was saved with recurrence {stored}, not {recurrence.to_dict()}; "
                                  "leave the argument out to use what is saved.")
             return super().from_pretrained(name_or_path, **kwargs)
-        base = GPT2LMHeadModel.from_pretrained(name_or_path, **kwargs)
-        model = cls(base.config, recurrence).to(base.dtype)
-        missing, unexpected = model.load_state_dict(base.state_dict(), strict=False)
-        assert not unexpected and all(name.startswith("recurrence.") for name in missing), (missing, unexpected)
-        model.generation_config = base.generation_config
-        return model.eval()
-
-    def forward(self, input_ids: Tensor, window: int | None = None, overlap: int = 0, labels: Tensor | None = None,
-                recompute: str = "none", recurrent: bool = True, truncate: int | None = None,
-                return_logits: bool = True) -> CausalLMOutput:
-        """Read `input_ids` (B, N) window by window; return the loss and logits (B, N, V).
-
-        window, overlap: in tokens; a window of None is the whole context. labels: `input_ids`, shifted inside; -100
-        is not scored; the loss is the mean over scored targets, in nats. logits[:, i] predicts token i+1 and comes
-        from the window that scores it. The first window has no h_prev.
-        recompute: what the backward pass computes again instead of keeping: "none", each "layer" (the output layer
-        included), each "window" (then only z is kept of it, if `return_logits` is False), or each window and, while
-        that is done, each layer of it ("window+layer").
-        recurrent: False masks the module's output out, which leaves plain GPT-2 on separate windows.
-        truncate: cut the gradient of z before every `truncate`-th window; None never cuts. With 1 the module's
-        feedforward layers still learn; what makes z, the layer weights among it, gets no gradient from later windows.
-
-        Raises ReproError for a window or overlap out of range, an unknown `recompute`, or labels of another shape.
-        """
-        window = self.config.n_positions if window is None else window
-        check_window(window, overlap, self.config.n_positions)
-        if input_ids.ndim != 2 or input_ids.shape[1] < (1 if labels is None else 2):
-            raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, tokens) with at least one "
-                             "token, two with labels.")
-        if recompute not in RECOMPUTE:
-            raise unknown("recompute", recompute, RECOMPUTE)
-        if labels is not None and labels.shape != input_ids.shape:
-            raise ReproError(f"labels have shape {tuple(labels.shape)}, input_ids {tuple(input_ids.shape)}; "
-                             "they must be the same.")
-        length = input_ids.shape[1]
-        # The last token predicts a token that is not there: its logits are wanted, its loss is not.
-        cover = windows(length + 1 if return_logits else length, window, overlap)
-        total, z, logits = 0.0, None, []
-        for index, span in enumerate(cover):
-            if truncate and index % truncate == 0 and z is not None:
-                z = z.detach()
-            ids = input_ids[:, span.start:span.stop]
-            targets = None if labels is None else labels[:, span.first_target:span.stop + 1]  # a view: nothing to keep
-            nll, z, out = recomputed("window" in recompute, self._score_window, ids, z if recurrent else None, targets,
-                                     span.offset, window - overlap, "layer" in recompute, return_logits)
-            total = total + nll
-            logits.append(out)
-        loss = None if labels is None else total / (labels[:, 1:] != -100).sum().clamp(min=1)
-        return CausalLMOutput(loss=loss, logits=torch.cat(logits, 1) if return_logits else None)
-
-    def _score_window(self, ids, z, targets, offset, stride, recompute_layers, return_logits):
-        """Summed nll of the scored positions, z for the next window, and their logits if asked for."""
-        hidden, z = self._read_window(ids, z, stride, recompute_layers)
-        nll, logits = recomputed(recompute_layers, self._score, hidden[:, offset:], targets, return_logits)
-        return nll, z, logits
-
-    def _score(self, hidden, targets, return_logits):
-        """The output layer and the loss: summed nll of the targets there are, and the logits if asked for."""
-        logits = self.lm_head(hidden)
-        nll = 0.0
-        if targets is not None:
-            nll = cross_entropy(logits[:, :targets.shape[1]].flatten(0, 1), targets.flatten())
-        return nll, logits if return_logits else None
+        return cls._attached(name_or_path, recurrence, **kwargs)
 
     def _read_window(self, ids: Tensor, z: Tensor | None, stride: int | None = None,
                      recompute_layers: bool = False) -> tuple[Tensor, Tensor]:
@@ -162,8 +216,7 @@ class RecurrentLM(GPT2LMHeadModel):
         base = self.transformer
         previous = self._previous(z)
         self._check_attention()
-        hidden = base.wte(ids) + base.wpe(torch.arange(ids.shape[1], device=ids.device))
-        hidden = base.drop(hidden)
+        hidden = self._embedded(ids)
         pooled = []
         for index, block in enumerate(base.h):
             hidden = recomputed(recompute_layers, block, hidden, previous=previous.get(index))
@@ -190,40 +243,6 @@ class RecurrentLM(GPT2LMHeadModel):
             previous[index] = tuple(x.unflatten(-1, (block.attn.num_heads, -1)).transpose(1, 2) for x in (key, value))
         return previous
 
-    def _check_attention(self) -> None:
-        """Another attention function would drop h_prev without a word, and the causal mask with it."""
-        if self.config._attn_implementation != ATTENTION:
-            raise ReproError(f"attn_implementation is '{self.config._attn_implementation}'; a RecurrentLM needs "
-                             f"'{ATTENTION}', which knows h_prev. Leave the setting alone.")
-
-    def read_windows(self, tokens: Tensor, cover: list[Window]) -> Iterator[Tensor]:
-        """Hidden states (B, stop - start, d) of each window in turn; h_prev is carried along."""
-        z = None
-        stride = cover[1].start - cover[0].start if cover[1:] else None
-        for span in cover:
-            hidden, z = self._read_window(tokens[:, span.start:span.stop], z, stride)
-            yield hidden
-
-    @torch.no_grad()
-    def generate(self, input_ids: Tensor, max_new_tokens: int, window: int | None = None, overlap: int = 0,
-                 do_sample: bool = False, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-        """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as it takes.
-
-        Greedy unless `do_sample`. Inside a window keys and values are cached; a full window is read once more to get
-        its z, and the next one starts with the last `overlap` tokens. The cost per token does not grow with length.
-        Raises ReproError for an empty prompt or a window or overlap out of range.
-        """
-        window = self.config.n_positions if window is None else window
-        check_window(window, overlap, self.config.n_positions)
-        if input_ids.ndim != 2 or input_ids.shape[1] == 0:
-            raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, at least one token).")
-        was_training = self.training
-        self.eval()
-        try:
-            return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
-        finally:
-            self.train(was_training)
-
     def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
         batch, given = prompt.shape
         tokens = torch.cat([prompt, prompt.new_empty(batch, max_new_tokens)], 1)  # room for all: nothing is moved later
@@ -236,12 +255,8 @@ class RecurrentLM(GPT2LMHeadModel):
                 cache, n_read = DynamicCache(), 0
             hidden = self._read_cached(tokens[:, start + n_read:length], n_read, self._previous(z), cache)
             n_read = length - start
-            logits = self.lm_head(hidden[:, -1]).float()
-            if do_sample:
-                new = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
-            else:
-                new = logits.argmax(-1, keepdim=True)
-            tokens[:, length:length + 1] = new
+            logits = self.lm_head(hidden[:, -1])
+            tokens[:, length:length + 1] = chosen(logits, do_sample, temperature, generator)
         return tokens
 
     def _read_cached(self, ids: Tensor, position: int, previous: dict, cache: DynamicCache) -> Tensor:
@@ -255,6 +270,13 @@ class RecurrentLM(GPT2LMHeadModel):
         return base.ln_f(hidden)
 
 
+def chosen(logits: Tensor, do_sample: bool, temperature: float, generator: torch.Generator | None) -> Tensor:
+    """The next tokens (B, 1): drawn from the logits (B, V) or the likeliest."""
+    if do_sample:
+        return torch.multinomial((logits.float() / temperature).softmax(-1), 1, generator=generator)
+    return logits.argmax(-1, keepdim=True)
+
+
 class MaskedOut(nn.Module):
     """A RecurrentLM whose module is masked out, for scoring: the difference shows how much it leans on h_prev."""
 
@@ -265,8 +287,3 @@ class MaskedOut(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """Logits (B, T, V) of separate windows `ids` (B, T)."""
         return self.model(ids, recurrent=False).logits
-
-
-def is_recurrent(folder: str | Path) -> bool:
-    """Whether the model saved in `folder` has a recurrence module."""
-    return "recurrence" in json.loads((Path(folder) / "config.json").read_text())

@@ -46,7 +46,7 @@ def evaluate(config, context) -> Outcome:
 
     tuned, folder = context.need(trained(config))
     model = load_causal_lm(folder / "model").to("cuda" if torch.cuda.is_available() else "cpu")
-    if config.model == "recurrent":
+    if config.model == "recurrent" and not config.memory:
         model.recurrence.config = replace(model.recurrence.config, positions=config.test_positions)
     coder = tokeniser_of(PRETRAINING.plan(config.scale)[0])
     metrics, documents = {}, {}
@@ -68,9 +68,12 @@ def evaluate(config, context) -> Outcome:
                 documents[split][f"nll_{name}"] = losses.tolist()
     metrics["flops_per_token"] = flops_per_token(model.config.n_layer, model.config.n_embd, config.window,
                                                  config.overlap)
+    if hasattr(model, "memory"):
+        metrics["flops_per_token"] += model.memory.flops_per_token(config.window, config.overlap)
     units = {name: "per word" if "word" in name else "bits per byte" if "byte" in name else
              "FLOPs per scored token" if "flops" in name else "per token" for name in metrics}
-    return Outcome(metrics, units, config.model, tuned.curves, documents, {**tuned.notes, "trained_by": tuned.id})
+    return Outcome(metrics, units, config.memory or config.model, tuned.curves, documents,
+                   {**tuned.notes, "trained_by": tuned.id})
 
 
 def table_rows(baseline: Iterable[int] = (), recurrent: Iterable[int] = (), controls: Iterable[int] = (),

@@ -17,6 +17,9 @@ from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, regist
 from repro.study.experiment import corpus_named
 from repro.study.settings import DEVICES
 
+WITHOUT = ("none", "overlap")  # the values of `memory` that carry nothing
+Memory = Literal["none", "overlap", "yoshida", "yoshida-first", "embeddings-4", "gated", "rmt", "block-recurrent",
+                 "infini", "compressed", "knn", "cache"]
 Candidate = tuple[Annotated[float, Field(gt=0)], bool]
 
 
@@ -62,11 +65,23 @@ class Config(RunConfig):
     zero_init: Annotated[bool, Absent(False)] = False  # whether the module's last layer starts at 0
     # Candidates for these two, each tried with each of `learning_rates`: (times the learning rate, zero_init).
     modules: Annotated[tuple[Candidate, ...], Absent(())] = ()
+    # One of `repro.recurrence.MEMORIES`, with its own settings; "none" and "overlap" (at the one in `overlap`) are rows
+    # without one. None: the recurrence module, or nothing, as `model` says.
+    memory: Annotated[Memory | None, Absent(None)] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _model_of_memory(cls, values):
+        memory = values.get("memory", cls.model_fields["memory"].default)
+        return values | {"model": "baseline" if memory in WITHOUT else "recurrent"} if memory else values
 
     @model_validator(mode="after")
     def _fits(self):
         if self.overlap >= self.window:
             raise ValueError(f"overlap is {self.overlap} tokens; it must be smaller than the window ({self.window})")
+        if (self.memory == "overlap") != (self.overlap > 0) and self.memory in WITHOUT:
+            raise ValueError(f"memory={self.memory} with an overlap of {self.overlap} tokens; memory=none has none, "
+                             "memory=overlap needs one")
         if self.sequence is not None and self.steps is None:
             raise ValueError(f"sequence is {self.sequence} targets, but sequences are cut by windows_per_sequence "
                              "unless steps is given; set steps too")
@@ -180,7 +195,9 @@ def execute(config, context) -> Outcome:
     torch.manual_seed(config.seed)
     module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, config.pool,
                               config.n_embeddings, config.insert, config.layers, zero_init=zero_init)
-    model = load_causal_lm(base, module if config.model == "recurrent" else None)
+    memory = None if config.memory in WITHOUT else config.memory
+    yoshida = config.model == "recurrent" and memory is None
+    model = load_causal_lm(base, module if yoshida else None, memory)
     if model.config.vocab_size != coder.vocab_size:
         raise ReproError(f"base={config.base} has {model.config.vocab_size:,} token ids, the tokeniser of scale "
                          f"{config.scale} {coder.vocab_size:,}; choose a checkpoint trained with that tokeniser.")
@@ -210,7 +227,7 @@ def execute(config, context) -> Outcome:
     description = f"{config.model}, window {config.window}, overlap {config.overlap}, rate {rate:g}"
     with context.progress(settings.tokens, description, "tokens") as bar:
         result = train(objective, sequences, settings, context.folder, loss, bar,
-                       watch=weights if config.model == "recurrent" else None)
+                       watch=weights if yoshida else None)
     save_causal_lm(model, context.folder / "model")
     losses = {run.learning_rate: min(x for x, one in tried if one.learning_rate == run.learning_rate)
               for _, run in tried}
@@ -220,13 +237,15 @@ def execute(config, context) -> Outcome:
              "train_documents": len(text), "train_words": int(text.n_words.sum()), "train_tokens": len(text.ids)}
     if names:
         notes["train_names"] = list(names)
-    if config.model == "recurrent":
+    if memory:
+        notes["module_learning_rate"] = module_rate or rate
+    if yoshida:
         notes |= {"layer_weights": model.recurrence.layer_weights.tolist(), "module_learning_rate": module_rate or rate,
                   "zero_init": zero_init,
                   "modules": [[one.learning_rate, one.module_learning_rate or one.learning_rate, one.zero_init, x]
                               for x, one in tried]}
     return Outcome({"validation_token_loss": result.best_loss}, {"validation_token_loss": "nats per token"},
-                   config.model, result.curves, notes=notes)
+                   config.memory or config.model, result.curves, notes=notes)
 
 
 def targets(config) -> int:
@@ -249,11 +268,27 @@ def training_words(config) -> int:
 
 
 def module_parameters(config, base) -> int:
-    """Weights of the recurrence module; none in a baseline."""
+    """Weights of the recurrence module or memory; none in a baseline."""
+    if config.model == "baseline":
+        return 0
+    if config.memory:
+        return added_weights(config.memory, base)
     h, d = config.hidden_size, base.n_embd
     feedforward = (d + 1) * h + (config.hidden_layers - 1) * (h + 1) * h + (h + 1) * config.n_embeddings * d
     pooling = (config.layers == "learned") * base.n_layer + (config.pool == "attention") * d
-    return pooling + feedforward if config.model == "recurrent" else 0
+    return pooling + feedforward
+
+
+def added_weights(memory: str, base) -> int:
+    """Weights of a memory in a model of these sizes, counted without making them."""
+    import torch
+    from transformers import GPT2Config
+
+    from repro.recurrence.memories import complete, make
+
+    with torch.device("meta"):
+        part = make(GPT2Config(n_layer=base.n_layer, n_embd=base.n_embd, n_head=base.n_head), complete(memory))
+    return sum(weight.numel() for weight in part.parameters())
 
 
 def estimate(config) -> Estimate:

@@ -1,0 +1,117 @@
+"""Memories side by side: what else a window can leave to the next, on the same base, text, order and steps.
+
+Not in the paper, which compares its own module with overlap alone. Every row fine-tunes the base model with one of
+`repro.recurrence.MEMORIES`, or without one on disjoint windows ("none") and on overlapping ones ("overlap", a sixth of
+the window, which costs as much as the dearest memory).
+"""
+
+from dataclasses import replace
+from typing import Annotated, Any, get_args
+
+from pydantic import Field
+
+from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
+from repro.papers.base.gpt2_mini import tokeniser_of
+from repro.papers.yoshida2020 import finetuning
+from repro.papers.yoshida2020.evaluation import Config as Evaluation
+from repro.papers.yoshida2020.evaluation import estimate_evaluation, evaluate, trained
+from repro.papers.yoshida2020.finetuning import held_out
+from repro.papers.yoshida2020.memories_tables import cost_figure, memory_table
+from repro.study import Artifact, Experiment, Outcome, register
+
+ROWS = get_args(finetuning.Memory)
+SMOKE_ROWS = ("none", "gated", "rmt", "cache")  # the others with --set memory=...
+REACH_TEXTS = 4  # validation books on which the reach is measured
+
+
+class Config(Evaluation):
+    """A memory, and how a model with it is trained and tested."""
+
+    memory: finetuning.Memory = "none"
+    # A change of the loss that shows that a memory reaches so far, in nats per token.
+    tolerance: Annotated[float, Field(gt=0)] = 1e-4
+
+
+COMMON = {"splits": ("test",), "windows_per_sequence": 20}
+BOOKS = {"corpus": "pg19-subset", "validation_head": 4000, "test_head": 4000}
+SCALES = {
+    "smoke": {**finetuning.SCALES["smoke"], **COMMON, "windows_per_sequence": 8, "steps": 20, "warmup_steps": 5,
+              "validation_tokens": 2000, "test_head": 300},
+    "small": {**finetuning.SCALES["small"], **COMMON, **BOOKS, **finetuning.NEXT_SECOND, "train_draw": "random",
+              "learning_rate": 1e-3, "train_documents": 20, "precision": "bf16"},
+    "medium": {**finetuning.SCALES["medium"], **COMMON, **BOOKS, "steps": 2000, "learning_rate": 3e-4,
+               "train_documents": 384},
+}
+KNOWN = {"corpus": "synthetic-books", "train_documents": None, "validation_head": None, "test_head": None}
+
+
+def grid(scale: str) -> list[dict[str, Any]]:
+    """Every row on books, and once more on books of a known process, whose possible gain is known; at `smoke`, where
+    all books are such, a few rows."""
+    sixth = SCALES[scale].get("window", finetuning.Config.model_fields["window"].default) // 6
+    rows = [{"memory": name, **({"overlap": sixth, "train_overlap": sixth} if name == "overlap" else {})}
+            for name in (SMOKE_ROWS if scale == "smoke" else ROWS)]
+    return rows if scale == "smoke" else [row | text for text in ({}, KNOWN) for row in rows]
+
+
+def execute(config, context) -> Outcome:
+    """The scores of `evaluate`, and what the memory is: its weights, the size of its state, its reach."""
+    from repro.models import load_causal_lm
+
+    outcome = evaluate(config, context)
+    _, folder = context.need(trained(config))
+    model = load_causal_lm(folder / "model")
+    metrics, units = {"weights": 0, "state_numbers": 0, "reach_windows": 0}, {
+        "weights": "weights", "state_numbers": "numbers carried by a sequence", "reach_windows": "windows"}
+    curves = dict(outcome.curves)
+    if hasattr(model, "memory"):
+        reach = reach_of(model, config)
+        metrics = {"weights": sum(weight.numel() for weight in model.added_parameters()),
+                   "state_numbers": model.memory.state_numbers(config.window), "reach_windows": reach.windows}
+        curves["change_by_windows_back"] = [[j, change] for j, change in enumerate(reach.changes, 1)]
+    if config.corpus == "synthetic-books":
+        metrics["share_of_known_gain"] = share(config, sum(outcome.documents["test"]["nll"]))
+        units["share_of_known_gain"] = "of what the whole book can tell beyond the window"
+    return replace(outcome, metrics=outcome.metrics | metrics, units=outcome.units | units, curves=curves)
+
+
+def reach_of(model, config):
+    """How many windows back other text still changes the loss, on the first windows of some validation books."""
+    import torch
+
+    from repro.recurrence import reach_windows
+
+    text = held_out(config, tokeniser_of(PRETRAINING.plan(config.scale)[0]))
+    stride = config.window - config.overlap
+    length = config.window + (config.windows_per_sequence - 1) * stride + 1
+    books = [text.document(k)[:length] for k in range(len(text))]
+    whole = [torch.from_numpy(book).long() for book in books if len(book) == length]
+    ids = torch.stack(whole[:REACH_TEXTS])
+    return reach_windows(model, ids, ids.roll(1, 0), config.window, config.overlap, config.tolerance)
+
+
+def share(config, nll: float) -> float:
+    """Which share of the possible gain a summed nll has: 0 for the best that the words of a window allow, 1 for the
+    best that the whole book so far allows. A window of n tokens is taken for one of n words."""
+    from repro.data import corpus
+    from repro.data.synthetic import bounds
+
+    texts = [book.text for book in corpus(config.corpus).documents("test")]
+    if config.test_head:
+        texts = [" ".join(text.split()[:config.test_head]) for text in texts]
+    return bounds(texts, config.window, config.overlap).share(nll)
+
+
+SCORED = {"smoke": 2_400, "small": 132_000, "medium": 132_000}
+EXPERIMENT = Experiment(
+    name="memories-pg19", paper="yoshida2020", summary="Memories of other papers beside the recurrence module.",
+    config=Config, scales=SCALES, execute=execute, grid=grid,
+    estimate=lambda config: estimate_evaluation(config, SCORED[config.scale]), needs=lambda config: [trained(config)])
+
+CHAPTER, SOURCE = "07_pg19", "not in the paper; asked here"
+register(
+    EXPERIMENT,
+    Artifact(id="memories-pg19", paper="yoshida2020", title="Memories side by side", chapter=CHAPTER,
+             experiment=EXPERIMENT.name, source=SOURCE, build=memory_table),
+    Artifact(id="memories-pg19-cost", paper="yoshida2020", title="What memories gain and what they cost",
+             chapter=CHAPTER, experiment=EXPERIMENT.name, source=SOURCE, kind="figure", build=cost_figure))

@@ -1,0 +1,88 @@
+"""The table and the figure of the memories: what each gains, what it costs, how far it reaches."""
+
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+from repro.page import signed
+from repro.papers.yoshida2020.evaluation import trained
+from repro.papers.yoshida2020.pg19_tables import told
+from repro.papers.yoshida2020.tables import compare, interval
+from repro.study.artifacts import NOT_RUN, ArtifactContext
+from repro.study.record import Record
+
+if TYPE_CHECKING:
+    import pandas
+
+KNOWN = "synthetic-books"
+
+
+def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
+    """A row for each memory. Means over seeds; perplexity with its interval over books; changes against "none" on the
+    same text, seed by seed and book by book.
+
+    "other document": the state comes from another book. "known gain": the share of what a book of the known process
+    can tell beyond the window that the model recovers. "tokens/s": of fine-tuning, validation included.
+    """
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        plan = context.plan(scale)
+        text = plan[0].corpus
+        for config in (one for one in plan if one.corpus == text):
+            records = context.records_of(config)
+            row = {"scale": scale, "memory": config.memory} | dict.fromkeys(COLUMNS, NOT_RUN)
+            if records:
+                plain = [r for c in plan if (c.memory, c.corpus) == ("none", text) for r in context.records_of(c)]
+                row |= _cells(config, records, plain) | {"tokens/s": speed(context, config)}
+            known = [r for c in plan if (c.memory, c.corpus) == (config.memory, KNOWN) for r in context.records_of(c)]
+            row["known gain"] = f"{fmean(r.metrics['share_of_known_gain'] for r in known):.0%}" if known else NOT_RUN
+            rows.append(row)
+    return pandas.DataFrame(rows)
+
+
+COLUMNS = ("weights", "state (numbers)", "FLOPs/token", "tokens/s", "test perplexity", "change", "masked",
+           "other document", "reach (windows)", "known gain")
+
+
+def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]:
+    """What a row says of its own records."""
+    metrics = records[0].metrics
+    shared = {record.seed for record in records} & {record.seed for record in plain}
+    controls = {name: [record.metrics.get(f"test_word_perplexity_{key}") for record in records]
+                for name, key in (("masked", "masked"), ("other document", "other_document"))}
+    return {"weights": f"{metrics['weights']:,.0f}", "state (numbers)": f"{metrics['state_numbers']:,.0f}",
+            "FLOPs/token": f"{metrics['flops_per_token']:.3g}", "test perplexity": told(records, "test"),
+            "change": _percent(*compare(records, plain, "test")) if config.memory != "none" and shared else "–",
+            **{name: "–" if None in values else f"{fmean(values):.{2 if fmean(values) < 100 else 0}f}"
+               for name, values in controls.items()},
+            "reach (windows)": f"{fmean(record.metrics['reach_windows'] for record in records):.3g}"}
+
+
+def _percent(value: float, low: float, high: float) -> str:
+    value, low, high = (signed(number, ".1%") for number in (value, low, high))
+    return f"{value} [{low}, {high}]"
+
+
+def speed(context: ArtifactContext, config) -> str:
+    """Tokens that fine-tuning read in a second, the median over seeds."""
+    runs = context.records_of(trained(config))
+    return f"{median(run.notes['tokens'] / run.cost['wall_seconds'] for run in runs):,.0f}" if runs else NOT_RUN
+
+
+def cost_figure(context: ArtifactContext):
+    """Test perplexity against FLOPs per token, a point for each memory, with intervals over books."""
+    import pandas
+
+    from repro.plotting import draw_quality_and_cost
+
+    rows = []
+    for scale in reversed(context.scales):
+        plan = context.plan(scale)
+        for config in (one for one in plan if one.corpus == plan[0].corpus):
+            if records := context.records_of(config):
+                value, low, high = interval(records, "test")
+                rows.append({"source": scale, "name": config.memory, "flops": records[0].metrics["flops_per_token"],
+                             "perplexity": value, "low": low, "high": high})
+    frame = pandas.DataFrame(rows, columns=["source", "name", "flops", "perplexity", "low", "high"])
+    return draw_quality_and_cost(frame, "test perplexity per word")

@@ -1,0 +1,70 @@
+"""State vectors that one layer reads and rewrites by cross-attention (Hutchins et al. 2022)."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from repro.recurrence.memories.base import Memory
+
+
+class BlockRecurrent(Memory):
+    """Tokens attend to the state; the state attends to itself and the tokens, and takes the result up by a gate.
+
+    Sections 3.1 to 3.3, in the shape that the paper found best: the fixed gate, s' = g * s + (1 - g) * W c with
+    g = sigmoid(b), and no feedforward network for the state ("skip"). State: s (B, n_states, d), 0 before the first
+    window, which does not see it. Learned vectors tell the states apart. Here one softmax goes over states and tokens
+    together (the paper's two are concatenated), the layer's input gets what tokens read (the paper's layer adds it to
+    its attention's result), and its output projection starts at zero, so that the model is the plain one at first.
+    """
+
+    def __init__(self, config, *, layer: int = 1, n_states: int = 16):
+        super().__init__(config)
+        d = self.d_model
+        self.layer, self.n_states = self.check_layer(layer), n_states
+        self.ids = nn.Parameter(torch.zeros(n_states, d))
+        self.bias = nn.Parameter(torch.zeros(d))  # of the gate
+        self.norm_tokens, self.norm_states = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.tokens, self.states = nn.Linear(d, 3 * d), nn.Linear(d, 4 * d)  # keys and values serve both directions
+        self.read_out, self.write_out = nn.Linear(d, d), nn.Linear(d, d)
+
+    def reset_parameters(self):
+        nn.init.normal_(self.ids)
+        nn.init.ones_(self.bias)  # 0.73 of s stays
+        nn.init.zeros_(self.read_out.weight)
+        nn.init.zeros_(self.read_out.bias)
+
+    def read(self, layer, hidden, state, stride, places):
+        for index in range(self.n_layer):
+            if index == self.layer:
+                hidden, new = self._meet(hidden, state, stride)
+            hidden = layer(index, hidden)
+        return hidden, new
+
+    def _meet(self, hidden, state, stride):
+        """The layer's input with what tokens read of the state added, and the next state."""
+        old = hidden.new_zeros(len(hidden), self.n_states, self.d_model) if state is None else state
+        token_query, token_key, token_value = self._heads(self.tokens(self.norm_tokens(hidden)), 3)
+        query, read_query, key, value = self._heads(self.states(self.norm_states(old + self.ids)), 4)
+        key_seen = torch.cat([key, token_key[:, :, :stride]], 2)
+        value_seen = torch.cat([value, token_value[:, :, :stride]], 2)
+        change = self.write_out(self._joined(F.scaled_dot_product_attention(query, key_seen, value_seen)))
+        gate = self.bias.sigmoid()
+        if state is not None:
+            found = F.scaled_dot_product_attention(token_query, read_query, value)
+            hidden = hidden + self.read_out(self._joined(found))
+        return hidden, gate * old + (1 - gate) * change
+
+    def _heads(self, x, n):
+        """`n` tensors (B, H, T, D) from one (B, T, n d)."""
+        return (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in x.chunk(n, -1))
+
+    def _joined(self, x):
+        return x.transpose(1, 2).flatten(2)
+
+    def state_numbers(self, window):
+        return self.n_states * self.d_model
+
+    def flops_per_window(self, window):
+        n, d = self.n_states, self.d_model
+        projections = 2 * d**2 * (3 * window + 4 * n + window + n)
+        return projections + 4 * d * n * (window + n) + 4 * d * window * n

@@ -1,0 +1,60 @@
+"""Compressed hidden states of several windows (Rae et al. 2020, Compressive Transformer)."""
+
+import torch
+from torch import nn
+
+from repro.errors import ReproError, unknown
+from repro.recurrence.memories.base import Memory
+
+BY = ("mean", "convolution")
+
+
+class Compressed(Memory):
+    """Every layer also sees its own inputs of the last `windows` windows, `rate` neighbours made into one.
+
+    Section 3.1 and Algorithm 1; of the compression functions there, the "mean" and a "convolution" with a stride, one
+    for all layers, which starts as the mean. State: for each window (B, L, T // rate, d), the oldest first.
+    The oldest T % rate positions of a window are left out. Unlike in the paper there is no uncompressed memory beside
+    it, and gradients pass. Positions start again in every window; a learned vector per layer and age, zero at first,
+    is added to what is kept, and tells how many windows ago it was.
+    """
+
+    def __init__(self, config, *, rate: int = 8, windows: int = 4, by: str = "mean"):
+        super().__init__(config)
+        if by not in BY:
+            raise unknown("way to compress", by, BY)
+        if min(rate, windows) < 1:
+            raise ReproError(f"rate is {rate} and windows is {windows}; both must be at least 1.")
+        self.rate, self.windows = rate, windows
+        self.age = nn.Parameter(torch.zeros(self.n_layer, windows, self.d_model))
+        self.weight = nn.Parameter(torch.zeros(rate, self.d_model, self.d_model)) if by == "convolution" else None
+
+    def reset_parameters(self):
+        if self.weight is not None:
+            with torch.no_grad():
+                self.weight.copy_((torch.eye(self.d_model) / self.rate).expand_as(self.weight))
+
+    def read(self, layer, hidden, state, stride, places):
+        kept = []
+        for index in range(self.n_layer):
+            kept.append(self._compressed(hidden[:, :stride]))
+            hidden = layer(index, hidden, state and self._aged(state, index))
+        return hidden, (*(state or ()), torch.stack(kept, 1))[-self.windows:]
+
+    def _aged(self, state, index):
+        """What is kept for a layer (B, E, d), with its age added: the last of the windows is the youngest."""
+        ages = self.age[index, -len(state):]
+        return torch.cat([window[:, index] + age for window, age in zip(state, ages, strict=True)], 1)
+
+    def _compressed(self, hidden):
+        """(B, T // rate, d) from (B, T, d)."""
+        groups = hidden[:, hidden.shape[1] % self.rate:].unflatten(1, (-1, self.rate))
+        return groups.mean(2) if self.weight is None else torch.einsum("bnrd,rde->bne", groups, self.weight)
+
+    def state_numbers(self, window):
+        return self.n_layer * self.windows * (window // self.rate) * self.d_model
+
+    def flops_per_window(self, window):
+        n = window // self.rate
+        compress = 0 if self.weight is None else 2 * n * self.weight.numel()
+        return self.n_layer * (compress + self.before_flops(window, self.windows * n))

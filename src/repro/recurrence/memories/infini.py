@@ -1,0 +1,55 @@
+"""Linear attention to everything before, in a matrix of fixed size (Munkhdalai, Faruqui and Gopal 2024)."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from repro.recurrence.memories.base import Memory
+
+
+class Infini(Memory):
+    """Each head mixes its attention with what its queries recall of all earlier windows' keys and values.
+
+    Equations 3 to 10, with the linear update: with s = ELU + 1, a query recalls s(Q) M / (s(Q) n); a head returns
+    g * recalled + (1 - g) * attention with g = sigmoid(b), one learned b a head; a window adds s(K)^T V to M and the
+    sum of its s(K) to n. State: M (B, L, H, D, D) and n (B, L, H, D), sums in single precision or better. The first
+    window recalls nothing and is read as by the plain model. The keys are the model's own, positions in them and all.
+    """
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.gate = nn.Parameter(torch.zeros(self.n_layer, self.n_head))
+
+    def reset_parameters(self):
+        nn.init.constant_(self.gate, -2.0)  # 0.12 recalled: near the model as it was
+
+    def read(self, layer, hidden, state, stride, places):
+        first, new = state is None, []
+        if first:
+            size = self.d_model // self.n_head
+            matrix = hidden.new_zeros(len(hidden), self.n_layer, self.n_head, size, size)
+            state = matrix, matrix[..., 0]
+        for index in range(self.n_layer):
+            gate = None if first else self.gate[index].sigmoid()
+            hidden, sums = layer(index, hidden, mix=self._mix,
+                                 state=(state[0][:, index], state[1][:, index], gate, stride))
+            new.append(sums)
+        return hidden, tuple(torch.stack(sums, 1) for sums in zip(*new, strict=True))
+
+    def _mix(self, query, key, value, out, matrix, norm, gate, stride):
+        with torch.autocast(query.device.type, enabled=False):  # sums over a long text
+            query, key, value = (x.to(matrix.dtype) for x in (query, key[:, :, :stride], value[:, :, :stride]))
+            if gate is not None:
+                query, gate = F.elu(query) + 1, gate[:, None, None]
+                recalled = query @ matrix / (query @ norm[..., None])
+                out = (gate * recalled + (1 - gate) * out).to(out.dtype)
+            key = F.elu(key) + 1
+            return out, (matrix + key.transpose(-1, -2) @ value, norm + key.sum(-2))
+
+    def state_numbers(self, window):
+        size = self.d_model // self.n_head
+        return self.n_layer * self.n_head * (size * size + size)
+
+    def flops_per_window(self, window):
+        size = self.d_model // self.n_head
+        return self.n_layer * self.n_head * window * (4 * size * size + 2 * size)

@@ -1,0 +1,57 @@
+"""The nearest of the keys of all earlier windows (Wu et al. 2022, Memorizing Transformers)."""
+
+import torch
+from torch import nn
+
+from repro.errors import ReproError
+from repro.recurrence.memories.base import Memory
+
+
+class NearestKeys(Memory):
+    """In one layer every query also finds the `k` cached keys nearest to it, and a gate mixes the two results.
+
+    Section 3, Equation 1: a head returns g * found + (1 - g) * attention with g = sigmoid(b), one learned b a head;
+    found is softmax attention to the k keys with the largest products alone. State: keys and values of the last
+    `n_tokens` tokens, each (B, H, n, D); no gradient passes there. The search is exact (the paper's approximate), keys
+    and queries keep their lengths, and cached keys the positions that they had in their windows: the layer's own.
+    """
+
+    detached = True
+
+    def __init__(self, config, *, layer: int | None = None, k: int = 32, n_tokens: int = 1024):
+        super().__init__(config)
+        if min(k, n_tokens) < 1:
+            raise ReproError(f"k is {k} and n_tokens is {n_tokens}; both must be at least 1.")
+        layer = 3 * self.n_layer // 4 if layer is None else layer  # the paper's is the 9th of 12
+        self.layer = self.check_layer(layer)
+        self.k, self.n_tokens = k, n_tokens
+        self.gate = nn.Parameter(torch.zeros(self.n_head))
+
+    def reset_parameters(self):
+        nn.init.constant_(self.gate, -2.0)  # 0.12 found: near the model as it was
+
+    def read(self, layer, hidden, state, stride, places):
+        for index in range(self.n_layer):
+            if index == self.layer:
+                hidden, state = layer(index, hidden, mix=self._mix, state=(state, stride))
+            else:
+                hidden = layer(index, hidden)
+        return hidden, state
+
+    def _mix(self, query, key, value, out, state, stride):
+        fresh = tuple(x[:, :, :stride].detach() for x in (key, value))
+        if state is None:
+            return out, tuple(x[:, :, -self.n_tokens:] for x in fresh)
+        keys, values = state
+        scores = query @ keys.transpose(-1, -2) / query.shape[-1]**0.5  # (B, H, T, n)
+        least = scores.topk(min(self.k, keys.shape[2])).values[..., -1:]
+        found = scores.masked_fill(scores < least, -torch.inf).softmax(-1).to(values.dtype) @ values
+        gate = self.gate.sigmoid()[:, None, None].to(out.dtype)
+        kept = tuple(torch.cat(both, 2)[:, :, -self.n_tokens:] for both in zip(state, fresh, strict=True))
+        return gate * found + (1 - gate) * out, kept
+
+    def state_numbers(self, window):
+        return 2 * self.n_tokens * self.d_model
+
+    def flops_per_window(self, window):
+        return 4 * window * self.n_tokens * self.d_model

@@ -1,0 +1,41 @@
+"""Memory tokens that are read at the start of a window and written at its end (Bulatov, Kuratov and Burtsev 2022)."""
+
+import torch
+from torch import nn
+
+from repro.recurrence.memories.base import Memory
+
+
+class RecurrentMemoryTransformer(Memory):
+    """The input of a window is [m, tokens, m]; what the model makes of the last part is the next window's m.
+
+    Section 3.3 ("Recurrent Memory Transformer"). State: m (B, n_tokens, d). The mask stays causal, so the first part
+    is what all tokens read and the last what has seen them all. The first window's m is learned: the window is read
+    with it, not as the plain model would. Memory tokens have no position; those of the text keep theirs.
+    """
+
+    plain_start = False
+
+    def __init__(self, config, *, n_tokens: int = 8):
+        super().__init__(config)
+        self.n_tokens, self.spread = n_tokens, config.initializer_range
+        self.first = nn.Parameter(torch.zeros(n_tokens, self.d_model))
+
+    def reset_parameters(self):
+        nn.init.normal_(self.first, std=self.spread)  # as the embeddings they stand among
+
+    def read(self, layer, hidden, state, stride, places):
+        memory = self.first.expand(len(hidden), -1, -1) if state is None else state
+        hidden = torch.cat([memory, hidden, memory], 1)
+        for index in range(self.n_layer):
+            hidden = layer(index, hidden)
+        n = self.n_tokens
+        return hidden[:, n:hidden.shape[1] - n], hidden[:, hidden.shape[1] - n:]
+
+    def state_numbers(self, window):
+        return self.n_tokens * self.d_model
+
+    def flops_per_window(self, window):
+        n = 2 * self.n_tokens
+        causal = ((window + n)**2 - window**2) / 2  # pairs, in the count that takes T / 2 keys a query
+        return self.n_layer * (24 * n * self.d_model**2 + 4 * causal * self.d_model)

@@ -1,0 +1,122 @@
+"""GPT-2 with any of the memories in `repro.recurrence.memories`."""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import GPT2Config
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.modeling_utils import AttentionInterface
+
+from repro.errors import ReproError
+from repro.recompute import recomputed
+from repro.recurrence.causal import WindowByWindow, attention_with_previous, chosen
+from repro.recurrence.memories import complete, make
+
+ATTENTION = "repro_memory"
+
+
+def attention_with_memory(module, query, key, value, *args, mix=None, **kwargs):
+    """`attention_with_previous`, whose result `mix(query, key, value, out)` replaces if given; all are (B, H, T, D)."""
+    out, _ = attention_with_previous(module, query, key, value, *args, **kwargs)
+    if mix is not None:
+        out = mix(query, key, value, out.transpose(1, 2)).transpose(1, 2)
+    return out, None
+
+
+AttentionInterface.register(ATTENTION, attention_with_memory)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+class MemoryLM(WindowByWindow):
+    """A GPT-2 language model with a memory; made by `with_memory`, called like a `RecurrentLM`.
+
+    The base weights keep the names they have in `GPT2LMHeadModel`; the memory's are under `memory.`. Its config's
+    `memory` tells the memory's name and settings.
+    """
+
+    attention = ATTENTION
+
+    def __init__(self, config: GPT2Config, memory: dict | None = None):
+        super().__init__(copy.deepcopy(config))
+        self.config.memory = memory or config.memory
+        self.set_attn_implementation(ATTENTION)
+        self.memory = make(self.config, self.config.memory)
+
+    @classmethod
+    def from_pretrained(cls, name_or_path, memory: dict | None = None, **kwargs) -> "MemoryLM":
+        """Load a saved MemoryLM, or put a fresh memory, told by `complete`, into any GPT-2 checkpoint.
+
+        Raises ReproError when `memory` contradicts what the saved model was built with, and without one where none
+        was saved.
+        """
+        stored = getattr(GPT2Config.from_pretrained(name_or_path), "memory", None)
+        if stored is None and memory is None:
+            raise ReproError(f"{name_or_path} was saved without a memory; name one.")
+        if stored is None:
+            return cls._attached(name_or_path, memory, **kwargs)
+        if memory not in (None, stored):
+            raise ReproError(f"{name_or_path} was saved with memory {stored}, not {memory}; leave the argument out to "
+                             "use what is saved.")
+        return super().from_pretrained(name_or_path, **kwargs)
+
+    def added_parameters(self) -> Iterator[nn.Parameter]:
+        """The weights that the base model does not have."""
+        return self.memory.parameters()
+
+    def _read_window(self, ids: Tensor, z, stride: int | None = None, recompute_layers: bool = False):
+        """Hidden states (B, T, d) of one window after the final layer norm, and the memory's next state."""
+        self._check_attention()
+
+        def layer(index, hidden, before=None, mix=None, state=()):
+            return recomputed(recompute_layers, self._layer, index, hidden, before, mix, state)
+
+        return self.memory.read(layer, self._embedded(ids), z, stride, self.transformer.wpe.weight)
+
+    def _layer(self, index, hidden, before, mix, state):
+        """One block, as `Memory.read` describes it."""
+        block, left = self.transformer.h[index], []
+
+        def inside(query, key, value, out):
+            out, kept = mix(query, key, value, out, *state)
+            left.append(kept)
+            return out
+
+        previous = None if before is None else self._keys_and_values(block, before)
+        hidden = block(hidden, previous=previous, mix=None if mix is None else inside)
+        if index == self.config.n_layer - 1:
+            hidden = self.transformer.ln_f(hidden)
+        return hidden if mix is None else (hidden, left[-1])
+
+    def _keys_and_values(self, block, before):
+        """Keys and values (B, H, E, D) of vectors that stand before a window, of which no query is needed."""
+        d = self.config.n_embd
+        projection = block.attn.c_attn
+        both = nn.functional.linear(block.ln_1(before), projection.weight[:, d:].T, projection.bias[d:])
+        return tuple(x.unflatten(-1, (block.attn.num_heads, -1)).transpose(1, 2) for x in both.chunk(2, -1))
+
+    def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
+        """The current window is read again for every token: whatever a memory does, this is what it says."""
+        tokens, z, start = prompt, None, 0
+        for _ in range(max_new_tokens):
+            while tokens.shape[1] - start > window:  # the window is full: hand its state on and open the next one
+                _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
+                start += window - overlap
+            hidden, _ = self._read_window(tokens[:, start:], z, window - overlap)
+            new = chosen(self.lm_head(hidden[:, -1]), do_sample, temperature, generator)
+            tokens = torch.cat([tokens, new], 1)
+        return tokens
+
+
+def with_memory(name_or_folder: str | Path, memory: str | None = None, dtype: torch.dtype = torch.float32,
+                **settings) -> MemoryLM:
+    """A GPT-2 checkpoint (hub name or folder) with a memory, in evaluation mode.
+
+    memory: one of `repro.recurrence.MEMORIES`, fresh, with settings of its own, such as `n_tokens=16` for "rmt"; None
+    for a folder saved with one. `model(input_ids, window, overlap, labels, recompute)` gives loss and logits.
+    Raises ReproError for an unknown memory or setting, and where another memory was saved.
+    """
+    wanted = None if memory is None else complete(memory, **settings)
+    return MemoryLM.from_pretrained(str(name_or_folder), wanted, dtype=dtype)

@@ -1,0 +1,53 @@
+"""How far back a memory reaches, measured on text."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from repro.errors import ReproError
+from repro.loss import cross_entropy
+from repro.windows import windows
+
+
+class Reach(NamedTuple):
+    """windows: how many windows back a change of text still shows. changes[j - 1]: what one j windows back changes."""
+
+    windows: int
+    changes: list[float]
+
+
+@torch.no_grad()
+def reach_windows(model, tokens: Tensor, other: Tensor, window: int, overlap: int = 0,
+                  tolerance: float = 1e-4) -> Reach:
+    """Put other text into one earlier window at a time and see what that changes in the last one's loss.
+
+    model: one that carries a state (`RecurrentLM`, `MemoryLM`); of any other the reach is 0. tokens, other: ids (B, N)
+    of at least two windows. A change is the mean absolute difference in nats per target of the last window; one above
+    `tolerance` counts. Only what a window passes on is replaced, not the overlap that the next one reads itself.
+    Raises ReproError for texts of other shapes or of one window.
+    """
+    cover = windows(tokens.shape[-1], window, overlap)
+    if tokens.ndim != 2 or tokens.shape != other.shape or len(cover) < 2:
+        raise ReproError(f"texts of shapes {tuple(tokens.shape)} and {tuple(other.shape)}; give two of the same shape "
+                         f"(batch, tokens) with more than one window of {window} tokens.")
+    if not hasattr(model, "read_windows"):
+        return Reach(0, [0.0] * (len(cover) - 1))
+    was_training = model.training
+    model.eval()
+    own, changes = _last_nll(model, tokens, cover), []
+    for span, following in zip(cover[-2::-1], cover[:0:-1], strict=True):
+        changed = tokens.clone()
+        changed[:, span.start:following.start] = other[:, span.start:following.start]
+        changes.append((_last_nll(model, changed, cover) - own).abs().mean().item())
+    model.train(was_training)
+    return Reach(max((j for j, change in enumerate(changes, 1) if change > tolerance), default=0), changes)
+
+
+def _last_nll(model, tokens, cover):
+    """Nats of each target of the last window (B * n,), everything before it being read."""
+    *_, hidden = model.read_windows(tokens, cover)
+    last = cover[-1]
+    logits = model.get_output_embeddings()(hidden[:, last.offset:])
+    targets = tokens[:, last.first_target:last.stop + 1]
+    return cross_entropy(logits.flatten(0, 1), targets.flatten(), "none")

@@ -1,0 +1,181 @@
+"""Memories side by side: what is compared with what, what a run measures, what the table says."""
+
+from contextlib import nullcontext
+from math import log
+from types import SimpleNamespace
+
+import pytest
+
+from repro.data import corpus
+from repro.data.synthetic import bounds
+from repro.errors import ReproError
+from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
+from repro.papers.yoshida2020.evaluation import trained
+from repro.papers.yoshida2020.finetuning import added_weights
+from repro.papers.yoshida2020.memories import ROWS, execute, share
+from repro.papers.yoshida2020.memories_tables import COLUMNS, cost_figure, memory_table
+from repro.study import experiment
+
+EXPERIMENT = experiment("memories-pg19")
+
+
+def test_every_memory_is_a_row_and_the_rows_without_one_come_first():
+    from repro.recurrence import MEMORIES
+
+    assert ROWS == ("none", "overlap", *MEMORIES)
+    for scale in EXPERIMENT.scales:
+        rows = [row for row in ROWS if scale != "smoke" or row in ("none", "gated", "rmt", "cache")]
+        assert [run.memory for run in EXPERIMENT.plan(scale)][:len(rows)] == rows
+
+
+@pytest.mark.parametrize("scale", EXPERIMENT.scales)
+def test_rows_differ_in_the_memory_alone(scale):
+    first, *others = EXPERIMENT.plan(scale)
+    mine = [run for run in others if run.corpus == first.corpus]
+    for run in mine:
+        changed = {key for key, value in run.model_dump().items() if value != first.model_dump()[key]}
+        assert changed <= {"memory", "model", "overlap", "train_overlap"}
+        assert (run.model, trained(run).model) == (("baseline",) * 2 if run.memory == "overlap" else ("recurrent",) * 2)
+        assert (run.overlap > 0) == (run.memory == "overlap")
+        assert trained(run).overlap == run.overlap
+        assert trained(run).steps == first.steps
+    assert first.learning_rate is not None  # chosen beforehand, the same for all
+    known = [run for run in others if run.corpus != first.corpus]
+    assert {run.corpus for run in known} == (set() if scale == "smoke" else {"synthetic-books"})
+
+
+def test_overlap_costs_as_much_as_the_dearest_memories():
+    from transformers import GPT2Config
+
+    from repro.evaluation import flops_per_token
+    from repro.recurrence import MEMORIES
+    from repro.recurrence.memories import complete, make
+
+    config = GPT2Config(n_layer=6, n_embd=256, n_head=4)
+    plain = flops_per_token(6, 256, 64, 0)
+    cost = [1 + make(config, complete(name)).flops_per_token(64, 0) / plain for name in MEMORIES]
+    overlap = next(run.overlap for run in EXPERIMENT.plan("small") if run.memory == "overlap")
+    assert sorted(cost)[-2] - 0.03 < flops_per_token(6, 256, 64, overlap) / plain < max(cost)
+
+
+@pytest.mark.parametrize(("memory", "overlap", "words"), [
+    ("none", 5, "memory=none with an overlap of 5"), ("overlap", 0, "memory=overlap needs one"),
+    ("rnn", 0, "memory='rnn'")])
+def test_what_contradicts_itself_is_refused(memory, overlap, words):
+    with pytest.raises(ReproError, match=words) as raised:
+        EXPERIMENT.plan("smoke", {"memory": memory, "overlap": overlap})
+    assert "\n" not in str(raised.value)
+
+
+def test_runs_from_before_there_were_memories_keep_their_settings():
+    for name in ("finetune-gpt2", "recurrence-pg19"):
+        assert all("memory" not in run.settings() for run in experiment(name).plan("small"))
+    assert all(run.settings()["memory"] == run.memory for run in EXPERIMENT.plan("small"))
+
+
+@pytest.mark.parametrize("memory", ROWS[2:])
+def test_weights_are_counted_without_making_them(tiny_gpt2, tmp_path, memory):
+    from repro.recurrence import with_memory
+
+    tiny_gpt2().save_pretrained(tmp_path)
+    base = SimpleNamespace(n_layer=3, n_embd=16, n_head=2)
+    made = sum(weight.numel() for weight in with_memory(tmp_path, memory).added_parameters())
+    assert added_weights(memory, base) == made
+    assert (made > 0) == (memory != "cache")
+    run = next(run for run in EXPERIMENT.plan("small") if run.memory == memory)
+    estimates = [EXPERIMENT.estimate(one).parameters for one in (run, EXPERIMENT.plan("small")[0])]
+    assert estimates[0] - estimates[1] == added_weights(memory, PRETRAINING.plan("small")[0])
+
+
+@pytest.mark.parametrize("memory", ["none", "rmt", "knn", "compressed", "cache"])
+def test_a_run_measures_what_the_memory_is(tiny_memory, tiny_gpt2, tmp_path, memory):
+    from repro.evaluation import flops_per_token
+    from repro.models import save_causal_lm
+
+    changes = {"vocab_size": 205, "n_positions": 60}
+    model = tiny_gpt2(**changes) if memory == "none" else tiny_memory(memory, changes=changes)
+    save_causal_lm(model, tmp_path / "model")
+    record = SimpleNamespace(curves={}, notes={}, id="0")
+    bar = SimpleNamespace(advance=lambda n: None)
+    context = SimpleNamespace(need=lambda run: (record, tmp_path), progress=lambda *told: nullcontext(bar))
+    sets = {"memory": memory, "overlap": 0, "train_overlap": None, "test_head": 95, "windows_per_sequence": 6}
+    outcome = execute(EXPERIMENT.plan("smoke", sets)[0], context)
+
+    found = outcome.metrics
+    plain = flops_per_token(3, 16, 30, 0)
+    if memory == "none":
+        assert (found["weights"], found["state_numbers"], found["reach_windows"]) == (0, 0, 0)
+        assert found["flops_per_token"] == plain
+        assert "test_word_perplexity_other_document" not in found
+    else:
+        assert found["weights"] == sum(weight.numel() for weight in model.memory.parameters())
+        assert found["state_numbers"] == model.memory.state_numbers(30)
+        assert found["flops_per_token"] == plain + model.memory.flops_per_window(30) / 30
+        changes = outcome.curves["change_by_windows_back"]
+        assert [j for j, _ in changes] == [1, 2, 3, 4, 5]
+        assert found["reach_windows"] == max(j for j, change in changes if change > 1e-4)
+        assert found["reach_windows"] == {"rmt": 5, "knn": 1, "compressed": 5, "cache": 3}[memory]
+        controls = [found[f"test_word_perplexity{name}"] for name in ("", "_masked", "_other_document")]
+        assert len({round(control, 3) for control in controls}) == 3
+    assert outcome.model == memory
+    assert set(outcome.units) == set(found)
+
+
+@pytest.mark.parametrize("head", [None, 40])
+def test_the_share_is_between_the_two_bounds(head):
+    config = EXPERIMENT.plan("smoke", {"test_head": head})[0]
+    words = [book.text.split()[:head] for book in corpus("synthetic-books").documents("test")]
+    best = bounds([" ".join(some) for some in words], 30, 0)
+    window, whole = best.window_nll.sum(), best.unlimited_nll.sum()
+    assert share(config, window) == pytest.approx(0)
+    assert share(config, whole) == pytest.approx(1)
+    assert share(config, (window + whole) / 2) == pytest.approx(0.5)
+
+
+def record(run, ratio, seed=0):
+    words = [100, 200, 300, 400]
+    nll = [n * (log(ratio) + hard) for n, hard in zip(words, (3.0, 5.0, 4.0, 6.0), strict=True)]
+    carries = {"test_word_perplexity_masked": 50.5, "test_word_perplexity_other_document": 123.4}
+    return SimpleNamespace(
+        id=f"{run.memory}{seed}", seed=seed, model=run.memory, config=run.model_dump(), notes={"tokens": 6000},
+        cost={"wall_seconds": 2.0 + seed}, documents={"test": {"nll": nll, "n_words": words}},
+        metrics={"weights": 1234, "state_numbers": 56789, "flops_per_token": 1.234e6, "reach_windows": 3 + seed,
+                 "share_of_known_gain": 0.25 + seed / 10, **(carries if run.model == "recurrent" else {})})
+
+
+def told(found, scales=("small",)):
+    """A context whose records are `found`: run -> records."""
+    return SimpleNamespace(scales=scales, plan=lambda scale: EXPERIMENT.plan(scale),
+                           records_of=lambda run: found.get(run, []))
+
+
+def test_the_table_sets_books_beside_books_of_a_known_process():
+    plan = EXPERIMENT.plan("small")
+    none, rmt, known = (next(run for run in plan if (run.memory, run.corpus) == key) for key in (
+        ("none", "pg19-subset"), ("rmt", "pg19-subset"), ("rmt", "synthetic-books")))
+    found = {none: [record(none, 1.0), record(none, 1.0, seed=1), record(none, 9.0, seed=5)],
+             rmt: [record(rmt, 0.9), record(rmt, 0.9, seed=1)], known: [record(known, 7)],
+             trained(rmt): [record(rmt, 1), record(rmt, 1, seed=2)]}
+    frame = memory_table(told(found)).set_index("memory")
+    assert list(frame.index) == list(ROWS)
+    assert list(frame.columns) == ["scale", *COLUMNS]
+    row = frame.loc["rmt"]
+    assert dict(row.drop(["scale", "test perplexity"])) == {
+        "weights": "1,234", "state (numbers)": "56,789", "FLOPs/token": "1.23e+06", "tokens/s": "2,250",
+        "change": "-10.0% [-10.0%, -10.0%]", "masked": "50.50", "other document": "123", "reach (windows)": "3.5",
+        "known gain": "25%"}
+    assert frame.loc["none", "change"] == "–" and frame.loc["none", "masked"] == "–"
+    assert frame.loc["none", "known gain"] == frame.loc["none", "tokens/s"] == "not run"
+    assert set(frame.loc["cache"].drop("scale")) == {"not run"}
+    alone = memory_table(told({none: [record(none, 1.0)], rmt: [record(rmt, 0.9, seed=1)]})).set_index("memory")
+    assert alone.loc["rmt", "change"] == "–"  # no seed in common
+
+
+def test_the_figure_has_a_point_for_each_row_that_was_run():
+    plan = EXPERIMENT.plan("small")
+    found = {run: [record(run, 1.0)] for run in plan if run.memory in ("none", "infini")}
+    figure = cost_figure(told(found))
+    labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert labels == ["none", "infini"]
+    assert figure.axes[0].get_title(loc="left") == "small"
+    assert "not run" in cost_figure(told({})).alt

@@ -1,0 +1,290 @@
+"""What all memories promise: causality, gradients, one way to mask, counts that are true."""
+
+import pytest
+import torch
+
+from repro.errors import ReproError
+from repro.evaluation import perplexity
+from repro.recompute import RECOMPUTE, flops
+from repro.recurrence import MEMORIES, MaskedOut, MemoryLM, reach_windows, with_memory
+from repro.training import WindowedLM
+from repro.windows import windows
+
+every_memory = pytest.mark.parametrize("name", MEMORIES)
+
+
+def text(n, batch=2, seed=0):
+    return torch.randint(29, (batch, n), generator=torch.Generator().manual_seed(seed))
+
+
+@every_memory
+@pytest.mark.parametrize("overlap", [0, 1])
+def test_later_tokens_change_nothing_before_them(tiny_memory, name, overlap):
+    model, ids = tiny_memory(name, torch.float64), text(14)
+    with torch.no_grad():
+        before = model(ids, window=4, overlap=overlap).logits
+        for i in range(14):
+            changed = ids.clone()
+            changed[:, i] = (changed[:, i] + 1) % 29
+            after = model(changed, window=4, overlap=overlap).logits
+            torch.testing.assert_close(after[:, :i], before[:, :i], rtol=0, atol=1e-12)
+            assert (after - before)[:, i].abs().amax() > 1e-9
+
+
+@every_memory
+def test_a_window_without_a_state_is_read_as_the_plain_model_reads_it(tiny_memory, tiny_gpt2, name):
+    model, ids = tiny_memory(name, torch.float64), text(8)
+    plain = tiny_gpt2(dtype=torch.float64)
+    plain.load_state_dict({k: v for k, v in model.state_dict().items() if not k.startswith("memory.")})
+    with torch.no_grad():
+        masked = model(ids, window=4, recurrent=False).logits
+        alone = torch.cat([model(ids[:, k:k + 4], window=4).logits for k in (0, 4)], 1)
+        expected = torch.cat([plain(ids[:, k:k + 4]).logits for k in (0, 4)], 1)
+        carried = model(ids, window=4).logits
+    torch.testing.assert_close(masked, alone, rtol=0, atol=1e-12)
+    assert torch.allclose(masked, expected, rtol=1e-9, atol=1e-9) == model.memory.plain_start
+    torch.testing.assert_close(carried[:, :4], masked[:, :4], rtol=0, atol=1e-12)
+    assert (carried - masked)[:, 4:].abs().amax(-1).min() > 1e-6  # every later position sees the state
+
+
+@every_memory
+def test_gradients_pass_to_the_window_before_unless_it_is_declared_detached(tiny_memory, name):
+    model, read = tiny_memory(name, torch.float64), []
+
+    def keep(module, args, out):
+        out.retain_grad()
+        read.append(out)
+
+    model.transformer.wte.register_forward_hook(keep)
+    ids = text(12)
+    model(ids, window=4).logits[:, 8:].square().sum().backward()
+    sizes = [0.0 if x.grad is None else x.grad.abs().sum((0, 2)).min().item() for x in read]
+    assert len(sizes) == 3
+    assert sizes[2] > 1e-9
+    assert (sizes[1] > 1e-9) == (not model.memory.detached)
+    assert model.memory.detached == (name in ("knn", "cache"))
+
+
+@every_memory
+@pytest.mark.parametrize("recompute", RECOMPUTE[1:])
+def test_recomputation_changes_no_number(tiny_memory, name, recompute):
+    model, ids, found = tiny_memory(name, torch.float64).train(), text(14), {}
+    for how in ("none", recompute):
+        model.zero_grad()
+        loss = model(ids, window=4, overlap=1, labels=ids, recompute=how, return_logits=False).loss
+        loss.backward()
+        found[how] = [loss.detach()] + [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    for a, b in zip(found[recompute], found["none"], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
+
+
+@every_memory
+def test_every_weight_of_a_memory_learns(tiny_memory, name):
+    model, ids = tiny_memory(name, torch.float64), text(13)
+    model(ids, window=4, labels=ids).loss.backward()
+    for key, weight in model.memory.named_parameters():
+        assert weight.grad is not None and weight.grad.abs().max() > 1e-12, key
+
+
+@every_memory
+def test_fresh_a_neutral_memory_leaves_the_model_as_it_is(tiny_memory, name):
+    model, ids = tiny_memory(name, torch.float64, fresh=True), text(12)
+    with torch.no_grad():
+        change = (model(ids, window=4).logits - model(ids, window=4, recurrent=False).logits).abs().max().item()
+    assert (change < 1e-12) == (name in ("gated", "block-recurrent"))
+
+
+@every_memory
+def test_a_cut_keeps_the_numbers_and_stops_gradients(tiny_memory, name):
+    model, ids = tiny_memory(name, torch.float64), text(12)
+    whole = model(ids, window=4).logits
+    read = []
+    model.transformer.wte.register_forward_hook(lambda module, args, out: (out.retain_grad(), read.append(out))[0])
+    cut = model(ids, window=4, truncate=1).logits
+    torch.testing.assert_close(cut, whole, rtol=0, atol=1e-12)
+    cut[:, -1].sum().backward()
+    assert [x.grad is None or x.grad.abs().max().item() == 0 for x in read] == [True, True, False]
+
+
+@every_memory
+def test_sequences_of_a_batch_do_not_mix(tiny_memory, name):
+    model, ids = tiny_memory(name, torch.float64), text(14, batch=3)
+    with torch.no_grad():
+        together = model(ids, window=4, overlap=1).logits
+        for b in range(3):
+            alone = model(ids[b:b + 1], window=4, overlap=1).logits[0]
+            torch.testing.assert_close(together[b], alone, rtol=0, atol=1e-11)
+
+
+@every_memory
+@pytest.mark.parametrize("overlap", [0, 1])
+def test_training_and_scoring_read_the_same(tiny_memory, name, overlap):
+    model, ids = tiny_memory(name), text(15, batch=1)
+    with torch.no_grad():
+        loss = model(ids, window=4, overlap=overlap, labels=ids).loss.item()
+        trained = WindowedLM(model, 4, overlap)(ids).item()
+    score = perplexity(model, ids[0], 4, overlap)
+    assert score.nll / score.n_scored == pytest.approx(loss, rel=1e-6)
+    assert trained == pytest.approx(loss, rel=1e-6)
+
+
+@every_memory
+def test_masked_out_is_scored_window_by_window(tiny_memory, name):
+    model, ids = tiny_memory(name), text(15, batch=1)
+    with torch.no_grad():
+        loss = model(ids, window=4, labels=ids, recurrent=False).loss.item()
+    score = perplexity(MaskedOut(model), ids[0], 4, 0)
+    assert score.nll / score.n_scored == pytest.approx(loss, rel=1e-6)
+
+
+def carried(model, ids, window):
+    """The state of a model after all windows of a text."""
+    state = None
+    with torch.no_grad():
+        for start in range(0, ids.shape[1], window):
+            _, state = model._read_window(ids[:, start:start + window], state)
+    return state if isinstance(state, tuple) else (state,)
+
+
+@every_memory
+@pytest.mark.parametrize("window", [4, 5])
+def test_the_state_is_as_large_as_declared(tiny_memory, name, window):
+    model = tiny_memory(name)
+    for batch in (1, 3):
+        state = carried(model, text(6 * window, batch), window)
+        assert sum(part.numel() for part in state) == batch * model.memory.state_numbers(window)
+        assert all(part.shape[0] == batch for part in state)
+
+
+@every_memory
+@pytest.mark.parametrize("window", [4, 6])
+def test_the_flops_are_those_of_the_products(tiny_memory, name, window):
+    """Against torch's count for one window whose state is full; it takes all pairs of a window where we take half."""
+    model = tiny_memory(name, changes={"n_embd": 32, "n_head": 2})
+    ids, d = text(6 * window, 1), 32
+    state = carried(model, ids, window)
+    state = state[0] if torch.is_tensor(model._read_window(ids[:, :window], None)[1]) else state
+    with torch.no_grad():
+        found = flops(lambda: model._read_window(ids[:, :window], state)) - flops(
+            lambda: MaskedOut(model).model.transformer(ids[:, :window], use_cache=False))
+    pairs = 0
+    if name == "rmt":
+        pairs = model.config.n_layer * 4 * d * ((window + 4)**2 - window**2) / 2
+    elif name in (before := {"yoshida": 1, "yoshida-first": 1, "embeddings-4": 4, "compressed": 2 * (window // 2),
+                             "cache": window}):  # queries put in front as padding
+        n = before[name]
+        layers = 1 if name.startswith("yoshida") else model.config.n_layer
+        pairs = layers * 4 * d * n * (window + n)
+    assert found - pairs == pytest.approx(model.memory.flops_per_window(window), rel=0.02)
+    assert model.memory.flops_per_token(window, 2) == model.memory.flops_per_window(window) / (window - 2)
+
+
+REACH = {"cache": 3, "compressed": 6, "knn": 2}  # layers; layers times windows; 6 tokens of windows of 4
+
+
+@every_memory
+def test_a_change_shows_as_far_back_as_the_memory_reaches(tiny_memory, name):
+    model = tiny_memory(name, torch.float64)
+    ids, other = text(4 * 9 + 1), text(4 * 9 + 1, seed=1)
+    found = reach_windows(model, ids, other, 4, tolerance=0)
+    assert len(found.changes) == 8
+    far = REACH.get(name, 8)
+    assert found.windows == far
+    assert [change > 0 for change in found.changes] == [True] * far + [False] * (8 - far)
+    assert reach_windows(model, ids, other, 4, tolerance=found.changes[far - 1]).windows < far
+    changed = torch.cat([ids[:, :28], other[:, 28:32], ids[:, 32:]], 1)  # by hand, for the window before the last
+    with torch.no_grad():
+        losses = [torch.nn.functional.cross_entropy(model(x, window=4).logits[:, 32:36].flatten(0, 1),
+                                                    ids[:, 33:].flatten(), reduction="none") for x in (ids, changed)]
+    assert found.changes[0] == pytest.approx((losses[0] - losses[1]).abs().mean().item(), rel=1e-9)
+
+
+def test_overlap_is_not_taken_for_memory(tiny_memory, tiny_gpt2):
+    model, ids, other = tiny_memory("cache", torch.float64), text(4 + 3 * 5 + 1), text(4 + 3 * 5 + 1, seed=1)
+    assert len(windows(ids.shape[1], 4, 1)) == 6
+    assert reach_windows(model, ids, other, 4, 1, tolerance=0).windows == 3
+    assert reach_windows(tiny_gpt2(), ids, other, 4, 1, tolerance=0) == (0, [0.0] * 5)
+    with pytest.raises(ReproError, match="more than one window"):
+        reach_windows(model, ids[:, :5], other[:, :5], 4)
+
+
+@every_memory
+def test_bf16_autocast_computes_the_same_to_its_precision(tiny_memory, name):
+    model, ids = tiny_memory(name), text(14)
+    exact = model(ids, window=4, labels=ids).loss.item()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(ids, window=4, labels=ids).loss
+    loss.backward()
+    assert loss.item() == pytest.approx(exact, rel=0.05)
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+@every_memory
+@pytest.mark.parametrize(("given", "window", "overlap"), [(3, 4, 0), (9, 4, 1)])
+def test_greedy_generation_equals_running_everything_again(tiny_memory, name, given, window, overlap):
+    model, ids = tiny_memory(name, torch.float64), text(given)
+    found, used = model.generate(ids, 7, window=window, overlap=overlap), ids
+    with torch.no_grad():
+        for _ in range(7):
+            new = model(used, window=window, overlap=overlap).logits[:, -1].argmax(-1, keepdim=True)
+            used = torch.cat([used, new], 1)
+    assert found.tolist() == used.tolist()
+
+
+@every_memory
+def test_saving_and_loading_loses_nothing(tiny_memory, tmp_path, name):
+    from repro.models import load_causal_lm
+
+    model = tiny_memory(name)
+    model.save_pretrained(tmp_path)
+    for again in (with_memory(tmp_path), load_causal_lm(tmp_path)):
+        assert isinstance(again, MemoryLM)
+        assert again.config.memory == model.config.memory
+        assert not again.training
+        for key, weight in model.state_dict().items():
+            assert torch.equal(again.state_dict()[key], weight), key
+        with torch.no_grad():
+            assert torch.equal(again(text(13), window=4).logits, model(text(13), window=4).logits)
+
+
+@every_memory
+def test_a_memory_is_put_into_any_gpt2(tiny_gpt2, tmp_path, name):
+    plain = tiny_gpt2()
+    plain.save_pretrained(tmp_path)
+    torch.manual_seed(3)
+    model = with_memory(tmp_path, name)
+    torch.manual_seed(3)
+    same = with_memory(tmp_path, name)
+    for key, weight in plain.state_dict().items():
+        assert torch.equal(model.state_dict()[key], weight), key
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), same.parameters(), strict=True))
+    assert model.config.memory["name"] == name
+    assert all(key.startswith("memory.") for key in set(model.state_dict()) - set(plain.state_dict()))
+
+
+def test_what_cannot_be_is_refused_in_one_line(tiny_memory, tiny_gpt2, tmp_path):
+    tiny_gpt2().save_pretrained(tmp_path / "plain")
+    tiny_memory("rmt").save_pretrained(tmp_path / "rmt")
+    plain = tmp_path / "plain"
+    for make, words in [(lambda: with_memory(plain, "rnt"), "Did you mean 'rmt'"),
+                        (lambda: with_memory(plain, "rmt", tokens=2), "Did you mean 'n_tokens'"),
+                        (lambda: with_memory(plain, "rmt", n_tokens=-2), "n_tokens of memory 'rmt' is -2"),
+                        (lambda: with_memory(plain), "without a memory"),
+                        (lambda: with_memory(tmp_path / "rmt", "rmt", n_tokens=5), "was saved with memory"),
+                        (lambda: with_memory(plain, "gated", layer=3), "layers 0 to 2"),
+                        (lambda: with_memory(plain, "knn", k=0), "k is 0"),
+                        (lambda: with_memory(plain, "compressed", rate=0), "rate is 0"),
+                        (lambda: with_memory(plain, "compressed", by="max"), "Known: convolution, mean"),
+                        (lambda: tiny_memory("cache")(text(20), window=9), "9 tokens and a window of 9 need 18"),
+                        (lambda: tiny_memory("rmt")(text(10), window=17), "context ends at 16"),
+                        (lambda: tiny_memory("rmt").memory.flops_per_token(4, 4), "overlap is 4")]:
+        with pytest.raises(ReproError, match=words):
+            make()
+    assert with_memory(tmp_path / "rmt", "rmt", n_tokens=2).memory.n_tokens == 2
+
+
+def test_another_attention_implementation_is_refused(tiny_memory):
+    model = tiny_memory("cache")
+    model.set_attn_implementation("sdpa")
+    with pytest.raises(ReproError, match="MemoryLM needs 'repro_memory'"):
+        model(text(9), window=4)
