@@ -1,9 +1,8 @@
 """What the landing page says of the papers: which are here, in part or planned, and how their claims were judged."""
 
-from collections import Counter
 from pathlib import Path
 
-from repro.study import SCALES, Store, artifacts, claims, experiments
+from repro.study import SCALES, Record, Store, artifacts, claims, experiments, tally
 from repro.study.once import unchanging
 
 ROOT = Path(__file__).parents[1]
@@ -43,8 +42,11 @@ def papers() -> str:
         if here:
             part = f"chapters {spans(here)} of {spans(planned)}"
             state, which = ("done", chapter) if here == planned else ("in part", part)
-            shown = sum(one.paper == paper and int(one.chapter[:2]) in here for one in artifacts())
-            told = f"**{state}**: {which}; {shown} tables and figures from {runs(paper)} recorded runs"
+            shown = sum(one.paper == paper for one in artifacts())
+            made = runs(paper)
+            hours = sum(record.cost["wall_seconds"] for record in made) / 3600
+            told = (f"**{state}**: {which}; {shown} tables and figures from {len(made)} recorded runs, which took "
+                    f"{hours:.0f} hours")
         rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {told} | {verdicts(paper)} |")
     return "\n".join(rows)
 
@@ -58,21 +60,17 @@ def chapters() -> set[int]:
     return {int(path.name[:2]) for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")}
 
 
-def runs(paper: str) -> int:
-    """How many runs of a paper's experiments have records, those of `smoke` apart."""
-    return sum(len(Store.of(scale).find(one.name, scale)) for one in experiments() if one.paper == paper
-               for scale in SCALES if scale != "smoke" and scale in one.scales)
+def runs(paper: str) -> list[Record]:
+    """The records of a paper's experiments, those of `smoke` apart."""
+    return [record for one in experiments() if one.paper == paper
+            for scale in SCALES if scale != "smoke" and scale in one.scales
+            for record in Store.of(scale).find(one.name, scale)]
 
 
 def verdicts(paper: str) -> str:
     """How many claims have which verdict, each at the largest scale at which it was judged; never at `smoke`."""
-    found = Counter()
-    for claim in claims():
-        if claim.paper == paper:
-            judged = [claim.verdict(scale).verdict for scale in claim.scales if scale != "smoke"]
-            found[next((one for one in reversed(judged) if one != "not run"), "not run")] += 1
-    order = ["reproduced", "not reproduced", *sorted(found)]
-    return ", ".join(f"{found[verdict]} {verdict}" for verdict in dict.fromkeys(order) if found[verdict]) or "–"
+    found = tally([claim for claim in claims() if claim.paper == paper])
+    return ", ".join(f"{n} {verdict}" for verdict, n in found.items()) or "–"
 
 
 def spans(numbers: set[int]) -> str:

@@ -68,7 +68,7 @@ def set_table(text: str) -> str:
     table = soup.table
     caption = table.caption.extract().decode_contents() if table.caption else ""
     for tag in [table, *table.find_all(True)]:
-        tag.attrs = {name: tag[name] for name in ("colspan", "rowspan") if name in tag.attrs}
+        tag.attrs = {name: tag[name] for name in ("colspan", "rowspan", "href") if name in tag.attrs}
     for k, (heads, cells) in enumerate(columns(table)):
         kind = {"class": "number"} if page.numeric([one.get_text().strip() for one in cells]) else {}
         for one in (*heads[-1:], *cells):

@@ -231,7 +231,8 @@ class Toy:
             return fingerprint
 
         return types.SimpleNamespace(name=name, part_of="toy: 1 of 9 texts" if name == "toy-text" else None,
-                                     available=lambda: name not in self.absent, fingerprint=told)
+                                     available=lambda: name not in self.absent, fingerprint=told,
+                                     way="get it somewhere")
 
     def execute_base(self, config, context):
         self.executed.append(config)

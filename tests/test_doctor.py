@@ -55,7 +55,7 @@ def test_one_core_is_not_shared_and_a_gpu_is_asked_nothing(rows, monkeypatch):
 
 
 def test_the_doctor_asks_for_the_speed(monkeypatch):
-    monkeypatch.setattr(doctor, "_corpora", list)
+    monkeypatch.setattr(doctor, "_corpora", lambda each: [])
     monkeypatch.setattr(doctor, "_speed", lambda: [doctor.Finding("speed", "high")])
     found = doctor.findings()
     assert doctor.Finding("speed", "high") in found

@@ -4,6 +4,7 @@ Everything that a command needs is imported inside it, so that `repro --help` an
 """
 
 import json
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -45,6 +46,8 @@ main.add_typer(models, name="models")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Scale = Annotated[str | None, typer.Option(help="smoke (default), small, medium or paper.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=(
+    "Replace a key in every grid point; KEY=5,10 gives several points. Repeat for more keys."))]
 Results = Annotated[Path | None, typer.Option(help="Folder of records; default: results/ (smoke: build/results/).")]
 
 
@@ -52,8 +55,7 @@ Results = Annotated[Path | None, typer.Option(help="Folder of records; default: 
 def list_study(as_json: AsJson = False, results: Results = None) -> None:
     """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
     from repro.study import Claim, experiments
-    from repro.study.claims import cell, standings
-    from repro.study.settings import SCALES
+    from repro.study.claims import standings
 
     entries = []
     for entry, scales in standings(results):
@@ -70,12 +72,12 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
     if as_json:
         return _print_json({"experiments": planned, "artifacts": [e for e in entries if e["kind"] != "claim"],
                             "claims": [e for e in entries if e["kind"] == "claim"]})
-    _print_table("Experiments: repro run NAME", ["paper", "name", "scales", "summary"],
-                 [[e["paper"], e["name"], " ".join(e["scales"]), e["summary"]] for e in planned])
-    _print_table("Artifacts and claims: repro show ID",
-                 ["paper", "id", "kind", "chapter", "source", *(f"at {scale}" for scale in SCALES), "verdict"],
-                 [[*(e[key] for key in ("paper", "id", "kind", "chapter", "source")),
-                   *(cell(e["scales"][scale]) if scale in e["scales"] else "" for scale in SCALES),
+    _print_table("Experiments: repro run NAME", ["name", "scales", "summary"],
+                 [[e["name"], " ".join(e["scales"]), e["summary"]] for e in planned])
+    _print_table("Artifacts and claims: repro show ID", ["id", "kind", "chapter", "source", "runs done", "verdict"],
+                 [[e["id"], e["kind"], e["chapter"].partition("_")[0], e["source"],
+                   ", ".join(f"{scale} {told['done']}/{told['planned']}" for scale, told in e["scales"].items()
+                             if told["done"]) or "none",
                    e["verdict"] + (f" at {e['verdict_scale']}" if e["verdict_scale"] else "") if any(
                        told["verdict"] for told in e["scales"].values()) else "no claim"]
                   for e in entries])
@@ -84,12 +86,12 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
 @main.command()
 def run(
     name: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="See `repro list`.")],
-    scale: Scale = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=(
-        "Replace a key in every grid point; KEY=5,10 gives several points. Repeat for more keys."))] = None,
+    scale: Annotated[str | None, typer.Option(help="smoke (default, but --dry-run tells of every scale), small, "
+                                              "medium or paper.")] = None,
+    sets: Sets = None,
     seeds: Annotated[list[str] | None, typer.Option("--seed", metavar="N", help="0 (default), or 0,1,2.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run (without --scale: at every "
-                                          "scale), on what data, its parameters, FLOPs, memory and time.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run, on what data, its "
+                                          "parameters, FLOPs, memory and time.")] = False,
     results: Results = None,
     only: Annotated[list[str] | None, typer.Option(metavar="ID", help="Of these, only the run with this id.")] = None,
     as_json: AsJson = False,
@@ -97,7 +99,7 @@ def run(
 ) -> None:
     """Run an experiment: every grid point and seed that has no record yet."""
     from repro import processes
-    from repro.study import experiment, plan, run, run_id
+    from repro.study import Store, artifacts, experiment, plan, run, run_id
 
     chosen = experiment(name)
     runs: list[Any] = []
@@ -121,18 +123,22 @@ def run(
         return
     if as_json:
         return _print_json([asdict(record) for record in records])
-    metrics = list(dict.fromkeys(metric for record in records for metric in record.metrics))
-    units = {metric: unit for record in records for metric, unit in record.units.items()}
-    _print_table(f"{name} at {runs[0].scale}", ["id", "run", *(f"{metric} ({units[metric]})" for metric in metrics)],
-                 [[record.id, plan.point(config, runs),
-                   *(f"{record.metrics[metric]:,.6g}" if metric in record.metrics else "" for metric in metrics)]
-                  for config, record in zip(runs, records, strict=True)])
+    _print_table(f"{name} at {runs[0].scale}", ["id", "run", "metric", "value", "unit"],
+                 [[record.id, plan.point(config, runs), metric.replace("_", " "), _number(value), record.units[metric]]
+                  for config, record in zip(runs, records, strict=True) for metric, value in record.metrics.items()])
+    typer.echo(f"Records in {Store.of(runs[0].scale, results).path(records[0]).parent}")
+    shown = next((one for one in artifacts() if chosen in one.experiments and runs[0].scale in one.scales), None)
+    if shown:
+        words = ["--scale", runs[0].scale, *(word for item in sets or [] for word in ("--set", item)),
+                 *(["--results", str(results)] if results else [])]
+        typer.echo(f"See them with: repro show {shown.id} {shlex.join(words)}")
 
 
 @main.command()
 def show(
     name: Annotated[str, typer.Argument(metavar="ID", help="Of an artifact or a claim, see `repro list`.")],
     scale: Scale = None,
+    sets: Sets = None,
     results: Results = None,
     save: Annotated[Path | None, typer.Option(help="Write a figure as PNG, or a table as CSV, to this file.")] = None,
     as_json: AsJson = False,
@@ -142,10 +148,13 @@ def show(
     from repro.study import artifact, artifacts, claim, claims
 
     if name in [one.id for one in claims()]:
+        if sets:
+            raise ReproError(f"--set {sets[0]}: {name} is a claim, judged by the runs it names; --set is for a table "
+                             "or a figure.")
         return _show_claim(claim(name), scale, results, save, as_json)
     if name not in (known := [one.id for one in artifacts()]):
         raise unknown("artifact or claim", name, known + [one.id for one in claims()])
-    shown = artifact(name).render(scale or "smoke", results=results)
+    shown = artifact(name).render(scale or "smoke", results=results, sets=_pairs(sets or []))
     is_figure = shown.artifact.kind == "figure"
     if save:
         write_atomic(save, shown.png() if is_figure else shown.table.to_csv(index=False))
@@ -181,14 +190,16 @@ def data_list(as_json: AsJson = False) -> None:
     from repro.data import corpora
 
     rows = [{"name": one.name, "kind": one.kind, "source": one.source, "licence": one.licence, "part_of": one.part_of,
-             "available": one.available(),
+             "available": one.available(), "fetch": one.origin is not None,
+             "files": one.layout,
              "splits": {name: {"description": split.description, "words": split.n_words, "examples": split.n_examples}
                         for name, split in one.splits.items()}} for one in corpora()]
     if as_json:
         return _print_json(rows)
-    _print_table("Corpora: repro data fetch NAME",
-                 ["name", "kind", "here", "source", "part of", "licence", "words or examples"],
-                 [[row["name"], row["kind"], "yes" if row["available"] else "no", row["source"],
+    _print_table("Corpora: repro data fetch NAME gets those that say so",
+                 ["name", "kind", "here", "fetch", "source", "part of", "licence", "words or examples"],
+                 [[row["name"], row["kind"], "yes" if row["available"] else "no", "yes" if row["fetch"] else "no",
+                   row["source"],
                    row["part_of"] or "whole", row["licence"], ", ".join(
                        f"{name} {n:,}" if (n := split["words"] or split["examples"]) else name
                        for name, split in row["splits"].items())] for row in rows])
@@ -230,7 +241,7 @@ def data_check(name: Annotated[str, typer.Argument(metavar="NAME", help="See `re
     wrong = [f"{row['found']:,} {row['what']} in {row['split']} instead of {row['expected']:,}"
              for row in rows if not row["ok"]]
     if wrong:
-        raise ReproError(f"{name} is not whole: {'; '.join(wrong)}. Get it again with `repro data fetch {name}`.")
+        raise ReproError(f"{name} is not whole: {'; '.join(wrong)}. To mend it: {corpus(name).way}.")
 
 
 def _print_left_out(passages: list[dict[str, Any]]) -> None:
@@ -320,11 +331,14 @@ def bench(
 
 
 @main.command()
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    as_json: AsJson = False,
+    each_corpus: Annotated[bool, typer.Option("--corpora", help="Tell of every corpus in a line of its own.")] = False,
+) -> None:
     """What this machine can run, and what it lacks."""
     from repro.doctor import findings
 
-    rows = findings()
+    rows = findings(each_corpus)
     if as_json:
         return _print_json([asdict(row) for row in rows])
     _print_table("This machine", ["", "found", "what to do"], [[row.what, row.found, row.lack] for row in rows])
@@ -335,6 +349,7 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
     from repro.data import corpus
     from repro.study import experiment, plan
     from repro.study.settings import DEVICES
+    from repro.study.store import where
 
     if as_json:
         return _print_json([
@@ -347,14 +362,15 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
         needed, device = plan.needed(here), DEVICES[scale]
         lines, flops, seconds, read = [], 0.0, 0.0, {}
         for config in [*needed, *here]:
-            one, state = experiment(config.experiment), plan.state(config, results)
+            one, place = experiment(config.experiment), results if config in here else where(config, results)
+            state = plan.state(config, place)
             estimate, missing = one.estimate(config), state != "done"
             flops, seconds = flops + missing * estimate.flops, seconds + missing * estimate.seconds
             read |= dict.fromkeys((config.corpus, *one.reads(config)))
             told = [plan.point(config, here if config in here else needed), estimate.note]
             if one is not chosen:
                 told.insert(0, f"needed: {config.experiment}")
-            lines.append([plan.known_id(config, results) or "", " ".join(filter(None, told)), config.corpus,
+            lines.append([plan.known_id(config, place) or "", " ".join(filter(None, told)), config.corpus,
                           f"{estimate.parameters:,}", f"{estimate.training_tokens:,}", f"{estimate.flops:.2e}",
                           f"{estimate.memory_bytes / 2**30:.2f} GiB", _duration(estimate.seconds), state])
         header = ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""]
@@ -370,8 +386,8 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
 
 
 def _settings(configs: "list[RunConfig]") -> list[str]:
-    """A line for the settings that all of `configs` have in common, and for each one that has more than the table
-    shows a line for these."""
+    """A line for the settings that all of `configs` have in common, and one for those of each group that has more than
+    the table shows: runs that share these further settings are named by the first of them and counted."""
     from repro.study.plan import point
     from repro.study.settings import as_text
 
@@ -379,16 +395,18 @@ def _settings(configs: "list[RunConfig]") -> list[str]:
                              if key not in ("experiment", "scale", "corpus")} for config in configs]
     common = [text for key, text in first.items() if all(other[key] == text for other in rest)]
     lines = [f"settings of every run: {', '.join(common)}"]
+    groups: dict[str, list[str]] = {}
     for config, told in zip(configs, every, strict=True):
         apart = point(config, configs)
         if own := [text for text in told.values() if text not in [*common, *apart.split(" ")]]:
-            lines.append(f"settings of {apart}: {', '.join(own)}")
-    return lines
+            groups.setdefault(", ".join(own), []).append(apart)
+    return lines + [f"settings of {runs[0]}{f' and {len(runs) - 1} more' * (len(runs) > 1)}: {own}"
+                    for own, runs in groups.items()]
 
 
 def _told(corpus: "Corpus") -> str:
     """What a corpus is, whether it is on this machine, and what to do about it."""
-    here = "on this machine" if corpus.available() else f"not here, get it with: repro data fetch {corpus.name}"
+    here = "on this machine" if corpus.available() else f"not here, {corpus.way}"
     return f"{f'part of {corpus.part_of}' if corpus.part_of else 'whole'}; {here}"
 
 
@@ -417,10 +435,10 @@ def _numbers(seeds: list[str]) -> list[int]:
 
 
 def _console() -> "Console":
-    """Where tables go: as wide as the terminal; in a file or a pipe, wide enough for every table."""
+    """Where tables go: as wide as the terminal; in a file or a pipe no line is broken."""
     from rich.console import Console
 
-    return Console() if sys.stdout.isatty() else Console(width=200)
+    return Console() if sys.stdout.isatty() else Console(width=100_000, soft_wrap=True)
 
 
 def _print_json(value: Any) -> None:
@@ -428,15 +446,24 @@ def _print_json(value: Any) -> None:
 
 
 def _print_table(title: str, header: list[str], rows: list[list[str]]) -> None:
+    """A table whose first column, ids or names, is never broken; in a file or a pipe a plain line for each row."""
+    from rich.box import HEAVY_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
-    for name in header:
-        table.add_column(name, overflow="fold")
+    console = _console()
+    table = Table(box=HEAVY_HEAD if console.is_terminal else None, pad_edge=console.is_terminal)
+    for number, name in enumerate(header):
+        table.add_column(name, overflow="fold", no_wrap=not number)
     for row in rows:
         table.add_row(*map(Text, row))
-    _console().print(table)
+    console.print(Text(title, style="italic"))
+    console.print(table)
+
+
+def _number(value: float) -> str:
+    """A measured number for a reader: five digits, and whole from a thousand on."""
+    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.5g}"
 
 
 if __name__ == "__main__":

@@ -5,12 +5,17 @@ import platform
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from repro import paths
 from repro.errors import ReproError
+
+if TYPE_CHECKING:
+    from repro.data.base import Corpus
 
 
 @dataclass(frozen=True)
@@ -22,13 +27,14 @@ class Finding:
     lack: str = ""
 
 
-def findings() -> list[Finding]:
-    """Look at Python, torch, the device, its speed, memory, tools, versions and corpora.
+def findings(each_corpus: bool = False) -> list[Finding]:
+    """Look at Python, torch, the device, its speed, memory, tools, versions and corpora: in one row, or `each_corpus`
+    in its own.
 
     Takes up to half a minute: it trains a little, and counts the corpora that are here. The first time takes a minute
     more, where texts have to be told apart.
     """
-    return [*_software(), *_device(), *_speed(), *_memory(), *_tools(), *_corpora()]
+    return [*_software(), *_device(), *_speed(), *_memory(), *_tools(), *_corpora(each_corpus)]
 
 
 def _software() -> Iterator[Finding]:
@@ -119,7 +125,7 @@ def _tools() -> Iterator[Finding]:
         yield Finding(what, found or "none", "" if found else use or f"install {what}")
 
 
-def _corpora() -> Iterator[Finding]:
+def _corpora(each: bool) -> Iterator[Finding]:
     from repro.data import corpora
 
     folder = paths.data()
@@ -127,14 +133,23 @@ def _corpora() -> Iterator[Finding]:
         yield Finding("REPRO_DATA", "not set", "set it to the folder of real corpora, or `repro data fetch NAME`")
     else:
         yield Finding("REPRO_DATA", str(folder), "" if folder.is_dir() else "there is no such folder")
-    for corpus in corpora():
-        fetch = f"repro data fetch {corpus.name}" if corpus.origin else f"from {corpus.source}"
-        if not corpus.available():
-            yield Finding(f"corpus {corpus.name}", "not here", fetch)
-            continue
-        try:
-            wrong = [row for row in corpus.check() if not row.ok]
-            found = "; ".join(f"{row.split}: {row.found:,} {row.what}, not {row.expected:,}" for row in wrong)
-        except ReproError as error:
-            found = str(error)
-        yield Finding(f"corpus {corpus.name}", found or "whole", fetch if found else "")
+    told = [(corpus, _state(corpus)) for corpus in corpora()]
+    if each:
+        yield from (Finding(f"corpus {corpus.name}", found, "" if found == "whole" else corpus.way)
+                    for corpus, found in told)
+        return
+    count = Counter(found if found in ("whole", "not here") else "damaged" for _, found in told)
+    yield Finding("corpora", ", ".join(f"{count[state]} {state}" for state in ("whole", "damaged", "not here")
+                                       if count[state]),
+                  "" if count["whole"] == len(told) else "repro doctor --corpora tells of each")
+
+
+def _state(corpus: "Corpus") -> str:
+    """Whether a corpus is "whole", "not here", or what is wrong with it."""
+    if not corpus.available():
+        return "not here"
+    try:
+        wrong = [row for row in corpus.check() if not row.ok]
+    except ReproError as error:
+        return str(error)
+    return "; ".join(f"{row.split}: {row.found:,} {row.what}, not {row.expected:,}" for row in wrong) or "whole"

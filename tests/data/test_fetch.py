@@ -261,7 +261,7 @@ def test_unreadable_manifest(folder):
 @pytest.mark.parametrize(("chosen", "told"), [
     (lambda: corpus("synthetic-books"), "is generated, there is nothing to fetch"),
     (lambda: replace(corpus("text8"), name="text9", origin=None, source="elsewhere"),
-     r"text9 cannot be fetched; put its files \(from elsewhere\) into"),
+     r"text9 cannot be fetched; put text8/text8 \(from elsewhere\) below .*, or set REPRO_DATA"),
     (lambda: corpus("books-and-wikipedia"),
      "books-and-wikipedia is made of others: run `repro data fetch NAME` for each of gutenberg-pretrain, wikitext-103, "
      "pg19-subset; nothing fetches hotpotqa-subset, 2wikimultihop-sample, lambada, lambada-cased, whose files"),

@@ -156,6 +156,19 @@ def test_every_corpus_says_what_it_is():
         assert " of " in corpus(name).part_of or "first" in corpus(name).part_of
 
 
+def test_every_corpus_says_how_it_is_had():
+    assert corpus("hyperpartisan").layout == ["hyperpartisan/byarticle.parquet"]
+    assert corpus("hyperpartisan").way == (
+        "nothing fetches it: put hyperpartisan/byarticle.parquet, from doi.org/10.5281/zenodo.1489920 (by article), by "
+        "way of a public copy, below the folder of REPRO_DATA")
+    assert corpus("wikitext-103").layout == [
+        "wikitext/wikitext-2.train.parquet", "wikitext/wiki.valid.raw.xz", "wikitext/wiki.test.raw.xz"]
+    for one in corpora():
+        fetched = one.way == f"get it with: repro data fetch {one.name}"
+        assert fetched == (one.origin is not None)
+        assert fetched or one.generator or one.made_of or all(path in one.way for path in one.layout)
+
+
 def test_unknown_corpus_and_split(data):
     with pytest.raises(ReproError, match="unknown corpus 'wikitext103'. Did you mean 'wikitext-103'?"):
         corpus("wikitext103")

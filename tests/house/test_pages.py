@@ -28,6 +28,7 @@ OUTPUTS = """({
     empty: [...document.querySelectorAll(".cell_output .output")].filter((one) =>
         !one.textContent.trim() && !one.querySelector("svg, img")).length,
     words: [...document.querySelectorAll(".drawing svg[role=img]")].map((one) => one.getAttribute("aria-label")),
+    nan: [...document.querySelectorAll("td, th")].filter((one) => one.textContent.trim() == "nan").length,
     numbers: [...document.querySelectorAll(".drawing .of-figure")].map((one) => one.textContent)})"""
 
 pytestmark = needs_chromium
@@ -69,7 +70,7 @@ def test_a_page_is_quiet_readable_and_fits(page, name):
     page.size(390)
     assert page.evaluate("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)") <= 390
     outputs, chapter = page.evaluate(OUTPUTS), name.removeprefix("notebooks/")[:2].lstrip("0")
-    assert not outputs["empty"] and min(map(len, outputs["words"]), default=10) >= 10
+    assert not outputs["empty"] and not outputs["nan"] and min(map(len, outputs["words"]), default=10) >= 10
     assert outputs["numbers"] == [f"Figure {chapter}.{k}" for k in range(1, len(outputs["words"]) + 1)]
 
 
@@ -143,7 +144,10 @@ def test_what_measures_contrast_finds_what_is_too_faint(browser, tmp_path):
         <p style="color: #757575">darker</p><p style="color: #888; font-size: 24px">large</p><p>black</p>
         <div style="background: #000"><div style="background: rgb(255 255 255 / 40%)"><p style="color: #fff">half</p>
         </div></div><svg width="90" height="30"><path d="M0 0H90V30H0z" fill="#009E73"/>
-        <text x="9" y="20" fill="#fff">drawn</text></svg><p style="opacity: 0.4">pale</p>""")
+        <text x="9" y="20" fill="#fff">drawn</text></svg>
+        <svg width="90" height="50" style="background: #fff; filter: invert(1)">
+        <text x="9" y="20" fill="#222">turned</text><text x="9" y="40" fill="#b0b0b0">faint</text></svg>
+        <p style="opacity: 0.4">pale</p>""")
     browser.open((tmp_path / "page.html").as_uri())
     found = {one["text"]: one["ratio"] for one in browser.evaluate(CONTRAST)}
-    assert found == {"grey": 4.48, "drawn": 3.42, "pale": 2.85}
+    assert found == {"grey": 4.48, "drawn": 3.42, "faint": 2.56, "pale": 2.85}

@@ -43,6 +43,12 @@ def test_cells_that_span_rows_do_not_shift_the_columns_beside_them():
     assert [cell.get_text() for cell in found.select("thead .number")] == ["words"]
 
 
+def test_a_link_in_a_cell_leads_where_it_led():
+    frame = pd.DataFrame({"id": ["a"], "n": [1]})
+    found = read(frame.style.hide().format(lambda id: f'<a href="06.html">{id}</a>', subset="id"))
+    assert (found.tbody.th.a["href"], found.tbody.th.get_text()) == ("06.html", "a")
+
+
 def test_what_is_set_already_stays():
     for text in ("<section><table><tr><td>1</td></tr></table></section>", "<p>no table</p>", read(
             pd.DataFrame({"n": [1]})).decode()):
@@ -72,6 +78,23 @@ def test_the_landing_page_tells_what_is_here_from_the_records():
         assert f"| **{state}**: " in rows[name] and bool(here) == (paper in known)
         judged = sum(map(int, re.findall(r"\d+", rows[name].split("|")[-2])))
         assert judged == sum(claim.paper == paper for claim in claims())
+
+
+def test_a_paper_counts_all_of_its_tables_and_figures_as_all_of_its_claims():
+    from repro.study import artifacts
+
+    for paper, (name, *_) in landing.PAPERS.items():
+        row = next(line for line in landing.papers().splitlines() if line.startswith(f"| **{name}**, "))
+        told = re.search(r"(\d+) tables and figures", row)
+        assert int(told[1] if told else 0) == sum(one.paper == paper for one in artifacts())
+
+
+def test_a_paper_with_a_package_has_its_row_and_its_entry():
+    from repro.study.registry import packages
+
+    assert set(packages()) - {"base"} <= set(landing.PAPERS)
+    entries = (landing.ROOT / "book/references.bib").read_text()
+    assert all(f"{{{key}," in entries for _, key, *_ in landing.PAPERS.values())
 
 
 def test_every_chapter_of_a_paper_is_named_once():

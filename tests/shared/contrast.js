@@ -3,15 +3,16 @@
 (() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
   const known = new Map();
-  const rgba = (colour) => {  // any CSS colour as [r, g, b, alpha], 0 to 255 and 0 to 1
-    if (!known.has(colour)) {
+  const rgba = (colour, filter = "none") => {  // any CSS colour as [r, g, b, alpha], 0 to 255 and 0 to 1
+    if (!known.has(colour + filter)) {
       canvas.clearRect(0, 0, 1, 1);
+      canvas.filter = filter;
       canvas.fillStyle = colour;
       canvas.fillRect(0, 0, 1, 1);
       const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
-      known.set(colour, [r, g, b, a / 255]);
+      known.set(colour + filter, [r, g, b, a / 255]);
     }
-    return known.get(colour);
+    return known.get(colour + filter);
   };
   const over = ([r, g, b, a], below) => [r, g, b].map((one, k) => a * one + (1 - a) * below[k]);
   const luminance = (colour) => colour.map((one) => one / 255)
@@ -53,7 +54,9 @@
     const style = getComputedStyle(element), svg = element.namespaceURI.endsWith("svg");
     const below = svg ? drawn(element, behind(element)) : behind(element);
     const [r, g, b, a] = rgba(svg ? style.fill : style.color);
-    const pair = [luminance(over([r, g, b, a * opacity(element)], below)), luminance(below)].sort((x, y) => y - x);
+    const filter = svg ? getComputedStyle(element.closest("svg")).filter : "none";  // of a drawing on an opaque ground
+    const pair = [over([r, g, b, a * opacity(element)], below), below]
+      .map((one) => luminance(rgba(`rgb(${one.map(Math.round)})`, filter).slice(0, 3))).sort((x, y) => y - x);
     const ratio = (pair[0] + 0.05) / (pair[1] + 0.05), size = parseFloat(style.fontSize);
     const needed = size >= 24 || (size >= 18.66 && +style.fontWeight >= 700) ? 3 : 4.5;
     if (ratio < needed) {

@@ -4,7 +4,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.page import signed
-from repro.study import Artifact, Claim, Experiment, Measured, artifact, claim, register, run, scoreboard
+from repro.study import ADDED, Artifact, Claim, Experiment, Measured, artifact, claim, register, run, scoreboard
 from repro.study.claims import standing
 from repro.study.registry import lookup
 
@@ -240,6 +240,12 @@ def test_each_experiment_takes_the_keys_that_it_has(both, toy):
     assert caption.splitlines()[1] == (
         "smoke: all not run: `repro run toy-base --scale smoke --set width=8,16 --results mine`, "
         "`repro run toy-recurrence --scale smoke --set overlap=7 --results mine`.")
+
+
+def test_what_the_paper_does_not_have_says_so(toy):
+    for k, source in enumerate((ADDED, f"{ADDED}; asked here")):
+        register(Artifact(f"toy-{k}", "toy2020", "What else", "06_toy", "toy-base", lambda context: None, source))
+        assert artifact(f"toy-{k}").render("smoke").caption.splitlines()[0] == f"What else ({source})."
 
 
 def test_a_claim_may_rest_on_several_experiments(both, toy):

@@ -10,7 +10,20 @@ from scipy import stats
 
 from repro import paths
 from repro.errors import ReproError
-from repro.study import Artifact, Assay, Claim, Measured, Record, claim, register, run, scoreboard, verdict_table
+from repro.study import (
+    Artifact,
+    Assay,
+    Claim,
+    Measured,
+    Record,
+    claim,
+    claims,
+    register,
+    run,
+    scoreboard,
+    tally,
+    verdict_table,
+)
 
 
 def difference(records):
@@ -206,7 +219,10 @@ def test_the_scoreboard_has_every_artifact_and_claim_at_every_scale(toy, judged)
     for index in (1, 3):
         run(toy.experiment.plan("smoke")[index], progress=False)
     board = scoreboard().set_index("id")
-    assert list(board.columns) == ["reference", "kind", "source", "about", "smoke", "small", "medium", "paper"]
+    assert list(board.columns) == ["chapter", "small", "medium", "paper", "smoke", "kind", "about", "reference",
+                                   "source"]
+    assert list(board["chapter"]) == ["06_toy", "06_toy", "06_toy", "10_toy", "10_toy"]  # artifacts before their claims
+    assert list(board.index) == ["toy-table1", "toy-table1-other", "toy-gain", "toy-table10", "toy-cost"]
     assert board["kind"].to_dict() == {"toy-table1": "table", "toy-table1-other": "table", "toy-table10": "table",
                                        "toy-gain": "claim", "toy-cost": "claim"}
     assert board.loc["toy-table1-other", "reference"] == "other2020"
@@ -216,7 +232,16 @@ def test_the_scoreboard_has_every_artifact_and_claim_at_every_scale(toy, judged)
         "toy-table1": "reproduced, 2/4 runs", "toy-table1-other": "1/1 runs", "toy-table10": "2/4 runs",
         "toy-gain": f"reproduced: {told.text}; seeds x units 1 x 3 books; detectable 0.162", "toy-cost": "2/4 runs"}
     assert set(board["small"]) == {"not run"}
-    assert set(board["paper"]) == {""}
+    assert set(board["paper"]) == {"–"}
+
+
+def test_claims_are_counted_at_the_largest_scale_at_which_they_were_judged(toy, judged):
+    for scale in ("smoke", "smoke", "small"):
+        for index in (1, 3):
+            run(toy.experiment.plan(scale)[index], progress=False)
+        told = tally(claims())
+    assert claim("toy-gain").verdict("small").verdict == "reproduced" and told == {"reproduced": 1, "not run": 1}
+    assert tally([claim("toy-cost")]) == {"not run": 1} and tally([]) == {}
 
 
 def test_everything_is_looked_at_once_when_everything_is_asked_for(toy, judged, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import types
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import repro.data
@@ -49,9 +51,10 @@ def test_list(repro_, toy):
         run(config, progress=False)
     code, out, err = repro_("list")
     assert (code, err) == (0, "")
-    for words in ("toy-base", "toy-table", "toy-gain", "06_toy", "machinery works, 2/4 runs",
-                  "machinery works, 2/2 runs"):
+    for words in ("toy-base", "toy-table", "toy-gain", "smoke 2/4", "smoke 2/2"):
         assert words in out
+    assert next(line for line in out.splitlines() if line.startswith("toy-table ")).split() == [
+        "toy-table", "table", "06", "Table", "1", "smoke", "2/4", "not", "run"]
     assert "machinery works at smoke" not in out  # generated text is no evidence about a paper
     listed = json.loads(repro_("list --json")[1])
     assert [one["name"] for one in listed["experiments"]] == ["toy-base", "toy-recurrence"]
@@ -73,16 +76,55 @@ def test_list(repro_, toy):
     assert json.loads(repro_("list --json")[1])["claims"][0]["verdict_scale"] is None
 
 
+def test_a_table_never_breaks_an_id(monkeypatch, capsys):
+    id, words = "paper2020-table10-of-something-rather-long", "and then some " * 40
+    monkeypatch.setattr(cli, "_console", lambda: Console(width=80, force_terminal=True, color_system=None))
+    cli._print_table("Told", ["id", "about", "more"], [[id, words, words]])
+    out = capsys.readouterr().out
+    assert id in out and max(map(len, out.splitlines())) == 80
+    monkeypatch.undo()  # what is no terminal gets a row as one line without frames
+    cli._print_table("Told", ["id", "about", "more"], [[id, words, words]])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["Told", "id", id]
+
+
 def test_run_prints_metrics_and_leaves_records(repro_, toy, tmp_path):
-    code, out, err = repro_(f"run toy-recurrence --set overlap=5,7 --set model=recurrent --results {tmp_path / 'mine'}")
+    code, out, err = repro_(f"run toy-recurrence --set overlap=5,7 --set model=baseline --results {tmp_path / 'mine'}")
     assert (code, err) == (0, "")
-    for config in toy.experiment.plan("smoke", {"overlap": [5, 7], "model": "recurrent"}):
+    for config in toy.experiment.plan("smoke", {"overlap": [5, 7], "model": "baseline"}):
         record = Store(tmp_path / "mine").get(config)
         assert record.id in out
         assert f"{record.metrics['test_word_perplexity']:.1f}" in out
     assert "overlap=7" in out
-    assert "test_word_perplexity (per word)" in out
+    assert "test word perplexity" in out and "per word" in out
     assert not (tmp_path / "build" / "results").exists()
+    where, show = out.splitlines()[-2:]
+    assert where == f"Records in {tmp_path}/mine/smoke/toy-recurrence"
+    line = show.partition("repro ")[2]
+    assert show == f"See them with: repro {line}" and line.startswith("show toy-table --scale smoke --set overlap=5,7 ")
+    assert "29.50" in repro_(line)[1]
+
+
+def test_a_run_into_a_folder_of_ones_own_takes_what_it_needs_from_where_it_is(repro_, toy, tmp_path):
+    """Also where the model itself has to be made again: its record is not written a second time."""
+    base = run(toy.base.plan("smoke")[0], progress=False)
+    rows = [line.split() for line in repro_(f"run toy-recurrence --scale smoke --dry-run --results {tmp_path}/mine")[
+        1].splitlines() if "needed:" in line]
+    assert [row[0] for row in rows] == [base.id] and rows[0][-1] == "done"
+    shutil.rmtree(tmp_path / "work")
+    repro_(f"run toy-recurrence --set overlap=1 --set model=baseline --results {tmp_path}/mine")
+    assert [path.parent.name for path in (tmp_path / "mine").rglob("*.json")] == ["toy-recurrence"]
+    (record,) = Store(tmp_path / "mine").find("toy-recurrence", "smoke")
+    assert record.needs == {base.id: base.digest}
+    shutil.rmtree(tmp_path / "build")  # nothing is there: what is needed goes into the folder too
+    repro_(f"run toy-recurrence --set overlap=2 --set model=baseline --results {tmp_path}/new")
+    assert {path.parent.name for path in (tmp_path / "new").rglob("*.json")} == {"toy-base", "toy-recurrence"}
+
+
+@pytest.mark.parametrize(("value", "told"), [
+    (353_575.0, "353,575"), (6.48186, "6.4819"), (1234.5, "1,234"), (0.5, "0.5"), (3.0, "3"),
+    (0.00012345678, "0.00012346")])
+def test_numbers_of_a_run_are_told_for_readers(value, told):
+    assert cli._number(value) == told
 
 
 def test_run_json_seeds_only_and_force(repro_, toy):
@@ -148,7 +190,7 @@ def test_dry_run_without_the_data(repro_, toy):
     rows = json.loads(repro_("run toy-recurrence --scale small --dry-run --json")[1])
     assert [row["id"] for row in rows] == [None, done.id, None, None]
     out = repro_("run toy-recurrence --scale small --dry-run")[1]
-    assert "not here, get it with: repro data fetch toy-text" in out
+    assert "part of toy: 1 of 9 texts; not here, get it somewhere" in out
     assert done.id in out
     assert " id " not in repro_("run toy-recurrence --scale smoke --dry-run")[1]  # no run of it has one
 
@@ -174,6 +216,8 @@ def test_a_run_is_told_by_the_fewest_keys_that_tell_it_apart(toy):
     assert [point(config, plan) for config in plan] == [
         "model=baseline rate=0.001", "model=recurrent rate=0.01", "model=recurrent rate=0.001"]
     assert point(plan[0], plan[:1]) == ""
+    open_ends = [config.model_copy(update={"rate": 1e-3, "limit": limit}) for config in plan[:1] for limit in (None, 3)]
+    assert [point(config, open_ends) for config in open_ends] == ["", "limit=3"]
 
 
 def test_dry_run_tells_every_setting_of_every_run(toy):
@@ -183,6 +227,9 @@ def test_dry_run_tells_every_setting_of_every_run(toy):
     common, *own = cli._settings(plan)
     assert common.startswith("settings of every run: ") and "overlap=0" in common and "rate" not in common
     assert own == ["settings of model=baseline: rate=0.001", "settings of model=recurrent: rate=0.01"]
+    more = [*plan, *toy.experiment.plan("smoke", {"model": "baseline", "overlap": 5, "rate": 1e-3, "limit": None})]
+    assert cli._settings(more)[1:] == ["settings of model=baseline overlap=0 and 1 more: rate=0.001",
+                                       "settings of model=recurrent overlap=0: rate=0.01"]
     assert len(cli._settings(plan[:1])) == 1
 
 
@@ -234,6 +281,8 @@ def test_show_a_claim(repro_, toy):
     ("show toy-gian", "unknown artifact or claim 'toy-gian'. Did you mean 'toy-gain'?"),
     ("show toy-gain --scale smal", "unknown scale 'smal'. Did you mean 'small'?"),
     ("show toy-gain --save gain.csv", "toy-gain is a claim"),
+    ("show toy-gain --set overlap=5", "--set overlap=5: toy-gain is a claim"),
+    ("show toy-table --set overlop=5", "unknown key of toy-recurrence 'overlop'. Did you mean 'overlap'?"),
     ("show toy-table --scale paper", "unknown scale of toy-recurrence 'paper'"),
     ("data check toy-txt", "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),
     ("data fetch toy-txt", "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),
@@ -282,7 +331,8 @@ def corpora(monkeypatch):
         return row(name=name, kind=kind, source=source, licence="CC0", part_of=None, splits=splits,
                    available=lambda: here, check=lambda: rows, fingerprint=lambda: "f00d" * 16, fetch=fetch,
                    dropped=lambda split: [Dropped(*one) for one in LEFT_OUT] if name == "made" else [],
-                   origin=None if name in ("made", "absent") else "hub", generator=name == "made")
+                   origin=None if name in ("made", "absent") else "hub", generator=name == "made", layout=["a.txt"],
+                   way=f"the way to {name}")
 
     good = row(split="test", what="words", expected=1234, found=1234, ok=True)
     bad = row(split="test", what="documents", expected=3, found=2, ok=False)
@@ -301,6 +351,7 @@ def test_data_list_and_check(repro_, corpora):
     rows = json.loads(repro_("data list --json")[1])
     assert [row["available"] for row in rows] == [True, True, False, True]
     assert [row["kind"] for row in rows] == ["text", "text", "question", "text"]
+    assert [(row["fetch"], row["files"]) for row in rows] == [(one, ["a.txt"]) for one in (True, True, False, False)]
     assert [row["splits"]["test"]["examples"] for row in rows] == [None, None, 1_070, None]
     code, out, err = repro_("data check whole")
     assert (code, err) == (0, "")
@@ -309,7 +360,7 @@ def test_data_list_and_check(repro_, corpora):
     assert code == 2
     assert "WRONG" in out
     assert err == ("repro: error: broken is not whole: 2 documents in test instead of 3. "
-                   "Get it again with `repro data fetch broken`.\n")
+                   "To mend it: the way to broken.\n")
     assert json.loads(repro_("data check whole --json")[1])["rows"][0]["found"] == 1234
 
 
@@ -347,10 +398,14 @@ def test_doctor_names_what_is_lacking(repro_, corpora, tmp_path, monkeypatch):
     assert "(tested: 0.0.1)" in found["versions"]["found"]
     assert "rich" not in found["versions"]["found"]
     assert found["REPRO_DATA"]["found"] == "not set"
-    assert found["corpus whole"]["found"] == "whole"
-    assert found["corpus broken"] == {"what": "corpus broken", "found": "test: 2 documents, not 3",
-                                      "lack": "repro data fetch broken"}
-    assert (found["corpus absent"]["found"], found["corpus absent"]["lack"]) == ("not here", "from hub/toy")
+    assert found["corpora"] == {"what": "corpora", "found": "2 whole, 1 damaged, 1 not here",
+                                "lack": "repro doctor --corpora tells of each"}
+    assert not [what for what in found if what.startswith("corpus ")]
+    each = {row["what"]: row for row in json.loads(repro_("doctor --json --corpora")[1])}
+    assert "corpora" not in each and each["corpus whole"] == {"what": "corpus whole", "found": "whole", "lack": ""}
+    assert each["corpus broken"] == {"what": "corpus broken", "found": "test: 2 documents, not 3",
+                                     "lack": "the way to broken"}
+    assert (each["corpus absent"]["found"], each["corpus absent"]["lack"]) == ("not here", "the way to absent")
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "nowhere"))
     assert doctor.Finding("REPRO_DATA", str(tmp_path / "nowhere"), "there is no such folder") in doctor.findings()
 

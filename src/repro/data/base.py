@@ -208,11 +208,29 @@ class Corpus:
         for pattern in (patterns,) if isinstance(patterns, str) else patterns:
             found = files.shards(here, pattern)
             if not found:
-                fetched = f", or run `repro data fetch {self.name}`" if self.origin else f"; it is from {self.source}"
+                fetched = (f", or run `repro data fetch {self.name}`" if self.origin else
+                           f"; nothing fetches it, it is from {self.source}")
                 raise ReproError(f"corpus {self.name} has no {split} files ({pattern}) in {here}: set REPRO_DATA="
                                  f"<folder that holds {Path(self.folder, pattern)}>{fetched}.")
             every += found
         return every
+
+    @property
+    def layout(self) -> list[str]:
+        """Its files below the folder that REPRO_DATA names, as patterns; [] where it has none of its own."""
+        every = [pattern for split in self.splits.values()
+                 for pattern in ((split.files,) if isinstance(split.files, str) else split.files)]
+        return [str(Path(self.folder, pattern)) for pattern in dict.fromkeys(filter(None, every))]
+
+    @property
+    def way(self) -> str:
+        """What to do where it is not here, or not whole."""
+        if self.made_of:
+            parts = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from))
+            return f"it is made of {', '.join(parts)}, which have to be here"
+        if self.origin:
+            return f"get it with: repro data fetch {self.name}"
+        return f"nothing fetches it: put {', '.join(self.layout)}, from {self.source}, below the folder of REPRO_DATA"
 
     def available(self) -> bool:
         """Whether the files of every split are here."""
@@ -283,8 +301,8 @@ class Corpus:
                              f"{', '.join(needed)}; nothing fetches {', '.join(others)}, whose files must be put below "
                              f"{folder or root()} (`repro data list` tells where they are from).")
         if self.origin is None:
-            raise ReproError(f"corpus {self.name} cannot be fetched; put its files (from {self.source}) into {place}, "
-                             "or set REPRO_DATA to the folder that holds them.")
+            raise ReproError(f"corpus {self.name} cannot be fetched; put {', '.join(self.layout)} (from {self.source}) "
+                             f"below {folder or root()}, or set REPRO_DATA to the folder that holds them.")
         fetch(self.name, place, self.origin(), progress=progress)
 
     def _split(self, name: str) -> Split:

@@ -201,13 +201,13 @@ def draw_layer_weights(weights: Sequence[float] | Mapping[str, Sequence[float]])
             raise ReproError(f"the layer weights {name} sum to {sum(values):.3f}; softmax weights sum to 1.")
     n_layer = max(len(values) for values in modules.values())
     figure, axis = canvas(2.8, alt="Weight of each layer in z: " + "; ".join(
-        f"{name}: {', '.join(f'{value:.2f}' for value in values)}" for name, values in modules.items()))
+        f"{name}: {', '.join(f'{value:.3f}' for value in values)}" for name, values in modules.items()))
     width = 0.8 / len(modules)
     for k, (name, values) in enumerate(modules.items()):
         places = np.arange(len(values)) - 0.4 + (k + 0.5) * width
         bars = axis.bar(places, values, width=0.92 * width, color=colour[name], label=name)
         if len(modules) * n_layer <= 16:
-            axis.bar_label(bars, [f"{value:.2f}" for value in values], padding=2, size=9)
+            axis.bar_label(bars, [f"{value:.3f}" for value in values], padding=2, size=9)
     axis.axhline(1 / n_layer, color=COLOURS["ink"], lw=1.2, ls="--", label="equal weights")
     axis.set_xticks(range(n_layer), [f"block {layer}" if n_layer <= 8 else layer for layer in range(n_layer)])
     axis.set(ylabel="weight in z", xlabel="" if n_layer <= 8 else "block")

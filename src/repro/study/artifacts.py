@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NOT_RUN = "not run"
+ADDED = "not in the paper"  # the source of a table or figure that this study adds
 
 
 def heading(scale: str) -> str:
@@ -79,7 +80,7 @@ class Artifact(Based):
     chapter: str
     experiment: str | tuple[str, ...]  # whose runs it needs, one or several
     build: Callable[["ArtifactContext"], Any]
-    source: str  # where in the paper, e.g. "Table 1"
+    source: str  # where in the paper, e.g. "Table 1", or ADDED, with or without more
     kind: Literal["table", "figure"] = "table"
 
     def render(self, scale: str = "smoke", also: Sequence[str] | None = None, results: Path | str | None = None,
@@ -152,7 +153,9 @@ class ArtifactContext:
 
     def caption(self) -> str:
         """What is shown: the source, then for each scale its data, seeds, records and the command for missing ones."""
-        lines = [f"{self.artifact.source} of {self.artifact.paper}: {self.artifact.title}."]
+        one = self.artifact
+        added = one.source.startswith(ADDED)
+        lines = [f"{one.title} ({one.source})." if added else f"{one.source} of {one.paper}: {one.title}."]
         for scale in self.scales:
             used = [record for record in self.used.values() if record.scale == scale]
             missing = [(line, config) for line, config in self.missing.items() if config.scale == scale]

@@ -285,9 +285,10 @@ def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.D
 
 
 def scoreboard(results: Path | str | None = None) -> "pandas.DataFrame":
-    """Every artifact and claim in a row, every scale in a column.
+    """Every artifact and claim in a row, in the order of their chapters; every scale in a column, `smoke` last.
 
-    A cell of an artifact says the verdict and the runs done, that of a claim the verdict with what it rests on.
+    A cell of an artifact says the verdict and the runs done, that of a claim the verdict with what it rests on; "–"
+    where there is no such scale.
     """
     import pandas
 
@@ -295,11 +296,23 @@ def scoreboard(results: Path | str | None = None) -> "pandas.DataFrame":
     with unchanging():
         for entry, told in standings(results):
             is_claim = isinstance(entry, Claim)
-            rows.append({"reference": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
-                         "source": entry.source, "about": entry.sentence if is_claim else entry.title}
-                        | {scale: _full_cell(entry, scale, told[scale], results) if scale in told else ""
+            rows.append({"chapter": entry.chapter, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
+                         "reference": entry.paper, "source": entry.source,
+                         "about": entry.sentence if is_claim else entry.title}
+                        | {scale: _full_cell(entry, scale, told[scale], results) if scale in told else "–"
                            for scale in SCALES})
-    return pandas.DataFrame(rows, columns=["reference", "id", "kind", "source", "about", *SCALES])
+    columns = ["chapter", "id", *SCALES[1:], SCALES[0], "kind", "about", "reference", "source"]
+    return pandas.DataFrame(sorted(rows, key=lambda row: row["chapter"]), columns=columns)
+
+
+def tally(chosen: Sequence[Claim]) -> dict[str, int]:
+    """How many of these claims have which verdict, each at the largest scale, `smoke` apart, at which it was judged."""
+    found: dict[str, int] = dict.fromkeys((REPRODUCED, NOT_REPRODUCED), 0)
+    for one in chosen:
+        judged = [one.verdict(scale).verdict for scale in one.scales if scale != "smoke"]
+        last = next((verdict for verdict in reversed(judged) if verdict != NOT_RUN), NOT_RUN)
+        found[last] = found.get(last, 0) + 1
+    return {verdict: n for verdict, n in found.items() if n}
 
 
 def cell(told: dict[str, Any]) -> str:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from repro import page
+from repro import page, paths
 from repro.errors import ReproError, unknown
 from repro.page import written
-from repro.study.artifacts import NOT_RUN
+from repro.study.artifacts import NOT_RUN, artifacts
 from repro.study.claims import Claim, claim, claims
 from repro.study.experiment import experiment
 from repro.study.plan import command
@@ -119,6 +119,15 @@ def badge(verdict: str, href: str = "", about: str = "") -> str:
     told = f' title="{html.escape(about)}"' if about else ""
     return (f'<{kind} class="verdict verdict-{verdict.replace(" ", "-")}"{link}{told}>'
             f'<span aria-hidden="true">{SIGNS[verdict]}</span> {verdict}</{kind}>')
+
+
+def linked(id: str) -> str:
+    """The id of an artifact or a claim as HTML: a link to its chapter, where that is written."""
+    declared = {one.id: one.chapter for one in (*artifacts(), *claims())}
+    if id not in declared:
+        raise unknown("artifact or claim", id, declared)
+    there = (paths.home() / "notebooks" / f"{declared[id]}.ipynb").exists()
+    return f'<a href="{declared[id]}.html">{html.escape(id)}</a>' if there else html.escape(id)
 
 
 def latest(one: Claim) -> tuple[str, Verdict]:

@@ -63,7 +63,8 @@ def known_id(config: RunConfig, results: Path | str | None = None) -> str | None
 
 
 def point(config: RunConfig, plan: list[RunConfig]) -> str:
-    """The fewest keys, those declared first taken first, that tell the runs of `plan` like this one apart."""
+    """The fewest keys, those declared first taken first, that tell the runs of `plan` like this one apart; those that
+    this run leaves open (null) are not named."""
     kind = (config.experiment, config.scale)
     others = [other.model_dump(mode="json") for other in plan if (other.experiment, other.scale) == kind]
     keys: list[str] = []
@@ -73,7 +74,7 @@ def point(config: RunConfig, plan: list[RunConfig]) -> str:
         if told > apart:
             keys, apart = [*keys, name], told
     values = config.model_dump(mode="json")
-    return " ".join(f"{name}={as_text(values[name])}" for name in keys)
+    return " ".join(f"{name}={as_text(values[name])}" for name in keys if values[name] is not None)
 
 
 def packages_of(config: RunConfig) -> set[str]:

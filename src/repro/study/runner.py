@@ -21,13 +21,14 @@ from repro.study.ids import fingerprints, run_id
 from repro.study.progress import Progress
 from repro.study.record import Record
 from repro.study.settings import RunConfig, canonical
-from repro.study.store import Store
+from repro.study.store import Store, where
 
 
 def run(config: RunConfig, results: Path | str | None = None, progress: bool = True, force: bool = False) -> Record:
     """The record of `config`: read if it is in the store, else made by running what it needs and then itself.
 
-    `results` is the folder of the store (default: `repro.paths.results(scale)`). `force` runs it from the start even
+    `results` is the folder of the store (default: `repro.paths.results(scale)`, where the runs that it needs are looked
+    up as well). `force` runs it from the start even
     if there is a record, and replaces that. Raises ReproError for absent data, records that cannot be trusted and
     full disks. A run that is killed goes on where it was when it is called again.
     """
@@ -69,8 +70,10 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
         if stored and not force and not with_folder:
             return stored, None
 
-        needs = {canonical(need.model_dump(mode="json")): _obtain(need, results, bars, with_folder=True)
-                 for need in parent.needs(config)}
+        needs = {}
+        for wanted in parent.needs(config):
+            place = processes.first(lambda wanted=wanted: where(wanted, results))
+            needs[canonical(wanted.model_dump(mode="json"))] = _obtain(wanted, place, bars, with_folder=True)
 
         def need(wanted: RunConfig) -> tuple[Record, Path]:
             key = canonical(wanted.model_dump(mode="json"))

@@ -114,6 +114,14 @@ class Store:
         return found
 
 
+def where(needed: RunConfig, results: Path | str | None) -> Path | str | None:
+    """The folder whose record of a run that others need is taken: `results`, but None, where records of its scale
+    belong, if only that has one. So a folder of one's own gets what is new and nothing that is there already."""
+    if results and Store.of(needed.scale, results).get(needed) is None and Store.of(needed.scale).get(needed):
+        return None
+    return results
+
+
 def _machine(record: Record) -> dict[str, Any]:
     """What a record was made with, but for how many threads and processes shared the work."""
     return {key: value for key, value in record.environment.items() if key not in ("threads", "processes")}

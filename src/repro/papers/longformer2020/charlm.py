@@ -24,7 +24,7 @@ from repro.papers.longformer2020.charlm_tables import (
     models,
     printed_difference,
 )
-from repro.study import Artifact, Assay, Claim, Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import ADDED, Artifact, Assay, Claim, Estimate, Experiment, Outcome, RunConfig, register
 
 LEVELS = (1, 1, 2, 2, 4, 4, 8, 8, 8, 16, 16, 16)  # window of each of 12 layers, over the smallest
 GAPS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4)  # dilation of each of 12 layers, where the paper counts from 0
@@ -342,9 +342,9 @@ register(
              build=ablation),
     Artifact(id="longformer2020-implementations", paper=PAPER, chapter=CHAPTER, experiment=STAGED.name,
              title="One model scored with every implementation of attention: validation bits per character",
-             source="Extension", build=agreement),
+             source=ADDED, build=agreement),
     Artifact(id="longformer2020-window-cost", paper=PAPER, chapter=CHAPTER, experiment=COST.name, kind="figure",
-             title="Bits per character against attended pairs, by window and dilation", source="Extension",
+             title="Bits per character against attended pairs, by window and dilation", source=ADDED,
              build=cost_and_quality))
 
 

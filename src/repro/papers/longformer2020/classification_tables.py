@@ -82,14 +82,14 @@ def _cut(records: list[Record]) -> str:
 
 
 def _percent(records: list[Record], metric: str) -> str:
-    """The mean over seeds, in per cent, with its interval over seeds and documents."""
+    """The mean over seeds, in per cent, with its interval over seeds and documents, cut where a share ends."""
     from repro.evaluation.classification import interval
 
     if not records:
         return NOT_RUN
     found = interval(records[0].documents["test"]["label"],
                      [record.documents["test"]["prediction"] for record in records], metric)
-    value, low, high = (f"{100 * number:.1f}" for number in found)
+    value, low, high = (f"{100 * min(max(number, 0), 1):.1f}" for number in found)
     return f"{value} [{low}, {high}]"
 
 

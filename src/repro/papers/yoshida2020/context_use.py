@@ -10,7 +10,7 @@ from repro.evaluation.positions import by_position, stretches
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import tokeniser_of
 from repro.papers.yoshida2020.finetuning import FINETUNING
-from repro.study import Artifact, Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, RunConfig, register
 
 
 class Config(RunConfig):
@@ -76,5 +76,5 @@ EXPERIMENT = Experiment(
     execute=execute, estimate=estimate, needs=lambda config: [baseline(config)])
 register(EXPERIMENT, Artifact(
     id="context-use", paper="yoshida2020", title="Loss of the fine-tuned baseline by position in the window",
-    chapter="06_wikitext103", experiment=EXPERIMENT.name, source="not in the paper; asked here", kind="figure",
+    chapter="06_wikitext103", experiment=EXPERIMENT.name, source=ADDED, kind="figure",
     build=draw))
