@@ -79,7 +79,7 @@ def test_attention_is_that_of_dai_pair_by_pair(name):
     assert name == "itself only" or min(gradient.abs().max() for gradient in wanted.values()) > 1e-3
     case = Case(module.patterns[1], N, "cpu", x.dtype, gradients=True)
     able = ["auto", *(one for one in IMPLEMENTATIONS if not refusal(one, case))]
-    assert able == ["auto", "dense", "loop"] + ["blocked"] * (Causal() not in module.patterns)
+    assert able == ["auto", "dense", "products", "loop"] + ["blocked"] * (Causal() not in module.patterns)
     for implementation in able:
         found = output_and_gradients(module(x, sinusoids(N, 6), implementation))
         torch.testing.assert_close(found, wanted, msg=lambda text, name=implementation: f"{name}: {text}")
@@ -154,10 +154,17 @@ def test_attention_is_single_precision_under_mixed_precision(monkeypatch):
     plain = decoder.attend
     monkeypatch.setattr(decoder, "attend", lambda query, *rest, **more: seen.append(query.dtype)
                         or plain(query, *rest, **more))
-    built = Decoder(DecoderConfig(11, 12, 3, (Causal(),)))
+    built, ids = Decoder(DecoderConfig(11, 12, 3, (Causal(),))), torch.arange(N)[None] % 11
     with torch.autocast("cpu", torch.bfloat16):
-        logits = built(torch.arange(N)[None] % 11)
+        logits = built(ids)
     assert seen == [torch.float32] and logits.dtype == torch.bfloat16
+    built.implementation = "products"  # which takes what autocast gives
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = built(ids)
+    assert seen == [torch.float32, torch.bfloat16]
+    torch.testing.assert_close(rounded, logits, atol=1e-2, rtol=1e-2)
+    torch.testing.assert_close(built(ids), logits.float(), atol=1e-2, rtol=1e-2)
+    assert seen[2] == torch.float32
 
 
 def test_scores_of_positions_are_single_precision_under_mixed_precision(monkeypatch):

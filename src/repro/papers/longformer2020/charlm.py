@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from repro.papers.longformer2020.charlm_tables import ablation, agreement, cost_and_quality, judge_pair, kind, models
-from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import Absent, Artifact, Claim, Estimate, Experiment, Outcome, RunConfig, register
 
 LEVELS = (1, 1, 2, 2, 4, 4, 8, 8, 8, 16, 16, 16)  # window of each of 12 layers, over the smallest
 GAPS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4)  # dilation of each of 12 layers, where the paper counts from 0
@@ -52,6 +52,9 @@ class Config(RunConfig):
     implementations: tuple[Implementation, ...] = ()  # each scores the start of the validation text too
     precision: Literal["no", "bf16"] = "no"
     recompute: bool = False
+    optimizer: Annotated[Literal["adamw", "muon"], Absent("adamw")] = "adamw"
+    # How attention is trained; "products" does so in `precision`. Text is always scored in single precision.
+    attention: Annotated[Literal["auto", "products"], Absent("auto")] = "auto"
 
     @model_validator(mode="after")
     def _fits(self):
@@ -95,7 +98,7 @@ def phase_settings(config, phase: int):
     return TrainConfig(total, config.learning_rate / 2**phase,
                        min(int(config.warmup_share * config.steps[phase]), LONGEST_WARMUP), config.decay,
                        config.weight_decay, config.clip, -(-total // config.validations),
-                       precision=config.precision, seed=config.seed)
+                       precision=config.precision, seed=config.seed, optimizer=config.optimizer)
 
 
 def decoder_config(config, vocab_size: int, phase: int = -1):
@@ -157,7 +160,7 @@ def train_in_phases(config, context, text, vocab_size: int):
     with context.progress(sum(training_tokens(config)), "training", "characters") as bar:
         for phase, batch in enumerate(config.batch_sizes):
             earlier, length = model, phase_length(config, phase)
-            model = Decoder(decoder_config(config, vocab_size, phase), recompute=config.recompute)
+            model = Decoder(decoder_config(config, vocab_size, phase), config.attention, config.recompute)
             if earlier is not None:
                 model.load_state_dict(earlier.state_dict())
             result = train(NextToken(model), Sequences(text["train"], length, batch, config.seed),
@@ -165,6 +168,7 @@ def train_in_phases(config, context, text, vocab_size: int):
             for name, points in result.curves.items():
                 curves[name] += [[seen + at, value] for at, value in points]
             seen += result.tokens
+    model.implementation = "auto"
     return model, curves
 
 
