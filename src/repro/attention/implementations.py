@@ -46,28 +46,6 @@ def dense(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: fl
     return F.scaled_dot_product_attention(query, key, value, mask, scale=scale)
 
 
-def products(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float,
-             key_mask: Tensor | None = None) -> Tensor:
-    """All scores at once, kept and rounded to the dtype of the inputs, which the sums are not: for training.
-
-    In bfloat16 on a CPU a third of the time of `dense` at 256 and 512 positions, whatever the pattern.
-    """
-    mask = _mask(pattern, query.shape[2], query.device)
-    if key_mask is not None:
-        mask = (mask & key_mask[:, None, None]).expand(-1, query.shape[1], -1, -1).flatten(0, 1)
-    blind = ~mask.any(-1, keepdim=True)  # sees no key; weights over nothing would be no numbers
-    bias = query.new_zeros(mask.shape).masked_fill_(~(mask | blind), -torch.inf)
-    scores = torch.baddbmm(bias, query.flatten(0, 1), key.flatten(0, 1).mT, alpha=scale)
-    out = torch.bmm(scores.softmax(-1), value.flatten(0, 1))
-    return (out.masked_fill(blind, 0) if blind.any() else out).unflatten(0, query.shape[:2])
-
-
-@lru_cache(maxsize=64)
-def _mask(pattern: Pattern, n: int, device: torch.device) -> Tensor:
-    """`Pattern.mask`, kept: every step of a training asks for the same few."""
-    return pattern.mask(n, device)
-
-
 def loop(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float,
          key_mask: Tensor | None = None) -> Tensor:
     """One diagonal of the score matrix at a time: little memory, much time (Beltagy et al. 2020, section 3.2)."""
@@ -112,7 +90,7 @@ def flex(*arguments) -> Tensor:
 
 
 IMPLEMENTATIONS: dict[str, Callable[..., Tensor]] = {
-    "dense": dense, "products": products, "loop": loop, "blocked": tiled.blocked, "flex": flex}
+    "dense": dense, "loop": loop, "blocked": tiled.blocked, "flex": flex}
 DTYPES = torch.float64, torch.float32, torch.bfloat16, torch.float16
 WIDE = 256  # features of a query; beyond, tiles of FlexAttention may outgrow a GPU's shared memory: expected, not tried
 SHORT = 256  # positions up to which nothing is saved by leaving pairs out
@@ -171,9 +149,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
 
     query, key: (B, H, N, D); value: (B, H, N, E), where E may differ from D. Returns (B, H, N, E) in the dtype of the
     inputs, which autocast does not change. pattern: one for all heads, or a sequence of H. implementation: "dense",
-    "products", "loop", "blocked", "flex", or "auto" for what `choose` names. scale: of the scores, 1 / sqrt(D) if None.
-    key_mask: (B, N) bool, False where nobody may look (padding). A query that sees no key gets zeros, and its gradients
-    are 0.
+    "loop", "blocked", "flex", or "auto" for what `choose` names. scale: of the scores, 1 / sqrt(D) if None. key_mask:
+    (B, N) bool, False where nobody may look (padding). A query that sees no key gets zeros, and its gradients are 0.
 
     Raises ReproError for an unknown implementation or one that cannot do this, and for shapes, dtypes or patterns that
     do not fit together.

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from repro.attention import Pattern, SlidingWindow, attend
+from repro.attention.products import products
 from repro.errors import ReproError
 
 
@@ -105,9 +106,9 @@ class DecoderConfig(LayersConfig):
 class Decoder(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
-    Pre-layernorm, GELU, tied embeddings. implementation: of `attend`. recompute: keep only what enters a layer and
-    compute the rest again in the backward pass (Chen et al. 2016). Attention is computed in single precision at least,
-    by the implementation "products" in the one that autocast gives.
+    Pre-layernorm, GELU, tied embeddings. implementation: of `attend`, in single precision at least; or "products", in
+    the precision that autocast gives. recompute: keep only what enters a layer and compute the rest again in the
+    backward pass (Chen et al. 2016).
     """
 
     def __init__(self, config: DecoderConfig, implementation: str = "auto", recompute: bool = False):
@@ -184,7 +185,9 @@ class RelativeAttention(nn.Module):
             key = torch.cat([key, waves.expand(*key.shape[:2], -1, -1)], -1)
             if implementation == "products":
                 query, key, value = query.to(given), key.to(given), value.to(given)
-            seen = attend(query, key, value, self.patterns, implementation, size**-0.5, key_mask)
+                seen = products(query, key, value, self.patterns, size**-0.5, key_mask)
+            else:
+                seen = attend(query, key, value, self.patterns, implementation, size**-0.5, key_mask)
         return self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
 
 
