@@ -3,7 +3,7 @@
 import functools, hashlib, json, os, sys
 from pathlib import Path
 
-from repro.study import Store, experiment, experiments, plan
+from repro.study import Store, experiment, experiments, kept_model, plan
 from repro.study.chapters import papers_of
 from repro.study.registry import package
 from repro.study.settings import sha256
@@ -74,6 +74,8 @@ def planned(wildcards):
 
 def needed(wildcards):
     run = planned(wildcards)
+    if kept_model(run):
+        return []  # its weights lie beside its record: nothing has to be read or made for it
     parent = experiment(run.experiment)
     corpora = sorted({run.corpus, *parent.reads(run)})
     return [f"build/corpora/{name}" for name in corpora] + [stamp(need) for need in parent.needs(run)]

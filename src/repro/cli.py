@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from repro.data.base import Corpus
+    from repro.papers.base.models import BaseModel
     from repro.study import Claim, Experiment, RunConfig
 
 
@@ -39,6 +40,8 @@ main = typer.Typer(cls=OneLine, help="Long-context language-model papers: re-run
                    add_completion=False, pretty_exceptions_enable=False)
 data = typer.Typer(help="What corpora are here, from where, and are they whole.")
 main.add_typer(data, name="data")
+models = typer.Typer(help="What base models are here, and are their weights whole.")
+main.add_typer(models, name="models")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Scale = Annotated[str | None, typer.Option(help="smoke (default), small, medium or paper.")]
@@ -61,7 +64,7 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
                         "chapter": entry.chapter, "source": entry.source,
                         "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
                         "scales": scales, "verdict": scales[judged[-1]]["verdict"] if judged else "not run",
-                        "verdict_scale": judged[-1] if judged else None})
+                        "verdict_scale": judged[-1] if judged else None} | (entry.declared() if is_claim else {}))
     planned = [{"paper": one.paper, "name": one.name, "summary": one.summary, "scales": list(one.scales)}
                for one in experiments()]
     if as_json:
@@ -158,10 +161,12 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
     """Print a claim: a row for each scale, or for the one asked for, with verdict, effect, interval and records."""
     if save:
         raise ReproError(f"--save {save}: {shown.id} is a claim; only a table or a figure can be saved.")
+    from repro.study.claims import standing
+
     rows = []
     for one in [scale] if scale else shown.scales:
         found = [record.id for _, records in shown.records(one, results) for record in records]
-        rows.append({"scale": one, **asdict(shown.verdict(one, results)), "records": found})
+        rows.append({"scale": one, **standing(shown, results, [one])[one], "records": found})
     if as_json:
         return _print_json({"id": shown.id, "sentence": shown.sentence, "paper": shown.paper, "source": shown.source,
                             "verdicts": rows})
@@ -239,6 +244,49 @@ def _print_left_out(passages: list[dict[str, Any]]) -> None:
                  [[*key, f"{len(found[key]):,}", f"{words[key]:,}",
                    ", ".join(dict.fromkeys(one["shared_with"] for one in found[key]))]
                   for key in sorted(found, key=lambda key: (-words[key], key))])
+
+
+@models.command("list")
+def models_list(as_json: AsJson = False, results: Results = None) -> None:
+    """Every base model that has a record: size, training, loss on held-out text, and whether its weights lie beside
+    it."""
+    from repro.papers.base.models import base_models
+
+    _print_models(base_models(results), as_json)
+
+
+@models.command("check")
+def models_check(as_json: AsJson = False, results: Results = None) -> None:
+    """Compare the weights beside records with these, and load them; exit code 2 if one is not whole."""
+    from repro.papers.base.models import KEPT, NOT_KEPT, check
+
+    found = check(results)
+    _print_models(found, as_json)
+    wrong = [one.state for one in found if one.state not in (KEPT, NOT_KEPT)]
+    if wrong:
+        raise ReproError(" ".join(wrong))
+
+
+@models.command("install")
+def models_install(
+    folder: Annotated[Path, typer.Argument(help="Of a finished run: it holds record.json and model/.")],
+    results: Results = None,
+) -> None:
+    """Put a base model that was trained elsewhere, record and weights, where records of its scale belong."""
+    from repro.papers.base.models import install
+
+    typer.echo(f"weights in {install(folder, results)}")
+
+
+def _print_models(found: "list[BaseModel]", as_json: bool) -> None:
+    if as_json:
+        return _print_json([asdict(one) for one in found])
+    header = ["model", "scale", "id", "trained on", "tokens", "loss on held-out text", "weights", ""]
+    _print_table("Base models", header,
+                 [[one.name, one.scale, one.id, one.corpus, f"{one.tokens:,}",
+                   "" if one.loss is None else f"{one.loss:.3f} {one.unit}",
+                   f"{one.parameters:,} in {one.weights}" + (f", {one.bytes / 1e6:.1f} MB" if one.bytes else ""),
+                   one.state] for one in found])
 
 
 def _benchmarks() -> list[str]:

@@ -1,12 +1,17 @@
 """The study's own models: the architectures of the papers at sizes that a laptop or one GPU can train."""
 
-from repro.models.gpt2_mini import gpt2_mini, load_causal_lm, parameters, save_causal_lm
+from repro.models.checkpoints import save_model
+from repro.models.gpt2_mini import gpt2_mini, load_causal_lm, parameters
+from repro.models.roberta_mini import load_masked_lm, roberta_mini, roberta_parameters
+
+save_causal_lm = save_model  # what `load_causal_lm(folder)` gives back
 
 _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns": "decoder",
           "Encoder": "encoder", "EncoderConfig": "encoder", "classifier_patterns": "encoder",
           "measured_field": "receptive", "receptive_field": "receptive"}
 
-__all__ = ["gpt2_mini", "load_causal_lm", "parameters", "save_causal_lm", *_WHERE]
+__all__ = ["gpt2_mini", "load_causal_lm", "load_masked_lm", "parameters", "roberta_mini", "roberta_parameters",
+           "save_causal_lm", "save_model", *_WHERE]
 
 
 def __getattr__(name: str):  # what needs torch is imported when it is used

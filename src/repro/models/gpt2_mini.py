@@ -1,15 +1,9 @@
 """gpt2-mini: GPT-2's architecture (Radford et al. 2019), fresh weights, any size."""
 
-import copy
-import json
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from repro.errors import ReproError
-from repro.processes import is_first
+from repro.models.checkpoints import reading
 
 
 def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positions: int = 1024, bos: int = 0):
@@ -41,62 +35,12 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None):
     ReproError when there is no such checkpoint.
     """
     import torch
-    from safetensors import SafetensorError
     from transformers import GPT2LMHeadModel
 
     from repro.recurrence.causal import RecurrentLM, is_recurrent
 
     folder = Path(name_or_folder)
-    try:
-        with _without_bars():
-            if recurrence is not None or ((folder / "config.json").exists() and is_recurrent(folder)):
-                return RecurrentLM.from_pretrained(str(name_or_folder), recurrence, dtype=torch.float32)
-            return GPT2LMHeadModel.from_pretrained(str(name_or_folder), dtype=torch.float32)
-    except (SafetensorError, json.JSONDecodeError) as error:
-        raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
-                         "again.") from error
-    except OSError as error:
-        raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
-                         "openai-community/gpt2 or a folder with config.json and model.safetensors.") from error
-
-
-def save_causal_lm(model, folder: str | Path, weights: str = "fp32") -> None:
-    """Save `model` so that `load_causal_lm(folder)` gives it back; the folder appears whole or not at all.
-
-    weights: "fp32", or "bf16", to which they are rounded and which takes half the space. Under torchrun only the first
-    process writes. Raises ReproError when the disk refuses.
-    """
-    from safetensors import SafetensorError
-
-    if not is_first():
-        return
-    folder = Path(folder)
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)  # what a killed save left
-    try:
-        with _without_bars():
-            kept = copy.deepcopy(model).bfloat16() if weights == "bf16" else model
-            kept.save_pretrained(unfinished)
-        for path in unfinished.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        shutil.rmtree(folder, ignore_errors=True)
-        unfinished.rename(folder)
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise ReproError(f"cannot write {folder}: {error}. Free some space and run it again; it goes on where it "
-                         "was.") from error
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """transformers shows a progress bar for a single file; here it would only be noise."""
-    from transformers.utils import logging
-
-    bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if bars:
-            logging.enable_progress_bar()
+    with reading(name_or_folder, "openai-community/gpt2"):
+        if recurrence is not None or ((folder / "config.json").exists() and is_recurrent(folder)):
+            return RecurrentLM.from_pretrained(str(name_or_folder), recurrence, dtype=torch.float32)
+        return GPT2LMHeadModel.from_pretrained(str(name_or_folder), dtype=torch.float32)

@@ -20,11 +20,13 @@ Named = Mapping[str, T] | Iterable[tuple[str, T]]  # lines by label; as pairs, s
 
 @house()
 def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "perplexity",
-                      labels: tuple[str, str] = ("overlap (tokens)", "perplexity per word")) -> Drawing:
+                      labels: tuple[str, str] = ("overlap (tokens)", "perplexity per word"),
+                      log_x: bool = False) -> Drawing:
     """A measure against the overlap for each model, with intervals, one panel per `source`, each with its own scale.
 
     frame: a row per point with columns `source` (such as "paper" or "small"), `model`, `x`, `y` and, where there are
-    intervals, `low` and `high`; all numbers as numbers or texts, rows without a number are left out.
+    intervals, `low` and `high`; all numbers as numbers or texts, rows without a number are left out. log_x: each
+    doubling of x takes the same room.
     Raises ReproError for a missing column, when no row has a number, and for two rows of one source, model and `x`.
     """
     import pandas
@@ -54,6 +56,8 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
                 axis.vlines(xs, rows["low"], rows["high"], color=colour[model], lw=1.2)
         axis.set_title(source)
         axis.set_xlabel(labels[0])
+        if log_x:
+            _doublings(axis)
     axes[0, 0].set_ylabel(labels[1])
     legend_below(figure, axes[0])
     return figure
@@ -108,8 +112,7 @@ def draw_curves(curves: Named[Points], labels: tuple[str, str] = ("tokens", "nat
     paint(axis, curves, labels, bounds or {})
     axis.set_title(title)
     if log_x:
-        axis.set_xscale("log", base=2)
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        _doublings(axis)
     return figure
 
 
@@ -224,6 +227,12 @@ def legend_below(figure, axes) -> None:
     """One legend for all panels, each name once."""
     handles = {text: handle for axis in axes for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+
+
+def _doublings(axis) -> None:
+    """Let each doubling of x take the same room."""
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
 
 
 def _line(axis, xs, ys, name: str, colour: str, place: int, marked: bool = True) -> None:

@@ -1,5 +1,6 @@
 """The id of a run: a hash of what it is told, of its data, and of the runs it stands on."""
 
+from repro.study import weights
 from repro.study.experiment import corpus_named, experiment
 from repro.study.once import once
 from repro.study.settings import RunConfig, identify
@@ -9,8 +10,11 @@ from repro.study.settings import RunConfig, identify
 def run_id(config: RunConfig) -> str:
     """Id of a run (16 hex digits): a hash of its config, of its corpora's fingerprints and of the runs it needs.
 
-    Raises ReproError when a corpus, or that of a run it needs, is not on this machine.
+    One whose weights lie beside its record needs no corpus: where these are absent its id is that record's. Raises
+    ReproError when another's corpus, or that of a run it needs, is not on this machine.
     """
+    if not _data_here(config) and (kept := weights.known(config)):
+        return kept.id
     parent = experiment(config.experiment)
     return identify(config.settings(), corpus_named(config.corpus).fingerprint(), map(run_id, parent.needs(config)),
                     fingerprints(config), parent.revision)
@@ -23,7 +27,13 @@ def fingerprints(config: RunConfig) -> dict[str, str]:
 
 @once
 def data_at_hand(config: RunConfig) -> bool:
-    """Whether `run_id(config)` can be computed: its corpora and those of the runs it needs are on this machine."""
+    """Whether `run_id(config)` can be computed: its corpora and those of the runs it needs are on this machine, or its
+    weights lie beside its record."""
+    return _data_here(config) or weights.known(config) is not None
+
+
+@once
+def _data_here(config: RunConfig) -> bool:
     parent = experiment(config.experiment)
     here = all(map(_available, (config.corpus, *parent.reads(config))))
     return here and all(data_at_hand(need) for need in parent.needs(config))

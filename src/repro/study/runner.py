@@ -15,6 +15,7 @@ from typing import Any
 
 from repro import __version__, paths, processes
 from repro.errors import ReproError
+from repro.study import weights
 from repro.study.experiment import Context, Outcome, corpus_named, experiment
 from repro.study.ids import fingerprints, run_id
 from repro.study.progress import Progress
@@ -40,6 +41,17 @@ def model_folder(config: RunConfig, results: Path | str | None = None, progress:
         return _obtain(config, results, bars, with_folder=True)[1] / "model"
 
 
+def kept_model(config: RunConfig) -> Path | None:
+    """The folder of the model that lies beside the record of `config`; None where there is none, and nothing is run.
+
+    Raises ReproError for weights that are not the record's.
+    """
+    store = Store.of(config.scale)
+    record = store.get(config)
+    folder = record and store.kept(record)
+    return folder and folder / "model"
+
+
 def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force: bool = False,
             with_folder: bool = False) -> tuple[Record, Path | None]:
     """The record of `config` and its folder. The folder holds a finished run only when it is asked for."""
@@ -47,6 +59,8 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
     stored = processes.first(lambda: store.get(config))
     if stored and not force and not with_folder:
         return stored, None
+    if with_folder and (beside := processes.first(lambda: _beside(config, store, stored))):
+        return beside
     parent, folder = experiment(config.experiment), paths.work() / "runs" / run_id(config)
     with _exclusive(folder):
         stored, kept = processes.first(lambda: _found(config, store, folder, force, with_folder))
@@ -77,11 +91,27 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
             record = _record(config, outcome, folder.name, built_on, cost)
             if stored and not force:
                 _same(stored, record, store.path(stored))
+                if stored.digest == record.digest:
+                    weights.keep(stored, store.path(stored), folder / "model")
             else:
-                store.put(record)
+                store.put(record, folder / "model")
             record.write(folder / "record.json")
             return record
         return processes.first(finish), folder
+
+
+def _beside(config: RunConfig, store: Store, stored: Record | None) -> tuple[Record, Path] | None:
+    """The record and the folder of a run whose weights lie beside it, in the store or where its scale's records belong.
+
+    Then the store gets the record too.
+    """
+    for place in (store, Store.of(config.scale)):
+        record = place.get(config)
+        if record and (not stored or record.digest == stored.digest) and (folder := place.kept(record)):
+            if not stored:
+                store.put(record)
+            return record, folder
+    return None
 
 
 def _found(config: RunConfig, store: Store, folder: Path, force: bool,
@@ -100,7 +130,7 @@ def _found(config: RunConfig, store: Store, folder: Path, force: bool,
     if kept.id != folder.name:
         return stored, None
     if not stored:
-        store.put(kept)
+        store.put(kept, folder / "model")
     return stored, kept
 
 

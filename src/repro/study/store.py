@@ -6,6 +6,7 @@ from typing import Any
 
 from repro import paths
 from repro.errors import ReproError
+from repro.study import weights
 from repro.study.experiment import corpus_named, experiment
 from repro.study.ids import data_at_hand, run_id
 from repro.study.once import once
@@ -15,7 +16,7 @@ from repro.study.settings import RunConfig, canonical
 
 @dataclass(frozen=True)
 class Store:
-    """The records below a folder, at `<folder>/<scale>/<experiment>/<id>.json`."""
+    """The records below a folder, at `<folder>/<scale>/<experiment>/<id>.json`, some with their weights beside them."""
 
     folder: Path
 
@@ -28,10 +29,20 @@ class Store:
         """Where `record` belongs."""
         return self.folder / record.scale / record.experiment / f"{record.id}.json"
 
-    def put(self, record: Record) -> Path:
-        """Write `record` atomically and return its path."""
+    def put(self, record: Record, model: Path | None = None) -> Path:
+        """Write `record` atomically and return its path; beside it the weights in the folder `model`, if it tells of
+        them (`repro.study.weights`)."""
+        if model is not None:
+            weights.keep(record, self.path(record), model)
         record.write(self.path(record))
         return self.path(record)
+
+    def kept(self, record: Record) -> Path | None:
+        """The folder of the run of `record`, with its `model`, if its weights lie beside it here.
+
+        Raises ReproError for weights that are not the record's.
+        """
+        return weights.kept(record, self.path(record))
 
     def get(self, config: RunConfig) -> Record | None:
         """The record of `config` on the data of this machine, or None.

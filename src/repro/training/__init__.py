@@ -2,9 +2,10 @@
 
 from repro.training.batches import Batches, LengthBuckets, Sequences, Stages
 from repro.training.config import TrainConfig
-from repro.training.objective import Labels, NextToken, WindowedLM, model_settings
+from repro.training.masking import Masked, masked
+from repro.training.objective import Labels, MaskedLM, NextToken, WindowedLM, model_settings
 from repro.training.state import TrainResult
 from repro.training.trainer import train
 
-__all__ = ["Batches", "Labels", "LengthBuckets", "NextToken", "Sequences", "Stages", "TrainConfig", "TrainResult",
-           "WindowedLM", "model_settings", "train"]
+__all__ = ["Batches", "Labels", "LengthBuckets", "Masked", "MaskedLM", "NextToken", "Sequences", "Stages",
+           "TrainConfig", "TrainResult", "WindowedLM", "masked", "model_settings", "train"]

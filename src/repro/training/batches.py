@@ -39,14 +39,20 @@ class Sequences:
     tokens: (N,) integers. Every epoch draws another order of the non-overlapping sequences and another offset at
     which the stream is first cut, so that cuts do not always fall on the same places. Sequences that no longer fill a
     batch at an epoch's end are left to later epochs.
+    targets: (N,) bool, which tokens are to be predicted, such as `Tokens.targets`; None: all. With it a batch is a
+    mapping as `repro.training.WindowedLM` reads it. Tokens that are not predicted count for the length of a training.
     """
 
     unit = "tokens"
 
-    def __init__(self, tokens, length: int, batch_size: int, seed: int = 0):
+    def __init__(self, tokens, length: int, batch_size: int, seed: int = 0, targets=None):
         if length < 1 or batch_size < 1:
             raise ReproError(f"length is {length} tokens and batch_size {batch_size}; both must be at least 1.")
         self.tokens = np.asarray(tokens)
+        self.targets = None if targets is None else np.asarray(targets, bool)
+        if targets is not None and self.targets.shape != self.tokens.shape:
+            raise ReproError(f"there are {len(self.targets):,} targets and {len(self.tokens):,} tokens; give one for "
+                             "each.")
         self.length, self.batch_size, self.seed = length, batch_size, seed
         self.per_epoch = ((len(self.tokens) - 1) // length - 1) // batch_size  # one sequence is spent on the offset
         if self.per_epoch < 1:
@@ -61,8 +67,13 @@ class Sequences:
 
     units_per_batch = tokens_per_batch
 
-    def batch(self, step: int) -> Tensor:
-        """Batch number `step` (counted from 0, without end): (batch_size, length + 1) int64."""
+    def batch(self, step: int) -> Tensor | dict[str, Tensor]:
+        """Batch number `step` (counted from 0, without end): (batch_size, length + 1) int64.
+
+        With `targets`: that as `input_ids`; `labels`, the same with -100 in place of what is not predicted; and
+        `n_targets` (batch_size,), the targets that count in the whole batch, spread evenly over its rows, so that every
+        process knows how many all of them have.
+        """
         epoch, index = divmod(step, self.per_epoch)
         if self._order[0] != epoch:
             generator = np.random.default_rng([self.seed, epoch])
@@ -70,12 +81,22 @@ class Sequences:
             n = (len(self.tokens) - 1 - offset) // self.length
             self._order = (epoch, offset + self.length * generator.permutation(n))
         starts = self._order[1][index * self.batch_size:(index + 1) * self.batch_size]
-        return torch.from_numpy(np.stack([self.tokens[s:s + self.length + 1] for s in starts]).astype(np.int64))
+        ids = torch.from_numpy(np.stack([self.tokens[s:s + self.length + 1] for s in starts]).astype(np.int64))
+        if self.targets is None:
+            return ids
+        counts = torch.from_numpy(np.stack([self.targets[s:s + self.length + 1] for s in starts]))
+        n = max(1, int(counts[:, 1:].sum()))
+        return {"input_ids": ids, "labels": ids.masked_fill(~counts, -100),
+                "n_targets": torch.full((self.batch_size,), n / self.batch_size)}
 
     def settings(self) -> dict:
-        """The sizes, the seed and the text."""
-        text = hashlib.sha256(np.ascontiguousarray(self.tokens).tobytes()).hexdigest()
-        return {"length": self.length, "batch_size": self.batch_size, "seed": self.seed, "text": text}
+        """The sizes, the seed, the text, and what of it is predicted if not all is."""
+        told = {"length": self.length, "batch_size": self.batch_size, "seed": self.seed, "text": _digest(self.tokens)}
+        return told if self.targets is None else told | {"targets": _digest(self.targets)}
+
+
+def _digest(values: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
 class Stages:

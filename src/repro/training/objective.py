@@ -15,6 +15,9 @@ from repro.windows import check_window, same_shape, windows
 class WindowedLM(nn.Module):
     """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) read in windows.
 
+    A batch is these sequences, or a mapping with `input_ids`, `labels` (-100: no target) and `n_targets`, as
+    `Sequences` gives where not every token is a target. The mean is then over those that are, in all processes.
+
     model: a `RecurrentLM` (windows one after the other, gradients through all of them) or any other transformers
     causal language model (windows independent, all read at once). Every target is scored exactly once in both.
     recompute, truncate: of `RecurrentLM.forward`; they change nothing in a model without recurrence.
@@ -27,18 +30,20 @@ class WindowedLM(nn.Module):
         self.model, self.window, self.overlap = model, window, overlap
         self.recompute, self.truncate = recompute, truncate
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
+        tokens, labels, n = _predicted(batch)
         if hasattr(self.model, "read_windows"):
-            return self.model(tokens, self.window, self.overlap, labels=tokens, recompute=self.recompute,
+            mean = self.model(tokens, self.window, self.overlap, labels=labels, recompute=self.recompute,
                               truncate=self.truncate, return_logits=False).loss
+            return mean if labels is tokens else mean * ((labels[:, 1:] != -100).sum() / n)
         total = 0.0
         for same in same_shape(windows(tokens.shape[1], self.window, self.overlap)):
             inputs = tokens.unfold(1, same[0].stop - same[0].start, 1)[:, [w.start for w in same]].flatten(0, 1)
-            targets = tokens.unfold(1, same[0].n_scored, 1)[:, [w.first_target for w in same]].flatten()
+            targets = labels.unfold(1, same[0].n_scored, 1)[:, [w.first_target for w in same]].flatten()
             hidden = self.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state
             logits = self.model.get_output_embeddings()(hidden[:, same[0].offset:]).flatten(0, 1)
             total = total + cross_entropy(logits, targets)
-        return total / (tokens.shape[0] * (tokens.shape[1] - 1))
+        return total / n
 
     def settings(self) -> dict:
         """The windows, the truncation and the model's settings; recomputation changes no number."""
@@ -49,6 +54,7 @@ class WindowedLM(nn.Module):
 class NextToken(nn.Module):
     """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) that are read whole.
 
+    A batch is one of those that `WindowedLM` takes.
     model: from token ids (B, N) to logits (B, N, V), such as `repro.models.Decoder`.
     """
 
@@ -56,9 +62,31 @@ class NextToken(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        targets = tokens[:, 1:].flatten()
-        return cross_entropy(self.model(tokens[:, :-1]).flatten(0, 1), targets) / len(targets)
+    def forward(self, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
+        tokens, labels, n = _predicted(batch)
+        return cross_entropy(self.model(tokens[:, :-1]).flatten(0, 1), labels[:, 1:].flatten()) / n
+
+    def settings(self) -> dict:
+        """The model's settings."""
+        return {"model": model_settings(self.model)}
+
+
+class MaskedLM(nn.Module):
+    """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`.
+
+    model: a transformers masked language model with RoBERTa's names. Its output layer is applied to the positions that
+    are to be predicted only.
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        hidden = self.model.base_model(input_ids=batch["ids"]).last_hidden_state
+        states = hidden.gather(1, batch["positions"][..., None].expand(-1, -1, hidden.shape[-1]))
+        targets = batch["targets"].flatten()
+        return cross_entropy(self.model.lm_head(states).flatten(0, 1), targets) / (targets >= 0).sum()
 
     def settings(self) -> dict:
         """The model's settings."""
@@ -82,6 +110,13 @@ class Labels(nn.Module):
     def settings(self) -> dict:
         """The model's settings."""
         return {"model": model_settings(self.model)}
+
+
+def _predicted(batch: Tensor | Mapping[str, Tensor]) -> tuple[Tensor, Tensor, int | Tensor]:
+    """What is read (B, N + 1), what is predicted of it (B, N + 1, -100: not), and the number the loss is divided by."""
+    if isinstance(batch, Tensor):
+        return batch, batch, batch[:, 1:].numel()
+    return batch["input_ids"], batch["labels"], batch["n_targets"].sum()
 
 
 def model_settings(model: nn.Module) -> dict:

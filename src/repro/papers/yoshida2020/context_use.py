@@ -6,6 +6,7 @@ where its window has only begun.
 
 from pydantic import Field, model_validator
 
+from repro.evaluation.positions import by_position, stretches
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import tokeniser_of
 from repro.papers.yoshida2020.finetuning import FINETUNING
@@ -30,17 +31,10 @@ def baseline(config) -> RunConfig:
     return next(run for run in FINETUNING.plan(config.scale) if run.model == "baseline")
 
 
-def by_position(target_nll, window: int) -> list[list[float]]:
-    """[tokens of context, mean loss in nats] over stretches that double: the 1st, 2nd, 3rd and 4th, 5th to 8th token...
-
-    target_nll: (N,) of disjoint windows; a last window that is not full is left out.
-    """
-    import numpy as np
-
-    mean = np.asarray(target_nll)[:len(target_nll) // window * window].reshape(-1, window).mean(0, dtype=np.float64)
-    edges = [0, *(2**k for k in range(window.bit_length()) if 2**k < window), window]
-    return [[(first + last + 1) / 2, float(mean[first:last].mean())]
-            for first, last in zip(edges, edges[1:], strict=False)]
+def by_stretch(target_nll, window: int) -> list[list[float]]:
+    """[tokens of context, mean loss in nats] over stretches that double. target_nll: (N,) of disjoint windows."""
+    mean = by_position(target_nll, window)
+    return [[(first + last + 1) / 2, float(mean[first:last].mean())] for first, last in stretches(window)]
 
 
 def execute(config, context) -> Outcome:
@@ -51,7 +45,7 @@ def execute(config, context) -> Outcome:
     _, folder = context.need(baseline(config))
     text = tokens(config.corpus, "test", tokeniser_of(PRETRAINING.plan(config.scale)[0]))
     score, _ = score_documents(load_causal_lm(folder / "model"), text, config.window, 0)
-    curve = by_position(score.target_nll, config.window)
+    curve = by_stretch(score.target_nll, config.window)
     losses = [loss for _, loss in curve]
     return Outcome({"context_gain": losses[0] - min(losses)}, {"context_gain": "nats per token"}, "baseline",
                    {"loss_by_position": curve})

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of, training_flops
-from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.experiment import corpus_named
 
 
@@ -24,7 +24,8 @@ class Config(RunConfig):
     overlap: int = Field(0, ge=0)  # tokens shared with the window before, while training
     windows_per_sequence: int = Field(20, ge=1)  # windows that gradients flow through
     batch_size: int = Field(1, ge=1)  # sequences per step
-    train_documents: int | None = Field(None, ge=1)  # the first so many by file name; None: all
+    train_documents: int | None = Field(None, ge=1)  # so many; None: all
+    train_draw: Annotated[Literal["first", "random"], Absent("first")] = "first"  # by file name, or drawn by the seed
     epochs: float = Field(2.0, gt=0)
     learning_rate: float | None = Field(None, gt=0)  # None: the best of `learning_rates` on validation
     learning_rates: tuple[Annotated[float, Field(gt=0)], ...] = Field((3e-5, 1e-4, 3e-4), min_length=1)
@@ -108,14 +109,15 @@ def leading(text, n: int | None):
         return text
     kept = int(np.searchsorted(text.starts, n))
     stop = n if text.joined or kept == len(text) else min(n, int(text.starts[kept]) - 1)  # without the next one's bos
-    return replace(text, ids=text.ids[:stop], starts=text.starts[:kept], n_words=text.n_words[:kept],
+    targets = None if text.targets is None else text.targets[:stop]
+    return replace(text, ids=text.ids[:stop], targets=targets, starts=text.starts[:kept], n_words=text.n_words[:kept],
                    n_bytes=text.n_bytes[:kept])
 
 
 def execute(config, context) -> Outcome:
     import torch
 
-    from repro.data import tokens
+    from repro.data import drawn, tokens
     from repro.evaluation import score_documents
     from repro.models import load_causal_lm, save_causal_lm
     from repro.recurrence import RecurrenceConfig
@@ -140,7 +142,10 @@ def execute(config, context) -> Outcome:
     if model.config.vocab_size != coder.vocab_size:
         raise ReproError(f"base={config.base} has {model.config.vocab_size:,} token ids, the tokeniser of scale "
                          f"{config.scale} {coder.vocab_size:,}; choose a checkpoint trained with that tokeniser.")
-    text = tokens(config.corpus, "train", coder, config.train_documents)
+    names = None
+    if config.train_documents and config.train_draw == "random":
+        names = drawn(config.corpus, "train", config.train_documents, config.seed)
+    text = tokens(config.corpus, "train", coder, config.train_documents, names)
     validation = leading(held_out(config, coder), config.validation_tokens)
 
     def loss(objective):
@@ -154,7 +159,7 @@ def execute(config, context) -> Outcome:
                            validate_every=config.validate_every, patience=config.patience, precision=config.precision,
                            seed=config.seed)
     length = config.window + (config.windows_per_sequence - 1) * (config.window - config.overlap)
-    sequences = Sequences(text.ids, length, config.batch_size, config.seed)
+    sequences = Sequences(text.ids, length, config.batch_size, config.seed, text.targets)
     objective = WindowedLM(model, config.window, config.overlap, config.recompute, config.truncate)
     description = f"{config.model}, window {config.window}, overlap {config.overlap}, rate {rate:g}"
     with context.progress(settings.tokens, description, "tokens") as bar:
@@ -165,6 +170,8 @@ def execute(config, context) -> Outcome:
              "stopped_early": result.stopped_early,
              "rate_at_edge": bool(losses) and rate in (min(losses), max(losses)),
              "train_documents": len(text), "train_words": int(text.n_words.sum()), "train_tokens": len(text.ids)}
+    if names:
+        notes["train_names"] = list(names)
     if config.model == "recurrent":
         notes["layer_weights"] = model.recurrence.layer_weights.tolist()
     return Outcome({"validation_token_loss": result.best_loss}, {"validation_token_loss": "nats per token"},

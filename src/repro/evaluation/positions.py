@@ -1,0 +1,19 @@
+"""Loss by position in a window: how much a model gains from each further token of context."""
+
+from itertools import pairwise
+
+import numpy as np
+
+
+def stretches(window: int) -> list[tuple[int, int]]:
+    """Positions 0 .. window - 1 in stretches that double, each from its first to before its last: the 1st, the 2nd, the
+    3rd and 4th, the 5th to 8th token, ..."""
+    return list(pairwise([0, *(2**k for k in range(window.bit_length()) if 2**k < window), window]))
+
+
+def by_position(target_nll, window: int) -> np.ndarray:
+    """(window,) mean loss in nats of each position.
+
+    target_nll: (N,) of disjoint windows; a last one that is not full is left out.
+    """
+    return np.asarray(target_nll)[:len(target_nll) // window * window].reshape(-1, window).mean(0, dtype=np.float64)

@@ -1,0 +1,73 @@
+"""Folders of transformers models, read and written: missing and damaged ones and full disks end in one clear line."""
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from repro.errors import ReproError
+from repro.processes import is_first
+
+
+@contextmanager
+def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
+    """Within it a checkpoint is read, by a hub name such as `example`, or from a folder.
+
+    Raises ReproError when there is none, and for a damaged one.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        with _without_bars():
+            yield
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
+                         "again.") from error
+    except OSError as error:
+        raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
+                         f"{example} or a folder with config.json and model.safetensors.") from error
+
+
+def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
+    """Save a transformers model so that its `from_pretrained` gives it back; the folder appears whole or not at all.
+
+    weights: "fp32", or "bf16", to which they are rounded and which takes half the space. Under torchrun only the first
+    process writes. Raises ReproError when the disk refuses.
+    """
+    from safetensors import SafetensorError
+
+    if not is_first():
+        return
+    folder = Path(folder)
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)  # what a killed save left
+    try:
+        with _without_bars():
+            kept = copy.deepcopy(model).bfloat16() if weights == "bf16" else model
+            kept.save_pretrained(unfinished)
+        for path in unfinished.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        shutil.rmtree(folder, ignore_errors=True)
+        unfinished.rename(folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise ReproError(f"cannot write {folder}: {error}. Free some space and run it again; it goes on where it "
+                         "was.") from error
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """transformers shows a progress bar for a single file; here it would only be noise."""
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if bars:
+            logging.enable_progress_bar()

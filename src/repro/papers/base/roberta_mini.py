@@ -1,0 +1,123 @@
+"""The base model that the encoder chapters start from: RoBERTa's architecture, which fills in what is masked.
+
+It is trained as gpt2-mini is, on the same text, and is of the same size; a step costs less, since the output layer is
+applied to the 15 % of the tokens that are to be predicted only.
+"""
+
+import math
+from typing import Literal
+
+from pydantic import Field
+
+from repro.papers.base import pretraining
+from repro.papers.base.pretraining import growing_batches, new_tokeniser, pretrain
+from repro.study import Experiment, register
+
+HELD_OUT = 120_000  # tokens of the validation text, of which 15 % are predicted
+SCORED = 8  # sequences at a time
+MASK_SEED = 0  # of the masks of held-out text, the same for every model
+
+
+class Config(pretraining.Config):
+    """roberta-mini: tokeniser, architecture and training. At `paper` scale only `source` counts."""
+
+    tokeniser: Literal["masked-bpe", "roberta"] = "masked-bpe"
+    n_positions: int = Field(512, ge=2)
+    sequence: int = Field(512, ge=3)  # tokens per training sequence, <s> and </s> among them
+
+
+REAL = {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipedia",), "optimizer": "muon",
+        "precision": "bf16", "weights": "bf16", "weight_decay": 0.1, "growing": ((128, 0.5),)}
+SCALES = {
+    "smoke": {"corpus": "synthetic-books", "tokeniser_corpora": ("synthetic-books",), "vocab_size": 600, "n_layer": 2,
+              "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 8, "growing": ((32, 0.5),),
+              "tokens": 600_000, "learning_rate": 4e-3, "warmup_steps": 20, "validate_every": 200_000},
+    "small": {**REAL, "vocab_size": 8192, "n_layer": 6, "n_embd": 256, "batch_size": 8, "tokens": 60_000_000,
+              "learning_rate": 3e-3, "warmup_steps": 200, "validate_every": 2_000_000},
+    "medium": {**REAL, "vocab_size": 16_384, "n_layer": 8, "n_embd": 512, "n_head": 8, "batch_size": 128,
+               "tokens": 300_000_000, "learning_rate": 1e-3, "warmup_steps": 500, "validate_every": 20_000_000},
+    "paper": {"corpus": "books-and-wikipedia", "source": "FacebookAI/roberta-base", "tokeniser": "roberta",
+              "vocab_size": 50_265, "n_layer": 12, "n_embd": 768, "n_head": 12},
+}
+
+
+def execute(config, context):
+    import torch
+
+    from repro.data import tokens
+    from repro.models import load_masked_lm, roberta_mini
+    from repro.training import Masked, MaskedLM
+
+    coder = new_tokeniser(config)
+    if config.source != "scratch":
+        return pretraining.outcome(config, context, NAME, load_masked_lm(config.source), coder)
+    torch.manual_seed(config.seed)
+    model = roberta_mini(config.n_layer, config.n_embd, config.n_head, coder.vocab_size, config.n_positions)
+    held_out = held_out_batches(tokens(config.corpus, "validation", coder).ids[:HELD_OUT], config.sequence,
+                                coder.vocab_size)
+    batches = Masked(growing_batches(config, tokens(config.corpus, "train", coder)), coder.vocab_size, config.seed)
+    model, result, loss = pretrain(config, context, NAME, MaskedLM(model), batches,
+                                   lambda model: masked_loss(model, held_out))
+    return pretraining.outcome(config, context, NAME, model, coder, result,
+                               {"masked_bits_per_token": loss / math.log(2)},
+                               {"masked_bits_per_token": "bits per masked token"})
+
+
+def held_out_batches(ids, sequence: int, vocab_size: int) -> list:
+    """A text (N,) in sequences that do not overlap, with masks that are always the same; a rest is left out.
+
+    Raises ReproError for a text that is shorter than a sequence.
+    """
+    import numpy as np
+
+    from repro.errors import ReproError
+    from repro.training import masked
+
+    if len(ids) < sequence:
+        raise ReproError(f"{len(ids):,} tokens of held-out text are fewer than one sequence of {sequence}.")
+    rows, draw = ids[:len(ids) // sequence * sequence].reshape(-1, sequence), np.random.default_rng(MASK_SEED)
+    return [masked(rows[k:k + SCORED], vocab_size, draw) for k in range(0, len(rows), SCORED)]
+
+
+def masked_loss(model, batches: list) -> float:
+    """Nats per masked token."""
+    import torch
+
+    from repro.processor import exact_products
+    from repro.training import MaskedLM
+
+    device, total, count = next(model.parameters()).device, 0.0, 0
+    with torch.no_grad(), exact_products(model, batches[0]["ids"].numel(), device):
+        for batch in batches:
+            n = int((batch["targets"] >= 0).sum())
+            total += n * MaskedLM(model)({name: x.to(device) for name, x in batch.items()}).item()
+            count += n
+    return total / count
+
+
+def estimate(config):
+    from repro.models import roberta_parameters
+
+    n = roberta_parameters(config.n_layer, config.n_embd, config.vocab_size, config.n_positions)
+    return pretraining.estimate(config, n, masked_training_flops(config, config.sequence))
+
+
+def masked_training_flops(config, window: int) -> float:
+    """FLOPs of one training token: three times the forward pass; the output layers at 15 % of the tokens.
+
+    Attention looks both ways, at twice as many keys as a decoder's.
+    """
+    from repro.evaluation import flops_per_token
+    from repro.training.masking import SHARE
+
+    both_ways = 2 * config.n_layer * window * config.n_embd
+    output = 2 * config.n_embd * (config.vocab_size + config.n_embd)
+    return 3 * (flops_per_token(config.n_layer, config.n_embd, window, 0) + both_ways + SHARE * output)
+
+
+NAME = "roberta-mini"
+EXPERIMENT = Experiment(
+    name="pretrain-roberta-mini", paper="longformer2020",
+    summary="Pretrain the encoders' base model on books and Wikipedia (smoke: embedded text).",
+    config=Config, scales=SCALES, execute=execute, estimate=estimate, reads=lambda config: config.tokeniser_corpora)
+register(EXPERIMENT)

@@ -1,0 +1,77 @@
+"""What a base model must be able to do for the paper's effects to be seen at all, and what ours does."""
+
+from typing import TYPE_CHECKING
+
+from repro.evaluation.bootstrap import bootstrap, bootstrap_ratio
+from repro.page import signed
+from repro.study import Artifact, register
+from repro.study.artifacts import NOT_RUN
+
+if TYPE_CHECKING:
+    import pandas
+
+PERPLEXITY, GAIN = 250, 0.04  # per word; of the baseline, from the largest overlap
+TABLE_1, BY_POSITION = "recurrence-wikitext103", "loss-by-position"
+
+
+def goals(context) -> "pandas.DataFrame":
+    """A row per goal and scale: what is wanted, what was found (with 95 % intervals over documents), and whether it is
+    met. Generated text has no such goals: at `smoke` only what was found is told."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        disjoint, overlapped = _baselines(context, scale)
+        late = [record for config in context.plan(scale, experiment=BY_POSITION) for record in
+                context.records_of(config)][:1]
+        for goal, wanted, (found, met) in (
+                ("word perplexity of the fine-tuned baseline on test text", f"below {PERPLEXITY}",
+                 _perplexity(disjoint)),
+                ("what the baseline gains from the largest overlap", f"at least {GAIN:.0%}",
+                 _gain(disjoint, overlapped)),
+                ("what further context still gives the base model", "more than 0 nats per token", _late(late))):
+            rows.append([goal, scale, wanted if scale != "smoke" else "–", found,
+                         "–" if scale == "smoke" or met is None else "yes" if met else "no"])
+    return pandas.DataFrame(rows, columns=["goal", "scale", "wanted", "found", "met"])
+
+
+def _baselines(context, scale: str) -> list:
+    """The records of the baseline on disjoint windows and with the largest overlap, as the table trains it; or None."""
+    plan = context.plan(scale, experiment=TABLE_1, model="baseline", train_overlap=None)
+    overlaps = sorted({config.overlap for config in plan})
+    chosen = [next(config for config in plan if config.overlap == overlap) for overlap in (overlaps[0], overlaps[-1])]
+    return [next(iter(context.records_of(config)), None) for config in chosen]
+
+
+def _perplexity(record) -> tuple[str, bool | None]:
+    if record is None:
+        return NOT_RUN, None
+    value, low, high = bootstrap(record.documents["test"]["nll"], record.documents["test"]["n_words"])
+    return f"{value:,.1f} [{low:,.1f}, {high:,.1f}]", value < PERPLEXITY
+
+
+def _gain(disjoint, overlapped) -> tuple[str, bool | None]:
+    """Of perplexity, paired by document."""
+    if disjoint is None or overlapped is None:
+        return NOT_RUN, None
+    of = [record.documents["test"] for record in (overlapped, disjoint)]
+    ratio, low, high = bootstrap(of[0]["nll"], of[0]["n_words"], against=of[1]["nll"])
+    return f"{signed(1 - ratio, '.1%')} [{signed(1 - high, '.1%')}, {signed(1 - low, '.1%')}]", 1 - ratio >= GAIN
+
+
+def _late(records: list) -> tuple[str, bool | None]:
+    """Loss at positions after `after` tokens, up to twice as many, minus that further on."""
+    if not records:
+        return NOT_RUN, None
+    record, = records
+    gains = record.documents["validation"]["late_gain"]
+    value, low, high = bootstrap_ratio(gains, [1] * len(gains))
+    after, window = record.config["after"], record.config["window"]
+    found = f"{signed(value, '.3f')} [{signed(low, '.3f')}, {signed(high, '.3f')}]"
+    return f"{found}: positions {2 * after + 1} to {window} against {after + 1} to {2 * after}", low > 0
+
+
+register(Artifact(
+    id="base-goals", paper="yoshida2020", title="What the base model must be able to do, and what it does",
+    chapter="02_corpora_and_base_models", experiment=(TABLE_1, BY_POSITION), source="not in the paper; set here",
+    build=goals))

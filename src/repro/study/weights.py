@@ -1,0 +1,110 @@
+"""Weights that lie beside their record, so that nobody has to train them again: `<id>/model/` beside `<id>.json`.
+
+They are those of records that tell what they are: `notes["model"]` is the sha256 of model.safetensors, and
+`notes["tokeniser"]` that of tokenizer.json. Whoever needs the run gets them as they lie there, on a fresh clone too,
+and without the text that they were made of.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from repro import paths
+from repro.data import files
+from repro.errors import ReproError
+from repro.study.experiment import experiment
+from repro.study.once import once
+from repro.study.record import Record
+from repro.study.settings import RunConfig, canonical
+
+WEIGHTS, TOKENISER = "model.safetensors", "tokenizer.json"
+
+
+def kept(record: Record, path: Path) -> Path | None:
+    """The folder with the `model` of the record in the file `path`, if its weights lie beside it.
+
+    Raises ReproError, before anybody reads them, for weights that are not the record's.
+    """
+    folder = path.with_suffix("")
+    if "model" not in record.notes or not (folder / "model").is_dir():
+        return None
+    check(record, folder / "model")
+    return folder
+
+
+def keep(record: Record, path: Path, model: Path) -> None:
+    """Lay a copy of the folder `model` beside the file `path` of the record, whole or not at all.
+
+    Nothing is done for a record that does not tell the sha256 of its weights. Raises ReproError for weights that are
+    not the record's, and when the disk refuses.
+    """
+    folder = path.with_suffix("")
+    if "model" not in record.notes or model == folder / "model":
+        return
+    check(record, model)
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)  # what a kill left
+    try:
+        shutil.copytree(model, unfinished / "model", copy_function=shutil.copyfile)
+        shutil.rmtree(folder, ignore_errors=True)
+        unfinished.rename(folder)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise ReproError(f"cannot write {folder}: {error.strerror or error}. Free some space; the model is still in "
+                         f"{model}.") from error
+
+
+def check(record: Record, model: Path) -> None:
+    """Raise ReproError, in one line, unless the folder holds the weights and the tokeniser that the record tells."""
+    told = {WEIGHTS: record.notes["model"], TOKENISER: record.notes["tokeniser"]}
+    again = (f"restore {model} from git, or delete it and run `repro run {record.experiment} --scale {record.scale}` "
+             "again")
+    for name in (*told, "config.json"):
+        if not (model / name).is_file():
+            raise ReproError(f"{model} has no {name}: the model of record {record.id} is not whole; {again}.")
+    for path in sorted(model.iterdir()):
+        if lacking := _cut_off(path):
+            raise ReproError(f"{path} was cut off: {lacking}; {again}.")
+    for name, sha256 in told.items():
+        if files.sha256(model / name) != sha256:
+            what = "belongs to another model" if name == TOKENISER else "is another file"
+            raise ReproError(f"{model / name} {what}: its sha256 begins with {files.sha256(model / name)[:16]}, record "
+                             f"{record.id} tells {sha256[:16]}; {again}.")
+
+
+@once
+def known(config: RunConfig) -> Record | None:
+    """The record with these settings beside which weights lie, where records of its scale belong; on whatever data.
+
+    Raises ReproError for two of them, and for a record that cannot be trusted.
+    """
+    folder = paths.results(config.scale) / config.scale / config.experiment
+    some = [Record.read(path) for path in sorted(folder.glob("*.json")) if (path.with_suffix("") / "model").is_dir()]
+    same = [record for record in some if record.revision == experiment(config.experiment).revision
+            and canonical(record.config) == canonical(config.settings())]
+    if len(same) > 1:
+        raise ReproError(f"weights lie beside {' and '.join(record.id for record in same)} of {config.experiment}, "
+                         "which have one config but different data; delete one.")
+    return same[0] if same else None
+
+
+def _cut_off(path: Path) -> str:
+    """What a file lacks at its end; "" for a whole one. Of weights the header tells how long they are."""
+    if path.suffix == ".safetensors":
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            start = 8 + int.from_bytes(file.read(8), "little")
+            if size < start:
+                return f"it ends within its header, after {size:,} bytes"
+            try:
+                header = json.loads(file.read(start - 8))
+                whole = start + max(one["data_offsets"][1] for name, one in header.items() if name != "__metadata__")
+            except (ValueError, TypeError, LookupError, AttributeError):
+                return ""  # no file of weights at all, as its sha256 will tell
+        return f"it has {size:,} of {whole:,} bytes" if size < whole else ""
+    if path.suffix == ".json":
+        try:
+            json.loads(path.read_text())
+        except ValueError:
+            return "it is not a whole JSON file"
+    return ""

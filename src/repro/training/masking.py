@@ -1,0 +1,69 @@
+"""Text with some of its tokens hidden, for models that fill them in, as RoBERTa does (Liu et al. 2019, section 3.1).
+
+Of every sequence 15 % of the tokens are to be predicted. Of these 80 % are shown as <mask>, 10 % as a random token and
+10 % as they are. Which ones is drawn anew in every step ("dynamic masking").
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from repro.errors import ReproError
+from repro.training.batches import Batches
+
+START, END, ORDINARY = 0, 2, 4  # ids of <s> and </s>, and the first id that is no special token; <mask> has the last
+SHARE = 0.15  # of the tokens of a sequence that are to be predicted
+HIDDEN, RANDOM = 0.8, 0.1  # shares of those that are shown as <mask>, and as a random token
+MASKS = 1  # keeps the draws of masks apart from those of the order of the text, which take the same seed
+IGNORED = -100  # the target that counts nothing
+
+
+def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator) -> dict[str, Tensor]:
+    """Rows (B, N) of a stream of token ids as a model is to read them, and what it is to predict.
+
+    The first token of a row gives place to <s> and the last to </s>; so does, to </s>, the <s> that stands before every
+    document of a stream. Special tokens are never masked. Returns int64 tensors: `ids` (B, N) as they are shown;
+    `positions` (B, K), ascending, of the tokens to be predicted, K = 15 % of the N - 2 others, at least one; and
+    `targets` (B, K), which these tokens are; -100, which counts nothing, where a row has fewer than K ordinary ones.
+
+    Raises ReproError for rows of fewer than 3 tokens.
+    """
+    if rows.shape[1] < 3:
+        raise ReproError(f"a row has {rows.shape[1]} tokens; between <s> and </s> at least one is needed.")
+    ids = np.where(rows == START, END, rows).astype(np.int64)
+    ids[:, 0], ids[:, -1] = START, END
+    mask = vocab_size - 1
+    chance = draw.random(ids.shape)
+    chance[(ids < ORDINARY) | (ids == mask)] = 2.0  # more than any other: taken last, and then not counted
+    chosen = np.argsort(chance, axis=1, kind="stable")[:, :max(1, round(SHARE * (ids.shape[1] - 2)))]
+    positions = np.sort(chosen, axis=1)
+    tokens = np.take_along_axis(ids, positions, 1)
+    ordinary = np.take_along_axis(chance, positions, 1) < 1
+    fate, random = draw.random(tokens.shape), draw.integers(ORDINARY, mask, tokens.shape)
+    shown = np.where(fate < HIDDEN, mask, np.where(fate < HIDDEN + RANDOM, random, tokens))
+    np.put_along_axis(ids, positions, np.where(ordinary, shown, tokens), 1)
+    return {"ids": torch.from_numpy(ids), "positions": torch.from_numpy(positions),
+            "targets": torch.from_numpy(np.where(ordinary, tokens, IGNORED))}
+
+
+class Masked:
+    """Batches of token sequences (B, N + 1), such as `Sequences` or `Stages`, masked: those of `masked` on (B, N).
+
+    The masks of a step are a function of the seed and the step alone.
+    """
+
+    unit = "tokens"
+
+    def __init__(self, batches: Batches, vocab_size: int, seed: int = 0):
+        self.batches, self.vocab_size, self.seed = batches, vocab_size, seed
+        self.batch_size, self.units_per_batch = batches.batch_size, batches.units_per_batch
+
+    def batch(self, step: int) -> dict[str, Tensor]:
+        """Batch number `step` (counted from 0, without end)."""
+        rows = self.batches.batch(step)[:, :-1].numpy()
+        return masked(rows, self.vocab_size, np.random.default_rng([self.seed, step, MASKS]))
+
+    def settings(self) -> dict:
+        """Those of the sequences, how they are masked, and the seed."""
+        return {"masked": self.batches.settings(), "shares": [SHARE, HIDDEN, RANDOM], "vocab_size": self.vocab_size,
+                "seed": self.seed}

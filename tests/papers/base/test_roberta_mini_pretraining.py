@@ -1,0 +1,158 @@
+"""Pretraining roberta-mini: what is masked, kept and scored, and that it goes on where it was killed."""
+
+import math
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from repro.data import files, tokens
+from repro.errors import ReproError
+from repro.models import load_masked_lm, roberta_parameters
+from repro.papers.base import roberta_mini
+from repro.papers.base.pretraining import stages, tokeniser_of
+from repro.papers.base.roberta_mini import held_out_batches, masked_loss
+from repro.study import experiment, kept_model, run
+from repro.study.settings import as_text
+from repro.training import MaskedLM, Sequences
+from repro.training import trainer as trainer_module
+
+TINY = {"n_layer": 1, "n_embd": 16, "n_head": 2, "sequence": 32, "batch_size": 2, "growing": [[8, 0.5]], "tokens": 640,
+        "warmup_steps": 2, "validate_every": 320, "optimizer": "muon", "precision": "bf16", "weights": "bf16",
+        "vocab_size": 300}
+PRETRAINING = experiment("pretrain-roberta-mini")
+
+
+def plan(**changes):
+    config, = PRETRAINING.plan("smoke", {name: as_text(value) for name, value in (TINY | changes).items()})
+    return config
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Where this file's runs write."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("pretraining")
+        patch.setenv("REPRO_HOME", str(folder))
+        patch.setenv("REPRO_WORK", str(folder / "work"))
+        patch.setattr(roberta_mini, "HELD_OUT", 330)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def whole(home):
+    """A run from the start to its end, and the batches that it was trained on."""
+    shapes, plain = [], MaskedLM.forward
+
+    def noted(self, batch):
+        if torch.is_grad_enabled():
+            shapes.append([tuple(batch[name].shape) for name in ("ids", "positions")])
+        return plain(self, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MaskedLM, "forward", noted)
+        return SimpleNamespace(record=run(plan(), progress=False), shapes=shapes)
+
+
+def test_sequences_grow_and_15_percent_are_predicted(whole):
+    assert stages(plan()) == [(8, 8, 5), (32, 2, 5)]
+    assert whole.shapes == [[(8, 8), (8, 1)]] * 5 + [[(2, 32), (2, 4)]] * 5
+    assert [at for at, _ in whole.record.curves["validation_loss"]] == [320, 640]
+    assert whole.record.notes["tokens"] == 640
+
+
+def test_what_is_kept_is_bf16_with_its_tokeniser_and_scored_as_kept(whole):
+    folder = kept_model(plan())
+    assert whole.record.notes["model"] == files.sha256(folder / "model.safetensors")
+    model, coder = load_masked_lm(folder).eval(), tokeniser_of(plan())
+    assert all(torch.equal(weight, weight.bfloat16().float()) for weight in model.parameters())
+    batches = held_out_batches(tokens("synthetic-books", "validation", coder).ids[:330], 32, coder.vocab_size)
+    assert sum(len(batch["ids"]) for batch in batches) == 10
+    total = count = 0
+    with torch.no_grad():
+        for batch in batches:
+            labels = torch.full_like(batch["ids"], -100).scatter(1, batch["positions"], batch["targets"])
+            n = (labels >= 0).sum().item()
+            total, count = total + n * model(batch["ids"], labels=labels).loss.item(), count + n
+    bits = total / count / math.log(2)
+    assert whole.record.metrics["masked_bits_per_token"] == pytest.approx(bits, rel=1e-5)
+    assert whole.record.units["masked_bits_per_token"] == "bits per masked token"
+    assert whole.record.metrics["parameters"] == roberta_parameters(1, 16, 300, 128)
+
+
+def test_the_folder_is_read_by_plain_transformers(whole):
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    folder, coder = kept_model(plan()), tokeniser_of(plan())
+    reader = AutoTokenizer.from_pretrained(folder)
+    assert reader.encode("some plain words", add_special_tokens=False) == coder.encode("some plain words").tolist()
+    assert reader.convert_tokens_to_ids(["<s>", "<pad>", "</s>", "<unk>", "<mask>"]) == [0, 1, 2, 3, 299]
+    assert (reader.bos_token_id, reader.pad_token_id, reader.eos_token_id, reader.mask_token_id) == (0, 1, 2, 299)
+    ids = reader("some plain <mask>", return_tensors="pt").input_ids
+    assert ids[0, 0] == 0 and ids[0, -1] == 2 and 299 in ids[0]
+    model = AutoModelForMaskedLM.from_pretrained(folder)
+    assert model(ids).logits.shape == (*ids.shape, 300)
+
+
+def test_held_out_masks_are_always_the_same():
+    ids = torch.randint(4, 299, (330,), generator=torch.Generator().manual_seed(0)).numpy()
+    first, again = (held_out_batches(ids, 32, 300) for _ in range(2))
+    assert [len(batch["ids"]) for batch in first] == [8, 2]
+    assert all(torch.equal(one[name], other[name]) for one, other in zip(first, again, strict=True) for name in one)
+    with pytest.raises(ReproError, match="330 tokens of held-out text are fewer than one sequence of 331"):
+        held_out_batches(ids, 331, 300)
+
+
+def test_batches_count_by_what_they_predict():
+    class Known(torch.nn.Module):
+        """A loss that is the first token id of the batch."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def batch(loss, targets):
+        return {"ids": torch.full((1, 4), loss), "targets": torch.tensor([targets])}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MaskedLM, "forward", lambda self, batch: batch["ids"][0, 0].float())
+        assert masked_loss(Known(), [batch(5, [1, 2, 3]), batch(9, [4, -100, -100])]) == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("at", [3, 7])
+def test_killed_in_any_stage_it_ends_in_the_same_record(whole, home, tmp_path, monkeypatch, at):
+    """10 steps: 5 and 5. A checkpoint is written in every step, and none is repeated."""
+    for name in ("tokens", "tokenisers"):
+        shutil.copytree(home / "work" / name, tmp_path / name)
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path))
+    monkeypatch.setattr(trainer_module.time, "monotonic", iter(range(0, 10**6, 100)).__next__)
+    plain, left = Sequences.batch, [at]
+
+    def killed(self, step):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return plain(self, step)
+
+    monkeypatch.setattr(Sequences, "batch", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(plan(), tmp_path / "results", progress=False)
+    left[0] = 10 - at
+    again = run(plan(), tmp_path / "results", progress=False)
+    assert left[0] == 0
+    assert again.digest == whole.record.digest
+
+
+def test_small_is_of_the_size_it_should_be():
+    config, = PRETRAINING.plan("small")
+    estimate = PRETRAINING.estimate(config)
+    assert 7_000_000 < estimate.parameters < 7_200_000
+    assert stages(config) == [(128, 32, 7324), (512, 8, 7325)]
+    assert (config.n_layer, config.n_embd, config.vocab_size, config.n_positions) == (6, 256, 8192, 512)
+    assert (config.corpus, config.tokens, config.weights) == ("books-and-wikipedia", 60_000_000, "bf16")
+    assert (config.optimizer, config.precision) == ("muon", "bf16")
+    assert PRETRAINING.reads(config) == ("books-and-wikipedia",)
+    gpt2, = experiment("pretrain-gpt2-mini").plan("small", {"n_layer": "6", "n_embd": "256", "vocab_size": "8192"})
+    ratio = estimate.parameters / experiment("pretrain-gpt2-mini").estimate(gpt2).parameters
+    assert ratio == pytest.approx(1, abs=0.02)
