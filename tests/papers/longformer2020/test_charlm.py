@@ -230,10 +230,10 @@ def test_the_next_runs_take_four_core_hours():
     assert 3 * 3600 < seconds < 4 * 3600
 
 
-def test_the_next_runs_begin_with_the_assay_and_score_ten_stretches_of_each_text():
+def test_the_next_runs_begin_with_the_assay_and_score_thirty_stretches_of_each_text():
     runs = next_runs()
     assert [one.windows for one in runs[:2]] == [(None,) * 4, (4,) * 4] and len(runs) == 35
-    assert {one.scored // BLOCK // TOGETHER for one in runs} == {10}
+    assert {one.scored // BLOCK // TOGETHER for one in runs} == {30}
 
 
 @pytest.mark.parametrize(("scale", "window"), [("smoke", 7), ("small", 26), ("medium", 230), ("paper", 230)])
