@@ -274,9 +274,9 @@ ONE_PHASE = {
 # text together, in stretches of 5,000 characters: 60 of them.
 # What was tried, on 1.2 million characters at seed 0, in bits per character of the first 50,000 of validation text,
 # with full attention: 6 layers, steps of 8 sequences, rate 4e-3: 2.195 in 160 s of a busy core; 4 layers, steps of 8,
-# 6e-3: 2.190 in 94 s; 4 layers, steps of 4, 2e-3: 2.218, 4e-3: 2.159, 8e-3: 2.169, all in some 115 s. A window of 4 keys
-# in all layers, where 4e-3 gave full attention 2.159: 2.152. It led by 0.05 after 0.5 million characters and no longer
-# at the end, so these runs go on to 4.1 million. (The runs before had 2.345 and 2.305 after 2.6 million.)
+# 6e-3: 2.190 in 94 s; 4 layers, steps of 4, 2e-3: 2.218, 4e-3: 2.159, 8e-3: 2.169, each in some 120 s. A window of 4
+# keys in all layers, where 4e-3 gave full attention 2.159: 2.152. It led by 0.05 after 0.5 million characters and by
+# nothing at the end, so these runs go on to 4.1 million. (The records before have 2.345 and 2.305 after 2.6 million.)
 NEXT = {**growing(4, 4), "n_embd": 128, "length": 256, "steps": (4_000,), "batch_sizes": (4,), "learning_rate": 4e-3,
         "decay": "linear", "optimizer": "muon", "precision": "bf16", "attention": "products", "eval_length": 512,
         "eval_step": 256, "scored": 150_000}
