@@ -185,10 +185,10 @@ class Plan:
         """Bytes that autograd keeps of one block for one window.
 
         In numbers per token: 2 d for the inputs of the layer norms and 2 d for their outputs, 4 d for query (once more,
-        padded), key and value, d for what attention returns, 20 d for the feedforward part, whose GELU is written
-        out; as one operation it spares 12 d. Sums over a row (layer norm, softmax) are left out; dropout would add its masks. Under autocast all but
-        the layer norms' inputs take 2 bytes; on a GPU, which cubes in single precision, three of the five parts of
-        the GELU take 4.
+        padded), key and value, d for what attention returns, 20 d for the feedforward part, whose GELU is written out;
+        as one operation it spares 12 d. Sums over a row (layer norm, softmax) are left out; dropout would add its
+        masks. Under autocast all but the layer norms' inputs take 2 bytes; on a GPU, which cubes in single precision,
+        three of the five parts of the GELU take 4.
         """
         written_out = self.activation == "gelu_new"
         numbers = 17 + 12 * written_out

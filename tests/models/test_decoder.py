@@ -80,7 +80,7 @@ def test_attention_is_that_of_dai_pair_by_pair(name):
     case = Case(module.patterns[1], N, "cpu", x.dtype, gradients=True)
     able = ["auto", *(one for one in IMPLEMENTATIONS if not refusal(one, case))]
     assert able == ["auto", "dense", "loop"] + ["blocked"] * (Causal() not in module.patterns)
-    for implementation in able:
+    for implementation in (*able, "products"):
         found = output_and_gradients(module(x, sinusoids(N, 6), implementation))
         torch.testing.assert_close(found, wanted, msg=lambda text, name=implementation: f"{name}: {text}")
     with torch.no_grad():  # flex has no gradients on a CPU
@@ -158,6 +158,22 @@ def test_attention_is_single_precision_under_mixed_precision(monkeypatch):
     with torch.autocast("cpu", torch.bfloat16):
         logits = built(torch.arange(N)[None] % 11)
     assert seen == [torch.float32] and logits.dtype == torch.bfloat16
+
+
+def test_products_take_the_precision_that_autocast_gives(monkeypatch):
+    seen = []
+    plain = decoder.products
+    monkeypatch.setattr(decoder, "products", lambda query, key, value, *rest: seen.append(
+        {query.dtype, key.dtype, value.dtype}) or plain(query, key, value, *rest))
+    built, ids = Decoder(DecoderConfig(11, 12, 3, (SlidingWindow(4), Causal()))), torch.arange(2 * N).view(2, N) % 11
+    want = built(ids)
+    built.implementation = "products"
+    torch.testing.assert_close(built(ids), want)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = built(ids)
+    assert seen == [{torch.float32}] * 2 + [{torch.bfloat16}] * 2
+    torch.testing.assert_close(rounded.float(), want, atol=2e-2, rtol=2e-2)
+    assert not torch.equal(rounded.float(), want)
 
 
 def test_scores_of_positions_are_single_precision_under_mixed_precision(monkeypatch):

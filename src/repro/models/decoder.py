@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from repro.attention import Pattern, SlidingWindow, attend
+from repro.attention.products import products
 from repro.errors import ReproError
 
 
@@ -105,8 +106,9 @@ class DecoderConfig(LayersConfig):
 class Decoder(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
-    Pre-layernorm, GELU, tied embeddings. implementation: of `attend`. recompute: keep only what enters a layer and
-    compute the rest again in the backward pass (Chen et al. 2016). Attention is computed in single precision at least.
+    Pre-layernorm, GELU, tied embeddings. implementation: of `attend`, in single precision at least; or "products", in
+    the precision that autocast gives. recompute: keep only what enters a layer and compute the rest again in the
+    backward pass (Chen et al. 2016).
     """
 
     def __init__(self, config: DecoderConfig, implementation: str = "auto", recompute: bool = False):
@@ -173,14 +175,19 @@ class RelativeAttention(nn.Module):
         batch, n, width = x.shape
         size = self.u.shape[1]
         query, key, value = self.project(x).view(batch, n, 3, -1, size).permute(2, 0, 3, 1, 4)
+        given = query.dtype
         with torch.autocast(x.device.type, enabled=False):
-            wide = torch.promote_types(query.dtype, torch.float32)
+            wide = torch.promote_types(given, torch.float32)
             query, key, value, waves, u, v, position = (
                 t.to(wide) for t in (query, key, value, waves, self.u, self.v, self.position))
             weights = (query + v[:, None]) @ position
             query = torch.cat([query + u[:, None], rotated(weights, waves)], -1)
             key = torch.cat([key, waves.expand(*key.shape[:2], -1, -1)], -1)
-            seen = attend(query, key, value, self.patterns, implementation, size**-0.5, key_mask)
+            if implementation == "products":
+                query, key, value = query.to(given), key.to(given), value.to(given)
+                seen = products(query, key, value, self.patterns, size**-0.5, key_mask)
+            else:
+                seen = attend(query, key, value, self.patterns, implementation, size**-0.5, key_mask)
         return self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
 
 

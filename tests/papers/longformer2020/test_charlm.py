@@ -5,6 +5,7 @@ import math
 import re
 from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
@@ -21,10 +22,16 @@ from repro.errors import ReproError
 from repro.models import receptive_field
 from repro.papers.longformer2020 import counted_weights, one_run, schedule
 from repro.papers.longformer2020.charlm import (
+    BLOCK,
+    NEXT,
+    SIZES,
     Implementation,
+    ablation_rows,
     bits,
+    cost_rows,
     decoder_config,
     evaluate,
+    next_runs,
     phase_length,
     phase_settings,
     stretched,
@@ -33,6 +40,7 @@ from repro.papers.longformer2020.charlm import (
     training_tokens,
 )
 from repro.papers.longformer2020.charlm_tables import (
+    TOGETHER,
     _difference,
     ablation,
     cost_and_quality,
@@ -167,14 +175,16 @@ def test_table_12_shows_every_printed_setting_and_ours_are_equal_at_paper_scale(
 
 def test_a_phase_is_trained_as_table_12_says(monkeypatch):
     """Warm-up of a tenth of the steps but at most 10,000, then a constant rate; halved from phase to phase."""
-    made, text = [], {"train": np.zeros(600_000), "validation": np.zeros(100)}
+    made, built, text = [], [], {"train": np.zeros(600_000), "validation": np.zeros(100)}
     plain = TrainConfig.__post_init__
     monkeypatch.setattr(TrainConfig, "__post_init__", lambda self: made.append(self) or plain(self))
     monkeypatch.setattr("repro.training.train", lambda *rest: SimpleNamespace(curves={}, tokens=0))
-    monkeypatch.setattr("repro.models.Decoder", lambda *rest, **more: torch.nn.Linear(1, 1))
-    config = experiment("charlm").plan("paper")[0]
+    monkeypatch.setattr("repro.models.Decoder", lambda *rest: built.append(rest[1:]) or torch.nn.Linear(1, 1))
+    config = experiment("charlm").plan("paper", {"optimizer": "muon", "attention": "products"})[0]
     bar = nullcontext(SimpleNamespace(advance=lambda n, **info: None))
-    train_in_phases(config, SimpleNamespace(progress=lambda *told: bar, folder=Path("unused")), text, 28)
+    model, _ = train_in_phases(config, SimpleNamespace(progress=lambda *told: bar, folder=Path("unused")), text, 28)
+    assert built == [("products", True)] * 5 and model.implementation == "auto"
+    assert {one.optimizer for one in made} == {"muon"}
     assert [one.warmup_steps for one in made] == [10_000, 5_000, 5_000, 3_500, 500]
     assert [one.learning_rate for one in made] == [0.00025 / 2**phase for phase in range(5)]
     assert made[0].rate(9_999, 430_000) == made[0].rate(429_999, 430_000) == 0.00025
@@ -201,6 +211,29 @@ def test_the_ablation_is_phase_1_of_the_small_model():
     assert (fixed.windows[0], fixed.windows[-1]) == ends["Fixed w"] == (230, 230)
     assert dilated.windows == growing.windows and set(growing.dilation) == {1} and max(dilated.dilation) == 4
     assert [kind(config) for config in plan] == [SHRUNK, FLAT, GROWN, ("increasing", True)]
+
+
+@pytest.mark.parametrize(("name", "rows", "scored", "seeds"), [
+    ("charlm-ablation", ablation_rows(NEXT), {}, [5, 5, 5, 5]),
+    ("charlm-cost", cost_rows(4, (4, 16, 64)), {"eval_length": 256, "eval_step": 64}, [3, 1, 3, 1, 3, 1, 3])])
+def test_the_next_runs_are_those_of_the_next_settings(name, rows, scored, seeds):
+    """What the study will plan when these are its settings, at seeds that no record has."""
+    after = replace(experiment(name), scales={"small": SIZES["small"] | NEXT | scored}, grid=lambda scale: rows)
+    planned, runs = after.plan("small", seeds=range(5, 10)), [one for one in next_runs() if one.experiment == name]
+    assert all(one in planned for one in runs)
+    found = [[one.seed for one in runs if (one.windows, one.dilation) == tuple(row.values())] for row in rows]
+    assert found == [[5, 6, 7, 8, 9][:n] for n in seeds] and len(runs) == sum(seeds)
+
+
+def test_the_next_runs_take_four_core_hours():
+    seconds = sum(experiment(one.experiment).estimate(one).seconds for one in next_runs())
+    assert 3 * 3600 < seconds < 4 * 3600
+
+
+def test_the_next_runs_begin_with_the_assay_and_score_thirty_stretches_of_each_text():
+    runs = next_runs()
+    assert [one.windows for one in runs[:2]] == [(None,) * 4, (4,) * 4] and len(runs) == 35
+    assert {one.scored // BLOCK // TOGETHER for one in runs} == {30}
 
 
 @pytest.mark.parametrize(("scale", "window"), [("smoke", 7), ("small", 26), ("medium", 230), ("paper", 230)])
@@ -239,6 +272,9 @@ def test_a_run_of_three_phases(whole, tiny):
         assert sum(held["n_characters"]) == 150
         found = sum(held["nll"]) / math.log(2) / 150
         assert whole.record.metrics[f"{split}_bits_per_character"] == pytest.approx(found)
+    pooled = whole.record.metrics["pooled_bits_per_character"]
+    assert pooled == pytest.approx(fmean(whole.record.metrics[f"{split}_bits_per_character"]
+                                         for split in ("validation", "test")))  # of texts of one length
 
 
 def test_every_implementation_gives_the_same_bits_per_character(whole):
@@ -507,7 +543,8 @@ def test_settings_that_cannot_be(sets, told):
 
 
 def test_bits_per_character():
-    assert bits(SimpleNamespace(nll=6 * math.log(2), n_scored=4)) == pytest.approx(1.5)
+    one, other = (SimpleNamespace(nll=n * math.log(2), n_scored=scored) for n, scored in ((6, 4), (2, 12)))
+    assert (bits(one), bits(one, other)) == (pytest.approx(1.5), pytest.approx(0.5))
 
 
 def test_the_schedule_doubles_windows_and_lengths_and_halves_the_rate():

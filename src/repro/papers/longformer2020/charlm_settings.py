@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas
 
 BYTES = 205  # different bytes in enwik8, the larger alphabet of the two
+OPTIMISERS = {"adamw": "AdamW", "muon": "Muon for matrices, AdamW for the rest"}
+ATTENTION = {"auto": "attention in fp32", "products": "attention too, text scored in fp32"}
 IN_TABLE_12 = ("training phases", "first-phase sequence length", "last-phase sequence length")  # said twice
 
 
@@ -54,7 +56,7 @@ def told(plan: list) -> dict[str, str]:
     last = len(one.steps) - 1
     values = {
         "Position embeddings": "Relative and sinusoidal as in Dai et al. (2019)",
-        "Optimizer": "AdamW",
+        "Optimizer": OPTIMISERS[one.optimizer],
         "Dropout": ", ".join(f"{config.dropout} ({name} model)" for name, config in models.items()),
         "Gradient clipping": f"{one.clip}",
         "Weight decay": f"{one.weight_decay}",
@@ -68,7 +70,7 @@ def told(plan: list) -> dict[str, str]:
         "evaluation sequence length": f"{one.eval_length} characters",
         "evaluation step": f"{one.eval_step} characters",
         "data": "; ".join(dict.fromkeys(_data(config.corpus) for config in plan)),
-        "precision": {"no": "fp32", "bf16": "bf16/fp32 mixed, attention in fp32"}[one.precision],
+        "precision": {"no": "fp32", "bf16": f"bf16/fp32 mixed, {ATTENTION[one.attention]}"}[one.precision],
         "gradient checkpointing": "yes" if one.recompute else "no",
         "ablation length": f"{experiment(ABLATION.name).plan(one.scale)[0].steps[0]} steps",
     }

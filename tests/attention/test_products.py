@@ -1,0 +1,46 @@
+"""Plain products against the reference, in outputs and gradients."""
+
+import pytest
+import torch
+
+from repro.attention import Causal, Full, Global, SlidingWindow, attend
+from repro.attention.products import products
+
+N = 21
+PATTERNS = {
+    "window": (SlidingWindow(4), SlidingWindow(4)),
+    "each head its own": (SlidingWindow(3, 4), Causal()),
+    "global": (SlidingWindow(2, causal=False) | Global([5]), Full()),
+}
+
+
+def inputs(dtype, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(3, 2, N, size, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+            for size in (6, 6, 4)]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("kept", [None, 0.5, 0.0])  # share of the keys; the last leaves every query without one
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 0.05)])
+def test_outputs_and_gradients_are_those_of_the_reference(name, kept, dtype, tolerance):
+    x, patterns, key_mask = inputs(dtype), PATTERNS[name], None
+    if kept is not None:
+        key_mask = torch.rand(3, N, generator=torch.Generator().manual_seed(1)) < kept
+    wide = [part.detach().double().requires_grad_() for part in x]
+    want = attend(*wide, patterns, "dense", 0.7, key_mask)
+    found = products(*x, patterns, 0.7, key_mask)
+    assert found.dtype == dtype and found.shape == (3, 2, N, 4)
+    torch.testing.assert_close(found.double(), want, atol=tolerance, rtol=tolerance)
+    weights = torch.randn(want.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    grads = torch.autograd.grad((found.double() * weights).sum(), x)
+    for grad, other in zip(grads, torch.autograd.grad((want * weights).sum(), wide), strict=True):
+        torch.testing.assert_close(grad.double(), other, atol=4 * tolerance, rtol=4 * tolerance)
+
+
+def test_scores_are_rounded_and_their_sums_are_not():
+    """In bfloat16 257 scores of one size give weights of 1/257: sums rounded on the way would stop at 256."""
+    query = torch.zeros(1, 1, 257, 8, dtype=torch.bfloat16)
+    value = torch.ones(1, 1, 257, 1, dtype=torch.bfloat16)
+    found = products(query, query, value, (Full(),), 1.0)
+    assert (found.float() - 1).abs().max() < 0.01
