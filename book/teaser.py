@@ -1,9 +1,11 @@
 """Write the table of results between the markers of README.md, from the committed records: python book/teaser.py."""
 
 from pathlib import Path
+from textwrap import fill
 
 from repro.paths import write_atomic
-from repro.study import Store, artifact, experiment
+from repro.study import Store, artifact, claims, experiment, metric, published
+from repro.study.claims import tally
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -21,6 +23,19 @@ def weights(scale: str = "small") -> str:
     return f"{base.metrics['parameters'] / 1e6:.1f} million weights"
 
 
+def lead() -> str:
+    """What was tested, with models of which size, and how many claims came out how."""
+    counted = tally(claims())
+    words = ", ".join(f"{n} {verdict}" for verdict, n in counted.items())
+    row = published("yoshida2020_table1_wikitext103").query("not model.str.contains('recurrence')").iloc[0]
+    ours = metric("recurrence-wikitext103", "test_word_perplexity", model="baseline", overlap=0, train_overlap=None)
+    told = (f"Of {sum(counted.values())} claims of these papers, judged by one rule: {words}. The models are small "
+            f"({weights()}; the paper's GPT-2 has 124 million), and so is what they can show: {ours:,.0f} word perplexity "
+            f"on WikiText-103 where the paper has {row['test_perplexity_per_word']}. \"Open\" claims lack seeds; \"not "
+            "testable here\" means that an effect of the paper's size could not be seen with such models.")
+    return fill(told, 120)
+
+
 def with_results(text: str) -> str:
     """`text` with a fresh table between its markers."""
     before, after = text.split(BEGIN)[0], text.split(END)[1]
@@ -30,7 +45,7 @@ def with_results(text: str) -> str:
     below = ("`module` is the test perplexity of the recurrent model against the same with its module masked out;\n"
              "below zero the module helps. Chapter 6 says why it helps so little here, and chapter 4 shows it at\n"
              "work on text whose best possible perplexity is known.")
-    return f"{before}{BEGIN}\n{told}\n\n{teaser()}\n\n{below}\n{END}{after}"
+    return f"{before}{BEGIN}\n{lead()}\n\n{told}\n\n{teaser()}\n\n{below}\n{END}{after}"
 
 
 if __name__ == "__main__":
