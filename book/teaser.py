@@ -29,10 +29,11 @@ def lead() -> str:
     words = ", ".join(f"{n} {verdict}" for verdict, n in counted.items())
     row = published("yoshida2020_table1_wikitext103").query("not model.str.contains('recurrence')").iloc[0]
     ours = metric("recurrence-wikitext103", "test_word_perplexity", model="baseline", overlap=0, train_overlap=None)
+    perplexity = f"{ours:,.0f} word perplexity on WikiText-103 where the paper has {row['test_perplexity_per_word']}"
     told = (f"Of {sum(counted.values())} claims of these papers, judged by one rule: {words}. The models are small "
-            f"({weights()}; the paper's GPT-2 has 124 million), and so is what they can show: {ours:,.0f} word perplexity "
-            f"on WikiText-103 where the paper has {row['test_perplexity_per_word']}. \"Open\" claims lack seeds; \"not "
-            "testable here\" means that an effect of the paper's size could not be seen with such models.")
+            f"({weights()}; the paper's GPT-2 has 124 million), and so is what they can show: {perplexity}. \"Open\" "
+            "claims lack seeds; \"not testable here\" means that an effect of the paper's size could not be seen with "
+            "such models.")
     return fill(told, 120)
 
 
