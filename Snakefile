@@ -1,6 +1,6 @@
 # corpus -> base model -> run -> record -> chapter -> book. A step is redone when the content it depends on has changed.
 # make calls this; by hand: snakemake runs --profile profiles/local --cores 2 --config scale=small
-import functools, hashlib, json, os, sys
+import functools, hashlib, json, os, shlex, sys
 from pathlib import Path
 
 from repro.study import Store, experiment, experiments, kept_model, plan
@@ -32,7 +32,7 @@ def cells(name):
 @functools.cache
 def code(*papers):
     """A hash of all that a run or a chapter of these papers is made by: their packages and the rooms below."""
-    above = {"papers", "bench", "cli.py", "doctor.py", "__main__.py"}  # they make no record and no page
+    above = {"papers", "bench", "cli.py", "doctor.py", "several.py", "__main__.py"}  # they make no record and no page
     below = [path for path in Path("src/repro").iterdir() if path.name not in above]
     own = [Path("src/repro/papers", name) for name in sorted({"base", *papers})]
     return digest(*below, *own, *Path("src/repro/papers").glob("*.py"), "constraints.txt")
@@ -42,6 +42,24 @@ def code(*papers):
 def runs(scale):
     """Every run of a scale, with the runs that it needs (base models), by the hash of its config."""
     return {plan.key(run): run for run in plan.every_run(scale)}
+
+
+@functools.cache
+def jobs(scale):
+    """What is made in one process, by a hash: a run; at smoke, where to start takes as long as to run, up to 4 runs of
+    an experiment of which none needs another."""
+    rows = {}
+    for run in runs(scale).values():
+        alike = not any(need.experiment == run.experiment for need in plan.needed([run]))
+        rows.setdefault((run.experiment, "" if scale == "smoke" and alike else plan.key(run)), []).append(run)
+    cut = [row[at:at + 4] for row in rows.values() for at in range(0, len(row), 4)]
+    return {plan.key(row[0]) if len(row) == 1 else sha256(list(map(plan.key, row)))[:16]: row for row in cut}
+
+
+@functools.cache
+def job_of(scale):
+    """The hash of the job that each run is part of, by the run's."""
+    return {plan.key(run): name for name, row in jobs(scale).items() for run in row}
 
 
 def asked():
@@ -61,33 +79,43 @@ def recorded(run):
 
 
 def stamp(run):
-    """The file that says that a run is done. It goes when the record goes."""
-    path = Path(f"build/runs/{run.scale}/{run.experiment}/{plan.key(run)}")
-    if path.exists() and not recorded(run):
+    """The file that says that the job of a run is done. It goes when a record of the job goes."""
+    name = job_of(run.scale)[plan.key(run)]
+    path = Path(f"build/runs/{run.scale}/{run.experiment}/{name}")
+    if path.exists() and not all(map(recorded, jobs(run.scale)[name])):
         path.unlink()
     return str(path)
 
 
 def planned(wildcards):
-    return runs(wildcards.scale)[wildcards.key]
+    return jobs(wildcards.scale)[wildcards.job]
 
 
 def needed(wildcards):
-    run = planned(wildcards)
-    if kept_model(run):
-        return []  # its weights lie beside its record: nothing has to be read or made for it
-    parent = experiment(run.experiment)
-    corpora = sorted({run.corpus, *parent.reads(run)})
-    return [f"build/corpora/{name}" for name in corpora] + [stamp(need) for need in parent.needs(run)]
+    found = {}
+    for run in planned(wildcards):
+        if kept_model(run):
+            continue  # its weights lie beside its record: nothing has to be read or made for it
+        parent = experiment(run.experiment)
+        found |= dict.fromkeys(f"build/corpora/{name}" for name in sorted({run.corpus, *parent.reads(run)}))
+        found |= dict.fromkeys(stamp(need) for need in parent.needs(run))
+    return list(found)
 
 
-def estimate(wildcards):
-    return experiment(wildcards.experiment).estimate(planned(wildcards))
+def estimates(wildcards):
+    return [experiment(wildcards.experiment).estimate(run) for run in planned(wildcards)]
+
+
+def command(wildcards):
+    """What the shell is told: a job of several runs is done in one process."""
+    lines = [plan.command(run) + " --force" * (run.scale == "smoke") for run in planned(wildcards)]
+    return lines[0] if len(lines) == 1 else shlex.join(["python", "-m", "repro.several", *lines])
 
 
 def shown(chapter):
     """The stamps of the smoke runs of the papers that a chapter tells about."""
-    return [stamp(run) for run in runs("smoke").values() if plan.packages_of(run) <= {"base", *papers(chapter)}]
+    own = {"base", *papers(chapter)}
+    return list(dict.fromkeys(stamp(run) for run in runs("smoke").values() if plan.packages_of(run) <= own))
 
 
 def chapter_code(chapter):
@@ -160,33 +188,33 @@ rule notebooks:
 # Makes the records of a scale that are missing; with `--config experiment=NAME` those of one experiment.
 rule runs:
     input:
-        lambda wildcards: [stamp(run) for run in asked() if not recorded(run)],
+        lambda wildcards: list(dict.fromkeys(stamp(run) for run in asked() if not recorded(run))),
     message:
         "runs: every record of {SCALE} is there"
 
 
-# One run. At smoke it follows the code; a record of another scale is kept as long as it is there.
+# One run, or at smoke several. At smoke they follow the code; a record of another scale is kept as long as it is there.
 rule run:
     input:
         needed,
     output:
-        touch("build/runs/{scale}/{experiment}/{key}"),
+        touch("build/runs/{scale}/{experiment}/{job}"),
     log:
-        "build/logs/{scale}/{experiment}/{key}.log",
+        "build/logs/{scale}/{experiment}/{job}.log",
     params:
-        code=lambda wildcards: code(*plan.packages_of(planned(wildcards))) if wildcards.scale == "smoke" else "",
-        command=lambda wildcards: plan.command(planned(wildcards)),
-        force=lambda wildcards: "--force" if wildcards.scale == "smoke" else "",
+        code=lambda wildcards: code(*plan.packages_of(planned(wildcards)[0])) if wildcards.scale == "smoke" else "",
+        told=lambda wildcards: " && ".join(map(plan.command, planned(wildcards))),
+        command=command,
     threads: lambda wildcards: 8 if gpus(wildcards) else 1
     resources:
         gpus=gpus,
         gpu=gpus,  # what the Slurm plugin calls them
-        mem_mb=lambda wildcards: int(4000 + 2 * estimate(wildcards).memory_bytes / 10**6),
-        runtime=lambda wildcards: int(30 + 2 * estimate(wildcards).seconds / 60),  # minutes
+        mem_mb=lambda wildcards: int(4000 + 2 * max(one.memory_bytes for one in estimates(wildcards)) / 10**6),
+        runtime=lambda wildcards: int(30 + 2 * sum(one.seconds for one in estimates(wildcards)) / 60),  # minutes
     message:
-        "run: {params.command} (gpus {resources.gpus}, MB {resources.mem_mb}, minutes {resources.runtime})"
+        "run: {params.told} (gpus {resources.gpus}, MB {resources.mem_mb}, minutes {resources.runtime})"
     shell:
-        "{params.command} {params.force} > {log} 2>&1"
+        "{params.command} > {log} 2>&1"
 
 
 rule corpus:

@@ -29,7 +29,7 @@ def dry_run(target: str, profile: str, scale: str, **config: str) -> str:
 
 
 def commands(output: str) -> list[str]:
-    return sorted(re.findall(r"run: (repro run .*) \(gpus", output))
+    return sorted(line for told in re.findall(r"run: (repro run .*) \(gpus", output) for line in told.split(" && "))
 
 
 def jobs(output: str) -> dict[str, int]:
@@ -164,3 +164,37 @@ print(json.dumps({name: shown(name) for name in ("06_wikitext103", "17_character
     assert {"recurrence-wikitext103", "pretrain-gpt2-mini"} <= found["06_wikitext103"]
     assert "charlm" not in found["06_wikitext103"] and "recurrence-wikitext103" not in found["17_character_lm"]
     assert found["22_scoreboard"] >= found["06_wikitext103"] | found["17_character_lm"]
+
+
+def test_a_job_holds_runs_of_one_experiment_that_do_not_need_each_other():
+    script = HEAD + """
+told = {scale: [[(run.experiment, plan.key(run), [plan.key(need) for need in plan.needed([run])]) for run in row]
+                for row in jobs(scale).values()] for scale in ("smoke", "small")}
+print(json.dumps([told, list(runs("smoke"))]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told, every = json.loads(done.stdout)
+    assert sorted(key for row in told["smoke"] for _, key, _ in row) == sorted(every)  # each in one job
+    for row in told["smoke"]:
+        assert len(row) <= 4 and len({name for name, _, _ in row}) == 1
+        assert not {key for _, key, _ in row} & {need for _, _, needs in row for need in needs}
+    assert len(told["smoke"]) < len(every) / 2
+    assert {len(row) for row in told["small"]} == {1}
+
+
+def test_several_commands_are_done_in_one_process_until_one_fails(monkeypatch):
+    from repro import several
+
+    done = []
+
+    def main(words):
+        done.append(words)
+        raise SystemExit(2 if "worse" in words else 0)
+
+    monkeypatch.setattr(several, "main", main)
+    several.several(["repro run one --set 'a=[1, 2]'", "repro list"])
+    assert done == [["run", "one", "--set", "a=[1, 2]"], ["list"]]
+    with pytest.raises(SystemExit) as end:
+        several.several(["repro run worse", "repro list"])
+    assert end.value.code == 2 and done[2:] == [["run", "worse"]]

@@ -1,0 +1,23 @@
+"""`python -m repro.several 'repro run …' 'repro run …'`: one after the other in one process, which imports torch once.
+
+Stops at the first that fails, with its exit status.
+"""
+
+import shlex
+import sys
+
+from repro.cli import main
+
+
+def several(commands: list[str]) -> None:
+    """Do each of `commands`, lines of a shell that begin with `repro`. Raises SystemExit for one that fails."""
+    for command in commands:
+        try:
+            main(shlex.split(command)[1:])
+        except SystemExit as end:
+            if end.code:
+                raise
+
+
+if __name__ == "__main__":
+    several(sys.argv[1:])
