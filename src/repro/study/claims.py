@@ -160,6 +160,9 @@ class Claim(Based):
         room = self.assay.room(sorted(positive, key=lambda record: record.seed)) if self.assay and positive else None
         found = judge(effects, self.direction, self.paper_effect() if self.paper_effect else None, control, room,
                       1 if self.same_weights or self.unit == "exact" else self.seeds, self.null, family)
+        if found.exact and self.unit != "exact" and found.effect == self.null and found.verdict in DECIDED:
+            found = replace(found, verdict=NOT_TESTABLE, exact=False, low=None, high=None, detectable=None,
+                            because=f"no {self.unit} shows any difference, so nothing tells what could be seen")
         found = replace(found, because="; ".join(filter(None, (note, found.because))))
         if self.relative:
             found = _as_shares(found, 1 if self.direction == "higher" else -1)

@@ -22,7 +22,7 @@ NOT_RUN, OPEN, NOT_TESTABLE = "not run", "open", "not testable here"
 REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = "reproduced", "not reproduced", "inconclusive"
 MACHINERY = "machinery works"  # the word at smoke
 ERROR = 0.05  # that the claims of a family share
-DETECTABLE = 2.8  # standard errors: an effect of that size is found in four of five repetitions
+DETECTABLE = 2.8  # standard errors: of that size an effect is found in four of five repetitions, if many add to it
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
         verdict, because = REPRODUCED, ""
     elif whole.high < paper / 2 if paper else whole.high <= 0:
         opposite = without is not None and whole.high < 0 < _interval(without - claimed / 2, family).low
-        verdict, because = NOT_REPRODUCED, "opposite" if opposite else "no effect"
+        none = "no effect of half the paper's size" if whole.low > 0 else "no effect"
+        verdict, because = NOT_REPRODUCED, "opposite" if opposite else none
     else:
         verdict, because = INCONCLUSIVE, "the control shows as much" if whole.low > 0 else ""
     if control is not None:

@@ -15,6 +15,7 @@ from repro.papers.yoshida2020.effects import (
     front,
     gain,
     grouped,
+    hardest,
     more_on_books,
     overlap_gain,
     printed,
@@ -23,8 +24,8 @@ from repro.papers.yoshida2020.effects import (
     widening,
     without_module,
 )
-from repro.papers.yoshida2020.tables import log_ratio
-from repro.study import claim, claims
+from repro.papers.yoshida2020.tables import CONTROL, kind, log_ratio
+from repro.study import Measured, claim, claims
 from repro.study import experiment as named
 
 WORDS, HARD = np.array([100, 200, 300, 400]), np.array([3.0, 5.0, 4.0, 6.0])
@@ -88,11 +89,11 @@ def test_other_documents_are_refused():
 @pytest.mark.parametrize(("ratio", "masked", "verdict", "words"), [
     (0.9, 1.0, "reproduced", ""), (0.9, 0.9, "inconclusive", "the control shows as much"),
     (0.9, 0.85, "inconclusive", "the control shows as much"), (1.1, 1.0, "not reproduced", "opposite"),
-    (1.1, 1.1, "not reproduced", "no effect"), (1.0, 1.0, "not reproduced", "no effect"),
+    (1.1, 1.1, "not reproduced", "no effect"), (1.0, 1.0, "not testable here", "no document shows any difference"),
     (0.99, 1.0, "reproduced", "")])
 def test_a_gain_counts_if_it_goes_with_the_module(ratio, masked, verdict, words):
-    found = judged("table1-gain-disjoint", seeds("baseline", (1.0,) * 3)
-                   + seeds("recurrent", (ratio,) * 3, masked=masked))
+    found = judged("table1-gain-disjoint", seeds("baseline", (1.0,) * 5)
+                   + seeds("recurrent", (ratio,) * 5, masked=masked))
     assert found.verdict == verdict and words in found.text
     assert found.effect == pytest.approx(ratio - 1) and found.control == pytest.approx(masked - 1)
     assert found.paper_effect == pytest.approx(29.01 / 30.47 - 1)
@@ -100,7 +101,7 @@ def test_a_gain_counts_if_it_goes_with_the_module(ratio, masked, verdict, words)
 
 def test_one_seed_leaves_a_gain_open():
     found = judged("table1-gain-disjoint", [record("baseline", 1.0), record("recurrent", 0.9)])
-    assert found.verdict == "open" and "1 of 3 seeds" in found.text
+    assert found.verdict == "open" and "1 of 5 seeds" in found.text
 
 
 def test_seeds_are_paired():
@@ -164,6 +165,19 @@ def test_the_window_with_the_least_sure_gain_decides():
     found = every_window(records)
     assert found.note == "window 400", "not the smallest gain, but the one that may be none"
     assert every_window([one for one in records if one.config["window"] < 400]).note == "window 300"
+
+
+def test_the_hardest_is_the_one_whose_control_shows_as_much():
+    rows = np.array([[-0.05, -0.051], [-0.052, -0.05], [-0.05, -0.049]])
+    explained = Measured(rows, rows.copy(), "as much without")
+    small = Measured(rows / 5, 0 * rows, "alone")
+    assert hardest([explained, small]).note == "as much without"
+    assert hardest([explained._replace(control=0 * rows), small]).note == "alone"
+
+
+def test_no_difference_in_any_document_says_nothing():
+    found = judged("table2-gain-0", seeds("recurrent", (1.0,) * 5) + seeds("baseline", (1.0,) * 5))
+    assert found.verdict == "not testable here" and not found.exact and found.detectable is None
 
 
 def test_recurrent_points_compete_with_all_that_cost_no_more():
@@ -243,6 +257,6 @@ def test_each_side_of_a_claim_is_planned_wherever_it_is_judged():
     for one in claims():
         if one.experiment == "recurrence-pg19" or one.experiment == "recurrence-wikitext103":
             plans = {scale: {(config.model, config.overlap, config.train_overlap) for config in one.plan(scale)
-                             if one.where(config)} for scale in one.scales}
+                             if one.where(config) and kind(config) != CONTROL} for scale in one.scales}
             assert len({len(plan) for scale, plan in plans.items() if scale != "smoke"}) == 1, one.id
             assert all(len(plan) >= 2 for plan in plans.values()), one.id

@@ -1,11 +1,14 @@
 """The plan of `small` of the next revision, declared before its runs: made active here as the revision will make it."""
 
+from dataclasses import replace
+
 import pytest
 
 from repro.papers.base import gpt2_mini
 from repro.papers.yoshida2020 import finetuning, matched, pg19, variations, wikitext103, window_choice
 from repro.papers.yoshida2020.evaluation import trained
 from repro.papers.yoshida2020.tables import CONTROL, FIRST, kind
+from repro.study import claims
 from repro.study import plan as study_plan
 from repro.study.experiment import _plan
 
@@ -121,5 +124,17 @@ def test_nothing_of_it_is_planned_yet():
     """The records that are there are those of the settings before."""
     small = study_plan.every_run("small")
     assert not {run.experiment for run in small} & {"recurrence-matched", "choose-window"}
-    tuned = [run for run in small if run.experiment == "finetune-gpt2"]
+    tuned = [run for run in small if run.experiment == "finetune-gpt2" and run.memory is None]
     assert {(run.steps, run.insert_layer) for run in tuned if run.model == "recurrent"} == {(None, 2), (None, 3)}
+
+
+def test_claims_are_judged_only_where_all_that_they_compare_is_planned(switched):
+    claimed = {one.id: replace(one) for one in claims() if one.id.startswith(("yoshida2020-table1-gain-",
+                                                                              "yoshida2020-table2-gain-"))}
+    for table in ("table1", "table2"):
+        for overlap in (10, 30):  # baselines alone
+            assert "small" not in claimed[f"yoshida2020-{table}-gain-{overlap}"].scales
+    for name in ("table1-gain-5", "table2-gain-5", "table2-gain-50"):
+        one = claimed[f"yoshida2020-{name}"]
+        compared = {kind(config) for config in one.plan("small") if one.where(config)}
+        assert compared == {"baseline", "recurrent", CONTROL}, name

@@ -10,7 +10,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from repro.papers.yoshida2020.tables import CONTROL, by_document, compare, kind, log_ratio, module_effect
-from repro.study import Assay, Measured, Record, judge
+from repro.study import Assay, Measured, Record, experiment, judge
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
@@ -24,19 +24,34 @@ WINDOW = {"smoke": 30}  # of the papers' tables, tokens; else 300
 SMOKE = {0: 0, 30: 3, 50: 5, 200: 20}  # overlaps of 300 tokens that the tenth of a window at `smoke` has too
 
 
-def at(*points: tuple[str, int]) -> Callable[[Any], bool]:
-    """Whether a config is one of these points, each a `kind` of model and its overlap of 300 tokens; never at a scale
-    that does not have all of them."""
+def at(*points: tuple[str, int], also: Sequence[tuple[str, int]] = ()) -> Callable[[Any], bool]:
+    """Whether a config is one of these points, each a `kind` of model and its overlap of 300 tokens, or of those that
+    count `also` where they are planned; never at a scale that does not plan all points."""
     def where(config) -> bool:
-        known = {(model, SMOKE.get(overlap) if config.scale == "smoke" else overlap) for model, overlap in points}
-        here = config.window == WINDOW.get(config.scale, 300) and "test" in config.splits
-        return here and all(overlap is not None for _, overlap in known) and (kind(config), config.overlap) in known
+        needed, known = ({(model, SMOKE.get(overlap) if config.scale == "smoke" else overlap)
+                          for model, overlap in some} for some in (points, (*points, *also)))
+        planned = {_point(one) for one in experiment(config.experiment).plan(config.scale) if _tested(one)}
+        return needed <= planned and _tested(config) and _point(config) in known
     return where
+
+
+def _tested(config) -> bool:
+    """Whether a config is of the window of the papers' tables, and of test text."""
+    return config.window == WINDOW.get(config.scale, 300) and "test" in config.splits
+
+
+def _point(config) -> tuple[str, int]:
+    return kind(config), config.overlap
 
 
 def both(overlap: int) -> list[tuple[str, int]]:
     """The recurrent model and the baseline at an overlap."""
     return [("recurrent", overlap), ("baseline", overlap)]
+
+
+def fair(overlap: int) -> list[tuple[str, int]]:
+    """The baseline that was trained on the windows of a recurrent model with this overlap."""
+    return [(CONTROL, overlap)] if overlap else []
 
 
 def of(records: Sequence[Record], model: str, overlap: Callable[[list[int]], int] = min) -> list[Record]:
@@ -88,8 +103,9 @@ def more_on_books(records: Sequence[Record]) -> Measured:
     """The gain on books less that on articles of Wikipedia, which are taken in as many groups as there are books. Both
     are drawn on their own, so it does not matter which group stands beside which book."""
     books, articles = (gain([record for record in records if record.experiment == name]) for name in EXPERIMENTS)
-    n = books.effects.shape[1]
-    return _less(books, Measured(*(grouped(values, n) for values in (articles.effects, articles.control))))
+    n = min(books.effects.shape[1], articles.effects.shape[1])
+    return _less(*(Measured(*(grouped(values, n) for values in (one.effects, one.control)))
+                   for one in (books, articles)))
 
 
 def grouped(effects: "np.ndarray", n: int) -> "np.ndarray":
@@ -151,8 +167,12 @@ def front(records: Sequence[Record]) -> Measured:
 
 
 def hardest(every: Sequence[Measured]) -> Measured:
-    """Of several effects that all have to lie below 0, the one that is the least sure to."""
-    return max(every, key=lambda one: judge(one.effects, "lower", seeds=1).high)
+    """Of several effects that all have to lie below 0, also beyond their controls, the one that is the least sure to.
+    """
+    def end(one: Measured) -> float:
+        beyond = [] if one.control is None else [one.effects - one.control]
+        return max(judge(values, "lower", seeds=1).high for values in (one.effects, *beyond))
+    return max(every, key=end)
 
 
 def printed(table: str, *points: tuple[str, int], column: str = "test_perplexity_per_word") -> Callable[[], float]:

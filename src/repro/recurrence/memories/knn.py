@@ -22,7 +22,7 @@ class NearestKeys(Memory):
         super().__init__(config)
         if min(k, n_tokens) < 1:
             raise ReproError(f"k is {k} and n_tokens is {n_tokens}; both must be at least 1.")
-        layer = 3 * self.n_layer // 4 if layer is None else layer  # the paper's is the 9th of 12
+        layer = max(0, 3 * self.n_layer // 4 - 1) if layer is None else layer  # the paper's is the 9th of 12
         self.layer = self.check_layer(layer)
         self.k, self.n_tokens = k, n_tokens
         self.gate = nn.Parameter(torch.zeros(self.n_head))
