@@ -76,7 +76,7 @@ def test_two_processes_ran_and_parted(together):
     assert told[0]["pid"] != told[1]["pid"]
     assert [record["environment"]["processes"] for record in records] == 3 * [2]
     assert not [line for line in done.stderr.splitlines() if "tokens/s" not in line]  # progress is all it may tell
-    assert done.stdout.count("validation_token_loss") == 1
+    assert done.stdout.count("validation token loss") == 1
 
 
 def test_only_the_first_writes_runs_and_records(together):
