@@ -379,10 +379,11 @@ def test_a_short_text_is_drawn_in_shorter_stretches(n, sums):
 
 
 @pytest.mark.parametrize(("losses", "verdict"), [
-    ((-0.020, -0.021, -0.022), "reproduced"), ((0.020, 0.021, 0.022), "not reproduced"),
-    ((-0.02, -0.3, 0.1), "not testable here"), ((-0.009, -0.014, 0.001), "inconclusive")])
+    ((-0.020, -0.021, -0.022, -0.020, -0.021), "reproduced"), ((0.020, 0.021, 0.022, 0.020, 0.021), "not reproduced"),
+    ((-0.02, -0.3, 0.1, 0.0, -0.1), "not testable here"), ((-0.009, -0.014, 0.004, -0.015, 0.001), "inconclusive"),
+    ((-0.020, -0.021, -0.022), "open")])
 def test_a_pair_is_judged_over_seeds_and_text(losses, verdict):
-    found = claim("longformer2020-table4-increasing").judge(runs((2, 2), (0.0,) * 3) + runs((1, 2), losses))
+    found = claim("longformer2020-table4-increasing").judge(runs((2, 2), (0.0,) * len(losses)) + runs((1, 2), losses))
     assert found.verdict == verdict and found.effect == pytest.approx(fmean(losses))
     assert found.paper_effect == pytest.approx(1.21 - 1.23) and found.n_units == 6
     assert "bits" in found.text
@@ -395,7 +396,7 @@ def test_full_attention_has_to_beat_the_narrowest_window():
         assert assay == [{narrow}, {None}]
     full, narrow = record((None, None), 0, 0.1), record((2, 2), 0, 0.4)
     assert one.assay.room([narrow, full]) == pytest.approx(0.3)
-    pair = runs((2, 1), (0.1,) * 3) + runs((1, 2), (0.0,) * 3)
+    pair = runs((2, 1), (0.1,) * 5) + runs((1, 2), (0.0,) * 5)
     assert one.judge(pair, [narrow, full]).verdict == "reproduced"
     assert one.judge(pair, [narrow, record((None, None), 0, 0.5)]).verdict == "not testable here"
 

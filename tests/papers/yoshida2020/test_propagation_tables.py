@@ -64,7 +64,7 @@ def over_seeds(make, *values):
     ((0.2, 0.25), (0.4, 0.5), "inconclusive"),  # all of it: the text is closer to anything
     ((0.2, 0.2), (0.4, 0.5), "inconclusive"),
     ((0.45, 0.5), (0.4, 0.5), "not reproduced"),
-    ((0.4, 0.5), (0.4, 0.5), "not reproduced"),  # no difference, where the paper has 10 %
+    ((0.4, 0.5), (0.4, 0.5), "not testable here"),  # no difference in any book
 ])
 def test_a_lower_divergence_counts_if_it_goes_in_other_contexts(recurrent, baseline, verdict):
     judged = claim("yoshida2020-topic-jsd-lower").judge(over_seeds(record, recurrent, baseline))
@@ -90,7 +90,7 @@ MOST = [1, 1, 0, 1, 1, 1, 0, 1, 1, 0]  # 2/3, 3/4 and 2/3 of the contexts of the
 
 @pytest.mark.parametrize(("own", "other", "verdict", "share"), [
     (ALL, NONE, "reproduced", 1), (MOST, HALF, "reproduced", 0.7), (MOST, ALL, "inconclusive", 0.7),
-    (MOST, MOST, "inconclusive", 0.7), (HALF, NONE, "not reproduced", 0.5), (NONE, NONE, "not reproduced", 0)])
+    (MOST, MOST, "inconclusive", 0.7), (HALF, NONE, "not testable here", 0.5), (NONE, NONE, "not reproduced", 0)])
 def test_the_share_counts_ties_half_and_needs_the_control(own, other, verdict, share):
     judged = claim("yoshida2020-topic-jsd-share").judge(over_seeds(with_shares, own, other))
     assert judged.verdict == verdict
