@@ -308,6 +308,34 @@ def test_padding_takes_no_position_in_generation(tiny_gpt2):
         model.generate(torch.zeros(1, 10, dtype=torch.long), attention_mask=real, max_new_tokens=7, do_sample=False)
 
 
+@pytest.mark.parametrize(("name", "settings"), [
+    ("block_local", {"block_local_block": 4}), ("fixed", {"fixed_stride": 4, "fixed_summary": 1}),
+    ("global", {"global_positions": (0,)}), ("strided", {"strided_stride": 3}), ("sliding", {"sliding_window": 3})])
+def test_padding_in_front_never_moves_a_pattern(name, settings, tiny_gpt2):
+    """Whoever counts positions from the start of a row refuses it; who asks for distances reads the text as alone."""
+    model = tiny_gpt2(n_positions=20, **settings)
+    model.set_attn_implementation(f"repro_{name}")
+    ids = torch.randint(2, 20, (1, 9), generator=torch.Generator().manual_seed(0))
+    longer = torch.cat([ids.new_zeros(1, 3), ids], 1)
+    real, places = (longer.new_tensor([row]) for row in ([0] * 3 + [1] * 9, [0] * 3 + [*range(9)]))
+    with torch.no_grad():
+        alone = model.eval()(ids).logits
+        behind = model(torch.cat([ids, ids.new_zeros(1, 3)], 1), attention_mask=real.flip(1)).logits[:, :9]
+        torch.testing.assert_close(behind, alone, atol=1e-5, rtol=1e-4)
+        if name in ("sliding", "strided"):
+            found = model(longer, attention_mask=real, position_ids=places).logits[:, 3:]
+            torch.testing.assert_close(found, alone, atol=1e-5, rtol=1e-4)
+        else:
+            with pytest.raises(ReproError, match="a row begins with padding.*pad on the right"):
+                model(longer, attention_mask=real, position_ids=places)
+
+
+def test_a_model_with_attention_of_its_own_is_left_alone(tiny_recurrent):
+    """The recurrent model's attention has a name that begins like ours."""
+    model = tiny_recurrent()
+    assert not hasattr(model.config, "attn_implementation") and not model._forward_pre_hooks
+
+
 def test_a_text_beyond_the_positions_of_roberta():
     model = tiny_roberta()
     ids = torch.full((2, 10), 5)

@@ -14,7 +14,7 @@ def text(n, batch=2, seed=0):
     return torch.randint(29, (batch, n), generator=torch.Generator().manual_seed(seed))
 
 
-def close(a, b):
+def assert_close(a, b):
     torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
 
 
@@ -71,7 +71,7 @@ def logits(model, hidden):
 
 def test_the_reference_itself_is_gpt2(tiny_memory):
     model, ids = tiny_memory("cache", torch.float64), text(9)
-    close(logits(model, layers(model, ids)[0][-1]), plain(model)(ids).logits)
+    assert_close(logits(model, layers(model, ids)[0][-1]), plain(model)(ids).logits)
 
 
 @pytest.mark.parametrize(("name", "settings"), [
@@ -82,7 +82,7 @@ def test_yoshida_is_the_recurrent_model(tiny_memory, tiny_config, name, settings
     model = tiny_memory(name, torch.float64)
     same = RecurrentLM(tiny_config(), RecurrenceConfig(hidden_size=12, **settings)).double().eval()
     same.load_state_dict({k.replace("memory.recurrence", "recurrence"): v for k, v in model.state_dict().items()})
-    close(model(text(15), window=T, overlap=overlap).logits, same(text(15), window=T, overlap=overlap).logits)
+    assert_close(model(text(15), window=T, overlap=overlap).logits, same(text(15), window=T, overlap=overlap).logits)
 
 
 def test_the_gate_keeps_some_of_what_it_was_handed(tiny_memory):
@@ -94,7 +94,7 @@ def test_the_gate_keeps_some_of_what_it_was_handed(tiny_memory):
             return hidden + memory.recurrence(carried) if index == 2 and carried is not None else hidden
 
         seen, _ = layers(model, ids[:, k * T:k * T + T], inputs=inputs)
-        close(found[:, k * T:k * T + T], logits(model, seen[-1]))
+        assert_close(found[:, k * T:k * T + T], logits(model, seen[-1]))
         weights = memory.recurrence.layer_scores.softmax(0)
         # the outputs of layers 0, 1, 2; what a layer adds to its input comes after its predecessor's output
         outputs = [*(layer - (memory.recurrence(carried) if i + 1 == 2 and carried is not None else 0)
@@ -117,7 +117,7 @@ def test_memory_tokens_are_embeddings_around_the_text(tiny_memory):
         whole = torch.cat([memory, tokens, memory], 1)
         whole = whole - base.transformer.wpe.weight[:T + 4]  # which transformers adds by place
         out = base.transformer(inputs_embeds=whole).last_hidden_state
-        close(found[:, k * T:k * T + T], logits(model, out[:, 2:-2]))
+        assert_close(found[:, k * T:k * T + T], logits(model, out[:, 2:-2]))
         memory = out[:, -2:]
 
 
@@ -142,19 +142,19 @@ def test_block_recurrent_states_read_tokens_and_are_read(tiny_memory, overlap):
                 return hidden
             tokens = memory.norm_tokens(hidden[0])
             token_q, token_k, token_v = memory.tokens(tokens).split(16, -1)
-            state_q, state_r, state_k, state_v = memory.states(memory.norm_states(states + memory.ids)).split(16, -1)
+            state_q, state_k, state_v = memory.states(memory.norm_states(states + memory.ids)).split(16, -1)
             new.extend(torch.cat([softmax_attention(state_q[s, h], torch.cat([state_k, token_k[:n]])[:, h],
                                                     torch.cat([state_v, token_v[:n]])[:, h]) for h in heads])
                        for s in range(3))
             if first:
                 return hidden
-            read = [torch.cat([softmax_attention(token_q[i, h], state_r[:, h], state_v[:, h]) for h in heads])
+            read = [torch.cat([softmax_attention(token_q[i, h], state_k[:, h], state_v[:, h]) for h in heads])
                     for i in range(T)]
             return hidden + memory.read_out(torch.stack(read))
 
         seen, _ = layers(model, ids[:, k * n:k * n + T], inputs=inputs)
         scored = slice(0 if k == 0 else k * n + overlap, k * n + T)
-        close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
+        assert_close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
         gate = memory.bias.sigmoid()
         states, first = gate * states + (1 - gate) * memory.write_out(torch.stack(new)), False
 
@@ -184,7 +184,7 @@ def test_linear_memory_is_a_sum_over_everything_passed(tiny_memory, overlap):
         for index, (_, keys, values) in enumerate(projected):
             past[index] += [(keys[0, :, i], values[0, :, i]) for i in range(n)]
         scored = slice(0 if k == 0 else k * n + overlap, k * n + T)
-        close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
+        assert_close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
 
 
 @pytest.mark.parametrize(("k", "n_tokens", "overlap"), [(2, 6, 0), (1, 5, 0), (50, 100, 0), (3, 7, 1)])
@@ -209,13 +209,13 @@ def test_the_nearest_keys_are_those_of_an_exhaustive_search(tiny_memory, k, n_to
         seen, projected = layers(model, ids[:, w * n:w * n + T], heads=heads)
         past += [(projected[1][1][0, :, i], projected[1][2][0, :, i]) for i in range(n)]
         scored = slice(0 if w == 0 else w * n + overlap, w * n + T)
-        close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
+        assert_close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
 
 
 @pytest.mark.parametrize("window", [1, 4, 8])
 def test_a_cache_reads_as_one_model_over_both_windows(tiny_memory, window):
     model, ids = tiny_memory("cache", torch.float64), text(2 * window)
-    close(model(ids, window=window).logits, plain(model)(ids).logits)
+    assert_close(model(ids, window=window).logits, plain(model)(ids).logits)
 
 
 @pytest.mark.parametrize("overlap", [0, 1])
@@ -233,7 +233,7 @@ def test_a_cache_holds_the_inputs_of_all_layers(tiny_memory, overlap):
         seen, _ = layers(model, ids[:, k * n:k * n + T], before, inputs=inputs)
         before, start = {index: seen[index][:, :n] - moved[:n] for index in range(3)}, n
         scored = slice(0 if k == 0 else k * n + overlap, k * n + T)
-        close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
+        assert_close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
 
 
 @pytest.mark.parametrize(("rate", "kept", "by"), [(2, 2, "mean"), (2, 1, "convolution"), (3, 3, "mean"),
@@ -248,7 +248,7 @@ def test_compressed_states_are_those_of_groups_of_neighbours(tiny_memory, rate, 
                                                                                   strict=True)], 1)
                   for index in range(3)}
         seen, _ = layers(model, ids[:, k * T:k * T + T], before)
-        close(found[:, k * T:k * T + T], logits(model, seen[-1]))
+        assert_close(found[:, k * T:k * T + T], logits(model, seen[-1]))
         groups = [range(end - rate, end) for end in range(T, rate - 1, -rate)][::-1]
         new = []
         for hidden in seen[:3]:
@@ -260,4 +260,4 @@ def test_compressed_states_are_those_of_groups_of_neighbours(tiny_memory, rate, 
 
 def test_a_convolution_starts_as_the_mean(tiny_memory):
     models = [tiny_memory("compressed", torch.float64, fresh=True, by=by) for by in ("mean", "convolution")]
-    close(*(model(text(15), window=T).logits for model in models))
+    assert_close(*(model(text(15), window=T).logits for model in models))

@@ -69,6 +69,13 @@ def test_a_run_leaves_its_weights_beside_its_record(clone):
     assert [found.id for found in Store(paths.results("small")).find("toy-kept", "small")] == [record.id]
 
 
+def test_what_is_no_part_of_a_model_is_not_read_with_it(clone):
+    config, record, folder = clone
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(ReproError, match="adapter_config.json, which is no part of a model that is kept"):
+        model_folder(config, progress=False)
+
+
 def test_on_a_fresh_clone_nothing_is_trained_again(study, clone):
     config, record, folder = clone
     user, = study.user.plan("small")

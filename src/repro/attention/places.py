@@ -52,6 +52,19 @@ def documents_of(where: Tensor, query: Tensor, key: Tensor) -> Tensor:
     return where[:, 0, 0, n:]
 
 
+def check_padding(pattern: Pattern | list[Pattern], real: Tensor | None) -> None:
+    """Raise ReproError for rows that begin with padding under a pattern that counts positions from the row's start.
+
+    real: (B, N), False for padding; None: there is none. A window does not mind: it asks for distances alone.
+    """
+    patterns = pattern if isinstance(pattern, list) else [pattern]
+    if real is not None and not all(one.steady for one in patterns) and not bool(real[:, 0].all()):
+        moved = next(one for one in patterns if not one.steady)
+        raise ReproError(f"a row begins with padding, and {moved} counts positions from the start of the row, so that "
+                         "the text would be read in another way than alone; pad on the right "
+                         "(tokenizer.padding_side='right').")
+
+
 def attend_at(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | list[Pattern], where: Tensor | None,
               scale: float | None = None, dropout: float = 0.0) -> Tensor:
     """`attend` for queries and keys that stand at `where`; None: one whole document each, without padding.
@@ -65,12 +78,14 @@ def attend_at(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | list
     first = int(position[n])
     real = document >= 0
     if n == key.shape[2]:
+        check_padding(pattern, real)
         packed = document if bool((document > 0).any()) else None
         return attend(query, key, value, pattern, key_mask=None if real.all() else real, documents=packed, **settings)
     end = int(position[n - 1]) + 1 - first  # behind it a static cache is empty
     key, value, real = key[:, :, :end], value[:, :, :end], real[:, :end]
     real = None if real.all() else real
     if first == 0:
+        check_padding(pattern, real)
         return attend(query, key, value, pattern, key_mask=real, **settings)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     patterns = pattern if isinstance(pattern, list) else [pattern]

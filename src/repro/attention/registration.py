@@ -231,7 +231,7 @@ def _prepared(model, *arguments, **named) -> str:
     looks up a token's position before it asks for a mask) and caches are made to keep what the pattern needs.
     """
     name = _prepared.original(model, *arguments, **named)
-    if name in _own or name.startswith(PREFIX):
+    if name in _own or name in SETTINGS:
         model.config.attn_implementation = name
         for one in model.modules():
             if isinstance(one, PreTrainedModel) and check_length not in one._forward_pre_hooks.values():

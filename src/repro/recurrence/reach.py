@@ -35,12 +35,14 @@ def reach_windows(model, tokens: Tensor, other: Tensor, window: int, overlap: in
         return Reach(0, [0.0] * (len(cover) - 1))
     was_training = model.training
     model.eval()
-    own, changes = _last_nll(model, tokens, cover), []
-    for span, following in zip(cover[-2::-1], cover[:0:-1], strict=True):
-        changed = tokens.clone()
-        changed[:, span.start:following.start] = other[:, span.start:following.start]
-        changes.append((_last_nll(model, changed, cover) - own).abs().mean().item())
-    model.train(was_training)
+    try:
+        own, changes = _last_nll(model, tokens, cover), []
+        for span, following in zip(cover[-2::-1], cover[:0:-1], strict=True):
+            changed = tokens.clone()
+            changed[:, span.start:following.start] = other[:, span.start:following.start]
+            changes.append((_last_nll(model, changed, cover) - own).abs().mean().item())
+    finally:
+        model.train(was_training)
     return Reach(max((j for j, change in enumerate(changes, 1) if change > tolerance), default=0), changes)
 
 

@@ -18,6 +18,7 @@ from repro.study.record import Record
 from repro.study.settings import RunConfig, canonical
 
 WEIGHTS, TOKENISER = "model.safetensors", "tokenizer.json"
+BESIDE = "config.json", "generation_config.json"  # what readers of the weights look for too
 
 
 def kept(record: Record, path: Path) -> Path | None:
@@ -42,16 +43,21 @@ def keep(record: Record, path: Path, model: Path) -> None:
     if "model" not in record.notes or model == folder / "model":
         return
     check(record, model)
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    unfinished, before = (folder.with_name(f".{folder.name}.{end}") for end in ("unfinished", "before"))
     shutil.rmtree(unfinished, ignore_errors=True)  # what a kill left
     try:
         shutil.copytree(model, unfinished / "model", copy_function=shutil.copyfile)
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            folder.rename(before)
         unfinished.rename(folder)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
+        if before.exists() and not folder.exists():
+            before.rename(folder)
         raise ReproError(f"cannot write {folder}: {error.strerror or error}. Free some space; the model is still in "
                          f"{model}.") from error
+    finally:
+        shutil.rmtree(before, ignore_errors=True)
 
 
 def check(record: Record, model: Path) -> None:
@@ -59,6 +65,8 @@ def check(record: Record, model: Path) -> None:
     told = {WEIGHTS: record.notes["model"], TOKENISER: record.notes["tokeniser"]}
     again = (f"restore {model} from git, or delete it and run `repro run {record.experiment} --scale {record.scale}` "
              "again")
+    if strange := sorted({path.name for path in model.iterdir() if path.name[0] != "."} - {*told, *BESIDE}):
+        raise ReproError(f"{model} holds {', '.join(strange)}, which is no part of a model that is kept; delete it.")
     for name in (*told, "config.json"):
         if not (model / name).is_file():
             raise ReproError(f"{model} has no {name}: the model of record {record.id} is not whole; {again}.")

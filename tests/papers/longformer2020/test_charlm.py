@@ -401,18 +401,6 @@ def test_full_attention_has_to_beat_the_narrowest_window():
     assert one.judge(pair, [narrow, record((None, None), 0, 0.5)]).verdict == "not testable here"
 
 
-def test_phases_are_compared_at_their_ends():
-    def made(seed, first, last):
-        one = SimpleNamespace(seed=seed, config={"steps": [2, 1], "batch_sizes": [3, 2], "length": 10, "longest": 15})
-        one.curves = {"validation_loss": [[40, 9.0], [60, first * math.log(2)], [75, 9.0], [90, last * math.log(2)]]}
-        return one
-    found = claim("longformer2020-later-phases").judge([made(0, 2.0, 1.5), made(1, 2.0, 1.7), made(2, 2.1, 1.7)])
-    assert (found.n_seeds, found.n_units, found.verdict) == (3, 1, "reproduced")
-    assert found.effect == pytest.approx(-0.4)
-    one = claim("longformer2020-later-phases")
-    assert [(config.model, config.corpus) for config in one.needed("small")] == [("small", "text8-prefix")]
-
-
 def test_the_rows_of_table_4_are_one_family():
     found = [claim(f"longformer2020-table4-{name}") for name in ("increasing", "decreasing", "order", "dilation")]
     assert {one.family for one in found} == {"longformer2020-table4"}

@@ -20,7 +20,6 @@ from repro.papers.longformer2020.charlm_tables import (
     fewer_bits,
     full_beats_narrow,
     kind,
-    later_phases,
     models,
     printed_difference,
 )
@@ -426,10 +425,4 @@ register(
           sentence="Windows that grow from the bottom layer to the top give fewer bits per character than the same "
                    "windows in the opposite order."),
     Claim(id="longformer2020-table4-dilation", **order("Dilation on 2 heads", "No dilation"),
-          sentence="Dilation on two heads of the higher layers gives fewer bits per character than none."),
-    Claim(id="longformer2020-later-phases", paper=PAPER, source="Section 4.2", experiment=STAGED.name, unit="stretch",
-          about=("longformer2020-table2",), direction="lower", told_in="bits", measure=later_phases,
-          sentence="The phases after the first, with longer windows and sequences, lower the bits per character.",
-          where=lambda config: config.model == "small" and config.corpus == SIZES[config.scale]["corpus"],
-          why_no_paper_effect="not printed", why_no_control="a first phase that goes on as long was not trained",
-          why_no_assay="whether longer windows can help at this size is what is asked"))
+          sentence="Dilation on two heads of the higher layers gives fewer bits per character than none."))

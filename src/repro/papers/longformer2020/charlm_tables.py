@@ -1,6 +1,5 @@
 """Tables, figure and verdicts of the character language models: bits per character, and how sure a difference is."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from math import log
 from statistics import fmean, stdev
@@ -81,20 +80,6 @@ def full_beats_narrow(records: Sequence[Record]) -> float:
     for record in records:
         bits[kind(record.config)[0]].append(record.metrics[METRIC])
     return fmean(bits["fixed"]) - fmean(bits["full"])
-
-
-def bits_after_phases(record: Record) -> list[float]:
-    """Bits per character of held-out text at the end of each phase of training, read in sequences of that phase."""
-    config, ends, seen = record.config, [], 0
-    for phase, (steps, batch) in enumerate(zip(config["steps"], config["batch_sizes"], strict=True)):
-        seen += steps * batch * min(config["length"] * 2**phase, config["longest"] or math.inf)
-        ends.append([loss for at, loss in record.curves["validation_loss"] if at <= seen][-1] / log(2))
-    return ends
-
-
-def later_phases(records: list[Record]) -> Measured:
-    """Bits per character after the last phase less those after the first, one number a seed."""
-    return Measured([[ends[-1] - ends[0]] for ends in map(bits_after_phases, records)])
 
 
 def printed_difference(better: str, other: str) -> Callable[[], float]:

@@ -197,9 +197,9 @@ def _printed(table: str, column: str = "test_perplexity_per_word") -> dict[tuple
             float(row[column]) for row in printed_rows(table)}
 
 
-def context_counts(overlap: int = 50) -> Assay:
-    """What overlap, which shows more context for sure, gains the baseline: nothing that is lent from the window before
-    can be expected to give much more. On several texts, where it gains least."""
+def context_counts(overlap: int = 50, since: int = 0) -> Assay:
+    """What overlap, which shows more context for sure, gains the baseline over a smaller one: nothing that is lent from
+    the window before can be expected to give much more. On several texts, where it gains least."""
     def room(records: Sequence[Record]) -> float:
         found = []
         for name in {record.experiment for record in records}:
@@ -207,5 +207,6 @@ def context_counts(overlap: int = 50) -> Assay:
                     for end in (max, min)]
             found.append(-log(1 + compare(*ends, "test")[0]))
         return min(found)
-    return Assay(f"the baseline's gain from an overlap of {overlap} of 300 tokens",
-                 at(("baseline", 0), ("baseline", overlap)), room)
+    over = f", over one of {since}" if since else ""
+    return Assay(f"the baseline's gain from an overlap of {overlap} of 300 tokens{over}",
+                 at(("baseline", since), ("baseline", overlap)), room)

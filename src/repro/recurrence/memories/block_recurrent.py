@@ -24,7 +24,7 @@ class BlockRecurrent(Memory):
         self.ids = nn.Parameter(torch.zeros(n_states, d))
         self.bias = nn.Parameter(torch.zeros(d))  # of the gate
         self.norm_tokens, self.norm_states = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.tokens, self.states = nn.Linear(d, 3 * d), nn.Linear(d, 4 * d)  # keys and values serve both directions
+        self.tokens, self.states = nn.Linear(d, 3 * d), nn.Linear(d, 3 * d)  # keys and values serve both directions
         self.read_out, self.write_out = nn.Linear(d, d), nn.Linear(d, d)
 
     def reset_parameters(self):
@@ -44,13 +44,13 @@ class BlockRecurrent(Memory):
         """The layer's input with what tokens read of the state added, and the next state."""
         old = hidden.new_zeros(len(hidden), self.n_states, self.d_model) if state is None else state
         token_query, token_key, token_value = self._heads(self.tokens(self.norm_tokens(hidden)), 3)
-        query, read_query, key, value = self._heads(self.states(self.norm_states(old + self.ids)), 4)
+        query, key, value = self._heads(self.states(self.norm_states(old + self.ids)), 3)
         key_seen = torch.cat([key, token_key[:, :, :stride]], 2)
         value_seen = torch.cat([value, token_value[:, :, :stride]], 2)
         change = self.write_out(self._joined(F.scaled_dot_product_attention(query, key_seen, value_seen)))
         gate = self.bias.sigmoid()
         if state is not None:
-            found = F.scaled_dot_product_attention(token_query, read_query, value)
+            found = F.scaled_dot_product_attention(token_query, key, value)
             hidden = hidden + self.read_out(self._joined(found))
         return hidden, gate * old + (1 - gate) * change
 
@@ -66,5 +66,5 @@ class BlockRecurrent(Memory):
 
     def flops_per_window(self, window):
         n, d = self.n_states, self.d_model
-        projections = 2 * d**2 * (3 * window + 4 * n + window + n)
+        projections = 2 * d**2 * (3 * window + 3 * n + window + n)
         return projections + 4 * d * n * (window + n) + 4 * d * window * n

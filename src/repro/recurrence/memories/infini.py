@@ -12,8 +12,9 @@ class Infini(Memory):
 
     Equations 3 to 10, with the linear update: with s = ELU + 1, a query recalls s(Q) M / (s(Q) n); a head returns
     g * recalled + (1 - g) * attention with g = sigmoid(b), one learned b a head; a window adds s(K)^T V to M and the
-    sum of its s(K) to n. State: M (B, L, H, D, D) and n (B, L, H, D), sums in single precision or better. The first
-    window recalls nothing and is read as by the plain model. The keys are the model's own, positions in them and all.
+    sum of its s(K) to n. State: M (B, L, H, D, D) and n (B, L, H, D), sums in the precision of the weights, which is
+    single as they are loaded. The first window recalls nothing and is read as by the plain model. The keys are the
+    model's own, positions in them and all.
     """
 
     def __init__(self, config):
