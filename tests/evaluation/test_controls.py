@@ -4,24 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from repro.data import Tokens
 from repro.errors import ReproError
 from repro.evaluation import score_documents, score_other_document, windows
 
 BOS = 0
 BOOKS = [[5, 9, 3], [], [1, 2, 3, 4, 1, 2, 3, 8, 8, 1, 4], [6, 6], [2, 2, 1, 5, 3, 4, 1, 1, 2, 6, 5, 4, 7, 7, 9, 1]]
 SIZES = [(4, 0), (4, 1), (3, 2), (5, 3), (16, 0)]
-
-
-def tokens(joined, books=BOOKS):
-    stream, starts = [BOS], []
-    for k, book in enumerate(books):
-        if k and not joined:
-            stream.append(BOS)
-        starts.append(len(stream))
-        stream.extend(book)
-    lengths = np.array([len(book) for book in books])
-    return Tokens(np.array(stream, np.int32), np.array(starts), lengths * 2, lengths * 10, BOS, joined)
 
 
 def loss_of(model, ids, span, z, stride):
@@ -61,11 +49,11 @@ def by_hand(model, joined, window, overlap, books=BOOKS):
 @pytest.mark.parametrize("positions", ["all", "passed"])
 @pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize(("window", "overlap"), SIZES)
-def test_every_window_sees_the_state_of_another_document(tiny_recurrent, joined, window, overlap, positions):
+def test_every_window_sees_the_state_of_another_document(tiny_recurrent, joined, window, overlap, positions, tokens):
     model = tiny_recurrent(dtype=torch.float64, positions=positions)
     if joined and window == 16:
         pytest.skip("such a window holds something of every article")
-    text = tokens(joined)
+    text = tokens(joined, BOOKS)
     with torch.no_grad():
         expected = by_hand(model, joined, window, overlap)
     for batch_size in (1, 3, None):
@@ -83,20 +71,20 @@ def test_every_window_sees_the_state_of_another_document(tiny_recurrent, joined,
 
 @pytest.mark.parametrize("memory", ["rmt", "infini", "compressed", "knn", "cache"])
 @pytest.mark.parametrize("joined", [True, False])
-def test_states_of_any_form_are_handed_over(tiny_memory, memory, joined):
+def test_states_of_any_form_are_handed_over(tiny_memory, memory, joined, tokens):
     """Some are tuples, some grow until they are full."""
     model = tiny_memory(memory, torch.float64)
     with torch.no_grad():
         expected = by_hand(model, joined, 4, 0)
-    found, _ = score_other_document(model, tokens(joined), 4, 0, batch_size=3)
+    found, _ = score_other_document(model, tokens(joined, BOOKS), 4, 0, batch_size=3)
     np.testing.assert_allclose(found.target_nll, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("joined", [True, False])
-def test_no_later_token_of_the_own_document_changes_a_loss(tiny_recurrent, joined):
+def test_no_later_token_of_the_own_document_changes_a_loss(tiny_recurrent, joined, tokens):
     """A leak would make the control look like the model itself."""
     model = tiny_recurrent()
-    before = score_other_document(model, tokens(joined), 3, 1)[0].target_nll
+    before = score_other_document(model, tokens(joined, BOOKS), 3, 1)[0].target_nll
     place = 8  # inside the third book, the second with text
     books = [list(book) for book in BOOKS]
     books[2][place] = 20
@@ -109,13 +97,13 @@ def test_no_later_token_of_the_own_document_changes_a_loss(tiny_recurrent, joine
 
 @pytest.mark.parametrize(("joined", "books"), [(False, [[], [1, 2, 3]]), (True, [[1, 2, 3, 4, 5]]),
                                                (True, [[1, 2, 3], [4], [5, 6, 7]])])
-def test_without_another_document_there_is_one_line(tiny_recurrent, joined, books):
+def test_without_another_document_there_is_one_line(tiny_recurrent, joined, books, tokens):
     with pytest.raises(ReproError, match="no other document") as raised:
         score_other_document(tiny_recurrent(), tokens(joined, books), 8, 0)
     assert "\n" not in str(raised.value)
 
 
-def test_a_model_in_training_is_left_in_training(tiny_recurrent):
+def test_a_model_in_training_is_left_in_training(tiny_recurrent, tokens):
     model = tiny_recurrent().train()
-    score_other_document(model, tokens(False), 4, 0)
+    score_other_document(model, tokens(False, BOOKS), 4, 0)
     assert model.training

@@ -7,25 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from repro.data import Tokens
 from repro.errors import ReproError
 from repro.evaluation import perplexity, score_documents
 
 BOS = 0
 BOOKS = [[5], [1, 2, 3, 4, 1, 2, 3], [6, 6], [2, 2, 1, 5, 3, 4, 1, 1, 2, 6, 5, 4]]
 COST = np.array([9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])  # nats, up to a constant, of a target token
-
-
-def tokens(joined, books=BOOKS):
-    """One stream after a single bos, or every book after its own."""
-    stream, starts = [BOS], []
-    for k, book in enumerate(books):
-        if k and not joined:
-            stream.append(BOS)
-        starts.append(len(stream))
-        stream.extend(book)
-    lengths = np.array([len(book) for book in books])
-    return Tokens(np.array(stream, np.int32), np.array(starts), lengths * 2, lengths * 10, BOS, joined)
 
 
 def by_target(ids):
@@ -38,8 +25,8 @@ CONSTANT = math.log(np.exp(-COST).sum())
 
 @pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize(("window", "overlap"), [(4, 0), (4, 3), (50, 0), (1, 0)])
-def test_every_document_pays_for_its_own_tokens(joined, window, overlap):
-    whole, nll = score_documents(by_target, tokens(joined), window, overlap)
+def test_every_document_pays_for_its_own_tokens(joined, window, overlap, tokens):
+    whole, nll = score_documents(by_target, tokens(joined, BOOKS), window, overlap)
     expected = [sum(COST[token] + CONSTANT for token in book) for book in BOOKS]
     np.testing.assert_allclose(nll, expected, rtol=1e-6)
     assert whole.nll == pytest.approx(sum(expected), rel=1e-6)
@@ -50,8 +37,8 @@ def test_every_document_pays_for_its_own_tokens(joined, window, overlap):
 
 
 @pytest.mark.parametrize("overlap", [0, 2])
-def test_running_text_is_read_as_one_stream(tiny_recurrent, overlap):
-    model, split = tiny_recurrent(), tokens(joined=True)
+def test_running_text_is_read_as_one_stream(tiny_recurrent, overlap, tokens):
+    model, split = tiny_recurrent(), tokens(True, BOOKS)
     stream = [BOS, *(token for book in BOOKS for token in book)]
     expected = perplexity(model, stream, 4, overlap)
     whole, nll = score_documents(model, split, 4, overlap)
@@ -63,27 +50,27 @@ def test_running_text_is_read_as_one_stream(tiny_recurrent, overlap):
 
 
 @pytest.mark.parametrize("overlap", [0, 2])
-def test_books_are_read_one_by_one_each_after_its_own_start(tiny_recurrent, overlap):
-    model, split = tiny_recurrent(), tokens(joined=False)
+def test_books_are_read_one_by_one_each_after_its_own_start(tiny_recurrent, overlap, tokens):
+    model, split = tiny_recurrent(), tokens(False, BOOKS)
     alone = [perplexity(model, [BOS, *book], 4, overlap).nll for book in BOOKS]
     whole, nll = score_documents(model, split, 4, overlap)
     np.testing.assert_allclose(nll, alone, rtol=1e-9)
     assert whole.nll == pytest.approx(sum(alone), rel=1e-9)
-    _, running = score_documents(model, tokens(joined=True), 4, overlap)
+    _, running = score_documents(model, tokens(True, BOOKS), 4, overlap)
     assert nll[0] == pytest.approx(running[0], rel=1e-5)  # the first document starts the same way in both
     assert abs(nll[3] - running[3]) > 1e-2
 
 
 @pytest.mark.parametrize("joined", [True, False])
-def test_progress_counts_every_target(joined):
+def test_progress_counts_every_target(joined, tokens):
     told = []
-    score_documents(by_target, tokens(joined), 4, 1, batch_size=2, progress=told.append)
+    score_documents(by_target, tokens(joined, BOOKS), 4, 1, batch_size=2, progress=told.append)
     assert sum(told) == 22
 
 
 @pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize("empty", [(0,), (1, 2), (3,)])
-def test_a_document_without_tokens_keeps_its_place(joined, empty):
+def test_a_document_without_tokens_keeps_its_place(joined, empty, tokens):
     books = [[] if k in empty else book for k, book in enumerate(BOOKS)]
     whole, nll = score_documents(by_target, tokens(joined, books), 4, 1)
     expected = [sum(COST[token] + CONSTANT for token in book) for book in books]
@@ -93,16 +80,16 @@ def test_a_document_without_tokens_keeps_its_place(joined, empty):
 
 
 @pytest.mark.parametrize("joined", [True, False])
-def test_text_without_any_token_is_refused(joined):
+def test_text_without_any_token_is_refused(joined, tokens):
     with pytest.raises(ReproError, match="none of the 2 documents has a token"):
         score_documents(by_target, tokens(joined, [[], []]), 4, 1)
 
 
 @pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize("overlap", [0, 3])
-def test_what_is_never_predicted_costs_nothing(joined, overlap):
+def test_what_is_never_predicted_costs_nothing(joined, overlap, tokens):
     """Token 6 is read but never predicted; the second book has nothing else, the starts of books do count."""
-    never, text = 6, tokens(joined)
+    never, text = 6, tokens(joined, BOOKS)
     text = replace(text, targets=text.ids != never)
     whole, nll = score_documents(by_target, text, 4, overlap)
     told = [[token for token in book if token != never] for book in BOOKS]

@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -23,23 +22,13 @@ from repro.training import trainer as trainer_module
 TINY = {"n_layer": 1, "n_embd": 16, "n_head": 2, "sequence": 32, "batch_size": 2, "growing": [[8, 0.5], [16, 0.3]],
         "tokens": 640, "warmup_steps": 2, "validate_every": 320, "optimizer": "muon", "precision": "bf16",
         "weights": "bf16", "tokeniser": "bpe", "vocab_size": 300}
+MODEL, HELD_OUT = gpt2_mini, 300
 PRETRAINING = experiment("pretrain-gpt2-mini")
 
 
 def plan(**changes):
     config, = PRETRAINING.plan("smoke", {name: as_text(value) for name, value in (TINY | changes).items()})
     return config
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """Where this file's runs write."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("pretraining")
-        patch.setenv("REPRO_HOME", str(folder))
-        patch.setenv("REPRO_WORK", str(folder / "work"))
-        patch.setattr(gpt2_mini, "HELD_OUT", 300)
-        yield folder
 
 
 @pytest.fixture(scope="module")
@@ -122,28 +111,8 @@ def test_what_is_kept_in_fp32_is_what_was_trained(home):
 
 
 @pytest.mark.parametrize("at", [3, 5, 9])
-def test_killed_in_any_stage_it_ends_in_the_same_record(whole, home, tmp_path, monkeypatch, at):
-    """10 steps: 5, 3 and 2. A checkpoint is written in every step, and none is repeated."""
-    for name in ("tokens", "tokenisers"):
-        shutil.copytree(home / "work" / name, tmp_path / name)
-    monkeypatch.setenv("REPRO_WORK", str(tmp_path))
-    monkeypatch.setattr(trainer_module.time, "monotonic", iter(range(0, 10**6, 100)).__next__)
-    plain, left = Sequences.batch, [at]
-
-    def killed(self, step):
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        return plain(self, step)
-
-    monkeypatch.setattr(Sequences, "batch", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(plan(), tmp_path / "results", progress=False)
-    left[0] = 10 - at
-    again = run(plan(), tmp_path / "results", progress=False)
-    assert left[0] == 0
-    assert again.cost["resumed"]
-    assert again.digest == whole.record.digest
+def test_killed_in_any_stage_it_ends_in_the_same_record(whole, killed, at):
+    assert killed(plan(), at, 10).digest == whole.record.digest
 
 
 def test_seeds_differ_in_weights_and_order(whole, home):

@@ -1,7 +1,6 @@
 """Pretraining roberta-mini: what is masked, kept and scored, and that it goes on where it was killed."""
 
 import math
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -15,29 +14,18 @@ from repro.papers.base.pretraining import stages, tokeniser_of
 from repro.papers.base.roberta_mini import held_out_batches, masked_loss
 from repro.study import experiment, kept_model, run
 from repro.study.settings import as_text
-from repro.training import MaskedLM, Sequences
-from repro.training import trainer as trainer_module
+from repro.training import MaskedLM
 
 TINY = {"n_layer": 1, "n_embd": 16, "n_head": 2, "sequence": 32, "batch_size": 2, "growing": [[8, 0.5]], "tokens": 640,
         "warmup_steps": 2, "validate_every": 320, "optimizer": "muon", "precision": "bf16", "weights": "bf16",
         "vocab_size": 300}
+MODEL, HELD_OUT = roberta_mini, 330
 PRETRAINING = experiment("pretrain-roberta-mini")
 
 
 def plan(**changes):
     config, = PRETRAINING.plan("smoke", {name: as_text(value) for name, value in (TINY | changes).items()})
     return config
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """Where this file's runs write."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("pretraining")
-        patch.setenv("REPRO_HOME", str(folder))
-        patch.setenv("REPRO_WORK", str(folder / "work"))
-        patch.setattr(roberta_mini, "HELD_OUT", 330)
-        yield folder
 
 
 @pytest.fixture(scope="module")
@@ -121,27 +109,8 @@ def test_batches_count_by_what_they_predict():
 
 
 @pytest.mark.parametrize("at", [3, 7])
-def test_killed_in_any_stage_it_ends_in_the_same_record(whole, home, tmp_path, monkeypatch, at):
-    """10 steps: 5 and 5. A checkpoint is written in every step, and none is repeated."""
-    for name in ("tokens", "tokenisers"):
-        shutil.copytree(home / "work" / name, tmp_path / name)
-    monkeypatch.setenv("REPRO_WORK", str(tmp_path))
-    monkeypatch.setattr(trainer_module.time, "monotonic", iter(range(0, 10**6, 100)).__next__)
-    plain, left = Sequences.batch, [at]
-
-    def killed(self, step):
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        return plain(self, step)
-
-    monkeypatch.setattr(Sequences, "batch", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(plan(), tmp_path / "results", progress=False)
-    left[0] = 10 - at
-    again = run(plan(), tmp_path / "results", progress=False)
-    assert left[0] == 0
-    assert again.digest == whole.record.digest
+def test_killed_in_any_stage_it_ends_in_the_same_record(whole, killed, at):
+    assert killed(plan(), at, 10).digest == whole.record.digest
 
 
 def test_small_is_of_the_size_it_should_be():
