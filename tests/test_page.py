@@ -79,3 +79,8 @@ def test_a_column_of_numbers_holds_nothing_else(cells, is_numeric):
 ])
 def test_what_rounds_to_nothing_has_no_sign(value, style, told):
     assert page.signed(value, style) == told
+
+
+def test_an_interval_stands_behind_its_number():
+    assert page.bounded(-0.012, -0.02, 0.0004, "+.1%") == "-1.2% [-2.0%, 0.0%]"
+    assert page.bounded(1764.2, 1700.0, 1800.5, ",.0f") == "1,764 [1,700, 1,800]"

@@ -62,6 +62,11 @@ def written(value: float, style: str) -> str:
     return text if re.search("[1-9]", text) else text.lstrip("+")
 
 
+def bounded(value: float, low: float, high: float, style: str) -> str:
+    """A number with its interval in a style as `written` takes it: "-1.2% [-2.0%, -0.4%]"."""
+    return "{} [{}, {}]".format(*(written(one, style) for one in (value, low, high)))
+
+
 def numeric(cells: Sequence[str]) -> bool:
     """Whether a column holds numbers, with or without intervals, and nothing else but signs that one is missing."""
     told = [cell for cell in cells if cell not in ABSENT]

@@ -5,7 +5,7 @@ from math import log
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from repro.page import signed
+from repro.page import bounded, signed
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.claims import Measured
 from repro.study.published import printed_rows, published
@@ -226,5 +226,4 @@ def _seeds(records: list[Record]) -> str:
 def _difference(records: list[Record], against: list[Record]) -> str:
     """The difference with its interval, over seeds and text as in verdicts; over text alone with one seed."""
     found = judge(difference(records, against), "lower", seeds=1)
-    value, low, high = (signed(number, ".3f") for number in (found.effect, found.low, found.high))
-    return f"{value} [{low}, {high}]" + " over text only" * (len(records) == 1)
+    return bounded(found.effect, found.low, found.high, "+.3f") + " over text only" * (len(records) == 1)

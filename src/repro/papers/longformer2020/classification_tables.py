@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from repro.page import bounded
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.claims import Measured
 from repro.study.published import printed_rows
@@ -89,8 +90,7 @@ def _percent(records: list[Record], metric: str) -> str:
         return NOT_RUN
     found = interval(records[0].documents["test"]["label"],
                      [record.documents["test"]["prediction"] for record in records], metric)
-    value, low, high = (f"{100 * min(max(number, 0), 1):.1f}" for number in found)
-    return f"{value} [{low}, {high}]"
+    return bounded(*(100 * min(max(number, 0), 1) for number in found), ".1f")
 
 
 def _best(records: list[Record]) -> str:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from repro.evaluation.bootstrap import bootstrap, bootstrap_ratio
-from repro.page import signed
+from repro.page import bounded
 from repro.study import Artifact, register
 from repro.study.artifacts import NOT_RUN
 
@@ -46,8 +46,8 @@ def _baselines(context, scale: str) -> list:
 def _perplexity(record) -> tuple[str, bool | None]:
     if record is None:
         return NOT_RUN, None
-    value, low, high = bootstrap(record.documents["test"]["nll"], record.documents["test"]["n_words"])
-    return f"{value:,.1f} [{low:,.1f}, {high:,.1f}]", value < PERPLEXITY
+    found = bootstrap(record.documents["test"]["nll"], record.documents["test"]["n_words"])
+    return bounded(*found, ",.1f"), found.value < PERPLEXITY
 
 
 def _gain(disjoint, overlapped) -> tuple[str, bool | None]:
@@ -56,7 +56,7 @@ def _gain(disjoint, overlapped) -> tuple[str, bool | None]:
         return NOT_RUN, None
     of = [record.documents["test"] for record in (overlapped, disjoint)]
     ratio, low, high = bootstrap(of[0]["nll"], of[0]["n_words"], against=of[1]["nll"])
-    return f"{signed(1 - ratio, '.1%')} [{signed(1 - high, '.1%')}, {signed(1 - low, '.1%')}]", 1 - ratio >= GAIN
+    return bounded(1 - ratio, 1 - high, 1 - low, "+.1%"), 1 - ratio >= GAIN
 
 
 def _late(records: list) -> tuple[str, bool | None]:
@@ -67,7 +67,7 @@ def _late(records: list) -> tuple[str, bool | None]:
     gains = record.documents["validation"]["late_gain"]
     value, low, high = bootstrap_ratio(gains, [1] * len(gains))
     after, window = record.config["after"], record.config["window"]
-    found = f"{signed(value, '.3f')} [{signed(low, '.3f')}, {signed(high, '.3f')}]"
+    found = bounded(value, low, high, "+.3f")
     return f"{found}: positions {2 * after + 1} to {window} against {after + 1} to {2 * after}", low > 0
 
 

@@ -7,7 +7,7 @@ it on validation text, with a baseline alone, before any recurrent model is trai
 
 from typing import Any
 
-from repro.page import signed
+from repro.page import bounded, signed
 from repro.papers.yoshida2020 import finetuning, pg19
 from repro.papers.yoshida2020.evaluation import evaluation, table_rows
 from repro.papers.yoshida2020.tables import FIRST, compare, kind, module_effect
@@ -42,7 +42,7 @@ def matched_table(context):
             for name, records in (("baseline, overlap T/6", found["baseline", True]),
                                   ("recurrent", found["recurrent", False]), (FIRST, found[FIRST, False])):
                 value = compare(records, base, "test") if records and base else None
-                row[name] = "{} [{}, {}]".format(*(signed(x, ".1%") for x in value)) if value else NOT_RUN
+                row[name] = bounded(*value, "+.1%") if value else NOT_RUN
             for name, records in (("module", found["recurrent", False]), ("module, first block", found[FIRST, False])):
                 row[name] = signed(module_effect(records), ".2%") if records else NOT_RUN
             rows.append(row)

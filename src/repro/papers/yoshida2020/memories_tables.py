@@ -3,7 +3,7 @@
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from repro.page import signed
+from repro.page import bounded
 from repro.papers.yoshida2020.evaluation import trained
 from repro.papers.yoshida2020.pg19_tables import told
 from repro.papers.yoshida2020.tables import compare, interval
@@ -53,15 +53,10 @@ def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]
                 for name, key in (("masked", "masked"), ("other document", "other_document"))}
     return {"weights": f"{metrics['weights']:,.0f}", "state (numbers)": f"{metrics['state_numbers']:,.0f}",
             "FLOPs/token": f"{metrics['flops_per_token']:.3g}", "test perplexity": told(records, "test"),
-            "change": _percent(*compare(records, plain, "test")) if config.memory != "none" and shared else "–",
+            "change": bounded(*compare(records, plain, "test"), "+.1%") if config.memory != "none" and shared else "–",
             **{name: "–" if None in values else f"{fmean(values):.{2 if fmean(values) < 100 else 0}f}"
                for name, values in controls.items()},
             "reach (windows)": f"{fmean(record.metrics['reach_windows'] for record in records):.3g}"}
-
-
-def _percent(value: float, low: float, high: float) -> str:
-    value, low, high = (signed(number, ".1%") for number in (value, low, high))
-    return f"{value} [{low}, {high}]"
 
 
 def speed(context: ArtifactContext, config) -> str:

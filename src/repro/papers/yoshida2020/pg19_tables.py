@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from repro.page import signed
-from repro.papers.yoshida2020.tables import compare, interval, kind, module_effect
+from repro.page import bounded, signed
+from repro.papers.yoshida2020.tables import compare, interval, kind, module_effect, perplexity
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.published import published
 from repro.study.record import Record
@@ -55,7 +55,7 @@ def window_table(context: ArtifactContext) -> "pandas.DataFrame":
         for window in sorted({config.window for config in context.plan(scale)}):
             found = {model: [r for c in context.plan(scale, window=window, overlap=0) if kind(c) == model
                              for r in context.records_of(c)] for model in ("baseline", "recurrent")}
-            gain = _percent(*compare(found["recurrent"], found["baseline"], "validation")) if all(
+            gain = bounded(*compare(found["recurrent"], found["baseline"], "validation"), "+.1%") if all(
                 found.values()) else NOT_RUN
             rows.append({"scale": scale, "window": window, **{model: told(records, "validation")
                                                               for model, records in found.items()}, "change": gain})
@@ -64,16 +64,7 @@ def window_table(context: ArtifactContext) -> "pandas.DataFrame":
 
 def told(records: Sequence[Record], split: str) -> str:
     """Word perplexity with its interval, or "not run"."""
-    if not records:
-        return NOT_RUN
-    value, low, high = interval(list(records), split)
-    digits = 2 if value < 100 else 0
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
-
-
-def _percent(value: float, low: float, high: float) -> str:
-    value, low, high = (signed(number, ".1%") for number in (value, low, high))
-    return f"{value} [{low}, {high}]"
+    return perplexity(list(records), split) or NOT_RUN
 
 
 def cost_figure(context: ArtifactContext):
@@ -108,7 +99,7 @@ def variation_table(context: ArtifactContext,
             for config in (one for one in plan if one == plan[0].model_copy(update=change)):
                 records = context.records_of(config)
                 first, compared, others = firsts.setdefault(config.overlap, (name, config, records))
-                changed = _percent(*compare(records, others, "validation")) if records and others else NOT_RUN
+                changed = bounded(*compare(records, others, "validation"), "+.1%") if records and others else NOT_RUN
                 rows.append({"scale": scale, "variation": name, "validation": told(records, "validation"),
                              "change": "–" if name == first else "the same here" if config == compared else changed,
                              "module": signed(module_effect(records), ".2%") if records else NOT_RUN})

@@ -6,7 +6,7 @@ from statistics import fmean, mode
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
-from repro.page import signed
+from repro.page import bounded, signed
 from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
 from repro.study.published import published
 from repro.study.record import Record
@@ -44,7 +44,7 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
                 "cost": f"{1 / (1 - share):.3f}"}
         for scale in reversed(context.scales):
             found = _at(context, scale, model, share)
-            row |= {f"{heading(scale)}: {split}": _perplexity(found, split) for split in SPLITS}
+            row |= {f"{heading(scale)}: {split}": perplexity(found, split) for split in SPLITS}
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
@@ -124,16 +124,16 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
             pair = [_at(context, scale, model, share) for model in ("recurrent", "baseline")]
             for split in SPLITS:
                 row[f"{heading(scale)}: {split}"] = (
-                    _percent(*compare(*pair, split)) if all(pair) else min(pair, key=bool))
+                    bounded(*compare(*pair, split), "+.1%") if all(pair) else min(pair, key=bool))
             if any(kind(config) == CONTROL for config in context.plan(scale)):
                 control = _at(context, scale, CONTROL, share)
                 row[f"{heading(scale)}: test, against the control"] = (
-                    _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
+                    bounded(*compare(pair[0], control, "test"), "+.1%") if pair[0] and control else control)
             row[f"{heading(scale)}: module"] = pair[0] and signed(module_effect(pair[0]), ".2%")
             if not all(literal(config) for config in context.plan(scale)):
                 first = _at(context, scale, FIRST, share)
                 row[f"{heading(scale)}: test, first block"] = (
-                    _percent(*compare(first, pair[1], "test")) if first and pair[1] else first)
+                    bounded(*compare(first, pair[1], "test"), "+.1%") if first and pair[1] else first)
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
@@ -231,14 +231,9 @@ def _nll(records: list[Record], split: str) -> list[float]:
     return [sum(one) / len(one) for one in zip(*losses, strict=True)]
 
 
-def _perplexity(records: list[Record] | None, split: str) -> str | list | None:
+def perplexity(records: list[Record] | None, split: str) -> str | list | None:
+    """Word perplexity with its interval; without records what was given."""
     if not records:
         return records
     value, low, high = interval(records, split)
-    digits = 2 if value < 100 else 0
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
-
-
-def _percent(value: float, low: float, high: float) -> str:
-    value, low, high = (signed(number, ".1%") for number in (value, low, high))
-    return f"{value} [{low}, {high}]"
+    return bounded(value, low, high, ".2f" if value < 100 else ".0f")
