@@ -44,8 +44,12 @@ def test_table_curves_leave_the_frame_alone_and_refuse_what_they_cannot_draw(fra
     pandas.testing.assert_frame_equal(frame, before)
     with pytest.raises(ReproError, match="no column overlap"):
         draw_table_curves(frame.drop(columns="overlap"))
-    with pytest.raises(ReproError, match="no number"):
-        draw_table_curves(frame.assign(perplexity="not run"))
+
+
+def test_table_curves_without_a_number_say_not_run(frame):
+    (axis,) = draw_table_curves(frame.assign(perplexity="not run")).axes
+    assert [text.get_text() for text in axis.texts] == ["not run"]
+    assert not axis.lines
 
 
 def test_two_series_under_one_name_are_refused_and_a_control_has_its_own_line(frame):

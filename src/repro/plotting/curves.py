@@ -26,8 +26,8 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
 
     frame: a row per point with columns `source` (such as "paper" or "small"), `model`, `x`, `y` and, where there are
     intervals, `low` and `high`; all numbers as numbers or texts, rows without a number are left out. log_x: each
-    doubling of x takes the same room.
-    Raises ReproError for a missing column, when no row has a number, and for two rows of one source, model and `x`.
+    doubling of x takes the same room. Where no row has a number the figure says "not run".
+    Raises ReproError for a missing column and for two rows of one source, model and `x`.
     """
     import pandas
 
@@ -38,15 +38,13 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
     for name in {x, y, "low", "high"} & set(frame):
         frame[name] = pandas.to_numeric(frame[name], errors="coerce")
     frame = frame.dropna(subset=[x, y])
-    if frame.empty:
-        raise ReproError("there is no number to draw: every row lacks one.")
     _once(frame, ["source", "model", x])
     sources = list(dict.fromkeys(frame["source"]))
-    figure, axes = canvas(3.1, columns=len(sources), squeeze=False, alt=(
-        f"{labels[1]} against {labels[0]}, a line for each model; panels: {', '.join(sources)}."))
+    figure, axes = canvas(3.1, columns=max(len(sources), 1), squeeze=False, alt=(
+        f"{labels[1]} against {labels[0]}, a line for each model; panels: {', '.join(sources) or 'not run'}."))
     models = list(dict.fromkeys([*(name for name in MODELS if name in set(frame["model"])), *frame["model"]]))
     colour = colours(models)
-    for axis, source in zip(axes[0], sources, strict=True):
+    for axis, source in zip(axes[0], sources, strict=False):
         here = frame[frame["source"] == source].sort_values(x)
         for k, model in enumerate(models):
             rows = here[here["model"] == model]
@@ -59,7 +57,7 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
         if log_x:
             _doublings(axis)
     axes[0, 0].set_ylabel(labels[1])
-    legend_below(figure, axes[0])
+    _legend_or_not_run(figure, axes[0], sources)
     return figure
 
 
@@ -118,11 +116,15 @@ def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "perplexity pe
         axis.set(title=source, xlabel="FLOPs per token")
         axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
     axes[0, 0].set_ylabel(label)
-    if sources:
-        legend_below(figure, axes[0])
-    else:
-        axes[0, 0].text(0.5, 0.5, "not run", ha="center", transform=axes[0, 0].transAxes)
+    _legend_or_not_run(figure, axes[0], sources)
     return figure
+
+
+def _legend_or_not_run(figure, axes, sources: Sequence[str]) -> None:
+    if sources:
+        legend_below(figure, axes)
+    else:
+        axes[0].text(0.5, 0.5, "not run", ha="center", transform=axes[0].transAxes)
 
 
 @house()
