@@ -301,8 +301,8 @@ def test_word_tokeniser_has_one_token_a_word():
 def test_stream_of_synthetic_books(tmp_path, monkeypatch):
     monkeypatch.setenv("REPRO_WORK", str(tmp_path))
     stream = tokens("synthetic-books", "test", tokeniser("word", 0, "synthetic-books"))
-    assert stream.starts.tolist() == [1 + k * 2501 for k in range(8)]
-    assert stream.n_words.tolist() == [2500] * 8
+    assert stream.starts.tolist() == [1 + k * 2501 for k in range(40)]
+    assert stream.n_words.tolist() == [2500] * 40
 
 
 def test_saved_tokeniser_is_read_by_transformers(bpe, tmp_path, sample):

@@ -28,7 +28,7 @@ BOOKS = {
     "paper": {"corpus": "pg19", "train_documents": 1250, "validation_head": 15_000},
 }
 SCALES = {scale: finetuning.SCALES[scale] | books for scale, books in BOOKS.items()}
-SCORED = {"smoke": 35_000, "small": 4_300_000, "medium": 3_300_000, "paper": 10_000_000}
+SCORED = {"smoke": 115_000, "small": 4_300_000, "medium": 3_300_000, "paper": 10_000_000}
 
 BASELINE = {"smoke": (0, 3, 5, 20)}  # overlaps of Table 2, in tokens
 RECURRENT = {"smoke": (0, 3, 5)}
