@@ -1,6 +1,7 @@
 """A tiny folder of real-looking corpora, so that readers are tested offline and without the real ones."""
 
 import lzma
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from repro.data import Corpus, Split
+from repro.data import Corpus, Split, registry
 
 ARTICLES = [
     " \n = Robin ( bird ) = \n \n The robin 's nest , ca . 1 @,@ 900 m up , is <unk> . \n \n = = Song = = \n \n"
@@ -37,8 +38,12 @@ def sample():
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    """A folder named by REPRO_DATA with a wikitext-103 and a pg19-subset; caches go beside it."""
+    """A folder named by REPRO_DATA with a wikitext-103 and a pg19-subset, read as they are; caches go beside it."""
     folder = tmp_path / "data"
+    for name in ("wikitext-103", "pg19-subset"):
+        one = registry.corpus(name)
+        splits = {split: replace(part, counts={}) for split, part in one.splits.items()}
+        monkeypatch.setitem(registry._BY_NAME, name, replace(one, normalise=None, never_targets=(), splits=splits))
     monkeypatch.setenv("REPRO_DATA", str(folder))
     monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
     wikitext = folder / "wikitext"

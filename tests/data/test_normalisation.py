@@ -82,3 +82,11 @@ def test_it_knows_every_character_of_the_real_texts():
                 for document in one._whole(split):
                     plain = PLAIN(document.text, f"{one.name} {split} {document.id}")
                     assert not set("“”‘’—…") & set(plain)
+
+
+def test_the_corpora_that_are_evaluated_on_are_read_as_plain():
+    """As are those that their models are trained on; characters are another matter: there every byte counts."""
+    steps = {one.name: (one.normalise, one.never_targets) for one in corpora() if one.is_text}
+    plain = {"wikitext-103", "wikitext-103-full", "pg19", "pg19-subset", "gutenberg-pretrain", "books-and-wikipedia"}
+    assert {name for name, (normalise, _) in steps.items() if normalise is PLAIN} == plain
+    assert {name for name, (_, never) in steps.items() if never == ("<unk>",)} == {"wikitext-103", "wikitext-103-full"}

@@ -32,23 +32,27 @@ def _cut(file: str, train: int, rest: int) -> dict[str, Split]:
 
 TEXT8 = "http://mattmahoney.net/dc/text8.zip", "text8", "3bea1919949baf155f99411df5fada7e"
 ENWIK8 = "http://mattmahoney.net/dc/enwik8.zip", "enwik8", "a1fa5ffddb56f4953e226637dabbb36a"
-# of WikiText-103, the same whatever its training text
-WIKITEXT_HELD_OUT = {"validation": Split("complete", "wiki.valid.raw.xz", 60, 213_886, 217_646, 1_146_846),
-                     "test": Split("complete", "wiki.test.raw.xz", 60, 241_211, 245_569, 1_290_590)}
+UNKNOWN = ("<unk>",)  # stands for rare words in WikiText's training text, and nowhere in its validation and test text
+# of WikiText-103, the same whatever its training text; bytes are counted as it is read
+WIKITEXT_HELD_OUT = {"validation": Split("complete", "wiki.valid.raw.xz", 60, 213_886, 217_646, 1_145_689),
+                     "test": Split("complete", "wiki.test.raw.xz", 60, 241_211, 245_569, 1_289_522)}
 
 TEXT = [
     Corpus(
         "wikitext-103", "CC BY-SA 3.0", "Salesforce/wikitext", joined=True, folder="wikitext", read=readers.wikitext,
         origin=sources.wikitext2,
+        normalise=normalisation.PLAIN, never_targets=UNKNOWN,
         part_of="WikiText-103: its training text is WikiText-2's (2 %), validation and test are complete",
         splits={
             "train": Split("WikiText-2's training text", "wikitext-2.train.parquet",
-                           n_words=2_051_910, n_words_with_ends=2_088_628),
+                           n_words=2_051_910, n_words_with_ends=2_088_628,
+                           counts={"<unk>": 41_572}),
             **WIKITEXT_HELD_OUT,
         }),
     Corpus(
         "wikitext-103-full", "CC BY-SA 3.0", "Salesforce/wikitext", joined=True, folder="wikitext-103-full",
         read=readers.wikitext, origin=sources.wikitext103,
+        normalise=normalisation.PLAIN, never_targets=UNKNOWN,
         splits={
             "train": Split("complete", "wikitext-103.train-*-of-*.parquet",
                            n_words=101_425_671, n_words_with_ends=103_227_021),
@@ -56,6 +60,7 @@ TEXT = [
         }),
     Corpus(
         "pg19", "public domain in the USA", "emozilla/pg19", folder="pg19", read=readers.shelf, origin=sources.pg19,
+        normalise=normalisation.PLAIN,
         splits={
             "train": Split("complete", "train-*-of-*.parquet", 28_602),
             "validation": Split("complete", "validation.parquet", 50),
@@ -63,6 +68,7 @@ TEXT = [
         }),
     Corpus(
         "pg19-subset", "public domain in the USA", "emozilla/pg19", folder="pg19-subset", read=readers.shelf,
+        normalise=normalisation.PLAIN,
         origin=lambda: sources.pg19_part({"train": books.SUBSET_TRAIN, "validation": books.SUBSET_VALIDATION,
                                           "test": books.SUBSET_TEST}),
         part_of="PG-19: 384 of 28,602 training books, 26 validation books of our own choice, 33 of 100 test books",
@@ -73,7 +79,7 @@ TEXT = [
         }),
     Corpus(
         "gutenberg-pretrain", "public domain in the USA", "emozilla/pg19", folder="gutenberg-pretrain",
-        read=readers.shelf_with_held_out,
+        read=readers.shelf_with_held_out, normalise=normalisation.PLAIN,
         origin=lambda: sources.pg19_part({"train": books.PRETRAIN_TRAIN + books.PRETRAIN_VALIDATION}),
         part_of="PG-19: 262 of 28,602 training books, none of them in pg19-subset",
         splits={

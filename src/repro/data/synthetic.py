@@ -337,7 +337,7 @@ class Bounds:
 
 
 BOOKS = SyntheticBooks()  # the corpus `synthetic-books`
-SIZES = {"train": 240, "validation": 6, "test": 8}
+SIZES = {"train": 240, "validation": 6, "test": 40}
 
 
 def bounds(books: Sequence, window: int, overlap: int) -> Bounds:

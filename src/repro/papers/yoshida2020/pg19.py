@@ -44,7 +44,7 @@ BOOKS = {
 }
 SCALES = {scale: finetuning.SCALES[scale] | books for scale, books in BOOKS.items()}
 NEXT_SCORED = 210_000
-SCORED = {"smoke": 35_000, "small": 4_300_000, "medium": 3_300_000, "paper": 10_000_000}
+SCORED = {"smoke": 115_000, "small": 4_300_000, "medium": 3_300_000, "paper": 10_000_000}
 
 PAPERS = (0, 5, 10, 30, 50, 75, 100, 150, 200)  # overlaps of Table 2, in tokens
 WHOLE = table_rows(PAPERS, PAPERS[:5], controls=PAPERS[1:5])
