@@ -6,7 +6,6 @@ from repro.papers.base import gpt2_mini
 from repro.papers.yoshida2020 import finetuning, matched, pg19, variations, wikitext103, window_choice
 from repro.papers.yoshida2020.evaluation import trained
 from repro.papers.yoshida2020.tables import CONTROL, FIRST, kind
-from repro.study import plan as study_plan
 from repro.study.experiment import _plan
 
 
@@ -115,11 +114,3 @@ def test_the_hours_are_those_that_there_are(switched):
     """Six of two cores."""
     total = sum(training + scoring for _, training, scoring in hours().values())
     assert total < 12
-
-
-def test_nothing_of_it_is_planned_yet():
-    """The records that are there are those of the settings before."""
-    small = study_plan.every_run("small")
-    assert not {run.experiment for run in small} & {"recurrence-matched", "choose-window"}
-    tuned = [run for run in small if run.experiment == "finetune-gpt2"]
-    assert {(run.steps, run.insert_layer) for run in tuned if run.model == "recurrent"} == {(None, 2), (None, 3)}
