@@ -61,7 +61,7 @@ def list_study(as_json: AsJson = False, results: Results = None) -> None:
                         "chapter": entry.chapter, "source": entry.source,
                         "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
                         "scales": scales, "verdict": scales[judged[-1]]["verdict"] if judged else "not run",
-                        "verdict_scale": judged[-1] if judged else None})
+                        "verdict_scale": judged[-1] if judged else None} | (entry.declared() if is_claim else {}))
     planned = [{"paper": one.paper, "name": one.name, "summary": one.summary, "scales": list(one.scales)}
                for one in experiments()]
     if as_json:
@@ -158,10 +158,12 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
     """Print a claim: a row for each scale, or for the one asked for, with verdict, effect, interval and records."""
     if save:
         raise ReproError(f"--save {save}: {shown.id} is a claim; only a table or a figure can be saved.")
+    from repro.study.claims import standing
+
     rows = []
     for one in [scale] if scale else shown.scales:
         found = [record.id for _, records in shown.records(one, results) for record in records]
-        rows.append({"scale": one, **asdict(shown.verdict(one, results)), "records": found})
+        rows.append({"scale": one, **standing(shown, results, [one])[one], "records": found})
     if as_json:
         return _print_json({"id": shown.id, "sentence": shown.sentence, "paper": shown.paper, "source": shown.source,
                             "verdicts": rows})

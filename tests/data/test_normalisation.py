@@ -15,8 +15,12 @@ def test_quotes_dashes_and_ellipses_become_plain():
     assert PLAIN("«Ja», „nein“ ‚so‘ ― 5′ 3″") == "\"Ja\", \"nein\" 'so' -- 5' 3\""
 
 
-@pytest.mark.parametrize("text", ["", "plain -- 'text' ...", "naïve café 日本 −5 × 3 ° £ † • ⁄ 〜",
-                                  "a\u00a0b\u2009c\u200d"])
+def test_ligatures_become_letters():
+    assert PLAIN("ﬁnd oﬀ, aﬄuence, Æsop's œuvre, Preﬆo") == "find off, affluence, Æsop's œuvre, Presto"
+
+
+@pytest.mark.parametrize("text", ["", "plain -- 'text' ...", "naïve café 日本 −5 × 3 ° £ † • ⁄ 〜 \ufffd\uf8ff\x16",
+                                  "a\u00a0b\u2009c\u3000d\u200b\u200c\u200d\u200e\ufeff", "the mæl of œ, ŉ and Ĳ"])
 def test_all_else_stays_as_it_is(text):
     assert PLAIN(text) == text
 
@@ -32,7 +36,8 @@ def test_a_normalised_text_is_normal_and_has_as_many_words():
 @pytest.mark.parametrize(("character", "told"), [
     ("❝", r"U\+275D \(HEAVY DOUBLE TURNED COMMA QUOTATION MARK ORNAMENT\)"), ("⸺", r"U\+2E3A \(TWO-EM DASH\)"),
     ("\x93", r"U\+0093 \(a control character\)"), ("⋯", ".*MIDLINE HORIZONTAL ELLIPSIS"),
-    ("⁂", ".*ASTERISM"), ("\u00ad", ".*SOFT HYPHEN"), ("⸜", r"U\+2E1C")])
+    ("⁂", ".*ASTERISM"), ("\u00ad", ".*SOFT HYPHEN"), ("⸜", r"U\+2E1C"), ("\u2028", ".*LINE SEPARATOR"),
+    ("\u1680", ".*OGHAM SPACE MARK"), ("\u202e", ".*RIGHT-TO-LEFT OVERRIDE"), ("\x85", r"U\+0085")])
 def test_a_character_that_it_does_not_know_is_told(character, told):
     with pytest.raises(ReproError, match=rf"a page has {told}.* at character 8, which the normalisation 'plain") as got:
         PLAIN(f"“It” is {character}this", "a page")
@@ -41,7 +46,12 @@ def test_a_character_that_it_does_not_know_is_told(character, told):
 
 def test_what_is_read_as_plain_is_typographic_and_letters_are_not():
     assert all(typographic(c) for c in PLAIN.plain)
-    assert not any(typographic(c) for c in "aé日'\"-.\u00a0\u200b×−°£")
+    assert not any(typographic(c) for c in "aé日'\"-. \n\x16œß×−°£½\u0301\ufffd")
+
+
+def test_marks_are_counted():
+    assert PLAIN.count("plain 'text'") == PLAIN.count("naïve †") == 0
+    assert PLAIN.count("“It’s—well … ﬁne,” he said. “No.”") == 8
 
 
 def test_a_corpus_says_where_it_found_one(data, sample):

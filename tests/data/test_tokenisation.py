@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from repro.data import corpus, example_readers, registry, tokenisation, tokeniser, tokens
+from repro.data import Document, Reader, corpus, drawn, example_readers, registry, tokenisation, tokeniser, tokens
 from repro.data.tokenisation import pieces
 from repro.errors import ReproError
 
@@ -106,6 +108,108 @@ def test_first_documents_are_the_first_by_file_name(data, bpe, sample):
     assert len(tokens("pg19-subset", "train", bpe)) == 3  # the cache of the whole is another file
     with pytest.raises(ReproError, match="n_documents=4: pg19-subset train has only 3 documents"):
         tokens("pg19-subset", "train", bpe, n_documents=4)
+
+
+def test_documents_by_name(data, bpe, sample):
+    books = sample.books["train-00-of-02"] | sample.books["train-01-of-02"]
+    text = {str(name): book for name, book in books.items()}
+    found = tokens("pg19-subset", "train", bpe, names=("103", "101"))
+    assert [bpe.decode(found.document(k)[1:]) for k in range(len(found))] == [text["101"], text["103"]]
+    other = tokens("pg19-subset", "train", bpe, names=["102"])
+    assert [bpe.decode(other.document(k)[1:]) for k in range(len(other))] == [text["102"]]
+    with pytest.raises(ReproError, match="unknown document of pg19-subset train '1011'. Did you mean '101'"):
+        tokens("pg19-subset", "train", bpe, names=("101", "1011"))
+    with pytest.raises(ReproError, match="n_documents=3: pg19-subset train has only 2 documents"):
+        tokens("pg19-subset", "train", bpe, 3, ("101", "102"))
+
+
+def test_a_draw_is_a_function_of_its_seed_and_the_names(data):
+    import hashlib
+
+    names = {"101", "102", "103"}
+    orders = {seed: drawn("pg19-subset", "train", 3, seed) for seed in range(40)}
+    assert all(set(order) == names for order in orders.values())
+    assert len(set(orders.values())) == 6  # every order comes
+    for seed, order in orders.items():
+        assert [drawn("pg19-subset", "train", n, seed) for n in (1, 2)] == [order[:1], order[:2]]
+        assert drawn(corpus("pg19-subset"), "train", 3, seed) == order
+    by_hand = sorted(names, key=lambda name: hashlib.sha256(f"7/{name}".encode()).hexdigest())
+    assert list(orders[7]) == by_hand
+
+
+def test_a_draw_is_even():
+    """Of 40 texts 10 are drawn 400 times: each comes about 100 times, and the first half as often as the second."""
+    texts = [Document(str(k), "") for k in range(40)]
+    shelf = replace(corpus("pg19-subset"), read=Reader(Document, lambda *_: iter(texts)))
+    counts = Counter(name for seed in range(400) for name in drawn(shelf, "train", 10, seed))
+    assert len(counts) == 40 and 55 < min(counts.values()) and max(counts.values()) < 145
+    assert abs(sum(counts[str(k)] for k in range(20)) - 2000) < 150
+
+
+@pytest.mark.parametrize("n", [0, -1, 4])
+def test_impossible_draws(data, n):
+    with pytest.raises(ReproError, match=f"^{n} documents are to be drawn: pg19-subset train has 1 to 3 to give"):
+        drawn("pg19-subset", "train", n, 0)
+
+
+UNKNOWN = ["", "no such word", "a <unk> b", "<unk>", "<unk><unk>, (<unk>) \"<unk>\" <unk>'s", "x<unk>y <unk",
+           "日本 <unk> — naïve <unk>–<unk> .\n\n <unk> \n <unk>\n", "a < unk > <UNK> unk", "<unk> " * 9000]
+
+
+@pytest.mark.parametrize("text", UNKNOWN, ids=range(len(UNKNOWN)))
+@pytest.mark.parametrize("size", [257, 280, 330])
+def test_tokens_that_touch_a_string_byte_by_byte(data, text, size):
+    """A token of byte-level BPE is written with one character a byte, so that every token's bytes can be counted."""
+    coder = tokeniser("bpe", size, "wikitext-103")
+    content, ids = text.encode(), coder.encode(text)
+    inside = np.zeros(len(content), bool)
+    for k in range(len(content)):
+        if content[k:k + 5] == b"<unk>":
+            inside[k:k + 5] = True
+    expected, at = [], 0
+    for i in ids:
+        length = len(coder.backend.id_to_token(int(i)))
+        expected.append(inside[at:at + length].any())
+        at += length
+    assert at == len(content)
+    found = coder.touching(text, ("<unk>", "never there"))
+    assert found.dtype == bool and found.tolist() == expected
+    assert found.any() == ("<unk>" in text)
+
+
+def test_bytes_and_words_that_touch_a_string(data):
+    known = tokeniser("byte", corpus="wikitext-103")
+    assert known.touching("é <unk>.", ("<unk>", ".")).tolist() == 3 * [False] + 6 * [True]
+    words = tokeniser("word", corpus="synthetic-books")
+    assert words.touching("Robin moored his drum .", ("his", "oor")).tolist() == [False, True, True, False, False]
+
+
+def test_what_is_never_predicted_is_known_of_every_token(data, bpe, sample):
+    source = replace(corpus("wikitext-103"), never_targets=("<unk>",))
+    plain, found = tokens("wikitext-103", "train", bpe), tokens(source, "train", bpe)
+    assert plain.targets is None
+    assert found.ids.tolist() == plain.ids.tolist() and len(found) == 9
+    text = "".join(3 * sample.articles)
+    assert found.targets.tolist() == [True, *~bpe.touching(text, ("<unk>",))]
+    assert plain.n_words.sum() - found.n_words.sum() == text.count("<unk>") == 3
+    assert plain.n_bytes.sum() - found.n_bytes.sum() == 15
+    assert source.n_words("a <unk> b <unk>\n") == 3
+    splits = {name: replace(part, counts={"<unk>": 3}) for name, part in source.splits.items()}
+    rows = {row.split: row.found for row in replace(source, splits=splits).check() if row.what == "<unk>"}
+    assert rows == {"train": 3, "validation": 1, "test": 1}
+    assert tokens(source, "train", bpe).targets.tolist() == found.targets.tolist()  # from the cache
+    assert source.fingerprint() != corpus("wikitext-103").fingerprint()
+    assert source.fingerprint() != replace(source, never_targets=("unk",)).fingerprint()
+
+
+def test_heads_of_books_keep_what_is_never_predicted(data, bpe):
+    source = replace(corpus("pg19-subset"), never_targets=("book", "END"))
+    whole = tokens(source, "train", bpe)
+    heads = whole.heads(9, bpe)
+    assert whole.targets[whole.starts - 1].all() and not whole.targets.all()
+    cut = [whole.targets[start - 1:start + 9] for start in whole.starts]
+    assert heads.targets.tolist() == np.concatenate(cut).tolist() and not heads.targets.all()
+    assert len(heads.targets) == len(heads.ids)
 
 
 def test_heads_keep_the_first_tokens_of_every_document_and_their_words(data, bpe):

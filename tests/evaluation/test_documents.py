@@ -1,6 +1,7 @@
 """Loss told apart by document, against cuts made by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,3 +96,19 @@ def test_a_document_without_tokens_keeps_its_place(joined, empty):
 def test_text_without_any_token_is_refused(joined):
     with pytest.raises(ReproError, match="none of the 2 documents has a token"):
         score_documents(by_target, tokens(joined, [[], []]), 4, 1)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("overlap", [0, 3])
+def test_what_is_never_predicted_costs_nothing(joined, overlap):
+    """Token 6 is read but never predicted; the second book has nothing else, the starts of books do count."""
+    never, text = 6, tokens(joined)
+    text = replace(text, targets=text.ids != never)
+    whole, nll = score_documents(by_target, text, 4, overlap)
+    told = [[token for token in book if token != never] for book in BOOKS]
+    expected = [sum(COST[token] + CONSTANT for token in book) for book in told]
+    np.testing.assert_allclose(nll, expected, rtol=1e-6)
+    assert expected[2] == 0 and whole.n_scored == sum(map(len, told)) == 19
+    assert whole.per_token == pytest.approx(math.exp(sum(expected) / 19), rel=1e-6)
+    zero = [token == never for book in BOOKS for token in book]
+    assert (whole.target_nll == 0).tolist() == zero

@@ -4,7 +4,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.page import signed
-from repro.study import Artifact, Claim, Experiment, artifact, claim, judge_difference, register, run, scoreboard
+from repro.study import Artifact, Claim, Experiment, Measured, artifact, claim, register, run, scoreboard
 from repro.study.claims import standing
 from repro.study.registry import lookup
 
@@ -189,12 +189,13 @@ def both(toy):
             "of a limit that none has": len(context.plan(limit=None)),
             "of all": len(context.records())}])
 
-    def judge(records):
-        by_name = {record.experiment: record for record in records}
-        return judge_difference(len(by_name), 1, len(records), "higher")
+    def count(records):
+        return Measured([[len({record.experiment for record in records})]], note=f"{len(records)} records")
 
     register(Artifact("toy-both", "toy2020", "Both", "06_toy", ("toy-base", "toy-recurrence"), cells, "Table 5"),
-             Claim("toy-both-count", "toy2020", "There are two.", "Table 5", ("toy-base", "toy-recurrence"), judge,
+             Claim(id="toy-both-count", paper="toy2020", sentence="There are two.", source="Table 5",
+                   experiment=("toy-base", "toy-recurrence"), measure=count, direction="higher", unit="exact",
+                   why_no_paper_effect="a toy", means_at=("smoke",),
                    where=lambda config: getattr(config, "model", "baseline") == "baseline", about=("toy-both",)))
     return artifact("toy-both")
 
@@ -251,7 +252,8 @@ def test_a_claim_may_rest_on_several_experiments(both, toy):
         "1 of 3 runs missing: repro run toy-recurrence --scale smoke --set model=baseline --set overlap=5")
     assert standing(both)["smoke"] == {"planned": 5, "done": 2, "verdict": "not run", "text": found.verdict().text}
     run(toy.experiment.plan("smoke")[1], progress=False)
-    assert (found.verdict().verdict, found.verdict().effect, found.verdict().high) == ("reproduced", 2, 3)
+    assert (found.verdict().verdict, found.verdict().effect, found.verdict().text) == (
+        "reproduced", 2, "2; 3 records")
     assert standing(found)["smoke"]["planned"] == 3
     board = scoreboard().set_index("id")["smoke"]
-    assert board.to_dict() == {"toy-both": "reproduced, 3/5 runs", "toy-both-count": "reproduced, 3/3 runs"}
+    assert board.to_dict() == {"toy-both": "reproduced, 3/5 runs", "toy-both-count": "reproduced: 2; 3 records; exact"}

@@ -1,59 +1,153 @@
 """Claims and the scoreboard."""
 
+import re
+from math import exp, log
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from repro import paths
 from repro.errors import ReproError
-from repro.study import Artifact, Claim, Record, claim, judge_difference, register, run, scoreboard, verdict_table
-from repro.study.claims import judge_seeds, seeds_of_both
+from repro.study import Artifact, Assay, Claim, Measured, Record, claim, register, run, scoreboard, verdict_table
 
 
-@pytest.mark.parametrize(("low", "high", "direction", "verdict"), [
-    (-2.0, -0.1, "lower", "reproduced"),
-    (-2.0, -0.1, "higher", "not reproduced"),
-    (0.1, 2.0, "lower", "not reproduced"),
-    (0.1, 2.0, "higher", "reproduced"),
-    (-1.0, 1.0, "lower", "inconclusive"),
-    (-1.0, 1.0, "higher", "inconclusive"),
-    (-1.0, 0.0, "lower", "inconclusive"),
-    (0.0, 1.0, "higher", "inconclusive"),
-    (0.0, 0.0, "lower", "inconclusive"),
+def difference(records):
+    """Recurrent less baseline, (seeds, 3 units) that spread by 0.1 around it."""
+    by_model = {model: [record.metrics["test_word_perplexity"] for record in records if record.model == model]
+                for model in ("recurrent", "baseline")}
+    effects = np.subtract(by_model["recurrent"], by_model["baseline"])
+    return Measured(effects[:, None] + [-0.1, 0.0, 0.1])
+
+
+DECLARED = {"id": "toy-gain", "paper": "toy2020", "sentence": "Recurrence lowers perplexity.", "source": "Table 1",
+            "experiment": "toy-recurrence", "where": lambda config: config.overlap == 5, "measure": difference,
+            "direction": "lower", "unit": "book", "same_weights": True, "means_at": ("smoke", "small"),
+            "why_no_paper_effect": "a toy", "why_no_control": "a toy", "why_no_assay": "a toy"}
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"why_no_control": ""}, "claim 'toy-gain' declares neither control nor why_no_control; give one of them."),
+    ({"control": "masked"}, "claim 'toy-gain' declares both control and why_no_control; give one of them."),
+    ({"why_no_assay": ""}, "claim 'toy-gain' declares neither assay nor why_no_assay"),
+    ({"why_no_paper_effect": ""}, "claim 'toy-gain' declares neither paper_effect nor why_no_paper_effect"),
+    ({"paper_effect": lambda: -1.0}, "claim 'toy-gain' declares both paper_effect and why_no_paper_effect"),
+    ({"unit": "exact", "why_no_paper_effect": ""}, "declares neither paper_effect"),
+    ({"seeds": 2}, "claim 'toy-gain' asks for 2 seeds, not 3 or more; where the same weights are compared, say"),
 ])
-def test_verdicts_follow_the_interval(low, high, direction, verdict):
-    judged = judge_difference((low + high) / 2, low, high, direction)
-    assert judged.verdict == verdict
-    assert (judged.effect, judged.low, judged.high) == ((low + high) / 2, low, high)
+def test_what_is_neither_declared_nor_explained_is_refused(change, message):
+    with pytest.raises(ReproError, match=re.escape(message)):
+        Claim(**DECLARED | change)
 
 
-def test_the_words_of_a_verdict():
-    assert judge_difference(-1.456, -1.6, -1.31, "lower").text == "-1.46 [-1.6, -1.31]"
-    told = judge_difference(-0.01456, -0.02, 0.0051, "lower", percent=True)
-    assert told.text == "-1.46% [-2.00%, +0.51%]"
-    assert (told.effect, told.low, told.high) == (-0.01456, -0.02, 0.0051)
+def test_exact_claims_need_neither_control_nor_assay():
+    assert Claim(**DECLARED | {"unit": "exact", "why_no_control": "", "why_no_assay": ""}).control == ""
 
 
-def test_a_verdict_over_seeds_says_what_its_interval_is_over_and_a_single_seed_leaves_it_open():
-    several = judge_seeds(-0.5, -0.8, -0.2, "lower", 2, "bits", "text")
-    assert several.verdict == "reproduced"
-    assert several.text == "-0.5 [-0.8, -0.2] bits, interval over 2 seeds and text"
-    single = judge_seeds(-0.5, -0.8, -0.2, "lower", 1, "bits", "text")
-    assert (single.verdict, single.effect, single.low, single.high) == ("inconclusive", -0.5, -0.8, -0.2)
-    assert single.text == "-0.5 [-0.8, -0.2] bits, interval over text only; one seed leaves it open"
+def test_a_family_has_one_direction(toy):
+    register(Claim(**DECLARED, family="toy"), Claim(**DECLARED | {"id": "toy-other", "direction": "higher"}))
+    with pytest.raises(ReproError, match=re.escape(
+            "family 'toy' has two directions: claim 'toy-gain' says 'lower', claim 'toy-cost' 'higher'; give one")):
+        register(Claim(**DECLARED | {"id": "toy-cost", "direction": "higher"}, family="toy"))
 
 
-def test_seeds_of_both():
-    ours, theirs = ([SimpleNamespace(seed=seed) for seed in seeds] for seeds in ((4, 1, 2), (2, 3, 4, 2)))
-    assert seeds_of_both(ours, theirs) == [2, 4]
-    assert seeds_of_both(ours, []) == []
+def test_effects_in_logs_are_told_as_shares(toy):
+    one = Claim(**DECLARED | {
+        "relative": True, "why_no_paper_effect": "", "paper_effect": lambda: log(0.9), "null": log(1.01),
+        "control": "masked", "why_no_control": "", "why_no_assay": "",
+        "assay": Assay("more text", lambda config: True, lambda records: -log(0.8)),
+        "measure": lambda records: Measured([[log(0.85), log(0.87)]], [[log(0.99), log(0.98)]], "note")})
+    found = one.judge([], [SimpleNamespace(seed=0)])
+    assert found.effect == pytest.approx((0.85 * 0.87)**0.5 - 1) and found.low < found.effect < found.high
+    assert (found.paper_effect, found.room, found.null) == pytest.approx((-0.1, 0.2, 0.01))
+    assert found.detectable == pytest.approx(1 - exp(-2.8 * log(0.87 / 0.85) / 2))
+    assert found.text.startswith("-14.01% [-2") and "; note; " in found.text
+    assert found.text.endswith("; without the mechanism -1.50%")
+    assert one.words(found) == {"the paper's": "-10.00%", "seeds x units": "1 x 2 books",
+                                "detectable": f"{found.detectable:.2%}", "room": "20.00%"}
 
 
-@pytest.mark.parametrize(("low", "high", "direction"), [
-    (1.0, 0.5, "lower"), (float("nan"), 1.0, "lower"), (0.0, float("nan"), "lower"), (0.0, 1.0, "below")])
-def test_bad_intervals_and_directions_are_refused(low, high, direction):
-    with pytest.raises(ReproError):
-        judge_difference(0.0, low, high, direction)
+def test_a_control_that_is_declared_has_to_be_measured():
+    one = Claim(**DECLARED | {"control": "masked", "why_no_control": "", "measure": lambda records: Measured([[1.0]])})
+    with pytest.raises(ReproError, match=re.escape("claim 'toy-gain' declares a control (masked), but its records")):
+        one.judge([])
+
+
+@pytest.mark.parametrize(("room", "verdict"), [(0.9, "not testable here"), (1.1, "reproduced")])
+def test_the_room_comes_from_the_runs_of_the_assay(toy, room, verdict):
+    """Of the baseline without overlap, at whatever seeds it was run."""
+    asked = []
+
+    def measured(records):
+        asked.append([(record.model, record.config["overlap"], record.seed) for record in records])
+        return room
+
+    assay = Assay("more text", lambda config: config.overlap == 0 and config.model == "baseline", measured)
+    register(Claim(**DECLARED | {"assay": assay, "why_no_assay": "", "paper_effect": lambda: -1.0,
+                                 "why_no_paper_effect": ""}))
+    for index in (1, 3):
+        run(toy.experiment.plan("smoke")[index], progress=False)
+    missing = claim("toy-gain").verdict()
+    assert (missing.verdict, missing.text.partition(":")[0]) == ("not run", "1 of 3 runs missing")
+    run(toy.experiment.plan("smoke", seeds=(4,))[0], progress=False)
+    found = claim("toy-gain").verdict()
+    assert (found.verdict, found.room) == (verdict, room)
+    assert asked == [[("baseline", 0, 4)]]
+
+
+def test_seeds_that_all_runs_have_are_compared(toy):
+    seen = []
+    register(Claim(**DECLARED | {"measure": lambda records: seen.append(
+        [(record.model, record.seed) for record in records]) or difference(records)}))
+    plan = {seed: toy.experiment.plan("smoke", seeds=(seed,)) for seed in (0, 1, 2, 3)}
+    run(plan[0][1], progress=False)
+    run(plan[3][3], progress=False)
+    told = claim("toy-gain").verdict()
+    assert (told.verdict, told.text) == (
+        "not run", "no seed that all of its runs have; run them with the same --seed")
+    for seed in (2, 1):
+        run(plan[seed][1], progress=False)
+        run(plan[seed][3], progress=False)
+    assert claim("toy-gain").verdict().n_seeds == 2
+    assert seen == [[("baseline", 1), ("recurrent", 1), ("baseline", 2), ("recurrent", 2)]]
+
+
+def test_a_scale_at_which_a_claim_means_nothing_shows_that_the_machinery_works(toy):
+    register(Claim(**DECLARED | {"means_at": ("small",)}))
+    assert claim("toy-gain").verdict("smoke").verdict == "not run"
+    for index in (1, 3):
+        run(toy.experiment.plan("smoke")[index], progress=False)
+    told = claim("toy-gain").verdict("smoke")
+    assert told.verdict == "machinery works" and told.low < told.effect < told.high
+    assert told.text == f"{told.effect:+.3g} [{told.low:+.3g}, {told.high:+.3g}]"
+
+
+def test_a_claim_is_there_at_the_scales_that_plan_what_it_compares(toy):
+    assert Claim(**DECLARED | {"where": lambda config: config.scale == "small"}).scales == ("small",)
+    assert Claim(**DECLARED).scales == ("smoke", "small")
+
+
+def test_members_of_a_family_share_their_error_step_by_step(toy):
+    """Of three members at p = 0.001, 0.02 and 0.03 the first is held against three, the second against two."""
+    def member(p):
+        units = np.linspace(-1, 1, 9)
+        scale = stats.t.isf(p / 2, 8) * stats.sem(units)  # so far below 0 that a t test gives p
+        return lambda records: Measured([units - scale])
+
+    def declare(name, p, family):
+        return Claim(**DECLARED | {"id": name, "measure": member(p), "family": family})
+
+    register(*(declare(f"toy-{family}-{p}", p, family) for family in ("one", "") for p in (0.02, 0.001, 0.03)))
+    for index in (1, 3):
+        run(toy.experiment.plan("smoke")[index], progress=False)
+    assert {p: claim(f"toy--{p}").verdict().verdict for p in (0.001, 0.02, 0.03)} == {
+        0.001: "reproduced", 0.02: "reproduced", 0.03: "reproduced"}
+    assert {p: claim(f"toy-one-{p}").verdict().verdict for p in (0.001, 0.02, 0.03)} == {
+        0.001: "reproduced", 0.02: "reproduced", 0.03: "reproduced"}, "0.001 <= 0.05/3, 0.02 <= 0.05/2, 0.03 <= 0.05"
+    register(declare("toy-one-0.9", 0.9, "one"))
+    assert {p: claim(f"toy-one-{p}").verdict().verdict for p in (0.001, 0.02, 0.03, 0.9)} == {
+        0.001: "reproduced", 0.02: "inconclusive", 0.03: "inconclusive", 0.9: "inconclusive"}, "0.02 > 0.05 / 3"
 
 
 @pytest.fixture
@@ -61,16 +155,14 @@ def judged(toy):
     """Which records the claim was given."""
     seen = []
 
-    def judge(records):
+    def measure(records):
         seen.append([(record.model, record.config["overlap"], record.seed) for record in records])
         by_model = {record.model: record.metrics["test_word_perplexity"] for record in records}
-        effect = by_model["recurrent"] - by_model["baseline"]
-        return judge_difference(effect, effect - 0.4, effect + 0.4, "lower")
+        return Measured([[by_model["recurrent"] - by_model["baseline"] + noise for noise in (-0.1, 0.0, 0.1)]])
 
-    register(Claim("toy-gain", "toy2020", "Recurrence lowers perplexity.", "Section 4, Table 1", "toy-recurrence",
-                   judge, where=lambda config: config.overlap == 5, about=("toy-table1",)),
-             Claim("toy-cost", "toy2020", "Recurrence is free.", "Table 1", "toy-recurrence", judge,
-                   about=("toy-table10",)),
+    cost = DECLARED | {"id": "toy-cost", "sentence": "Recurrence is free.", "where": lambda config: True,
+                       "measure": measure, "about": ("toy-table10",)}
+    register(Claim(**DECLARED | {"measure": measure, "about": ("toy-table1",)}), Claim(**cost),
              Artifact("toy-table10", "toy2020", "Table", "10_toy", "toy-recurrence", lambda context: None, "Table 10"),
              Artifact("toy-table1", "toy2020", "Table", "06_toy", "toy-recurrence", lambda context: None, "Table 1"),
              Artifact("toy-table1-other", "other2020", "Table", "06_toy", "toy-base", lambda context: None, "Table 1"))
@@ -89,7 +181,7 @@ def test_a_claim_is_judged_when_all_its_runs_are_there(toy, judged):
         run(toy.experiment.plan("smoke", seeds=(seed,))[3], progress=False)
     told = claim("toy-gain").verdict()
     assert told.verdict == "reproduced"
-    assert judged == [[("baseline", 5, 0), ("recurrent", 5, 0), ("recurrent", 5, 2)]]
+    assert judged == [[("baseline", 5, 0), ("recurrent", 5, 0)]]
 
 
 def test_verdicts_stand_in_a_table_scale_by_scale(toy, judged):
@@ -100,7 +192,10 @@ def test_verdicts_stand_in_a_table_scale_by_scale(toy, judged):
         ["Recurrence lowers perplexity.", "small", "not run"], ["Recurrence is free.", "small", "not run"],
         ["Recurrence lowers perplexity.", "smoke", "reproduced"], ["Recurrence is free.", "smoke", "not run"]]
     assert found["effect"][2] == claim("toy-gain").verdict().text
-    assert list(found.columns) == ["claim", "scale", "verdict", "effect"]
+    assert list(found.columns) == ["claim", "scale", "verdict", "effect", "the paper's", "seeds x units", "detectable",
+                                   "room"]
+    assert found.loc[2, "the paper's":].tolist() == ["–", "1 x 3 books", "0.162", "–"]
+    assert found.loc[3, "the paper's":].tolist() == ["–", "–", "–", "–"]
     assert verdict_table("smoke", "10_toy")["claim"].tolist() == 2 * ["Recurrence is free."]
     assert verdict_table("small", "06_toy")["scale"].tolist() == ["small"]
     with pytest.raises(ReproError, match="unknown chapter with claims '6_toy'. Did you mean '06_toy'?"):
@@ -115,10 +210,11 @@ def test_the_scoreboard_has_every_artifact_and_claim_at_every_scale(toy, judged)
     assert board["kind"].to_dict() == {"toy-table1": "table", "toy-table1-other": "table", "toy-table10": "table",
                                        "toy-gain": "claim", "toy-cost": "claim"}
     assert board.loc["toy-table1-other", "reference"] == "other2020"
+    told = claim("toy-gain").verdict()
     # the base model was run on the way; the artifact has the verdict of the claim about Table 1, not of the other one
-    assert board["smoke"].to_dict() == {"toy-table1": "reproduced, 2/4 runs", "toy-table1-other": "1/1 runs",
-                                        "toy-table10": "2/4 runs", "toy-gain": "reproduced, 2/2 runs",
-                                        "toy-cost": "2/4 runs"}
+    assert board["smoke"].to_dict() == {
+        "toy-table1": "reproduced, 2/4 runs", "toy-table1-other": "1/1 runs", "toy-table10": "2/4 runs",
+        "toy-gain": f"reproduced: {told.text}; seeds x units 1 x 3 books; detectable 0.162", "toy-cost": "2/4 runs"}
     assert set(board["small"]) == {"not run"}
     assert set(board["paper"]) == {""}
 
@@ -135,9 +231,7 @@ def test_everything_is_looked_at_once_when_everything_is_asked_for(toy, judged, 
 
 
 def test_an_artifact_has_the_worst_verdict_of_the_claims_about_it(toy, judged):
-    register(Claim("toy-loss", "toy2020", "Recurrence raises perplexity.", "Table 1", "toy-recurrence",
-                   lambda records: judge_difference(-1.0, -2.0, -0.5, "higher"),
-                   where=lambda config: config.overlap == 5, about=("toy-table1",)))
+    register(Claim(**DECLARED | {"id": "toy-loss", "direction": "higher", "about": ("toy-table1",)}))
     for index in (1, 3):
         run(toy.experiment.plan("smoke")[index], progress=False)
     assert scoreboard().set_index("id")["smoke"]["toy-table1"] == "not reproduced, 2/4 runs"

@@ -15,7 +15,7 @@ import repro.data
 from repro import cli, doctor
 from repro.data.overlap import Dropped
 from repro.errors import ReproError
-from repro.study import Artifact, Claim, Experiment, Store, judge_difference, register, registry, run
+from repro.study import Artifact, Claim, Experiment, Measured, Store, register, registry, run
 from repro.study.plan import point
 
 
@@ -23,9 +23,10 @@ from repro.study.plan import point
 def repro_(toy):
     """Calls the command line on the toy study; gives (exit code, stdout, stderr)."""
     register(Artifact("toy-table", "toy2020", "Toy table", "06_toy", "toy-recurrence", build, "Table 1"),
-             Claim("toy-gain", "toy2020", "It helps.", "Table 1", "toy-recurrence",
-                   lambda records: judge_difference(-1.0, -2.0, -0.5, "lower"), where=lambda c: c.overlap == 0,
-                   about=("toy-table",)))
+             Claim(id="toy-gain", paper="toy2020", sentence="It helps.", source="Table 1", experiment="toy-recurrence",
+                   measure=lambda records: Measured([[-1.0, -1.2, -1.1]]), where=lambda c: c.overlap == 0,
+                   direction="lower", unit="book", paper_effect=lambda: -3.0, why_no_control="a toy",
+                   why_no_assay="a toy", about=("toy-table",)))
 
     def call(line):
         done = CliRunner().invoke(cli.main, line)
@@ -48,20 +49,26 @@ def test_list(repro_, toy):
         run(config, progress=False)
     code, out, err = repro_("list")
     assert (code, err) == (0, "")
-    for words in ("toy-base", "toy-table", "toy-gain", "06_toy", "reproduced, 2/4 runs", "reproduced, 2/2 runs"):
+    for words in ("toy-base", "toy-table", "toy-gain", "06_toy", "machinery works, 2/4 runs",
+                  "machinery works, 2/2 runs"):
         assert words in out
-    assert "reproduced at smoke" not in out  # generated text is no evidence about a paper
+    assert "machinery works at smoke" not in out  # generated text is no evidence about a paper
     listed = json.loads(repro_("list --json")[1])
     assert [one["name"] for one in listed["experiments"]] == ["toy-base", "toy-recurrence"]
     (table,), (claim,) = listed["artifacts"], listed["claims"]
     assert (table["paper"], table["id"], table["chapter"], table["verdict"], table["verdict_scale"]) == (
         "toy2020", "toy-table", "06_toy", "not run", None)
     assert claim["chapter"] == "06_toy"
-    assert table["scales"]["smoke"]["verdict"] == "reproduced"
+    assert table["scales"]["smoke"]["verdict"] == "machinery works"
     assert table["scales"]["smoke"]["done"] == 2
     assert table["scales"]["smoke"]["planned"] == 4
-    assert claim["scales"]["smoke"]["text"] == "-1 [-2, -0.5]"
-    assert claim["scales"]["small"]["verdict"] == "not run"
+    told = claim["scales"]["smoke"]
+    assert told["text"] == "-1.1 [-1.35, -0.852]" and not told["exact"]
+    assert (told["seeds"], told["units"], told["paper_effect"], told["room"]) == (1, 3, -3.0, None)
+    assert (told["low"], told["high"], told["detectable"]) == pytest.approx((-1.34841, -0.85159, 0.16166), abs=1e-5)
+    assert "why_no_paper_effect" not in told
+    missing = claim["scales"]["small"]
+    assert (missing["verdict"], missing["seeds"], missing["low"], missing["paper_effect"]) == ("not run", 0, None, -3.0)
     run(toy.experiment.plan("small")[0], progress=False)  # one of two: no verdict at this scale yet
     assert json.loads(repro_("list --json")[1])["claims"][0]["verdict_scale"] is None
 
@@ -196,15 +203,17 @@ def test_show_a_claim(repro_, toy):
     run(toy.experiment.plan("small")[0], progress=False)
     code, out, err = repro_("show toy-gain")
     assert (code, err) == (0, "")
-    for words in ("It helps.", "toy-gain: Table 1 of toy2020", "reproduced", "-1 [-2, -0.5]", " ".join(records),
+    for words in ("It helps.", "toy-gain: Table 1 of toy2020", "machinery works", "-1.1 [-1.35, -0.852]",
+                  " ".join(records),
                   "1 of 2 runs missing: repro run toy-recurrence --scale small --set model=recurrent --set overlap=0"):
         assert words in out
     told = json.loads(repro_("show toy-gain --scale smoke --json")[1])
-    assert told == {"id": "toy-gain", "sentence": "It helps.", "paper": "toy2020", "source": "Table 1", "verdicts": [
-        {"scale": "smoke", "verdict": "reproduced", "effect": -1.0, "low": -2.0, "high": -0.5,
-         "text": "-1 [-2, -0.5]", "records": records}]}
+    verdict, = told.pop("verdicts")
+    assert told == {"id": "toy-gain", "sentence": "It helps.", "paper": "toy2020", "source": "Table 1"}
+    assert (verdict["scale"], verdict["verdict"], verdict["effect"], verdict["seeds"], verdict["records"]) == (
+        "smoke", "machinery works", pytest.approx(-1.1), 1, records)
     assert [row["verdict"] for row in json.loads(repro_("show toy-gain --json")[1])["verdicts"]] == [
-        "reproduced", "not run"]
+        "machinery works", "not run"]
 
 
 @pytest.mark.parametrize(("line", "words"), [

@@ -2,31 +2,49 @@
 
 import re
 from itertools import combinations
+from math import log
 from pathlib import Path
 
 import pytest
 
 from repro.errors import ReproError
 from repro.page import written
-from repro.study import Artifact, Claim, Sentence, Verdict, badge, claim, in_short, metric, register, run, sentence
-from repro.study.claims import judge_difference
+from repro.study import (
+    Artifact,
+    Claim,
+    Measured,
+    Sentence,
+    Verdict,
+    badge,
+    claim,
+    in_short,
+    metric,
+    register,
+    run,
+    sentence,
+)
 from repro.study.lesson import SIGNS
 
 RUN = "repro run toy-recurrence --scale smoke --set model=recurrent --set overlap=5"
 CSS = (Path(__file__).parents[2] / "book/_static/book.css").read_text()
 
 
-def judge(records):
+def measure(records):
     by_model = {record.model: record.metrics["test_word_perplexity"] for record in records}
-    effect = by_model["recurrent"] / by_model["baseline"] - 1
-    return judge_difference(effect, effect - 0.01, effect + 0.01, "lower", percent=True)
+    effect = log(by_model["recurrent"] / by_model["baseline"])
+    return Measured([[effect - 0.01, effect + 0.01, effect]])
+
+
+DECLARED = {"paper": "toy2020", "experiment": "toy-recurrence", "measure": measure, "direction": "lower",
+            "unit": "book", "relative": True, "same_weights": True, "means_at": ("smoke", "small"),
+            "why_no_paper_effect": "a toy", "why_no_control": "a toy", "why_no_assay": "a toy"}
 
 
 @pytest.fixture
 def claimed(toy):
-    register(Claim("toy-gain", "toy2020", "Recurrence lowers <it>.", "Table 1", "toy-recurrence", judge,
+    register(Claim(id="toy-gain", sentence="Recurrence lowers <it>.", source="Table 1", **DECLARED,
                    where=lambda config: config.overlap == 5, about=("toy-table1",)),
-             Claim("toy-other", "toy2020", "It is free.", "Table 2", "toy-recurrence", judge,
+             Claim(id="toy-other", sentence="It is free.", source="Table 2", **DECLARED,
                    where=lambda config: config.overlap == 0, about=("toy-table2",)),
              *(Artifact(f"toy-table{n}", "toy2020", "Table", f"0{n}_toy", "toy-recurrence", lambda context: None, "T")
                for n in (1, 2)))
@@ -39,8 +57,8 @@ def test_a_sentence_takes_its_numbers_from_records(claimed):
     perplexity = metric("toy-recurrence", "test_word_perplexity", "smoke", model="recurrent", overlap=5)
     said = sentence("**{n}** models: {ppl}, or {ppl:.0f}; {gain}. So it is {gain.verdict}: {gain.effect:+.1%} from "
                     "{gain.low:.1%}.", n=2, ppl=perplexity, gain=claim("toy-gain").verdict("smoke"))
-    assert said.markdown == ("**2** models: 28.50, or 28; -3.39% [-4.39%, -2.39%]. So it is reproduced: -3.4% from "
-                             "-4.4%.")
+    assert said.markdown == ("**2** models: 28.50, or 28; -3.39% [-5.76%, -0.96%]. So it is reproduced: -3.4% from "
+                             "-5.8%.")
     assert said._repr_markdown_() == said.markdown
     assert repr(said) == said.markdown.replace("*", "")
 

@@ -46,6 +46,38 @@ def test_an_epoch_covers_distinct_sequences_and_no_target_twice(size):
         assert n - 1 - len(targets) < length * (batch_size + 2)  # what is left does not fill another batch
 
 
+def test_tokens_that_are_no_targets_have_no_label():
+    """Every third token is never predicted: 100 positions that are their own ids."""
+    targets = np.arange(103) % 3 != 0
+    plain, found = make(103, 5, 2), Sequences(np.arange(103), 5, 2, targets=targets)
+    assert found.per_epoch == plain.per_epoch and found.units_per_batch == 10
+    seen = set()
+    for step in range(2 * plain.per_epoch):
+        batch = found.batch(step)
+        assert torch.equal(batch["input_ids"], plain.batch(step))
+        expected = [[-100 if i % 3 == 0 else i for i in row] for row in batch["input_ids"].tolist()]
+        assert batch["labels"].tolist() == expected
+        n = sum(label != -100 for row in expected for label in row[1:])
+        assert batch["n_targets"].tolist() == pytest.approx([n / 2, n / 2])
+        seen.add(n)
+    assert len(seen) > 1
+    halves = [share(found.batch(3), 2, process, 2) for process in range(2)]
+    assert sum(half["n_targets"].sum() for half in halves) == found.batch(3)["n_targets"].sum()
+    nothing = Sequences(np.arange(103), 5, 2, targets=np.zeros(103, bool)).batch(0)
+    assert nothing["n_targets"].sum() == 1  # nothing is divided by nothing
+
+
+def test_what_is_predicted_is_a_setting_where_not_all_is():
+    some = np.arange(103) % 3 != 0
+    settings = [make(103, 5, 2).settings(), Sequences(np.arange(103), 5, 2, targets=some).settings(),
+                Sequences(np.arange(103), 5, 2, targets=~some).settings()]
+    assert set(settings[0]) == {"length", "batch_size", "seed", "text"}
+    assert set(settings[1]) - set(settings[0]) == {"targets"}
+    assert settings[1]["targets"] != settings[2]["targets"]
+    with pytest.raises(ReproError, match="there are 102 targets and 103 tokens"):
+        Sequences(np.arange(103), 5, 2, targets=some[1:])
+
+
 def test_batches_per_epoch():
     assert make(103, 5, 2).per_epoch == 9  # 20 whole sequences, one spent on the offset, 19 make 9 pairs
     assert make(101, 5, 2).per_epoch == 9

@@ -145,6 +145,73 @@ def test_next_token_is_the_mean_over_all_targets():
     assert torch.equal(read[0], tokens[:, :-1])
 
 
+def masked(tokens, seed=3):
+    """A batch with a third of its tokens never predicted, as `Sequences` gives it."""
+    never = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(seed)) < 1 / 3
+    labels = tokens.masked_fill(never, -100)
+    n = max(1, int((~never[:, 1:]).sum()))
+    return {"input_ids": tokens, "labels": labels, "n_targets": torch.full((len(tokens),), n / len(tokens))}, ~never
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("kind", ["plain", "recurrent", "whole"])
+def test_what_is_no_target_is_left_out_of_the_mean(tiny_gpt2, tiny_recurrent, size, kind):
+    """Against the sum over single targets, each told by a batch that predicts nothing else."""
+    n, window, overlap = size
+    model = (tiny_recurrent if kind == "recurrent" else tiny_gpt2)(dtype=torch.float64)
+    objective = NextToken(Logits(model)) if kind == "whole" else WindowedLM(model, window, overlap)
+    tokens = text(min(n, 16))
+    batch, counts = masked(tokens)
+    total = 0.0
+    for row, column in counts[:, 1:].nonzero().tolist():
+        labels = torch.full_like(tokens, -100)
+        labels[row, column + 1] = tokens[row, column + 1]
+        one = {"input_ids": tokens, "labels": labels, "n_targets": torch.full((3,), 1 / 3)}
+        with torch.no_grad():
+            total += objective(one).item()
+    found = objective(batch)
+    assert found.item() == pytest.approx(total / max(1, int(counts[:, 1:].sum())), rel=1e-6)
+    gradients = torch.autograd.grad(found, objective.parameters(), allow_unused=True)
+    everything = torch.autograd.grad(objective(tokens), objective.parameters(), allow_unused=True)
+    assert (gradients[0] - everything[0]).abs().max() > 1e-6 or not counts[:, 1:].any()
+
+
+class Logits(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids):
+        return self.model(ids).logits
+
+
+@pytest.mark.parametrize("kind", ["plain", "recurrent"])
+def test_a_batch_of_targets_alone_gives_the_same_loss(tiny_gpt2, tiny_recurrent, kind):
+    model, tokens = (tiny_gpt2 if kind == "plain" else tiny_recurrent)(dtype=torch.float64), text(14)
+    batch = {"input_ids": tokens, "labels": tokens, "n_targets": torch.full((3,), 13.0)}
+    objective = WindowedLM(model, 4, 1)
+    torch.testing.assert_close(objective(batch), objective(tokens), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["plain", "recurrent"])
+def test_the_halves_of_a_batch_add_up_to_its_loss(tiny_gpt2, tiny_recurrent, kind):
+    """Processes average their losses: rows with fewer targets must not count for more."""
+    model, tokens = (tiny_gpt2 if kind == "plain" else tiny_recurrent)(dtype=torch.float64), text(14)
+    objective = WindowedLM(model, 4, 1)
+    labels = tokens.clone()
+    labels[0, 2:] = -100
+    batch = {"input_ids": tokens, "labels": labels, "n_targets": torch.full((3,), 27 / 3)}
+    rows = [objective({name: x[k:k + 1] for name, x in batch.items()}).item() for k in range(3)]
+    assert sum(rows) / 3 == pytest.approx(objective(batch).item(), rel=1e-6)
+
+
+def test_nothing_to_predict_is_a_loss_of_nothing(tiny_gpt2, tiny_recurrent):
+    tokens = text(14)
+    batch = {"input_ids": tokens, "labels": torch.full_like(tokens, -100), "n_targets": torch.full((3,), 1 / 3)}
+    for model in (tiny_gpt2(), tiny_recurrent()):
+        assert WindowedLM(model, 4, 1)(batch).item() == 0
+
+
 def test_labels_is_the_mean_over_all_documents():
     logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
     batch, read = {"ids": text(8), "lengths": torch.tensor([1, 2]), "labels": torch.tensor([2, 0, 1, 1])}, []

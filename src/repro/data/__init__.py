@@ -2,7 +2,7 @@
 
 from repro.data.base import CheckRow, Corpus, Document, Documents, Reader, Split, root
 from repro.data.registry import corpora, corpus
-from repro.data.tokenisation import Tokeniser, Tokens, tokeniser, tokens
+from repro.data.tokenisation import Tokeniser, Tokens, drawn, tokeniser, tokens
 
 __all__ = ["CheckRow", "Corpus", "Document", "Documents", "Reader", "Split", "Tokeniser", "Tokens",
-           "corpora", "corpus", "root", "tokeniser", "tokens"]
+           "corpora", "corpus", "drawn", "root", "tokeniser", "tokens"]

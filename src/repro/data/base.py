@@ -73,7 +73,7 @@ class Split:
     Of text: n_words counts whitespace-separated words, n_words_with_ends adds one for every line end (the denominator
     of WikiText's published perplexities), n_bytes counts UTF-8 bytes.
     Of examples: n_examples counts rows; `counts` what is in them, such as {"hyperpartisan": 192} of labels. Of text
-    that is apart from another: `counts` what was left out.
+    that is apart from another: `counts` what was left out. Of text in which something is never predicted: how often.
     """
 
     description: str
@@ -119,6 +119,7 @@ class Corpus:
     generator: Generator | None = None  # what writes an embedded corpus
     made_of: tuple["Corpus", ...] = ()  # those whose files it reads, when it has none of its own
     normalise: Normalisation | None = None  # of text: which characters are read as which others
+    never_targets: tuple[str, ...] = ()  # of text: what is read but never predicted, such as "<unk>"; without blanks
     apart_from: tuple["Corpus", ...] = ()  # of text: those whose validation and test texts are left out of this one
 
     @property
@@ -194,8 +195,9 @@ class Corpus:
             yield from row.texts
 
     def n_words(self, text: str) -> int:
-        """How many words `text` counts as in this corpus' word-level perplexity."""
-        return len(text.split()) + (text.count("\n") if self.joined else 0)
+        """How many words `text` counts as in this corpus' word-level perplexity: those that are predicted."""
+        ends = text.count("\n") if self.joined else 0
+        return len(text.split()) + ends - sum(map(text.count, self.never_targets))
 
     def paths(self, split: str) -> list[Path]:
         """The files `split` is read from ([] for embedded corpora); ReproError when there are none."""
@@ -225,7 +227,8 @@ class Corpus:
 
         Of an embedded corpus: over the generator's parameters, word lists and output, and the number of its documents.
         Of examples also over what is taken from the files, and over the names of the labels. Of text also over its
-        normalisation, and over the files of the texts that it is apart from and what is taken from those.
+        normalisation, over what in it is never predicted, and over the files of the texts that it is apart from and
+        what is taken from those.
         """
         digest = hashlib.sha256(self.name.encode())
         for split in splits or self.splits:
@@ -239,6 +242,8 @@ class Corpus:
                 digest.update(f"\n{split} {path.name} {files.sha256(path)}".encode())
         if self.normalise:
             digest.update(f"\nnormalise {self.normalise}".encode())
+        if self.never_targets:
+            digest.update(f"\nnever targets {self.never_targets}".encode())
         for other, split in self._held_out():
             told = f"\napart {overlap.VERSION} {other.name} {split} {other.splits[split].rows} {other.read.settings}"
             for path in other.paths(split):
@@ -316,13 +321,15 @@ class Corpus:
     def _count_documents(self, split: str) -> list[tuple[str, int | None, int]]:
         """(what, expected, found) of a split of text."""
         part, documents, words, ends, size = self.splits[split], 0, 0, 0, 0
+        never = dict.fromkeys(self.never_targets, 0)
         for document in self.stream(split):
             documents += 1
+            never = {one: n + document.text.count(one) for one, n in never.items()}
             words += len(document.text.split())
             ends += document.text.count("\n")
             size += len(document.content)
         left_out = self.dropped(split)
-        found = {"passages left out": len(left_out), "words left out": sum(one.n_words for one in left_out)}
+        found = never | {"passages left out": len(left_out), "words left out": sum(one.n_words for one in left_out)}
         return [("documents", part.n_documents, documents), ("words", part.n_words, words),
                 ("words with line ends", part.n_words_with_ends, words + ends), ("bytes", part.n_bytes, size),
                 *((what, part.counts[what], found[what]) for what in part.counts)]

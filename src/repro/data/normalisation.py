@@ -2,6 +2,9 @@
 
 Most books of Project Gutenberg are typed with plain quotes, two hyphens for a dash and three points for an ellipsis; a
 few are not, and neither is Wikipedia. To a model that has read only plain ones the others are unknown words.
+
+A text with a typographic character that is in no table is refused rather than read as it happens to be: whoever adds a
+corpus decides what it means. Letters, digits, accents, signs of mathematics and money are never touched or refused.
 """
 
 import re
@@ -14,8 +17,10 @@ from repro.errors import ReproError
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Which characters are read as which others. `name` and `version` enter the fingerprint of a corpus: raise the
-    version with every change of the tables.
+    """Which characters are read as which others. `name` and `version` enter the fingerprint of a corpus.
+
+    Raise the version when a text that could be read before is read otherwise. A character that becomes known needs no
+    new one: no text with it could be read.
 
     plain: character -> what is read instead. left: typographic characters that stay as they are.
     """
@@ -38,19 +43,27 @@ class Normalisation:
                              "those read as plain ones or those left as they are.")
         return text.translate(str.maketrans(dict(self.plain)))
 
+    def count(self, text: str) -> int:
+        """How many characters of `text` are read as others."""
+        return 0 if text.isascii() else sum(map(text.count, self.plain.keys() & set(text)))
+
     def __str__(self) -> str:
         return f"{self.name} {self.version}"
 
 
 def typographic(character: str) -> bool:
-    """Whether a character could be a quote, a dash or an ellipsis that is not plain: one by its Unicode category or
-    name, a visible one of the block General Punctuation, or a control character of Latin-1, which is what the quotes of
-    Windows-1252 become when they are misread."""
+    """Whether a character could stand for a plain quote, dash, ellipsis, space or pair of letters, or for nothing.
+
+    By its Unicode category: quotes that open (Pi) or close (Pf), dashes (Pd), spaces and separators (Zs, Zl, Zp),
+    characters that are not seen (Cf). By its name, for the quotes, ellipses and hyphens that have other categories.
+    Visible ones of the block General Punctuation; Latin ligatures such as the one of f and i; the control characters of
+    Latin-1, which is what the quotes of Windows-1252 become when they are misread.
+    """
     code = ord(character)
     if code < 0x80:
         return False
-    return (code < 0xa0 or 0x2010 <= code <= 0x2027 or 0x2030 <= code <= 0x205e
-            or unicodedata.category(character) in ("Pi", "Pf", "Pd")
+    return (code < 0xa0 or 0x2010 <= code <= 0x2027 or 0x2030 <= code <= 0x205e or 0xfb00 <= code <= 0xfb06
+            or unicodedata.category(character) in ("Pi", "Pf", "Pd", "Zs", "Zl", "Zp", "Cf")
             or re.search("QUOTATION MARK|ELLIPSIS|HYPHEN|DASH$", unicodedata.name(character, "")) is not None)
 
 
@@ -64,4 +77,7 @@ PLAIN = Normalisation("plain punctuation", 1, {
     **dict.fromkeys("‐‑‒–", "-"),  # hyphens, figure dash, en dash
     **dict.fromkeys("—―", "--"),  # em dash, horizontal bar
     "…": "...", "‥": "..",
-}, left="†‡•‣‧‰‱⁄‼‽⁇⁈⁉※‿〜־")  # none of these is a quote, a dash or an ellipsis of English text
+    "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st",
+}, left="†‡•‣‧‰‱⁄‼‽⁇⁈⁉※‿〜־"  # none of these is a quote, a dash or an ellipsis of English text
+        "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"  # spaces
+        "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")  # not seen: joiners, marks of direction, of the byte order

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from repro import paths
-from repro.data.base import Corpus, root
+from repro.data.base import Corpus, Document, root
 from repro.data.registry import corpus
 from repro.errors import ReproError, unknown
 
@@ -62,6 +62,18 @@ class Tokeniser:
             found += [np.array(encoding.ids, np.int32) for encoding in batch]
         return np.concatenate(found)
 
+    def touching(self, text: str, strings: Sequence[str]) -> np.ndarray:
+        """Which tokens of `encode(text)` hold a character of one of `strings` (without blanks): (n,) bool.
+
+        A string may be several tokens, and a token may hold the blank before it: all of these touch it.
+        """
+        found = [np.zeros(0, bool)]
+        for piece in pieces(text):
+            inside = np.append(0, np.cumsum(_inside(re.finditer(_any(strings), piece), len(piece))))
+            starts, stops = np.array(self.backend.encode(piece, add_special_tokens=False).offsets).reshape(-1, 2).T
+            found.append(inside[stops] > inside[starts])
+        return np.concatenate(found)
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; <|endoftext|> gives nothing."""
         return self.backend.decode([int(i) for i in ids], skip_special_tokens=True)
@@ -101,6 +113,11 @@ class Bytes:
                              f"at position {at:,} is not among the {len(self.known)} bytes of its training text.")
         return ids
 
+    def touching(self, text: str, strings: Sequence[str]) -> np.ndarray:
+        """Which bytes of `text` belong to one of `strings`: (n,) bool."""
+        content = text.encode(errors="surrogateescape")
+        return _inside(re.finditer(_any(strings).encode(), content), len(content))
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; <|endoftext|> gives nothing."""
         return bytes(self.known[i - 1] for i in ids if i).decode(errors="surrogateescape")
@@ -122,13 +139,27 @@ def pieces(text: str, size: int = PIECE) -> Iterator[str]:
 _BETWEEN_WORDS = re.compile(r"(?<=\w)[ \n](?=\w)")
 
 
+def _any(strings: Sequence[str]) -> str:
+    """A regular expression that finds each of `strings`."""
+    return "|".join(map(re.escape, strings))
+
+
+def _inside(matches: Iterable[re.Match], n: int) -> np.ndarray:
+    """Which of `n` characters are in one of `matches`: (n,) bool."""
+    found = np.zeros(n, bool)
+    for match in matches:
+        found[slice(*match.span())] = True
+    return found
+
+
 @dataclass(frozen=True)
 class Tokens:
     """A tokenised split: one stream and where its documents lie in it.
 
     ids: (n,) int32, starting with `bos`; books are each preceded by `bos`, WikiText's articles are not.
     starts: (documents,) index in `ids` of each document's first token.
-    n_words, n_bytes: (documents,) words (as `Corpus.n_words` counts) and UTF-8 bytes.
+    n_words, n_bytes: (documents,) words (as `Corpus.n_words` counts) and UTF-8 bytes, without what is never predicted.
+    targets: (n,) bool, which tokens are to be predicted; the others are context alone. None: all of them.
     """
 
     ids: np.ndarray
@@ -137,16 +168,21 @@ class Tokens:
     n_bytes: np.ndarray
     bos: int
     joined: bool
+    targets: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def document(self, k: int) -> np.ndarray:
         """Document k as a stream of its own: `bos`, then its tokens."""
+        return self._document(k, self.ids, self.bos)
+
+    def _document(self, k: int, values: np.ndarray, first: int) -> np.ndarray:
+        """`first`, then those of `values`, one a token, that belong to document k."""
         begin = int(self.starts[k])
         last = k + 1 == len(self.starts)
         end = len(self.ids) if last else int(self.starts[k + 1]) - (not self.joined)
-        return np.concatenate([np.array([self.bos], np.int32), self.ids[begin:end]])
+        return np.concatenate([np.array([first], values.dtype), values[begin:end]])
 
     def heads(self, n: int, tokeniser: Tokeniser) -> "Tokens":
         """The first `n` tokens of every document (of books; a running text has no heads), with the words in them."""
@@ -155,56 +191,87 @@ class Tokens:
         parts = [self.document(k)[:n + 1] for k in range(len(self))]
         texts = [tokeniser.decode(ids) for ids in parts]
         ends = np.cumsum([len(ids) for ids in parts])
-        return replace(self, ids=np.concatenate(parts), starts=np.append(0, ends[:-1]) + 1,
+        targets = None if self.targets is None else np.concatenate(
+            [self._document(k, self.targets, True)[:n + 1] for k in range(len(self))])
+        return replace(self, ids=np.concatenate(parts), starts=np.append(0, ends[:-1]) + 1, targets=targets,
                        n_words=np.array([len(text.split()) for text in texts]),
                        n_bytes=np.array([len(text.encode()) for text in texts]))
 
 
 def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser | Bytes,
-           n_documents: int | None = None) -> Tokens:
+           n_documents: int | None = None, names: Sequence[str] | None = None) -> Tokens:
     """`split` of a corpus as token ids, read from the cache when this corpus, split and tokeniser were seen before.
 
-    n_documents: only the first so many by file name, in alphabetical order; None: all, as they lie.
-    Raises ReproError for an unknown corpus or split, missing or damaged files, more documents than there are, and a
-    full disk.
+    n_documents: only the first so many by file name, in alphabetical order; None: all, as they lie. names: only those,
+    such as the `drawn` ones.
+    Raises ReproError for an unknown corpus, split or name, missing or damaged files, more documents than there are, and
+    a full disk.
     """
     source = corpus_name if isinstance(corpus_name, Corpus) else corpus(corpus_name)
-    key = _key(VERSION, source.fingerprint([split]), split, tokeniser.fingerprint, *[n_documents] * bool(n_documents))
+    chosen = [*[n_documents] * bool(n_documents), *sorted(names or ())]
+    key = _key(VERSION, source.fingerprint([split]), split, tokeniser.fingerprint, *chosen)
     cache = paths.work() / "tokens" / f"{source.name}-{split}-{key}.npz"
     try:
         with np.load(cache) as kept:
-            parts = {name: kept[name] for name in ("ids", "starts", "n_words", "n_bytes")}
+            needed = ("ids", "starts", "n_words", "n_bytes", *["targets"] * bool(source.never_targets))
+            parts = {name: kept[name] for name in needed}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        parts = _tokenise(source, split, tokeniser, n_documents)
+        parts = _tokenise(source, split, tokeniser, _chosen(source, split, n_documents, names))
         buffer = io.BytesIO()
         np.savez(buffer, **parts)
         paths.write_atomic(cache, buffer.getvalue())
     return Tokens(parts["ids"].astype(np.int32), parts["starts"], parts["n_words"], parts["n_bytes"],
-                  tokeniser.bos, source.joined)
+                  tokeniser.bos, source.joined, parts.get("targets"))
+
+
+def drawn(corpus_name: str | Corpus, split: str, n: int, seed: int) -> tuple[str, ...]:
+    """The names of `n` documents of `split` drawn at random by `seed`, in the order in which they are drawn.
+
+    A pure function, the same on every machine: documents are sorted by a hash of seed and name. So the first names of
+    a longer draw are those of a shorter one, and a document more or less in the corpus moves no other.
+    Raises ReproError for an unknown corpus or split, missing files, and unless there are as many documents.
+    """
+    source = corpus_name if isinstance(corpus_name, Corpus) else corpus(corpus_name)
+    names = {document.id for document in source.stream(split)}
+    if not 1 <= n <= len(names):
+        raise ReproError(f"{n} documents are to be drawn: {source.name} {split} has 1 to {len(names)} to give.")
+    return tuple(sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())[:n])
+
+
+def _chosen(source: Corpus, split: str, n: int | None, names: Sequence[str] | None) -> Iterable[Document]:
+    if n is None and names is None:
+        return source.stream(split)
+    there = sorted(document.id for document in source.stream(split))
+    for name in sorted({*(names or ())} - {*there}):
+        raise unknown(f"document of {source.name} {split}", name, there)
+    wanted = there if names is None else sorted(names)
+    if n is not None and len(wanted) < n:
+        raise ReproError(f"n_documents={n}: {source.name} {split} has only {len(wanted)} documents.")
+    wanted = set(wanted[:n])
+    return sorted((document for document in source.stream(split) if document.id in wanted), key=lambda one: one.id)
 
 
 def _tokenise(source: Corpus, split: str, tokeniser: Tokeniser | Bytes,
-              n_documents: int | None) -> dict[str, np.ndarray]:
-    documents = source.stream(split)
-    if n_documents is not None:
-        names = sorted(document.id for document in source.stream(split))[:n_documents]
-        if len(names) < n_documents:
-            raise ReproError(f"n_documents={n_documents}: {source.name} {split} has only {len(names)} documents.")
-        documents = sorted((document for document in documents if document.id in set(names)), key=lambda one: one.id)
+              documents: Iterable[Document]) -> dict[str, np.ndarray]:
     small = np.uint16 if tokeniser.vocab_size <= 2**16 else np.int32
     bos = np.array([tokeniser.bos], small)
-    stream, starts, n_words, n_bytes, length = [], [], [], [], 0
+    never = source.never_targets
+    stream, starts, n_words, n_bytes, targets, length = [], [], [], [], [], 0
     for document in documents:
         if not starts or not source.joined:
             stream.append(bos)
+            targets.append(np.ones(1, bool))
             length += 1
         starts.append(length)
         stream.append(tokeniser.encode(document.text).astype(small))
         length += len(stream[-1])
         n_words.append(source.n_words(document.text))
-        n_bytes.append(len(document.content))
-    return {"ids": np.concatenate(stream), "starts": np.array(starts, np.int64),
-            "n_words": np.array(n_words, np.int64), "n_bytes": np.array(n_bytes, np.int64)}
+        n_bytes.append(len(document.content) - sum(document.text.count(one) * len(one.encode()) for one in never))
+        if never:
+            targets.append(~tokeniser.touching(document.text, never))
+    parts = {"ids": np.concatenate(stream), "starts": np.array(starts, np.int64),
+             "n_words": np.array(n_words, np.int64), "n_bytes": np.array(n_bytes, np.int64)}
+    return parts | ({"targets": np.concatenate(targets)} if never else {})
 
 
 def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) -> Tokeniser | Bytes:

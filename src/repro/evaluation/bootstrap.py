@@ -56,6 +56,20 @@ def bootstrap_ratio(numerator, denominator, level: float = 0.95, samples: int = 
     return Interval(float(numerator.sum() / denominator.sum()), float(low), float(high))
 
 
+def linearised(numerator, denominator) -> np.ndarray:
+    """One number for each document (or book, or stretch): their mean is sum(numerator) / sum(denominator), and they
+    spread as that ratio does when other documents are drawn (its Taylor series, cut after the first term).
+
+    Raises ReproError when the lengths differ or there is nothing to divide by.
+    """
+    numerator, denominator = np.asarray(numerator, float), np.asarray(denominator, float)
+    if numerator.shape != denominator.shape or numerator.ndim != 1 or not denominator.sum() > 0:
+        raise ReproError(f"a ratio needs the same documents on each side and a sum above 0 to divide by; got "
+                         f"{numerator.shape} and {denominator.shape}, sum {denominator.sum():g}.")
+    ratio = numerator.sum() / denominator.sum()
+    return ratio + (numerator - ratio * denominator) / denominator.mean()
+
+
 def over_seeds(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
     """The bounds that Student's t gives the mean of one value a seed; None for a single seed, which says nothing."""
     if len(values) < 2:

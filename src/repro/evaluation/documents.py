@@ -11,7 +11,8 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
     """Score a `repro.data.Tokens`; return the whole Score and the summed nll (documents,) in nats.
 
     Text that runs on (WikiText) is read as one stream, h_prev crossing its articles; books are read one by one, each
-    after its own <|endoftext|>. A document without a token keeps its place, with a loss of 0.
+    after its own <|endoftext|>. A document without a token keeps its place, with a loss of 0. Tokens that are read but
+    not predicted (`tokens.targets`) have no loss and are not counted as scored.
     Raises ReproError when no document has a token.
     """
     scores = [perplexity(model, ids, window, overlap, batch_size=batch_size, progress=progress)
@@ -29,11 +30,15 @@ def streams_of(tokens) -> list[np.ndarray]:
 
 def per_document(tokens, target_nll: np.ndarray) -> tuple[Score, np.ndarray]:
     """The whole Score and the nll (documents,) of the loss (targets,) of all tokens of all documents in their order."""
-    lengths = lengths_of(tokens)
+    lengths, n_scored = lengths_of(tokens), len(target_nll)
     told = lengths > 0
+    if tokens.targets is not None:
+        counts = np.concatenate([tokens.targets[start:start + n] for start, n in zip(tokens.starts, lengths,
+                                                                                      strict=True)])
+        target_nll, n_scored = np.where(counts, target_nll, np.float32(0)), int(counts.sum())
     nll = np.zeros(len(tokens))
     nll[told] = np.add.reduceat(target_nll.astype(np.float64), (np.cumsum(lengths) - lengths)[told])
-    whole = Score(float(nll.sum()), len(target_nll), int(tokens.n_words.sum()), int(tokens.n_bytes.sum()), target_nll)
+    whole = Score(float(nll.sum()), n_scored, int(tokens.n_words.sum()), int(tokens.n_bytes.sum()), target_nll)
     return whole, nll
 
 

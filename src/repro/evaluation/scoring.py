@@ -26,7 +26,7 @@ class Score:
     n_scored: int  # targets scored, in tokens
     n_words: int | None = None
     n_bytes: int | None = None
-    target_nll: np.ndarray = field(default=None, repr=False, compare=False)  # (n_scored,) float32, nats, in text order
+    target_nll: np.ndarray = field(default=None, repr=False, compare=False)  # (targets,) float32, nats, in text order
 
     @property
     def per_token(self) -> float:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from repro.errors import ReproError
 from repro.study.artifacts import Artifact
-from repro.study.claims import Claim, judge_difference
+from repro.study.claims import Claim, Measured
 from repro.study.experiment import Estimate, Experiment, Outcome
 from repro.study.registry import register
 from repro.study.settings import RunConfig
@@ -72,16 +72,16 @@ def table(context):
     return pandas.DataFrame(rows)
 
 
-def judge(records):
-    """The verdict: the longest context against the next shorter one, paired over the test books."""
-    from repro.evaluation import bootstrap
+def measure(records):
+    """What the claim is about: nats per word of the longest context less those of the next shorter one, by book."""
+    from repro.evaluation.bootstrap import linearised
 
     if len(records) < 2:
         raise ReproError(f"{len(records)} record(s) of counted-words: two contexts are needed for a comparison.")
     *_, shorter, longest = sorted(records, key=lambda record: record.config["context"])
-    test = longest.documents["test"]
-    ratio = bootstrap(test["nll"], test["n_words"], against=shorter.documents["test"]["nll"])
-    return judge_difference(*(value - 1 for value in ratio), "lower", percent=True)
+    ours, theirs = (record.documents["test"]["nll"] for record in (longest, shorter))
+    saved = [a - b for a, b in zip(ours, theirs, strict=True)]
+    return Measured([linearised(saved, longest.documents["test"]["n_words"])])
 
 
 EXPERIMENT = Experiment(
@@ -91,6 +91,8 @@ EXPERIMENT = Experiment(
 ARTIFACT = Artifact(id="counted-words-table", paper="this book", title="Words of context and perplexity",
                     chapter="01_reading_guide", experiment=EXPERIMENT.name, source="Reading guide", build=table)
 CLAIM = Claim(id="counted-words-context", paper="this book", source="Reading guide", experiment=EXPERIMENT.name,
-              about=(ARTIFACT.id,), judge=judge,
-              sentence="The longest context guesses better than the next shorter one.")
+              about=(ARTIFACT.id,), measure=measure, direction="lower", relative=True, unit="book", same_weights=True,
+              sentence="The longest context guesses better than the next shorter one.", means_at=("smoke",),
+              why_no_paper_effect="no paper says so", why_no_control="the shorter context is the control",
+              why_no_assay="a word more is what is asked about")
 register(EXPERIMENT, ARTIFACT, CLAIM)

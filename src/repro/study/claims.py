@@ -1,46 +1,70 @@
-"""Claims of the papers, judged by records; and the scoreboard of everything the study set out to show."""
+"""Claims of the papers, as an experimenter declares them, judged by records; and the scoreboard of all of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from math import expm1
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from repro.errors import ReproError, unknown
-from repro.page import signed
-from repro.study.artifacts import NOT_RUN, Artifact, Based, artifact, artifacts, beside
+from repro.page import written
+from repro.study.artifacts import Artifact, Based, artifact, artifacts, beside
 from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, lookup
+from repro.study.rule import (
+    INCONCLUSIVE,
+    MACHINERY,
+    NOT_REPRODUCED,
+    NOT_RUN,
+    NOT_TESTABLE,
+    OPEN,
+    REPRODUCED,
+    Verdict,
+    holm,
+    judge,
+    worded,
+)
 from repro.study.settings import SCALES, RunConfig
 from repro.study.store import Store
 
 if TYPE_CHECKING:
     import pandas
 
-REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = "reproduced", "not reproduced", "inconclusive"
+DECIDED = REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE
+WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, REPRODUCED, MACHINERY
+UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "exact": "exact"}
+SEEDS = 3
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What records say about a claim: an effect with its confidence interval, in the words of `text`."""
+class Measured(NamedTuple):
+    """What a claim measures in its records."""
 
-    verdict: Literal["reproduced", "not reproduced", "inconclusive", "not run"]
-    effect: float | None = None
-    low: float | None = None
-    high: float | None = None
-    text: str = ""
+    effects: Any  # (seeds, units)
+    control: Any = None  # the same without the mechanism, (seeds, units) or (seeds, 1)
+    note: str = ""  # what a reader has to know of these numbers
 
 
-UNPAIRED = Verdict(NOT_RUN, text="no seed that both have; run both with the same --seed")
+class Assay(NamedTuple):
+    """A positive control: what has to move by at least the paper's effect, or the claim cannot be tested here."""
+
+    what: str  # in words
+    where: Callable[[Any], bool]  # which configs of the plan it reads
+    room: Callable[[list[Record]], float]  # by how much it moved
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Claim(Based):
-    """One sentence of a paper that records can confirm or refute. `about` names the artifacts that it is read off.
+    """One sentence of a paper that records can confirm or refute, as an experimenter declares it beforehand.
 
-    `judge(records)` gets the records, at every seed there is, of the configs of the plan for which `where` holds;
-    it is called only when each of these configs has one.
+    `measure(records)` gets the records of the configs of the plan for which `where` holds, ordered by seed, at the
+    seeds that all of these configs have; it is called only when there is one. What it returns becomes a verdict by one
+    rule for all claims, `repro.study.judge`.
+
+    Raises ReproError where something is neither declared nor explained: the paper's effect, and, unless the claim is
+    about a number that has no chance in it ("exact"), the control and the assay.
     """
 
     id: str
@@ -48,9 +72,44 @@ class Claim(Based):
     sentence: str  # in our words
     source: str  # where in the paper, e.g. "Table 1"
     experiment: str | tuple[str, ...]  # whose runs it is judged by, one or several
-    judge: Callable[[list[Record]], Verdict]
-    where: Callable[[Any], bool] = lambda config: True
     about: tuple[str, ...] = ()  # ids of artifacts, the one that shows it best first
+    where: Callable[[Any], bool] = lambda config: True
+    measure: Callable[[list[Record]], Measured]
+    direction: Literal["lower", "higher"]  # of the effects, than `null`
+    null: float = 0.0
+    unit: Literal["document", "book", "stretch", "exact"]  # what the effects of a seed are of
+    seeds: int = SEEDS  # as many are needed, or more
+    same_weights: bool = False  # are compared: then one seed is enough, as where there is no chance
+    paper_effect: Callable[[], float] | None = None  # from the published values
+    why_no_paper_effect: str = ""
+    control: str = ""  # what it is, in words; `measure` returns its effects
+    why_no_control: str = ""
+    assay: Assay | None = None
+    why_no_assay: str = ""
+    family: str = ""  # claims of one name share one error (Holm)
+    means_at: tuple[str, ...] = ("small", "medium", "paper")  # elsewhere it tells only that the machinery works
+    relative: bool = False  # effects are logs of a ratio, told as the change of that ratio in per cent
+    told_in: str = ""  # the unit of the effects, where they are not relative
+
+    def __post_init__(self):
+        exact = self.unit == "exact"
+        for name, given, needed in (("paper_effect", self.paper_effect, True), ("control", self.control, not exact),
+                                    ("assay", self.assay, not exact)):
+            why = getattr(self, f"why_no_{name}")
+            if given and why or needed and not given and not why:
+                raise ReproError(f"claim '{self.id}' declares {'both' if given else 'neither'} {name} "
+                                 f"{'and' if given else 'nor'} why_no_{name}; give one of them.")
+        if self.seeds < SEEDS:
+            raise ReproError(f"claim '{self.id}' asks for {self.seeds} seed{'s' * (self.seeds > 1)}, not {SEEDS} or "
+                             "more; where the same weights are compared, say same_weights=True.")
+
+    def check_beside(self, others: list["Claim"]) -> None:
+        """Raise ReproError for a claim of the same family that points the other way."""
+        for other in others:
+            if self.family and other.family == self.family and other.direction != self.direction:
+                raise ReproError(f"family '{self.family}' has two directions: claim '{other.id}' says "
+                                 f"'{other.direction}', claim '{self.id}' '{self.direction}'; give one of them another "
+                                 "family.")
 
     @property
     def chapter(self) -> str:
@@ -62,64 +121,106 @@ class Claim(Based):
 
         Raises ReproError for an unknown scale and for records that cannot be trusted.
         """
+        found = self._of_scale(scale, results)
+        if self.family and found.verdict in DECIDED:
+            members = [one for one in claims() if one.family == self.family and scale in one.scales]
+            every = [one._of_scale(scale, results) for one in members]
+            shares = holm([one.p if one.verdict in DECIDED else 1.0 for one in every])
+            found = self._of_scale(scale, results, shares[members.index(self)])
+        if found.effect is None or scale in self.means_at:
+            return found
+        works = replace(found, verdict=MACHINERY, because="")
+        return replace(works, text=worded(works, self.write, self.told_in))
+
+    def _of_scale(self, scale: str, results: Path | str | None, family: int = 1) -> Verdict:
+        """The verdict by the rule, the error shared with so many claims."""
         found = self.records(scale, results)
         missing = [config for config, records in found if not records]
-        if missing or not found:
+        if missing:
             names = dict.fromkeys(config.experiment for config in missing)
             lines = [command(missing[0])] if len(missing) == 1 else [f"repro run {n} --scale {scale}" for n in names]
             return Verdict(NOT_RUN, text=f"{len(missing)} of {len(found)} runs missing: {'; '.join(lines)}")
-        records = [record for _, records in found for record in records]
-        key = (self, *(record.digest for record in records))
+        judged = [records for config, records in found if self.where(config)]
+        common = set.intersection(*({record.seed for record in records} for records in judged))
+        if not common:
+            return Verdict(NOT_RUN, text="no seed that all of its runs have; run them with the same --seed")
+        chosen = [record for records in judged for record in records if record.seed in common]
+        positive = [record for config, records in found if self.assay and self.assay.where(config)
+                    for record in records]
+        key = (self, family, *(record.digest for record in (*chosen, *positive)))
         if key not in _verdicts:
-            _verdicts[key] = self.judge(records)
+            _verdicts[key] = self.judge(chosen, positive, family)
         return _verdicts[key]
 
+    def judge(self, records: list[Record], positive: Sequence[Record] = (), family: int = 1) -> Verdict:
+        """The verdict of these records by the rule, whatever they are of; `positive`: those of the assay."""
+        effects, control, note = self.measure(sorted(records, key=lambda record: record.seed))
+        if self.control and control is None:
+            raise ReproError(f"claim '{self.id}' declares a control ({self.control}), but its records hold none.")
+        room = self.assay.room(sorted(positive, key=lambda record: record.seed)) if self.assay and positive else None
+        found = judge(effects, self.direction, self.paper_effect() if self.paper_effect else None, control, room,
+                      1 if self.same_weights or self.unit == "exact" else self.seeds, self.null, family)
+        found = replace(found, because="; ".join(filter(None, (note, found.because))))
+        if self.relative:
+            found = _as_shares(found, 1 if self.direction == "higher" else -1)
+        return replace(found, text=worded(found, self.write, self.told_in))
+
     def records(self, scale: str, results: Path | str | None = None) -> list[tuple[RunConfig, list[Record]]]:
-        """The configs it is judged by, each with its records at every seed there is; [] for one that was not run."""
+        """The configs it is judged by, those of its assay too, each with its records at every seed there is; [] for one
+        that was not run."""
         store = Store.of(scale, results)
-        return [(config, store.seeds(config)) for config in self.plan(scale) if self.where(config)]
+        return [(config, store.seeds(config)) for config in self.needed(scale)]
+
+    def needed(self, scale: str) -> list[RunConfig]:
+        """The configs of the plan that it is judged by, those of its assay too."""
+        return [config for config in self.plan(scale)
+                if self.where(config) or self.assay and self.assay.where(config)]
+
+    @cached_property
+    def scales(self) -> tuple[str, ...]:
+        """The scales whose plans have what it compares."""
+        return tuple(scale for scale in super().scales
+                     if any(self.where(config) for one in self.experiments for config in one.plan(scale)))
+
+    def declared(self) -> dict[str, Any]:
+        """What was said of it beforehand, as `repro list --json` gives it."""
+        assay = self.assay.what if self.assay else ""
+        return {"direction": self.direction, "unit": self.unit, "family": self.family} | (
+            {"control": self.control} if self.control else {"why_no_control": self.why_no_control}) | (
+            {"assay": assay} if assay else {"why_no_assay": self.why_no_assay})
+
+    def expected(self) -> float | None:
+        """The paper's effect as a verdict tells it; None where `why_no_paper_effect` says why."""
+        effect = self.paper_effect() if self.paper_effect else None
+        return expm1(effect) if self.relative and effect is not None else effect
+
+    def words(self, verdict: Verdict) -> dict[str, str]:
+        """What stands behind a verdict, for tables: the paper's effect, seeds x units, the smallest effect that could
+        have been detected, the room that the assay leaves; each where there is one."""
+        known = {"the paper's": self.expected(), "detectable": verdict.detectable, "room": verdict.room}
+        told = {name: self.write(value).removeprefix("+" * (name != "the paper's")) for name, value in known.items()
+                if value is not None and not (name == "detectable" and verdict.exact)}
+        if verdict.n_units:
+            told["seeds x units"] = ("exact" if self.unit == "exact" else
+                                     f"{verdict.n_seeds} x {verdict.n_units} {UNITS[self.unit]}")
+        order = ("the paper's", "seeds x units", "detectable", "room")
+        return {name: told[name] for name in order if name in told}
+
+    def write(self, number: float) -> str:
+        """A number of a verdict, in the claim's own way."""
+        counted = self.null or self.unit == "exact"  # not a difference
+        return written(number, "+.2%" if self.relative else ".3g" if counted else "+.3g")
 
 
 _verdicts: dict[tuple, Verdict] = {}  # of a claim on records with these digests
 
 
-def judge_difference(effect: float, low: float, high: float, direction: Literal["lower", "higher"],
-                     percent: bool = False) -> Verdict:
-    """The verdict on a claim that a difference lies below ("lower") or above ("higher") zero.
-
-    `low` and `high` bound the confidence interval. The claim is reproduced if the whole interval lies on the claimed
-    side, not reproduced if it lies on the other, and inconclusive if it touches zero. `percent`: the difference is a
-    share, told in per cent.
-    Raises ReproError for an interval that is empty or not a number, and for another direction.
-    """
-    if direction not in ("lower", "higher"):
-        raise ReproError(f"direction '{direction}': a claimed difference is 'lower' or 'higher'.")
-    if not low <= high:
-        raise ReproError(f"confidence interval from {low} to {high} is empty; its low end must not be above its high.")
-    below, above = high < 0, low > 0
-    claimed, other = (below, above) if direction == "lower" else (above, below)
-    verdict = REPRODUCED if claimed else NOT_REPRODUCED if other else INCONCLUSIVE
-    value, *ends = (signed(number, ".2%" if percent else ".3g") for number in (effect, low, high))
-    return Verdict(verdict, effect, low, high, f"{value} [{', '.join(ends)}]")
-
-
-def judge_seeds(effect: float, low: float, high: float, direction: Literal["lower", "higher"], n_seeds: int,
-                unit: str, over: str) -> Verdict:
-    """`judge_difference` of runs paired by seed, told in `unit`, with what its interval is over: seeds and `over`.
-
-    A single seed leaves the claim open, whatever the text or the documents of `over` say: a second training might turn
-    the difference around.
-    """
-    verdict = judge_difference(effect, low, high, direction)
-    if n_seeds == 1:
-        return replace(verdict, verdict=INCONCLUSIVE,
-                       text=f"{verdict.text} {unit}, interval over {over} only; one seed leaves it open")
-    return replace(verdict, text=f"{verdict.text} {unit}, interval over {n_seeds} seeds and {over}")
-
-
-def seeds_of_both(records: list[Record], others: list[Record]) -> list[int]:
-    """The seeds with which both were run. Where there is none, the verdict is `UNPAIRED`."""
-    return sorted({record.seed for record in records} & {record.seed for record in others})
+def _as_shares(verdict: Verdict, sign: int) -> Verdict:
+    """A verdict on logs of a ratio as one on the change of the ratio, a share; `sign` is that of the claimed side."""
+    ends = {name: getattr(verdict, name) for name in ("effect", "low", "high", "paper_effect", "control", "null")}
+    sizes = {name: getattr(verdict, name) for name in ("detectable", "room")}
+    return replace(verdict, **{name: value if value is None else expm1(value) for name, value in ends.items()},
+                   **{name: value if value is None else sign * expm1(sign * value) for name, value in sizes.items()})
 
 
 def claim(id: str) -> Claim:
@@ -132,17 +233,30 @@ def claims() -> list[Claim]:
     return list(declared(Claim).values())
 
 
-def standing(entry: Artifact | Claim, results: Path | str | None = None) -> dict[str, dict[str, Any]]:
-    """Where an artifact or a claim stands: scale -> runs `planned` and `done`, `verdict` ("" if nothing claims it),
-    `text`. An artifact has the verdict of the claims about it: the worst one."""
-    where = entry.where if isinstance(entry, Claim) else lambda config: True
-    told = {}
-    for scale in entry.scales:
-        plan = [config for config in entry.plan(scale) if where(config)]
-        verdict = entry.verdict(scale, results) if isinstance(entry, Claim) else _overall(entry, scale, results)
-        told[scale] = {"planned": len(plan), "done": sum(_is_done(config, results) for config in plan),
-                       "verdict": verdict.verdict if verdict else "", "text": verdict.text if verdict else ""}
-    return told
+def standing(entry: Artifact | Claim, results: Path | str | None = None,
+             scales: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Where an artifact or a claim stands: scale (default: each that it has) -> runs `planned` and `done`, `verdict`
+    ("" if nothing claims it), `text`. An artifact has the verdict of the claims about it: the worst one. A claim also
+    has what its verdict rests on: `seeds`, `units`, `effect`, `low`, `high`, `exact`, `detectable`, `control`, `room`,
+    and `paper_effect` or `why_no_paper_effect`."""
+    standing = {}
+    for scale in scales or entry.scales:
+        is_claim = isinstance(entry, Claim)
+        plan = entry.needed(scale) if is_claim else entry.plan(scale)
+        verdict = entry.verdict(scale, results) if is_claim else _overall(entry, scale, results)
+        standing[scale] = {"planned": len(plan), "done": sum(_is_done(config, results) for config in plan),
+                           "verdict": verdict.verdict if verdict else "", "text": verdict.text if verdict else ""}
+        if is_claim:
+            standing[scale] |= _numbers(entry, verdict)
+    return standing
+
+
+def _numbers(claim: Claim, verdict: Verdict) -> dict[str, Any]:
+    """What a verdict rests on, with the names that `repro list --json` gives it."""
+    names = ("effect", "low", "high", "exact", "detectable", "control", "room")
+    found = {"seeds": verdict.n_seeds, "units": verdict.n_units} | {name: getattr(verdict, name) for name in names}
+    paper = claim.expected()
+    return found | ({"why_no_paper_effect": claim.why_no_paper_effect} if paper is None else {"paper_effect": paper})
 
 
 def standings(results: Path | str | None = None) -> list[tuple[Artifact | Claim, dict[str, dict[str, Any]]]]:
@@ -163,21 +277,28 @@ def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.D
         raise unknown("chapter with claims", chapter, known)
     chosen = [one for one in claims() if chapter in (None, one.chapter)]
     rows = [{"claim": one.sentence, "scale": name, "verdict": found.verdict, "effect": found.text}
+            | {column: cells.get(column, "–") for column in ("the paper's", "seeds x units", "detectable", "room")}
             for name in (*beside(scale), scale) for one in chosen if name in one.scales
-            for found in [one.verdict(name)]]
-    return pandas.DataFrame(rows, columns=["claim", "scale", "verdict", "effect"])
+            for found in [one.verdict(name)] for cells in [one.words(found)]]
+    return pandas.DataFrame(rows, columns=["claim", "scale", "verdict", "effect", "the paper's", "seeds x units",
+                                           "detectable", "room"])
 
 
 def scoreboard(results: Path | str | None = None) -> "pandas.DataFrame":
-    """Every artifact and claim in a row, every scale in a column; a cell says the verdict and the runs done."""
+    """Every artifact and claim in a row, every scale in a column.
+
+    A cell of an artifact says the verdict and the runs done, that of a claim the verdict with what it rests on.
+    """
     import pandas
 
     rows = []
-    for entry, told in standings(results):
-        kind = "claim" if isinstance(entry, Claim) else entry.kind
-        text = entry.sentence if isinstance(entry, Claim) else entry.title
-        rows.append({"reference": entry.paper, "id": entry.id, "kind": kind, "source": entry.source, "about": text}
-                    | {scale: cell(told[scale]) if scale in told else "" for scale in SCALES})
+    with unchanging():
+        for entry, told in standings(results):
+            is_claim = isinstance(entry, Claim)
+            rows.append({"reference": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
+                         "source": entry.source, "about": entry.sentence if is_claim else entry.title}
+                        | {scale: _full_cell(entry, scale, told[scale], results) if scale in told else ""
+                           for scale in SCALES})
     return pandas.DataFrame(rows, columns=["reference", "id", "kind", "source", "about", *SCALES])
 
 
@@ -189,11 +310,19 @@ def cell(told: dict[str, Any]) -> str:
     return runs if told["verdict"] in ("", NOT_RUN) else f"{told['verdict']}, {runs}"
 
 
+def _full_cell(entry: Artifact | Claim, scale: str, told: dict[str, Any], results: Path | str | None) -> str:
+    """`cell`; of a claim that was judged the verdict, the effect, and what stands behind them."""
+    if not isinstance(entry, Claim) or told["verdict"] == NOT_RUN:
+        return cell(told)
+    words = entry.words(entry.verdict(scale, results))
+    return "; ".join([f"{told['verdict']}: {told['text']}", *(
+        word if word == "exact" else f"{name} {word}" for name, word in words.items())])
+
+
 def _overall(artifact: Artifact, scale: str, results: Path | str | None) -> Verdict | None:
     about = [claim.verdict(scale, results) for claim in claims()
              if artifact.id in claim.about and scale in claim.scales]
-    order = [NOT_REPRODUCED, NOT_RUN, INCONCLUSIVE, REPRODUCED]
-    return min(about, key=lambda verdict: order.index(verdict.verdict), default=None)
+    return min(about, key=lambda verdict: WORST_FIRST.index(verdict.verdict), default=None)
 
 
 def _is_done(config: RunConfig, results: Path | str | None) -> bool:

@@ -13,9 +13,10 @@ from repro import page
 from repro.errors import ReproError, unknown
 from repro.page import written
 from repro.study.artifacts import NOT_RUN
-from repro.study.claims import Claim, Verdict, claim, claims
+from repro.study.claims import Claim, claim, claims
 from repro.study.experiment import experiment
 from repro.study.plan import command
+from repro.study.rule import Verdict
 from repro.study.store import Store
 
 COMMITTED = ("paper", "medium", "small")  # scales whose records lie in the repository, the largest first

@@ -19,7 +19,11 @@ _modules: dict[tuple[type, str], str] = {}  # where each was declared
 
 
 def register(*declarations: Any) -> None:
-    """Make experiments, artifacts and claims known by their ids. Raises ReproError for an id that is already taken."""
+    """Make experiments, artifacts and claims known by their ids.
+
+    Raises ReproError for an id that is already taken, and for what does not fit beside the others of its kind
+    (`check_beside`, where it has one).
+    """
     module = sys._getframe(1).f_globals["__name__"]
     for declaration in declarations:
         kind, id = type(declaration), declaration.id
@@ -27,6 +31,8 @@ def register(*declarations: Any) -> None:
         if id in names:
             raise ReproError(f"{_kind(kind)} '{id}' is declared twice, in {_modules[kind, id]} and in {module}; "
                              "rename one of them.")
+        if hasattr(declaration, "check_beside"):
+            declaration.check_beside(list(names.values()))
         names[id], _modules[kind, id] = declaration, module
 
 

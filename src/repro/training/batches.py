@@ -39,6 +39,8 @@ class Sequences:
     tokens: (N,) integers. Every epoch draws another order of the non-overlapping sequences and another offset at
     which the stream is first cut, so that cuts do not always fall on the same places. Sequences that no longer fill a
     batch at an epoch's end are left to later epochs.
+    targets: (N,) bool, which tokens are to be predicted, such as `Tokens.targets`; None: all. With it a batch is a
+    mapping as `repro.training.WindowedLM` reads it. Tokens that are not predicted count for the length of a training.
 
     before: tokens in front of each sequence that are read and are no targets, for models that read with overlap; the
     end of the stream stands before its beginning. They change neither where the stream is cut nor the order: with any
@@ -47,10 +49,14 @@ class Sequences:
 
     unit = "tokens"
 
-    def __init__(self, tokens, length: int, batch_size: int, seed: int = 0, before: int = 0):
+    def __init__(self, tokens, length: int, batch_size: int, seed: int = 0, targets=None, before: int = 0):
         if length < 1 or batch_size < 1:
             raise ReproError(f"length is {length} tokens and batch_size {batch_size}; both must be at least 1.")
         self.tokens = np.asarray(tokens)
+        self.targets = None if targets is None else np.asarray(targets, bool)
+        if targets is not None and self.targets.shape != self.tokens.shape:
+            raise ReproError(f"there are {len(self.targets):,} targets and {len(self.tokens):,} tokens; give one for "
+                             "each.")
         if not 0 <= before <= len(self.tokens):
             raise ReproError(f"before is {before} tokens; it must be from 0 to the {len(self.tokens):,} of the text.")
         self.length, self.batch_size, self.seed, self.before = length, batch_size, seed, before
@@ -67,8 +73,13 @@ class Sequences:
 
     units_per_batch = tokens_per_batch
 
-    def batch(self, step: int) -> Tensor:
-        """Batch number `step` (counted from 0, without end): (batch_size, before + length + 1) int64."""
+    def batch(self, step: int) -> Tensor | dict[str, Tensor]:
+        """Batch number `step` (counted from 0, without end): (batch_size, before + length + 1) int64.
+
+        With `targets`: that as `input_ids`; `labels`, the same with -100 in place of what is not predicted; and
+        `n_targets` (batch_size,), the targets that count in the whole batch, spread evenly over its rows, so that every
+        process knows how many all of them have.
+        """
         epoch, index = divmod(step, self.per_epoch)
         if self._order[0] != epoch:
             generator = np.random.default_rng([self.seed, epoch])
@@ -77,13 +88,25 @@ class Sequences:
             self._order = (epoch, offset + self.length * generator.permutation(n))
         starts = self._order[1][index * self.batch_size:(index + 1) * self.batch_size]
         places = starts[:, None] + np.arange(-self.before, self.length + 1)  # one below 0 counts from the end
-        return torch.from_numpy(self.tokens[places].astype(np.int64))
+        ids = torch.from_numpy(self.tokens[places].astype(np.int64))
+        if self.targets is None:
+            return ids
+        counts = torch.from_numpy(self.targets[places])
+        if self.before:
+            counts[:, :self.before + 1] = False  # the one after those before is only read, too
+        n = max(1, int(counts[:, self.before + 1:].sum()))
+        return {"input_ids": ids, "labels": ids.masked_fill(~counts, -100),
+                "n_targets": torch.full((self.batch_size,), n / self.batch_size)}
 
     def settings(self) -> dict:
-        """The sizes, the seed and the text."""
-        text = hashlib.sha256(np.ascontiguousarray(self.tokens).tobytes()).hexdigest()
-        sizes = {"length": self.length, "batch_size": self.batch_size, "seed": self.seed}
-        return sizes | {"text": text} | ({"before": self.before} if self.before else {})
+        """The sizes, the seed, the text, and what of it is predicted if not all is."""
+        told = {"length": self.length, "batch_size": self.batch_size, "seed": self.seed, "text": _digest(self.tokens)}
+        told |= {} if self.targets is None else {"targets": _digest(self.targets)}
+        return told | ({"before": self.before} if self.before else {})
+
+
+def _digest(values: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
 class Stages:

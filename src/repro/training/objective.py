@@ -15,6 +15,9 @@ from repro.windows import check_window, same_shape, windows
 class WindowedLM(nn.Module):
     """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) read in windows.
 
+    A batch is these sequences, or a mapping with `input_ids`, `labels` (-100: no target) and `n_targets`, as
+    `Sequences` gives where not every token is a target. The mean is then over those that are, in all processes.
+
     model: a `RecurrentLM` (windows one after the other, gradients through all of them) or any other transformers
     causal language model (windows independent, all read at once). Every target is scored exactly once in both.
     recompute, truncate: of `RecurrentLM.forward`; they change nothing in a model without recurrence.
@@ -28,14 +31,12 @@ class WindowedLM(nn.Module):
         self.model, self.window, self.overlap = model, window, overlap
         self.recompute, self.truncate, self.before = recompute, truncate, before
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        labels = tokens
-        if self.before:
-            labels = tokens.clone()
-            labels[:, :self.before + 1] = -100  # the token at `before` is the first input whose prediction counts
+    def forward(self, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
+        tokens, labels, n = _predicted(batch, self.before)
         if hasattr(self.model, "read_windows"):
-            return self.model(tokens, self.window, self.overlap, labels=labels, recompute=self.recompute,
+            mean = self.model(tokens, self.window, self.overlap, labels=labels, recompute=self.recompute,
                               truncate=self.truncate, return_logits=False).loss
+            return mean if labels is tokens else mean * ((labels[:, 1:] != -100).sum() / n)
         total = 0.0
         for same in same_shape(windows(tokens.shape[1], self.window, self.overlap)):
             inputs = tokens.unfold(1, same[0].stop - same[0].start, 1)[:, [w.start for w in same]].flatten(0, 1)
@@ -43,7 +44,7 @@ class WindowedLM(nn.Module):
             hidden = self.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state
             logits = self.model.get_output_embeddings()(hidden[:, same[0].offset:]).flatten(0, 1)
             total = total + cross_entropy(logits, targets)
-        return total / (tokens.shape[0] * (tokens.shape[1] - 1 - self.before))
+        return total / n
 
     def settings(self) -> dict:
         """The windows, the truncation and the model's settings; recomputation changes no number."""
@@ -54,6 +55,7 @@ class WindowedLM(nn.Module):
 class NextToken(nn.Module):
     """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) that are read whole.
 
+    A batch is one of those that `WindowedLM` takes.
     model: from token ids (B, N) to logits (B, N, V), such as `repro.models.Decoder`.
     """
 
@@ -61,9 +63,9 @@ class NextToken(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        targets = tokens[:, 1:].flatten()
-        return cross_entropy(self.model(tokens[:, :-1]).flatten(0, 1), targets) / len(targets)
+    def forward(self, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
+        tokens, labels, n = _predicted(batch)
+        return cross_entropy(self.model(tokens[:, :-1]).flatten(0, 1), labels[:, 1:].flatten()) / n
 
     def settings(self) -> dict:
         """The model's settings."""
@@ -87,6 +89,20 @@ class Labels(nn.Module):
     def settings(self) -> dict:
         """The model's settings."""
         return {"model": model_settings(self.model)}
+
+
+def _predicted(batch: Tensor | Mapping[str, Tensor], before: int = 0) -> tuple[Tensor, Tensor, int | Tensor]:
+    """What is read (B, N + 1), what is predicted of it (B, N + 1, -100: not), and the number the loss is divided by.
+
+    before: the first tokens that are no targets; the one after them is only read as well.
+    """
+    if isinstance(batch, Tensor) and before:
+        labels = batch.clone()
+        labels[:, :before + 1] = -100
+        return batch, labels, batch[:, before + 1:].numel()
+    if isinstance(batch, Tensor):
+        return batch, batch, batch[:, 1:].numel()
+    return batch["input_ids"], batch["labels"], batch["n_targets"].sum()
 
 
 def model_settings(model: nn.Module) -> dict:

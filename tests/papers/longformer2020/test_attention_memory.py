@@ -9,8 +9,8 @@ import torch
 
 import repro.data
 from repro.errors import ReproError
-from repro.papers.longformer2020.attention_memory import MEANING, execute, judge_chunks, judge_growth
-from repro.study import artifact, experiment
+from repro.papers.longformer2020.attention_memory import MEANING, execute
+from repro.study import artifact, claim, experiment
 from repro.study.progress import Progress
 from repro.study.store import Store
 
@@ -90,25 +90,32 @@ def test_impossible_settings_are_refused(sets, words):
         experiment("attention-memory").plan("smoke", sets)
 
 
-def records(**growth):
-    return [SimpleNamespace(config={"implementation": name}, metrics={"growth": value})
-            for name, value in ({"full": 1.99, "chunks": 1.0, "loop": 1.0, "blocked": 0.9} | growth).items()]
+def records(metric, **values):
+    return [SimpleNamespace(config={"implementation": name}, metrics={metric: value}, seed=0)
+            for name, value in values.items()]
 
 
-@pytest.mark.parametrize(("growth", "verdict"), [
-    ({}, "reproduced"), ({"loop": 1.11}, "not reproduced"), ({"full": 1.7}, "not reproduced")])
-def test_growth_is_judged_by_the_worst(growth, verdict):
-    told = judge_growth(records(**growth))
-    assert told.verdict == verdict
-    assert told.text == f"windows: N to the 0.90 to {growth.get('loop', 1.0):.2f}; full: {growth.get('full', 1.99):.2f}"
-    assert (told.effect, told.low, told.high) == (growth.get("loop", 1.0), None, None)  # a spread is no interval
+@pytest.mark.parametrize(("id", "growth", "verdict", "effect"), [
+    ("linear", {"chunks": 1.0, "loop": 1.09, "blocked": 0.9}, "reproduced", 1.09),
+    ("linear", {"chunks": 1.0, "loop": 1.11, "blocked": 0.9}, "not reproduced", 1.11),
+    ("quadratic", {"full": 1.99}, "reproduced", 1.99), ("quadratic", {"full": 1.7}, "not reproduced", 1.7)])
+def test_growth_is_judged_by_the_worst(id, growth, verdict, effect):
+    told = claim(f"longformer2020-figure1-{id}").judge(records("growth", **growth))
+    assert (told.verdict, told.effect, told.low, told.high, told.exact) == (verdict, effect, effect, effect, True)
+    assert told.text.startswith(f"{effect:.3g} as exponent of the length")
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [
-    (1.91, "reproduced"), (2.09, "reproduced"), (1.89, "not reproduced"), (2.11, "not reproduced")])
-def test_chunks_are_judged_against_two(factor, verdict):
-    told = judge_chunks([SimpleNamespace(metrics={"scores_per_pair": factor})])
-    assert (told.verdict, told.effect, told.low, told.high) == (verdict, factor, None, None)
+@pytest.mark.parametrize(("chunks", "verdict"), [(1300, "reproduced"), (2000, "reproduced"), (1000, "not reproduced")])
+def test_chunks_are_judged_by_their_bytes(chunks, verdict):
+    told = claim("longformer2020-appendix-a-chunks").judge(records("bytes_per_token", chunks=chunks, loop=1000))
+    assert (told.verdict, told.effect, told.paper_effect) == (verdict, chunks / 1000, 2.0)
+
+
+def test_claims_read_the_implementations_that_they_name():
+    for id, names in (("figure1-linear", ["chunks", "loop", "blocked"]), ("figure1-quadratic", ["full"]),
+                      ("appendix-a-chunks", ["chunks", "loop"])):
+        one = claim(f"longformer2020-{id}")
+        assert [config.implementation for config in one.needed("small")] == names
 
 
 def test_the_table_compares_all_but_the_reference_with_the_reference(outcome, monkeypatch):

@@ -33,10 +33,10 @@ from repro.papers.longformer2020.charlm import (
     training_tokens,
 )
 from repro.papers.longformer2020.charlm_tables import (
+    _difference,
     ablation,
-    compare,
     cost_and_quality,
-    judge_pair,
+    difference,
     kind,
     stretches,
     told_text,
@@ -302,45 +302,38 @@ def record(windows, seed, loss, dilation=(1, 1), blocks=(1.0, 2.0, 4.0)):
         id=f"{windows}-{seed}", seed=seed,
         config={"windows": list(windows), "dilation": list(dilation), "dilated_heads": 2},
         metrics={"validation_bits_per_character": fmean(blocks) + loss},
-        documents={"validation": {"nll": nll, "n_characters": [10] * len(blocks)}})
+        documents=dict.fromkeys(("validation", "test"), {"nll": nll, "n_characters": [10] * len(blocks)}))
 
 
 def runs(windows, losses):
     return [record(windows, seed, loss) for seed, loss in enumerate(losses)]
 
 
-def test_differences_are_paired_by_seed_and_block():
-    found = compare(runs((1, 2), (0.1, 0.2, 0.6)), runs((2, 2), (0.0, 0.2, 0.4)))
-    differences = [0.1, 0.0, 0.2]
-    reach = 4.302653 * stdev(differences) / math.sqrt(3)  # Student's t with 2 degrees of freedom
-    assert found.value == pytest.approx(0.1) and found.n_seeds == 3
-    assert found.over_seeds == pytest.approx((0.1 - reach, 0.1 + reach))
-    assert found.over_text == pytest.approx((0.1, 0.1))  # every block differs by as much
-    assert found.interval == pytest.approx(found.over_seeds)
+def test_differences_are_paired_by_seed_and_stretch():
+    found = difference(runs((1, 2), (0.1, 0.2, 0.6)), runs((2, 2), (0.0, 0.2, 0.4)))
+    assert found == pytest.approx(np.array([[0.1] * 3, [0.0] * 3, [0.2] * 3]))
+    uneven = difference([record((1, 2), 0, 0, blocks=(1.3, 2.0, 4.0))], runs((2, 2), (0.0,)))
+    assert found.shape == (3, 3) and uneven == pytest.approx(np.array([[0.3, 0.0, 0.0]]))
+    both = difference([record((1, 2), 0, 0, blocks=(1.3, 2.0, 4.0))], runs((2, 2), (0.0,)), ("validation", "test"))
+    assert both == pytest.approx(np.array([[0.3, 0.0, 0.0] * 2]))
 
 
-def test_seeds_and_text_add_up_like_independent_errors():
-    uneven = [record((1, 2), seed, loss, blocks=(1.3, 2.0, 4.0)) for seed, loss in enumerate((0.0, -0.02, 0.02))]
-    found = compare(uneven, runs((2, 2), (0.0, 0.0, 0.0)))
-    reach = 4.302653 * 0.02 / math.sqrt(3)
-    assert found.over_seeds == pytest.approx((0.1 - reach, 0.1 + reach))
-    assert found.over_text == pytest.approx((0.0, 0.3))  # all draws of the block that differs by 0.3, from none to 3
-    assert found.interval == pytest.approx((0.1 - math.sqrt(0.1**2 + reach**2), 0.1 + math.sqrt(0.2**2 + reach**2)))
-    alone = compare(uneven[:1], runs((2, 2), (0.0,)))
-    assert alone.interval == pytest.approx((0.0, 0.3))
-
-
-def test_the_bootstrap_draws_five_neighbouring_blocks_as_one():
+def test_five_neighbouring_blocks_are_one_unit():
     """Differences that cancel within each five blocks leave no doubt; moved by one block they leave some."""
     even = [2.0] * 50
     cancel = [2 + times * difference for times in (1, 3) * 5 for difference in (0.2, 0.1, 0.0, -0.1, -0.2)]
     for blocks, certain in ((cancel, True), (cancel[1:] + cancel[:1], False)):
-        found = compare([record((1, 2), 0, 0, blocks=blocks)], [record((2, 2), 0, 0, blocks=even)])
-        assert found.value == pytest.approx(0)
-        assert (found.over_text == pytest.approx((0, 0))) is certain
-    halves = [2.0] * 25 + [2.2] * 25  # ten stretches, half of them 0.2 worse: a binomial share of them in each draw
-    found = compare([record((1, 2), 0, 0, blocks=halves)], [record((2, 2), 0, 0, blocks=even)])
-    assert found.over_text == pytest.approx((0.2 * 0.2, 0.2 * 0.8))  # its 2.5 and 97.5 per cent are 2 and 8 of 10
+        found = difference([record((1, 2), 0, 0, blocks=blocks)], [record((2, 2), 0, 0, blocks=even)])
+        assert found.shape == (1, 10) and found.mean() == pytest.approx(0)
+        assert (found.std() < 1e-9) is certain
+
+
+def test_the_table_tells_a_difference_as_verdicts_do():
+    pair = runs((1, 2), (0.1, 0.2, 0.6)), runs((2, 2), (0.0, 0.2, 0.4))
+    reach = 4.302653 * stdev([0.1, 0.0, 0.2]) / math.sqrt(3)  # Student's t with 2 degrees of freedom
+    assert _difference(*pair) == f"+0.100 [{0.1 - reach:+.3f}, {0.1 + reach:+.3f}]"
+    alone = _difference([record((1, 2), 0, 0, blocks=(1.3, 2.0, 4.0))], pair[1][:1])
+    assert alone.startswith("+0.100 [") and alone.endswith("] over text only")
 
 
 @pytest.mark.parametrize(("n", "sums"), [
@@ -349,31 +342,44 @@ def test_a_short_text_is_drawn_in_shorter_stretches(n, sums):
     assert stretches([1] * n) == sums and sum(stretches(list(range(n)))) == sum(range(n))
 
 
-def test_only_seeds_that_both_have_are_compared():
-    found = compare(runs((1, 2), (0.1, 0.9)), runs((2, 2), (0.0,)))
-    assert found.value == pytest.approx(0.1) and found.over_seeds is None and found.n_seeds == 1
-    with pytest.raises(ReproError, match=r"seeds \[0\] and \[3\]: nothing to pair"):
-        compare(runs((1, 2), (0.1,)), [record((2, 2), 3, 0.0)])
-
-
 @pytest.mark.parametrize(("losses", "verdict"), [
-    ((-0.10, -0.11, -0.12), "reproduced"), ((0.10, 0.11, 0.12), "not reproduced"), ((-0.1, -0.3, 0.1), "inconclusive"),
-    ((-0.01, -0.3, -0.1), "inconclusive")])
-def test_a_pair_is_judged_over_seeds(losses, verdict):
-    judged = judge_pair(runs((2, 2), (0.0, 0.0, 0.0)) + runs((1, 2), losses), GROWN)
-    assert judged.verdict == verdict and judged.effect == pytest.approx(fmean(losses))
-    assert judged.text.endswith("bits, interval over 3 seeds and text")
+    ((-0.020, -0.021, -0.022), "reproduced"), ((0.020, 0.021, 0.022), "not reproduced"),
+    ((-0.02, -0.3, 0.1), "not testable here"), ((-0.009, -0.014, 0.001), "inconclusive")])
+def test_a_pair_is_judged_over_seeds_and_text(losses, verdict):
+    found = claim("longformer2020-table4-increasing").judge(runs((2, 2), (0.0,) * 3) + runs((1, 2), losses))
+    assert found.verdict == verdict and found.effect == pytest.approx(fmean(losses))
+    assert found.paper_effect == pytest.approx(1.21 - 1.23) and found.n_units == 6
+    assert "bits" in found.text
 
 
-def test_a_single_seed_leaves_a_claim_open():
-    judged = judge_pair(runs((2, 2), (0.0,)) + runs((1, 2), (-0.1,)), GROWN)
-    assert judged.verdict == "inconclusive" and judged.effect == pytest.approx(-0.1) and judged.high < 0
-    assert judged.text.endswith("bits, interval over text only; one seed leaves it open")
+def test_full_attention_has_to_beat_the_narrowest_window():
+    one = claim("longformer2020-table4-order")
+    for scale, narrow in (("smoke", 2), ("small", 4), ("paper", 32)):
+        assay = [set(config.windows) for config in one.plan(scale) if one.assay.where(config)]
+        assert assay == [{narrow}, {None}]
+    full, narrow = record((None, None), 0, 0.1), record((2, 2), 0, 0.4)
+    assert one.assay.room([narrow, full]) == pytest.approx(0.3)
+    pair = runs((2, 1), (0.1,) * 3) + runs((1, 2), (0.0,) * 3)
+    assert one.judge(pair, [narrow, full]).verdict == "reproduced"
+    assert one.judge(pair, [narrow, record((None, None), 0, 0.5)]).verdict == "not testable here"
 
 
-def test_runs_without_a_common_seed_are_not_judged():
-    judged = judge_pair([*runs((2, 2), (0.0,)), record((1, 2), 3, -0.1)], GROWN)
-    assert judged.verdict == "not run" and "no seed" in judged.text
+def test_phases_are_compared_at_their_ends():
+    def made(seed, first, last):
+        one = SimpleNamespace(seed=seed, config={"steps": [2, 1], "batch_sizes": [3, 2], "length": 10, "longest": 15})
+        one.curves = {"validation_loss": [[40, 9.0], [60, first * math.log(2)], [75, 9.0], [90, last * math.log(2)]]}
+        return one
+    found = claim("longformer2020-later-phases").judge([made(0, 2.0, 1.5), made(1, 2.0, 1.7), made(2, 2.1, 1.7)])
+    assert (found.n_seeds, found.n_units, found.verdict) == (3, 1, "reproduced")
+    assert found.effect == pytest.approx(-0.4)
+    one = claim("longformer2020-later-phases")
+    assert [(config.model, config.corpus) for config in one.needed("small")] == [("small", "text8-prefix")]
+
+
+def test_the_rows_of_table_4_are_one_family():
+    found = [claim(f"longformer2020-table4-{name}") for name in ("increasing", "decreasing", "order", "dilation")]
+    assert {one.family for one in found} == {"longformer2020-table4"}
+    assert [round(one.paper_effect(), 3) for one in found] == [-0.02, -0.01, -0.03, -0.01]
 
 
 @pytest.mark.parametrize(("windows", "dilation", "heads", "found"), [
@@ -390,11 +396,11 @@ def test_claims_compare_the_rows_they_name():
     better = {"increasing": GROWN, "decreasing": FLAT, "order": GROWN, "dilation": ("increasing", True)}
     for name, kinds in named.items():
         one = claim(f"longformer2020-table4-{name}")
-        plan = [config for config in experiment(one.experiment).plan("small") if one.where(config)]
+        plan = [config for config in one.plan("small") if one.where(config)]
         assert {kind(config) for config in plan} == kinds
         found = [record(config.windows, seed, -0.1 * (kind(config) == better[name]), config.dilation)
                  for config in plan for seed in range(3)]
-        assert one.judge(found).verdict == "reproduced"
+        assert one.judge(found).effect == pytest.approx(-0.1)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "medium", "paper"])

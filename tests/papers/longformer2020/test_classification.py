@@ -6,6 +6,7 @@ import math
 import re
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,8 +16,7 @@ from repro.data import example_readers as readers
 from repro.data.synthetic_documents import SyntheticDocuments
 from repro.errors import ReproError
 from repro.models import Encoder
-from repro.papers.longformer2020 import classification
-from repro.papers.longformer2020.classification_tables import judge_lengths
+from repro.papers.longformer2020 import classification, classification_tables
 from repro.study import artifact, claim, experiment, run
 
 WHOLE, BEGINNING = 41, 13  # tokens: 40 words and <|endoftext|>; nothing in the first 12 words tells the label
@@ -122,8 +122,8 @@ def test_real_articles_from_rows_to_the_rendered_table(tmp_path, monkeypatch):
     assert [told.split()[0] for told in ours["F1"][2:]] == ["0.0", "58.7"]
     assert not (ours == "not run").any(axis=None)
     told = claim("longformer2020-table7-length").verdict("small", tmp_path / "results")
-    assert told.verdict == "inconclusive"
-    assert f"one seed leaves it open; {PAPERS}" in told.text
+    assert told.verdict == "open" and "1 of 3 seeds" in told.text
+    assert (told.n_units, told.paper_effect) == (65, pytest.approx(0.074))
 
 
 def test_a_corpus_of_other_than_two_labels_is_refused(tiny, monkeypatch):
@@ -154,32 +154,41 @@ def record(length, seed, predictions, labels=(1, 0) * 20, model="encoder"):
                            documents={"test": {"label": list(labels), "prediction": list(predictions)}})
 
 
-PAPERS = "the paper's effect on Hyperpartisan is +0.074"
 RIGHT, WRONG, ALMOST = (1, 0) * 20, (0, 1) * 20, (1, 0) * 19 + (0, 1)
 
 
+def judged(whole, beginning):
+    """The claim on runs that read 9 tokens and 3, their predictions seed by seed."""
+    return claim("longformer2020-table7-length").judge(
+        [record(length, seed, told) for length, side in ((9, whole), (3, beginning)) for seed, told in enumerate(side)])
+
+
 def test_the_verdict_is_on_the_difference_in_f1_over_seeds_and_documents():
-    better = judge_lengths([record(9, seed, told) for seed, told in enumerate((RIGHT, ALMOST, RIGHT))]
-                           + [record(3, seed, WRONG) for seed in range(3)])
-    assert better.verdict == "reproduced"
+    better = judged((RIGHT, ALMOST, RIGHT), (WRONG,) * 3)
     assert better.effect == pytest.approx((1 + 0.95 + 1) / 3)
-    assert better.low < better.effect < better.high
-    assert better.text.endswith(" in F1 (0 to 1), interval over 3 seeds and documents; " + PAPERS)
-    worse = judge_lengths([record(9, seed, WRONG) for seed in range(2)] + [record(3, seed, RIGHT) for seed in range(2)])
+    assert better.low < better.effect < better.high and better.n_units == 40
+    assert better.paper_effect == pytest.approx(0.074)
+    assert " in F1 (0 to 1)" in better.text
+    worse = judged((WRONG,) * 3, (RIGHT,) * 3)
     assert (worse.verdict, worse.effect) == ("not reproduced", -1)
-    torn = judge_lengths([record(9, 0, RIGHT), record(9, 1, WRONG), record(3, 0, ALMOST), record(3, 1, ALMOST)])
-    assert torn.verdict == "inconclusive"
-    assert torn.text.endswith(f"; {PAPERS}, which 40 test documents and 2 seeds are too few to see")
+    torn = judged((RIGHT, WRONG, ALMOST), (ALMOST,) * 3)
+    assert torn.verdict == "not testable here" and torn.detectable > 0.5
+    assert "could be seen, the paper's is 0.074" in torn.text
+    assert judged((RIGHT,) * 2, (WRONG,) * 2).verdict == "open"
 
 
-def test_one_seed_leaves_it_open_and_no_common_one_says_nothing():
-    alone = judge_lengths([record(9, 0, RIGHT), record(9, 1, RIGHT), record(3, 1, WRONG)])
-    assert alone.verdict == "inconclusive"
-    assert alone.effect == 1
-    assert "one seed leaves it open" in alone.text
-    assert judge_lengths([record(9, 0, RIGHT), record(3, 1, WRONG)]).verdict == "not run"
-    with pytest.raises(ReproError, match="records of length 9 only; two lengths"):
-        judge_lengths([record(9, 0, RIGHT)])
+def test_documents_spread_as_f1_does_when_they_are_drawn_again():
+    """Against the bootstrap of F1 itself."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 200)
+    ours, theirs = (np.where(rng.random(200) < share, labels, 1 - labels) for share in (0.8, 0.7))
+    found = classification_tables.whole_or_beginning([record(9, 0, ours, labels), record(3, 0, theirs, labels)]).effects
+
+    def f1(told, drawn):
+        return 2 * (told & labels)[drawn].sum() / (told + labels)[drawn].sum()
+    again = [f1(ours, drawn) - f1(theirs, drawn) for drawn in rng.integers(200, size=(4000, 200))]
+    assert found.mean() == pytest.approx(f1(ours, slice(None)) - f1(theirs, slice(None)))
+    assert found.std(ddof=1) / 200**0.5 == pytest.approx(np.std(again), rel=0.05)
 
 
 def test_the_table_has_the_papers_rows_beside_ours(tiny):

@@ -8,7 +8,7 @@ import pytest
 
 import repro.data
 from repro.errors import ReproError
-from repro.papers.yoshida2020.memory import execute, judge
+from repro.papers.yoshida2020.memory import execute
 from repro.study import artifact, claim, experiment
 from repro.study.progress import Progress
 
@@ -65,18 +65,18 @@ def test_impossible_settings_are_refused(sets, words):
         experiment("memory-recurrence").plan("smoke", sets)
 
 
-@pytest.mark.parametrize(("growth", "verdict"), [(50, "reproduced"), (119, "reproduced"), (121, "not reproduced")])
-def test_growth_is_judged_against_the_papers_model(growth, verdict):
-    metrics = {"growth": growth, "least_growth": growth, "most_growth": growth, "paper_growth": 100, "text": 30}
-    told = judge([SimpleNamespace(metrics=metrics)])
-    assert (told.verdict, told.effect) == (verdict, growth / 100)
-    assert f"({(growth + 30) / 100:.2f} with the token ids)" in told.text
+@pytest.mark.parametrize(("most", "verdict"), [(50, "reproduced"), (119, "reproduced"), (121, "not reproduced")])
+def test_the_largest_growth_is_held_against_the_papers_model(most, verdict):
+    metrics = {"growth": 10, "least_growth": 5, "most_growth": most, "paper_growth": 100, "text": 30}
+    told = claim("yoshida2020-memory-window").judge([SimpleNamespace(metrics=metrics, seed=0)])
+    assert (told.verdict, told.effect, told.exact) == (verdict, most / 100, True)
+    assert told.text.startswith(f"{most / 100:.3g} times 2k; {(most + 30) / 100:.2f} with the token ids")
 
 
-def test_growth_that_is_uneven_is_judged_by_its_extremes():
-    metrics = {"growth": 110, "least_growth": 50, "most_growth": 300, "paper_growth": 100, "text": 30}
-    told = judge([SimpleNamespace(metrics=metrics)])
-    assert (told.verdict, told.low, told.high) == ("inconclusive", 0.5, 3.0)
+@pytest.mark.parametrize(("passes", "verdict"), [(2.0, "reproduced"), (2.04, "reproduced"), (2.5, "not reproduced")])
+def test_forward_passes_are_held_against_one_more(passes, verdict):
+    told = claim("yoshida2020-memory-forward").judge([SimpleNamespace(metrics={"forward_passes": passes}, seed=0)])
+    assert (told.verdict, told.effect) == (verdict, passes)
 
 
 def test_the_claim_is_about_windows_alone():

@@ -11,8 +11,6 @@ from repro.papers.yoshida2020.propagation_tables import (
     consistency,
     controls,
     divergences,
-    judge_closer,
-    judge_share,
     known_gain,
     marked,
     mean,
@@ -21,7 +19,7 @@ from repro.papers.yoshida2020.propagation_tables import (
     reach_curves,
     side_by_side,
 )
-from repro.study import artifact
+from repro.study import artifact, claim
 
 BOOKS = [0, 0, 0, 2, 2, 2, 2, 3, 3, 3]  # book 1 was too short
 WAVES = [0.01, -0.02, 0.03, 0.0, 0.02, -0.01, 0.01, -0.03, 0.02, -0.01]
@@ -56,26 +54,29 @@ def test_seeds_are_put_together_by_book():
     assert found == mean([record()], lambda documents: documents["recurrent"]["jsd own"])
 
 
+def over_seeds(make, *values):
+    return [make(*values, seed=seed) for seed in range(3)]
+
+
 @pytest.mark.parametrize(("recurrent", "baseline", "verdict"), [
     ((0.2, 0.5), (0.4, 0.5), "reproduced"),
-    ((0.2, 0.41), (0.4, 0.5), "reproduced"),  # 0.09 of the 0.2 is there against other books: less than half
-    ((0.2, 0.39), (0.4, 0.5), "inconclusive"),  # more than half
-    ((0.2, 0.3), (0.4, 0.5), "inconclusive"),  # all of it: the text is closer to anything
-    ((0.2, 0.2), (0.4, 0.5), "inconclusive"),  # it does not follow its context at all
-    ((0.4, 0.4), (0.5, 0.4), "inconclusive"),
+    ((0.35, 0.49), (0.4, 0.5), "reproduced"),  # a fiftieth of it is there against other books, too
+    ((0.2, 0.25), (0.4, 0.5), "inconclusive"),  # all of it: the text is closer to anything
+    ((0.2, 0.2), (0.4, 0.5), "inconclusive"),
     ((0.45, 0.5), (0.4, 0.5), "not reproduced"),
-    ((0.4, 0.5), (0.4, 0.5), "inconclusive"),  # no difference
+    ((0.4, 0.5), (0.4, 0.5), "not reproduced"),  # no difference, where the paper has 10 %
 ])
 def test_a_lower_divergence_counts_if_it_goes_in_other_contexts(recurrent, baseline, verdict):
-    judged = judge_closer([record(recurrent, baseline)])
+    judged = claim("yoshida2020-topic-jsd-lower").judge(over_seeds(record, recurrent, baseline))
     assert judged.verdict == verdict
-    assert judged.effect == pytest.approx(recurrent[0] - baseline[0])
-    assert judged.text.endswith(f"other books {recurrent[1] - baseline[1]:+.3g}")
+    assert judged.effect == pytest.approx(recurrent[0] / baseline[0] - 1, abs=0.01)
+    assert judged.control == pytest.approx(recurrent[1] / baseline[1] - 1, abs=0.01)
+    assert judged.paper_effect == pytest.approx(0.5331 / 0.5951 - 1)
 
 
-def with_shares(own, other):
+def with_shares(own, other, seed=0):
     """A record in which the recurrent continuation is the closer one as often as `own` and `other` say, per context."""
-    made = record((0.2, 0.5), (0.2, 0.5))
+    made = record((0.2, 0.5), (0.2, 0.5), seed=seed)
     for against, closer in (("own", own), ("other", other)):
         made.documents["recurrent"][f"jsd {against}"] = [
             value - (0.3 if against == "own" else 0.1) * (2 * one - 1)
@@ -91,15 +92,32 @@ MOST = [1, 1, 0, 1, 1, 1, 0, 1, 1, 0]  # 2/3, 3/4 and 2/3 of the contexts of the
     (ALL, NONE, "reproduced", 1), (MOST, HALF, "reproduced", 0.7), (MOST, ALL, "inconclusive", 0.7),
     (MOST, MOST, "inconclusive", 0.7), (HALF, NONE, "not reproduced", 0.5), (NONE, NONE, "not reproduced", 0)])
 def test_the_share_counts_ties_half_and_needs_the_control(own, other, verdict, share):
-    judged = judge_share([with_shares(own, other)])
+    judged = claim("yoshida2020-topic-jsd-share").judge(over_seeds(with_shares, own, other))
     assert judged.verdict == verdict
-    assert judged.effect == pytest.approx(share - 0.6)
-    assert judged.text.startswith(f"{share:.1%} [")
+    assert (judged.effect, judged.null, judged.paper_effect) == (pytest.approx(share), 0.5, 0.6)
+    assert judged.text.startswith(f"{share:.3g}")
 
 
-def test_a_share_of_text_that_does_not_follow_its_context_is_open():
-    judged = judge_share([record(recurrent=(0.4, 0.3), baseline=(0.5, 0.2))])  # closer to all own, to no other
-    assert judged.verdict == "inconclusive" and judged.effect == pytest.approx(0.4)
+def test_the_true_text_says_how_much_closer_a_continuation_can_be():
+    found = claim("yoshida2020-topic-jsd-lower").judge([record()], [record()])
+    assert found.room == pytest.approx(1 - 0.102 / 0.402), "the book's own continuation against the baseline's"
+    assert claim("yoshida2020-topic-jsd-share").judge([record()], [record()]).room == pytest.approx(0.5)
+
+
+def test_pronouns_are_counted_by_book():
+    made = record()
+    for writer, own in (("recurrent", [[3, 4], [1, 1], [0, 0]]), ("baseline", [[1, 2], [0, 2], [0, 0]]),
+                        ("book", [[2, 2], [1, 1], [4, 4]])):
+        made.documents[writer] |= {"pronouns own": own, "pronouns other": [[1, 2], [1, 2], [0, 0]]}
+    found = claim("yoshida2020-pronouns").judge([made], [made])
+    assert found.effect == pytest.approx((3 + 2) / 10) and found.n_units == 3
+    assert (found.control, found.room) == (0, pytest.approx((7 + 2) / 10))
+
+
+def test_effects_are_by_book():
+    values = [1, 1, 1, 2, 2, 2, 2, 6, 6, 6]
+    found = propagation_tables.by_book([record(), record()], lambda documents: values)
+    assert found.shape == (2, 3) and found.mean() == pytest.approx(29 / 10)
 
 
 class Shown:

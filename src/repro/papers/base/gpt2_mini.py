@@ -130,8 +130,8 @@ def execute(config, context):
         settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "linear", config.weight_decay,
                                validate_every=config.validate_every, precision=config.precision, seed=config.seed,
                                optimizer=config.optimizer)
-        text = tokens(config.corpus, "train", coder).ids
-        batches = Stages([(Sequences(text, length, size, config.seed), steps)
+        text = tokens(config.corpus, "train", coder)
+        batches = Stages([(Sequences(text.ids, length, size, config.seed, text.targets), steps)
                           for length, size, steps in stages(config)])
         with context.progress(config.tokens, "pretraining gpt2-mini", "tokens") as bar:
             result = train(WindowedLM(model, config.sequence), batches, settings, context.folder,

@@ -12,8 +12,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from repro.papers.longformer2020.charlm_tables import ablation, agreement, cost_and_quality, judge_pair, kind, models
-from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, RunConfig, register
+from repro.papers.longformer2020.charlm_tables import (
+    ROWS,
+    ablation,
+    agreement,
+    cost_and_quality,
+    fewer_bits,
+    full_beats_narrow,
+    kind,
+    later_phases,
+    models,
+    printed_difference,
+)
+from repro.study import Artifact, Assay, Claim, Estimate, Experiment, Outcome, RunConfig, register
 
 LEVELS = (1, 1, 2, 2, 4, 4, 8, 8, 8, 16, 16, 16)  # window of each of 12 layers, over the smallest
 GAPS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4)  # dilation of each of 12 layers, where the paper counts from 0
@@ -319,13 +330,6 @@ COST = Experiment(
 register(ABLATION, STAGED, COST)
 
 
-def pair(first: tuple[str, bool], second: tuple[str, bool]) -> dict:
-    """What a claim needs to compare one row of Table 4 with another."""
-    return {"where": lambda config: kind(config) in (first, second), "judge": lambda found: judge_pair(found, first)}
-
-
-DECREASING, FIXED, INCREASING, DILATED = (
-    ("decreasing", False), ("fixed", False), ("increasing", False), ("increasing", True))
 register(
     Artifact(id="longformer2020-table2", paper=PAPER, chapter=CHAPTER, experiment=STAGED.name, source="Table 2",
              title="Small models: bits per character on text8 and enwik8",
@@ -341,20 +345,43 @@ register(
              source="Extension", build=agreement),
     Artifact(id="longformer2020-window-cost", paper=PAPER, chapter=CHAPTER, experiment=COST.name, kind="figure",
              title="Bits per character against attended pairs, by window and dilation", source="Extension",
-             build=cost_and_quality),
-    Claim(id="longformer2020-table4-increasing", paper=PAPER, source="Table 4", experiment=ABLATION.name,
-          about=("longformer2020-table4",),
+             build=cost_and_quality))
+
+
+def is_assay(config) -> bool:
+    """Full attention, and the narrowest window in all layers."""
+    narrow = [WINDOWS.get(config.scale, (None,))[0]] * len(config.windows)
+    return config.experiment == COST.name and kind(config) in (("full", False), ("fixed", False)) and (
+        list(config.windows) in (narrow, [None] * len(narrow)))
+
+
+def order(better: str, other: str) -> dict:
+    """What a claim needs to compare one row of Table 4 with another."""
+    kinds = ROWS[better], ROWS[other]
+    return {
+        "paper": PAPER, "source": "Table 4", "experiment": (ABLATION.name, COST.name), "unit": "stretch",
+        "about": ("longformer2020-table4",), "direction": "lower", "told_in": "bits", "family": "longformer2020-table4",
+        "where": lambda config: config.experiment == ABLATION.name and kind(config) in kinds,
+        "measure": fewer_bits(kinds[0]), "paper_effect": printed_difference(better, other),
+        "why_no_control": "the other row is the control: as many keys, placed otherwise",
+        "assay": Assay("by how much full attention beats the narrowest window", is_assay, full_beats_narrow)}
+
+
+register(
+    Claim(id="longformer2020-table4-increasing", **order("Increasing w", "Fixed w"),
           sentence="Windows that grow from the bottom layer to the top give fewer bits per character than one of their "
-                   "mean in all layers.", **pair(INCREASING, FIXED)),
-    Claim(id="longformer2020-table4-decreasing", paper=PAPER, source="Table 4", experiment=ABLATION.name,
-          about=("longformer2020-table4",),
+                   "mean in all layers."),
+    Claim(id="longformer2020-table4-decreasing", **order("Fixed w", "Decreasing w"),
           sentence="One window in all layers gives fewer bits per character than windows that shrink from the bottom "
-                   "layer to the top.", **pair(FIXED, DECREASING)),
-    Claim(id="longformer2020-table4-order", paper=PAPER, source="Table 4", experiment=ABLATION.name,
-          about=("longformer2020-table4",),
+                   "layer to the top."),
+    Claim(id="longformer2020-table4-order", **order("Increasing w", "Decreasing w"),
           sentence="Windows that grow from the bottom layer to the top give fewer bits per character than the same "
-                   "windows in the opposite order.", **pair(INCREASING, DECREASING)),
-    Claim(id="longformer2020-table4-dilation", paper=PAPER, source="Table 4", experiment=ABLATION.name,
-          about=("longformer2020-table4",),
-          sentence="Dilation on two heads of the higher layers gives fewer bits per character than none.",
-          **pair(DILATED, INCREASING)))
+                   "windows in the opposite order."),
+    Claim(id="longformer2020-table4-dilation", **order("Dilation on 2 heads", "No dilation"),
+          sentence="Dilation on two heads of the higher layers gives fewer bits per character than none."),
+    Claim(id="longformer2020-later-phases", paper=PAPER, source="Section 4.2", experiment=STAGED.name, unit="stretch",
+          about=("longformer2020-table2",), direction="lower", told_in="bits", measure=later_phases,
+          sentence="The phases after the first, with longer windows and sequences, lower the bits per character.",
+          where=lambda config: config.model == "small" and config.corpus == SIZES[config.scale]["corpus"],
+          why_no_paper_effect="not printed", why_no_control="a first phase that goes on as long was not trained",
+          why_no_assay="whether longer windows can help at this size is what is asked"))

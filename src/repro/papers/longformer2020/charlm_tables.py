@@ -1,18 +1,20 @@
 """Tables, figure and verdicts of the character language models: bits per character, and how sure a difference is."""
 
-from collections.abc import Mapping
-from math import log2
+import math
+from collections.abc import Callable, Mapping, Sequence
+from math import log
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from repro.errors import ReproError
 from repro.page import signed
 from repro.study.artifacts import NOT_RUN, ArtifactContext
-from repro.study.claims import UNPAIRED, Verdict, judge_seeds, seeds_of_both
-from repro.study.published import published
+from repro.study.claims import Measured
+from repro.study.published import printed_rows, published
 from repro.study.record import Record
+from repro.study.rule import judge
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
 
 METRIC = "validation_bits_per_character"
@@ -21,24 +23,8 @@ ROWS = {  # of Table 4: the kind of run that each is
     "No dilation": ("increasing", False), "Dilation on 2 heads": ("increasing", True),
 }
 FULL = "full attention"
-TOGETHER = 5  # neighbouring blocks of a record that the bootstrap draws as one: what is hard comes in stretches
+TOGETHER = 5  # neighbouring blocks of a record that count as one unit: what is hard comes in stretches
 SAME = [name for name in ROWS if ROWS[name] == ROWS["Increasing w"]]  # the run that the others are compared with
-
-
-class Difference(NamedTuple):
-    """Bits per character of one kind of run less those of another, paired by seed, with 95 % intervals."""
-
-    value: float
-    over_text: tuple[float, float]
-    over_seeds: tuple[float, float] | None  # None for a single seed
-    n_seeds: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Both sources together."""
-        from repro.evaluation.bootstrap import together
-
-        return together(self.value, self.over_text, self.over_seeds)
 
 
 def kind(config: Any) -> tuple[str, bool]:
@@ -55,25 +41,23 @@ def kind(config: Any) -> tuple[str, bool]:
     return name, dilated
 
 
-def compare(records: list[Record], against: list[Record]) -> Difference:
-    """The difference on validation text, over the seeds that both have.
+def difference(records: Sequence[Record], against: Sequence[Record], splits: Sequence[str] = ("validation",)
+               ) -> "np.ndarray":
+    """Bits per character of the one less those of the other, (seeds, stretches of the text); seed by seed.
 
-    over_seeds: Student's t on the differences seed by seed; over_text: the paired bootstrap of
-    `repro.evaluation.bootstrap` over stretches of the text (`stretches`), losses averaged over seeds first.
-    Raises ReproError when there is no common seed.
+    Records come ordered by seed, and both with the same seeds.
     """
-    from repro.evaluation.bootstrap import bootstrap, over_seeds
+    import numpy as np
 
-    ours, theirs = ({record.seed: record for record in some} for some in (records, against))
-    seeds = seeds_of_both(records, against)
-    if not seeds:
-        raise ReproError(f"seeds {sorted(ours)} and {sorted(theirs)}: nothing to pair; run both with the same --seed.")
-    differences = [ours[seed].metrics[METRIC] - theirs[seed].metrics[METRIC] for seed in seeds]
-    mine, other = ([fmean(losses) for losses in zip(*(some[seed].documents["validation"]["nll"] for seed in seeds),
-                                                    strict=True)] for some in (ours, theirs))
-    n_characters = ours[seeds[0]].documents["validation"]["n_characters"]
-    _, low, high = map(log2, bootstrap(*map(stretches, (mine, n_characters, other))))
-    return Difference(fmean(differences), (low, high), over_seeds(differences), len(seeds))
+    from repro.evaluation.bootstrap import linearised
+
+    found = []
+    for ours, theirs in zip(records, against, strict=True):
+        pieces = [[np.array(stretches(blocks)) for blocks in (
+            np.subtract(ours.documents[split]["nll"], theirs.documents[split]["nll"]) / log(2),
+            ours.documents[split]["n_characters"])] for split in splits]
+        found.append(linearised(*map(np.concatenate, zip(*pieces, strict=True))))
+    return np.array(found)
 
 
 def stretches(blocks: list[float]) -> list[float]:
@@ -82,14 +66,44 @@ def stretches(blocks: list[float]) -> list[float]:
     return [sum(blocks[at:at + together]) for at in range(0, len(blocks), together)]
 
 
-def judge_pair(records: list[Record], better: tuple[str, bool]) -> Verdict:
-    """Whether runs of the kind `better` have fewer bits per character than the others among `records`."""
-    chosen, others = ([record for record in records if (kind(record.config) == better) is wanted]
-                      for wanted in (True, False))
-    if not seeds_of_both(chosen, others):
-        return UNPAIRED
-    difference = compare(chosen, others)
-    return judge_seeds(difference.value, *difference.interval, "lower", difference.n_seeds, "bits", "text")
+def fewer_bits(better: tuple[str, bool]) -> Callable[[list[Record]], Measured]:
+    """Measures runs of the kind `better` against the others, on validation and test text together."""
+    def measure(records: list[Record]) -> Measured:
+        chosen, others = ([record for record in records if (kind(record.config) == better) is wanted]
+                          for wanted in (True, False))
+        return Measured(difference(chosen, others, ("validation", "test")))
+    return measure
+
+
+def full_beats_narrow(records: Sequence[Record]) -> float:
+    """By how many bits per character full attention beats the narrowest window, on validation text."""
+    bits = {kind(record.config)[0]: [] for record in records}
+    for record in records:
+        bits[kind(record.config)[0]].append(record.metrics[METRIC])
+    return fmean(bits["fixed"]) - fmean(bits["full"])
+
+
+def bits_after_phases(record: Record) -> list[float]:
+    """Bits per character of held-out text at the end of each phase of training, read in sequences of that phase."""
+    config, ends, seen = record.config, [], 0
+    for phase, (steps, batch) in enumerate(zip(config["steps"], config["batch_sizes"], strict=True)):
+        seen += steps * batch * min(config["length"] * 2**phase, config["longest"] or math.inf)
+        ends.append([loss for at, loss in record.curves["validation_loss"] if at <= seen][-1] / log(2))
+    return ends
+
+
+def later_phases(records: list[Record]) -> Measured:
+    """Bits per character after the last phase less those after the first, one number a seed."""
+    return Measured([[ends[-1] - ends[0]] for ends in map(bits_after_phases, records)])
+
+
+def printed_difference(better: str, other: str) -> Callable[[], float]:
+    """Bits per character of one row of Table 4 less those of another."""
+    def effect() -> float:
+        rows = printed_rows("longformer2020_table4_ablation")
+        bits = {row["configuration"]: float(row["dev_bpc"]) for row in rows}
+        return round(bits[better] - bits[other], 6)
+    return effect
 
 
 def ablation(context: ArtifactContext) -> "pandas.DataFrame":
@@ -108,10 +122,12 @@ def ablation(context: ArtifactContext) -> "pandas.DataFrame":
             if config := plan.get(ROWS[name]):
                 grown = plan.get(ROWS["Increasing w"])
                 found, base = (context.records_of(one) if one else [] for one in (config, grown))
+                paired = [[one for one in some if one.seed in {other.seed for other in found} & {
+                    other.seed for other in base}] for some in (found, base)]
                 rows.append([name, f"this study, {scale}", told_text(config.corpus), _scored(config),
                              _windows(config.windows), _mean(found, METRIC),
                              _seeds(found),
-                             _difference(compare(found, base)) if seeds_of_both(found, base) else NOT_RUN])
+                             _difference(*paired) if all(paired) else NOT_RUN])
     frame = pandas.DataFrame(rows, columns=["configuration", "source", "text", "scored", "w", "dev", "seeds",
                                             "difference"])
     frame.loc[frame["configuration"].isin(SAME), "difference"] = "–"
@@ -222,6 +238,8 @@ def _seeds(records: list[Record]) -> str:
     return f"{len(records)} ({', '.join(str(record.seed) for record in records)})" if records else NOT_RUN
 
 
-def _difference(difference: Difference) -> str:
-    value, low, high = (signed(number, ".3f") for number in (difference.value, *difference.interval))
-    return f"{value} [{low}, {high}]" + " over text only" * (difference.over_seeds is None)
+def _difference(records: list[Record], against: list[Record]) -> str:
+    """The difference with its interval, over seeds and text as in verdicts; over text alone with one seed."""
+    found = judge(difference(records, against), "lower", seeds=1)
+    value, low, high = (signed(number, ".3f") for number in (found.effect, found.low, found.high))
+    return f"{value} [{low}, {high}]" + " over text only" * (len(records) == 1)

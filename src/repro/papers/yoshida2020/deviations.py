@@ -11,7 +11,7 @@ from repro.study import RunConfig
 if TYPE_CHECKING:
     import pandas
 
-OPEN = "not said"
+OPEN = "no value known to us"
 
 
 @dataclass(frozen=True)

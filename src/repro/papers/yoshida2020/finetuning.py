@@ -28,7 +28,8 @@ class Config(RunConfig):
     overlap: int = Field(0, ge=0)  # tokens shared with the window before, while training
     windows_per_sequence: int = Field(20, ge=1)  # windows that gradients flow through
     batch_size: int = Field(1, ge=1)  # sequences per step
-    train_documents: int | None = Field(None, ge=1)  # the first so many by file name; None: all
+    train_documents: int | None = Field(None, ge=1)  # so many; None: all
+    train_draw: Annotated[Literal["first", "random"], Absent("first")] = "first"  # by file name, or drawn by the seed
     epochs: float = Field(2.0, gt=0)
     learning_rate: float | None = Field(None, gt=0)  # None: the best of `learning_rates` on validation
     learning_rates: tuple[Annotated[float, Field(gt=0)], ...] = Field((3e-5, 1e-4, 3e-4), min_length=1)
@@ -149,14 +150,15 @@ def leading(text, n: int | None):
         return text
     kept = int(np.searchsorted(text.starts, n))
     stop = n if text.joined or kept == len(text) else min(n, int(text.starts[kept]) - 1)  # without the next one's bos
-    return replace(text, ids=text.ids[:stop], starts=text.starts[:kept], n_words=text.n_words[:kept],
+    targets = None if text.targets is None else text.targets[:stop]
+    return replace(text, ids=text.ids[:stop], targets=targets, starts=text.starts[:kept], n_words=text.n_words[:kept],
                    n_bytes=text.n_bytes[:kept])
 
 
 def execute(config, context) -> Outcome:
     import torch
 
-    from repro.data import tokens
+    from repro.data import drawn, tokens
     from repro.evaluation import score_documents
     from repro.models import load_causal_lm, save_causal_lm
     from repro.recurrence import RecurrenceConfig
@@ -185,7 +187,10 @@ def execute(config, context) -> Outcome:
                          f"{config.scale} {coder.vocab_size:,}; choose a checkpoint trained with that tokeniser.")
     if config.precision == "bf16" and config.model == "baseline" and not torch.cuda.is_available():
         model.set_attn_implementation("eager")  # plain products: on a CPU faster than fused ones, as in a RecurrentLM
-    text = tokens(config.corpus, "train", coder, config.train_documents)
+    names = None
+    if config.train_documents and config.train_draw == "random":
+        names = drawn(config.corpus, "train", config.train_documents, config.seed)
+    text = tokens(config.corpus, "train", coder, config.train_documents, names)
     validation = leading(held_out(config, coder), config.validation_tokens)
 
     def loss(objective):
@@ -196,7 +201,7 @@ def execute(config, context) -> Outcome:
         return {f"layer_weight_{k}": w for k, w in enumerate(objective.model.recurrence.layer_weights.tolist())}
 
     before = 0 if config.steps is None else config.overlap
-    sequences = Sequences(text.ids, targets(config), config.batch_size, config.seed, before)
+    sequences = Sequences(text.ids, targets(config), config.batch_size, config.seed, text.targets, before)
     n_tokens = int(config.epochs * len(text.ids)) if config.steps is None else (
         config.steps * sequences.tokens_per_batch)
     settings = TrainConfig(n_tokens, rate, config.warmup_steps, config.decay, validate_every=config.validate_every,
@@ -214,6 +219,8 @@ def execute(config, context) -> Outcome:
              "steps": result.steps, "stopped_early": result.stopped_early,
              "rate_at_edge": bool(losses) and rate in (min(losses), max(losses)),
              "train_documents": len(text), "train_words": int(text.n_words.sum()), "train_tokens": len(text.ids)}
+    if names:
+        notes["train_names"] = list(names)
     if config.model == "recurrent":
         notes |= {"layer_weights": model.recurrence.layer_weights.tolist(), "module_learning_rate": module_rate or rate,
                   "zero_init": zero_init,

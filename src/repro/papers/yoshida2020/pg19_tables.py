@@ -1,14 +1,11 @@
-"""Figures, tables and verdicts of the chapter on books: window sizes, cost, and variations of the module."""
+"""Figures and tables of the chapter on books: window sizes, cost, and variations of the module."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from repro.page import signed
 from repro.papers.yoshida2020.tables import compare, interval, kind, module_effect
 from repro.study.artifacts import NOT_RUN, ArtifactContext
-from repro.study.claims import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, Verdict, judge_difference
 from repro.study.published import published
 from repro.study.record import Record
 
@@ -116,66 +113,3 @@ def variation_table(context: ArtifactContext,
                              "change": "–" if name == first else "the same here" if config == compared else changed,
                              "module": signed(module_effect(records), ".2%") if records else NOT_RUN})
     return pandas.DataFrame(rows)
-
-
-def judge_pair(records: list[Record], margin: float = 0.0, cost: float = math.inf) -> Verdict:
-    """Recurrent models against baselines on test documents: their perplexity is below (1 + margin) of the baseline's,
-    and what a token costs them below `cost` of what it costs the baseline.
-
-    A recurrent model that is tested with overlap was trained on more windows than the baseline. Where it would hold the
-    claim with its module masked out too, the claim is left open.
-    """
-    recurrent = [record for record in records if record.model == "recurrent"]
-    baseline = [record for record in records if record.model == "baseline"]
-    value, low, high = compare(recurrent, baseline, "test")
-    verdict = judge_difference(value - margin, low - margin, high - margin, "lower").verdict
-    share = recurrent[0].metrics["flops_per_token"] / baseline[0].metrics["flops_per_token"]
-    text = f"{judge_difference(value, low, high, 'lower', percent=True).text} at {share:.2f} of the cost"
-    if share >= cost:
-        return Verdict(NOT_REPRODUCED, value, low, high, text)
-    if verdict == REPRODUCED and (1 + value) / (1 + module_effect(recurrent)) < 1 + margin:
-        text += ", but so it is (on validation text) with its module masked out"
-        return Verdict(INCONCLUSIVE, value, low, high, text)
-    return Verdict(verdict, value, low, high, text)
-
-
-def judge_windows(records: list[Record]) -> Verdict:
-    """Recurrent against baseline on disjoint windows of every size; the window with the smallest gain decides."""
-    pairs = []
-    for window in sorted({record.config["window"] for record in records}):
-        pair = [[r for r in records if r.config["window"] == window and r.model == model]
-                for model in ("recurrent", "baseline")]
-        pairs.append((*compare(*pair, "validation"), window))
-    return _worst(pairs, "window {}")
-
-
-def judge_front(records: list[Record]) -> Verdict:
-    """Every recurrent point against every other point that costs at most as much; the hardest of them decides."""
-    points = _by_config(records)
-    pairs = []
-    for ours in points:
-        for other in points:
-            dear = other[0].metrics["flops_per_token"] > ours[0].metrics["flops_per_token"]
-            if ours[0].model == "recurrent" and other is not ours and not dear:
-                told = f"{other[0].model} {other[0].config['window']} with overlap {other[0].config['overlap']}"
-                pairs.append((*compare(ours, other, "validation"), f"{ours[0].config['window']} against {told}"))
-    return _worst(pairs, "recurrent {}")
-
-
-def _by_config(records: Sequence[Record]) -> list[list[Record]]:
-    """The records of one config at all seeds together."""
-    groups: dict[tuple, list[Record]] = {}
-    for record in records:
-        groups.setdefault((record.model, record.config["window"], record.config["overlap"]), []).append(record)
-    return list(groups.values())
-
-
-def _worst(pairs: Sequence[tuple], where: str) -> Verdict:
-    """The verdict on "every difference is below zero": one that is above refutes it, one that is open leaves it open.
-
-    pairs: (difference, low, high, where it was found). What is told is the pair that speaks most against the claim.
-    """
-    ranks = {NOT_REPRODUCED: 2, INCONCLUSIVE: 1, REPRODUCED: 0}
-    judged = [(judge_difference(value, low, high, "lower", percent=True), at) for value, low, high, at in pairs]
-    verdict, at = max(judged, key=lambda one: (ranks[one[0].verdict], one[0].high))
-    return replace(verdict, text=f"{verdict.text} ({where.format(at)})")

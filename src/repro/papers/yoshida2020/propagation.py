@@ -9,14 +9,18 @@ from repro.papers.yoshida2020.finetuning import FINETUNING
 from repro.papers.yoshida2020.pg19 import EVALUATION as BOOKS
 from repro.papers.yoshida2020.propagation_tables import (
     by_distance,
+    closer,
     consistency,
     controls,
+    divergence,
     divergences,
-    judge_closer,
-    judge_share,
     known_gain,
+    printed_ratio,
+    printed_share,
+    pronouns,
     reach,
     texts_beside,
+    true_text,
 )
 from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, Record, RunConfig, Store, register
 
@@ -266,12 +270,19 @@ register(
     Artifact(id="yoshida2020-reach", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=reach,
              source="Beyond section 5.3", title="Change of loss when an earlier window is replaced"),
     Artifact(id="yoshida2020-distance", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=by_distance,
-             source="Beyond section 5.3", title="Change of loss when an earlier token is replaced"),
-    Claim(id="yoshida2020-topic-jsd-lower", paper=PAPER, source="Section 5.3.1", experiment=EXPERIMENT.name,
-          about=("yoshida2020-topic-jsd", "yoshida2020-topic-controls"),
+             source="Beyond section 5.3", title="Change of loss when an earlier token is replaced"))
+TOPICS = {"paper": PAPER, "source": "Section 5.3.1", "experiment": EXPERIMENT.name, "unit": "book",
+          "about": ("yoshida2020-topic-jsd", "yoshida2020-topic-controls"), "control": "contexts of other books"}
+register(
+    Claim(id="yoshida2020-topic-jsd-lower", **TOPICS, measure=divergence, direction="lower", relative=True,
+          assay=true_text(divergence),
           sentence="The recurrent model's continuations are closer to their contexts' topics than the baseline's.",
-          judge=judge_closer),
-    Claim(id="yoshida2020-topic-jsd-share", paper=PAPER, source="Section 5.3.1", experiment=EXPERIMENT.name,
-          about=("yoshida2020-topic-jsd", "yoshida2020-topic-controls"),
-          sentence="In at least 60 % of the contexts the recurrent model's continuation is the closer one.",
-          judge=judge_share))
+          paper_effect=printed_ratio),
+    Claim(id="yoshida2020-topic-jsd-share", **TOPICS, measure=closer, direction="higher", null=0.5,
+          assay=true_text(closer, 0.5),
+          sentence="In most contexts (the paper: at least 60 %) the recurrent model's continuation is the closer one.",
+          paper_effect=printed_share, told_in="of contexts"),
+    Claim(id="yoshida2020-pronouns", **TOPICS | {"source": "Tables 4 and 5", "about": ("yoshida2020-consistency",)},
+          measure=pronouns, direction="higher", assay=true_text(pronouns), told_in="a context",
+          sentence="The recurrent model's pronouns have the gender of the context more often than the baseline's.",
+          why_no_paper_effect="shown by examples only"))

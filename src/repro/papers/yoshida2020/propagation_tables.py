@@ -1,4 +1,4 @@
-"""Tables and verdicts on what crosses a window boundary: topics, names, pronouns, and how far back it comes from.
+"""Tables and effects of what crosses a window boundary: topics, names, pronouns, and how far back it comes from.
 
 Intervals are over books: contexts of one book are not independent of each other.
 """
@@ -6,16 +6,17 @@ Intervals are over books: contexts of one book are not independent of each other
 import html
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from math import log
 from typing import TYPE_CHECKING
 
 from repro import page
 from repro.study.artifacts import NOT_RUN, ArtifactContext, heading
-from repro.study.claims import INCONCLUSIVE, Verdict, judge_difference
-from repro.study.published import published
+from repro.study.claims import Assay, Measured
+from repro.study.published import printed_rows, published
 from repro.study.record import Record
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
 
     from repro.evaluation import Interval
@@ -26,7 +27,6 @@ WRITERS = {"baseline": "baseline", "recurrent": "recurrent", "masked": "recurren
 READERS = {"baseline": "baseline", "overlap": "baseline with overlap", "recurrent": "recurrent"}
 CARRIED = {"topic": "topic words", "name": "names", "pronoun": "pronouns"}
 TABLE = "yoshida2020_topic_jsd"
-SHARE = 0.6  # of contexts, that the paper says the recurrent model is closer in, at least
 
 
 def mean(records: list[Record], value: Callable[[dict], Sequence[float]],
@@ -65,53 +65,84 @@ def _jsd(writer: str, against: str) -> Callable[[dict], Sequence[float]]:
     return lambda documents: documents[writer][f"jsd {against}"]
 
 
-def _further(against: str) -> Callable[[dict], Sequence[float]]:
-    """By how much the recurrent continuation is further away than the baseline's; below 0 it is closer."""
-    return _minus(_jsd("recurrent", against), _jsd("baseline", against))
-
-
-def _closer(against: str) -> Callable[[dict], Sequence[float]]:
-    """1 where the recurrent continuation is the closer one, 0 where the baseline's is, and 1/2 where both are alike."""
-    return lambda documents: [(1 - (further > 0) + (further < 0)) / 2 for further in _further(against)(documents)]
+def _closer(against: str, writer: str = "recurrent") -> Callable[[dict], Sequence[float]]:
+    """1 where the writer's continuation is closer than the baseline's, 0 where it is not, 1/2 where both are alike."""
+    further = _minus(_jsd(writer, against), _jsd("baseline", against))
+    return lambda documents: [(1 - (value > 0) + (value < 0)) / 2 for value in further(documents)]
 
 
 def _minus(first: Callable, second: Callable) -> Callable[[dict], Sequence[float]]:
     return lambda documents: [a - b for a, b in zip(first(documents), second(documents), strict=True)]
 
 
-def judge_closer(records: list[Record]) -> Verdict:
-    """The difference of the mean divergences, recurrent minus baseline, in nats.
+def by_book(records: list[Record], value: Callable[[dict], Sequence[float]]) -> "np.ndarray":
+    """Mean over contexts of what `value(documents)` gives for each, (seeds, books); see `linearised`."""
+    import numpy as np
 
-    Text can be closer to *any* context, by being blander, say. So a gain counts only if the control agrees: more than
-    half of it, and surely some, is gone against contexts of other books (and see `_follows`).
-    """
-    verdict = judge_difference(*mean(records, _further("own")), "lower")
-    own = mean(records, _minus(_further("own"), _further("other")))
-    propagated = _follows(records) and own.high < 0 and own.value < verdict.effect / 2
-    text = f"{verdict.text} nats; against contexts of other books {mean(records, _further('other')).value:+.3g}"
-    return replace(verdict, text=text, verdict=_checked(verdict, verdict.effect > 0 or propagated))
+    from repro.evaluation.bootstrap import linearised
 
-
-def judge_share(records: list[Record]) -> Verdict:
-    """The share of contexts, ties counting half, minus the paper's 60 %; with the control of `judge_closer`.
-
-    Against contexts of other books the share has to be surely smaller, or it says nothing about propagation.
-    """
-    share, foreign = mean(records, _closer("own")), mean(records, _closer("other"))
-    verdict = judge_difference(*(value - SHARE for value in share), "higher")
-    propagated = _follows(records) and mean(records, _minus(_closer("own"), _closer("other"))).low > 0
-    text = (f"{_rate(share)}, sign test p {_sign_test(records).p:.2g}; against contexts of other books "
-            f"{foreign.value:.1%}")
-    return replace(verdict, text=text, verdict=_checked(verdict, verdict.effect < 0 or propagated))
+    found = []
+    for record in records:
+        books = record.documents["contexts"]["book"]
+        n = np.bincount(books)
+        found.append(linearised(np.bincount(books, value(record.documents))[n > 0], n[n > 0]))
+    return np.array(found)
 
 
-def _follows(records: list[Record]) -> bool:
-    """Whether the recurrent model's continuations are surely closer to their own contexts than to other books'."""
-    return mean(records, _minus(_jsd("recurrent", "own"), _jsd("recurrent", "other"))).high < 0
+def divergence(records: list[Record], writer: str = "recurrent") -> Measured:
+    """The log of the writer's over the baseline's mean divergence, the same in any base; the control: from other books'
+    contexts, which a continuation can be closer to by being blander, say."""
+    import numpy as np
+
+    def ratio(against: str) -> np.ndarray:
+        ours, theirs = (by_book(records, _jsd(name, against)) for name in (writer, "baseline"))
+        first, second = (values.mean(1, keepdims=True) for values in (ours, theirs))
+        return np.log(first / second) + ours / first - theirs / second
+    return Measured(ratio("own"), ratio("other"))
 
 
-def _checked(verdict: Verdict, sound: bool) -> str:
-    return verdict.verdict if sound else INCONCLUSIVE
+def closer(records: list[Record], writer: str = "recurrent") -> Measured:
+    """The share of contexts in which the writer's continuation is the closer one; the control: for other books'."""
+    return Measured(by_book(records, _closer("own", writer)), by_book(records, _closer("other", writer)))
+
+
+def pronouns(records: list[Record], writer: str = "recurrent") -> Measured:
+    """Gendered pronouns of the writer that fit less those that do not, a context, and that less the same of the
+    baseline; the control: whether they fit contexts of other books."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    def right(record: Record, name: str, against: str) -> np.ndarray:
+        kept, n = np.transpose(record.documents[name][f"pronouns {against}"])
+        contexts = np.bincount(record.documents["contexts"]["book"])
+        return linearised(2 * kept - n, contexts[contexts > 0])
+
+    def more(against: str) -> np.ndarray:
+        return np.array([right(record, writer, against) - right(record, "baseline", against) for record in records])
+    return Measured(more("own"), more("other"))
+
+
+def true_text(measure: Callable[[list[Record], str], Measured], null: float = 0.0) -> Assay:
+    """The book's own continuation, measured as the recurrent model's: none can be much closer than that."""
+    return Assay("how much closer the book's own continuation is than the baseline's", lambda config: True,
+                 lambda records: abs(float(measure(records, "book").effects.mean()) - null))
+
+
+def printed_ratio() -> float:
+    """The log of the printed divergences, recurrent over baseline."""
+    ours, theirs = _printed("mean Jensen-Shannon divergence between context and continuation topics")
+    return log(ours / theirs)
+
+
+def printed_share() -> float:
+    """The share of contexts in which the paper finds the recurrent continuation closer, at least."""
+    percent, = _printed("share of contexts where the recurrent continuation has the lower JSD")
+    return percent / 100
+
+
+def _printed(quantity: str) -> list[float]:
+    return [float(row["value"]) for row in printed_rows(TABLE) if row["quantity"] == quantity]
 
 
 def _sign_test(records: list[Record]) -> "SignTest":

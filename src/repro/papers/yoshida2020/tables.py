@@ -1,19 +1,20 @@
-"""Tables and verdicts that compare recurrent with baseline models: perplexity by overlap, and the paired gain."""
+"""Tables that compare recurrent with baseline models: perplexity by overlap, and the paired gain."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from math import expm1
 from statistics import fmean, mode
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
 from repro.page import signed
 from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
-from repro.study.claims import INCONCLUSIVE, REPRODUCED, Verdict, judge_difference
 from repro.study.published import published
 from repro.study.record import Record
+from repro.study.rule import judge
 from repro.study.settings import RunConfig
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas
 
     from repro.evaluation import Interval
@@ -144,69 +145,50 @@ def interval(records: list[Record], split: str) -> "Interval":
     return bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
 
 
-def compare(records: list[Record], against: list[Record], split: str) -> tuple[float, float, float]:
-    """Relative difference in word perplexity and its 95 % interval, paired over the documents of `split`.
+def compare(records: Sequence[Record], against: Sequence[Record], split: str) -> tuple[float, float, float]:
+    """Relative difference in word perplexity and its 95 % interval, over the seeds that both have and the documents of
+    `split` together, as in verdicts; with one seed over documents alone."""
+    pair = [[record for record in some if record.seed in {other.seed for other in others}]
+            for some, others in ((records, against), (against, records))]
+    if not all(pair):
+        raise ReproError(f"records {', '.join(r.id for r in (*records, *against))} have no seed in common; run both "
+                         "with the same --seed.")
+    found = judge(log_ratio(*pair, split), "lower", seeds=1)
+    return expm1(found.effect), expm1(found.low), expm1(found.high)
 
-    With several seeds the per-document losses are averaged first; the interval is over documents only.
+
+def log_ratio(records: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
+    """The log of the ratio of word perplexities, (seeds, documents). Each seed is compared with the same one.
+
+    Raises ReproError where the two did not score the same documents.
     """
-    from repro.evaluation import bootstrap
+    import numpy as np
 
-    interval = bootstrap(_nll(records, split), records[0].documents[split]["n_words"], _nll(against, split))
-    return interval.value - 1, interval.low - 1, interval.high - 1
-
-
-def judge_gain(records: list[Record]) -> Verdict:
-    """Recurrent against baseline on test documents, at the same overlap in testing and in training.
-
-    A recurrent model that was trained on overlapping windows read more of them than a baseline trained on disjoint
-    ones, and can be better for that alone: where there is a baseline trained so too, that one is compared.
-    """
-    fair = [record for record in records if kind(record) == CONTROL]
-    baseline = fair or [record for record in records if record.model == "baseline"]
-    recurrent = [record for record in records if record.model == "recurrent"]
-    verdict = judge_difference(*compare(recurrent, baseline, "test"), "lower", percent=True)
-    alone = signed(module_effect(recurrent), ".2%")
-    return replace(verdict, text=f"{verdict.text}; masking the module out takes {alone}")
+    return np.array([by_document(ours, ours.documents[split]["nll"], theirs, split)
+                     for ours, theirs in zip(records, against, strict=True)])
 
 
-def module_effect(recurrent: list[Record]) -> float:
+def by_document(ours: Record, nll: Sequence[float], theirs: Record, split: str) -> "np.ndarray":
+    """`log_ratio` of a record, with these losses, to another, (documents,)."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    words, other = ours.documents[split]["n_words"], theirs.documents[split]
+    if words != other["n_words"]:
+        raise ReproError(f"records {ours.id} and {theirs.id} scored different {split} documents.")
+    return linearised(np.asarray(nll) - other["nll"], words)
+
+
+def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
     """Relative difference in perplexity between recurrent models and the same with their module masked out.
 
-    On test text, or on validation text where the test text was not read a second time for it.
+    On `split`, or on validation text where `split` was not read a second time for it.
     """
-    split = "test" if "test_word_perplexity_masked" in recurrent[0].metrics else "validation"
     name = f"{split}_word_perplexity"
+    if f"{name}_masked" not in recurrent[0].metrics:
+        name = "validation_word_perplexity"
     return fmean(record.metrics[name] / record.metrics[f"{name}_masked"] for record in recurrent) - 1
-
-
-def judge_overlap(records: list[Record]) -> Verdict:
-    """The same model with its larger overlap against none, on test documents."""
-    records = [record for record in records if kind(record) != CONTROL]
-    disjoint = [record for record in records if record.config["overlap"] == 0]
-    overlapped = [record for record in records if record.config["overlap"] > 0]
-    return judge_difference(*compare(overlapped, disjoint, "test"), "lower", percent=True)
-
-
-def judge_shrinking(records: list[Record]) -> Verdict:
-    """The relative gain on disjoint windows against that at the larger overlap, over the same resampled documents.
-
-    The effect is the ratio of the two perplexity ratios, minus 1: below zero when the gain without overlap is larger.
-    Where there is no gain without overlap the claim is left open.
-    """
-    from repro.evaluation import bootstrap
-
-    def difference(overlapped: bool) -> list[float]:
-        chosen = [record for record in records if (record.config["overlap"] > 0) == overlapped]
-        fair = CONTROL if any(kind(record) == CONTROL for record in chosen) else "baseline"
-        pair = [_nll([r for r in chosen if kind(r) == model], "test") for model in ("recurrent", fair)]
-        return [ours - base for ours, base in zip(*pair, strict=True)]
-
-    interval = bootstrap(difference(False), records[0].documents["test"]["n_words"], difference(True))
-    verdict = judge_difference(interval.value - 1, interval.low - 1, interval.high - 1, "lower", percent=True)
-    disjoint = judge_gain([record for record in records if record.config["overlap"] == 0])
-    if disjoint.verdict == REPRODUCED:
-        return verdict
-    return replace(verdict, verdict=INCONCLUSIVE, text=f"{verdict.text}; no gain on disjoint windows could shrink")
 
 
 def kind(run) -> str:

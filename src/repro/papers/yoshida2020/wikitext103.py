@@ -1,8 +1,21 @@
 """Recurrence against the fine-tuned baseline on WikiText-103 (Yoshida et al. 2020, section 4.2 and Table 1)."""
 
+from repro.papers.yoshida2020.effects import (
+    MASKED,
+    SAME_WEIGHTS,
+    at,
+    both,
+    context_counts,
+    falling,
+    gain,
+    overlap_gain,
+    printed,
+    printed_steps,
+    shrinking,
+)
 from repro.papers.yoshida2020.evaluation import evaluation, table_rows
 from repro.papers.yoshida2020.finetuning import SCALES
-from repro.papers.yoshida2020.tables import gains, judge_gain, judge_overlap, judge_shrinking, literal, perplexities
+from repro.papers.yoshida2020.tables import CONTROL, gains, perplexities
 from repro.study import Artifact, Claim, register
 
 PAPERS = (0, 5, 10, 30, 50)
@@ -39,21 +52,38 @@ register(
              build=lambda context: perplexities(context, TABLE)),
     Artifact(id="yoshida2020-table1-gain", paper=PAPER, title="What recurrence changes at equal overlap",
              chapter="06_wikitext103", experiment=EVALUATION.name, source="Table 1",
-             build=lambda context: gains(context, TABLE)),
-    Claim(id="yoshida2020-table1-gain-disjoint", paper=PAPER, source="Table 1", experiment=EVALUATION.name,
-          about=("yoshida2020-table1-gain", "yoshida2020-table1"),
+             build=lambda context: gains(context, TABLE)))
+
+GAIN = {"paper": PAPER, "source": "Table 1", "experiment": EVALUATION.name, "unit": "document", "direction": "lower",
+        "relative": True, "control": MASKED, "assay": context_counts(), "measure": gain,
+        "about": ("yoshida2020-table1-gain", "yoshida2020-table1")}
+OVERLAP = GAIN | {"control": "", "assay": None, "same_weights": True, "why_no_control": SAME_WEIGHTS,
+                  "why_no_assay": "it is the assay itself", "about": ("yoshida2020-table1",)}
+register(
+    Claim(id="yoshida2020-table1-gain-disjoint", **GAIN, family="yoshida2020-table1-gain", where=at(*both(0)),
           sentence="Without overlap, the recurrent model has a lower test perplexity than the fine-tuned baseline.",
-          where=lambda config: config.overlap == 0 and literal(config), judge=judge_gain),
-    Claim(id="yoshida2020-table1-gain-overlapped", paper=PAPER, source="Table 1", experiment=EVALUATION.name,
-          about=("yoshida2020-table1-gain", "yoshida2020-table1"),
+          paper_effect=printed(TABLE, *both(0))),
+    *(Claim(id=f"yoshida2020-table1-gain-{overlap}", **GAIN, family="yoshida2020-table1-gain",
+            sentence=f"With an overlap of {overlap} of 300 tokens, the recurrent model has a lower test perplexity "
+                     "than the fine-tuned baseline.",
+            where=at(*both(overlap)), paper_effect=printed(TABLE, *both(overlap))) for overlap in (5, 10, 30)),
+    Claim(id="yoshida2020-table1-gain-overlapped", **GAIN, family="yoshida2020-table1-gain",
           sentence="Recurrence still helps when both models read with the largest overlap of the table.",
-          where=lambda config: config.overlap == most(config.scale) and literal(config), judge=judge_gain),
-    Claim(id="yoshida2020-table1-overlap", paper=PAPER, source="Table 1", experiment=EVALUATION.name,
-          about=("yoshida2020-table1",),
+          where=at(*both(50), (CONTROL, 50)), paper_effect=printed(TABLE, *both(50))),
+    Claim(id="yoshida2020-table1-overlap", **OVERLAP | {"measure": overlap_gain},
           sentence="The baseline has a lower test perplexity with the largest overlap than on disjoint windows.",
-          where=lambda config: config.model == "baseline" and config.overlap in (0, most(config.scale)),
-          judge=judge_overlap),
-    Claim(id="yoshida2020-table1-gain-shrinks", paper=PAPER, source="Table 1", experiment=EVALUATION.name,
-          about=("yoshida2020-table1-gain", "yoshida2020-table1"),
+          where=at(("baseline", 0), ("baseline", 50)), paper_effect=printed(TABLE, ("baseline", 50), ("baseline", 0))),
+    Claim(id="yoshida2020-table1-overlap-falls", **OVERLAP | {"measure": falling},
+          sentence="The baseline's test perplexity falls with every step of the overlap.",
+          where=at(*(("baseline", overlap) for overlap in (0, 5, 10, 30, 50))),
+          paper_effect=printed_steps(TABLE, "baseline")),
+    Claim(id="yoshida2020-table1-recurrent-falls",
+          **OVERLAP | {"measure": falling, "same_weights": False, "assay": context_counts(), "why_no_assay": "",
+                       "why_no_control": "the claim is about overlap, which the module has no part in"},
+          sentence="The recurrent model's test perplexity falls with every step of the overlap.",
+          where=at(*(("recurrent", overlap) for overlap in (0, 5, 10, 30, 50))),
+          paper_effect=printed_steps(TABLE, "recurrent")),
+    Claim(id="yoshida2020-table1-gain-shrinks", **GAIN | {"measure": shrinking},
           sentence="What recurrence gains is largest on disjoint windows and shrinks as the overlap grows.",
-          where=lambda config: config.overlap in (0, most(config.scale)) and literal(config), judge=judge_shrinking))
+          where=at(*both(0), *both(50), (CONTROL, 50)),
+          paper_effect=lambda: printed(TABLE, *both(0))() - printed(TABLE, *both(50))()))

@@ -1,0 +1,191 @@
+"""What the claims on perplexity measure: effects by seed and document, in logs of ratios of word perplexities.
+
+The log of such a ratio is a difference of nats per word. By document it is linearised (`repro.evaluation.bootstrap`),
+so that its mean over documents is the difference over the whole corpus, whatever the lengths of the documents.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import log
+from typing import TYPE_CHECKING, Any
+
+from repro.papers.yoshida2020.tables import CONTROL, by_document, compare, kind, log_ratio, module_effect
+from repro.study import Assay, Measured, Record, judge
+from repro.study.published import printed_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MASKED = "the module masked out"
+EXPERIMENTS = "recurrence-pg19", "recurrence-wikitext103"
+WITHOUT = ("nll_masked", "nll_other_document")  # by document: without h_prev, and with that of another document
+SAME_WEIGHTS = "the same weights read the same text; nothing is added that could be left out"
+WINDOW = {"smoke": 30}  # of the papers' tables, tokens; else 300
+SMOKE = {0: 0, 30: 3, 50: 5, 200: 20}  # overlaps of 300 tokens that the tenth of a window at `smoke` has too
+
+
+def at(*points: tuple[str, int]) -> Callable[[Any], bool]:
+    """Whether a config is one of these points, each a `kind` of model and its overlap of 300 tokens; never at a scale
+    that does not have all of them."""
+    def where(config) -> bool:
+        known = {(model, SMOKE.get(overlap) if config.scale == "smoke" else overlap) for model, overlap in points}
+        here = config.window == WINDOW.get(config.scale, 300) and "test" in config.splits
+        return here and all(overlap is not None for _, overlap in known) and (kind(config), config.overlap) in known
+    return where
+
+
+def both(overlap: int) -> list[tuple[str, int]]:
+    """The recurrent model and the baseline at an overlap."""
+    return [("recurrent", overlap), ("baseline", overlap)]
+
+
+def of(records: Sequence[Record], model: str, overlap: Callable[[list[int]], int] = min) -> list[Record]:
+    """The records of a kind of model at its smallest overlap among `records`, or at its largest, ordered by seed."""
+    same = [record for record in records if kind(record) == model]
+    chosen = overlap([record.config["overlap"] for record in same]) if same else None
+    return [record for record in same if record.config["overlap"] == chosen]
+
+
+def without_module(recurrent: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
+    """`log_ratio` of the recurrent models with their module masked out or fed with another document's state, whichever
+    is the better, (seeds, documents). Of records that kept no such losses, (seeds, 1): the ratio as a whole, with what
+    masking takes on validation text where the test text was not read a second time."""
+    import numpy as np
+
+    pairs = list(zip(recurrent, against, strict=True))
+    kept = [name for name in WITHOUT if all(name in record.documents[split] for record in recurrent)]
+    if kept:
+        found = [np.array([by_document(ours, ours.documents[split][name], theirs, split) for ours, theirs in pairs])
+                 for name in kept]
+        return min(found, key=np.mean)
+    taken = np.array([[log(1 + module_effect([record], split))] for record in recurrent])
+    return log_ratio(recurrent, against, split).mean(1, keepdims=True) - taken
+
+
+def gain(records: Sequence[Record], split: str = "test") -> Measured:
+    """Recurrent against baseline at one overlap.
+
+    A recurrent model that was trained on overlapping windows read more of them than a baseline trained on disjoint
+    ones, and can be better for that alone: where there is a baseline trained so too, that one is compared.
+    """
+    recurrent, baseline = of(records, "recurrent"), of(records, CONTROL) or of(records, "baseline")
+    return Measured(log_ratio(recurrent, baseline, split), without_module(recurrent, baseline, split))
+
+
+def shrinking(records: Sequence[Record]) -> Measured:
+    """The gain on disjoint windows less that at the larger overlap."""
+    return _less(*(gain([record for record in records if record.config["overlap"] == overlap])
+                   for overlap in _ends(record.config["overlap"] for record in records)))
+
+
+def widening(records: Sequence[Record]) -> Measured:
+    """The gain at the smallest window less that at the largest, on validation text."""
+    return _less(*(gain([record for record in records if record.config["window"] == window], "validation")
+                   for window in _ends(record.config["window"] for record in records)))
+
+
+def more_on_books(records: Sequence[Record]) -> Measured:
+    """The gain on books less that on articles of Wikipedia, which are taken in as many groups as there are books. Both
+    are drawn on their own, so it does not matter which group stands beside which book."""
+    books, articles = (gain([record for record in records if record.experiment == name]) for name in EXPERIMENTS)
+    n = books.effects.shape[1]
+    return _less(books, Measured(*(grouped(values, n) for values in (articles.effects, articles.control))))
+
+
+def grouped(effects: "np.ndarray", n: int) -> "np.ndarray":
+    """Effects (seeds, units) of n groups of neighbouring units, with the same mean, (seeds, n); of fewer, as they are.
+    """
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    groups = np.array_split(np.arange(effects.shape[1]), n)
+    if effects.shape[1] <= n:
+        return effects
+    return np.array([linearised([seed[group].sum() for group in groups], list(map(len, groups))) for seed in effects])
+
+
+def _ends(values) -> tuple[int, int]:
+    values = list(values)
+    return min(values), max(values)
+
+
+def _less(first: Measured, second: Measured) -> Measured:
+    return Measured(first.effects - second.effects, first.control - second.control)
+
+
+def overlap_gain(records: Sequence[Record], model: str = "baseline") -> Measured:
+    """A model with its larger overlap against the same model with its smaller one."""
+    return Measured(log_ratio(of(records, model, max), of(records, model), "test"))
+
+
+def falling(records: Sequence[Record]) -> Measured:
+    """Each overlap against the next smaller one; the step that is the least sure to go down."""
+    steps = []
+    for fewer, more in pairwise(sorted({record.config["overlap"] for record in records})):
+        pair = [[record for record in records if record.config["overlap"] == overlap] for overlap in (more, fewer)]
+        steps.append(Measured(log_ratio(*pair), note=f"from overlap {fewer} to {more}"))
+    return hardest(steps)
+
+
+def every_window(records: Sequence[Record]) -> Measured:
+    """`gain` on disjoint windows of every size, on validation text; the window where it is the least sure."""
+    return hardest([gain([record for record in records if record.config["window"] == window], "validation")._replace(
+        note=f"window {window}") for window in sorted({record.config["window"] for record in records})])
+
+
+def front(records: Sequence[Record]) -> Measured:
+    """Every recurrent point against every other one that costs at most as much, on validation text; the hardest."""
+    points: dict[tuple, list[Record]] = {}
+    for record in records:
+        points.setdefault((kind(record), record.config["window"], record.config["overlap"]), []).append(record)
+    pairs = []
+    for (model, window, _), ours in points.items():
+        for (other, size, overlap), theirs in points.items():
+            dear = theirs[0].metrics["flops_per_token"] > ours[0].metrics["flops_per_token"]
+            if model == "recurrent" and theirs is not ours and not dear:
+                note = f"recurrent {window} against {other} {size} with overlap {overlap}"
+                pairs.append(Measured(log_ratio(ours, theirs, "validation"),
+                                      without_module(ours, theirs, "validation"), note))
+    return hardest(pairs)
+
+
+def hardest(every: Sequence[Measured]) -> Measured:
+    """Of several effects that all have to lie below 0, the one that is the least sure to."""
+    return max(every, key=lambda one: judge(one.effects, "lower", seeds=1).high)
+
+
+def printed(table: str, *points: tuple[str, int], column: str = "test_perplexity_per_word") -> Callable[[], float]:
+    """The log of a printed ratio, by default of test perplexities: the first point over the second."""
+    def effect() -> float:
+        first, second = (_printed(table, column)[point] for point in points)
+        return log(first / second)
+    return effect
+
+
+def printed_steps(table: str, model: str) -> Callable[[], float]:
+    """The log of the printed ratio between two neighbouring overlaps of a model, where it falls least."""
+    def effect() -> float:
+        values = [value for (name, _), value in sorted(_printed(table).items()) if name == model]
+        return max(log(more / fewer) for fewer, more in pairwise(values))
+    return effect
+
+
+def _printed(table: str, column: str = "test_perplexity_per_word") -> dict[tuple[str, int], float]:
+    """(model, overlap) -> what is printed."""
+    return {("recurrent" if "recurrence" in row["model"] else "baseline", int(row["overlap_tokens"])):
+            float(row[column]) for row in printed_rows(table)}
+
+
+def context_counts(overlap: int = 50) -> Assay:
+    """What overlap, which shows more context for sure, gains the baseline: nothing that is lent from the window before
+    can be expected to give much more. On several texts, where it gains least."""
+    def room(records: Sequence[Record]) -> float:
+        found = []
+        for name in {record.experiment for record in records}:
+            ends = [of([record for record in records if record.experiment == name], "baseline", end)
+                    for end in (max, min)]
+            found.append(-log(1 + compare(*ends, "test")[0]))
+        return min(found)
+    return Assay(f"the baseline's gain from an overlap of {overlap} of 300 tokens",
+                 at(("baseline", 0), ("baseline", overlap)), room)
