@@ -9,7 +9,6 @@ from repro.papers.yoshida2020 import finetuning, matched, pg19, variations, wiki
 from repro.papers.yoshida2020.evaluation import trained
 from repro.papers.yoshida2020.tables import CONTROL, FIRST, kind
 from repro.study import claims
-from repro.study import plan as study_plan
 from repro.study.experiment import _plan
 
 
@@ -118,14 +117,6 @@ def test_the_hours_are_those_that_there_are(switched):
     """Six of two cores."""
     total = sum(training + scoring for _, training, scoring in hours().values())
     assert total < 12
-
-
-def test_nothing_of_it_is_planned_yet():
-    """The records that are there are those of the settings before."""
-    small = study_plan.every_run("small")
-    assert not {run.experiment for run in small} & {"recurrence-matched", "choose-window"}
-    tuned = [run for run in small if run.experiment == "finetune-gpt2" and run.memory is None]
-    assert {(run.steps, run.insert_layer) for run in tuned if run.model == "recurrent"} == {(None, 2), (None, 3)}
 
 
 def test_claims_are_judged_only_where_all_that_they_compare_is_planned(switched):

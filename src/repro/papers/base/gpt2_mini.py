@@ -44,6 +44,8 @@ NEXT = {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipe
         "growing": ((256, 0.5), (512, 0.3)), "tokens": 60_000_000, "optimizer": "muon", "learning_rate": 3e-3,
         "warmup_steps": 200, "weight_decay": 0.1, "validate_every": 2_000_000, "precision": "bf16", "weights": "bf16"}
 
+SCALES["small"] = NEXT
+
 
 def execute(config, context):
     import torch

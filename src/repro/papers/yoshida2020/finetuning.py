@@ -115,6 +115,7 @@ NEXT = {"corpus": "wikitext-103", "steps": 200, "learning_rates": (3e-4, 1e-3, 3
         "decay": "linear", "validate_every": 500_000, "validation_tokens": 60_000, "validation_documents": 10,
         "precision": "bf16"}
 NEXT_SECOND = {"window": 64, "batch_size": 2, "steps": 300}  # of 2 times 20 windows: 768,000 targets
+SCALES["small"], SECOND["small"] = NEXT, NEXT_SECOND
 
 
 def base_runs(config) -> list[RunConfig]:

@@ -62,6 +62,8 @@ NEXT = {"corpus": "pg19-subset", "train_documents": 20, "sequence": 6000, "valid
         "validation_head": 3000, "test_head": 4000}
 NEXT_ROWS = table_rows(PAPERS, (0, 5, 50), controls=(5, 50), first=(0, 50))
 NEXT_WINDOWS = (200, 600)
+SCALES["small"], SCORED["small"] = finetuning.SCALES["small"] | NEXT, NEXT_SCORED
+ROWS["small"], WINDOWS["small"] = NEXT_ROWS, NEXT_WINDOWS
 
 
 def most(scale: str) -> int:

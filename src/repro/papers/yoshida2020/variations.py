@@ -13,7 +13,6 @@ from repro.papers.yoshida2020.tables import log_ratio, module_effect
 from repro.study import Artifact, Assay, Claim, Measured, register
 
 SCALES = {scale: settings | {"splits": ("validation",)} for scale, settings in pg19.SCALES.items()}
-SCALES["small"] |= {"train_documents": 10}
 
 VARIATIONS: dict[str, dict[str, Any]] = {  # section 3.1, footnote 3, and the first idea of section 6
     "as in the paper": {},
@@ -34,6 +33,8 @@ PLACES = {"smoke": (-1,), "small": (-1,)}  # of these; elsewhere all
 LEFT_OUT = {"smoke": ("2 embeddings",)}
 NEXT = {"splits": ("validation",), "steps": 100}  # of `small` from the next revision on, besides those of books
 NEXT_PLACES, NEXT_LEFT_OUT = tuple(NAMES), ("2 embeddings",)
+SCALES["small"] |= NEXT
+PLACES["small"], LEFT_OUT["small"] = NEXT_PLACES, NEXT_LEFT_OUT
 
 
 def variations(scale: str) -> dict[str, dict[str, Any]]:
@@ -68,6 +69,7 @@ def module_counts(records) -> float:
 
 SCORED = {scale: tokens // 5 for scale, tokens in pg19.SCORED.items()}
 NEXT_SCORED = 78_000
+SCORED["small"] = NEXT_SCORED
 EVALUATION = evaluation("variations-pg19", "Variations of the recurrence module, on books.", SCALES, grid,
                         SCORED)
 register(

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
 from repro.papers.yoshida2020.context_use import baseline
-from repro.study import Artifact, Estimate, Experiment, Outcome, Record, RunConfig
+from repro.study import Artifact, Estimate, Experiment, Outcome, Record, RunConfig, register
 from repro.study.published import published
 
 
@@ -81,11 +81,12 @@ def choice_table(context):
     return pandas.DataFrame(rows)
 
 
-NEXT = {"corpus": "wikitext-103"}  # of `small` from the next revision of the study on
-SCALES: dict[str, dict[str, str]] = {}
+NEXT = {"corpus": "wikitext-103"}
+SCALES: dict[str, dict[str, str]] = {"small": NEXT}
 EXPERIMENT = Experiment(
     name="choose-window", paper="yoshida2020", summary="The window at which overlap is worth what the paper's is.",
     config=Config, scales=SCALES, execute=execute, estimate=estimate, needs=lambda config: [baseline(config)])
 ARTIFACT = Artifact(id="choose-window", paper="yoshida2020", chapter="06_wikitext103", experiment=EXPERIMENT.name,
                     title="What an overlap of a sixth of the window gives the fine-tuned baseline",
                     source="not in the paper; declared before the runs", build=choice_table)
+register(EXPERIMENT, ARTIFACT)
