@@ -22,15 +22,9 @@ def test_the_table_says_what_the_settings_are():
     assert not any("\n" in cell for cell in table.to_numpy().ravel())
 
 
-def test_it_follows_the_settings(monkeypatch):
-    from repro.study.experiment import _plan
-
-    monkeypatch.setitem(finetuning.SCALES, "small", finetuning.NEXT)
-    monkeypatch.setitem(finetuning.SECOND, "small", finetuning.NEXT_SECOND)
-    _plan.cache_clear()
+def test_it_follows_the_settings():
     table = deviations("small").set_index("choice")["small"]
-    _plan.cache_clear()
-    assert table["window T, tokens"] == "300, and beside it 64"
+    assert table["window T, tokens"] == f"300, and beside it {finetuning.SECOND['small']['window']}"
     assert table["length of training"] == "200 steps of 6,000 targets"
     assert table["learning rate of the module"].startswith("1 or 3 times the base's")
     assert table["numbers"] == "bf16 in products"

@@ -37,7 +37,7 @@ BOOKS = {"corpus": "pg19-subset", "validation_head": 4000, "test_head": 4000}
 SCALES = {
     "smoke": {**finetuning.SCALES["smoke"], **COMMON, "windows_per_sequence": 8, "steps": 20, "warmup_steps": 5,
               "validation_tokens": 2000, "test_head": 300},
-    "small": {**finetuning.SCALES["small"], **COMMON, **BOOKS, **finetuning.NEXT_SECOND, "train_draw": "random",
+    "small": {**finetuning.SCALES["small"], **COMMON, **BOOKS, **finetuning.SECOND["small"], "train_draw": "random",
               "learning_rate": 1e-3, "train_documents": 20, "precision": "bf16"},
     "medium": {**finetuning.SCALES["medium"], **COMMON, **BOOKS, "steps": 2000, "learning_rate": 3e-4,
                "train_documents": 384},

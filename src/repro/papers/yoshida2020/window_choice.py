@@ -81,11 +81,10 @@ def choice_table(context):
     return pandas.DataFrame(rows)
 
 
-NEXT = {"corpus": "wikitext-103"}
-SCALES: dict[str, dict[str, str]] = {"small": NEXT}
 EXPERIMENT = Experiment(
     name="choose-window", paper="yoshida2020", summary="The window at which overlap is worth what the paper's is.",
-    config=Config, scales=SCALES, execute=execute, estimate=estimate, needs=lambda config: [baseline(config)])
+    config=Config, execute=execute, estimate=estimate, scales={"small": {"corpus": "wikitext-103"}},
+    needs=lambda config: [baseline(config)])
 ARTIFACT = Artifact(id="choose-window", paper="yoshida2020", chapter="06_wikitext103", experiment=EXPERIMENT.name,
                     title="What an overlap of a sixth of the window gives the fine-tuned baseline",
                     source="not in the paper; declared before the runs", build=choice_table)
