@@ -12,9 +12,9 @@ from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.yoshida2020.evaluation import trained
 from repro.papers.yoshida2020.finetuning import added_weights
-from repro.papers.yoshida2020.memories import ROWS, execute, share
+from repro.papers.yoshida2020.memories import ROWS, execute, gain, known
 from repro.papers.yoshida2020.memories_tables import COLUMNS, cost_figure, memory_table
-from repro.study import experiment
+from repro.study import claims, experiment
 
 EXPERIMENT = experiment("memories-pg19")
 
@@ -127,9 +127,9 @@ def test_the_share_is_between_the_two_bounds(head):
     words = [book.text.split()[:head] for book in corpus("synthetic-books").documents("test")]
     best = bounds([" ".join(some) for some in words], 30, 0)
     window, whole = best.window_nll.sum(), best.unlimited_nll.sum()
-    assert share(config, window) == pytest.approx(0)
-    assert share(config, whole) == pytest.approx(1)
-    assert share(config, (window + whole) / 2) == pytest.approx(0.5)
+    assert known(config).share(window) == pytest.approx(0)
+    assert known(config).share(whole) == pytest.approx(1)
+    assert known(config).share((window + whole) / 2) == pytest.approx(0.5)
 
 
 def record(run, ratio, seed=0):
@@ -179,3 +179,24 @@ def test_the_figure_has_a_point_for_each_row_that_was_run():
     assert labels == ["none", "infini"]
     assert figure.axes[0].get_title(loc="left") == "small"
     assert "not run" in cost_figure(told({})).alt
+
+
+def test_claims_on_text_of_a_known_process_compare_a_memory_with_none_and_count_what_can_be_known():
+    claimed = {one.id: one for one in claims() if one.experiment == "memories-pg19"}
+    assert set(claimed) == {"yoshida2020-known-gain-yoshida", "yoshida2020-known-gain-yoshida-first"}
+    for one in claimed.values():
+        memory = one.id.removeprefix("yoshida2020-known-gain-")
+        where = [run for run in EXPERIMENT.plan("small") if one.where(run)]
+        assert {(run.corpus, run.memory) for run in where} == {("synthetic-books", memory), ("synthetic-books", "none")}
+        assert not any(one.where(run) for run in EXPERIMENT.plan("smoke"))
+        assert [run.memory for run in EXPERIMENT.plan("small") if one.assay.where(run)] == ["none"]
+    none, ours = (record(run, ratio) for run, ratio in zip(
+        [next(run for run in EXPERIMENT.plan("small") if run.memory == name) for name in ("none", "yoshida")],
+        (1.0, 0.9), strict=True))
+    ours.documents["test"] |= {f"nll_{name}": [nll + n * log(ratio) for nll, n in zip(
+        none.documents["test"]["nll"], none.documents["test"]["n_words"], strict=True)]
+        for name, ratio in (("masked", 1.1), ("other_document", 1.05))}
+    found = gain([ours, none])
+    assert found.effects.shape == (1, 4)
+    assert found.effects.mean() == pytest.approx(log(0.9))
+    assert found.control.mean() == pytest.approx(log(1.05))

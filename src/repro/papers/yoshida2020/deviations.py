@@ -66,6 +66,13 @@ def _module_rate(config) -> str:
     return f"{' or '.join(times)} times the base's, whichever is best on validation text"
 
 
+def _tried(config) -> str:
+    if config.learning_rate is not None:
+        return "none"
+    rates, modules = len(config.learning_rates), len(config.modules or "1")
+    return f"{rates} for a baseline, {rates * modules} for a recurrent model"
+
+
 def _start(config) -> str:
     if any(zero for _, zero in config.modules):
         return "He's, or its last layer at zero, whichever is best on validation text"
@@ -85,6 +92,7 @@ DEVIATIONS = (
     Deviation("optimiser", OPEN, lambda config: "AdamW without weight decay"),
     Deviation("learning rate", "chosen on validation text", _rate),
     Deviation("learning rate of the module", OPEN, _module_rate),
+    Deviation("short trainings that choose", OPEN, _tried),
     Deviation("warm-up, steps", "100", lambda config: str(config.warmup_steps)),
     Deviation("rate after the warm-up", OPEN,
               lambda config: {"none": "constant", "linear": "falls to zero"}[config.decay]),

@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from repro.papers.yoshida2020.tables import CONTROL, by_document, compare, kind, log_ratio, module_effect
+from repro.papers.yoshida2020.tables import CONTROL, FIRST, by_document, compare, kind, log_ratio, module_effect
 from repro.study import Assay, Measured, Record, experiment, judge
 from repro.study.published import printed_rows
 
@@ -77,13 +77,13 @@ def without_module(recurrent: Sequence[Record], against: Sequence[Record], split
     return log_ratio(recurrent, against, split).mean(1, keepdims=True) - taken
 
 
-def gain(records: Sequence[Record], split: str = "test") -> Measured:
-    """Recurrent against baseline at one overlap.
+def gain(records: Sequence[Record], split: str = "test", model: str = "recurrent") -> Measured:
+    """Recurrent against baseline at one overlap; `model`: of which kind.
 
     A recurrent model that was trained on overlapping windows read more of them than a baseline trained on disjoint
     ones, and can be better for that alone: where there is a baseline trained so too, that one is compared.
     """
-    recurrent, baseline = of(records, "recurrent"), of(records, CONTROL) or of(records, "baseline")
+    recurrent, baseline = of(records, model), of(records, CONTROL) or of(records, "baseline")
     return Measured(log_ratio(recurrent, baseline, split), without_module(recurrent, baseline, split))
 
 
@@ -128,6 +128,11 @@ def _ends(values) -> tuple[int, int]:
 
 def _less(first: Measured, second: Measured) -> Measured:
     return Measured(first.effects - second.effects, first.control - second.control)
+
+
+def first_gain(records: Sequence[Record]) -> Measured:
+    """`gain` of the recurrent model with its module at the first block."""
+    return gain(records, model=FIRST)
 
 
 def overlap_gain(records: Sequence[Record], model: str = "baseline") -> Measured:
@@ -200,13 +205,16 @@ def _printed(table: str, column: str = "test_perplexity_per_word") -> dict[tuple
 def context_counts(overlap: int = 50, since: int = 0) -> Assay:
     """What overlap, which shows more context for sure, gains the baseline over a smaller one: nothing that is lent from
     the window before can be expected to give much more. On several texts, where it gains least."""
-    def room(records: Sequence[Record]) -> float:
-        found = []
-        for name in {record.experiment for record in records}:
-            ends = [of([record for record in records if record.experiment == name], "baseline", end)
-                    for end in (max, min)]
-            found.append(-log(1 + compare(*ends, "test")[0]))
-        return min(found)
     over = f", over one of {since}" if since else ""
     return Assay(f"the baseline's gain from an overlap of {overlap} of 300 tokens{over}",
-                 at(("baseline", since), ("baseline", overlap)), room)
+                 at(("baseline", since), ("baseline", overlap)), room_of_overlap)
+
+
+def room_of_overlap(records: Sequence[Record]) -> float:
+    """What the larger overlap gains the baseline over the smaller one; of several experiments, where it is least."""
+    found = []
+    for name in {record.experiment for record in records}:
+        ends = [of([record for record in records if record.experiment == name], "baseline", end)
+                for end in (max, min)]
+        found.append(-log(1 + compare(*ends, "test")[0]))
+    return min(found)

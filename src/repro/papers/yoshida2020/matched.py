@@ -9,9 +9,10 @@ from typing import Any
 
 from repro.page import bounded, signed
 from repro.papers.yoshida2020 import finetuning, pg19
+from repro.papers.yoshida2020.effects import MASKED, both, first_gain, gain, printed, room_of_overlap
 from repro.papers.yoshida2020.evaluation import evaluation, table_rows
 from repro.papers.yoshida2020.tables import FIRST, compare, kind, module_effect
-from repro.study import Artifact, register
+from repro.study import Artifact, Assay, Claim, register
 from repro.study.artifacts import NOT_RUN
 
 SCALES: dict[str, dict[str, Any]] = {"small": finetuning.SCALES["small"]}
@@ -54,4 +55,29 @@ EVALUATION = evaluation("recurrence-matched", "Recurrence at the window at which
 ARTIFACT = Artifact(id="recurrence-matched", paper="yoshida2020", chapter="06_wikitext103", experiment=EVALUATION.name,
                     title="Recurrence at the window at which overlap is worth the paper's 10 %",
                     source="not in the paper; declared before the runs", build=matched_table)
-register(EVALUATION, ARTIFACT)
+
+
+def of_text(corpus: str, *points: tuple[str, bool]):
+    """Whether a config is one of these points on a text, each a `kind` of model and whether its windows overlap."""
+    return lambda config: config.corpus == corpus and (kind(config), config.overlap > 0) in points
+
+
+def claim(corpus: str, unit: str, table: str, place: str) -> Claim:
+    """Recurrent against baseline, both on disjoint windows; its assay is what overlap gains the baseline there."""
+    first = place == "first"
+    return Claim(
+        id=f"yoshida2020-matched-{corpus}-{place}-block", paper="yoshida2020", source="Tables 1 and 2",
+        experiment=EVALUATION.name, about=(ARTIFACT.id,), unit=unit, direction="lower", relative=True,
+        family="yoshida2020-matched", control=MASKED, seeds=3 if first else 5,
+        sentence=f"On {corpus}, at the window at which overlap is worth the paper's 10 %, the recurrent model with its "
+                 f"module at the {place} block has a lower test perplexity than the baseline, both without overlap.",
+        where=of_text(corpus, (FIRST if first else "recurrent", False), ("baseline", False)),
+        measure=first_gain if first else gain, paper_effect=printed(table, *both(0)),
+        assay=Assay("the baseline's gain from an overlap of a sixth of the window",
+                    of_text(corpus, ("baseline", False), ("baseline", True)), room_of_overlap))
+
+
+register(EVALUATION, ARTIFACT, *(
+    claim(corpus, unit, table, place) for place in ("second", "first") for corpus, unit, table in (
+        ("wikitext-103", "document", "yoshida2020_table1_wikitext103"),
+        ("pg19-subset", "book", "yoshida2020_table2_pg19"))))
