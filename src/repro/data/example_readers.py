@@ -137,6 +137,7 @@ def _generated(corpus: Corpus, split: str) -> Iterator[Any]:
 
 
 generated_documents = Reader(examples.LabelledText, _generated)  # by `corpus.generator`
+generated_articles = Reader(examples.Summary, _generated)
 
 
 def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[str, str | None],

@@ -4,7 +4,7 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 (rows of examples), and `repro data fetch` gets what `origin` says, if it says anything.
 """
 
-from repro.data import books, normalisation, readers, sources, synthetic, synthetic_documents
+from repro.data import books, normalisation, readers, sources, synthetic, synthetic_articles, synthetic_documents
 from repro.data import example_readers as rows
 from repro.data.base import Corpus, Split
 from repro.data.fetch import Archive
@@ -298,6 +298,11 @@ SUMMARIES = [
                     ("train", "train", 541, 2_121_685),
                     ("validation", "dev", 80, 313_884),
                     ("test", "test", 80, 321_879))}),
+    Corpus(
+        "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated_articles,
+        generator=synthetic_articles.ARTICLES,
+        splits={split: Split("articles of known best log-perplexity", n_examples=n)
+                for split, n in synthetic_articles.SIZES.items()}),
 ]
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
