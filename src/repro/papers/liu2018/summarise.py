@@ -197,7 +197,7 @@ def expert_use(model, pairs, separator: int) -> dict[str, float]:
 
 
 KNOWN = {"synthetic-articles": (1_600, 51, 8, 80), "scisummnet-subset": (541, 5_500, 140, 8_192),
-         "hotpotqa-paragraphs": (2_000, 1_300, 90, 8_192), "wikisum": (1_865_750, 60_000, 110, 32_000)}
+         "hotpotqa-paragraphs": (855, 1_300, 95, 8_192), "wikisum": (1_865_750, 60_000, 110, 32_000)}
 RATE = 2.5e10  # FLOP/s of training on one core
 
 
@@ -237,6 +237,7 @@ LENGTHS = {"smoke": (26, 51, 51), "small": (500, 1_000, 2_000), "medium": (500, 
 MORE = {"smoke": (), "small": (100,), "medium": (100, 1_000), "paper": (100, 1_000, 2_000)}
 EXPERTS = {"smoke": ((4, 51),), "small": ((8, 2_000),), "medium": ((16, 4_000),),
            "paper": ((128, 11_000), (256, 7_500))}  # with how long an input
+ALSO = {"small": ("hotpotqa-paragraphs",)}  # corpora of a second task, which no claim is about
 RECURRENT = {"smoke": 1e-2, "small": 2e-3, "medium": 1e-3, "paper": 1e-3}  # learning rate of seq2seq, with AdamW
 
 
@@ -248,7 +249,9 @@ def grid(scale: str) -> list[dict]:
     points += [{"model": name, "length": n} for n in sorted({short, long, longest, *MORE[scale]})
                for name in ("t-ed", "t-d", "t-dmca") if n <= long or name == "t-dmca"]
     points += [{"model": "t-dmca", "length": n, "n_experts": experts} for experts, n in EXPERTS[scale]]
-    return points + [{"model": "t-ed", "length": short, "extractor": name} for name in ("cheating", "identity")]
+    points += [{"model": "t-ed", "length": short, "extractor": name} for name in ("cheating", "identity")]
+    return points + [{"corpus": name, "model": model, "length": n} for name in ALSO.get(scale, ())
+                     for model, n in (("t-ed", short), ("t-d", short), ("t-dmca", long))]
 
 
 PAPER, CHAPTER = "liu2018", "10_decoders_for_long_texts"
