@@ -302,8 +302,8 @@ SUMMARIES = [
         "hotpotqa-paragraphs", "CC BY-SA 4.0 (not checked)",
         "hotpotqa.github.io, by way of public copies of parts of it", folder="hotpotqa",
         read=rows.next_sentences(held_out=10),
-        part_of="HotpotQA: 1,282 of 3,075 questions, whose first supporting paragraph has three sentences or more, from "
-                "the second of which on it is wanted",
+        part_of="HotpotQA: 1,282 of 3,075 questions, whose first supporting paragraph has three sentences or more: all "
+                "but the first of these are wanted",
         splits={
             "train": Split("nine in ten of the training questions", "train.parquet", n_examples=855),
             "validation": Split("every tenth of them", "train.parquet", n_examples=95),
