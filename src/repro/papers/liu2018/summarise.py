@@ -198,7 +198,7 @@ def expert_use(model, pairs, separator: int) -> dict[str, float]:
 
 KNOWN = {"synthetic-articles": (1_600, 51, 8, 80), "scisummnet-subset": (541, 5_500, 140, 8_192),
          "hotpotqa-paragraphs": (855, 1_300, 95, 8_192), "wikisum": (1_865_750, 60_000, 110, 32_000)}
-RATE = 2.5e10  # FLOP/s of training on one core
+RATE = 4e10  # FLOP/s of training on one core
 
 
 def estimate(config):
@@ -222,7 +222,8 @@ SCALES: dict[str, dict] = {
               "n_layer": 2, "layers": "LML", "block": 16, "expert_layers": (1,), "position_size": 16, "dropout": 0.0,
               "input_weight": 0.05, "epochs": 2, "batch_size": 16, "learning_rate": 2e-2, "n_summaries": 4,
               "longest_summary": 10},
-    "small": {"corpus": "scisummnet-subset", "vocab_size": 8_192, "precision": "bf16"},
+    "small": {"corpus": "scisummnet-subset", "vocab_size": 4_096, "n_embd": 96, "position_size": 16, "epochs": 4,
+              "precision": "bf16", "n_summaries": 4},
     "medium": {"corpus": "scisummnet-subset", "vocab_size": 8_192, "n_embd": 512, "n_head": 8, "n_layer": 6,
                "position_size": 64, "epochs": 20, "learning_rate": 1e-3, "precision": "bf16", "recompute": True,
                "n_summaries": 80, "longest_summary": 256},
@@ -250,7 +251,7 @@ def grid(scale: str) -> list[dict]:
                for name in ("t-ed", "t-d", "t-dmca") if n <= long or name == "t-dmca"]
     points += [{"model": "t-dmca", "length": n, "n_experts": experts} for experts, n in EXPERTS[scale]]
     points += [{"model": "t-ed", "length": short, "extractor": name} for name in ("cheating", "identity")]
-    return points + [{"corpus": name, "model": model, "length": n} for name in ALSO.get(scale, ())
+    return points + [{"corpus": name, "model": model, "length": n, "epochs": 2} for name in ALSO.get(scale, ())
                      for model, n in (("t-ed", short), ("t-d", short), ("t-dmca", long))]
 
 
