@@ -96,7 +96,7 @@ class _Pieces:
         return self.dictionary.num_docs
 
 
-def keywords(text: str, others: Iterable[str], least: int = 5, lift: float = LIFT) -> set[str]:
+def keywords(text: str, others: Iterable[str], least: int = 5, lift: float = 5) -> set[str]:
     """The words that are typical of a text: they stand in it at least `least` times, and at least `lift` times as often
     among its words as among those of the other texts. Words as a topic model has them."""
     here, there = (Counter(word for one in some for word in WORD.findall(one)) for some in ([text], others))

@@ -12,13 +12,16 @@ from repro.page import signed
 from repro.plotting.style import COLOURS
 
 STEPS = 0.1, 0.3, 1.0  # nats from which on a word is coloured, and more strongly
-SHADES = 0.16, 0.32, 0.52  # of the colour over the page, whatever its own is: letters stay readable on all of them
+SHADES = 0.2, 0.36, 0.55  # of the colour over the page, whatever its own is: letters stay readable on all of them
 LINES = {"topic": "solid", "name": "double", "pronoun": "wavy"}  # below a word, by its kind
+
+NAMES = {"topic": "topic words", "name": "names", "pronoun": "pronouns", "other": "others"}
 
 # Everything that tells something is in the figure itself, so that it looks alike in a notebook and in the book.
 STYLE = "".join([
     ".words{font-size:.9em;text-align:left}.words p{line-height:1.9;margin:.3em 0 .8em}",
-    ".words span{border-radius:.2em;padding:.1em .15em;text-decoration-thickness:1.5px;text-underline-offset:.2em}",
+    ".words span{border-radius:.2em;padding:.1em .15em;white-space:nowrap}",
+    ".words span{text-decoration-thickness:1.5px;text-underline-offset:.2em}",
     ".words .cut{border-left:2px dashed;border-radius:0;margin:0 .2em 0 .3em;padding:.1em 0}",
     ".words summary{cursor:pointer}",
     *(f".words .{side}{k}{{background:{COLOURS[of]}{round(255 * shade):02X}}}" for side, of in (
@@ -76,7 +79,7 @@ def draw_words(pages: Iterable[Page]) -> ColouredText:
         if not one.words:
             raise ReproError(f"the page '{one.title}' has no word to draw.")
         for word in one.words:
-            if word.kind not in (*LINES, "other"):
+            if word.kind not in NAMES:
                 raise ReproError(f"'{word.text}' is of kind '{word.kind}'; one of {', '.join(LINES)} or other can be "
                                  "drawn.")
     parts = [_page(one) for one in pages[:1]] or ['<p class="absent">not run</p>']
@@ -99,9 +102,9 @@ def _legend() -> str:
     sides = {name: " ".join(f'<span class="{side}{k}">{told}</span>' for k, told in enumerate(ends, 1))
              for side, name in (("r", "recurrent"), ("b", "baseline"))}
     kinds = " ".join(f'<span class="{kind}">{kind}</span>' for kind in LINES)
-    return (f"<p><b>Nats</b> by which the recurrent model is the better one: {sides['recurrent']}; the baseline: "
-            f"{sides['baseline']}; none: less than {least:g}. <b>Lines</b>: {kinds}. "
-            '<span class="cut"></span> a window begins.</p>')
+    return (f"<p>Nats by which the recurrent model is the better one: {sides['recurrent']}, the baseline: "
+            f"{sides['baseline']}, neither: less than {least:g}. Lines: {kinds}. "
+            '<span class="cut"></span>a window begins.</p>')
 
 
 def _page(one: Page) -> str:
@@ -122,10 +125,10 @@ def _page(one: Page) -> str:
 def _sums(words: Sequence[Word]) -> str:
     """What is saved on all words together, and of it on each kind."""
     parts = []
-    for kind in (*LINES, "other"):
+    for kind in NAMES:
         some = [word for word in words if word.kind == kind]
         if some:
-            parts.append(f"{_total(some)} on {len(some)} {'others' if kind == 'other' else f'{kind}s'}")
+            parts.append(f"{_total(some)} on {len(some)} {NAMES[kind]}")
     return f"{_total(words)} nats saved on {len(words)} words, {', '.join(parts)}."
 
 

@@ -3,6 +3,8 @@
 A record holds numbers and places, and no text: that is read from the corpus where the page is drawn.
 """
 
+from itertools import accumulate
+
 from pydantic import Field, model_validator
 
 from repro.errors import ReproError
@@ -12,7 +14,7 @@ from repro.papers.yoshida2020 import evaluation
 from repro.papers.yoshida2020.finetuning import FINETUNING
 from repro.papers.yoshida2020.pg19 import EVALUATION as BOOKS
 from repro.papers.yoshida2020.wikitext103 import EVALUATION as ARTICLES
-from repro.papers.yoshida2020.words_figure import digest, page_figure, tested
+from repro.papers.yoshida2020.words_figure import digest, page_figure, passage
 from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, RunConfig, register
 
 MODELS = ("baseline", "recurrent")
@@ -66,7 +68,7 @@ def execute(config, context) -> Outcome:
 
     runs = {name: context.need(trained(config, name)) for name in MODELS}
     source, coder = corpus(config.corpus), tokeniser_of(PRETRAINING.plan(config.scale)[0])
-    title, parts = tested(source, config.book)
+    title, parts = passage(source, config.book)
     text, before = "".join(parts), np.cumsum([0, *map(len, parts[:-1])])
     ids = np.concatenate([[coder.bos], *map(coder.encode, parts)])
     tokens = np.concatenate([start + coder.offsets(part) for start, part in zip(before, parts, strict=True)])
@@ -80,7 +82,7 @@ def execute(config, context) -> Outcome:
     low, high = whole_words(which, first, stop)
     inside = (low <= which) & (which < high)
     page = {"start": words[low:high, 0].tolist(), "stop": words[low:high, 1].tolist(),
-            "kind": kinds(config, source, text, words, range(low, high)),
+            "kind": kinds(config, source, parts, words[low:high]),
             "window": (np.searchsorted(which, range(low, high)) // config.window).tolist()}
     device = "cuda" if torch.cuda.is_available() else "cpu"
     models = {name: load_causal_lm(folder / "model").to(device) for name, (_, folder) in runs.items()}
@@ -97,17 +99,22 @@ def execute(config, context) -> Outcome:
                    documents={"page": page}, notes=notes)
 
 
-def kinds(config, source, text: str, words, chosen: range) -> list[str]:
-    """The kinds of the `chosen` words of a text, known of an embedded one, and else told by the training text."""
+def kinds(config, source, parts: list[str], words) -> list[str]:
+    """The kinds of some words, (n, 2) places in the joined `parts`: known of an embedded text, else told by the
+    training text. What is typical of the documents in which the words stand is their topic."""
     from repro.evaluation.consistency import common_words
     from repro.evaluation.topics import keywords
     from repro.evaluation.words import kind_of
 
+    text, (first, last) = "".join(parts), (words[0, 0], words[-1, 1])
     if source.generator:
-        return source.generator.kinds(text)[chosen.start:chosen.stop].tolist()
+        n = len(text[:first].split())
+        return source.generator.kinds(text)[n:n + len(words)].tolist()
     others = [one.text for one in source.documents("train", config.reference)]
-    common, topical = common_words(others), keywords(text, others)
-    return [kind_of(text[start:stop], common, topical) for start, stop in words[chosen.start:chosen.stop]]
+    around = "".join(part for part, end in zip(parts, accumulate(map(len, parts)), strict=True)
+                     if end > first and end - len(part) < last)
+    common, topical = common_words(others), keywords(around, others)
+    return [kind_of(text[start:stop], common, topical) for start, stop in words]
 
 
 def estimate(config) -> Estimate:

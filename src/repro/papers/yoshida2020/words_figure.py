@@ -8,7 +8,7 @@ from repro.page import signed
 from repro.study import ArtifactContext, Experiment, Record
 
 
-def tested(source, book: int) -> tuple[str, list[str]]:
+def passage(source, book: int) -> tuple[str, list[str]]:
     """The name of a test text and the documents that it is made of: one book, or all of a text that runs on.
 
     Raises ReproError for a book that there is not.
@@ -66,7 +66,7 @@ def text_of(record: Record) -> str | None:
     source = corpus(record.data["name"])
     if not source.available():
         return None
-    text = "".join(tested(source, record.config["book"])[1])
+    text = "".join(passage(source, record.config["book"])[1])
     page = record.documents["page"]
     return text if digest(text[page["start"][0]:page["stop"][-1]]) == record.notes["sha256"] else None
 
