@@ -17,6 +17,8 @@ LINES = {"topic": "solid", "name": "double", "pronoun": "wavy"}  # below a word,
 
 NAMES = {"topic": "topic words", "name": "names", "pronoun": "pronouns", "other": "others"}
 
+CUT = '<span class="cut"></span>'  # where a window begins
+
 # Everything that tells something is in the figure itself, so that it looks alike in a notebook and in the book.
 STYLE = "".join([
     ".words{font-size:.9em;text-align:left}.words p{line-height:1.9;margin:.3em 0 .8em}",
@@ -101,24 +103,21 @@ def _legend() -> str:
     ends = [*(f"{a:g} to {b:g}" for a, b in pairwise(STEPS)), f"over {most:g}"]
     sides = {name: " ".join(f'<span class="{side}{k}">{told}</span>' for k, told in enumerate(ends, 1))
              for side, name in (("r", "recurrent"), ("b", "baseline"))}
-    kinds = " ".join(f'<span class="{kind}">{kind}</span>' for kind in LINES)
+    kinds = ", ".join(f'<span class="{kind}">{NAMES[kind]}</span>' for kind in LINES)
     return (f"<p>Nats by which the recurrent model is the better one: {sides['recurrent']}, the baseline: "
-            f"{sides['baseline']}, neither: less than {least:g}. Lines: {kinds}. "
-            '<span class="cut"></span>a window begins.</p>')
+            f"{sides['baseline']}, neither: less than {least:g}. Underlined: {kinds}. "
+            f"{CUT}A window begins.</p>")
 
 
 def _page(one: Page) -> str:
-    rows, window = [], one.words[0].window
+    rows, window = [], None
     for word in one.words:
-        if word.begins and rows:
-            rows.append("<br>")
-        if word.window != window or not rows:
-            rows.append('<span class="cut"></span>')
-        window = word.window
-        classes = " ".join(filter(None, (shade(word.saved), word.kind if word.kind in LINES else "")))
-        told = f'{word.kind + ", " if word.kind in LINES else ""}{signed(word.saved, ".2f")} nats'
-        rows.append(f'<span{f""" class="{classes}" """.rstrip() * bool(classes)} title="{told}">'
-                    f"{html.escape(word.text)}</span>")
+        before = "<br>" * (word.begins and bool(rows)) + CUT * (word.window != window)
+        window, kind = word.window, word.kind if word.kind in LINES else ""
+        classes = " ".join(filter(None, (shade(word.saved), kind)))
+        named = f' class="{classes}"' if classes else ""
+        told = ", ".join(filter(None, (kind, f"{signed(word.saved, '.2f')} nats")))
+        rows.append(f'{before}<span{named} title="{told}">{html.escape(word.text)}</span>')
     return f"<p>{' '.join(rows)}</p><p>{html.escape(f'{one.title}: {_sums(one.words)}')} {html.escape(one.note)}</p>"
 
 

@@ -5,13 +5,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from repro.cli import main
 from repro.data import corpus, tokeniser, tokens
 from repro.errors import ReproError
 from repro.papers.yoshida2020 import words_figure
 from repro.papers.yoshida2020.words import kinds, trained
 from repro.papers.yoshida2020.words_figure import page_of, passage
-from repro.study import experiment
+from repro.study import artifact, experiment
 from repro.study.progress import Progress
 from repro.study.settings import canonical
 
@@ -148,3 +150,14 @@ def test_what_cannot_be_read_is_refused(context):
     far = CONFIG.model_copy(update={"skip": 1000})
     with pytest.raises(ReproError, match="the page ends at token 20,040, but test-1 of synthetic-books has"):
         EXPERIMENT.execute(far, context)
+
+
+def test_without_records_the_figures_say_not_run_and_have_no_picture(tmp_path):
+    for id, corpora in (("words-saved-book", "pg19-subset"), ("words-saved-article", "wikitext-103")):
+        shown = artifact(id).render("smoke", results=tmp_path)
+        assert '<p class="absent">not run</p>' in shown._repr_html_()
+        assert f"`repro run words-saved --scale small --set corpus={corpora} --results" in shown.caption
+        with pytest.raises(ReproError, match=f"{id} is made of words, of which no picture can be saved"):
+            shown.png()
+    told = CliRunner().invoke(main, ["show", "words-saved-book", "--results", str(tmp_path)]).stdout
+    assert "A figure made of words: see it in its chapter, 07_pg19." in told and "FILE.png" not in told
