@@ -147,6 +147,10 @@ def test_gains_have_the_paper_and_ours_as_lines_and_controls_as_hollow_marks():
     bars = [segment for part in axis.findobj(LineCollection) for segment in part.get_segments() if len(segment)]
     assert sorted((low[1], high[1]) for low, high in bars if low[1] == low[1]) == [
         (-1, 0.5), (1, 3), (2, 3.5), (2, 3.5)]
+    fewer = draw_gains(frame[frame["name"] != "recurrent"], list(lines)).axes[0].lines[-1]
+    masked = lines["module masked out"]
+    assert (fewer.get_label(), fewer.get_marker(), fewer.get_color()) == (
+        "module masked out", masked.get_marker(), masked.get_color())
     assert [text.get_text() for text in draw_gains(frame[:0]).axes[0].texts] == ["not run"]
     with pytest.raises(ReproError, match="two points have source small, name paper, overlap 0"):
         draw_gains(pandas.concat([frame, frame[:1]]))

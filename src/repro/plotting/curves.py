@@ -62,25 +62,29 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
 
 
 @house()
-def draw_gains(frame: "pandas.DataFrame") -> Drawing:
+def draw_gains(frame: "pandas.DataFrame", names: Sequence[str] = ()) -> Drawing:
     """What recurrence gains over the baseline, in per cent, by overlap: the paper's points and ours as filled marks
     with lines, comparisons that are controls as hollow ones; a panel for each `source`.
 
     frame: a row per point with columns `source`, `name`, `overlap` (per cent of the window), `gain`, `low`, `high`, the
-    last two missing where there is no interval. Names that begin with "paper" or "recurrent" are no controls. Without a
-    row it says "not run". Raises ReproError for two rows of one source, name and overlap.
+    last two missing where there is no interval. Names that begin with "paper" or "recurrent" are no controls. names: all
+    that there can be, so that each looks the same in figures that lack others. Without a row it says "not run".
+    Raises ReproError for two rows of one source, name and overlap.
     """
     _once(frame, ["source", "name", "overlap"])
-    sources, names = list(dict.fromkeys(frame["source"])), list(dict.fromkeys(frame["name"]))
+    sources, shown = list(dict.fromkeys(frame["source"])), list(dict.fromkeys(frame["name"]))
+    names = list(dict.fromkeys([*names, *shown]))
     colour = colours(names)
-    figure, axes = canvas(3.6 + 0.2 * -(-len(names) // 3), columns=max(len(sources), 1), squeeze=False, alt=(
+    figure, axes = canvas(3.6 + 0.2 * -(-len(shown) // 3), columns=max(len(sources), 1), squeeze=False, alt=(
         f"Gain of recurrence over the baseline against overlap; panels: {', '.join(sources) or 'not run'}; marks: "
-        f"{', '.join(names) or 'none'}."))
+        f"{', '.join(shown) or 'none'}."))
     for axis, source in zip(axes[0], sources, strict=False):
         axis.axhline(0, color=COLOURS["faint"], lw=1, zorder=0)
         here = frame[frame["source"] == source].sort_values("overlap")
         for k, name in enumerate(names):
             rows = here[here["name"] == name]
+            if rows.empty:
+                continue
             xs = rows["overlap"] + 0.012 * np.ptp(here["overlap"]) * (k - (len(names) - 1) / 2)  # beside each other
             control = series(name) not in ("paper", "recurrent")
             axis.plot(xs, rows["gain"], color=colour[name], marker=MARKERS[k % len(MARKERS)], label=name,

@@ -142,7 +142,7 @@ def gain_figure(context: ArtifactContext, table: str):
     """`gain_points` drawn, a panel for each scale."""
     from repro.plotting import draw_gains
 
-    return draw_gains(gain_points(context, table))
+    return draw_gains(gain_points(context, table), ("paper", *GAINS))
 
 
 def gain_points(context: ArtifactContext, table: str) -> "pandas.DataFrame":
