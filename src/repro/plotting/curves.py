@@ -67,9 +67,9 @@ def draw_gains(frame: "pandas.DataFrame", names: Sequence[str] = ()) -> Drawing:
     with lines, comparisons that are controls as hollow ones; a panel for each `source`.
 
     frame: a row per point with columns `source`, `name`, `overlap` (per cent of the window), `gain`, `low`, `high`, the
-    last two missing where there is no interval. Names that begin with "paper" or "recurrent" are no controls. names: all
-    that there can be, so that each looks the same in figures that lack others. Without a row it says "not run".
-    Raises ReproError for two rows of one source, name and overlap.
+    last two missing where there is no interval. Names that begin with "paper" or "recurrent" are no controls.
+    names: all that there can be, so that each looks the same in figures that lack others. Without a row it says "not
+    run". Raises ReproError for two rows of one source, name and overlap.
     """
     _once(frame, ["source", "name", "overlap"])
     sources, shown = list(dict.fromkeys(frame["source"])), list(dict.fromkeys(frame["name"]))
