@@ -163,7 +163,8 @@ def show(
         return _print_json({"id": name, "caption": shown.caption, "rows": rows})
     _console().print(shown)
     if is_figure and not save:
-        typer.echo(f"A figure: repro show {name} --save FILE.png writes it.")
+        typer.echo(f"A figure: repro show {name} --save FILE.png writes it." if hasattr(shown.content, "savefig") else
+                   f"A figure made of words: see it in its chapter, {shown.artifact.chapter}.")
 
 
 def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: Path | None, as_json: bool) -> None:
