@@ -252,7 +252,8 @@ def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
             or 0 in query.shape[1:]):
         raise ReproError(f"query is {shapes[0]}, key {shapes[1]}, value {shapes[2]}; query and key must be "
                          "(B, H, N, D), the value (B, H, N, E), with H, N and D at least 1; a query may be shorter, "
-                         "of the last positions.")
+                         "of the last positions. A pattern is about one text: attention to another text "
+                         "(cross-attention) has none.")
     if query.dtype not in DTYPES or not query.dtype == key.dtype == value.dtype:
         raise ReproError(f"query is {query.dtype}, key {key.dtype}, value {value.dtype}; all three must be one of "
                          f"{', '.join(str(dtype) for dtype in DTYPES)}.")

@@ -64,7 +64,9 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
     as it does in transformers. A text beyond the model's learned positions raises ReproError. A model is saved with
     the name of its attention; loading it asks for that name to be registered.
 
-    Raises ReproError for one argument without the other, and a name that is taken.
+    Raises ReproError for one argument without the other, and a name that is taken. Models that would not ask for an
+    attention of ours, or that add to their scores what we do not know (softcap, sinks, biases by position), are refused
+    with a ReproError when they are made or first read.
     """
     if (name is None) != (pattern is None):
         raise ReproError(f"name is {name!r} and pattern is {pattern!r}; give both, or neither for those of ours.")
@@ -232,6 +234,7 @@ def _prepared(model, *arguments, **named) -> str:
     """
     name = _prepared.original(model, *arguments, **named)
     if name in _own or name in SETTINGS:
+        _check_that_it_asks(model, name)
         model.config.attn_implementation = name
         for one in model.modules():
             if isinstance(one, PreTrainedModel) and check_length not in one._forward_pre_hooks.values():
@@ -240,6 +243,17 @@ def _prepared(model, *arguments, **named) -> str:
     elif hasattr(model.config, "attn_implementation"):
         del model.config.attn_implementation
     return name
+
+
+def _check_that_it_asks(model, name: str) -> None:
+    """Raise ReproError for a model that computes its attention by itself: it would read everything, without a word.
+
+    What a model says of itself is what transformers goes by before it gives one PyTorch's attention.
+    """
+    if not any(getattr(model, f"_supports_{what}", False) for what in ("attention_backend", "sdpa", "flex_attn")):
+        advice = " Replace its layers by LongformerSelfAttention." if model.config.model_type == "longformer" else ""
+        raise ReproError(f"{type(model).__name__} computes its attention by itself and would not ask for '{name}'; "
+                         f"take a model that can have attn_implementation='sdpa'.{advice}")
 
 
 def _before_reading(model, inputs: tuple, named: dict) -> None:

@@ -125,8 +125,8 @@ def generation(window: int, places: tuple[int, ...], rounds: int, device: str = 
 
     for place, cache in caches.items():
         read(cache, place)
-    speeds = compare({f"generation, after token {place:,}": write(cache) for place, cache in caches.items()}, 2 * rounds)
-    return speeds, [max(layer.keys.shape[2] for layer in cache.layers) for cache in caches.values()]
+    work = {f"generation, after token {place:,}": write(cache) for place, cache in caches.items()}
+    return compare(work, 2 * rounds), [max(layer.keys.shape[2] for layer in cache.layers) for cache in caches.values()]
 
 
 def rounds_at(n: int, rounds: int) -> int:
