@@ -77,7 +77,7 @@ def test_an_environment_with_attention_alone(alone):
 
 def test_its_own_tests_pass_there(alone):
     """Implementations against the softmax written out: some of these tests, all of which are run with the study."""
-    chosen = "documents or chunks or columns or fewer or bad_input or choose"
+    chosen = "chunks or fewer or bad_input or choose"
     done = run(alone([*ATTENTION, "pytest", "hypothesis"]), "-m", "pytest", "-q", "-p", "no:cacheprovider",
                "--noconftest", "-k", chosen, "tests/attention/test_implementations.py")
     assert " passed" in done.stdout and not done.returncode, done.stdout[-2000:]
