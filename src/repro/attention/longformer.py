@@ -91,11 +91,11 @@ class LongformerSelfAttention(nn.Module):
         out = attend(*(self._heads(name, hidden) for name in LOCAL), self.pattern, self.implementation, key_mask=real,
                      dropout=share, columns=chosen)
         if chosen is not None:
-            out = self._of_globals(hidden, out, Chosen.of(chosen), real, share)
+            out = self._with_globals(hidden, out, Chosen.of(chosen), real, share)
         out = out.transpose(1, 2).flatten(2)
         return out if real is None else out * real[..., None]
 
-    def _of_globals(self, hidden: Tensor, out: Tensor, chosen: Chosen, real: Tensor | None, share: float) -> Tensor:
+    def _with_globals(self, hidden: Tensor, out: Tensor, chosen: Chosen, real: Tensor | None, share: float) -> Tensor:
         """`out` (B, H, N, D), where global tokens see all, with projections of their own."""
         queries = self._heads("query_global", chosen.gather(hidden[:, None])[:, 0])
         keys, values = self._heads("key_global", hidden), self._heads("value_global", hidden)
