@@ -10,8 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from typer.core import TyperGroup
+try:
+    import typer
+    from typer.core import TyperGroup
+except ModuleNotFoundError:  # `pip install repro` brings what repro.attention needs, and no more
+    sys.exit("repro: error: the commands need the packages of the study: pip install 'repro[study]'.")
 
 from repro.errors import ReproError, unknown
 
