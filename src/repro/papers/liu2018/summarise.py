@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import PROCESS
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
@@ -62,10 +61,14 @@ class Config(RunConfig):
             raise ValueError(f"n_experts is {self.n_experts} and model {self.model}; only t-dmca has experts")
         if self.model == "seq2seq" and self.optimizer == "muon":
             raise ValueError("model is seq2seq and optimizer muon, which trains blocks; it has none: take adamw")
-        try:
-            model_config(self, self.vocab_size or 2)
-        except ReproError as error:
-            raise ValueError(str(error)) from None
+        if self.n_embd % self.n_head:
+            raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
+                             "heads")
+        if self.n_experts and self.k > self.n_experts:
+            raise ValueError(f"k is {self.k}; of {self.n_experts} experts 1 to {self.n_experts} can be asked for")
+        if set(self.layers) - {"L", "M"} or self.n_experts and max(self.expert_layers, default=99) >= len(self.layers):
+            raise ValueError(f"layers is '{self.layers}' and expert_layers {self.expert_layers}; layers are L or M, "
+                             "and experts stand in at least one of them, counted from 0")
         return self
 
 
