@@ -25,7 +25,10 @@ def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: 
     """
     batch, heads, n, _ = query.shape
     precise = torch.promote_types(query.dtype, torch.float32)
-    flat = [x.to(precise).flatten(0, 1) for x in (query, key, value)]
+    if fused is None:
+        fused = flash.available(query.device) and not dropout
+    kind = query.dtype if fused and flash.takes(query.dtype) else precise
+    flat = [x.to(kind).flatten(0, 1) for x in (query, key, value)]
     padding = None
     if key_mask is not None:
         padding = query.new_zeros(batch, n, dtype=precise).masked_fill_(~key_mask, -torch.inf)
@@ -33,8 +36,6 @@ def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: 
     if documents is not None:
         documents = documents.repeat_interleave(heads, 0)
     hidden = Hidden(padding, documents, heads, dropout, torch.randint(2**62, ()).item() if dropout else 0)
-    if fused is None:
-        fused = flash.available(query.device) and not dropout
     if fused:
         out = flash.fused(*flat, pattern, scale, hidden)
     else:

@@ -46,14 +46,16 @@ class Hidden(NamedTuple):
 
 @lru_cache(maxsize=64)
 def tiles(pattern: Pattern, n: int, block: int, device: torch.device | str = "cpu",
-          dtype: torch.dtype = torch.float32) -> list[Tile]:
-    """Tiles that hold every allowed pair of n positions exactly once, each of up to `block` queries or of few keys."""
-    biases, found = {}, []
+          dtype: torch.dtype = torch.float32, by_keys: bool = False) -> list[Tile]:
+    """Tiles that hold every allowed pair of n positions exactly once, each of up to `block` queries or of few keys.
+
+    by_keys: of up to `block` keys, and the queries that see one of them.
+    """
+    biases, found, position = {}, [], torch.arange(n)
     for number, part in enumerate(pattern.parts):
         before = union(pattern.parts[:number]).predicate(n) if number else None
-        for rows, keys, allowed in _covering(part, n, block):
+        for rows, keys, allowed in _covering(part, n, block, by_keys):
             if before is not None:
-                position = torch.arange(n)
                 allowed = allowed & ~before(position[rows, None], position[keys])
             known = allowed.shape, string_at(allowed.data_ptr(), allowed.numel())  # its bytes, without NumPy
             if allowed.any() and known not in biases:
@@ -65,33 +67,51 @@ def tiles(pattern: Pattern, n: int, block: int, device: torch.device | str = "cp
     return found
 
 
-def _covering(part: Pattern, n: int, block: int) -> Iterator[tuple[slice | Tensor, slice | Tensor, Tensor]]:
+def _covering(part: Pattern, n: int, block: int,
+              by_keys: bool) -> Iterator[tuple[slice | Tensor, slice | Tensor, Tensor]]:
     """(rows, keys, which of these pairs are allowed) of tiles that hold each pair of a part once."""
     position = torch.arange(n)
     stretches = [keys.within(n, position) for keys in part.keys(position)]
     sees = torch.stack([first <= last for first, last, _ in stretches]).any(0) if stretches else position < 0
-    rows, keys = sees.nonzero().flatten(), keys_of(part, position, n)
+    rows, keys = sees.nonzero().flatten(), torch.as_tensor(keys_of(part, position, n))
     if 0 < min(len(rows), len(keys)) <= min(FEW, n // 8):
-        whole = slice(0, n)
-        rows = whole if len(rows) > len(keys) else rows
-        keys = torch.as_tensor(keys) if isinstance(rows, slice) else whole
+        rows, keys = (slice(0, n), keys) if len(keys) <= len(rows) else (rows, slice(0, n))
         yield rows, keys, part.predicate(n)(position[rows, None], position[keys]).contiguous()
         return
     for first, last, step in stretches:
-        for rows in _blocks(first, last, step, block):
-            keys = slice(first[rows].min().item(), last[rows].max().item() + 1, step)
+        for rows, keys in _blocks(first, last, step, block, by_keys):
             j = position[keys]
             yield rows, keys, (j >= first[rows, None]) & (j <= last[rows, None])
 
 
-def _blocks(first: Tensor, last: Tensor, step: int, block: int) -> Iterator[slice]:
-    """Slices of at most `block` queries that see a key, all of their keys being of one residue class."""
+def _blocks(first: Tensor, last: Tensor, step: int, block: int, by_keys: bool) -> Iterator[tuple[slice, slice]]:
+    """(rows, keys) of at most `block` queries, or keys; all queries in a block have keys of one residue class."""
     sees = first <= last
     stride = 1 if (first[sees] % step).unique().numel() <= 1 else step
     for residue in range(stride):
-        among = sees[residue::stride].int()
-        edges = torch.diff(among, prepend=among.new_zeros(1), append=among.new_zeros(1)).nonzero().flatten().tolist()
+        own = sees[residue::stride]
+        if not own.any():
+            continue
+        origin = (first[residue::stride][own][0] % step).item()
+        low, high = ((end[residue::stride] - origin).div(step, rounding_mode="floor") for end in (first, last))
+        ways = (residue, stride), (origin, step)
+        if by_keys:
+            low, high = _turned(low, high, own)
+            own, ways = low <= high, ways[::-1]
+        own = own.int()
+        edges = torch.diff(own, prepend=own.new_zeros(1), append=own.new_zeros(1)).nonzero().flatten().tolist()
         for start, stop in zip(edges[::2], edges[1::2], strict=True):
-            for low in range(start, stop, block):
-                high = min(low + block, stop)
-                yield slice(residue + low * stride, residue + (high - 1) * stride + 1, stride)
+            for at in range(start, stop, block):
+                end = min(at + block, stop)
+                spans = (at, end), (low[at:end].min().item(), high[at:end].max().item() + 1)
+                one, other = (slice(zero + begin * by, zero + (until - 1) * by + 1, by)
+                              for (zero, by), (begin, until) in zip(ways, spans, strict=True))
+                yield (other, one) if by_keys else (one, other)
+
+
+def _turned(low: Tensor, high: Tensor, sees: Tensor) -> tuple[Tensor, Tensor]:
+    """For every key the first query whose keys do not end before it, and the last one whose keys have begun."""
+    count, query = high[sees].max().item() + 1, torch.arange(len(low))[sees]
+    since = query.new_full((count,), len(low)).scatter_reduce(0, high[sees], query, "amin")
+    until = query.new_full((count,), -1).scatter_reduce(0, low[sees], query, "amax")
+    return since.flip(0).cummin(0).values.flip(0), until.cummax(0).values
