@@ -65,7 +65,7 @@ class Places(NamedTuple):
     def add(self, x: Tensor, values: Tensor) -> None:
         """Add to each position what all tiles have for it."""
         if isinstance(self.first, Tensor):
-            x.index_add_(1, self.first, values[:, 0])
+            x.index_add_(1, self.first, values[:, 0].to(x.dtype))
         elif not self.move:
             self._view(x, 0, self.size)[:, 0] += values.sum(1)
         else:
@@ -185,7 +185,7 @@ class Way(NamedTuple):
 def way(dtype: torch.dtype) -> Way:
     """In bfloat16 plain products. Sizes measured best among 32 to 512, for windows of 256 on two cores."""
     if dtype == torch.bfloat16:
-        return Way(halves.forward, halves.backward, 128, 128, 2**23)
+        return Way(halves.forward, halves.backward, 128, 128, 2**22)
     return Way(getattr(torch.ops.aten, FORWARD), getattr(torch.ops.aten, BACKWARD), 32, 128, 2**26)
 
 
