@@ -25,7 +25,7 @@ from repro.attention import (
     flash,
 )
 from repro.attention.blocked import block_size
-from repro.attention.implementations import DTYPES, Case, _diagonals, refusal
+from repro.attention.implementations import DTYPES, Case, _diagonals, _weigh, refusal
 from repro.attention.tiles import Hidden, tiles
 from repro.errors import ReproError
 
@@ -400,6 +400,16 @@ def test_dropout_on_a_gpu_is_not_for_flex():
     x = [part.detach() for part in inputs(1, 1, 20, 8)]
     with pytest.raises(ReproError, match="'flex', but FlexAttention has no dropout"):
         attend(*x, SlidingWindow(5), "flex", dropout=0.1)
+
+
+def test_without_triton_a_gpu_has_no_flex(monkeypatch):
+    case = Case(SlidingWindow(256), 8192, "cuda", torch.float32, True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("repro.attention.implementations.has_triton_package", lambda: True)
+    assert refusal("flex", case) is None
+    monkeypatch.setattr("repro.attention.implementations.has_triton_package", lambda: False)
+    assert "Triton, which is not installed here; use 'blocked'" in refusal("flex", case)
+    assert _weigh(case).name == "blocked"
 
 
 def test_flex_compiled_for_real():

@@ -137,6 +137,14 @@ def test_floors(monkeypatch):
     assert floors["causal", "forward"] == floors["window", "forward"] == 4 * 4096 * 8 * 64 * 4
 
 
+def test_what_only_a_ratio_needs_is_timed_there_and_has_no_line(tiny, monkeypatch):
+    monkeypatch.setattr(bench, "VARIANTS", ("square",))
+    monkeypatch.setattr(bench, "AT", 256)
+    measured = bench.measure((128, 256), 1, 8, passes=bench.PASSES[1:])
+    assert ("square", bench.PASSES[1], 256) in measured and ("square", bench.PASSES[1], 128) not in measured
+    assert list(bench.curves(measured)["time (ms)"]) == ["blocked", "dense, causal"]
+
+
 def test_one_pass_alone(tiny):
     measured = bench.measure((128,), 1, 8, passes=bench.PASSES[1:])
     assert list(measured) == [(name, bench.PASSES[1], 128) for name in ("blocked", "dense, causal", "square")]

@@ -26,6 +26,9 @@ LENGTHS = tuple(2**k for k in range(9, 16))
 PASSES = "forward", "forward+backward"
 FLOORS = {"window": "floor, window", "causal": "floor, causal"}  # names in figures
 BUSY = "blocked, a core taken"
+TOGETHER, SPREAD, HALF = "blocked, 16 global together", "blocked, 16 global spread", "blocked, bfloat16"
+VARIANTS = TOGETHER, SPREAD, HALF, BUSY  # timed for a ratio, and only
+AT = 8192  # positions, where most ratios are taken
 SHARE_OF_MEMORY = 0.8  # of what is free, that a run may need
 
 
@@ -49,12 +52,12 @@ def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, wi
     device = "cuda" if torch.cuda.is_available() else "cpu"
     window = window or (512 if device == "cuda" else 256)
     measured = measure(lengths, rounds, window, device, passes)
-    if device == "cpu" and torch.get_num_threads() > 1 and 8192 in lengths and PASSES[1] in passes:
-        measured[BUSY, PASSES[1], 8192] = with_a_core_taken(8192, rounds, window)
+    if device == "cpu" and torch.get_num_threads() > 1 and AT in lengths and PASSES[1] in passes:
+        measured[BUSY, PASSES[1], AT] = with_a_core_taken(AT, rounds, window)
     show(measured, lengths)
     lower = floors(window, lengths, device)
     rows = [{"contender": name, "pass": which, "n": n, **found} for (name, which, n), found in measured.items()]
-    at = 8192 if 8192 in lengths else lengths[-1]
+    at = AT if AT in lengths else lengths[-1]
     speeds = {name: {key: found[key] for key in ("tokens_per_second", "lowest", "highest")}
               for (name, which, n), found in measured.items()
               if (which, n) == (passes[-1], at) and "seconds" in found}
@@ -77,6 +80,8 @@ def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "c
         for n in lengths:
             x, work = inputs(n, device), {}
             for name, contender in field.items():
+                if name in VARIANTS and n != AT:
+                    continue
                 needed = expected_bytes(measured, name, which, n)
                 if needed > SHARE_OF_MEMORY * free_bytes(device):
                     measured[name, which, n] = {"not_attempted": f"would need {needed / 2**30:.0f} GiB"}
@@ -164,9 +169,9 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
         "loop": ours("loop"),
         "blocked": ours("blocked"),
         "blocked, dilation 4": ours("blocked", SlidingWindow(window, 4)),
-        "blocked, 16 global together": globally(range(16)),
-        "blocked, 16 global spread": globally(None),
-        "blocked, bfloat16": ours("blocked")._replace(dtype=torch.bfloat16),
+        TOGETHER: globally(range(16)),
+        SPREAD: globally(None),
+        HALF: ours("blocked")._replace(dtype=torch.bfloat16),
         "local-attention": Contender(lambda x: package(x["query"], x["key"], x["value"])),
         "flex": Contender(lambda x: flex(x["query"], x["key"], x["value"], causal, SIZE**-0.5, compiled=True)),
         "Longformer layer, ours": Contender(lambda x: layer(x["hidden"]), local_parameters(layer)),
@@ -247,7 +252,7 @@ def ratios(measured: dict, device: str, lower: list[dict] = ()) -> dict[str, tup
         f"{at}: Longformer layer, ours / transformers": (
             found("Longformer layer, ours", 8192), found("Longformer layer, transformers", 8192), 2.5),
         f"{at}: blocked, dilation 4 / blocked": (found("blocked, dilation 4", 8192), found("blocked", 8192), 1 / 1.3),
-        f"{at}: blocked, bfloat16 / blocked": (found("blocked, bfloat16", 8192), found("blocked", 8192), 1.5),
+        f"{at}: blocked, bfloat16 / blocked": (found(HALF, 8192), found("blocked", 8192), 1.5),
         "blocked: N = 16,384 / N = 8,192": (found("blocked", 16384), found("blocked", 8192), 2 / 2.3),
         "N = 16,384, memory: dense, mask / blocked": (
             found("dense, mask", 16384, "peak_bytes"), found("blocked", 16384, "peak_bytes"), 10),
@@ -257,8 +262,8 @@ def ratios(measured: dict, device: str, lower: list[dict] = ()) -> dict[str, tup
     alone = found("blocked", 8192, "seconds")
     at_most = {
         f"{at}, time: blocked / floor": (alone, floor, 1.9),
-        f"{at}, time: 16 global together / none": (found("blocked, 16 global together", 8192, "seconds"), alone, 1.3),
-        f"{at}, time: 16 global spread / none": (found("blocked, 16 global spread", 8192, "seconds"), alone, 1.3),
+        f"{at}, time: 16 global together / none": (found(TOGETHER, 8192, "seconds"), alone, 1.3),
+        f"{at}, time: 16 global spread / none": (found(SPREAD, 8192, "seconds"), alone, 1.3),
         f"{at}, time: a core taken / idle": (found(BUSY, 8192, "seconds"), alone, 4),
     }
     if device == "cuda":
@@ -335,9 +340,10 @@ def seconds(work: Callable, device: str) -> float:
 def curves(measured: dict, which: str = PASSES[1]) -> dict[str, dict[str, list[list[float]]]]:
     """Milliseconds and MiB of one pass by length, as `draw_growth` takes them; what was not measured has no point.
 
-    Every contender of any pass is named, so that it has one colour in all figures.
+    Every contender of any pass is named, so that it has one colour in all figures; those that only a ratio needs have
+    no line.
     """
-    names = dict.fromkeys(name for name, *_ in measured)
+    names = dict.fromkeys(name for name, *_ in measured if name not in VARIANTS)
     return {title: {name: [[n, found[key] * factor] for (one, kind, n), found in measured.items()
                            if (one, kind) == (name, which) and found.get(key)] for name in names}
             for title, key, factor in (("time (ms)", "seconds", 1e3), ("memory added (MiB)", "peak_bytes", 2**-20))}
