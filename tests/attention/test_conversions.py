@@ -68,6 +68,20 @@ LIBRARIES = {  # (library, setting): who sees whom, and the settings to try
         lambda w: local_attention(w, causal=True, exact_windowsize=True), [(4,), (5,)]),
     ("local-attention", "window_size, causal=False, exact_windowsize=True"): (
         lambda w: local_attention(w, causal=False, exact_windowsize=True), [(4,), (5,)]),
+    # allenai, diagonaled_mm with autoregressive: the diagonals k = 0 .. w alone
+    ("allenai/longformer, autoregressive", "attention_window, attention_dilation"): (
+        lambda w, d: from_rule(lambda i, j: j in [i + d * (k - w) for k in range(w + 1)]), [(2, 1), (3, 2)]),
+    # attention-gym: |query - key| <= window_size, or one of the two is global
+    ("attention-gym", "generate_global_sliding_window(w, is_global)"): (
+        lambda w, named: from_rule(lambda i, j: abs(i - j) <= w or i in named or j in named), [(2, (0, 9)), (3, ())]),
+    # flash_attn_func: keys between i - window_size[0] and i + window_size[1], both included
+    ("flash-attention", "window_size=(w, w)"): (
+        lambda w: from_rule(lambda i, j: i - w <= j <= i + w), [(1,), (4,)]),
+    ("flash-attention", "window_size=(w, 0), or causal=True"): (
+        lambda w: from_rule(lambda i, j: i - w <= j <= i), [(1,), (4,)]),
+    # NATTEN: kernel_size positions that differ from the query's by a multiple of the dilation, none after it
+    ("NATTEN, 1-D", "kernel_size, dilation, is_causal=True"): (
+        lambda w, d: from_rule(lambda i, j: j in range(i, i - w * d, -d)), [(4, 1), (3, 2)]),
 }
 
 

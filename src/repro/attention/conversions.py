@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from repro.attention.patterns import Keys, Pattern, SlidingWindow
+from repro.attention.patterns import Global, Keys, Pattern, SlidingWindow
 
 
 @dataclass(frozen=True)
@@ -49,4 +49,15 @@ CONVENTIONS = (
                lambda w: SlidingWindow(w + 1)),
     Convention("local-attention", "window_size, causal=False, exact_windowsize=True",
                "w keys on each side, and the own", lambda w: SlidingWindow(2 * w, causal=False)),
+    Convention("allenai/longformer, autoregressive", "attention_window, attention_dilation", "w keys back, and the own",
+               lambda w, d=1: SlidingWindow(w + 1, d)),
+    Convention("attention-gym", "generate_global_sliding_window(w, is_global)",
+               "w keys on each side, the own, and the global ones",
+               lambda w, positions=(): SlidingWindow(2 * w, causal=False) | Global(positions)),
+    Convention("flash-attention", "window_size=(w, w)", "w keys on each side, and the own",
+               lambda w: SlidingWindow(2 * w, causal=False)),
+    Convention("flash-attention", "window_size=(w, 0), or causal=True", "w keys back, and the own",
+               lambda w: SlidingWindow(w + 1)),
+    Convention("NATTEN, 1-D", "kernel_size, dilation, is_causal=True", "w keys, the own included, d apart",
+               lambda w, d=1: SlidingWindow(w, d)),  # without is_causal the window moves at the edges, to keep w keys
 )
