@@ -10,8 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from typer.core import TyperGroup
+try:
+    import typer
+    from typer.core import TyperGroup
+except ModuleNotFoundError:  # `pip install repro` brings what repro.attention needs, and no more
+    sys.exit("repro: error: the commands need the packages of the study: pip install 'repro[study]'.")
 
 from repro.errors import ReproError, unknown
 
@@ -163,7 +166,8 @@ def show(
         return _print_json({"id": name, "caption": shown.caption, "rows": rows})
     _console().print(shown)
     if is_figure and not save:
-        typer.echo(f"A figure: repro show {name} --save FILE.png writes it.")
+        typer.echo(f"A figure: repro show {name} --save FILE.png writes it." if hasattr(shown.content, "savefig") else
+                   f"A figure made of words: see it in its chapter, {shown.artifact.chapter}.")
 
 
 def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: Path | None, as_json: bool) -> None:

@@ -51,7 +51,8 @@ def _software() -> Iterator[Finding]:
             other.append(f"{name} {found} (tested: {expected})")
     if wanted:
         yield Finding("versions", f"{len(other)} of {len(wanted)} differ from constraints.txt: {', '.join(other)}"
-                      if other else "as in constraints.txt", "pip install -c constraints.txt -e ." if other else "")
+                      if other else "as in constraints.txt",
+                      "pip install -c constraints.txt -e '.[study]'" if other else "")
     else:
         yield Finding("versions", "no constraints.txt", f"{paths.home()} is no checkout; set REPRO_HOME")
 

@@ -30,6 +30,8 @@ from repro.attention.tiles import Hidden, tiles
 from repro.errors import ReproError
 
 TRAINABLE = ["dense", "loop", "blocked"]
+WINDOWS = [SlidingWindow(1), SlidingWindow(7), SlidingWindow(0, causal=False), SlidingWindow(6, causal=False),
+           SlidingWindow(64), SlidingWindow(500), SlidingWindow(500, causal=False)]
 FLEX_CPU = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"  # compiling costs seconds
 quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
@@ -427,6 +429,93 @@ def test_flex_compiled_for_real():
     assert compiled[0] > 0 and compiled[0] == compiled[-1]
 
 
+@pytest.mark.parametrize("n", [1, 6, 61])
+@pytest.mark.parametrize("share_kept", [None, 0.5, 0.0])
+@pytest.mark.parametrize("pattern", WINDOWS, ids=repr)
+def test_chunks(pattern, n, share_kept):
+    case = Asked(n, 2, pattern, share_kept)
+    x, key_mask, want = case.prepare()
+    agree(attend(*x, pattern, "chunks", key_mask=key_mask), want, x, torch.randn_like(want))
+
+
+def test_chunks_read_documents_in_every_dtype_and_drop_weights():
+    documents = torch.tensor([[0] * 9 + [4] * 20, [1] * 28 + [0]])
+    for dtype in DTYPES:
+        x = inputs(2, 2, 29, 4, dtype=dtype)
+        for pattern in SlidingWindow(5), SlidingWindow(6, causal=False):
+            want = written_out(*x, pattern.mask(29) & (documents[:, None, :, None] == documents[:, None, None]))
+            found = attend(*x, pattern, "chunks", documents=documents)
+            assert found.dtype == dtype
+            agree(found, want, x, torch.randn_like(want), Asked(29, 2, pattern, None, dtype).tolerance)
+    x = inputs(1, 2, 40, 4)
+    whole, found = (dropped(x, SlidingWindow(12, causal=False), "chunks", share, 1) for share in (0.0, 0.25))
+    torch.testing.assert_close(found, torch.where(found > 0, whole / 0.75, 0))
+    assert (found[whole > 0] == 0).double().mean().item() == pytest.approx(0.25, abs=0.05)
+
+
+def test_chunks_are_one_product_of_twice_what_is_needed(monkeypatch):
+    """As the paper has it (Appendix A): blocks of twice the reach, overlapping by half."""
+    computed, real = [], torch.matmul
+    monkeypatch.setattr("torch.matmul", lambda a, b: computed.append(real(a, b)) or computed[-1])
+    attend(*inputs(1, 1, 4096, 4, dtype=torch.float32), SlidingWindow(64, causal=False), "chunks")
+    assert [tuple(one.shape) for one in computed] == [(1, 1, 129, 64, 64), (1, 1, 128, 32, 4)]
+    assert computed[0].numel() / SlidingWindow(64, causal=False).count(4096) == pytest.approx(2, rel=0.02)
+
+
+def some(n, *rows):
+    """(B, n) bool: True at the positions that each row lists."""
+    return torch.stack([torch.isin(torch.arange(n), torch.tensor(row).long()) for row in rows])
+
+
+@pytest.mark.parametrize("name", ["auto", *TRAINABLE, "flex"])
+@pytest.mark.parametrize("pattern", [SlidingWindow(9), SlidingWindow(8, 2, causal=False),
+                                     [SlidingWindow(2), Strided(5)]], ids=repr)
+@pytest.mark.parametrize("padding", [False, True])
+def test_columns_and_rows_of_each_sample(pattern, name, padding, monkeypatch):
+    """Global tokens that differ from sample to sample: none, several, adjacent ones, padding."""
+    monkeypatch.setattr(FLEX_CPU, True)
+    n, patterns = 50, pattern if isinstance(pattern, list) else [pattern] * 2
+    columns, rows = some(n, [0, 7, 8, 49], [], [30]), some(n, [0, 7, 8, 49], [5], [])
+    key_mask = some(n, range(50), range(20), [2, 30, 31]) if padding else None
+    masks = torch.stack([one.mask(n) for one in patterns]) | columns[:, None, None] | rows[:, None, :, None]
+    masks = masks & key_mask[:, None, None] if padding else masks
+    x = inputs(3, 2, n, 4, 3)
+    want = written_out(*x, masks)
+    with torch.set_grad_enabled(name != "flex"):
+        found = attend(*x, pattern, name, key_mask=key_mask, columns=columns, rows=rows)
+    if name == "flex":
+        torch.testing.assert_close(found, want, atol=1e-9, rtol=1e-9)
+    else:
+        agree(found, want, x, torch.randn_like(want))
+
+
+def test_a_batch_with_columns_of_its_own_is_one_call(monkeypatch):
+    """And another batch finds what was kept of the first one's pattern, though its columns are others."""
+    from repro.attention import implementations
+
+    asked, real = [], implementations._one
+    monkeypatch.setattr(implementations, "_one", lambda q, k, v, pattern, *rest: asked.append((pattern, k.shape))
+                        or real(q, k, v, pattern, *rest))
+    x = inputs(3, 2, 300, 4)
+    for columns in some(300, [0, 100], [200], []), some(300, [7], [8, 9, 10], [0, 299]):
+        attend(*x, SlidingWindow(8), columns=columns)
+    assert len(asked) == 2 and asked[0] == asked[1] == (SlidingWindow(8) | Columns(range(8)), (3, 2, 308, 4))
+
+
+def test_dropout_of_columns_and_rows():
+    chosen, (query, key, _) = some(20, [3, 4], [11]), inputs(2, 1, 20, 4)
+    values = torch.eye(20, dtype=torch.float64).expand(2, 1, -1, -1)
+    found = []
+    for share, seed in (0.0, 0), (0.25, 1), (0.25, 1), (0.25, 2):
+        torch.manual_seed(seed)
+        found.append(attend(query, key, values, SlidingWindow(4), dropout=share, columns=chosen, rows=chosen))
+    whole, one, again, other = found
+    assert torch.equal(one, again) and not torch.equal(one, other)
+    torch.testing.assert_close(one, torch.where(one > 0, whole / 0.75, 0))
+    for part in (whole > 0) & chosen[:, None, None], (whole > 0) & chosen[:, None, :, None]:
+        assert 0.1 < (one[part] == 0).double().mean() < 0.4
+
+
 def test_memory_is_linear():
     """What the backward pass keeps grows with n, not n * n."""
     def kept(n):
@@ -478,8 +567,15 @@ def test_choose(arguments, name, reason):
     ({"pattern": [SlidingWindow(2), 3]}, "pattern has the type int; it must be a Pattern"),
     ({"pattern": torch.ones(9, 9) > 0}, "pattern has the type Tensor; it must be a Pattern"),
     ({"query": torch.ones(1, 2, 9, 5)}, r"query is \(1, 2, 9, 5\), key \(1, 2, 9, 4\)"),
-    ({"query": torch.ones(1, 2, 10, 4)}, r"query is \(1, 2, 10, 4\), key \(1, 2, 9, 4\)"),
+    ({"query": torch.ones(1, 2, 10, 4)}, r"query is \(1, 2, 10, 4\), key \(1, 2, 9, 4\).*cross-attention\) has none"),
     ({"query": torch.ones(1, 2, 3, 4), "implementation": "loop"}, "3 queries, 9 keys and implementation 'loop'"),
+    ({"query": torch.ones(1, 2, 3, 4), "columns": torch.ones(1, 3) > 0}, "there are 3 queries and 9 keys; leave them"),
+    ({"columns": torch.ones(1, 8) > 0}, r"columns are torch.bool \(1, 8\); they must be torch.bool .* here \(1, 9\)"),
+    ({"rows": torch.ones(1, 9)}, r"rows are torch.float32 \(1, 9\)"),
+    ({"rows": torch.ones(1, 9) > 0, "documents": torch.ones(1, 9).long()}, "there are documents .* leave them out"),
+    ({"columns": torch.ones(1, 9) > 0, "pattern": BlockLocal(2)}, "BlockLocal.* counts positions .* write them into"),
+    ({"pattern": SlidingWindow(2, 2), "implementation": "chunks"}, "one window without gaps, .* use 'blocked'"),
+    ({"pattern": SlidingWindow(2) | Global([0]), "implementation": "chunks"}, "'chunks', but chunks compute one"),
     ({"documents": torch.ones(1, 9)}, r"documents are torch.float32 \(1, 9\); they must be whole numbers"),
     ({"documents": torch.ones(1, 8).long()}, r"documents are torch.int64 \(1, 8\)"),
     ({"documents": torch.ones(1, 9).long(), "pattern": BlockLocal(2), "implementation": "blocked"},

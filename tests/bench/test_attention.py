@@ -42,7 +42,7 @@ def tiny(monkeypatch):
 
 
 def test_report(tiny, tmp_path):
-    found = bench.main(tmp_path / "bench.json", lengths=(128, 256, 512), rounds=1, window=8)
+    found = bench.main(tmp_path / "bench.json", lengths=(128, 256, 512), rounds=1, window=8, places=(20, 60))
     assert json.loads((tmp_path / "bench.json").read_text()) == found
     runs = {(run["contender"], run["pass"], run["n"]): run for run in found["notes"]["runs"]}
     assert len(runs) == 3 * 2 * 3
@@ -51,7 +51,22 @@ def test_report(tiny, tmp_path):
         assert runs["square", which, 512]["not_attempted"].startswith("would need")
         assert runs["square", which, 256]["peak_bytes"] > 3 * runs["square", which, 128]["peak_bytes"] > 0
         assert runs["blocked", which, 512]["seconds"] > 0
-    assert set(found["speeds"]) == {"blocked", "dense, causal"}
+    assert set(found["speeds"]) == {"blocked", "dense, causal", "generation, after token 20",
+                                    "generation, after token 60"}
+    assert found["notes"]["keys_kept"] == [7, 7]  # and the one that is read makes 8
+    assert found["ratios"]["generation: keys kept after token 60 / token 20"]["measured"] == 1
+
+
+@pytest.mark.parametrize("name", ["loop", "chunks", "blocked"])
+def test_the_three_of_figure_1_attend_alike(name):
+    """Without projections, and with them: what is timed is the same attention."""
+    x = bench.inputs(64, "cpu")
+    field = bench.contenders(16, "cpu", bench.PASSES[1])
+    layer = "Longformer layer, ours" + (f", {name}" if name != "blocked" else "")
+    for one, other in (name, "dense, mask"), (layer, "Longformer layer, transformers"):
+        found, want = field[one].run(x), field[other].run(x)
+        torch.testing.assert_close(found.view(want.shape), want, atol=1e-5, rtol=1e-4)
+    assert len(field[layer].parameters) == 6
 
 
 def test_bars():

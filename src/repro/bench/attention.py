@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 HEADS, SIZE = 8, 64
 LENGTHS = tuple(2**k for k in range(9, 16))
 PASSES = "forward", "forward+backward"
+PLACES = 3_000, 30_000  # the tokens of a text after which generation is timed
+WRITTEN = 16  # tokens at a time
 FLOORS = {"window": "floor, window", "causal": "floor, causal"}  # names in figures
 BUSY = "blocked, a core taken"
 TOGETHER, SPREAD, HALF = "blocked, 16 global together", "blocked, 16 global spread", "blocked, bfloat16"
@@ -41,11 +43,12 @@ class Contender(NamedTuple):
 
 
 def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, window: int | None = None,
-         passes: tuple[str, ...] = PASSES) -> dict:
-    """Time every contender at every length that fits in memory; print a table, ratios and growth exponents.
+         passes: tuple[str, ...] = PASSES, places: tuple[int, int] = PLACES) -> dict:
+    """Time every contender at every length that fits in memory, and generation far into a text.
 
-    rounds: timed runs of each; half as many at 16,384 positions, a quarter at 32,768. On a CPU with several threads a
-    last row is timed while another process, started here, takes one of the cores.
+    Prints a table, ratios and growth exponents. rounds: timed runs of each; half as many at 16,384 positions, a quarter
+    at 32,768. On a CPU with several threads a last row is timed while another process, started here, takes one of the
+    cores.
     """
     from repro.bench import report
 
@@ -61,12 +64,17 @@ def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, wi
     speeds = {name: {key: found[key] for key in ("tokens_per_second", "lowest", "highest")}
               for (name, which, n), found in measured.items()
               if (which, n) == (passes[-1], at) and "seconds" in found}
+    written, kept = generation(window, places, rounds, device)
+    early, late = (found["tokens_per_second"] for found in written.values())
     title = f"Attention, N = {at:,}, {passes[-1]}, window {window}, {HEADS} heads of {SIZE}, {device}"
     allocator = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
     settings = {"lengths": lengths, "rounds": rounds, "window": window, "device": device, "allocator": allocator,
-                "passes": passes, "threads": torch.get_num_threads()}
-    return report("attention", settings, title, speeds, ratios(measured, device, lower), json_path, runs=rows,
-                  window=window, exponents=exponents(measured), floors=lower, allocator=allocator)
+                "passes": passes, "threads": torch.get_num_threads(), "places": places}
+    bars = ratios(measured, device, lower) | {
+        f"generation: cost of token {places[1]:,} / token {places[0]:,}": (early / late, 1.2, "at most"),
+        f"generation: keys kept after token {places[1]:,} / token {places[0]:,}": (kept[1] / kept[0], 1.0, "at most")}
+    return report("attention", settings, title, speeds | written, bars, json_path, runs=rows, window=window,
+                  exponents=exponents(measured), floors=lower, allocator=allocator, keys_kept=kept)
 
 
 def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "cpu",
@@ -95,6 +103,43 @@ def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "c
             for name, speed in compare(work, rounds_at(n, rounds), warm_up=False).items():
                 measured[name, which, n] |= speed | {"seconds": n / speed["tokens_per_second"]}
     return measured
+
+
+def generation(window: int, places: tuple[int, ...], rounds: int, device: str = "cpu") -> tuple[dict, list[int]]:
+    """(tokens per second of a small Llama with windows that goes on writing after each of `places`, the keys it keeps).
+
+    The texts before are read first, outside of the time, so that the places can take turns.
+    """
+    from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+    from repro.attention import register
+    from repro.bench import compare
+
+    register()
+    torch.manual_seed(0)
+    config = LlamaConfig(num_hidden_layers=2, hidden_size=HEADS * SIZE, intermediate_size=2 * HEADS * SIZE,
+                         num_attention_heads=HEADS, vocab_size=256, max_position_embeddings=2 * max(places),
+                         sliding_window=window, attn_implementation="repro_sliding")
+    model = LlamaForCausalLM(config).to(device, dtype(device)).eval()
+    caches = {place: DynamicCache(config=config) for place in places}
+
+    @torch.no_grad()
+    def read(cache, n: int) -> None:
+        model(torch.zeros((1, n), dtype=torch.long, device=device), past_key_values=cache, logits_to_keep=1)
+
+    def write(cache) -> Callable[[], int]:
+        def work() -> int:
+            for _ in range(WRITTEN):
+                read(cache, 1)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            return WRITTEN
+        return work
+
+    for place, cache in caches.items():
+        read(cache, place)
+    work = {f"generation, after token {place:,}": write(cache) for place, cache in caches.items()}
+    return compare(work, 2 * rounds), [max(layer.keys.shape[2] for layer in cache.layers) for cache in caches.values()]
 
 
 def cast(x: dict[str, Tensor], dtype: torch.dtype | None) -> dict[str, Tensor]:
@@ -156,17 +201,22 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
     config = LongformerConfig(hidden_size=HEADS * SIZE, num_attention_heads=HEADS, attention_window=[window],
                               num_hidden_layers=1, attention_probs_dropout_prob=0.0)
     theirs = Theirs(config, 0).to(device, dtype(device))
-    layer = LongformerSelfAttention.from_transformers(theirs)
+    layers = {name: LongformerSelfAttention.from_transformers(theirs, implementation=name)
+              for name in ("auto", "loop", "chunks")}
     package = LocalAttention(window, causal=True, exact_windowsize=True, use_rotary_pos_emb=False).to(device)
 
     def longformer(x):
         nobody = torch.zeros(x["hidden"].shape[:2], device=device, dtype=x["hidden"].dtype)
         return theirs(x["hidden"], nobody, nobody < 0, nobody > 0, False)[0]
 
+    def layer(name):
+        return Contender(lambda x: layers[name](x["hidden"]), local_parameters(layers[name]))
+
     field = {
         "dense, causal": Contender(dense_causal),
         "dense, mask": ours("dense"),
         "loop": ours("loop"),
+        "chunks": ours("chunks"),
         "blocked": ours("blocked"),
         "blocked, dilation 4": ours("blocked", SlidingWindow(window, 4)),
         TOGETHER: globally(range(16)),
@@ -174,7 +224,9 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
         HALF: ours("blocked")._replace(dtype=torch.bfloat16),
         "local-attention": Contender(lambda x: package(x["query"], x["key"], x["value"])),
         "flex": Contender(lambda x: flex(x["query"], x["key"], x["value"], causal, SIZE**-0.5, compiled=True)),
-        "Longformer layer, ours": Contender(lambda x: layer(x["hidden"]), local_parameters(layer)),
+        "Longformer layer, ours": layer("auto"),
+        "Longformer layer, ours, loop": layer("loop"),
+        "Longformer layer, ours, chunks": layer("chunks"),
         "Longformer layer, transformers": Contender(longformer, local_parameters(theirs)),
     }
     if device == "cpu" and which == PASSES[1]:
