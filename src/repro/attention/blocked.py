@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from repro.attention.factorised import computed, factorised, factorises
 from repro.attention.patterns import Pattern, union
 
 FAR = 2**28  # a query so late that it leaves every window behind
@@ -42,7 +43,10 @@ def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: 
     """Sub-quadratic in time and memory; scores are computed in float32 at least.
 
     The pattern has to be steady where there are documents: its tiles take positions from the sequence's start.
+    Strided and fixed ones have larger products than tiles where nothing differs from sample to sample.
     """
+    if factorises(pattern) and key_mask is None and documents is None and not dropout:
+        return factorised(query, key, value, pattern, scale)
     batch, heads, n, _ = query.shape
     precise = torch.promote_types(query.dtype, torch.float32)
     flat = (x.to(precise).flatten(0, 1) for x in (query, key, value))
@@ -71,7 +75,9 @@ def density(pattern: Pattern) -> float:
 
 
 def share_of_pairs(pattern: Pattern, n: int, device: str = "cpu") -> float:
-    """Which share of the n * n pairs lies in tiles, allowed or not."""
+    """Which share of the n * n pairs is computed, allowed or not."""
+    if factorises(pattern):
+        return computed(pattern, n) / n**2
     cover = tiles(pattern, n, block_size(device))
     return sum(len(range(*tile.rows.indices(n))) * len(range(*tile.keys.indices(n))) for tile in cover) / n**2
 

@@ -1,7 +1,8 @@
 """Attention as sequences grow: time and memory of our implementations and of others (Beltagy et al. 2020, Figure 1).
 
 All contenders see the same numbers, B = 1, 8 heads of size 64, and take turns in one process. On CPU float32 and a
-window of 256; on a GPU bfloat16 and 512.
+window of 256; on a GPU bfloat16 and 512. The patterns of Child et al. (2019) have a stride that grows as the square
+root of the text, as theirs does.
 """
 
 import math
@@ -17,6 +18,8 @@ from repro.recompute import peak_memory
 
 if TYPE_CHECKING:
     import pandas
+
+    from repro.attention import Pattern
 
 HEADS, SIZE = 8, 64
 LENGTHS = tuple(2**k for k in range(9, 16))
@@ -106,6 +109,9 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
     layer = LongformerSelfAttention.from_transformers(theirs)
     package = LocalAttention(window, causal=True, exact_windowsize=True, use_rotary_pos_emb=False).to(device)
 
+    def sparse(pattern_at):
+        return Contender(lambda x: attend(x["query"], x["key"], x["value"], pattern_at(x["query"].shape[2]), "blocked"))
+
     def longformer(x):
         nobody = torch.zeros(x["hidden"].shape[:2], device=device, dtype=x["hidden"].dtype)
         return theirs(x["hidden"], nobody, nobody < 0, nobody > 0, False)[0]
@@ -116,6 +122,8 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
         "loop": ours("loop"),
         "blocked": ours("blocked"),
         "blocked, dilation 4": ours("blocked", SlidingWindow(window, 4)),
+        "strided": sparse(strided_at),
+        "fixed": sparse(fixed_at),
         "local-attention": Contender(lambda x: package(x["query"], x["key"], x["value"])),
         "flex": Contender(lambda x: flex(x["query"], x["key"], x["value"], causal, SIZE**-0.5, compiled=True)),
         "Longformer layer, ours": Contender(lambda x: layer(x["hidden"]), local_parameters(layer)),
@@ -124,6 +132,20 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
     if device == "cpu" and which == PASSES[1]:
         del field["flex"]  # has no backward pass there
     return field
+
+
+def strided_at(n: int) -> "Pattern":
+    """Strided attention for n positions: the stride is the power of 2 next to sqrt(n), 128 at 16,384."""
+    from repro.attention import Strided
+
+    return Strided(2 ** round(math.log2(n) / 2))
+
+
+def fixed_at(n: int) -> "Pattern":
+    """Fixed attention for n positions: blocks of twice that stride, of which 8 positions are the summary."""
+    from repro.attention import Fixed
+
+    return Fixed(2 * strided_at(n).stride, 8)
 
 
 def local_parameters(layer: torch.nn.Module) -> tuple[Tensor, ...]:
@@ -197,6 +219,8 @@ def ratios(measured: dict, device: str) -> dict[str, tuple[float, float]]:
         "N = 8,192: blocked, dilation 4 / blocked": (
             per_second("blocked, dilation 4", 8192), per_second("blocked", 8192), 1 / 1.3),
         "blocked: N = 16,384 / N = 8,192": (per_second("blocked", 16384), per_second("blocked", 8192), 2 / 2.3),
+        **{f"N = {n:,}: {name} / dense, causal": (per_second(name, n), per_second("dense, causal", n), least)
+           for n, least in ((4096, 2), (16384, 6)) for name in ("strided", "fixed")},
         "N = 16,384, memory: dense, mask / blocked": (peak("dense, mask", 16384), peak("blocked", 16384), 10),
     }
     if device == "cuda":
