@@ -1,4 +1,4 @@
-"""Strided and fixed attention in n * sqrt(n): a few batches of large products (Child et al. 2019, sections 4.3 and 5.5).
+"""Strided and fixed attention in n * sqrt(n): a few batches of large products (Child et al. 2019, sections 4.3, 5.5).
 
 The sequence is filled up to m rows of `stride` positions. What it is filled up with lies behind every query, so that
 nobody sees it and n need not be a multiple of the stride. A strided column is a column of that matrix: transposed, it
