@@ -164,9 +164,13 @@ class SparseTransformer(nn.Module):
             nn.init.normal_(table.weight, std=INIT / sqrt(config.n_embd * len(config.tables)))
         nn.init.zeros_(self.output.weight)
         if config.scaled:
-            for block in self.layers:
-                for branch in (block.attention, block.feedforward):
-                    branch.out.weight.data /= sqrt(2 * config.n_layer)
+            self.shrink_outputs()
+
+    def shrink_outputs(self) -> None:
+        """Output weights of both branches of every layer by 1 / sqrt(2 n_layer) (section 5.2)."""
+        for block in self.layers:
+            for branch in (block.attention, block.feedforward):
+                branch.out.weight.data /= sqrt(2 * self.config.n_layer)
 
     def forward(self, ids: Tensor, cache: "Cache | None" = None) -> Tensor:
         x = self.embedded(ids, 0 if cache is None else cache.filled)

@@ -1,6 +1,9 @@
 """Child, Gray, Radford and Sutskever (2019), *Generating Long Sequences with Sparse Transformers*: its chapters."""
 
-from repro.papers.sparse2019.density import trained, unpacked
-from repro.papers.sparse2019.pictures import drawn_sound, drawn_text, learned_attention
+from repro.papers.sparse2019.data import as_tokens
+from repro.papers.sparse2019.density import trained
+from repro.papers.sparse2019.depth import at_start
+from repro.papers.sparse2019.pictures import Clip, drawn_sound, drawn_text, heard, learned_attention, waveform
 
-__all__ = ["drawn_sound", "drawn_text", "learned_attention", "trained", "unpacked"]
+__all__ = ["Clip", "as_tokens", "at_start", "drawn_sound", "drawn_text", "heard", "learned_attention", "trained",
+           "waveform"]

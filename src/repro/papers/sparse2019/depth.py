@@ -43,7 +43,7 @@ class Config(RunConfig):
 
 
 SCALES = {
-    "smoke": {"corpus": "synthetic-books", "n_embd": 16, "length": 32, "batch_size": 4, "steps": 12,
+    "smoke": {"corpus": "synthetic-books", "n_embd": 16, "length": 64, "batch_size": 8, "steps": 12,
               "held_out": 500},
     "small": {"corpus": "enwik8-prefix"},
     "medium": {"corpus": "enwik8-prefix", "n_embd": 128, "length": 1_024, "batch_size": 16, "steps": 1_000},
@@ -80,9 +80,9 @@ def execute(config, context):
                "gradient_ratio": curves["gradient"][0][1] / curves["gradient"][-1][1]}
     for recompute in (False, True):
         model.recompute, name = recompute, "recomputed" if recompute else "kept"
-        peaks = [peak_memory(lambda n=n: backward(model, batches.batch(0)[:1, :n + 1]))
-                 for n in (config.length // 2, config.length)]
-        metrics[f"bytes_per_token_{name}"] = (peaks[1] - peaks[0]) / (config.length - config.length // 2)
+        half = config.length // 2
+        peaks = [peak_memory(lambda n=n: backward(model, batches.batch(0)[:, :n + 1])) for n in (half, config.length)]
+        metrics[f"bytes_per_token_{name}"] = (peaks[1] - peaks[0]) / (config.length - half) / config.batch_size
     model.recompute = False
     total = config.steps * batches.units_per_batch
 

@@ -134,6 +134,21 @@ def learned_attention(model, ids: "Tensor") -> "list[Tensor]":
     return found
 
 
+def heard(patterns, n: int) -> "list[Tensor]":
+    """(n, n) bool after each layer: whether position i (row) has heard from position j (column).
+
+    patterns: of each layer, the bottom one first, one for each head.
+    """
+    import torch
+
+    found, reached = [], torch.eye(n, dtype=torch.bool)
+    for layer in patterns:
+        mask = torch.stack([pattern.mask(n) for pattern in layer]).any(0)
+        reached = reached | (mask.float() @ reached.float() > 0)
+        found.append(reached)
+    return found
+
+
 register(
     Artifact(id="sparse2019-samples", paper=PAPER, chapter=CHAPTER, experiment=DENSITY.name, kind="figure",
              source="Figure 5", title="Images drawn and halves completed", build=drawn_images),
