@@ -315,6 +315,8 @@ def bench(
     json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
     lengths: Annotated[list[int] | None, typer.Option("--length", metavar="N", min=1, help=(
         "attention only: time this length alone, or several; by default 512 to 32,768."))] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", metavar="CONTENDER", help=(
+        "attention only: let this contender take part alone, or several, such as strided and fixed."))] = None,
 ) -> None:
     """Measure side by side with peers, in one process, and print ratios.
 
@@ -326,7 +328,10 @@ def bench(
         raise unknown("benchmark", name, _benchmarks())
     if lengths and name != "attention":
         raise ReproError(f"--length is {lengths[0]}, but the benchmark {name} has no lengths; leave it out.")
+    if only and name != "attention":
+        raise ReproError(f"--only is {only[0]}, but the benchmark {name} takes no contenders by name; leave it out.")
     chosen = {"lengths": tuple(sorted(set(lengths)))} if lengths else {}
+    chosen |= {"only": tuple(dict.fromkeys(only))} if only else {}
     importlib.import_module(f"repro.bench.{name}").main(json_path, **chosen)
 
 

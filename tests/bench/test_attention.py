@@ -54,6 +54,14 @@ def test_report(tiny, tmp_path):
     assert set(found["speeds"]) == {"blocked", "dense, causal"}
 
 
+def test_contenders_that_take_part_alone(tiny, tmp_path):
+    found = bench.main(tmp_path / "bench.json", lengths=(64,), rounds=1, window=8, only=("square",))
+    assert {run["contender"] for run in found["notes"]["runs"]} == {"square"}
+    assert found["settings"]["only"] == ["square"]
+    with pytest.raises(ReproError, match="Did you mean 'square'"):
+        bench.measure((64,), 1, 8, only=("sqare",))
+
+
 def test_bars():
     def run(speed, peak):
         return {"tokens_per_second": speed, "peak_bytes": peak}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from repro.errors import unknown
 from repro.recompute import peak_memory
 
 if TYPE_CHECKING:
@@ -35,16 +36,18 @@ class Contender(NamedTuple):
     parameters: tuple[Tensor, ...] = ()
 
 
-def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, window: int | None = None) -> dict:
+def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, window: int | None = None,
+         only: tuple[str, ...] = ()) -> dict:
     """Time every contender at every length that fits in memory; print a table, ratios and growth exponents.
 
-    rounds: timed runs of each; half as many at 16,384 positions, a quarter at 32,768.
+    rounds: timed runs of each; half as many at 16,384 positions, a quarter at 32,768. only: the contenders that take
+    part; none: all. Raises ReproError for one that is not there.
     """
     from repro.bench import report
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     window = window or (512 if device == "cuda" else 256)
-    measured = measure(lengths, rounds, window, device)
+    measured = measure(lengths, rounds, window, device, only=only)
     show(measured, lengths)
     rows = [{"contender": name, "pass": which, "n": n, **found} for (name, which, n), found in measured.items()]
     at = 8192 if 8192 in lengths else lengths[-1]
@@ -54,18 +57,23 @@ def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, wi
     title = f"Attention, N = {at:,}, forward and backward, window {window}, {HEADS} heads of {SIZE}, {device}"
     allocator = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
     settings = {"lengths": lengths, "rounds": rounds, "window": window, "device": device, "allocator": allocator}
+    settings |= {"only": only} if only else {}
     return report("attention", settings, title, speeds, ratios(measured, device), json_path, runs=rows, window=window,
                   exponents=exponents(measured), floors=floors(window, lengths, device), allocator=allocator)
 
 
 def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "cpu",
-            passes: tuple[str, ...] = PASSES) -> dict[tuple[str, str, int], dict]:
+            passes: tuple[str, ...] = PASSES, only: tuple[str, ...] = ()) -> dict[tuple[str, str, int], dict]:
     """(contender, pass, n) -> its seconds and peak bytes, or why it was not attempted."""
     from repro.bench import compare
 
     measured: dict[tuple[str, str, int], dict] = {}
     for which in passes:
         field = contenders(window, device, which)
+        for name in only:
+            if name not in field:
+                raise unknown("contender", name, field)
+        field = {name: one for name, one in field.items() if name in only} if only else field
         for n in lengths:
             x, work = inputs(n, device), {}
             for name, contender in field.items():

@@ -53,6 +53,10 @@ def test_claims_about_depth_look_at_the_deepest_models():
     assert depth.saved([one for one in records if one.config["scaled"]]).effects == [[pytest.approx(log(1 / 4))]]
 
 
+def test_figures_show_layers_that_double():
+    assert depth.doublings([[k, -k] for k in range(13)]) == [[1, -1], [2, -2], [4, -4], [8, -8]]
+
+
 def test_the_power_of_n_is_fitted():
     assert cost.slope([[n, 7 * n**1.5] for n in (64, 256, 1_024)]) == pytest.approx(1.5)
 

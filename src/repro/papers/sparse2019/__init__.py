@@ -2,8 +2,8 @@
 
 from repro.papers.sparse2019.data import as_tokens
 from repro.papers.sparse2019.density import trained
-from repro.papers.sparse2019.depth import at_start
+from repro.papers.sparse2019.depth import at_start, doublings
 from repro.papers.sparse2019.pictures import Clip, drawn_sound, drawn_text, heard, learned_attention, waveform
 
-__all__ = ["Clip", "as_tokens", "at_start", "drawn_sound", "drawn_text", "heard", "learned_attention", "trained",
-           "waveform"]
+__all__ = ["Clip", "as_tokens", "at_start", "doublings", "drawn_sound", "drawn_text", "heard", "learned_attention",
+           "trained", "waveform"]

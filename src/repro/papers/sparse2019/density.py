@@ -267,7 +267,7 @@ def unit(metric: str) -> str:
     return told.get(metric, "bits per byte")
 
 
-RATE = {"smoke": 8e9, "small": 1.5e10, "medium": 2e13, "paper": 5e13}  # FLOP/s that each scale's machine sustains
+RATE = {"smoke": 8e9, "small": 3.5e10, "medium": 2e13, "paper": 5e13}  # FLOP/s that each scale's machine sustains
 SEQUENCES = 500  # of a test split, about
 
 

@@ -191,19 +191,22 @@ def figure(context):
         name = "output weights by 1/sqrt(2N)" if config.scaled else "output weights as all others"
         found = context.records_of(config)[:1]
         for title, key in zip(panels, ("variance", "gradient"), strict=True):
-            panels[title][name] = [point for record in found for point in record.curves[key] if point[0] >= 1]
+            panels[title][name] = [point for record in found for point in doublings(record.curves[key])]
     return draw_growth(panels, label="layer")
 
 
-def deepest(measure, scaled: bool | None = None):
-    """Measures the deepest models: one of the two starts, or (None) the scaled less the other."""
+def doublings(points) -> list:
+    """The [layer, value] pairs of layers 1, 2, 4, and so on."""
+    return [point for point in points if point[0] >= 1 and point[0] & (point[0] - 1) == 0]
+
+
+def deepest(measure):
+    """Measures the deepest models, those that are scaled less the others."""
     def measured(records):
         most = max(record.config["n_layer"] for record in records)
         chosen = [[measure(record) for record in records
                    if record.config["n_layer"] == most and record.config["scaled"] is kind] for kind in (True, False)]
-        if scaled is None:
-            return Measured([[one - other] for one, other in zip(*chosen, strict=True)])
-        return Measured([[value] for value in chosen[not scaled]])
+        return Measured([[one - other] for one, other in zip(*chosen, strict=True)])
     return measured
 
 
