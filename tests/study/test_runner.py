@@ -141,6 +141,29 @@ def test_a_stale_run_that_was_interrupted_while_made_again_goes_on(toy):
     assert (folder / "checkpoint").exists()
 
 
+def test_a_need_whose_record_is_enough_is_not_run_again_for_its_model(toy, monkeypatch):
+    """Its record is here, the folder of its run is not."""
+    def folder_of_base():
+        toy.executed.clear()
+        run(experiment("toy-top").plan("smoke")[0], progress=False, force=True)
+        return seen.pop()
+
+    def top(config, context):
+        record, folder = context.need(base)
+        seen.append(folder)
+        return Outcome({"seed": record.seed}, {"seed": "as a number"}, "top")
+
+    seen, (base, *_) = [], toy.base.plan("smoke")
+    run(base, progress=False)
+    shutil.rmtree(paths.work() / "runs" / run_id(base))
+    register(replace(toy.base, name="toy-top", execute=top, needs=lambda c: [base], models_of=lambda c: []))
+    assert folder_of_base() is None
+    assert [c.experiment for c in toy.executed] == []
+    object.__setattr__(experiment("toy-top"), "models_of", None)
+    assert folder_of_base() == paths.work() / "runs" / run_id(base)
+    assert [c.experiment for c in toy.executed] == ["toy-base"]
+
+
 def test_an_undeclared_need_is_refused(toy, monkeypatch):
     other = toy.base.plan("smoke", {"width": "9"})[0]
     monkeypatch.setattr(toy, "execute", lambda config, context: context.need(other))

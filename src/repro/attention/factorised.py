@@ -16,8 +16,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from repro.attention.patterns import BlockLocal, Fixed, Multiples, Pattern, SlidingWindow, Strided, Summary
+from repro.attention.tiles import NOTHING
 
-NOTHING = -1e30  # the log of no weight at all; finite, so that differences of logs exist
 SCORES = {"cpu": 2**19}  # held at any one time: 2 MiB, near a core's cache
 SCORES_ELSEWHERE = 2**27
 

@@ -10,6 +10,7 @@ from repro.data import (
     readers,
     sources,
     synthetic,
+    synthetic_articles,
     synthetic_documents,
     synthetic_images,
     synthetic_sound,
@@ -307,6 +308,28 @@ SUMMARIES = [
                     ("train", "train", 541, 2_121_685),
                     ("validation", "dev", 80, 313_884),
                     ("test", "test", 80, 321_879))}),
+    Corpus(
+        "hotpotqa-paragraphs", "CC BY-SA 4.0 (not checked)",
+        "hotpotqa.github.io, by way of public copies of parts of it", folder="hotpotqa",
+        read=rows.next_sentences(held_out=10),
+        part_of="HotpotQA: 1,282 of 3,075 questions, whose first supporting paragraph has three sentences or more: all "
+                "but the first of these are wanted",
+        splits={
+            "train": Split("nine in ten of the training questions", "train.parquet", n_examples=855),
+            "validation": Split("every tenth of them", "train.parquet", n_examples=95),
+            "test": Split("development questions", "validation.parquet", n_examples=332)}),
+    Corpus(
+        "wikisum", "CC BY-SA 3.0 (the leads); the sources are their publishers'",
+        "Wikipedia, what it cites and what a search finds, gathered by yourself and built by data_scripts/wikisum.py",
+        folder="wikisum", read=rows.summaries(),
+        splits={name: Split(f"{share} of all articles, 1.9 million of 2.3 in the paper" if name == "train" else share,
+                            f"{name}-*.parquet")
+                for name, share in (("train", "80 %"), ("validation", "10 %"), ("test", "10 %"))}),
+    Corpus(
+        "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated_articles,
+        generator=synthetic_articles.ARTICLES,
+        splits={split: Split("articles of known best log-perplexity", n_examples=n)
+                for split, n in synthetic_articles.SIZES.items()}),
 ]
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -40,7 +40,7 @@ SERIES = {
     "sdpa": PURPLE, "dense, causal": PURPLE, "full, a kernel that keeps none": PURPLE,
     "loop": GREEN, "window: loop": GREEN, "blocked": RED, "window: blocked": RED, "blocked, dilation 4": ORANGE,
     "strided": OLIVE, "fixed": ORANGE, "flex": SKY, "local-attention": PINK, "Longformer layer, ours": BLUE,
-    "Longformer layer, transformers": BROWN, "chunks": BROWN, "window: chunks": BROWN,
+    "Longformer layer, transformers": BROWN, "chunks": OLIVE, "window: chunks": BROWN,
     "no dilation": RED, "dilation": ORANGE,
 }
 

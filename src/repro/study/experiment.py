@@ -20,12 +20,12 @@ class Context:
 
     `folder` is the run's own and survives an interruption: checkpoints go there, and under `folder / "model"` what
     other runs need. `progress(total, description, unit)` opens a bar with `.advance(n, **info)`. `need(config)` gives
-    the record and the folder of a run that the experiment's `needs` named.
+    the record of a run that the experiment's `needs` named, and its folder unless the record is all that is needed.
     """
 
     folder: Path
     progress: Progress
-    need: Callable[[RunConfig], tuple[Record, Path]]
+    need: Callable[[RunConfig], tuple[Record, Path | None]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class Experiment:
 
     `scales` gives the config values of each scale, `grid(scale)` the points (values that vary). `execute(config,
     context)` does the work. `needs(config)` names runs that must be finished before, such as the base model, and
-    `reads(config)` the corpora it reads besides `config.corpus`, such as those that a tokeniser is trained on.
+    `reads(config)` the corpora it reads besides `config.corpus`, such as those that a tokeniser is trained on. Of the
+    needs that are not `models_of(config)` the record is enough; None: each of them has to leave its model.
     `revision` counts how often what the settings *do* has changed since the first records: it enters their ids.
     """
 
@@ -71,6 +72,7 @@ class Experiment:
     estimate: Callable[[Any], Estimate]
     grid: Callable[[str], list[dict[str, Any]]] = lambda scale: [{}]
     needs: Callable[[Any], list[RunConfig]] = lambda config: []
+    models_of: Callable[[Any], list[RunConfig]] | None = None
     reads: Callable[[Any], Iterable[str]] = lambda config: ()
     revision: int = 0
 

@@ -70,12 +70,14 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
         if stored and not force and not with_folder:
             return stored, None
 
-        needs = {}
-        for wanted in parent.needs(config):
+        needs, wants = {}, parent.needs(config)
+        models = wants if parent.models_of is None else parent.models_of(config)
+        for wanted in wants:
             place = processes.first(lambda wanted=wanted: where(wanted, results))
-            needs[canonical(wanted.model_dump(mode="json"))] = _obtain(wanted, place, bars, with_folder=True)
+            key = canonical(wanted.model_dump(mode="json"))
+            needs[key] = _obtain(wanted, place, bars, with_folder=wanted in models)
 
-        def need(wanted: RunConfig) -> tuple[Record, Path]:
+        def need(wanted: RunConfig) -> tuple[Record, Path | None]:
             key = canonical(wanted.model_dump(mode="json"))
             if key not in needs:
                 raise ReproError(f"{config.experiment} asked for a run of {wanted.experiment} that it did not declare "

@@ -312,6 +312,6 @@ FINETUNING = Experiment(
     config=Config, scales=SCALES, execute=execute, estimate=estimate,
     grid=lambda scale: [{"model": model} | window for window in ({}, *filter(None, [SECOND.get(scale)]))
                         for model in ("baseline", "recurrent")],
-    needs=lambda config: base_runs(config) + candidates(config),
+    needs=lambda config: base_runs(config) + candidates(config), models_of=base_runs,
     reads=lambda config: () if base_runs(config) else PRETRAINING.plan(config.scale)[0].tokeniser_corpora)
 register(FINETUNING)
