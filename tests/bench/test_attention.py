@@ -82,6 +82,19 @@ def test_bars():
                                              "N = 16,384, memory: dense, mask / blocked": (11.0, 10)}
 
 
+def test_bars_of_strided_and_fixed_patterns():
+    measured = {(name, bench.PASSES[1], n): {"tokens_per_second": speed, "peak_bytes": None}
+                for name, n, speed in (("strided", 4096, 30), ("dense, causal", 4096, 10), ("fixed", 16384, 45),
+                                       ("dense, causal", 16384, 5))}
+    assert bench.ratios(measured, "cpu") == {"N = 4,096: strided / dense, causal": (3.0, 2),
+                                             "N = 16,384: fixed / dense, causal": (9.0, 6)}
+
+
+@pytest.mark.parametrize(("n", "stride"), [(4096, 64), (8192, 64), (16384, 128)])
+def test_strides_grow_as_the_root_of_the_text(n, stride):
+    assert bench.strided_at(n).stride == stride and bench.fixed_at(n).stride == 2 * stride
+
+
 def test_bars_of_time():
     both = bench.PASSES[1]
     measured = {(name, both, 8192): {"seconds": seconds} for name, seconds in (

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from repro.attention import flash
+from repro.attention.factorised import computed, factorised, factorises
 from repro.attention.patterns import Pattern
 from repro.attention.tiles import NOTHING, Hidden, Tile, tiles
 
@@ -21,8 +22,11 @@ def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: 
     """Sub-quadratic in time and memory; scores are computed in float32 at least.
 
     The pattern has to be steady where there are documents: its tiles take positions from the sequence's start.
+    Strided and fixed ones have larger products than tiles where nothing differs from sample to sample.
     fused: whether PyTorch's kernel for CPUs computes the tiles; None: where it can.
     """
+    if factorises(pattern) and fused is None and key_mask is None and documents is None and not dropout:
+        return factorised(query, key, value, pattern, scale)
     batch, heads, n, _ = query.shape
     precise = torch.promote_types(query.dtype, torch.float32)
     if fused is None:
@@ -58,7 +62,9 @@ def density(pattern: Pattern) -> float:
 
 
 def share_of_pairs(pattern: Pattern, n: int, device: str = "cpu") -> float:
-    """Which share of the n * n pairs lies in tiles, allowed or not."""
+    """Which share of the n * n pairs is computed, allowed or not."""
+    if factorises(pattern):
+        return computed(pattern, n) / n**2
     every = torch.arange(n)
     return sum(len(every[tile.rows]) * len(every[tile.keys]) for tile in tiles(pattern, n, block_size(device))) / n**2
 

@@ -21,6 +21,8 @@ from repro.recompute import peak_memory
 if TYPE_CHECKING:
     import pandas
 
+    from repro.attention import Pattern
+
 HEADS, SIZE = 8, 64
 LENGTHS = tuple(2**k for k in range(9, 16))
 PASSES = "forward", "forward+backward"
@@ -205,6 +207,9 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
               for name in ("auto", "loop", "chunks")}
     package = LocalAttention(window, causal=True, exact_windowsize=True, use_rotary_pos_emb=False).to(device)
 
+    def sparse(pattern_at):
+        return Contender(lambda x: attend(x["query"], x["key"], x["value"], pattern_at(x["query"].shape[2]), "blocked"))
+
     def longformer(x):
         nobody = torch.zeros(x["hidden"].shape[:2], device=device, dtype=x["hidden"].dtype)
         return theirs(x["hidden"], nobody, nobody < 0, nobody > 0, False)[0]
@@ -219,6 +224,8 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
         "chunks": ours("chunks"),
         "blocked": ours("blocked"),
         "blocked, dilation 4": ours("blocked", SlidingWindow(window, 4)),
+        "strided": sparse(strided_at),
+        "fixed": sparse(fixed_at),
         TOGETHER: globally(range(16)),
         SPREAD: globally(None),
         HALF: ours("blocked")._replace(dtype=torch.bfloat16),
@@ -232,6 +239,20 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
     if device == "cpu" and which == PASSES[1]:
         del field["flex"]  # has no backward pass there
     return field
+
+
+def strided_at(n: int) -> "Pattern":
+    """Strided attention for n positions: the stride is the power of 2 next to sqrt(n), 128 at 16,384."""
+    from repro.attention import Strided
+
+    return Strided(2 ** round(math.log2(n) / 2))
+
+
+def fixed_at(n: int) -> "Pattern":
+    """Fixed attention for n positions: blocks of twice that stride, of which 8 positions are the summary."""
+    from repro.attention import Fixed
+
+    return Fixed(2 * strided_at(n).stride, 8)
 
 
 def local_parameters(layer: torch.nn.Module) -> tuple[Tensor, ...]:
@@ -300,6 +321,8 @@ def ratios(measured: dict, device: str, lower: list[dict] = ()) -> dict[str, tup
     at = "N = 8,192"
     wanted = {
         f"{at}: blocked / dense, causal": (found("blocked", 8192), found("dense, causal", 8192), 10),
+        **{f"N = {n:,}: {name} / dense, causal": (found(name, n), found("dense, causal", n), least)
+           for n, least in ((4096, 2), (16384, 6)) for name in ("strided", "fixed")},
         f"{at}: blocked / local-attention": (found("blocked", 8192), found("local-attention", 8192), 1.5),
         f"{at}: Longformer layer, ours / transformers": (
             found("Longformer layer, ours", 8192), found("Longformer layer, transformers", 8192), 2.5),
