@@ -313,12 +313,25 @@ def _benchmarks() -> list[str]:
     return [module.name for module in pkgutil.iter_modules(bench.__path__)]
 
 
+def _passes(named: list[str]) -> tuple[str, ...]:
+    """Those of the attention benchmark, in its order."""
+    from repro.bench.attention import PASSES
+
+    for one in named:
+        if one not in PASSES:
+            raise unknown("pass", one, PASSES)
+    return tuple(one for one in PASSES if one in named)
+
+
 @main.command()
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(_benchmarks())}.")],
     json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
     lengths: Annotated[list[int] | None, typer.Option("--length", metavar="N", min=1, help=(
         "attention only: time this length alone, or several; by default 512 to 32,768."))] = None,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="attention only: timed runs of each.")] = 5,
+    passes: Annotated[list[str] | None, typer.Option("--pass", metavar="PASS", help=(
+        "attention only: forward or forward+backward; by default both."))] = None,
 ) -> None:
     """Measure side by side with peers, in one process, and print ratios.
 
@@ -331,6 +344,8 @@ def bench(
     if lengths and name != "attention":
         raise ReproError(f"--length is {lengths[0]}, but the benchmark {name} has no lengths; leave it out.")
     chosen = {"lengths": tuple(sorted(set(lengths)))} if lengths else {}
+    if name == "attention":
+        chosen |= {"rounds": rounds} | ({"passes": _passes(passes)} if passes else {})
     importlib.import_module(f"repro.bench.{name}").main(json_path, **chosen)
 
 

@@ -22,9 +22,11 @@ from repro.attention import (
     Strided,
     attend,
     choose,
+    flash,
 )
-from repro.attention.blocked import block_size, tiles
-from repro.attention.implementations import DTYPES, Case, _diagonals, refusal
+from repro.attention.blocked import block_size
+from repro.attention.implementations import DTYPES, Case, _diagonals, _weigh, refusal
+from repro.attention.tiles import Hidden, tiles
 from repro.errors import ReproError
 
 TRAINABLE = ["dense", "loop", "blocked"]
@@ -127,12 +129,16 @@ def with_examples(test):
 @quick
 @given(case=cases())
 @with_examples
-@pytest.mark.parametrize("name", TRAINABLE)
+@pytest.mark.parametrize("name", [*TRAINABLE, "blocked, no kernel"])
 def test_outputs_and_gradients(name, case):
     x, key_mask, want = case.prepare()
-    found = attend(*x, case.pattern, name, key_mask=key_mask)
-    assert found.dtype == case.dtype
-    agree(found, want, x, torch.randn_like(want), case.tolerance)
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "blocked, no kernel":
+            patch.setattr(flash, "FORWARD", "a_name_that_pytorch_has_not")
+        assert flash.available(torch.device("cpu")) == (name != "blocked, no kernel")
+        found = attend(*x, case.pattern, name.partition(",")[0], key_mask=key_mask)
+        assert found.dtype == case.dtype
+        agree(found, want, x, torch.randn_like(want), case.tolerance)
 
 
 @quick
@@ -227,13 +233,60 @@ def test_flex_skips_what_it_may(pattern):
 
 @quick
 @given(data=st.data(), n=st.integers(2, 200), block=st.sampled_from([1, 7, 64]))
-def test_tiles_hold_every_pair_once(data, n, block):
-    pattern = data.draw(sparse_patterns(n))
+@pytest.mark.parametrize("by_keys", [False, True])
+def test_tiles_hold_every_pair_once(by_keys, data, n, block):
+    pattern, position = data.draw(sparse_patterns(n)), torch.arange(n)
     times = torch.zeros(n, n)
-    for rows, keys, bias in tiles(pattern, n, block):
-        assert len(range(*rows.indices(n))) <= block
+    for rows, keys, bias in tiles(pattern, n, block, by_keys=by_keys):
+        sizes = len(position[rows]), len(position[keys])
+        assert sizes[by_keys] <= block or min(sizes) <= n // 8
         times[rows, keys] += 1 if bias is None else bias.isfinite().float()
     assert torch.equal(times, pattern.mask(n).float())
+
+
+@quick
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(0, 9), st.integers(1, 6), st.integers(0, 3))
+def test_places_of_many_tiles(step, size, move, number, start):
+    """What each tile reads, and that all tiles' numbers arrive at their positions, however they overlap."""
+    n = start + move * (number - 1) + (size - 1) * step + 1
+    places = flash.Places(slice(start, start + (size - 1) * step + 1, step), move, number)
+    x, values = torch.randn(2, n, 3, dtype=torch.float64), torch.randn(2, number, size, 3, dtype=torch.float64)
+    listed = [[start + tile * move + at * step for at in range(size)] for tile in range(number)]
+    assert torch.equal(places.read(x), x[:, listed])
+    assert places.apart == (len({at for one in listed for at in one}) == size * number)
+    want = x.clone()
+    for tile, positions in enumerate(listed):
+        for at, position in enumerate(positions):
+            want[:, position] += values[:, tile, at]
+    places.add(x, values)
+    torch.testing.assert_close(x, want)
+
+
+@pytest.mark.parametrize("positions", [range(16), range(0, 8192, 512)], ids=["together", "spread"])
+@pytest.mark.parametrize("by_keys", [False, True])
+def test_global_positions_add_one_tile_of_keys_and_one_of_queries(positions, by_keys):
+    window = SlidingWindow(256, causal=False)
+    alone, both = (flash.runs(pattern, 8192, torch.float32, 64, by_keys)
+                   for pattern in (window, window | Global(positions)))
+    assert len(both) == len(alone) + 2
+    assert [run.fresh for run in both[-2:]] == [False, False] and all(run.fresh for run in alone) != by_keys
+
+
+@pytest.mark.parametrize("pattern", [SlidingWindow(40), SlidingWindow(40, 3) | Global([5, 60])], ids=str)
+def test_scores_of_halves_are_not_rounded_to_halves(pattern):
+    """Scores of some 100 that differ by less than bfloat16 tells apart (0.5) decide who is heard."""
+    draw = torch.Generator().manual_seed(0)
+    x = [torch.randn(2, 70, 16, generator=draw) for _ in range(3)]
+    x = [(part * by).bfloat16().requires_grad_() for part, by in zip(x, (5, 5, 1), strict=True)]
+    want = written_out(*(part[:, None] for part in x), pattern.mask(70), 1.0)
+    hidden = Hidden(None, None, 1, 0.0, 0)
+    found = flash.fused(*x, pattern, 1.0, hidden)[:, None]
+    assert (want.abs() < 20).all()
+    torch.testing.assert_close(found.double(), want, atol=0.02, rtol=0.02)
+    weights = torch.randn(want.shape, generator=draw).bfloat16().double()
+    grads = torch.autograd.grad((found.double() * weights).sum(), x)
+    for grad, other in zip(grads, torch.autograd.grad((want * weights).sum(), x), strict=True):
+        assert (grad.double() - other.double()).norm() < 0.02 * other.double().norm()
 
 
 @quick
@@ -349,6 +402,16 @@ def test_dropout_on_a_gpu_is_not_for_flex():
     x = [part.detach() for part in inputs(1, 1, 20, 8)]
     with pytest.raises(ReproError, match="'flex', but FlexAttention has no dropout"):
         attend(*x, SlidingWindow(5), "flex", dropout=0.1)
+
+
+def test_without_triton_a_gpu_has_no_flex(monkeypatch):
+    case = Case(SlidingWindow(256), 8192, "cuda", torch.float32, True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("repro.attention.implementations.has_triton_package", lambda: True)
+    assert refusal("flex", case) is None
+    monkeypatch.setattr("repro.attention.implementations.has_triton_package", lambda: False)
+    assert "Triton, which is not installed here; use 'blocked'" in refusal("flex", case)
+    assert _weigh(case).name == "blocked"
 
 
 def test_flex_compiled_for_real():

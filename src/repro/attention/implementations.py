@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._triton import has_triton_package
 
 from repro.attention import blocked as tiled
 from repro.attention import chunks as chunked
@@ -138,6 +139,8 @@ def refusal(name: str, case: Case) -> str | None:
         return "FlexAttention has no backward pass on CPU; use 'blocked', or torch.no_grad()."
     if name == "flex" and case.device not in ("cpu", "cuda"):
         return f"FlexAttention runs on cuda and, forward only, on cpu, not on {case.device}; use 'blocked'."
+    if name == "flex" and case.device == "cuda" and torch.cuda.is_available() and not has_triton_package():
+        return "FlexAttention is compiled by Triton, which is not installed here; use 'blocked'."
     if name == "flex" and case.device == "cuda" and case.dtype == torch.float64:
         return "FlexAttention's kernel has no float64; use 'blocked'."
     return None

@@ -163,8 +163,8 @@ def _generated(corpus: Corpus, split: str) -> Iterator[Any]:
         yield corpus.generator.example(split, index)
 
 
-generated_documents = Reader(examples.LabelledText, _generated)  # by `corpus.generator`
-generated_articles = Reader(examples.Summary, _generated)
+generated_documents, generated_articles, generated_images, generated_sound = (  # by `corpus.generator`
+    Reader(kind, _generated) for kind in (examples.LabelledText, examples.Summary, examples.Image, examples.Audio))
 
 
 def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[str, str | None],

@@ -4,7 +4,17 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 (rows of examples), and `repro data fetch` gets what `origin` says, if it says anything.
 """
 
-from repro.data import books, normalisation, readers, sources, synthetic, synthetic_articles, synthetic_documents
+from repro.data import (
+    books,
+    normalisation,
+    readers,
+    sources,
+    synthetic,
+    synthetic_articles,
+    synthetic_documents,
+    synthetic_images,
+    synthetic_sound,
+)
 from repro.data import example_readers as rows
 from repro.data.base import Corpus, Split
 from repro.data.fetch import Archive
@@ -352,6 +362,16 @@ IMAGES_AND_SOUND = [
                     ("train", "ten pieces", 10, 15_682_881),
                     ("validation", "Prelude 5", 1, 1_111_520),
                     ("test", "Fugue 10", 1, 1_075_040))}),
+    Corpus(
+        "synthetic-images", "MIT, written by this package", "embedded", read=rows.generated_images,
+        generator=synthetic_images.IMAGES, labels=synthetic_images.LABELS,
+        splits={split: Split("images whose rows repeat, of known fewest bits", n_examples=n)
+                for split, n in synthetic_images.SIZES.items()}),
+    Corpus(
+        "synthetic-sound", "MIT, written by this package", "embedded", read=rows.generated_sound,
+        generator=synthetic_sound.SOUND,
+        splits={split: Split("clips of lasting notes, of known fewest bits", n_examples=n)
+                for split, n in synthetic_sound.SIZES.items()}),
 ]
 
 DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *IMAGES_AND_SOUND]

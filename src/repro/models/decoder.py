@@ -113,7 +113,7 @@ class DecoderConfig(LayersConfig):
     def __post_init__(self):
         super().__post_init__()
         for layer, patterns in enumerate(self.patterns):
-            _check_causal(patterns, layer)
+            check_causal(patterns, layer)
         if self.positions not in POSITIONS:
             raise unknown("positions", self.positions, POSITIONS)
         for detail in self.details:
@@ -304,7 +304,7 @@ def _per_head(config: LayersConfig, layer: int) -> tuple[Pattern, ...]:
     return patterns
 
 
-def _check_causal(patterns: tuple[Pattern, ...], layer: int) -> None:
+def check_causal(patterns: tuple[Pattern, ...], layer: int) -> None:
     """Raise ReproError for a pattern of a layer that looks ahead."""
     i = torch.arange(64)
     for pattern in dict.fromkeys(patterns):
