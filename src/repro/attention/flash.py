@@ -1,9 +1,9 @@
 """Tiles through PyTorch's own fused attention for CPUs: many tiles of one shape are one call of its kernel.
 
 Tiles overlap in their keys, but each starts as far behind the last, so that a view with strides of its own shows the
-kernel all of them as if they were heads, and nothing is copied. The kernel returns the log of every sum: that is what
-the parts of a union are merged by, and what its backward pass needs to find the shares of all parts again. That pass
-gives each tile's own gradients; those of keys that tiles share are added up stretch by stretch.
+kernel all of them as if they were heads, and nothing is copied. The kernel returns the log of every sum: by it the
+parts of a union are merged, and with it the backward pass finds the shares of all parts again. That pass takes tiles
+of disjoint keys, which overlap in the queries that see them: only the gradients of these are added up, by stretches.
 """
 
 import math
@@ -19,7 +19,6 @@ from torch.nn.functional import pad
 from repro.attention import halves
 from repro.attention.patterns import Pattern
 from repro.attention.tiles import NOTHING, Hidden, tiles
-from repro.processor import has_bf16
 
 FORWARD = "_scaled_dot_product_flash_attention_for_cpu"
 BACKWARD = FORWARD + "_backward"
@@ -31,7 +30,9 @@ def available(device: torch.device) -> bool:
 
 
 def takes(dtype: torch.dtype) -> bool:
-    """Whether numbers stay as they are: halves only where the processor multiplies them itself."""
+    """Whether numbers of fewer bits stay as they are: where the processor multiplies them itself."""
+    from repro.processor import has_bf16  # asked for nothing else here
+
     return dtype == torch.bfloat16 and has_bf16()
 
 
@@ -185,8 +186,8 @@ class Way(NamedTuple):
 def way(dtype: torch.dtype) -> Way:
     """In bfloat16 plain products. Sizes measured best among 32 to 512, for windows of 256 on two cores."""
     if dtype == torch.bfloat16:
-        return Way(halves.forward, halves.backward, 128, 128, 2**22)
-    return Way(getattr(torch.ops.aten, FORWARD), getattr(torch.ops.aten, BACKWARD), 32, 128, 2**26)
+        return Way(halves.forward, halves.backward, 64, 64, 2**22)
+    return Way(getattr(torch.ops.aten, FORWARD), getattr(torch.ops.aten, BACKWARD), 32, 64, 2**26)
 
 
 class _Flash(torch.autograd.Function):
