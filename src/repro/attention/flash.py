@@ -22,6 +22,7 @@ from repro.attention.tiles import NOTHING, Hidden, tiles
 
 FORWARD = "_scaled_dot_product_flash_attention_for_cpu"
 BACKWARD = FORWARD + "_backward"
+AT_ONCE = 2**22  # bytes that a call returns: as fast as with more, or faster, and little beside the tensors themselves
 
 
 def available(device: torch.device) -> bool:
@@ -39,7 +40,8 @@ def takes(dtype: torch.dtype) -> bool:
 def fused(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, hidden: Hidden) -> Tensor:
     """(B * H, N, D) each, the value (B * H, N, E): the attention, in their dtype."""
     size, widest = value.shape[2], max(query.shape[2], value.shape[2])
-    query, key, value = (pad(x, (0, widest - x.shape[2])) for x in (query, key, value))  # the kernel knows one size
+    query, key, value = (x if x.shape[2] == widest else pad(x, (0, widest - x.shape[2]))  # the kernel knows one size
+                         for x in (query, key, value))
     return _Flash.apply(query, key, value, pattern, scale, hidden)[..., :size]
 
 
@@ -173,21 +175,19 @@ def _longer(run: Run, tile: Run) -> Run | None:
 
 
 class Way(NamedTuple):
-    """How tiles are computed: both passes, queries in a tile of the first, keys in one of the second, and bytes that
-    one call is to make, so that a cache still holds them."""
+    """How tiles are computed: both passes, queries in a tile of the first, keys in one of the second."""
 
     forward: Callable
     backward: Callable
     queries: int
     keys: int
-    at_once: int
 
 
 def way(dtype: torch.dtype) -> Way:
     """In bfloat16 plain products. Sizes measured best among 32 to 512, for windows of 256 on two cores."""
     if dtype == torch.bfloat16:
-        return Way(halves.forward, halves.backward, 64, 64, 2**22)
-    return Way(getattr(torch.ops.aten, FORWARD), getattr(torch.ops.aten, BACKWARD), 32, 64, 2**26)
+        return Way(halves.forward, halves.backward, 64, 64)
+    return Way(getattr(torch.ops.aten, FORWARD), getattr(torch.ops.aten, BACKWARD), 32, 64)
 
 
 class _Flash(torch.autograd.Function):
@@ -199,7 +199,7 @@ class _Flash(torch.autograd.Function):
         out = torch.zeros_like(query, dtype=precise)
         log_sum = out.new_full((*query.shape[:2], 1), NOTHING)
         plan = runs(pattern, query.shape[1], precise, ctx.way.queries)
-        for run, at, bias in _calls(plan, query, hidden, ctx.way.at_once):
+        for run, at, bias in _calls(plan, query, hidden):
             found, log = ctx.way.forward(run.rows.read(query[at]), run.keys.read(key[at]), run.keys.read(value[at]),
                                          attn_mask=bias, scale=scale)
             log = log[..., None]
@@ -225,7 +225,7 @@ class _Flash(torch.autograd.Function):
         pattern, scale, hidden = ctx.rest
         to_query, to_key, to_value = (torch.zeros_like(x, dtype=out.dtype) for x in (query, key, value))
         plan, grad = runs(pattern, query.shape[1], out.dtype, ctx.way.keys, by_keys=True), grad.contiguous()
-        for run, at, bias in _calls(plan, query, hidden, ctx.way.at_once):
+        for run, at, bias in _calls(plan, query, hidden):
             rows, keys = run.rows, run.keys
             found = ctx.way.backward(rows.read(grad[at]), rows.read(query[at]), keys.read(key[at]),
                                      keys.read(value[at]), rows.read(out[at]), rows.read(log_sum[at])[..., 0],
@@ -236,15 +236,14 @@ class _Flash(torch.autograd.Function):
         return *(one.to(query.dtype) for one in (to_query, to_key, to_value)), None, None, None
 
 
-def _calls(plan: list[Run], query: Tensor, hidden: Hidden,
-           at_once: int) -> Iterator[tuple[Run, slice, Tensor | None]]:
+def _calls(plan: list[Run], query: Tensor, hidden: Hidden) -> Iterator[tuple[Run, slice, Tensor | None]]:
     """(run, which of the B * H, bias) of every call: for each sample its own where keys are hidden."""
     samples = [slice(0, len(query))]
     if hidden.keys:
         samples = [slice(row, row + hidden.heads) for row in range(0, len(query), hidden.heads)]
     for run in plan:
         tile = 4 * (run.rows.size + 2 * run.keys.size) * len(query) * query.shape[2]
-        for part in run.parts(max(1, at_once // tile)):
+        for part in run.parts(max(1, AT_ONCE // tile)):
             for at in samples:
                 yield part, at, _bias(part, hidden, at) if hidden.keys else run.bias
 
