@@ -117,7 +117,8 @@ def next_sentences(held_out: int) -> Reader:
     given the question as title and all paragraphs, of that one the first sentence alone.
 
     Questions without sentences, or whose paragraph has fewer than three, are left out. Of what then stands in its file
-    the split "validation" has every `held_out`-th, "train" the others.
+    the split "validation" has every `held_out`-th, "train" the others; last, those are left out whose wanted sentences
+    stand in another paragraph as well.
     """
     inner = questions(sentence_split="sentence_split")
 
@@ -134,9 +135,11 @@ def next_sentences(held_out: int) -> Reader:
                 continue
             texts = [(part.sentences[0] if part is wanted else part.text).strip() for part in one.paragraphs]
             document = "\n".join(f"{title}: {text}" for title, text in zip(one.titles, texts, strict=True))
-            yield examples.Summary(one.id, one.question, document, "".join(wanted.sentences[1:]).strip())
+            summary = "".join(wanted.sentences[1:]).strip()
+            if summary not in document:
+                yield examples.Summary(one.id, one.question, document, summary)
 
-    return Reader(examples.Summary, rows, f"{inner.settings} next sentences, held out {held_out}")
+    return Reader(examples.Summary, rows, f"{inner.settings} next sentences, nowhere else, held out {held_out}")
 
 
 def images() -> Reader:
