@@ -67,16 +67,6 @@ def tiny():
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """Where this file's runs write."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("charlm")
-        patch.setenv("REPRO_HOME", str(folder))
-        patch.setenv("REPRO_WORK", str(folder / "work"))
-        yield folder
-
-
-@pytest.fixture(scope="module")
 def whole(home, tiny):
     """A run from the start to its end, and what it trained with: lengths and batches, settings, and the weights before
     and after each phase."""

@@ -67,15 +67,6 @@ def test_records_say_what_was_chosen_and_those_before_hold_nothing_of_it():
     assert get_args(Detail) == tuple(BUILT) == tuple(DETAILS)
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("choices")
-        patch.setenv("REPRO_HOME", str(folder))
-        patch.setenv("REPRO_WORK", str(folder / "work"))
-        yield folder
-
-
 @pytest.mark.parametrize("chosen", [{"details": '["scaled","dropout","shared","bare"]'}, {"positions": "absolute"}])
 def test_the_trained_model_comes_back(home, chosen):
     """Through two phases, the second with other windows; also where layers share weights."""

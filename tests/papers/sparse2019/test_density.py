@@ -18,16 +18,6 @@ from repro.study import artifact, claim, experiment, model_folder, published, ru
 TINY = {"n_layer": 1, "n_embd": 8, "steps": 3, "held_out": 3, "scored": 4}
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """Where this file's runs write."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("sparse")
-        patch.setenv("REPRO_HOME", str(folder))
-        patch.setenv("REPRO_WORK", str(folder / "work"))
-        yield folder
-
-
 def planned(name, wanted, **changes):
     return next(one for one in experiment(name).plan("smoke", TINY | changes) if wanted(one))
 
