@@ -18,7 +18,8 @@ MOST = 8  # pictures side by side
 def draw_images(rows: Mapping[str, Sequence[np.ndarray]]) -> Drawing:
     """Images (side, side, 3) uint8, a row for each name; a name without any says "not run"."""
     columns = min(MOST, max((len(images) for images in rows.values()), default=1) or 1)
-    figure, axes = canvas(0.35 + 7 / (columns + 1) * len(rows), columns=columns, rows=len(rows), squeeze=False,
+    height = 7 / (columns + 1) if any(len(images) for images in rows.values()) else 0.3  # inches
+    figure, axes = canvas(0.35 + height * len(rows), columns=columns, rows=len(rows), squeeze=False,
                           alt="Images. " + "; ".join(f"{name}: {len(images) or 'not run'}"
                                                      for name, images in rows.items()) + ".")
     for line, (name, images) in zip(axes, rows.items(), strict=True):
