@@ -11,7 +11,7 @@ export MALLOC_TRIM_THRESHOLD_ := -1
 export MALLOC_MMAP_MAX_ := 0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: book runs test notebooks setup clean
+.PHONY: book runs test versions notebooks setup clean
 
 book: setup
 	$(BIN)/snakemake book $(OPTIONS)
@@ -23,6 +23,9 @@ test: setup
 	$(BIN)/ruff check
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env \
 	  --nbval-sanitize-with tests/notebooks/sanitize.cfg tests $(wildcard notebooks/*.ipynb)
+
+versions: setup
+	.ci/versions
 
 notebooks: setup
 	$(BIN)/snakemake notebooks $(OPTIONS)

@@ -60,3 +60,16 @@ def test_the_doctor_asks_for_the_speed(monkeypatch):
     found = doctor.findings()
     assert doctor.Finding("speed", "high") in found
     assert not any("slow on a CPU" in row.found for row in found)
+
+
+def test_the_doctor_tells_which_attention_is_taken(monkeypatch):
+    found = {row.what: row.found for row in doctor._attention()}
+    assert found["tiles on a CPU"] == "many at once, in PyTorch's fused kernel"
+    assert found["attention, causal"] == "cpu dense, cuda dense"
+    assert found["attention, window of 256"] == found["attention, window of 256, 16 global"] == "cpu blocked, cuda flex"
+    assert found["attention, window of 256, 200 positions"] == "cpu dense, cuda dense"
+    assert found["attention, window of 256, heads of 576"] == "cpu blocked, cuda blocked"
+    assert found["attention, window of 256, float64"] == "cpu blocked, cuda blocked"
+    monkeypatch.setattr("repro.attention.flash.FORWARD", "a_name_that_pytorch_has_not")
+    first = next(doctor._attention())
+    assert first.found == "one after the other" and first.lack.endswith("has no such kernel")

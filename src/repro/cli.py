@@ -10,8 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from typer.core import TyperGroup
+try:
+    import typer
+    from typer.core import TyperGroup
+except ModuleNotFoundError:  # `pip install repro` brings what repro.attention needs, and no more
+    sys.exit("repro: error: the commands need the packages of the study: pip install 'repro[study]'.")
 
 from repro.errors import ReproError, unknown
 
@@ -163,7 +166,8 @@ def show(
         return _print_json({"id": name, "caption": shown.caption, "rows": rows})
     _console().print(shown)
     if is_figure and not save:
-        typer.echo(f"A figure: repro show {name} --save FILE.png writes it.")
+        typer.echo(f"A figure: repro show {name} --save FILE.png writes it." if hasattr(shown.content, "savefig") else
+                   f"A figure made of words: see it in its chapter, {shown.artifact.chapter}.")
 
 
 def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: Path | None, as_json: bool) -> None:
@@ -309,12 +313,25 @@ def _benchmarks() -> list[str]:
     return [module.name for module in pkgutil.iter_modules(bench.__path__)]
 
 
+def _passes(named: list[str]) -> tuple[str, ...]:
+    """Those of the attention benchmark, in its order."""
+    from repro.bench.attention import PASSES
+
+    for one in named:
+        if one not in PASSES:
+            raise unknown("pass", one, PASSES)
+    return tuple(one for one in PASSES if one in named)
+
+
 @main.command()
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(_benchmarks())}.")],
     json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
     lengths: Annotated[list[int] | None, typer.Option("--length", metavar="N", min=1, help=(
         "attention only: time this length alone, or several; by default 512 to 32,768."))] = None,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="attention only: timed runs of each.")] = 5,
+    passes: Annotated[list[str] | None, typer.Option("--pass", metavar="PASS", help=(
+        "attention only: forward or forward+backward; by default both."))] = None,
 ) -> None:
     """Measure side by side with peers, in one process, and print ratios.
 
@@ -327,6 +344,8 @@ def bench(
     if lengths and name != "attention":
         raise ReproError(f"--length is {lengths[0]}, but the benchmark {name} has no lengths; leave it out.")
     chosen = {"lengths": tuple(sorted(set(lengths)))} if lengths else {}
+    if name == "attention":
+        chosen |= {"rounds": rounds} | ({"passes": _passes(passes)} if passes else {})
     importlib.import_module(f"repro.bench.{name}").main(json_path, **chosen)
 
 

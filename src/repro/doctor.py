@@ -34,7 +34,7 @@ def findings(each_corpus: bool = False) -> list[Finding]:
     Takes up to half a minute: it trains a little, and counts the corpora that are here. The first time takes a minute
     more, where texts have to be told apart.
     """
-    return [*_software(), *_device(), *_speed(), *_memory(), *_tools(), *_corpora(each_corpus)]
+    return [*_software(), *_device(), *_attention(), *_speed(), *_memory(), *_tools(), *_corpora(each_corpus)]
 
 
 def _software() -> Iterator[Finding]:
@@ -51,7 +51,8 @@ def _software() -> Iterator[Finding]:
             other.append(f"{name} {found} (tested: {expected})")
     if wanted:
         yield Finding("versions", f"{len(other)} of {len(wanted)} differ from constraints.txt: {', '.join(other)}"
-                      if other else "as in constraints.txt", "pip install -c constraints.txt -e ." if other else "")
+                      if other else "as in constraints.txt",
+                      "pip install -c constraints.txt -e '.[study]'" if other else "")
     else:
         yield Finding("versions", "no constraints.txt", f"{paths.home()} is no checkout; set REPRO_HOME")
 
@@ -72,6 +73,27 @@ def _device() -> Iterator[Finding]:
         yield Finding("device", "cpu", "scales medium and paper need a GPU")
         yield Finding("FlexAttention", "forward only on a CPU", "training uses implementation='blocked'")
     yield Finding("cores", f"{_cores()}, torch uses {torch.get_num_threads()} threads")
+
+
+def _attention() -> Iterator[Finding]:
+    """What `attend` takes by itself for 8,192 positions and heads of 64, if nothing else is said."""
+    import torch
+
+    from repro.attention import Causal, Global, SlidingWindow, Strided, choose, flash
+
+    fused = flash.available(torch.device("cpu"))
+    yield Finding("tiles on a CPU", "many at once, in PyTorch's fused kernel" if fused else "one after the other",
+                  "" if fused else f"PyTorch {torch.__version__} has no such kernel")
+    window = SlidingWindow(256)
+    cases = {"causal": {"pattern": Causal()}, "window of 256": {"pattern": window},
+             "window of 256, 200 positions": {"pattern": window, "n": 200},
+             "window of 256, 16 global": {"pattern": window | Global(range(16))},
+             "window of 256, float64": {"pattern": window, "dtype": torch.float64},
+             "window of 256, heads of 576": {"pattern": window, "size": 576},
+             "strided, 128": {"pattern": Strided(128)}, "strided, 2": {"pattern": Strided(2)}}
+    for name, case in cases.items():
+        chosen = {device: choose(**{"n": 8192} | case, device=device).name for device in ("cpu", "cuda")}
+        yield Finding(f"attention, {name}", ", ".join(f"{device} {way}" for device, way in chosen.items()))
 
 
 def _speed() -> Iterator[Finding]:

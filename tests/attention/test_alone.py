@@ -1,53 +1,83 @@
-"""What a person installs: `repro.attention` with PyTorch alone, and the ten lines of the README with transformers."""
+"""What `pip install repro[attention]` brings is enough: an environment with that and nothing else."""
 
-import re
+import os
 import subprocess
-import sys
+import sysconfig
+import tomllib
+import venv
+from importlib.metadata import distribution
 from pathlib import Path
 
-import torch
+import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-ALONE = """
-import importlib.abc, sys
-
-class Absent(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in %r:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Absent())
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ATTENTION = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["attention"]]
+ABSENT = "transformers", "numpy", "pandas", "pydantic", "typer", "safetensors"
+LINES = """
 import torch
 from repro.attention import Global, LongformerSelfAttention, SlidingWindow, attend
 
 x = [torch.randn(1, 2, 400, 8, requires_grad=True) for _ in range(3)]
 pattern = SlidingWindow(16) | Global([3])
 found = [attend(*x, pattern, name) for name in ("blocked", "dense", "loop")]
+found.append(attend(*(part.detach() for part in x), pattern, "flex"))
 for one in found[1:]:
     torch.testing.assert_close(one, found[0])
 found[0].sum().backward()
-LongformerSelfAttention(16, 2, window=4)(torch.randn(1, 9, 16))
+LongformerSelfAttention(16, 2, window=4)(torch.randn(1, 9, 16)).sum().backward()
 print("read", x[0].grad.shape[2])
 """
 
 
-def test_with_pytorch_alone():
-    """All that the study installs is made absent, and NumPy, which PyTorch does without."""
-    absent = ("transformers", "numpy", "scipy", "pandas", "pyarrow", "matplotlib", "pydantic", "typer", "rich",
-              "gensim", "accelerate", "tokenizers", "safetensors", "datasets", "huggingface_hub")
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ALONE % (absent,)], capture_output=True, text=True)
+def asked_for(wanted):
+    """The installed packages that these requirements come to, by name."""
+    found, waiting = {}, [Requirement(one) for one in wanted]
+    while waiting:
+        one = waiting.pop()
+        if one.name not in found:
+            found[one.name] = distribution(one.name)
+            needs = (Requirement(text) for text in found[one.name].requires or ())
+            waiting += [need for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """(wanted) -> the python of a new environment with links to these packages, and with this repository installed."""
+    def make(wanted):
+        folder = tmp_path_factory.mktemp("environment")
+        venv.create(folder, symlinks=True)
+        packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+        for package in asked_for(wanted).values():
+            for name in {file.parts[0] for file in package.files} - {"..", "__pycache__"}:
+                if not (packages / name).exists():
+                    (packages / name).symlink_to(package.locate_file(name))
+        (packages / "repro.pth").write_text(str(ROOT / "src"))
+        return folder / "bin" / "python"
+    return make
+
+
+def run(*command):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+
+
+def test_an_environment_with_attention_alone(alone):
+    python = alone(ATTENTION)
+    for name in ABSENT:
+        assert f"No module named '{name}'" in run(python, "-c", f"import {name}").stderr
+    done = run(python, "-W", "ignore", "-c", LINES)
     assert done.stdout == "read 400\n", done.stderr
+    told = run(python, "-m", "repro", "list")
+    assert told.stderr == ("repro: error: the commands need the packages of the study: "
+                           "pip install 'repro[study]'.\n") and told.returncode
 
 
-def test_the_lines_of_the_readme(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    names = {}
-    exec(code, names)
-    assert names["model"].config._attn_implementation == "near_and_first"
-    ids, model = names["text"], names["model"].eval()
-    changed = ids.clone()
-    changed[0, 300] += 1 - 2 * (changed[0, 300] == 255).long()
-    with torch.no_grad():
-        moved = (model(ids).logits - model(changed).logits).abs().amax(-1)[0] > 0
-    assert moved[300] and not moved[:300].any() and not moved[300 + 2 * 255 + 1:].any()  # two layers of 256 keys
+def test_its_own_tests_pass_there(alone):
+    """Implementations against the softmax written out: some of these tests, all of which are run with the study."""
+    chosen = "chunks or fewer or bad_input or choose"
+    done = run(alone([*ATTENTION, "pytest", "hypothesis"]), "-m", "pytest", "-q", "-p", "no:cacheprovider",
+               "--noconftest", "-k", chosen, "tests/attention/test_implementations.py")
+    assert " passed" in done.stdout and not done.returncode, done.stdout[-2000:]

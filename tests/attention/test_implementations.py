@@ -22,12 +22,16 @@ from repro.attention import (
     Strided,
     attend,
     choose,
+    flash,
 )
-from repro.attention.blocked import block_size, tiles
-from repro.attention.implementations import DTYPES, Case, _diagonals, refusal
+from repro.attention.blocked import block_size
+from repro.attention.implementations import DTYPES, Case, _diagonals, _weigh, refusal
+from repro.attention.tiles import Hidden, tiles
 from repro.errors import ReproError
 
 TRAINABLE = ["dense", "loop", "blocked"]
+WINDOWS = [SlidingWindow(1), SlidingWindow(7), SlidingWindow(0, causal=False), SlidingWindow(6, causal=False),
+           SlidingWindow(64), SlidingWindow(500), SlidingWindow(500, causal=False)]
 FLEX_CPU = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"  # compiling costs seconds
 quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
@@ -125,12 +129,16 @@ def with_examples(test):
 @quick
 @given(case=cases())
 @with_examples
-@pytest.mark.parametrize("name", TRAINABLE)
+@pytest.mark.parametrize("name", [*TRAINABLE, "blocked, no kernel"])
 def test_outputs_and_gradients(name, case):
     x, key_mask, want = case.prepare()
-    found = attend(*x, case.pattern, name, key_mask=key_mask)
-    assert found.dtype == case.dtype
-    agree(found, want, x, torch.randn_like(want), case.tolerance)
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "blocked, no kernel":
+            patch.setattr(flash, "FORWARD", "a_name_that_pytorch_has_not")
+        assert flash.available(torch.device("cpu")) == (name != "blocked, no kernel")
+        found = attend(*x, case.pattern, name.partition(",")[0], key_mask=key_mask)
+        assert found.dtype == case.dtype
+        agree(found, want, x, torch.randn_like(want), case.tolerance)
 
 
 @quick
@@ -225,13 +233,60 @@ def test_flex_skips_what_it_may(pattern):
 
 @quick
 @given(data=st.data(), n=st.integers(2, 200), block=st.sampled_from([1, 7, 64]))
-def test_tiles_hold_every_pair_once(data, n, block):
-    pattern = data.draw(sparse_patterns(n))
+@pytest.mark.parametrize("by_keys", [False, True])
+def test_tiles_hold_every_pair_once(by_keys, data, n, block):
+    pattern, position = data.draw(sparse_patterns(n)), torch.arange(n)
     times = torch.zeros(n, n)
-    for rows, keys, bias in tiles(pattern, n, block):
-        assert len(range(*rows.indices(n))) <= block
+    for rows, keys, bias in tiles(pattern, n, block, by_keys=by_keys):
+        sizes = len(position[rows]), len(position[keys])
+        assert sizes[by_keys] <= block or min(sizes) <= n // 8
         times[rows, keys] += 1 if bias is None else bias.isfinite().float()
     assert torch.equal(times, pattern.mask(n).float())
+
+
+@quick
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(0, 9), st.integers(1, 6), st.integers(0, 3))
+def test_places_of_many_tiles(step, size, move, number, start):
+    """What each tile reads, and that all tiles' numbers arrive at their positions, however they overlap."""
+    n = start + move * (number - 1) + (size - 1) * step + 1
+    places = flash.Places(slice(start, start + (size - 1) * step + 1, step), move, number)
+    x, values = torch.randn(2, n, 3, dtype=torch.float64), torch.randn(2, number, size, 3, dtype=torch.float64)
+    listed = [[start + tile * move + at * step for at in range(size)] for tile in range(number)]
+    assert torch.equal(places.read(x), x[:, listed])
+    assert places.apart == (len({at for one in listed for at in one}) == size * number)
+    want = x.clone()
+    for tile, positions in enumerate(listed):
+        for at, position in enumerate(positions):
+            want[:, position] += values[:, tile, at]
+    places.add(x, values)
+    torch.testing.assert_close(x, want)
+
+
+@pytest.mark.parametrize("positions", [range(16), range(0, 8192, 512)], ids=["together", "spread"])
+@pytest.mark.parametrize("by_keys", [False, True])
+def test_global_positions_add_one_tile_of_keys_and_one_of_queries(positions, by_keys):
+    window = SlidingWindow(256, causal=False)
+    alone, both = (flash.runs(pattern, 8192, torch.float32, 64, by_keys)
+                   for pattern in (window, window | Global(positions)))
+    assert len(both) == len(alone) + 2
+    assert [run.fresh for run in both[-2:]] == [False, False] and all(run.fresh for run in alone) != by_keys
+
+
+@pytest.mark.parametrize("pattern", [SlidingWindow(40), SlidingWindow(40, 3) | Global([5, 60])], ids=str)
+def test_scores_of_halves_are_not_rounded_to_halves(pattern):
+    """Scores of some 100 that differ by less than bfloat16 tells apart (0.5) decide who is heard."""
+    draw = torch.Generator().manual_seed(0)
+    x = [torch.randn(2, 70, 16, generator=draw) for _ in range(3)]
+    x = [(part * by).bfloat16().requires_grad_() for part, by in zip(x, (5, 5, 1), strict=True)]
+    want = written_out(*(part[:, None] for part in x), pattern.mask(70), 1.0)
+    hidden = Hidden(None, None, 1, 0.0, 0)
+    found = flash.fused(*x, pattern, 1.0, hidden)[:, None]
+    assert (want.abs() < 20).all()
+    torch.testing.assert_close(found.double(), want, atol=0.02, rtol=0.02)
+    weights = torch.randn(want.shape, generator=draw).bfloat16().double()
+    grads = torch.autograd.grad((found.double() * weights).sum(), x)
+    for grad, other in zip(grads, torch.autograd.grad((want * weights).sum(), x), strict=True):
+        assert (grad.double() - other.double()).norm() < 0.02 * other.double().norm()
 
 
 @quick
@@ -349,6 +404,16 @@ def test_dropout_on_a_gpu_is_not_for_flex():
         attend(*x, SlidingWindow(5), "flex", dropout=0.1)
 
 
+def test_without_triton_a_gpu_has_no_flex(monkeypatch):
+    case = Case(SlidingWindow(256), 8192, "cuda", torch.float32, True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("repro.attention.implementations.has_triton_package", lambda: True)
+    assert refusal("flex", case) is None
+    monkeypatch.setattr("repro.attention.implementations.has_triton_package", lambda: False)
+    assert "Triton, which is not installed here; use 'blocked'" in refusal("flex", case)
+    assert _weigh(case).name == "blocked"
+
+
 def test_flex_compiled_for_real():
     """Other positions are other numbers, and nothing is compiled for them. Takes some 10 s on one core."""
     from torch._dynamo.utils import counters
@@ -362,6 +427,93 @@ def test_flex_compiled_for_real():
     for one, want in found:
         torch.testing.assert_close(one.double(), want, atol=1e-5, rtol=1e-5)
     assert compiled[0] > 0 and compiled[0] == compiled[-1]
+
+
+@pytest.mark.parametrize("n", [1, 6, 61])
+@pytest.mark.parametrize("share_kept", [None, 0.5, 0.0])
+@pytest.mark.parametrize("pattern", WINDOWS, ids=repr)
+def test_chunks(pattern, n, share_kept):
+    case = Asked(n, 2, pattern, share_kept)
+    x, key_mask, want = case.prepare()
+    agree(attend(*x, pattern, "chunks", key_mask=key_mask), want, x, torch.randn_like(want))
+
+
+def test_chunks_read_documents_in_every_dtype_and_drop_weights():
+    documents = torch.tensor([[0] * 9 + [4] * 20, [1] * 28 + [0]])
+    for dtype in DTYPES:
+        x = inputs(2, 2, 29, 4, dtype=dtype)
+        for pattern in SlidingWindow(5), SlidingWindow(6, causal=False):
+            want = written_out(*x, pattern.mask(29) & (documents[:, None, :, None] == documents[:, None, None]))
+            found = attend(*x, pattern, "chunks", documents=documents)
+            assert found.dtype == dtype
+            agree(found, want, x, torch.randn_like(want), Asked(29, 2, pattern, None, dtype).tolerance)
+    x = inputs(1, 2, 40, 4)
+    whole, found = (dropped(x, SlidingWindow(12, causal=False), "chunks", share, 1) for share in (0.0, 0.25))
+    torch.testing.assert_close(found, torch.where(found > 0, whole / 0.75, 0))
+    assert (found[whole > 0] == 0).double().mean().item() == pytest.approx(0.25, abs=0.05)
+
+
+def test_chunks_are_one_product_of_twice_what_is_needed(monkeypatch):
+    """As the paper has it (Appendix A): blocks of twice the reach, overlapping by half."""
+    computed, real = [], torch.matmul
+    monkeypatch.setattr("torch.matmul", lambda a, b: computed.append(real(a, b)) or computed[-1])
+    attend(*inputs(1, 1, 4096, 4, dtype=torch.float32), SlidingWindow(64, causal=False), "chunks")
+    assert [tuple(one.shape) for one in computed] == [(1, 1, 129, 64, 64), (1, 1, 128, 32, 4)]
+    assert computed[0].numel() / SlidingWindow(64, causal=False).count(4096) == pytest.approx(2, rel=0.02)
+
+
+def some(n, *rows):
+    """(B, n) bool: True at the positions that each row lists."""
+    return torch.stack([torch.isin(torch.arange(n), torch.tensor(row).long()) for row in rows])
+
+
+@pytest.mark.parametrize("name", ["auto", *TRAINABLE, "flex"])
+@pytest.mark.parametrize("pattern", [SlidingWindow(9), SlidingWindow(8, 2, causal=False),
+                                     [SlidingWindow(2), Strided(5)]], ids=repr)
+@pytest.mark.parametrize("padding", [False, True])
+def test_columns_and_rows_of_each_sample(pattern, name, padding, monkeypatch):
+    """Global tokens that differ from sample to sample: none, several, adjacent ones, padding."""
+    monkeypatch.setattr(FLEX_CPU, True)
+    n, patterns = 50, pattern if isinstance(pattern, list) else [pattern] * 2
+    columns, rows = some(n, [0, 7, 8, 49], [], [30]), some(n, [0, 7, 8, 49], [5], [])
+    key_mask = some(n, range(50), range(20), [2, 30, 31]) if padding else None
+    masks = torch.stack([one.mask(n) for one in patterns]) | columns[:, None, None] | rows[:, None, :, None]
+    masks = masks & key_mask[:, None, None] if padding else masks
+    x = inputs(3, 2, n, 4, 3)
+    want = written_out(*x, masks)
+    with torch.set_grad_enabled(name != "flex"):
+        found = attend(*x, pattern, name, key_mask=key_mask, columns=columns, rows=rows)
+    if name == "flex":
+        torch.testing.assert_close(found, want, atol=1e-9, rtol=1e-9)
+    else:
+        agree(found, want, x, torch.randn_like(want))
+
+
+def test_a_batch_with_columns_of_its_own_is_one_call(monkeypatch):
+    """And another batch finds what was kept of the first one's pattern, though its columns are others."""
+    from repro.attention import implementations
+
+    asked, real = [], implementations._one
+    monkeypatch.setattr(implementations, "_one", lambda q, k, v, pattern, *rest: asked.append((pattern, k.shape))
+                        or real(q, k, v, pattern, *rest))
+    x = inputs(3, 2, 300, 4)
+    for columns in some(300, [0, 100], [200], []), some(300, [7], [8, 9, 10], [0, 299]):
+        attend(*x, SlidingWindow(8), columns=columns)
+    assert len(asked) == 2 and asked[0] == asked[1] == (SlidingWindow(8) | Columns(range(8)), (3, 2, 308, 4))
+
+
+def test_dropout_of_columns_and_rows():
+    chosen, (query, key, _) = some(20, [3, 4], [11]), inputs(2, 1, 20, 4)
+    values = torch.eye(20, dtype=torch.float64).expand(2, 1, -1, -1)
+    found = []
+    for share, seed in (0.0, 0), (0.25, 1), (0.25, 1), (0.25, 2):
+        torch.manual_seed(seed)
+        found.append(attend(query, key, values, SlidingWindow(4), dropout=share, columns=chosen, rows=chosen))
+    whole, one, again, other = found
+    assert torch.equal(one, again) and not torch.equal(one, other)
+    torch.testing.assert_close(one, torch.where(one > 0, whole / 0.75, 0))
+    for part in (whole > 0) & chosen[:, None, None], (whole > 0) & chosen[:, None, :, None]:
+        assert 0.1 < (one[part] == 0).double().mean() < 0.4
 
 
 def test_memory_is_linear():
@@ -415,8 +567,15 @@ def test_choose(arguments, name, reason):
     ({"pattern": [SlidingWindow(2), 3]}, "pattern has the type int; it must be a Pattern"),
     ({"pattern": torch.ones(9, 9) > 0}, "pattern has the type Tensor; it must be a Pattern"),
     ({"query": torch.ones(1, 2, 9, 5)}, r"query is \(1, 2, 9, 5\), key \(1, 2, 9, 4\)"),
-    ({"query": torch.ones(1, 2, 10, 4)}, r"query is \(1, 2, 10, 4\), key \(1, 2, 9, 4\)"),
+    ({"query": torch.ones(1, 2, 10, 4)}, r"query is \(1, 2, 10, 4\), key \(1, 2, 9, 4\).*cross-attention\) has none"),
     ({"query": torch.ones(1, 2, 3, 4), "implementation": "loop"}, "3 queries, 9 keys and implementation 'loop'"),
+    ({"query": torch.ones(1, 2, 3, 4), "columns": torch.ones(1, 3) > 0}, "there are 3 queries and 9 keys; leave them"),
+    ({"columns": torch.ones(1, 8) > 0}, r"columns are torch.bool \(1, 8\); they must be torch.bool .* here \(1, 9\)"),
+    ({"rows": torch.ones(1, 9)}, r"rows are torch.float32 \(1, 9\)"),
+    ({"rows": torch.ones(1, 9) > 0, "documents": torch.ones(1, 9).long()}, "there are documents .* leave them out"),
+    ({"columns": torch.ones(1, 9) > 0, "pattern": BlockLocal(2)}, "BlockLocal.* counts positions .* write them into"),
+    ({"pattern": SlidingWindow(2, 2), "implementation": "chunks"}, "one window without gaps, .* use 'blocked'"),
+    ({"pattern": SlidingWindow(2) | Global([0]), "implementation": "chunks"}, "'chunks', but chunks compute one"),
     ({"documents": torch.ones(1, 9)}, r"documents are torch.float32 \(1, 9\); they must be whole numbers"),
     ({"documents": torch.ones(1, 8).long()}, r"documents are torch.int64 \(1, 8\)"),
     ({"documents": torch.ones(1, 9).long(), "pattern": BlockLocal(2), "implementation": "blocked"},

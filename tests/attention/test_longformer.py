@@ -1,8 +1,10 @@
-"""Our Longformer layer against transformers' own."""
+"""Our Longformer layer against transformers' own, alone and inside its models."""
+
+import copy
 
 import pytest
 import torch
-from transformers import BertConfig, LongformerConfig
+from transformers import BertConfig, LongformerConfig, LongformerForMaskedLM
 from transformers.models.bert.modeling_bert import BertSelfAttention
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention as Theirs
 
@@ -54,6 +56,61 @@ def test_parity(case, implementation):
     for name, parameter in layer.named_parameters():
         if parameter.grad is not None:
             torch.testing.assert_close(dict(ours.named_parameters())[name].grad, parameter.grad, atol=1e-4, rtol=1e-4)
+
+
+def replaced(model):
+    """A copy of a Longformer whose layers attend by ours."""
+    model = copy.deepcopy(model)
+    for layer in model.longformer.encoder.layer:
+        layer.attention.self = LongformerSelfAttention.from_transformers(layer.attention.self)
+    return model
+
+
+@pytest.mark.parametrize("n", [24, 1, 19])
+@pytest.mark.parametrize("case", ["plain", "padding", "globals", "both"])
+def test_inside_their_model(case, n, shake, tmp_path):
+    """Logits, loss and every gradient of a whole LongformerForMaskedLM; what ours saves, theirs loads."""
+    config = LongformerConfig(hidden_size=16, num_attention_heads=2, num_hidden_layers=3, intermediate_size=24,
+                              attention_window=[4, 8, 8], vocab_size=31, max_position_embeddings=64, pad_token_id=1,
+                              attention_probs_dropout_prob=0.0, hidden_dropout_prob=0.0)
+    theirs = shake(LongformerForMaskedLM(config)).train()
+    ours = replaced(theirs)
+    ids = torch.randint(2, 31, (2, n), generator=torch.Generator().manual_seed(0))
+    masks = {"attention_mask": torch.ones_like(ids), "global_attention_mask": torch.zeros_like(ids)}
+    if case in ("padding", "both"):
+        masks["attention_mask"][1, n // 2 + 1:] = 0
+    if case in ("globals", "both"):
+        masks["global_attention_mask"][0, [0, n // 3, n - 1]] = masks["global_attention_mask"][1, n // 2] = 1
+    labels = ids.masked_fill(masks["attention_mask"] == 0, -100)
+    found, want = (model(ids, **masks, labels=labels) for model in (ours, theirs))
+    torch.testing.assert_close(found.logits, want.logits, atol=1e-4, rtol=1e-4)
+    found.loss.backward()
+    want.loss.backward()
+    for (name, one), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        grads = [torch.zeros_like(part) if part.grad is None else part.grad for part in (one, other)]
+        torch.testing.assert_close(*grads, atol=1e-4, rtol=1e-3, msg=lambda said, name=name: f"{name}: {said}")
+    if case == "both":
+        ours.save_pretrained(tmp_path)
+        again = LongformerForMaskedLM.from_pretrained(tmp_path).train()
+        torch.testing.assert_close(again(ids, **masks).logits, want.logits)
+
+
+def test_a_replaced_layer_keeps_its_window_dropout_and_mode():
+    layer = theirs(window=6)
+    layer.dropout = 0.3
+    ours = LongformerSelfAttention.from_transformers(layer.train())
+    assert ours.pattern == SlidingWindow(6, causal=False) and ours.dropout == 0.3 and ours.training
+    with pytest.raises(ReproError, match="this layer keeps no probabilities"):
+        ours(torch.ones(1, 9, 32), is_index_masked=torch.zeros(1, 9) > 0, output_attentions=True)
+
+
+def test_a_batch_with_global_tokens_of_its_own_is_one_call(monkeypatch):
+    calls = []
+    monkeypatch.setattr("repro.attention.longformer.attend", lambda q, *rest, **more: calls.append(q.shape) or q)
+    chosen = torch.zeros(3, 20)
+    chosen[0, 0] = chosen[1, 5] = chosen[1, 19] = 1
+    LongformerSelfAttention(16, 2, window=4)(torch.ones(3, 20, 16), global_attention_mask=chosen)
+    assert calls == [(3, 2, 20, 8)]
 
 
 @pytest.mark.parametrize("n", [1, 7, 45])

@@ -48,6 +48,7 @@ def both(model, *inputs, name="repro_sliding", **named):
     found = []
     for implementation in "eager", name:
         model.set_attn_implementation(implementation)
+        model.config._attn_implementation = implementation  # before 5.9 ModernBERT could only be built with it
         with torch.no_grad():
             found.append(model(*inputs, **named).logits)
     return found
@@ -107,6 +108,18 @@ def test_gaps_and_other_patterns_in_a_model_that_mixes(shake):
 def test_refused(name, changes, said, shake):
     with pytest.raises(ReproError, match=said):
         both(build(name, shake, **changes), ids_of())
+
+
+@pytest.mark.parametrize("name", ["Qwen2", "Qwen3"])
+def test_compiled_in_one_graph(name, shake):
+    """Forward; Mistral is in test_registration, Gemma 3 and ModernBERT in test_model_checks."""
+    model, ids, graphs = build(name, shake), ids_of(), []
+    model.set_attn_implementation("repro_sliding")
+    compiled = torch.compile(model, backend=lambda graph, _: graphs.append(graph) or graph, fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(ids, use_cache=False).logits, model(ids, use_cache=False).logits)
+    calls = [str(node.target) for graph in graphs for node in graph.graph.nodes]
+    assert len(graphs) == 1 and sum("repro" in one and "attend" in one for one in calls) == 3
 
 
 def test_layers_that_we_do_not_know_are_refused():

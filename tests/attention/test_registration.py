@@ -5,11 +5,14 @@ import torch
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    CLIPVisionConfig,
     DynamicCache,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
     MistralConfig,
     MistralForCausalLM,
     RobertaConfig,
@@ -410,11 +413,28 @@ def test_a_saved_model_comes_back_with_its_attention(name, tiny_gpt2, tmp_path):
         torch.testing.assert_close(read_aloud(GPT2LMHeadModel.from_pretrained(tmp_path / "full"), ids), full)
 
 
+def test_the_text_model_inside_another_comes_back_with_its_attention(shake, tmp_path):
+    """Its own attention, beside another one for images; and the usual one where that is asked for."""
+    text = LlamaConfig(**DECODERS["llama"][2], vocab_size=VOCABULARY, sliding_window=4)
+    images = CLIPVisionConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+                              image_size=8, patch_size=4)
+    config = LlavaConfig(text_config=text, vision_config=images, image_token_index=30,
+                         attn_implementation={"text_config": "repro_sliding", "vision_config": "sdpa"})
+    model, ids = shake(LlavaForConditionalGeneration(config)).eval(), torch.arange(16)[None]
+    model.save_pretrained(tmp_path)
+    again, full = (LlavaForConditionalGeneration.from_pretrained(tmp_path, **settings).eval()
+                   for settings in ({}, {"attn_implementation": "sdpa"}))
+    assert torch.equal(read_aloud(again, ids), read_aloud(model, ids))
+    assert [one._attn_implementation for one in (again.config.text_config, again.config.vision_config)] == [
+        "repro_sliding", "sdpa"]
+    assert (read_aloud(full, ids) - read_aloud(model, ids)).abs().max() > 1e-2
+
+
 def test_loading_an_attention_that_is_not_registered(tiny_gpt2, tmp_path):
     model = with_window(tiny_gpt2(sliding_window=4))
     model.save_pretrained(tmp_path)
     config = (tmp_path / "config.json").read_text()
-    assert config.count("repro_sliding") == 1
+    assert config.count("repro_sliding") == 2
     (tmp_path / "config.json").write_text(config.replace("repro_sliding", "repro_of_later"))
     with pytest.raises(ValueError, match="repro_of_later"):
         GPT2LMHeadModel.from_pretrained(tmp_path)

@@ -42,7 +42,7 @@ def tiny(monkeypatch):
 
 
 def test_report(tiny, tmp_path):
-    found = bench.main(tmp_path / "bench.json", lengths=(128, 256, 512), rounds=1, window=8)
+    found = bench.main(tmp_path / "bench.json", lengths=(128, 256, 512), rounds=1, window=8, places=(20, 60))
     assert json.loads((tmp_path / "bench.json").read_text()) == found
     runs = {(run["contender"], run["pass"], run["n"]): run for run in found["notes"]["runs"]}
     assert len(runs) == 3 * 2 * 3
@@ -51,7 +51,22 @@ def test_report(tiny, tmp_path):
         assert runs["square", which, 512]["not_attempted"].startswith("would need")
         assert runs["square", which, 256]["peak_bytes"] > 3 * runs["square", which, 128]["peak_bytes"] > 0
         assert runs["blocked", which, 512]["seconds"] > 0
-    assert set(found["speeds"]) == {"blocked", "dense, causal"}
+    assert set(found["speeds"]) == {"blocked", "dense, causal", "generation, after token 20",
+                                    "generation, after token 60"}
+    assert found["notes"]["keys_kept"] == [7, 7]  # and the one that is read makes 8
+    assert found["ratios"]["generation: keys kept after token 60 / token 20"]["measured"] == 1
+
+
+@pytest.mark.parametrize("name", ["loop", "chunks", "blocked"])
+def test_the_three_of_figure_1_attend_alike(name):
+    """Without projections, and with them: what is timed is the same attention."""
+    x = bench.inputs(64, "cpu")
+    field = bench.contenders(16, "cpu", bench.PASSES[1])
+    layer = "Longformer layer, ours" + (f", {name}" if name != "blocked" else "")
+    for one, other in (name, "dense, mask"), (layer, "Longformer layer, transformers"):
+        found, want = field[one].run(x), field[other].run(x)
+        torch.testing.assert_close(found.view(want.shape), want, atol=1e-5, rtol=1e-4)
+    assert len(field[layer].parameters) == 6
 
 
 def test_bars():
@@ -62,9 +77,74 @@ def test_bars():
     measured = {("blocked", both, 8192): run(60, 1), ("dense, causal", both, 8192): run(10, 1),
                 ("blocked", both, 16384): run(54, 3), ("dense, mask", both, 16384): run(1, 33),
                 ("local-attention", both, 8192): {"not_attempted": "would need 9 GiB"}}
-    assert bench.ratios(measured, "cpu") == {"N = 8,192: blocked / dense, causal": (6.0, 5),
+    assert bench.ratios(measured, "cpu") == {"N = 8,192: blocked / dense, causal": (6.0, 10),
                                              "blocked: N = 16,384 / N = 8,192": (0.9, 0.87),
                                              "N = 16,384, memory: dense, mask / blocked": (11.0, 10)}
+
+
+def test_bars_of_strided_and_fixed_patterns():
+    measured = {(name, bench.PASSES[1], n): {"tokens_per_second": speed, "peak_bytes": None}
+                for name, n, speed in (("strided", 4096, 30), ("dense, causal", 4096, 10), ("fixed", 16384, 45),
+                                       ("dense, causal", 16384, 5))}
+    assert bench.ratios(measured, "cpu") == {"N = 4,096: strided / dense, causal": (3.0, 2),
+                                             "N = 16,384: fixed / dense, causal": (9.0, 6)}
+
+
+@pytest.mark.parametrize(("n", "stride"), [(4096, 64), (8192, 64), (16384, 128)])
+def test_strides_grow_as_the_root_of_the_text(n, stride):
+    assert bench.strided_at(n).stride == stride and bench.fixed_at(n).stride == 2 * stride
+
+
+def test_bars_of_time():
+    both = bench.PASSES[1]
+    measured = {(name, both, 8192): {"seconds": seconds} for name, seconds in (
+        ("blocked", 2), ("blocked, 16 global together", 2.5), ("blocked, 16 global spread", 3), (bench.BUSY, 7))}
+    lower = [{"pattern": pattern, "n": n, "pass": which, "seconds": {"window": 1, "causal": 9}[pattern] * n / 8192}
+             for pattern in ("causal", "window") for n in (4096, 8192) for which in bench.PASSES]
+    assert bench.ratios(measured, "cpu", lower) == {
+        "N = 8,192, time: blocked / floor": (2.0, 1.9, "at most"),
+        "N = 8,192, time: 16 global together / none": (1.25, 1.3, "at most"),
+        "N = 8,192, time: 16 global spread / none": (1.5, 1.3, "at most"),
+        "N = 8,192, time: a core taken / idle": (3.5, 4, "at most")}
+
+
+def test_the_sentence_names_what_was_missed():
+    ratios = {"fast / slow": {"measured": 9.99, "wanted": 10, "bound": "at least"},
+              "equal": {"measured": 10, "wanted": 10, "bound": "at least"},
+              "time": {"measured": 1.91, "wanted": 1.9, "bound": "at most"},
+              "kept": {"measured": 1.9, "wanted": 1.9, "bound": "at most"}}
+    found = {"ratios": ratios, "environment": {"threads": 2}}
+    assert bench.verdict(found) == ("With 2 threads 2 of 4 bars are met: fast / slow is 9.99, at least 10 wanted; "
+                                    "time is 1.91, at most 1.9 wanted.")
+    assert bench.verdict({"ratios": {"kept": ratios["kept"]}, "environment": {"threads": 1}}) == (
+        "With 1 thread 1 of 1 bars are met.")
+    assert bench.verdict(None) == "not run: repro bench attention"
+
+
+def test_a_core_is_taken_and_given_back():
+    import time
+
+    import psutil
+
+    before = {child.pid for child in psutil.Process().children()}
+    with bench.a_core_taken():
+        other, = [child for child in psutil.Process().children() if child.pid not in before]
+        used, deadline = other.cpu_times().user, time.monotonic() + 20
+        while other.cpu_times().user <= used and time.monotonic() < deadline:
+            pass
+        assert other.cpu_times().user > used
+        if hasattr(other, "cpu_affinity"):
+            assert len(other.cpu_affinity()) == 1
+    assert not other.is_running()
+
+
+def test_every_contender_runs_in_its_dtype():
+    x = bench.inputs(512, "cpu")
+    for name, contender in bench.contenders(64, "cpu", bench.PASSES[1]).items():
+        given = bench.cast(x, contender.dtype)
+        assert {part.dtype for part in given.values()} == {contender.dtype or torch.float32}
+        assert given["query"].requires_grad and not given["flow"].requires_grad
+        assert bench.step(contender, given, bench.PASSES[1])() == 512, name
 
 
 def test_exponents():
@@ -83,6 +163,14 @@ def test_floors(monkeypatch):
     monkeypatch.setattr(bench, "seconds", lambda work, device: 0 if work.__name__ == "<lambda>" else 32 * side**2)
     floors = {(row["pattern"], row["pass"]): row["seconds"] for row in bench.floors(64, (4096,), "cpu")}
     assert floors["causal", "forward"] == floors["window", "forward"] == 4 * 4096 * 8 * 64 * 4
+
+
+def test_what_only_a_ratio_needs_is_timed_there_and_has_no_line(tiny, monkeypatch):
+    monkeypatch.setattr(bench, "VARIANTS", ("square",))
+    monkeypatch.setattr(bench, "AT", 256)
+    measured = bench.measure((128, 256), 1, 8, passes=bench.PASSES[1:])
+    assert ("square", bench.PASSES[1], 256) in measured and ("square", bench.PASSES[1], 128) not in measured
+    assert list(bench.curves(measured)["time (ms)"]) == ["blocked", "dense, causal"]
 
 
 def test_one_pass_alone(tiny):

@@ -320,3 +320,18 @@ def test_real_images_and_sound():
     wave = found.waveform()
     assert wave.dtype == np.float32 and 0.1 < np.abs(wave).max() < 0.6  # the recordings are quiet
     assert abs(float(wave.mean())) < 0.01
+
+
+@real
+def test_next_sentences_are_not_in_the_text_and_the_first_is():
+    rows = {split: list(corpus("hotpotqa-paragraphs").examples(split)) for split in ("train", "validation", "test")}
+    ids = [row.id for found in rows.values() for row in found]
+    assert len(ids) == len(set(ids)) == 1_279 and len(rows["validation"]) == 95
+    questions = {one.id: one for split in ("train", "validation")
+                 for one in corpus("hotpotqa-subset").examples(split)}
+    for row in rows["test"]:
+        one = questions[row.id]
+        wanted = one.paragraphs[one.supporting[0][0]]
+        assert row.summary == "".join(wanted.sentences[1:]).strip() and row.summary not in row.document
+        assert wanted.sentences[0].strip() in row.document and row.title == one.question
+        assert len(row.document.split("\n")) >= len(one.paragraphs)

@@ -185,6 +185,19 @@ def test_bytes_and_words_that_touch_a_string(data):
     assert words.touching("Robin moored his drum .", ("his", "oor")).tolist() == [False, True, True, False, False]
 
 
+def test_tokens_lie_where_their_letters_are(bpe, sample):
+    text = " \n".join(3 * sample.articles) + "  naïve 日本 "
+    places = bpe.offsets(text)
+    assert places.shape == (len(bpe.encode(text)), 2) and places[0, 0] == 0 and places[-1, 1] == len(text)
+    for id, (start, stop) in zip(bpe.encode(text), places, strict=True):
+        if (letters := bpe.decode([id])).isprintable() and "\ufffd" not in letters:  # else a part of a letter
+            assert text[start:stop] == letters
+    long = "word " * 10_000  # several pieces
+    assert bpe.offsets(long)[:, 1].tolist() == np.cumsum([len(bpe.decode([id])) for id in bpe.encode(long)]).tolist()
+    assert tokeniser("word", corpus="synthetic-books").offsets("Robin  his").tolist() == [[0, 5], [7, 10]]
+    assert bpe.offsets("").shape == (0, 2)
+
+
 def test_what_is_never_predicted_is_known_of_every_token(data, bpe, sample):
     source = replace(corpus("wikitext-103"), never_targets=("<unk>",))
     plain, found = tokens("wikitext-103", "train", bpe), tokens(source, "train", bpe)

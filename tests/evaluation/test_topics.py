@@ -163,3 +163,14 @@ def test_partners_are_random_and_need_enough_books():
     assert pairs.trace() == 0 and (pairs + 99 * np.eye(4)).min() >= 2  # 8.3 on average; every book meets every other
     with pytest.raises(ReproError, match="3 of 5 passages"):
         from_other_books([0, 0, 0, 1, 2])
+
+
+def test_keywords_are_frequent_here_and_not_elsewhere():
+    from repro.evaluation.topics import keywords
+
+    text = "sail mast " * 5 + "deck " * 4 + "the " * 80 + "gull " * 6  # 100 words
+    others = ["the " * 160, "sail " * 2 + "mast " * 3 + "gull " * 35]  # 200 words
+    assert keywords(text, others) == {"sail"}  # mast: 5 % here, 1.5 % there
+    assert keywords(text, others, least=4, lift=3.3) == {"sail", "deck", "mast"}
+    assert keywords(text, others, lift=3.4) == {"sail"}
+    assert keywords("sail " * 5, []) == {"sail"}

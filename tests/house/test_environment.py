@@ -49,6 +49,19 @@ def test_make_installs_from_the_constraints():
     assert "snakemake book" in told.stdout
 
 
+def test_attention_is_installed_with_pytorch_alone_and_the_study_with_everything():
+    assert [Requirement(text).name for text in PROJECT["dependencies"]] == ["torch"] and not EXTRAS["attention"]
+    (lowest,) = (Requirement(text).specifier for text in EXTRAS["transformers"])
+    assert PINS["transformers"] in lowest
+    for name in EXTRAS.keys() - {"attention", "transformers", "study"}:
+        assert any(Requirement(text).name == "repro" and "study" in Requirement(text).extras for text in EXTRAS[name])
+
+
+def test_make_versions_tries_the_lowest_version_and_the_newest():
+    told = subprocess.run(["make", "-n", "versions"], cwd=ROOT, capture_output=True, text=True).stdout
+    assert ".ci/versions" in told and "make versions" in (ROOT / ".ci" / "run").read_text()
+
+
 def test_make_test_runs_style_tests_and_chapters():
     told = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True).stdout
     for part in ("ruff check", "pytest", "--nbval-lax", "--nbval-current-env"):

@@ -27,7 +27,8 @@ UNFOLD = """document.querySelectorAll("details").forEach((one) => one.open = tru
 OUTPUTS = """({
     empty: [...document.querySelectorAll(".cell_output .output")].filter((one) =>
         !one.textContent.trim() && !one.querySelector("svg, img")).length,
-    words: [...document.querySelectorAll(".drawing svg[role=img]")].map((one) => one.getAttribute("aria-label")),
+    words: [...document.querySelectorAll(".drawing :is(svg[role=img], .words)")].map((one) =>
+        one.getAttribute("aria-label")),
     nan: [...document.querySelectorAll("td, th")].filter((one) => one.textContent.trim() == "nan").length,
     numbers: [...document.querySelectorAll(".drawing .of-figure")].map((one) => one.textContent)})"""
 

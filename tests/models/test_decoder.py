@@ -10,7 +10,7 @@ from repro.attention import Causal, Full, Global, SlidingWindow, Strided
 from repro.attention.implementations import IMPLEMENTATIONS, Case, refusal
 from repro.errors import ReproError
 from repro.models import Decoder, DecoderConfig, decoder, longformer_patterns
-from repro.models.decoder import RelativeAttention, rotated, sinusoids
+from repro.models.decoder import DETAILS, RelativeAttention, rotated, sinusoids
 
 N = 13
 PATTERNS = {
@@ -37,9 +37,11 @@ def attention(patterns, position_size=6, n_embd=12):
 
 
 def pair_by_pair(module, x):
-    """Equation 3.3 of Dai et al., one query and one key at a time; r_t has the sines of t first, then the cosines."""
-    heads, size = module.u.shape
-    width, waves = heads * size, module.position.shape[2]
+    """Equation 3.3 of Dai et al., one query and one key at a time; r_t has the sines of t first, then the cosines.
+    Without relative positions the products of queries and keys alone."""
+    heads, width = len(module.patterns), module.out.weight.shape[0]
+    size, relative = width // heads, hasattr(module, "position")
+    waves = module.position.shape[2] if relative else 0
     rates = [10_000 ** (-2 * k / waves) for k in range(waves // 2)]
     out = []
     for sequence in x:
@@ -54,8 +56,8 @@ def pair_by_pair(module, x):
                         t = i - j
                         r = torch.tensor([math.sin(t * rate) for rate in rates]
                                          + [math.cos(t * rate) for rate in rates], dtype=torch.float64)
-                        content = (query[i, part] + module.u[head]) @ key[j, part]
-                        where = (query[i, part] + module.v[head]) @ (module.position[head] @ r)
+                        content = (query[i, part] + (module.u[head] if relative else 0)) @ key[j, part]
+                        where = (query[i, part] + module.v[head]) @ (module.position[head] @ r) if relative else 0
                         scores.append((content + where) / math.sqrt(size))
                         values.append(value[j, part])
                 mixed.append(torch.stack(scores).softmax(0) @ torch.stack(values))
@@ -79,7 +81,8 @@ def test_attention_is_that_of_dai_pair_by_pair(name):
     assert name == "itself only" or min(gradient.abs().max() for gradient in wanted.values()) > 1e-3
     case = Case(module.patterns[1], N, "cpu", x.dtype, gradients=True)
     able = ["auto", *(one for one in IMPLEMENTATIONS if not refusal(one, case))]
-    assert able == ["auto", "dense", "loop"] + ["blocked"] * (Causal() not in module.patterns)
+    plain = name in ("window", "itself only", "wider than the text")  # what chunks can compute
+    assert able == ["auto", "dense", "loop"] + ["chunks"] * plain + ["blocked"] * (Causal() not in module.patterns)
     for implementation in (*able, "products"):
         found = output_and_gradients(module(x, sinusoids(N, 6), implementation))
         torch.testing.assert_close(found, wanted, msg=lambda text, name=implementation: f"{name}: {text}")
@@ -103,22 +106,32 @@ def model(patterns, **changes):
     return randomised(Decoder(DecoderConfig(patterns=patterns, **settings)))
 
 
-def test_the_layers_are_put_together_as_written():
-    """Pre-layernorm, GELU, residual connections, tied embeddings."""
-    built = model((SlidingWindow(3), Causal()))
+@pytest.mark.parametrize(("positions", "details"), [
+    ("relative", ()), ("none", ()), ("absolute", ()), ("absolute", ("scaled",)), *(
+        ("relative", (detail,)) for detail in DETAILS), ("relative", tuple(DETAILS))])
+def test_the_layers_are_put_together_as_written(positions, details):
+    """Pre-layernorm, GELU, residual connections, tied embeddings; and what is chosen instead."""
+    built = model((SlidingWindow(3), Causal()), positions=positions, details=details, dropout=0.5).eval()
     ids = torch.arange(2 * N).view(2, N) % 11
 
     def norm(x, layer):
         centred = x - x.mean(-1, keepdim=True)
         return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * layer.weight + layer.bias
 
-    x = built.embed.weight[ids]
+    x = built.embed.weight[ids] * (math.sqrt(12) if "scaled" in details else 1)
+    if positions == "absolute":
+        rates = [10_000 ** (-2 * k / 6) for k in range(3)]
+        waves = [[wave(i * rate) for wave in (math.sin, math.cos) for rate in rates] for i in range(N)]
+        x = x + torch.tensor(waves, dtype=torch.float64) @ built.place.weight.T
+    one, other = (layer.attention for layer in built.layers)
+    if positions == "relative":
+        assert all(torch.equal(getattr(one, name), getattr(other, name)) is ("shared" in details) for name in "uv")
     for layer in built.layers:
         x = x + pair_by_pair(layer.attention, norm(x, layer.norm_1))
         inner = norm(x, layer.norm_2) @ layer.inner.weight.T + layer.inner.bias
         inner = inner * 0.5 * (1 + torch.erf(inner / math.sqrt(2)))
         x = x + inner @ layer.outer.weight.T + layer.outer.bias
-    wanted = norm(x, built.norm) @ built.embed.weight.T + built.bias
+    wanted = (x if "bare" in details else norm(x, built.norm)) @ built.embed.weight.T + built.bias
     torch.testing.assert_close(built(ids), wanted)
 
 
@@ -137,15 +150,21 @@ def test_size_of_the_papers_models():
         assert int(config.parameters / 1e6) == printed
 
 
-def test_counts_are_those_of_the_model():
-    config = DecoderConfig(11, 12, 3, longformer_patterns((2, 5), 3, (1, 2), 1), position_size=6)
+@pytest.mark.parametrize(("positions", "details"), [
+    ("relative", ()), ("none", ()), ("absolute", ("bare",)), ("relative", ("shared", "scaled")),
+    ("relative", tuple(DETAILS))])
+def test_counts_are_those_of_the_model(positions, details):
+    config = DecoderConfig(11, 12, 3, longformer_patterns((2, 5), 3, (1, 2), 1), position_size=6, positions=positions,
+                           details=details)
     assert config.parameters == sum(weight.numel() for weight in Decoder(config).parameters())
     pairs = sum(int(pattern.mask(N).sum()) for layer in config.patterns for pattern in layer)
     assert config.pairs_per_token(N) == pairs / N
     in_layers = sum(weight.numel() for name, weight in Decoder(config).named_parameters()
                     if "layers" in name and weight.ndim > 1 and not name.endswith((".u", ".v")))
     assert config.matrices == in_layers
-    by_hand = 2 * in_layers + 2 * 12 * 11 + pairs / N * (2 * (4 + 6) + 2 * 4)
+    waves = 6 if positions == "relative" else 0
+    by_hand = 2 * in_layers + 2 * 12 * 11 + pairs / N * (2 * (4 + waves) + 2 * 4)
+    by_hand += 2 * 6 * 12 * (positions == "absolute")
     assert config.flops_per_token(N) == pytest.approx(by_hand)
 
 
@@ -208,6 +227,24 @@ def test_dropout_only_in_training():
     assert torch.equal(built(ids), built(ids))
 
 
+@pytest.mark.parametrize("details", [(), ("dropout",)])
+def test_transformer_xl_drops_inside_the_feedforward_network_and_before_the_output(details):
+    built, seen = model((Causal(),), dropout=0.5, details=details), []
+    built.layers[0].outer.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    built.last_dropout.register_forward_hook(lambda module, given, out: seen.append(out))
+    for training in (True, False):
+        built.train(training)(torch.arange(N)[None] % 11)
+    dropped = [bool((one == 0).float().mean() > 0.2) for one in seen]
+    assert dropped == [bool(details), bool(details), False, False]
+
+
+def test_what_is_added_to_embeddings_is_of_their_size_at_first():
+    torch.manual_seed(0)
+    built = Decoder(DecoderConfig(500, 64, 4, (Causal(),), position_size=32, positions="absolute"))
+    added = built.place(sinusoids(200, 32).float())
+    assert added.std().item() == pytest.approx(built.embed.weight.std().item(), rel=0.15)
+
+
 def test_longformers_patterns():
     patterns = longformer_patterns((32, 64), 4, (1, 3))
     assert patterns[0] == (SlidingWindow(32),) * 4
@@ -228,6 +265,9 @@ def test_longformers_patterns():
     (lambda: DecoderConfig(7, 12, 3, (Causal(), Full())), "patterns has Full.. in layer 1, which sees later"),
     (lambda: DecoderConfig(7, 12, 3, ((Causal(), Causal(), Causal() | Global([70])),)), "which sees later positions"),
     (lambda: DecoderConfig(7, 12, 3, (SlidingWindow(2, causal=False),)), "which sees later positions"),
+    (lambda: DecoderConfig(7, 12, 3, (Causal(),), positions="absolut"), "positions 'absolut'. Did you mean 'absolute'"),
+    (lambda: DecoderConfig(7, 12, 3, (Causal(),), details=("scale",)), "detail 'scale'. Did you mean 'scaled'"),
+    (lambda: DecoderConfig(7, 12, 3, (Causal(),), positions="none", details=("shared",)), "only relative ones have u"),
 ])
 def test_settings_that_cannot_be(make, told):
     with pytest.raises(ReproError, match=told):

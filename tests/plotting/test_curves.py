@@ -1,5 +1,6 @@
 """Curves and bars show the numbers that they were given, in the colours of the house."""
 
+import numpy as np
 import pandas
 import pytest
 from matplotlib.collections import LineCollection
@@ -11,11 +12,14 @@ from repro.plotting import (
     draw_bars,
     draw_cost_front,
     draw_curves,
+    draw_gains,
     draw_layer_weights,
     draw_memory,
+    draw_quality_and_cost,
     draw_table_curves,
     house,
 )
+from repro.plotting.curves import spread
 
 
 @pytest.fixture
@@ -125,3 +129,55 @@ def test_memory_has_the_peaks_and_what_is_added_after_the_first_windows():
     assert (list(none.get_xdata()), list(none.get_ydata())) == ([1, 4], [2, 8])  # KiB beyond those at 3 windows
     assert list(window.get_ydata()) == [1]
     assert paper.get_ydata() == pytest.approx(2 * paper.get_xdata())
+
+
+def test_gains_have_the_paper_and_ours_as_lines_and_controls_as_hollow_marks():
+    rows = [("small", "paper", 0, 4.8, None, None), ("small", "paper", 10, 3.0, None, None),
+            ("small", "recurrent", 10, 2.0, 1.0, 3.0), ("small", "recurrent", 0, 2.5, 2.0, 3.5),
+            ("small", "recurrent, first block", 0, 2.9, 2.0, 3.5), ("small", "module masked out", 0, -0.5, -1.0, 0.5)]
+    frame = pandas.DataFrame(rows, columns=["source", "name", "overlap", "gain", "low", "high"])
+    (axis,) = draw_gains(frame).axes
+    lines = {line.get_label(): line for line in axis.lines[1:]}  # the first one is at 0
+    assert set(axis.lines[0].get_ydata()) == {0}
+    assert {name: list(line.get_ydata()) for name, line in lines.items()} == {
+        "paper": [4.8, 3.0], "recurrent": [2.5, 2.0], "recurrent, first block": [2.9], "module masked out": [-0.5]}
+    hollow = {name for name, line in lines.items() if line.get_markerfacecolor() == "white"}
+    assert hollow == {"module masked out"} == {name for name, line in lines.items() if line.get_linestyle() == "None"}
+    assert len({line.get_marker() for line in lines.values()}) == 4
+    bars = [segment for part in axis.findobj(LineCollection) for segment in part.get_segments() if len(segment)]
+    assert sorted((low[1], high[1]) for low, high in bars if low[1] == low[1]) == [
+        (-1, 0.5), (1, 3), (2, 3.5), (2, 3.5)]
+    fewer = draw_gains(frame[frame["name"] != "recurrent"], list(lines)).axes[0].lines[-1]
+    masked = lines["module masked out"]
+    assert (fewer.get_label(), fewer.get_marker(), fewer.get_color()) == (
+        "module masked out", masked.get_marker(), masked.get_color())
+    assert [text.get_text() for text in draw_gains(frame[:0]).axes[0].texts] == ["not run"]
+    with pytest.raises(ReproError, match="two points have source small, name paper, overlap 0"):
+        draw_gains(pandas.concat([frame, frame[:1]]))
+
+
+def test_points_of_one_cost_are_moved_apart_and_named():
+    costs = {"a": 5.0, "b": 5.0, "c": 1.0, "d": 105.0}
+    rows = [("small", name, flops, 9.0, 8.0, 10.0) for name, flops in costs.items()]
+    frame = pandas.DataFrame(rows, columns=["source", "name", "flops", "perplexity", "low", "high"])
+    figure = draw_quality_and_cost(frame)
+    places = {line.get_label(): line.get_xdata()[0] for line in figure.axes[0].lines}
+    assert list(places) == [text.get_text() for text in figure.axes[0].texts] == ["a", "b", "c", "d"]
+    apart = 0.036 * 104
+    assert places["b"] - places["a"] == pytest.approx(apart) and places["a"] - places["c"] >= apart - 1e-9
+    assert places["d"] == 105
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_places_are_spread_as_little_as_they_can_be(seed):
+    """Against a search over a fine grid of places for three points."""
+    import itertools
+
+    xs = np.random.default_rng(seed).integers(0, 8, 3) / 4
+    order = np.argsort(xs, kind="stable")
+    grid = np.arange(-6, 21) / 8
+    best = min(sum((np.array(some) - xs[order])**2) for some in itertools.product(grid, repeat=3)
+               if some[1] - some[0] >= 0.75 and some[2] - some[1] >= 0.75)
+    found = spread(xs, 0.75)
+    assert (np.diff(found[order]) >= 0.75 - 1e-12).all()
+    assert best - 0.02 <= ((found - xs)**2).sum() <= best + 1e-12

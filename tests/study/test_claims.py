@@ -241,6 +241,7 @@ def test_claims_are_counted_at_the_largest_scale_at_which_they_were_judged(toy, 
             run(toy.experiment.plan(scale)[index], progress=False)
         told = tally(claims())
     assert claim("toy-gain").verdict("small").verdict == "reproduced" and told == {"reproduced": 1, "not run": 1}
+    assert list(told) == list(tally(claims()[::-1])) == ["reproduced", "not run"]
     assert tally([claim("toy-cost")]) == {"not run": 1} and tally([]) == {}
 
 

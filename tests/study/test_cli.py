@@ -427,10 +427,13 @@ def test_bench_calls_the_benchmark(repro_, monkeypatch, tmp_path):
     code, _, err = repro_("bench toi")
     assert code == 2
     assert "unknown benchmark 'toi'. Did you mean 'toy'?" in err
-    (tmp_path / "attention.py").write_text("def main(json_path, lengths=(1,)): print(json_path, lengths)")
+    (tmp_path / "attention.py").write_text(
+        "PASSES = 'forward', 'forward+backward'\n"
+        "def main(json_path, lengths=(1,), rounds=0, passes=None): print(json_path, lengths, rounds, passes)")
     monkeypatch.delitem(sys.modules, "repro.bench.attention", raising=False)
-    assert repro_("bench attention")[:2] == (0, "None (1,)\n")
-    assert repro_("bench attention --length 64 --length 32 --length 64")[:2] == (0, "None (32, 64)\n")
+    assert repro_("bench attention")[:2] == (0, "None (1,) 5 None\n")
+    assert repro_("bench attention --length 64 --length 32 --length 64 --rounds 2 --pass forward")[:2] == (
+        0, "None (32, 64) 2 ('forward',)\n")
     assert repro_("bench toy --length 64") == (
         2, "", "repro: error: --length is 64, but the benchmark toy has no lengths; leave it out.\n")
 

@@ -160,19 +160,77 @@ def test_a_rate_of_a_module_that_is_not_there_is_refused(tiny_gpt2):
         config(module_learning_rate=0.0)
 
 
-# Bfloat16 on a processor.
+# Bfloat16 and half precision, on a processor.
 
 
-def test_bf16_trains_like_fp32():
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_the_bits_train_like_fp32(precision):
     curves = []
-    for precision in ("no", "bf16"):
+    for one in ("no", precision):
         torch.manual_seed(0)
         objective = WindowedLM(gpt2_mini(2, 32, 2, 29, 16), 16)
-        settings = config(60, precision=precision, learning_rate=0.003)
+        settings = config(60, precision=one, learning_rate=0.003)
         curves.append(train(objective, Sequences(TEXT, 16, 4), settings, device="cpu").curves["train_loss"])
     assert curves[0] != curves[1]
     for (_, exact), (_, rounded) in zip(*curves, strict=True):
         assert rounded == pytest.approx(exact, rel=0.01)
+
+
+class Overflowing(torch.amp.GradScaler):
+    """Starts at a scale at which gradients overflow; notes the scale before each step."""
+
+    def __init__(self, device, enabled):
+        super().__init__(device, init_scale=2.0**40, growth_interval=2_000, enabled=enabled)
+        self.seen = []
+        Overflowing.last = self
+
+    def update(self):
+        self.seen.append(self.get_scale())
+        super().update()
+
+
+def test_fp16_leaves_out_steps_that_overflow_and_halves_the_scale(monkeypatch, tmp_path):
+    torch.manual_seed(0)
+    objective = WindowedLM(gpt2_mini(2, 32, 2, 29, 16), 16)
+    before = {name: weight.clone() for name, weight in objective.state_dict().items()}
+    losses, seen = [], []
+
+    class Watched(Sequences):
+        def batch(self, step):
+            same = all(weight.equal(before[name]) for name, weight in objective.state_dict().items())
+            seen.append(same)
+            return super().batch(0)  # always the same one
+
+    monkeypatch.setattr(torch.amp, "GradScaler", Overflowing)
+    batches = Watched(TEXT, 16, 4)
+    settings = config(60, precision="fp16", learning_rate=0.01, warmup_steps=0)
+    losses = train(objective, batches, settings, tmp_path, device="cpu").curves["train_loss"]
+    scales = Overflowing.last.seen
+    left_out = sum(seen) - 1  # before the first step nothing can have moved
+    assert 10 < left_out < 40 and seen == [True] * (left_out + 1) + [False] * (59 - left_out)
+    assert scales[:left_out + 1] == [2.0 ** (40 - k) for k in range(left_out + 1)]
+    assert min(scales) >= scales[left_out] / 16  # once in a while one more
+    assert losses[-1][1] < losses[0][1] - 0.5 and all(weight.isfinite().all() for weight in objective.parameters())
+    kept = torch.load(tmp_path / "checkpoint.pt", weights_only=True)["scaler"]
+    assert kept["scale"] == scales[-1]
+
+
+def test_a_gradient_that_overflows_at_any_scale_is_an_error(monkeypatch):
+    class Small(torch.amp.GradScaler):
+        def __init__(self, device, enabled):
+            super().__init__(device, init_scale=1.0, enabled=enabled)
+
+    monkeypatch.setattr(torch.amp, "GradScaler", Small)
+    objective = WindowedLM(gpt2_mini(2, 32, 2, 29, 16), 16)
+    monkeypatch.setattr(objective, "forward", lambda batch: next(objective.parameters()).sum() * 3e38 * 3e38)
+    with pytest.raises(ReproError, match="lower the learning rate or lengthen the warm-up"):
+        train(objective, Sequences(TEXT, 16, 4), config(60, precision="fp16"), device="cpu")
+
+
+@pytest.mark.parametrize(("step", "share"), [(0, 0.1), (9, 1.0), (10, 1.0), (55, 0.5), (99, 0.0003)])
+def test_the_cosine_schedule(step, share):
+    settings = config(60, decay="cosine", warmup_steps=10, learning_rate=2.0)
+    assert settings.rate(step, 100) == pytest.approx(2 * share, abs=2e-4)
 
 
 @pytest.mark.parametrize(("changes", "words"), [

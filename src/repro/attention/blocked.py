@@ -1,59 +1,50 @@
 """Attention tile by tile: only blocks of queries against the stretch of keys that they can see.
 
 The successor of Longformer's sliding_chunks (Beltagy et al. 2020, section 3.2 and Appendix A) in plain PyTorch, on any
-device, forward and backward, in time and memory proportional to N for a fixed window. The tiles follow from the
-pattern's progressions of keys: a dilated window is a plain window over the positions of one residue class, so its
-tiles are slices with a step.
+device, forward and backward, in time and memory proportional to N for a fixed window. On a CPU many tiles at once go
+through PyTorch's fused kernel, where that exists; elsewhere, and with dropout, one tile after the other is multiplied.
 """
-
-from ctypes import string_at
-from functools import lru_cache
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from repro.attention.patterns import Pattern, union
+from repro.attention import flash
+from repro.attention.factorised import computed, factorised, factorises
+from repro.attention.patterns import Pattern
+from repro.attention.tiles import NOTHING, Hidden, Tile, tiles
 
 FAR = 2**28  # a query so late that it leaves every window behind
-NOTHING = -1e30  # the log of no weight at all; finite, so that differences of logs exist
-
-
-class Tile(NamedTuple):
-    """Queries `rows` against `keys`; `bias` (rows, keys) is 0 where they may, -inf where not, None if all may."""
-
-    rows: slice
-    keys: slice
-    bias: Tensor | None
-
-
-class Hidden(NamedTuple):
-    """What differs from sample to sample: -inf at padding (B*H, 1, N), the documents (B*H, N), dropout and its seed."""
-
-    padding: Tensor | None
-    documents: Tensor | None
-    dropout: float
-    seed: int
 
 
 def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
-            documents: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+            documents: Tensor | None = None, dropout: float = 0.0, fused: bool | None = None) -> Tensor:
     """Sub-quadratic in time and memory; scores are computed in float32 at least.
 
     The pattern has to be steady where there are documents: its tiles take positions from the sequence's start.
+    Strided and fixed ones have larger products than tiles where nothing differs from sample to sample.
+    fused: whether PyTorch's kernel for CPUs computes the tiles; None: where it can.
     """
+    if factorises(pattern) and fused is None and key_mask is None and documents is None and not dropout:
+        return factorised(query, key, value, pattern, scale)
     batch, heads, n, _ = query.shape
     precise = torch.promote_types(query.dtype, torch.float32)
-    flat = (x.to(precise).flatten(0, 1) for x in (query, key, value))
+    if fused is None:
+        fused = flash.available(query.device) and not dropout
+    kind = query.dtype if fused and flash.takes(query.dtype) else precise
+    flat = [x.to(kind).flatten(0, 1) for x in (query, key, value)]
     padding = None
     if key_mask is not None:
         padding = query.new_zeros(batch, n, dtype=precise).masked_fill_(~key_mask, -torch.inf)
         padding = padding.repeat_interleave(heads, 0)[:, None]
     if documents is not None:
         documents = documents.repeat_interleave(heads, 0)
-    hidden = Hidden(padding, documents, dropout, torch.randint(2**62, ()).item() if dropout else 0)
-    out = _Tiled.apply(*flat, tiles(pattern, n, block_size(query.device.type), query.device, precise), scale, hidden)
+    hidden = Hidden(padding, documents, heads, dropout, torch.randint(2**62, ()).item() if dropout else 0)
+    if fused:
+        out = flash.fused(*flat, pattern, scale, hidden)
+    else:
+        plan = tiles(pattern, n, block_size(query.device.type), query.device, precise)
+        out = _Tiled.apply(*flat, plan, scale, hidden)
     return out.unflatten(0, (batch, heads)).to(query.dtype)
 
 
@@ -71,45 +62,11 @@ def density(pattern: Pattern) -> float:
 
 
 def share_of_pairs(pattern: Pattern, n: int, device: str = "cpu") -> float:
-    """Which share of the n * n pairs lies in tiles, allowed or not."""
-    cover = tiles(pattern, n, block_size(device))
-    return sum(len(range(*tile.rows.indices(n))) * len(range(*tile.keys.indices(n))) for tile in cover) / n**2
-
-
-@lru_cache(maxsize=64)
-def tiles(pattern: Pattern, n: int, block: int, device: torch.device | str = "cpu",
-          dtype: torch.dtype = torch.float32) -> list[Tile]:
-    """Tiles that hold every allowed pair of n positions exactly once, each of at most `block` queries."""
-    biases, found, position = {}, [], torch.arange(n)
-    for number, part in enumerate(pattern.parts):
-        before = union(pattern.parts[:number]) if number else None
-        for first, last, step in (keys.within(n, position) for keys in part.keys(position)):
-            for rows in _blocks(first, last, step, block):
-                keys = slice(first[rows].min().item(), last[rows].max().item() + 1, step)
-                j = position[keys]
-                allowed = (j >= first[rows, None]) & (j <= last[rows, None])
-                if before is not None:
-                    allowed &= ~before(position[rows, None], j)
-                known = allowed.shape, string_at(allowed.data_ptr(), allowed.numel())  # its bytes, without NumPy
-                if allowed.any() and known not in biases:
-                    bias = torch.zeros(allowed.shape, dtype=dtype).masked_fill_(~allowed, -torch.inf).to(device)
-                    biases[known] = None if allowed.all() else bias
-                if known in biases:
-                    found.append(Tile(rows, keys, biases[known]))
-    return found
-
-
-def _blocks(first: Tensor, last: Tensor, step: int, block: int):
-    """Slices of at most `block` queries that see a key, all of their keys being of one residue class."""
-    sees = first <= last
-    stride = 1 if (first[sees] % step).unique().numel() <= 1 else step
-    for residue in range(stride):
-        among = sees[residue::stride].int()
-        edges = torch.diff(among, prepend=among.new_zeros(1), append=among.new_zeros(1)).nonzero().flatten().tolist()
-        for start, stop in zip(edges[::2], edges[1::2], strict=True):
-            for low in range(start, stop, block):
-                high = min(low + block, stop)
-                yield slice(residue + low * stride, residue + (high - 1) * stride + 1, stride)
+    """Which share of the n * n pairs is computed, allowed or not."""
+    if factorises(pattern):
+        return computed(pattern, n) / n**2
+    every = torch.arange(n)
+    return sum(len(every[tile.rows]) * len(every[tile.keys]) for tile in tiles(pattern, n, block_size(device))) / n**2
 
 
 class _Tiled(torch.autograd.Function):
@@ -144,15 +101,23 @@ class _Tiled(torch.autograd.Function):
             rows, keys, _ = tile
             weights = _scores(query, key, tile, scale, hidden).sub_(log_sum[:, rows]).exp_()
             kept = _kept(weights, hidden, number) if hidden.dropout else None
-            to_value[:, keys].baddbmm_((weights if kept is None else weights * kept).mT, grad[:, rows])
+            _add(to_value, keys, (weights if kept is None else weights * kept).mT, grad[:, rows])
             dots = (grad[:, rows] * out[:, rows]).sum(-1, keepdim=True)
             if kept is None:
                 flow = torch.baddbmm(dots, grad[:, rows], value[:, keys].mT, beta=-1).mul_(weights)
             else:
                 flow = torch.bmm(grad[:, rows], value[:, keys].mT).mul_(kept).sub_(dots).mul_(weights)
-            to_query[:, rows].baddbmm_(flow, key[:, keys], alpha=scale)
-            to_key[:, keys].baddbmm_(flow.mT, query[:, rows], alpha=scale)
+            _add(to_query, rows, flow, key[:, keys], scale)
+            _add(to_key, keys, flow.mT, query[:, rows], scale)
         return to_query, to_key, to_value, None, None, None
+
+
+def _add(into: Tensor, places: slice | Tensor, left: Tensor, right: Tensor, scale: float = 1.0) -> None:
+    """Add left @ right to these places."""
+    if isinstance(places, slice):
+        into[:, places].baddbmm_(left, right, alpha=scale)
+    else:
+        into.index_add_(1, places, torch.bmm(left, right), alpha=scale)
 
 
 def _scores(query: Tensor, key: Tensor, tile: Tile, scale: float, hidden: Hidden) -> Tensor:

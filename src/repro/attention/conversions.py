@@ -4,7 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from repro.attention.patterns import Keys, Pattern, SlidingWindow
+import torch
+
+from repro.attention.patterns import END, Global, Keys, Pattern, SlidingWindow
+from repro.errors import ReproError
 
 
 @dataclass(frozen=True)
@@ -17,8 +20,55 @@ class PreviousBlock(Pattern):
         return [Keys(i - i % self.block - self.block, i)]
 
 
+@dataclass(frozen=True)
+class Between(Pattern):
+    """The keys from `back` positions before the query to `ahead` after it; -1 is all of them."""
+
+    back: int
+    ahead: int
+
+    steady = True
+
+    @property
+    def looks_ahead(self) -> bool:
+        return self.ahead != 0
+
+    def keys(self, i):
+        return [Keys(i - self.back if self.back >= 0 else 0, i + self.ahead if self.ahead >= 0 else END)]
+
+
+@dataclass(frozen=True)
+class Neighbourhood(Pattern):
+    """The `kernel` keys around the query, `dilation` apart, in a text of n positions: at its ends as many, moved inside
+    (Hassani et al. 2023, section 3.1). An even kernel has one key more before the query than after it.
+
+    Raises ReproError for sequences of another length, and for a text too short for so many keys."""
+
+    kernel: int
+    dilation: int
+    n: int
+
+    def __post_init__(self):
+        if min(self.kernel, self.dilation) < 1 or self.kernel * self.dilation > self.n:
+            raise ReproError(f"kernel is {self.kernel} keys, {self.dilation} apart; in {self.n} positions they must "
+                             "fit: at least 1 each, and their product at most that.")
+
+    def check(self, n):
+        super().check(n)
+        if n != self.n:
+            raise ReproError(f"n is {n}, but this neighbourhood was made for {self.n} positions; make one for {n}.")
+
+    def keys(self, i):
+        residue, place = i % self.dilation, i // self.dilation
+        length = (self.n - residue + self.dilation - 1) // self.dilation  # positions with that residue
+        start = torch.minimum((place - self.kernel // 2).clamp(min=0), length - self.kernel)
+        first = start * self.dilation + residue
+        return [Keys(first, first + (self.kernel - 1) * self.dilation, self.dilation)]
+
+
 class Convention(NamedTuple):
-    """`pattern(window)` is what a library does with its setting; with dilation where it has one, `pattern(w, d)`."""
+    """`pattern(window)` is what a library does with its setting; with dilation where it has one, `pattern(w, d)`. Where
+    a setting has more, such as the global positions, these are further arguments."""
 
     library: str
     setting: str
@@ -35,6 +85,8 @@ CONVENTIONS = (
                lambda w: SlidingWindow(w, causal=False)),
     Convention("allenai/longformer", "attention_window, attention_dilation", "w keys on each side, and the own",
                lambda w, d=1: SlidingWindow(2 * w, d, causal=False)),
+    Convention("allenai/longformer", "attention_window, attention_dilation, autoregressive=True",
+               "w keys before, and the own", lambda w, d=1: SlidingWindow(w + 1, d)),
     Convention("transformers, causal masks", "sliding_window", "w keys, the own included", lambda w: SlidingWindow(w)),
     Convention("transformers, bidirectional masks", "sliding_window", "w keys on each side, and the own",
                lambda w: SlidingWindow(2 * w, causal=False)),
@@ -43,6 +95,16 @@ CONVENTIONS = (
     Convention("attention-gym", "generate_dilated_sliding_window(w, d)",
                "both sides; w is the span in positions, with w // d keys in it",
                lambda w, d=1: SlidingWindow(2 * (w // d), d, causal=False)),
+    Convention("attention-gym", "generate_global_sliding_window(w, is_global)",
+               "w keys on each side, the own, and global positions (the first unless told)",
+               lambda w, positions=(0,): SlidingWindow(2 * w, causal=False) | Global(positions)),
+    Convention("flash-attention", "window_size=(w, right)",
+               "w keys back, right ahead (none unless told), and the own; -1 is all",
+               lambda w, right=0: Between(w, right)),
+    Convention("NATTEN", "kernel_size, dilation", "w keys in all, the own included; at the ends of the text as many",
+               lambda w, d=1, n=64: Neighbourhood(w, d, n)),
+    Convention("NATTEN", "kernel_size, dilation, is_causal=True", "w keys, the own included",
+               lambda w, d=1: SlidingWindow(w, d)),
     Convention("local-attention", "window_size, causal=True", "the own block of w up to the query, and the one before",
                PreviousBlock),
     Convention("local-attention", "window_size, causal=True, exact_windowsize=True", "w keys back, and the own",

@@ -9,8 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._triton import has_triton_package
 
 from repro.attention import blocked as tiled
+from repro.attention import chunks as chunked
+from repro.attention.chosen import columns_first, with_rows
 from repro.attention.decoding import last_rows
 from repro.attention.patterns import Causal, Full, Pattern
 from repro.errors import ReproError, unknown
@@ -112,7 +115,7 @@ def flex(*arguments) -> Tensor:
 
 
 IMPLEMENTATIONS: dict[str, Callable[..., Tensor]] = {
-    "dense": dense, "loop": loop, "blocked": tiled.blocked, "flex": flex}
+    "dense": dense, "loop": loop, "chunks": chunked.chunks, "blocked": tiled.blocked, "flex": flex}
 DTYPES = torch.float64, torch.float32, torch.bfloat16, torch.float16
 WIDE = 256  # features of a query; beyond, tiles of FlexAttention may outgrow a GPU's shared memory: expected, not tried
 SHORT = 256  # positions up to which nothing is saved by leaving pairs out
@@ -123,6 +126,8 @@ def refusal(name: str, case: Case) -> str | None:
     if name != "dense" and case.documents and not case.pattern.steady:
         return (f"positions start anew in every document, and under {case.pattern} they decide who sees whom, not the "
                 "distance alone; use 'dense'.")
+    if name == "chunks":
+        return chunked.refusal(case.pattern)
     if name == "flex" and case.dropout:
         return "FlexAttention has no dropout; use 'blocked'."
     if name == "blocked":
@@ -134,6 +139,8 @@ def refusal(name: str, case: Case) -> str | None:
         return "FlexAttention has no backward pass on CPU; use 'blocked', or torch.no_grad()."
     if name == "flex" and case.device not in ("cpu", "cuda"):
         return f"FlexAttention runs on cuda and, forward only, on cpu, not on {case.device}; use 'blocked'."
+    if name == "flex" and case.device == "cuda" and torch.cuda.is_available() and not has_triton_package():
+        return "FlexAttention is compiled by Triton, which is not installed here; use 'blocked'."
     if name == "flex" and case.device == "cuda" and case.dtype == torch.float64:
         return "FlexAttention's kernel has no float64; use 'blocked'."
     return None
@@ -173,16 +180,19 @@ def _weigh(case: Case) -> Choice:
 
 def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequence[Pattern],
            implementation: str = "auto", scale: float | None = None, key_mask: Tensor | None = None,
-           documents: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+           documents: Tensor | None = None, dropout: float = 0.0, columns: Tensor | None = None,
+           rows: Tensor | None = None) -> Tensor:
     """Attention of the queries to the keys that the pattern allows.
 
     query: (B, H, Q, D); key: (B, H, N, D); value: (B, H, N, E), where E may differ from D. Q < N: the queries are those
     of the last Q positions. Returns (B, H, Q, E) in the dtype of the inputs, which autocast does not change. pattern:
-    one for all heads, or a sequence of H. implementation: "dense", "loop", "blocked", "flex", or "auto" for what
-    `choose` names. scale: of the scores, 1 / sqrt(D) if None. key_mask: (B, N) bool, False where nobody may look
+    one for all heads, or a sequence of H. implementation: "dense", "loop", "chunks", "blocked", "flex", or "auto" for
+    what `choose` names. scale: of the scores, 1 / sqrt(D) if None. key_mask: (B, N) bool, False where nobody may look
     (padding). documents: (B, N) whole numbers, each position's document: these lie end to end, and each is read as if
     it stood alone. dropout: the share of the weights that are left out, others growing to make up for it; seeded by
-    torch.manual_seed. A query that sees no key gets zeros, and its gradients are 0.
+    torch.manual_seed. columns, rows: (B, N) bool, the tokens that all see whatever the pattern says, and those that see
+    all: `Columns` and `Rows` that differ from sample to sample, and `Global` where both are the same tensor. A query
+    that sees no key gets zeros, and its gradients are 0.
 
     Raises ReproError for an unknown implementation or one that cannot do this, and for shapes, dtypes or patterns that
     do not fit together.
@@ -191,6 +201,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
         raise unknown("implementation", implementation, ("auto", *IMPLEMENTATIONS))
     patterns = _check(query, key, value, pattern, key_mask, documents, dropout)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if columns is not None or rows is not None:
+        return _chosen(query, key, value, patterns, implementation, scale, key_mask, documents, dropout, columns, rows)
     rest = scale, key_mask, documents, dropout
     with torch.autocast(query.device.type, enabled=False):
         if len(set(patterns)) == 1:
@@ -201,6 +213,20 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
             found = _one(*(x[:, heads] for x in (query, key, value)), pattern, implementation, *rest)
             out.update(zip(heads, found.unbind(1), strict=True))
         return torch.stack([out[head] for head in range(len(patterns))], 1)
+
+
+def _chosen(query, key, value, patterns, implementation, scale, key_mask, documents, dropout, columns, rows) -> Tensor:
+    """`attend` where each sample has columns or rows of its own: it is asked once for the whole batch."""
+    _check_chosen(query, key, patterns, documents, columns=columns, rows=rows)
+    n, asked = query.shape[2], (query, key, value, patterns, key_mask)
+    if columns is not None and columns.any():
+        asked = columns_first(query, key, value, patterns, columns, key_mask)
+    *parts, longer_mask = asked
+    out = attend(*parts, implementation, scale, longer_mask, dropout=dropout)[:, :, -n:]
+    if rows is None or not rows.any():
+        return out
+    with torch.autocast(query.device.type, enabled=False):
+        return with_rows(out, query, key, value, rows, scale, key_mask, dropout)
 
 
 def _one(query, key, value, pattern, implementation, scale, key_mask, documents, dropout) -> Tensor:
@@ -229,7 +255,8 @@ def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
             or 0 in query.shape[1:]):
         raise ReproError(f"query is {shapes[0]}, key {shapes[1]}, value {shapes[2]}; query and key must be "
                          "(B, H, N, D), the value (B, H, N, E), with H, N and D at least 1; a query may be shorter, "
-                         "of the last positions.")
+                         "of the last positions. A pattern is about one text: attention to another text "
+                         "(cross-attention) has none.")
     if query.dtype not in DTYPES or not query.dtype == key.dtype == value.dtype:
         raise ReproError(f"query is {query.dtype}, key {key.dtype}, value {value.dtype}; all three must be one of "
                          f"{', '.join(str(dtype) for dtype in DTYPES)}.")
@@ -253,3 +280,21 @@ def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     for one in dict.fromkeys(patterns):
         one.check(n)
     return patterns
+
+
+def _check_chosen(query: Tensor, key: Tensor, patterns: list[Pattern], documents: Tensor | None,
+                  **masks: Tensor | None) -> None:
+    """A look at what has to fit where samples have columns or rows of their own."""
+    shape = query.shape[0], query.shape[2]
+    for name, mask in masks.items():
+        if mask is not None and (mask.shape != shape or mask.dtype != torch.bool):
+            raise ReproError(f"{name} are {mask.dtype} {tuple(mask.shape)}; they must be torch.bool and (B, N), here "
+                             f"{shape}.")
+    if query.shape[2] < key.shape[2] or documents is not None:
+        raise ReproError("columns and rows are for whole texts, one in a row: there are "
+                         + (f"documents ({documents.dtype})" if documents is not None else
+                            f"{query.shape[2]} queries and {key.shape[2]} keys") + "; leave them out.")
+    moved = next((one for one in patterns if not one.steady), None)
+    if moved is not None and masks["columns"] is not None:
+        raise ReproError(f"columns differ from sample to sample, and {moved} counts positions from the start of a row; "
+                         "write them into the pattern instead: | Columns([...]).")

@@ -2,12 +2,12 @@
 
 import copy
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from repro.attention.chosen import Chosen
 from repro.attention.implementations import attend
-from repro.attention.patterns import Columns, SlidingWindow
+from repro.attention.patterns import SlidingWindow
 from repro.errors import ReproError
 
 LOCAL = "query", "key", "value"
@@ -64,44 +64,43 @@ class LongformerSelfAttention(nn.Module):
         return ours.train(layer.training)
 
     def forward(self, hidden: Tensor, attention_mask: Tensor | None = None,
-                global_attention_mask: Tensor | None = None) -> Tensor:
+                global_attention_mask: Tensor | None = None, is_index_masked: Tensor | None = None,
+                is_index_global_attn: Tensor | None = None, is_global_attn: bool = False,
+                output_attentions: bool = False) -> Tensor | tuple[Tensor]:
         """hidden (B, N, d) -> (B, N, d), of any length.
 
         attention_mask (B, N): 0 where a token is padding, which nobody attends to and whose output is 0.
         global_attention_mask (B, N): 1 where a token is global; every sequence may have others.
-        Raises ReproError for a mask of another shape.
+        The rest is how LongformerModel of transformers calls its layers: is_index_masked and is_index_global_attn
+        (B, N) take the place of the masks, and what is returned is a tuple, so that a layer can be replaced by ours.
+        Raises ReproError for a mask of another shape, and for output_attentions.
         """
+        if output_attentions:
+            raise ReproError("output_attentions is True, but this layer keeps no probabilities; leave it out, or ask "
+                             "transformers' own layer for them.")
+        if is_index_masked is not None:
+            return (self(hidden, ~is_index_masked, is_index_global_attn),)
         masks = {"attention_mask": attention_mask, "global_attention_mask": global_attention_mask}
         for name, mask in masks.items():
             if mask is not None and mask.shape != hidden.shape[:2]:
                 raise ReproError(f"{name} is {tuple(mask.shape)}; it must be (B, N), here {tuple(hidden.shape[:2])}.")
-        real = None if attention_mask is None else attention_mask.bool()
-        parts = [self._heads(name, hidden) for name in LOCAL]
-        if global_attention_mask is None or not global_attention_mask.any():
-            out = attend(*parts, self.pattern, self.implementation, key_mask=real, dropout=self._share)
-        else:
-            chosen = global_attention_mask.bool()
-            rows = [slice(row, row + 1) for row in range(len(hidden))]
-            out = torch.cat([self._with_globals(hidden[row], *(part[row] for part in parts), chosen[row],
-                                                None if real is None else real[row]) for row in rows])
+        real, chosen = (None if mask is None else mask.bool() for mask in masks.values())
+        if chosen is not None and not chosen.any():
+            chosen = None
+        share = self.dropout if self.training else 0.0
+        out = attend(*(self._heads(name, hidden) for name in LOCAL), self.pattern, self.implementation, key_mask=real,
+                     dropout=share, columns=chosen)
+        if chosen is not None:
+            out = self._with_globals(hidden, out, Chosen.of(chosen), real, share)
         out = out.transpose(1, 2).flatten(2)
         return out if real is None else out * real[..., None]
 
-    def _with_globals(self, hidden, query, key, value, chosen, real) -> Tensor:
-        """One sequence (1, H, N, D): its global tokens are keys for all, and queries with projections of their own."""
-        positions = chosen[0].nonzero().flatten()
-        if not len(positions):
-            return attend(query, key, value, self.pattern, self.implementation, key_mask=real, dropout=self._share)
-        pattern = self.pattern | Columns(positions.tolist())
-        out = attend(query, key, value, pattern, self.implementation, key_mask=real, dropout=self._share)
-        queries = self._heads("query_global", hidden[:, positions])
+    def _with_globals(self, hidden: Tensor, out: Tensor, chosen: Chosen, real: Tensor | None, share: float) -> Tensor:
+        """`out` (B, H, N, D), where global tokens see all, with projections of their own."""
+        queries = self._heads("query_global", chosen.gather(hidden[:, None])[:, 0])
         keys, values = self._heads("key_global", hidden), self._heads("value_global", hidden)
         mask = None if real is None else real[:, None, None]
-        return out.index_copy(2, positions, F.scaled_dot_product_attention(queries, keys, values, mask, self._share))
-
-    @property
-    def _share(self) -> float:
-        return self.dropout if self.training else 0.0
+        return chosen.put(out, F.scaled_dot_product_attention(queries, keys, values, mask, share))
 
     def _heads(self, name: str, hidden: Tensor) -> Tensor:
         return getattr(self, name)(hidden).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

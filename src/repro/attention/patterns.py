@@ -215,10 +215,15 @@ class Multiples(Pattern):
 
 @dataclass(frozen=True)
 class Summary(Pattern):
-    """Causal, the last `summary` positions of every block of `stride`: the second head of `Fixed`."""
+    """Causal, the last `summary` positions of every block of `stride`: the second head of `Fixed`.
+
+    sub_block: those of another stretch of `summary` positions instead, counted from the block's end. Raises ReproError
+    for a summary or a sub-block that does not lie in the block.
+    """
 
     stride: int
     summary: int
+    sub_block: int = 0
 
     looks_ahead = False
 
@@ -227,9 +232,19 @@ class Summary(Pattern):
         _at_least("summary", self.summary, 1, "positions")
         if self.summary > self.stride:
             raise ReproError(f"summary is {self.summary}; it must lie between 1 and the stride ({self.stride}).")
+        _at_least("sub_block", self.sub_block, 0, "stretches")
+        if (self.sub_block + 1) * self.summary > self.stride:
+            raise ReproError(f"sub_block is {self.sub_block}; a block of {self.stride} positions has those from 0 to "
+                             f"{self.stride // self.summary - 1} of {self.summary} each.")
+
+    @property
+    def columns(self) -> range:
+        """Where in a block its summary lies."""
+        stop = self.stride - self.sub_block * self.summary
+        return range(stop - self.summary, stop)
 
     def keys(self, i):
-        return [Keys(column, i, self.stride) for column in range(self.stride - self.summary, self.stride)]
+        return [Keys(column, i, self.stride) for column in self.columns]
 
 
 @dataclass(frozen=True)
@@ -251,18 +266,23 @@ class Strided(Pattern):
 
 @dataclass(frozen=True)
 class Fixed(Pattern):
-    """Union of its `heads`: the own block of `stride`, and every block's last `summary` (Child et al., section 4.3)."""
+    """Union of its `heads`: the own block of `stride`, and every block's last `summary` (Child et al., section 4.3).
+
+    sub_block: another stretch of `summary` positions instead, counted from the block's end; heads of one layer take
+    different ones.
+    """
 
     stride: int
     summary: int
+    sub_block: int = 0
 
     def __post_init__(self):
-        Summary(self.stride, self.summary)
+        Summary(self.stride, self.summary, self.sub_block)
 
     @property
     def heads(self) -> tuple[Pattern, Pattern]:
         """The two patterns that the paper gives to different heads."""
-        return BlockLocal(self.stride), Summary(self.stride, self.summary)
+        return BlockLocal(self.stride), Summary(self.stride, self.summary, self.sub_block)
 
     parts = heads
 

@@ -40,6 +40,7 @@ PLAIN = causal_mask_function, bidirectional_mask_function
 UNKNOWN_TO_US = "softcap", "position_bias", "s_aux"  # what some models add to their scores
 LAYERS = "full_attention", "sliding_attention"  # the kinds of layers that we know
 UNSAID = -1  # the window of a model that has no windows of its own
+KEPT = "attn_implementation", "repro_attention"  # in a saved config; in a part of a model the first is forgotten
 LONGEST = 4096  # positions up to which a model's attention probabilities are returned
 
 Chosen = Pattern | Sequence[Pattern]
@@ -64,7 +65,9 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
     as it does in transformers. A text beyond the model's learned positions raises ReproError. A model is saved with
     the name of its attention; loading it asks for that name to be registered.
 
-    Raises ReproError for one argument without the other, and a name that is taken.
+    Raises ReproError for one argument without the other, and a name that is taken. Models that would not ask for an
+    attention of ours, or that add to their scores what we do not know (softcap, sinks, biases by position), are refused
+    with a ReproError when they are made or first read.
     """
     if (name is None) != (pattern is None):
         raise ReproError(f"name is {name!r} and pattern is {pattern!r}; give both, or neither for those of ours.")
@@ -224,22 +227,40 @@ def _is_cross(module) -> bool:
             or getattr(module, "is_decoder", False) and not module.is_causal)
 
 
-def _prepared(model, *arguments, **named) -> str:
+def _prepared(model, requested_attention: str | None, *arguments, **named) -> str:
     """The implementation that a model takes; where it is one of ours, the model is made ready for it.
 
-    Its config remembers the name, which transformers would not save. Before it reads, texts are measured (transformers
-    looks up a token's position before it asks for a mask) and caches are made to keep what the pattern needs.
+    Its config remembers the name, which transformers would not save, and which holds where none is asked for: the text
+    model inside one for images, when that is loaded, is asked for none. Before a model reads, texts are measured
+    (transformers looks up a token's position before it asks for a mask) and caches are made to keep what the pattern
+    needs.
     """
-    name = _prepared.original(model, *arguments, **named)
+    kept = getattr(model.config, KEPT[1], None)
+    name = _prepared.original(model, requested_attention or kept, *arguments, **named)
     if name in _own or name in SETTINGS:
-        model.config.attn_implementation = name
+        _check_that_it_asks(model, name)
+        for key in KEPT:
+            setattr(model.config, key, name)
         for one in model.modules():
             if isinstance(one, PreTrainedModel) and check_length not in one._forward_pre_hooks.values():
                 one.register_forward_pre_hook(check_length, with_kwargs=True)
                 one.register_forward_pre_hook(_before_reading, with_kwargs=True)
-    elif hasattr(model.config, "attn_implementation"):
-        del model.config.attn_implementation
+    else:
+        for key in KEPT:
+            if hasattr(model.config, key):
+                delattr(model.config, key)
     return name
+
+
+def _check_that_it_asks(model, name: str) -> None:
+    """Raise ReproError for a model that computes its attention by itself: it would read everything, without a word.
+
+    What a model says of itself is what transformers goes by before it gives one PyTorch's attention.
+    """
+    if not any(getattr(model, f"_supports_{what}", False) for what in ("attention_backend", "sdpa", "flex_attn")):
+        advice = " Replace its layers by LongformerSelfAttention." if model.config.model_type == "longformer" else ""
+        raise ReproError(f"{type(model).__name__} computes its attention by itself and would not ask for '{name}'; "
+                         f"take a model that can have attn_implementation='sdpa'.{advice}")
 
 
 def _before_reading(model, inputs: tuple, named: dict) -> None:

@@ -6,7 +6,10 @@ window of 256; on a GPU bfloat16 and 512.
 
 import math
 import os
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -18,10 +21,18 @@ from repro.recompute import peak_memory
 if TYPE_CHECKING:
     import pandas
 
+    from repro.attention import Pattern
+
 HEADS, SIZE = 8, 64
 LENGTHS = tuple(2**k for k in range(9, 16))
 PASSES = "forward", "forward+backward"
+PLACES = 3_000, 30_000  # the tokens of a text after which generation is timed
+WRITTEN = 16  # tokens at a time
 FLOORS = {"window": "floor, window", "causal": "floor, causal"}  # names in figures
+BUSY = "blocked, a core taken"
+TOGETHER, SPREAD, HALF = "blocked, 16 global together", "blocked, 16 global spread", "blocked, bfloat16"
+VARIANTS = TOGETHER, SPREAD, HALF, BUSY  # timed for a ratio, and only
+AT = 8192  # positions, where most ratios are taken
 SHARE_OF_MEMORY = 0.8  # of what is free, that a run may need
 
 
@@ -30,29 +41,42 @@ class Contender(NamedTuple):
 
     run: Callable[[dict[str, Tensor]], Tensor]
     parameters: tuple[Tensor, ...] = ()
+    dtype: torch.dtype | None = None  # of its inputs, if not that of all others
 
 
-def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, window: int | None = None) -> dict:
-    """Time every contender at every length that fits in memory; print a table, ratios and growth exponents.
+def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, window: int | None = None,
+         passes: tuple[str, ...] = PASSES, places: tuple[int, int] = PLACES) -> dict:
+    """Time every contender at every length that fits in memory, and generation far into a text.
 
-    rounds: timed runs of each; half as many at 16,384 positions, a quarter at 32,768.
+    Prints a table, ratios and growth exponents. rounds: timed runs of each; half as many at 16,384 positions, a quarter
+    at 32,768. On a CPU with several threads a last row is timed while another process, started here, takes one of the
+    cores.
     """
     from repro.bench import report
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     window = window or (512 if device == "cuda" else 256)
-    measured = measure(lengths, rounds, window, device)
+    measured = measure(lengths, rounds, window, device, passes)
+    if device == "cpu" and torch.get_num_threads() > 1 and AT in lengths and PASSES[1] in passes:
+        measured[BUSY, PASSES[1], AT] = with_a_core_taken(AT, rounds, window)
     show(measured, lengths)
+    lower = floors(window, lengths, device)
     rows = [{"contender": name, "pass": which, "n": n, **found} for (name, which, n), found in measured.items()]
-    at = 8192 if 8192 in lengths else lengths[-1]
+    at = AT if AT in lengths else lengths[-1]
     speeds = {name: {key: found[key] for key in ("tokens_per_second", "lowest", "highest")}
               for (name, which, n), found in measured.items()
-              if (which, n) == (PASSES[1], at) and "seconds" in found}
-    title = f"Attention, N = {at:,}, forward and backward, window {window}, {HEADS} heads of {SIZE}, {device}"
+              if (which, n) == (passes[-1], at) and "seconds" in found}
+    written, kept = generation(window, places, rounds, device)
+    early, late = (found["tokens_per_second"] for found in written.values())
+    title = f"Attention, N = {at:,}, {passes[-1]}, window {window}, {HEADS} heads of {SIZE}, {device}"
     allocator = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
-    settings = {"lengths": lengths, "rounds": rounds, "window": window, "device": device, "allocator": allocator}
-    return report("attention", settings, title, speeds, ratios(measured, device), json_path, runs=rows, window=window,
-                  exponents=exponents(measured), floors=floors(window, lengths, device), allocator=allocator)
+    settings = {"lengths": lengths, "rounds": rounds, "window": window, "device": device, "allocator": allocator,
+                "passes": passes, "threads": torch.get_num_threads(), "places": places}
+    bars = ratios(measured, device, lower) | {
+        f"generation: cost of token {places[1]:,} / token {places[0]:,}": (early / late, 1.2, "at most"),
+        f"generation: keys kept after token {places[1]:,} / token {places[0]:,}": (kept[1] / kept[0], 1.0, "at most")}
+    return report("attention", settings, title, speeds | written, bars, json_path, runs=rows, window=window,
+                  exponents=exponents(measured), floors=lower, allocator=allocator, keys_kept=kept)
 
 
 def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "cpu",
@@ -66,11 +90,13 @@ def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "c
         for n in lengths:
             x, work = inputs(n, device), {}
             for name, contender in field.items():
+                if name in VARIANTS and n != AT:
+                    continue
                 needed = expected_bytes(measured, name, which, n)
                 if needed > SHARE_OF_MEMORY * free_bytes(device):
                     measured[name, which, n] = {"not_attempted": f"would need {needed / 2**30:.0f} GiB"}
                 else:
-                    work[name] = step(contender, x, which)
+                    work[name] = step(contender, cast(x, contender.dtype), which)
                     if device == "cuda" or name == "flex":
                         work[name]()  # compiles
                     measured[name, which, n] = {"peak_bytes": peak_memory(work[name], device)
@@ -79,6 +105,73 @@ def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "c
             for name, speed in compare(work, rounds_at(n, rounds), warm_up=False).items():
                 measured[name, which, n] |= speed | {"seconds": n / speed["tokens_per_second"]}
     return measured
+
+
+def generation(window: int, places: tuple[int, ...], rounds: int, device: str = "cpu") -> tuple[dict, list[int]]:
+    """(tokens per second of a small Llama with windows that goes on writing after each of `places`, the keys it keeps).
+
+    The texts before are read first, outside of the time, so that the places can take turns.
+    """
+    from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+    from repro.attention import register
+    from repro.bench import compare
+
+    register()
+    torch.manual_seed(0)
+    config = LlamaConfig(num_hidden_layers=2, hidden_size=HEADS * SIZE, intermediate_size=2 * HEADS * SIZE,
+                         num_attention_heads=HEADS, vocab_size=256, max_position_embeddings=2 * max(places),
+                         sliding_window=window, attn_implementation="repro_sliding")
+    model = LlamaForCausalLM(config).to(device, dtype(device)).eval()
+    caches = {place: DynamicCache(config=config) for place in places}
+
+    @torch.no_grad()
+    def read(cache, n: int) -> None:
+        model(torch.zeros((1, n), dtype=torch.long, device=device), past_key_values=cache, logits_to_keep=1)
+
+    def write(cache) -> Callable[[], int]:
+        def work() -> int:
+            for _ in range(WRITTEN):
+                read(cache, 1)
+            if device == "cuda":
+                torch.cuda.synchronize()
+            return WRITTEN
+        return work
+
+    for place, cache in caches.items():
+        read(cache, place)
+    work = {f"generation, after token {place:,}": write(cache) for place, cache in caches.items()}
+    return compare(work, 2 * rounds), [max(layer.keys.shape[2] for layer in cache.layers) for cache in caches.values()]
+
+
+def cast(x: dict[str, Tensor], dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """The same inputs in another dtype, if one is given."""
+    if dtype is None:
+        return x
+    return {name: part.detach().to(dtype).requires_grad_(part.requires_grad) for name, part in x.items()}
+
+
+def with_a_core_taken(n: int, rounds: int, window: int) -> dict:
+    """Speed of `blocked`, forward and backward, while another process does not leave one of the cores."""
+    from repro.bench import compare
+
+    contender = contenders(window, "cpu", PASSES[1])["blocked"]
+    with a_core_taken():
+        speed = compare({BUSY: step(contender, inputs(n, "cpu"), PASSES[1])}, rounds)[BUSY]
+    return speed | {"seconds": n / speed["tokens_per_second"], "peak_bytes": None}
+
+
+@contextmanager
+def a_core_taken() -> Iterator[None]:
+    """Within it, a process computes on the last core that this one may use, and on no other."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    stay = f"import os; os.sched_setaffinity(0, [{cores[-1]}]); print(flush=True)" if cores else "print(flush=True)"
+    with subprocess.Popen([sys.executable, "-c", f"{stay}\nwhile True: pass"], stdout=subprocess.PIPE) as other:
+        try:
+            other.stdout.readline()  # it has begun
+            yield
+        finally:
+            other.kill()
 
 
 def rounds_at(n: int, rounds: int) -> int:
@@ -92,7 +185,7 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
     from transformers import LongformerConfig
     from transformers.models.longformer.modeling_longformer import LongformerSelfAttention as Theirs
 
-    from repro.attention import LongformerSelfAttention, SlidingWindow, attend
+    from repro.attention import Global, LongformerSelfAttention, SlidingWindow, attend
     from repro.attention.flex import flex
 
     causal = SlidingWindow(window)
@@ -100,30 +193,66 @@ def contenders(window: int, device: str, which: str) -> dict[str, Contender]:
     def ours(name, pattern=causal):
         return Contender(lambda x: attend(x["query"], x["key"], x["value"], pattern, name))
 
+    def globally(positions):
+        def run(x):
+            n = x["query"].shape[2]
+            pattern = causal | Global(positions or range(0, n, n // 16))
+            return attend(x["query"], x["key"], x["value"], pattern, "blocked")
+        return Contender(run)
+
     config = LongformerConfig(hidden_size=HEADS * SIZE, num_attention_heads=HEADS, attention_window=[window],
                               num_hidden_layers=1, attention_probs_dropout_prob=0.0)
     theirs = Theirs(config, 0).to(device, dtype(device))
-    layer = LongformerSelfAttention.from_transformers(theirs)
+    layers = {name: LongformerSelfAttention.from_transformers(theirs, implementation=name)
+              for name in ("auto", "loop", "chunks")}
     package = LocalAttention(window, causal=True, exact_windowsize=True, use_rotary_pos_emb=False).to(device)
+
+    def sparse(pattern_at):
+        return Contender(lambda x: attend(x["query"], x["key"], x["value"], pattern_at(x["query"].shape[2]), "blocked"))
 
     def longformer(x):
         nobody = torch.zeros(x["hidden"].shape[:2], device=device, dtype=x["hidden"].dtype)
         return theirs(x["hidden"], nobody, nobody < 0, nobody > 0, False)[0]
 
+    def layer(name):
+        return Contender(lambda x: layers[name](x["hidden"]), local_parameters(layers[name]))
+
     field = {
         "dense, causal": Contender(dense_causal),
         "dense, mask": ours("dense"),
         "loop": ours("loop"),
+        "chunks": ours("chunks"),
         "blocked": ours("blocked"),
         "blocked, dilation 4": ours("blocked", SlidingWindow(window, 4)),
+        "strided": sparse(strided_at),
+        "fixed": sparse(fixed_at),
+        TOGETHER: globally(range(16)),
+        SPREAD: globally(None),
+        HALF: ours("blocked")._replace(dtype=torch.bfloat16),
         "local-attention": Contender(lambda x: package(x["query"], x["key"], x["value"])),
         "flex": Contender(lambda x: flex(x["query"], x["key"], x["value"], causal, SIZE**-0.5, compiled=True)),
-        "Longformer layer, ours": Contender(lambda x: layer(x["hidden"]), local_parameters(layer)),
+        "Longformer layer, ours": layer("auto"),
+        "Longformer layer, ours, loop": layer("loop"),
+        "Longformer layer, ours, chunks": layer("chunks"),
         "Longformer layer, transformers": Contender(longformer, local_parameters(theirs)),
     }
     if device == "cpu" and which == PASSES[1]:
         del field["flex"]  # has no backward pass there
     return field
+
+
+def strided_at(n: int) -> "Pattern":
+    """Strided attention for n positions: the stride is the power of 2 next to sqrt(n), 128 at 16,384."""
+    from repro.attention import Strided
+
+    return Strided(2 ** round(math.log2(n) / 2))
+
+
+def fixed_at(n: int) -> "Pattern":
+    """Fixed attention for n positions: blocks of twice that stride, of which 8 positions are the summary."""
+    from repro.attention import Fixed
+
+    return Fixed(2 * strided_at(n).stride, 8)
 
 
 def local_parameters(layer: torch.nn.Module) -> tuple[Tensor, ...]:
@@ -181,28 +310,60 @@ def expected_bytes(measured: dict, name: str, which: str, n: int) -> float:
     return last * (last / before if before else 4)
 
 
-def ratios(measured: dict, device: str) -> dict[str, tuple[float, float]]:
-    """Every bar that the measured lengths allow: (ratio, the least it should be)."""
-    def per_second(name, n):
-        return measured.get((name, PASSES[1], n), {}).get("tokens_per_second")
+def ratios(measured: dict, device: str, lower: list[dict] = ()) -> dict[str, tuple]:
+    """Every bar that the measured lengths allow: (ratio, the least it should be), or (ratio, the most, "at most").
 
-    def peak(name, n):
-        return measured.get((name, PASSES[1], n), {}).get("peak_bytes")
+    lower: what `floors` returns.
+    """
+    def found(name, n, key="tokens_per_second"):
+        return measured.get((name, PASSES[1], n), {}).get(key)
 
+    at = "N = 8,192"
     wanted = {
-        "N = 8,192: blocked / dense, causal": (per_second("blocked", 8192), per_second("dense, causal", 8192), 5),
-        "N = 8,192: blocked / local-attention": (per_second("blocked", 8192), per_second("local-attention", 8192), 1),
-        "N = 8,192: Longformer layer, ours / transformers": (
-            per_second("Longformer layer, ours", 8192), per_second("Longformer layer, transformers", 8192), 2),
-        "N = 8,192: blocked, dilation 4 / blocked": (
-            per_second("blocked, dilation 4", 8192), per_second("blocked", 8192), 1 / 1.3),
-        "blocked: N = 16,384 / N = 8,192": (per_second("blocked", 16384), per_second("blocked", 8192), 2 / 2.3),
-        "N = 16,384, memory: dense, mask / blocked": (peak("dense, mask", 16384), peak("blocked", 16384), 10),
+        f"{at}: blocked / dense, causal": (found("blocked", 8192), found("dense, causal", 8192), 10),
+        **{f"N = {n:,}: {name} / dense, causal": (found(name, n), found("dense, causal", n), least)
+           for n, least in ((4096, 2), (16384, 6)) for name in ("strided", "fixed")},
+        f"{at}: blocked / local-attention": (found("blocked", 8192), found("local-attention", 8192), 1.5),
+        f"{at}: Longformer layer, ours / transformers": (
+            found("Longformer layer, ours", 8192), found("Longformer layer, transformers", 8192), 2.5),
+        f"{at}: blocked, dilation 4 / blocked": (found("blocked, dilation 4", 8192), found("blocked", 8192), 1 / 1.3),
+        f"{at}: blocked, bfloat16 / blocked": (found(HALF, 8192), found("blocked", 8192), 1.5),
+        "blocked: N = 16,384 / N = 8,192": (found("blocked", 16384), found("blocked", 8192), 2 / 2.3),
+        "N = 16,384, memory: dense, mask / blocked": (
+            found("dense, mask", 16384, "peak_bytes"), found("blocked", 16384, "peak_bytes"), 10),
+    }
+    floor = next((row["seconds"] for row in lower if (row["pattern"], row["n"], row["pass"]) == (
+        "window", 8192, PASSES[1])), None)
+    alone = found("blocked", 8192, "seconds")
+    at_most = {
+        f"{at}, time: blocked / floor": (alone, floor, 1.9),
+        f"{at}, time: 16 global together / none": (found(TOGETHER, 8192, "seconds"), alone, 1.3),
+        f"{at}, time: 16 global spread / none": (found(SPREAD, 8192, "seconds"), alone, 1.3),
+        f"{at}, time: a core taken / idle": (found(BUSY, 8192, "seconds"), alone, 4),
     }
     if device == "cuda":
-        wanted = {"N = 32,768: flex / dense, causal": (
-            per_second("flex", 32768), per_second("dense, causal", 32768), 8)}
-    return {label: (one / other, round(least, 2)) for label, (one, other, least) in wanted.items() if one and other}
+        wanted, at_most = {"N = 32,768: flex / dense, causal": (
+            found("flex", 32768), found("dense, causal", 32768), 8)}, {}
+    return ({label: (one / other, round(least, 2)) for label, (one, other, least) in wanted.items() if one and other}
+            | {label: (one / other, most, "at most") for label, (one, other, most) in at_most.items() if one and other})
+
+
+def verdict(found: dict | None) -> str:
+    """A sentence: how many bars a stored run meets, and which it misses by how much."""
+    if found is None:
+        return "not run: repro bench attention"
+    missed = [f"{label} is {one['measured']:.2f}, {one['bound']} {one['wanted']:g} wanted"
+              for label, one in found["ratios"].items() if not met(one)]
+    threads = found["environment"]["threads"]
+    return (f"With {threads} thread{'s' * (threads != 1)} {len(found['ratios']) - len(missed)} of "
+            f"{len(found['ratios'])} bars are met" + (": " if missed else "") + "; ".join(missed) + ".")
+
+
+def met(ratio: dict) -> bool:
+    """Whether a ratio of a record is what was wanted."""
+    if ratio["bound"] == "at most":
+        return ratio["measured"] <= ratio["wanted"]
+    return ratio["measured"] >= ratio["wanted"]
 
 
 def exponents(measured: dict) -> dict[str, float]:
@@ -254,9 +415,10 @@ def seconds(work: Callable, device: str) -> float:
 def curves(measured: dict, which: str = PASSES[1]) -> dict[str, dict[str, list[list[float]]]]:
     """Milliseconds and MiB of one pass by length, as `draw_growth` takes them; what was not measured has no point.
 
-    Every contender of any pass is named, so that it has one colour in all figures.
+    Every contender of any pass is named, so that it has one colour in all figures; those that only a ratio needs have
+    no line.
     """
-    names = dict.fromkeys(name for name, *_ in measured)
+    names = dict.fromkeys(name for name, *_ in measured if name not in VARIANTS)
     return {title: {name: [[n, found[key] * factor] for (one, kind, n), found in measured.items()
                            if (one, kind) == (name, which) and found.get(key)] for name in names}
             for title, key, factor in (("time (ms)", "seconds", 1e3), ("memory added (MiB)", "peak_bytes", 2**-20))}
@@ -290,9 +452,9 @@ def show(measured: dict, lengths: tuple[int, ...]) -> None:
     for name, which in dict.fromkeys((name, which) for name, which, _ in measured):
         cells = []
         for n in lengths:
-            found = measured[name, which, n]
+            found = measured.get((name, which, n), {"not_attempted": ""})
             memory = found.get("peak_bytes")
-            cells.append(found.get("not_attempted") or f"{1000 * found['seconds']:,.1f} / "
+            cells.append(found["not_attempted"] if "not_attempted" in found else f"{1000 * found['seconds']:,.1f} / "
                          + ("" if memory is None else f"{memory / 2**20:,.0f}"))
         table.add_row(f"{name}: {which}", *cells)
     Console(width=200).print(table)

@@ -112,6 +112,36 @@ def summaries(document: str = "document", summary: str = "summary", title: str =
     return _reader(examples.Summary, build, {"id": "id", "title": title, "document": document, "summary": summary})
 
 
+def next_sentences(held_out: int) -> Reader:
+    """HotpotQA's layout as texts to go on with: of the first supporting paragraph all but the first sentence is wanted,
+    given the question as title and all paragraphs, of that one the first sentence alone.
+
+    Questions without sentences, or whose paragraph has fewer than three, are left out. Of what then stands in its file
+    the split "validation" has every `held_out`-th, "train" the others; last, those are left out whose wanted sentences
+    stand in another paragraph as well.
+    """
+    inner = questions(sentence_split="sentence_split")
+
+    def rows(corpus: Corpus, split: str) -> Iterator[examples.Summary]:
+        number = -1
+        for one in inner.rows(corpus, split):
+            if not one.supporting or one.supporting[0][1] is None:
+                continue
+            wanted = one.paragraphs[one.supporting[0][0]]
+            if len(wanted.sentences) < 3 or not "".join(wanted.sentences[1:]).strip():
+                continue
+            number += 1
+            if split != "test" and (number % held_out == 0) is not (split == "validation"):
+                continue
+            texts = [(part.sentences[0] if part is wanted else part.text).strip() for part in one.paragraphs]
+            document = "\n".join(f"{title}: {text}" for title, text in zip(one.titles, texts, strict=True))
+            summary = "".join(wanted.sentences[1:]).strip()
+            if summary not in document:
+                yield examples.Summary(one.id, one.question, document, summary)
+
+    return Reader(examples.Summary, rows, f"{inner.settings} next sentences, nowhere else, held out {held_out}")
+
+
 def images() -> Reader:
     """.npz files with `image` (n, height, width, 3) uint8 and `label` (n,)."""
     def build(corpus: Corpus, name: str, row: dict) -> examples.Image:
@@ -136,7 +166,8 @@ def _generated(corpus: Corpus, split: str) -> Iterator[Any]:
         yield corpus.generator.example(split, index)
 
 
-generated_documents = Reader(examples.LabelledText, _generated)  # by `corpus.generator`
+generated_documents, generated_articles, generated_images, generated_sound = (  # by `corpus.generator`
+    Reader(kind, _generated) for kind in (examples.LabelledText, examples.Summary, examples.Image, examples.Audio))
 
 
 def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[str, str | None],

@@ -266,6 +266,11 @@ class Summary:
     def __post_init__(self) -> None:
         _text(self, "document", "summary")
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All that is to be read in it."""
+        return tuple(filter(None, (self.title, self.document, self.summary)))
+
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
         """What `Corpus.check` counts."""
         return {"words": len(self.document.split())}

@@ -4,7 +4,17 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 (rows of examples), and `repro data fetch` gets what `origin` says, if it says anything.
 """
 
-from repro.data import books, normalisation, readers, sources, synthetic, synthetic_documents
+from repro.data import (
+    books,
+    normalisation,
+    readers,
+    sources,
+    synthetic,
+    synthetic_articles,
+    synthetic_documents,
+    synthetic_images,
+    synthetic_sound,
+)
 from repro.data import example_readers as rows
 from repro.data.base import Corpus, Split
 from repro.data.fetch import Archive
@@ -304,6 +314,28 @@ SUMMARIES = [
                     ("train", "train", 541, 2_121_685),
                     ("validation", "dev", 80, 313_884),
                     ("test", "test", 80, 321_879))}),
+    Corpus(
+        "hotpotqa-paragraphs", "CC BY-SA 4.0 (not checked)",
+        "hotpotqa.github.io, by way of public copies of parts of it", folder="hotpotqa",
+        read=rows.next_sentences(held_out=10),
+        part_of="HotpotQA: 1,279 of 3,075 questions, whose first supporting paragraph has three sentences or more: all "
+                "but the first of these are wanted",
+        splits={
+            "train": Split("nine in ten of the training questions", "train.parquet", n_examples=853),
+            "validation": Split("every tenth of them", "train.parquet", n_examples=95),
+            "test": Split("development questions", "validation.parquet", n_examples=331)}),
+    Corpus(
+        "wikisum", "CC BY-SA 3.0 (the leads); the sources are their publishers'",
+        "Wikipedia, what it cites and what a search finds, gathered by yourself and built by data_scripts/wikisum.py",
+        folder="wikisum", read=rows.summaries(),
+        splits={name: Split(f"{share} of all articles, 1.9 million of 2.3 in the paper" if name == "train" else share,
+                            f"{name}-*.parquet")
+                for name, share in (("train", "80 %"), ("validation", "10 %"), ("test", "10 %"))}),
+    Corpus(
+        "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated_articles,
+        generator=synthetic_articles.ARTICLES,
+        splits={split: Split("articles of known best log-perplexity", n_examples=n)
+                for split, n in synthetic_articles.SIZES.items()}),
 ]
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -336,6 +368,16 @@ IMAGES_AND_SOUND = [
                     ("train", "ten pieces", 10, 15_682_881),
                     ("validation", "Prelude 5", 1, 1_111_520),
                     ("test", "Fugue 10", 1, 1_075_040))}),
+    Corpus(
+        "synthetic-images", "MIT, written by this package", "embedded", read=rows.generated_images,
+        generator=synthetic_images.IMAGES, labels=synthetic_images.LABELS,
+        splits={split: Split("images whose rows repeat, of known fewest bits", n_examples=n)
+                for split, n in synthetic_images.SIZES.items()}),
+    Corpus(
+        "synthetic-sound", "MIT, written by this package", "embedded", read=rows.generated_sound,
+        generator=synthetic_sound.SOUND,
+        splits={split: Split("clips of lasting notes, of known fewest bits", n_examples=n)
+                for split, n in synthetic_sound.SIZES.items()}),
 ]
 
 DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *IMAGES_AND_SOUND]

@@ -80,11 +80,20 @@ class Tokeniser:
 
         A string may be several tokens, and a token may hold the blank before it: all of these touch it.
         """
-        found = [np.zeros(0, bool)]
+        inside = np.append(0, np.cumsum(_inside(re.finditer(_any(strings), text), len(text))))
+        starts, stops = self.offsets(text).T
+        return inside[stops] > inside[starts]
+
+    def offsets(self, text: str) -> np.ndarray:
+        """Where the tokens of `encode(text)` lie in it: (n, 2) int, the first character of each and the one after it.
+
+        A character of several tokens belongs to each of them.
+        """
+        found, start = [np.zeros((0, 2), int)], 0
         for piece in pieces(text):
-            inside = np.append(0, np.cumsum(_inside(re.finditer(_any(strings), piece), len(piece))))
-            starts, stops = np.array(self.backend.encode(piece, add_special_tokens=False).offsets).reshape(-1, 2).T
-            found.append(inside[stops] > inside[starts])
+            encoding = self.backend.encode(piece, add_special_tokens=False)
+            found.append(start + np.array(encoding.offsets, int).reshape(-1, 2))
+            start += len(piece)
         return np.concatenate(found)
 
     def decode(self, ids: Iterable[int]) -> str:

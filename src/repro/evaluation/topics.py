@@ -1,7 +1,8 @@
 """What texts are about, and how far apart two of them are (Yoshida et al. 2020, section 5.3.1)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -93,6 +94,13 @@ class _Pieces:
 
     def __len__(self) -> int:
         return self.dictionary.num_docs
+
+
+def keywords(text: str, others: Iterable[str], least: int = 5, lift: float = 5) -> set[str]:
+    """The words that are typical of a text: they stand in it at least `least` times, and at least `lift` times as often
+    among its words as among those of the other texts. Words as a topic model has them."""
+    here, there = (Counter(word for one in some for word in WORD.findall(one)) for some in ([text], others))
+    return {word for word, n in here.items() if n >= least and n * there.total() >= lift * there[word] * here.total()}
 
 
 def jensen_shannon(p: np.ndarray, q: np.ndarray) -> np.ndarray:

@@ -7,7 +7,11 @@ from repro.models.roberta_mini import load_masked_lm, roberta_mini, roberta_para
 save_causal_lm = save_model  # what `load_causal_lm(folder)` gives back
 
 _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns": "decoder",
+          "TDMCA": "tdmca", "TDMCAConfig": "tdmca", "Experts": "experts",
+          "OneText": "summarisers", "EncoderDecoder": "summarisers", "EncoderDecoderConfig": "summarisers",
+          "Seq2Seq": "summarisers", "Seq2SeqConfig": "summarisers",
           "Encoder": "encoder", "EncoderConfig": "encoder", "classifier_patterns": "encoder",
+          "SparseConfig": "sparse", "SparseTransformer": "sparse", "integrated": "sparse", "sample": "sparse",
           "measured_field": "receptive", "receptive_field": "receptive"}
 
 __all__ = ["gpt2_mini", "load_causal_lm", "load_masked_lm", "parameters", "roberta_mini", "roberta_parameters",

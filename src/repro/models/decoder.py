@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from repro.attention import Pattern, SlidingWindow, attend
 from repro.attention.products import products
-from repro.errors import ReproError
+from repro.errors import ReproError, unknown
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class LayersConfig:
     patterns: tuple  # of each layer, the bottom one first: a pattern for all heads, or one for each head
     dropout: float = 0.0  # of embeddings and of what attention and feedforward network add
     position_size: int | None = None  # sines and cosines in r, together; None: n_embd, as in Dai et al.
+    positions, details = "relative", ()  # of every stack; a decoder may have others
 
     def __post_init__(self):
         object.__setattr__(self, "patterns", tuple(_per_head(self, k) for k in range(len(self.patterns))))
@@ -53,9 +54,14 @@ class LayersConfig:
         return self.n_embd if self.position_size is None else self.position_size
 
     @property
+    def n_features(self) -> int:
+        """Sines and cosines that the scores of every layer have."""
+        return self.n_waves if self.positions == "relative" else 0
+
+    @property
     def matrices(self) -> int:
         """Weights of the matrices inside the layers: attention, position and feedforward."""
-        return self.n_layer * (12 * self.n_embd + self.n_waves) * self.n_embd
+        return self.n_layer * (12 * self.n_embd + self.n_features) * self.n_embd
 
     @property
     def parameters(self) -> int:
@@ -76,26 +82,61 @@ class LayersConfig:
         score and in a sum of values."""
         head = self.n_embd // self.n_head
         return (2 * self.matrices + 2 * self.n_embd * self.outputs
-                + 2 * (2 * head + self.n_waves) * self.pairs_per_token(n))
+                + 2 * (2 * head + self.n_features) * self.pairs_per_token(n))
 
     def to_dict(self) -> dict:
         """The fields, for those who compare settings."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+POSITIONS = {
+    "relative": "scores know how far apart two positions are (Dai et al. 2019, section 3.3)",
+    "absolute": "the same sines and cosines of the position itself, through a matrix, are added to the embedding",
+    "none": "a position is told by the keys that its pattern lets it see, and by nothing else",
+}
+DETAILS = {  # of the code of Transformer-XL that a decoder here has only if asked to
+    "scaled": "embeddings enter times the square root of the width",
+    "dropout": "dropout inside the feedforward network and before the output layer, too",
+    "shared": "one u and one v for all layers",
+    "bare": "no layernorm behind the last layer",
+}
+
+
 @dataclass(frozen=True)
 class DecoderConfig(LayersConfig):
-    """Size and patterns of a `Decoder`. Raises ReproError for sizes that do not fit, and patterns that look ahead."""
+    """Size and patterns of a `Decoder`. Raises ReproError for sizes that do not fit, patterns that look ahead, and
+    unknown positions and details."""
+
+    positions: str = "relative"  # one of POSITIONS
+    details: tuple[str, ...] = ()  # some of DETAILS
 
     def __post_init__(self):
         super().__post_init__()
         for layer, patterns in enumerate(self.patterns):
-            _check_causal(patterns, layer)
+            check_causal(patterns, layer)
+        if self.positions not in POSITIONS:
+            raise unknown("positions", self.positions, POSITIONS)
+        for detail in self.details:
+            if detail not in DETAILS:
+                raise unknown("detail", detail, DETAILS)
+        if "shared" in self.details and self.positions != "relative":
+            raise ReproError(f"details name 'shared', but positions are '{self.positions}': only relative ones have u "
+                             "and v. Leave one of the two out.")
 
     @property
     def parameters(self) -> int:
         """All weights: those of the layers and the embedding, which is the output layer too, and its bias."""
-        return super().parameters + self.vocab_size
+        biases = (1 if "shared" in self.details else self.n_layer) * (self.positions == "relative")  # pairs u and v
+        fewer = 2 * (self.n_layer - biases) + 2 * ("bare" in self.details)
+        return super().parameters + self.vocab_size + (self.n_placed - fewer) * self.n_embd
+
+    @property
+    def n_placed(self) -> int:
+        """Sines and cosines that are added to the embedding through a matrix."""
+        return self.n_waves if self.positions == "absolute" else 0
+
+    def flops_per_token(self, n: int) -> float:
+        return super().flops_per_token(n) + 2 * self.n_placed * self.n_embd
 
     @property
     def outputs(self) -> int:
@@ -106,9 +147,9 @@ class DecoderConfig(LayersConfig):
 class Decoder(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
-    Pre-layernorm, GELU, tied embeddings. implementation: of `attend`, in single precision at least; or "products", in
-    the precision that autocast gives. recompute: keep only what enters a layer and compute the rest again in the
-    backward pass (Chen et al. 2016).
+    Pre-layernorm, GELU, tied embeddings; what else may be chosen is in POSITIONS and DETAILS. implementation: of
+    `attend`, in single precision at least; or "products", in the precision that autocast gives. recompute: keep only
+    what enters a layer and compute the rest again in the backward pass (Chen et al. 2016).
     """
 
     def __init__(self, config: DecoderConfig, implementation: str = "auto", recompute: bool = False):
@@ -116,25 +157,36 @@ class Decoder(nn.Module):
         self.config, self.implementation, self.recompute = config, implementation, recompute
         self.embed = nn.Embedding(config.vocab_size, config.n_embd)
         self.layers = nn.ModuleList(Layer(config, patterns) for patterns in config.patterns)
-        self.norm = nn.LayerNorm(config.n_embd)
+        if "shared" in config.details:
+            first = self.layers[0].attention
+            for layer in self.layers[1:]:
+                layer.attention.u, layer.attention.v = first.u, first.v
+        self.norm = nn.Identity() if "bare" in config.details else nn.LayerNorm(config.n_embd)
+        self.place = nn.Linear(config.n_placed, config.n_embd, bias=False) if config.n_placed else None
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.dropout = nn.Dropout(config.dropout)
+        self.last_dropout = nn.Dropout(config.dropout) if "dropout" in config.details else nn.Identity()
         for name, parameter in self.named_parameters():
-            if parameter.ndim > 1:
-                nn.init.normal_(parameter, std=0.02)
+            if parameter.ndim > 1:  # what is added to the embeddings is of their size at first
+                nn.init.normal_(parameter, std=0.02 * (2 / config.n_placed)**0.5 if name == "place.weight" else 0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
     def forward(self, ids: Tensor) -> Tensor:
         for state in self.states(ids):
             x = state
-        return F.linear(self.norm(x), self.embed.weight, self.bias)
+        return F.linear(self.last_dropout(self.norm(x)), self.embed.weight, self.bias)
 
     def states(self, ids: Tensor) -> Iterator[Tensor]:
         """The hidden states (B, N, n_embd): of the embeddings, then of each layer."""
-        x = self.dropout(self.embed(ids))
-        yield x
+        x = self.embed(ids)
         waves = sinusoids(ids.shape[1], self.config.n_waves).to(x)
+        if "scaled" in self.config.details:
+            x = x * self.config.n_embd**0.5
+        if self.place is not None:
+            x = x + self.place(waves)
+        x = self.dropout(x)
+        yield x
         for layer in self.layers:
             if self.recompute and torch.is_grad_enabled():
                 x = checkpoint(layer, x, waves, self.implementation, use_reentrant=False)
@@ -148,47 +200,61 @@ class Layer(nn.Module):
 
     def __init__(self, config: LayersConfig, patterns: Sequence[Pattern]):
         super().__init__()
-        self.attention = RelativeAttention(config, patterns)
+        self.attention = (RelativeAttention if config.positions == "relative" else Attention)(config, patterns)
         self.norm_1, self.norm_2 = nn.LayerNorm(config.n_embd), nn.LayerNorm(config.n_embd)
         self.inner = nn.Linear(config.n_embd, 4 * config.n_embd)
         self.outer = nn.Linear(4 * config.n_embd, config.n_embd)
         self.dropout = nn.Dropout(config.dropout)
+        self.inner_dropout = nn.Dropout(config.dropout) if "dropout" in config.details else nn.Identity()
 
     def forward(self, x: Tensor, waves: Tensor, implementation: str, key_mask: Tensor | None = None) -> Tensor:
         x = x + self.dropout(self.attention(self.norm_1(x), waves, implementation, key_mask))
-        return x + self.dropout(self.outer(F.gelu(self.inner(self.norm_2(x)))))
+        return x + self.dropout(self.outer(self.inner_dropout(F.gelu(self.inner(self.norm_2(x))))))
 
 
-class RelativeAttention(nn.Module):
-    """Self-attention with the relative positions of Dai et al. (2019, section 3.3), each head with its own pattern."""
+class Attention(nn.Module):
+    """Self-attention, each head with its own pattern; it knows of no positions but by what a pattern lets it see."""
 
     def __init__(self, config: LayersConfig, patterns: Sequence[Pattern]):
         super().__init__()
         self.patterns = patterns
-        size = config.n_head, config.n_embd // config.n_head
         self.project = nn.Linear(config.n_embd, 3 * config.n_embd, bias=False)
-        self.position = nn.Parameter(torch.empty(*size, config.n_waves))  # W of each head
-        self.u, self.v = nn.Parameter(torch.empty(size)), nn.Parameter(torch.empty(size))
         self.out = nn.Linear(config.n_embd, config.n_embd, bias=False)
 
     def forward(self, x: Tensor, waves: Tensor, implementation: str, key_mask: Tensor | None = None) -> Tensor:
         batch, n, width = x.shape
-        size = self.u.shape[1]
-        query, key, value = self.project(x).view(batch, n, 3, -1, size).permute(2, 0, 3, 1, 4)
-        given = query.dtype
+        parts = self.project(x).view(batch, n, 3, len(self.patterns), -1).permute(2, 0, 3, 1, 4)
+        given, scale = parts.dtype, parts.shape[-1]**-0.5
         with torch.autocast(x.device.type, enabled=False):
             wide = torch.promote_types(given, torch.float32)
-            query, key, value, waves, u, v, position = (
-                t.to(wide) for t in (query, key, value, waves, self.u, self.v, self.position))
-            weights = (query + v[:, None]) @ position
-            query = torch.cat([query + u[:, None], rotated(weights, waves)], -1)
-            key = torch.cat([key, waves.expand(*key.shape[:2], -1, -1)], -1)
+            query, key, value = (part.to(wide) for part in parts)
+            query, key = self.placed(query, key, waves.to(wide))
             if implementation == "products":
                 query, key, value = query.to(given), key.to(given), value.to(given)
-                seen = products(query, key, value, self.patterns, size**-0.5, key_mask)
+                seen = products(query, key, value, self.patterns, scale, key_mask)
             else:
-                seen = attend(query, key, value, self.patterns, implementation, size**-0.5, key_mask)
+                seen = attend(query, key, value, self.patterns, implementation, scale, key_mask)
         return self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
+
+    def placed(self, query: Tensor, key: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
+        """Query and key whose products know where they are, given (B, H, N, D) and the `sinusoids` of positions."""
+        return query, key
+
+
+class RelativeAttention(Attention):
+    """Self-attention with the relative positions of Dai et al. (2019, section 3.3), each head with its own pattern."""
+
+    def __init__(self, config: LayersConfig, patterns: Sequence[Pattern]):
+        super().__init__(config, patterns)
+        size = config.n_head, config.n_embd // config.n_head
+        self.position = nn.Parameter(torch.empty(*size, config.n_waves))  # W of each head
+        self.u, self.v = nn.Parameter(torch.empty(size)), nn.Parameter(torch.empty(size))
+
+    def placed(self, query: Tensor, key: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
+        u, v, position = (weight.to(query.dtype) for weight in (self.u, self.v, self.position))
+        features = rotated((query + v[:, None]) @ position, waves)
+        return (torch.cat([query + u[:, None], features], -1),
+                torch.cat([key, waves.expand(*key.shape[:2], -1, -1)], -1))
 
 
 def sinusoids(n: int, size: int) -> Tensor:
@@ -238,7 +304,7 @@ def _per_head(config: LayersConfig, layer: int) -> tuple[Pattern, ...]:
     return patterns
 
 
-def _check_causal(patterns: tuple[Pattern, ...], layer: int) -> None:
+def check_causal(patterns: tuple[Pattern, ...], layer: int) -> None:
     """Raise ReproError for a pattern of a layer that looks ahead."""
     i = torch.arange(64)
     for pattern in dict.fromkeys(patterns):

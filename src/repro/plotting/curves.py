@@ -62,6 +62,41 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
 
 
 @house()
+def draw_gains(frame: "pandas.DataFrame", names: Sequence[str] = ()) -> Drawing:
+    """What recurrence gains over the baseline, in per cent, by overlap: the paper's points and ours as filled marks
+    with lines, comparisons that are controls as hollow ones; a panel for each `source`.
+
+    frame: a row per point with columns `source`, `name`, `overlap` (per cent of the window), `gain`, `low`, `high`, the
+    last two missing where there is no interval. Names that begin with "paper" or "recurrent" are no controls.
+    names: all that there can be, so that each looks the same in figures that lack others. Without a row it says "not
+    run". Raises ReproError for two rows of one source, name and overlap.
+    """
+    _once(frame, ["source", "name", "overlap"])
+    sources, shown = list(dict.fromkeys(frame["source"])), list(dict.fromkeys(frame["name"]))
+    names = list(dict.fromkeys([*names, *shown]))
+    colour = colours(names)
+    figure, axes = canvas(3.6 + 0.2 * -(-len(shown) // 3), columns=max(len(sources), 1), squeeze=False, alt=(
+        f"Gain of recurrence over the baseline against overlap; panels: {', '.join(sources) or 'not run'}; marks: "
+        f"{', '.join(shown) or 'none'}."))
+    for axis, source in zip(axes[0], sources, strict=False):
+        axis.axhline(0, color=COLOURS["faint"], lw=1, zorder=0)
+        here = frame[frame["source"] == source].sort_values("overlap")
+        for k, name in enumerate(names):
+            rows = here[here["name"] == name]
+            if rows.empty:
+                continue
+            xs = rows["overlap"] + 0.012 * np.ptp(here["overlap"]) * (k - (len(names) - 1) / 2)  # beside each other
+            control = series(name) not in ("paper", "recurrent")
+            axis.plot(xs, rows["gain"], color=colour[name], marker=MARKERS[k % len(MARKERS)], label=name,
+                      ls="" if control else "-", lw=1.2, mfc="white" if control else colour[name])
+            axis.vlines(xs, rows["low"], rows["high"], color=colour[name], lw=1.2, zorder=1)
+        axis.set(title=source, xlabel="overlap (% of the window)")
+    axes[0, 0].set_ylabel("gain over the baseline (%)")
+    _legend_or_not_run(figure, axes[0], sources)
+    return figure
+
+
+@house()
 def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexity per word") -> Drawing:
     """Perplexity against FLOPs per token, a line per model and overlap, with the Pareto front, a panel per `source`.
 
@@ -97,7 +132,8 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
 
 @house()
 def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "perplexity per word") -> Drawing:
-    """Perplexity with its interval against FLOPs per token, a point for each name, a panel for each `source`.
+    """Perplexity with its interval against FLOPs per token, a point with its name for each name, a panel for each
+    `source`. Points that cost about the same are moved apart, so that each can be told.
 
     frame: a row per point with columns `source`, `name`, `flops`, `perplexity`, `low`, `high`. Without a row the figure
     says "not run". Raises ReproError for two rows of one source and name.
@@ -108,16 +144,34 @@ def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "perplexity pe
     figure, axes = canvas(4.2, columns=max(len(sources), 1), squeeze=False, alt=(
         f"{label} against FLOPs per token; points: {', '.join(names) or 'not run'}."))
     for axis, source in zip(axes[0], sources, strict=False):
-        for k, name in enumerate(names):
-            rows = frame[(frame["source"] == source) & (frame["name"] == name)]
-            axis.vlines(rows["flops"], rows["low"], rows["high"], color=colour[name], lw=1.2)
-            axis.plot(rows["flops"], rows["perplexity"], color=colour[name], marker=MARKERS[k % len(MARKERS)], ls="",
-                      label=name)
-        axis.set(title=source, xlabel="FLOPs per token")
+        here = frame[frame["source"] == source]
+        places = spread(here["flops"], 0.036 * len(sources) * np.ptp(here["flops"]))  # letters are so high
+        for x, point in zip(places, here.itertuples(), strict=True):
+            look = {"color": colour[point.name], "marker": MARKERS[names.index(point.name) % len(MARKERS)]}
+            axis.vlines(x, point.low, point.high, color=look["color"], lw=1.2)
+            axis.plot(x, point.perplexity, ls="", label=point.name, **look)
+            axis.annotate(point.name, (x, point.high), (0, 5), textcoords="offset points", rotation=90, ha="center",
+                          va="bottom", size=9)
+        low, high = axis.get_ylim()
+        axis.set(title=source, xlabel="FLOPs per token", ylim=(low, high + 0.5 * (high - low)))  # room for the names
         axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
     axes[0, 0].set_ylabel(label)
-    _legend_or_not_run(figure, axes[0], sources)
+    if not sources:
+        axes[0, 0].text(0.5, 0.5, "not run", ha="center", transform=axes[0, 0].transAxes)
     return figure
+
+
+def spread(xs: Sequence[float], apart: float) -> np.ndarray:
+    """The places nearest to `xs` (n,) (least squares), in the same order, that are at least `apart` from each other."""
+    order, blocks = np.argsort(xs, kind="stable"), []
+    for k, x in enumerate(np.asarray(xs, float)[order]):
+        blocks.append((x - k * apart, 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:  # too near: both move, by the mean
+            (right, n), (left, m) = blocks.pop(), blocks.pop()
+            blocks.append(((n * right + m * left) / (n + m), n + m))
+    found = np.empty(len(order))
+    found[order] = [place for place, n in blocks for _ in range(n)] + apart * np.arange(len(order))
+    return found
 
 
 def _legend_or_not_run(figure, axes, sources: Sequence[str]) -> None:

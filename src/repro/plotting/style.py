@@ -39,8 +39,8 @@ SERIES = {
     "dense": GREY, "dense, mask": GREY, "full, every score kept": GREY,
     "sdpa": PURPLE, "dense, causal": PURPLE, "full, a kernel that keeps none": PURPLE,
     "loop": GREEN, "window: loop": GREEN, "blocked": RED, "window: blocked": RED, "blocked, dilation 4": ORANGE,
-    "flex": SKY, "local-attention": PINK, "Longformer layer, ours": BLUE,
-    "Longformer layer, transformers": BROWN, "chunks": BROWN, "window: chunks": BROWN,
+    "strided": OLIVE, "fixed": ORANGE, "flex": SKY, "local-attention": PINK, "Longformer layer, ours": BLUE,
+    "Longformer layer, transformers": BROWN, "chunks": OLIVE, "window: chunks": BROWN,
     "no dilation": RED, "dilation": ORANGE,
 }
 

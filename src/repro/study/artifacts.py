@@ -72,7 +72,8 @@ class Based:
 
 @dataclass(frozen=True)
 class Artifact(Based):
-    """One table or figure of a paper. `build(context)` returns a pandas DataFrame or a matplotlib Figure."""
+    """One table or figure of a paper. `build(context)` returns a pandas DataFrame, a matplotlib Figure or a
+    `ColouredText`."""
 
     id: str
     paper: str
@@ -218,9 +219,11 @@ class Rendered:
             return page.table(self.table, caption, self.artifact.id)
         import matplotlib.pyplot as plt
 
-        from repro.plotting import Drawing, as_svg
+        from repro.plotting import ColouredText, Drawing, as_svg
 
         figure = self.content
+        if isinstance(figure, ColouredText):
+            return page.figure(figure.html(), caption)
         picture = figure.svg() if isinstance(figure, Drawing) else as_svg(figure, self.artifact.title)
         plt.close(figure)  # or the notebook would show it a second time
         return page.figure(picture, caption)
@@ -247,6 +250,11 @@ class Rendered:
         """The figure as PNG, the same bytes for the same figure."""
         import matplotlib.pyplot as plt
 
+        from repro.plotting import ColouredText
+
+        if isinstance(self.content, ColouredText):
+            raise ReproError(f"{self.artifact.id} is made of words, of which no picture can be saved; see it in its "
+                             f"chapter, {self.artifact.chapter}.")
         buffer = io.BytesIO()
         self.content.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
         plt.close(self.content)  # or the notebook would show it a second time

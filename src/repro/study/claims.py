@@ -309,12 +309,15 @@ def scoreboard(results: Path | str | None = None) -> "pandas.DataFrame":
 
 
 def tally(chosen: Sequence[Claim]) -> dict[str, int]:
-    """How many of these claims have which verdict, each at the largest scale, `smoke` apart, at which it was judged."""
-    found: dict[str, int] = dict.fromkeys((REPRODUCED, NOT_REPRODUCED), 0)
+    """How many of these claims have which verdict, each at the largest scale, `smoke` apart, at which it was judged.
+
+    Verdicts are always in the same order, whatever that of the claims is.
+    """
+    found: dict[str, int] = dict.fromkeys((*DECIDED, NOT_TESTABLE, OPEN, NOT_RUN), 0)
     for one in chosen:
         judged = [one.verdict(scale).verdict for scale in one.scales if scale != "smoke"]
         last = next((verdict for verdict in reversed(judged) if verdict != NOT_RUN), NOT_RUN)
-        found[last] = found.get(last, 0) + 1
+        found[last] += 1
     return {verdict: n for verdict, n in found.items() if n}
 
 

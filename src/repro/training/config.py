@@ -1,10 +1,11 @@
 """How to train: every choice that is not the model's or the text's."""
 
+import math
 from dataclasses import dataclass
 
 from repro.errors import ReproError, unknown
 
-CHOICES = {"decay": ("none", "linear"), "precision": ("no", "bf16"), "optimizer": ("adamw", "muon"),
+CHOICES = {"decay": ("none", "linear", "cosine"), "precision": ("no", "bf16", "fp16"), "optimizer": ("adamw", "muon"),
            "best_is": ("lowest", "highest")}
 
 
@@ -16,13 +17,13 @@ class TrainConfig:
     tokens: int  # stop after this many targets
     learning_rate: float
     warmup_steps: int = 100  # linear, from 0
-    decay: str = "none"  # after the warm-up: "none" (constant) or "linear" (to 0 at the end)
+    decay: str = "none"  # after the warm-up: "none" (constant), "linear" or "cosine" (to 0 at the end)
     weight_decay: float = 0.0
     clip: float = 1.0  # largest gradient norm
     validate_every: int = 2_000_000  # tokens
     patience: int | None = None  # validations without improvement before stopping early; None never stops
     checkpoint_every: int = 60  # seconds between checkpoints; one more is written at each validation
-    precision: str = "no"  # "no" (fp32) or "bf16"
+    precision: str = "no"  # "no" (fp32), "bf16", or "fp16" with a loss that is scaled so that gradients do not vanish
     seed: int = 0
     optimizer: str = "adamw"  # "adamw", or "muon" for the matrices of the blocks with AdamW for all other weights
     best: str = "loss"  # the metric of a validation that chooses the weights to keep, and patience looks at
@@ -46,7 +47,8 @@ class TrainConfig:
             return self.learning_rate * (step + 1) / self.warmup_steps
         if self.decay == "none":
             return self.learning_rate
-        return self.learning_rate * max(0.0, (steps - step) / max(1, steps - self.warmup_steps))
+        left = max(0.0, (steps - step) / max(1, steps - self.warmup_steps))
+        return self.learning_rate * (left if self.decay == "linear" else (1 - math.cos(math.pi * left)) / 2)
 
     def better(self, new: float, old: float) -> bool:
         """Whether a value of the metric `best` is an improvement."""

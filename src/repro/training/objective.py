@@ -6,6 +6,7 @@ loss; a checkpoint of other settings is not continued.
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 
 from repro.loss import cross_entropy
@@ -111,6 +112,35 @@ class Labels(nn.Module):
     def settings(self) -> dict:
         """The model's settings."""
         return {"model": model_settings(self.model)}
+
+
+class Summaries(nn.Module):
+    """Mean negative log-likelihood per token, in nats, of summaries and, of decoders that read both as one text, of the
+    inputs; of batches by `evaluation.summaries.padded`.
+
+    model: with `read(source, lengths, ids)`, such as `repro.models.OneText`. input_weight: what a token of an input
+    counts, where one of a summary counts 1. balance: what the loss counts that keeps experts in use.
+    """
+
+    def __init__(self, model: nn.Module, input_weight: float = 1.0, balance: float = 0.01):
+        super().__init__()
+        self.model, self.input_weight, self.balance = model, input_weight, balance
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        told = self.model.read(batch["source"], batch["lengths"], batch["ids"])
+        total = cross_entropy(told.logits.flatten(0, 1), batch["labels"].flatten())
+        n = (batch["labels"] >= 0).sum()
+        if told.source is not None and self.input_weight:
+            follows = batch["source"][:, 1:]
+            places = torch.arange(1, batch["source"].shape[1], device=follows.device)
+            follows = follows.masked_fill(places >= batch["lengths"][:, None], -100)
+            total = total + self.input_weight * cross_entropy(told.source[:, :-1].flatten(0, 1), follows.flatten())
+            n = n + self.input_weight * (follows >= 0).sum()
+        return total / n + self.balance * told.balance
+
+    def settings(self) -> dict:
+        """The weights of what is added to the loss of summaries, and the model's settings."""
+        return {"input_weight": self.input_weight, "balance": self.balance, "model": model_settings(self.model)}
 
 
 def _predicted(batch: Tensor | Mapping[str, Tensor], before: int = 0) -> tuple[Tensor, Tensor, int | Tensor]:

@@ -43,7 +43,8 @@ class State:
     """
 
     def __init__(self, objective: nn.Module, optimizers: list[Optimizer], config: TrainConfig, batches: Batches,
-                 folder: Path | None):
+                 folder: Path | None, scaler: torch.amp.GradScaler):
+        self.scaler = scaler  # of the loss; does nothing but in half precision
         self.objective, self.optimizers, self.config, self.batches = objective, optimizers, config, batches
         self.folder = folder
         self.pending: list[float] = []  # training losses that are not yet part of a curve
@@ -83,7 +84,7 @@ class State:
         numpy_state = np.random.get_state()
         torch.save({"fingerprint": self.fingerprint, "objective": self.objective.state_dict(), "kept": self.kept,
                     "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-                    "result": asdict(result), "pending": self.pending,
+                    "scaler": self.scaler.state_dict(), "result": asdict(result), "pending": self.pending,
                     "validations_since_best": self.validations_since_best, "torch": torch.get_rng_state(),
                     "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
                     "python": random.getstate(), "numpy": (numpy_state[0], numpy_state[1].tolist(), *numpy_state[2:])},
@@ -108,6 +109,8 @@ class State:
         self.objective.load_state_dict(saved["objective"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
+        if saved.get("scaler"):  # a checkpoint of full precision has none
+            self.scaler.load_state_dict(saved["scaler"])
         self.kept, self.pending = saved["kept"], saved["pending"]
         self.validations_since_best = saved["validations_since_best"]
         torch.set_rng_state(saved["torch"])

@@ -47,7 +47,9 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     join(cpu=device == "cpu")
     AcceleratorState._reset_state()  # an earlier training in this process may have used another precision
     same_every_step = DistributedDataParallelKwargs(static_graph=True)  # allows weights that never get a gradient
-    accelerator = Accelerator(mixed_precision=config.precision, cpu=device == "cpu", kwargs_handlers=[same_every_step])
+    half = config.precision == "fp16"  # scaled here, on a CPU too, where accelerate has none of it
+    accelerator = Accelerator(mixed_precision="no" if half else config.precision, cpu=device == "cpu",
+                              kwargs_handlers=[same_every_step])
     if batches.batch_size % accelerator.num_processes:
         raise ReproError(f"a batch of {batches.batch_size} examples does not divide among "
                          f"{accelerator.num_processes} processes; choose a multiple.")
@@ -56,7 +58,8 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     steps = math.ceil(config.tokens / batches.units_per_batch)
     torch.manual_seed(config.seed)
     wrapped, *stepping = accelerator.prepare(objective, *optimizers(objective, config))
-    state = State(objective, stepping, config, batches, Path(folder) if folder else None)
+    scaler = torch.amp.GradScaler(accelerator.device.type, enabled=half)
+    state = State(objective, stepping, config, batches, Path(folder) if folder else None, scaler)
     result = state.load() or TrainResult()
     if result.steps != (theirs := first(lambda: result.steps)):
         raise ReproError(f"the first process goes on after step {theirs}, this one after step {result.steps}: {folder} "
@@ -70,17 +73,22 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
         for optimizer in stepping:
             for group in optimizer.param_groups:
                 group["lr"] = rate * group.get("times", 1.0)
-        loss = wrapped(share(batches.batch(result.steps), batches.batch_size, accelerator.process_index,
-                             accelerator.num_processes, accelerator.device))
-        accelerator.backward(loss)
+        with torch.autocast(accelerator.device.type, torch.float16, enabled=half):
+            loss = wrapped(share(batches.batch(result.steps), batches.batch_size, accelerator.process_index,
+                                 accelerator.num_processes, accelerator.device))
+        accelerator.backward(scaler.scale(loss))
+        for optimizer in stepping:
+            scaler.unscale_(optimizer)
         norm = float(accelerator.clip_grad_norm_(objective.parameters(), config.clip))
         value = accelerator.reduce(loss.detach(), "mean").item()
-        if not math.isfinite(value) or not math.isfinite(norm):
+        overflow = half and not math.isfinite(norm) and scaler.get_scale() > 1  # left out, and the scale halved
+        if not math.isfinite(value) or not (math.isfinite(norm) or overflow):
             raise ReproError(f"the training loss is {value} and its gradient norm {norm} at step {result.steps + 1} "
                              f"(learning rate {rate:.2e}); lower the learning rate or lengthen the warm-up.")
         for optimizer in stepping:
-            optimizer.step()
+            scaler.step(optimizer)
             optimizer.zero_grad(set_to_none=True)
+        scaler.update()
         before, result.steps = result.tokens, result.steps + 1
         result.tokens += batches.units_per_batch
         state.pending.append(value)

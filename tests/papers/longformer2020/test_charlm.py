@@ -67,16 +67,6 @@ def tiny():
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """Where this file's runs write."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("charlm")
-        patch.setenv("REPRO_HOME", str(folder))
-        patch.setenv("REPRO_WORK", str(folder / "work"))
-        yield folder
-
-
-@pytest.fixture(scope="module")
 def whole(home, tiny):
     """A run from the start to its end, and what it trained with: lengths and batches, settings, and the weights before
     and after each phase."""
@@ -492,7 +482,7 @@ def test_tables_show_every_seed_and_whose_text_it_was(whole, tiny):
     assert ours["scored"].item() == "first 150" and "2 seeds" in shown.caption
     agreed = artifact("longformer2020-implementations").render("smoke", also=(), sets=TINY).table
     names = ["dense", "loop", "blocked", "flex"]
-    assert set(names) == set(IMPLEMENTATIONS) == set(get_args(Implementation))
+    assert set(names) == set(IMPLEMENTATIONS) - {"chunks"} == set(get_args(Implementation))  # these cannot dilate
     bits = [[one.metrics[f"validation_bits_per_character_{name}"] for name in names] for one in found]
     assert agreed[names].iloc[0].tolist() == [f"{fmean(some):.6f}" for some in zip(*bits, strict=True)]
     assert float(agreed["largest difference"].item()) == pytest.approx(

@@ -6,8 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from repro.errors import ReproError
+from repro.papers.yoshida2020 import tables
 from repro.papers.yoshida2020.tables import (
+    CONTROL,
+    FIRST,
     compare,
+    gain_points,
     layer_weights,
     learning_curves,
     learning_rates,
@@ -66,3 +70,34 @@ def test_what_was_tried_stands_beside_what_was_taken():
         {"model": "recurrent", "0.003": "4.5000", "0.01": "4.2500", "taken": "0.01"},
         {"model": "baseline", "0.003": "4.7500", "0.01": "5.0000", "taken": "0.003"}]
     assert list(layer_weights(records).items()) == [("overlap 0", [0.5, 0.5]), ("overlap 5", [0.25, 0.75])]
+
+
+def told(found, plan):
+    """A context whose records at `small` are `found`: (kind of model, overlap) -> records."""
+    configs = [SimpleNamespace(name=name, window=300, overlap=overlap) for name, overlap in plan]
+    return SimpleNamespace(scales=("small",), plan=lambda scale: configs,
+                           records_of=lambda config: found.get((config.name, config.overlap), []))
+
+
+def test_the_points_of_the_gains_are_each_of_what_they_are_called(monkeypatch):
+    monkeypatch.setattr(tables, "kind", lambda config: config.name)
+    ours, base = record("recurrent", 0.9, masked=0.99), record("baseline", 1.0)
+    late = record("recurrent", 0.8, 50)
+    for name, ratio in (("masked", 1.02), ("other_document", 1.1)):
+        late.documents["test"][f"nll_{name}"] = record("recurrent", ratio).documents["test"]["nll"]
+        late.metrics[f"test_word_perplexity_{name}"] = 100 * ratio
+    found = {("recurrent", 0): [ours], ("baseline", 0): [base], ("recurrent", 50): [late], ("baseline", 50): [base],
+             (CONTROL, 50): [record("baseline", 0.85, 50)], (FIRST, 0): [record("recurrent", 0.7)]}
+    frame = gain_points(told(found, [*found, ("recurrent", 5), ("baseline", 5)]), "yoshida2020_table1_wikitext103")
+    points = {(row["name"], round(row["overlap"], 1)): row["gain"] for _, row in frame.iterrows()}
+    printed = {key: value for key, value in points.items() if key[0] == "paper"}
+    assert [round(overlap, 1) for _, overlap in printed] == [0, 1.7, 3.3, 10, 16.7]
+    assert printed["paper", 0.0] == pytest.approx(100 * (30.47 - 29.01) / 30.47, abs=0.01)
+    assert {key: round(value, 6) for key, value in points.items() if key[0] != "paper"} == {
+        ("recurrent", 0.0): 10, ("module masked out", 0.0): 1, ("recurrent, first block", 0.0): 30,
+        ("recurrent", 16.7): 20, ("against a baseline trained overlapped", 16.7): round(100 * (1 - 0.8 / 0.85), 6),
+        ("module masked out", 16.7): -2, ("another document's state", 16.7): -10}
+    alone = frame[(frame["name"] == "module masked out") & (frame["overlap"] == 0)].iloc[0]
+    assert alone[["low", "high"]].isna().all()  # only the sum was kept
+    assert (frame["low"] <= frame["gain"] + 1e-9)[frame["low"].notna()].all()
+    assert gain_points(told({}, list(found)), "yoshida2020_table1_wikitext103").empty

@@ -100,6 +100,7 @@ def both_passes(attention, inputs):
 def way(config, pattern, device: str):
     """The attention (query, key, value) -> (1, H, N, D) of an implementation."""
     from repro.attention import attend
+    from repro.attention.blocked import blocked
 
     layer = sliding_chunks(config).to(device) if config.implementation == "chunks" else None
     half = config.window // 2
@@ -115,7 +116,10 @@ def way(config, pattern, device: str):
     def ours(*inputs):
         return attend(*inputs, pattern, "dense" if config.implementation == "kernel" else config.implementation)
 
-    return {"full": full, "chunks": chunks}.get(config.implementation, ours)
+    def tiled(query, key, value):  # not in PyTorch's kernel, which shows nothing of what it holds
+        return blocked(query, key, value, pattern, config.head_size**-0.5, fused=False)
+
+    return {"full": full, "chunks": chunks, "blocked": tiled}.get(config.implementation, ours)
 
 
 def sliding_chunks(config):

@@ -43,6 +43,7 @@ BLOCK = 1_000  # characters whose losses a record keeps as one sum; intervals ov
 AGREEMENT = 8_192  # characters at most in a sequence that every implementation reads: more do not fit into a dense mask
 Window = Annotated[int, Field(ge=1)] | None
 Implementation = Literal["dense", "loop", "blocked", "flex"]  # of attention
+Detail = Literal["scaled", "dropout", "shared", "bare"]
 
 
 class Config(RunConfig):
@@ -76,6 +77,10 @@ class Config(RunConfig):
     optimizer: Annotated[Literal["adamw", "muon"], Absent("adamw")] = "adamw"
     # How attention is trained; "products" does so in `precision`. Text is always scored in single precision.
     attention: Annotated[Literal["auto", "products"], Absent("auto")] = "auto"
+    # What the model has otherwise, as `repro.models.decoder` tells; and phases that only lower the learning rate.
+    positions: Annotated[Literal["relative", "absolute", "none"], Absent("relative")] = "relative"
+    details: Annotated[tuple[Detail, ...], Absent(())] = ()  # of Transformer-XL's code
+    doubling: Annotated[bool, Absent(True)] = True  # of windows and sequences in each phase
 
     @model_validator(mode="after")
     def _fits(self):
@@ -105,9 +110,14 @@ def growing(n_layer: int, smallest: int) -> dict:
             "dilation": stretched(GAPS, n_layer)}
 
 
+def growth(config, phase: int) -> int:
+    """How many times as wide as in the first phase windows are in a phase, counted from 0."""
+    return 2**phase if config.doubling else 1
+
+
 def phase_length(config, phase: int) -> int:
     """Characters of a training sequence in a phase, counted from 0."""
-    length = config.length * 2**phase
+    length = config.length * growth(config, phase)
     return length if config.longest is None else min(length, config.longest)
 
 
@@ -127,11 +137,12 @@ def decoder_config(config, vocab_size: int, phase: int = -1):
     from repro.attention import Causal
     from repro.models import DecoderConfig, longformer_patterns
 
-    times = 2 ** (phase % len(config.steps))
+    times = growth(config, phase % len(config.steps))
     windowed = longformer_patterns([times * (window or 1) for window in config.windows], config.n_head,
                                    config.dilation, config.dilated_heads)
     patterns = tuple(pattern if window else Causal() for window, pattern in zip(config.windows, windowed, strict=True))
-    return DecoderConfig(vocab_size, config.n_embd, config.n_head, patterns, config.dropout, config.position_size)
+    return DecoderConfig(vocab_size, config.n_embd, config.n_head, patterns, config.dropout, config.position_size,
+                         config.positions, config.details)
 
 
 def trained(config, folder):
@@ -156,12 +167,13 @@ def execute(config, context):
     coder = tokeniser("byte", corpus=config.corpus)
     text = {split: tokens(config.corpus, split, coder).ids for split in ("train", "validation", "test")}
     model, curves = train_in_phases(config, context, text, coder.vocab_size)
-    weights = {name: weight.cpu().contiguous() for name, weight in model.state_dict().items()}
+    weights = {name: weight.cpu().clone() for name, weight in model.state_dict().items()}  # also those that are shared
     write_atomic(context.folder / "model" / "model.safetensors", save(weights))
     metrics, documents = evaluate(config, context, model, text)
     return Outcome(metrics, {name: unit(name) for name in metrics}, config.model, curves, documents,
                    {"tokeniser": coder.fingerprint, "training_characters": sum(training_tokens(config)),
-                    "windows": [window and window * 2 ** (len(config.steps) - 1) for window in config.windows]})
+                    "windows": [window and window * growth(config, len(config.steps) - 1)
+                                for window in config.windows]})
 
 
 def train_in_phases(config, context, text, vocab_size: int):

@@ -107,12 +107,9 @@ def ablation(context: ArtifactContext) -> "pandas.DataFrame":
             if config := plan.get(ROWS[name]):
                 grown = plan.get(ROWS["Increasing w"])
                 found, base = (context.records_of(one) if one else [] for one in (config, grown))
-                paired = [[one for one in some if one.seed in {other.seed for other in found} & {
-                    other.seed for other in base}] for some in (found, base)]
                 rows.append([name, f"this study, {scale}", told_text(config.corpus), _scored(config),
-                             _windows(config.windows), _mean(found, METRIC),
-                             _seeds(found),
-                             _difference(*paired) if all(paired) else NOT_RUN])
+                             _windows(config.windows), told_mean(found, METRIC), seeds_of(found),
+                             compared(found, base)])
     frame = pandas.DataFrame(rows, columns=["configuration", "source", "text", "scored", "w", "dev", "seeds",
                                             "difference"])
     frame.loc[frame["configuration"].isin(SAME), "difference"] = "–"
@@ -132,8 +129,8 @@ def models(context: ArtifactContext, table: str, model: str) -> "pandas.DataFram
             name = config.corpus.removesuffix("-prefix")
             ours.setdefault(name, []).append({
                 "text": told_text(config.corpus), "model": f"this study, {scale}, {len(config.windows)} layers",
-                "parameters": _mean(found, "parameters", 1e-6) + " M" * bool(found), "scored": _scored(config),
-                "dev": _mean(found, METRIC), "test": _mean(found, "test_bits_per_character")})
+                "parameters": told_mean(found, "parameters", 1e-6) + " M" * bool(found), "scored": _scored(config),
+                "dev": told_mean(found, METRIC), "test": told_mean(found, "test_bits_per_character")})
     for name, own in ours.items():
         for row in printed[printed["dataset"] == name].to_dict("records"):
             about = "≈ " * (row.get("parameters_approximate") == "yes")
@@ -209,7 +206,7 @@ def _scored(config) -> str:
     return "all" if config.scored is None else f"first {config.scored:,}"
 
 
-def _mean(records: list[Record], metric: str, times: float = 1) -> str:
+def told_mean(records: list[Record], metric: str, times: float = 1) -> str:
     """The mean over seeds, with the standard deviation where there are several."""
     values = [times * record.metrics[metric] for record in records]
     if not values:
@@ -218,9 +215,16 @@ def _mean(records: list[Record], metric: str, times: float = 1) -> str:
     return f"{fmean(values):.3f}{spread}"
 
 
-def _seeds(records: list[Record]) -> str:
+def seeds_of(records: list[Record]) -> str:
     """How many seeds, and which: "3 (0, 1, 2)"."""
     return f"{len(records)} ({', '.join(str(record.seed) for record in records)})" if records else NOT_RUN
+
+
+def compared(records: list[Record], against: list[Record]) -> str:
+    """`_difference` at the seeds that both have; "not run" where there is none."""
+    common = {record.seed for record in records} & {record.seed for record in against}
+    paired = [[record for record in some if record.seed in common] for some in (records, against)]
+    return _difference(*paired) if common else NOT_RUN
 
 
 def _difference(records: list[Record], against: list[Record]) -> str:

@@ -34,7 +34,7 @@ from repro.papers.yoshida2020.pg19_tables import (
     window_figure,
     window_table,
 )
-from repro.papers.yoshida2020.tables import FIRST, gains, literal, perplexities
+from repro.papers.yoshida2020.tables import FIRST, gain_figure, gains, literal, perplexities
 from repro.study import Artifact, Claim, Measured, register
 
 BOOKS = {
@@ -93,6 +93,9 @@ register(
     Artifact(id="yoshida2020-table2-gain", paper=PAPER, title="What recurrence changes on books at equal overlap",
              chapter=CHAPTER, experiment=EVALUATION.name, source="Table 2",
              build=lambda context: gains(context, TABLE)),
+    Artifact(id="yoshida2020-table2-gain-figure", paper=PAPER, title="What recurrence gains on books, by overlap",
+             chapter=CHAPTER, experiment=EVALUATION.name, source="Table 2", kind="figure",
+             build=lambda context: gain_figure(context, TABLE)),
     Artifact(id="yoshida2020-figure4", paper=PAPER, title="Validation perplexity by window size", chapter=CHAPTER,
              experiment=EVALUATION.name, source="Figure 4", kind="figure", build=window_figure),
     Artifact(id="yoshida2020-figure4-values", paper=PAPER, title="Validation perplexity by window size, in numbers",

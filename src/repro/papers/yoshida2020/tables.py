@@ -138,6 +138,65 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     return pandas.DataFrame(rows)
 
 
+def gain_figure(context: ArtifactContext, table: str):
+    """`gain_points` drawn, a panel for each scale."""
+    from repro.plotting import draw_gains
+
+    return draw_gains(gain_points(context, table), ("paper", *GAINS))
+
+
+def gain_points(context: ArtifactContext, table: str) -> "pandas.DataFrame":
+    """`gains` on test text as points, in per cent of the baseline's perplexity, above 0 where recurrence helps.
+
+    A row a point: source, name, overlap (per cent of T), gain and its interval `low`, `high`, missing where there is
+    none. The names are those of GAINS. Beside the points of each scale stand those of the paper.
+    """
+    import pandas
+
+    printed = {_point(row): float(row["test_perplexity_per_word"]) for row in published(table).to_dict("records")}
+    rows = []
+    for scale in reversed(context.scales):
+        ours = _gains_at(context, scale)
+        rows += [{"source": scale, "name": "paper", "overlap": 100 * share,
+                  "gain": 100 * (1 - value / printed["baseline", share])}
+                 for (model, share), value in printed.items() if model == "recurrent" and ours]
+        rows += ours
+    return pandas.DataFrame(rows, columns=["source", "name", "overlap", "gain", "low", "high"])
+
+
+# What stands beside what in the figure of gains: a kind of model, the losses that count, and what it is compared with.
+GAINS = {"recurrent": ("recurrent", "nll", "baseline"), FIRST: (FIRST, "nll", "baseline"),
+         "against a baseline trained overlapped": ("recurrent", "nll", CONTROL),
+         "module masked out": ("recurrent", "nll_masked", "baseline"),
+         "another document's state": ("recurrent", "nll_other_document", "baseline")}
+
+
+def _gains_at(context: ArtifactContext, scale: str) -> list[dict]:
+    """The points of `gain_points` at a scale."""
+    rows = []
+    for share in sorted({config.overlap / config.window for config in _table(context, scale)}):
+        for name, (model, losses, against) in GAINS.items():
+            pair = [_at(context, scale, one, share) for one in (model, against)]
+            if all(pair) and (found := _change(*pair, losses)):
+                gain, high, low = (-100 * change for change in found)
+                rows.append({"source": scale, "name": name, "overlap": 100 * share, "gain": gain, "low": low,
+                             "high": high})
+    return rows
+
+
+def _change(records: list[Record], against: list[Record], losses: str) -> tuple[float, float, float] | None:
+    """`compare` on test text with these losses; without an interval for records that kept only their sum, None for
+    those that did not measure it."""
+    name = losses.replace("nll", "test_word_perplexity")
+    if any(name not in record.metrics for record in records):
+        return None
+    if all(losses in record.documents["test"] for record in records):
+        return compare(records, against, "test", losses)
+    ratio = fmean(ours.metrics[name] for ours in records) / fmean(base.metrics["test_word_perplexity"]
+                                                                  for base in against)
+    return ratio - 1, float("nan"), float("nan")
+
+
 def interval(records: list[Record], split: str) -> "Interval":
     """Word perplexity of one config on `split` and its 95 % interval over documents; losses averaged over seeds."""
     from repro.evaluation import bootstrap
@@ -145,26 +204,28 @@ def interval(records: list[Record], split: str) -> "Interval":
     return bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
 
 
-def compare(records: Sequence[Record], against: Sequence[Record], split: str) -> tuple[float, float, float]:
+def compare(records: Sequence[Record], against: Sequence[Record], split: str,
+            losses: str = "nll") -> tuple[float, float, float]:
     """Relative difference in word perplexity and its 95 % interval, over the seeds that both have and the documents of
-    `split` together, as in verdicts; with one seed over documents alone."""
+    `split` together, as in verdicts; with one seed over documents alone. losses: of `records`, such as "nll_masked"."""
     pair = [[record for record in some if record.seed in {other.seed for other in others}]
             for some, others in ((records, against), (against, records))]
     if not all(pair):
         raise ReproError(f"records {', '.join(r.id for r in (*records, *against))} have no seed in common; run both "
                          "with the same --seed.")
-    found = judge(log_ratio(*pair, split), "lower", seeds=1)
+    found = judge(log_ratio(*pair, split, losses), "lower", seeds=1)
     return expm1(found.effect), expm1(found.low), expm1(found.high)
 
 
-def log_ratio(records: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
+def log_ratio(records: Sequence[Record], against: Sequence[Record], split: str = "test",
+              losses: str = "nll") -> "np.ndarray":
     """The log of the ratio of word perplexities, (seeds, documents). Each seed is compared with the same one.
 
     Raises ReproError where the two did not score the same documents.
     """
     import numpy as np
 
-    return np.array([by_document(ours, ours.documents[split]["nll"], theirs, split)
+    return np.array([by_document(ours, ours.documents[split][losses], theirs, split)
                      for ours, theirs in zip(records, against, strict=True)])
 
 

@@ -17,7 +17,7 @@ from repro.papers.yoshida2020.effects import (
 )
 from repro.papers.yoshida2020.evaluation import evaluation, table_rows
 from repro.papers.yoshida2020.finetuning import SCALES
-from repro.papers.yoshida2020.tables import CONTROL, FIRST, gains, perplexities
+from repro.papers.yoshida2020.tables import CONTROL, FIRST, gain_figure, gains, perplexities
 from repro.study import Artifact, Claim, register
 
 PAPERS = (0, 5, 10, 30, 50)
@@ -51,7 +51,10 @@ register(
              build=lambda context: perplexities(context, TABLE)),
     Artifact(id="yoshida2020-table1-gain", paper=PAPER, title="What recurrence changes at equal overlap",
              chapter="06_wikitext103", experiment=EVALUATION.name, source="Table 1",
-             build=lambda context: gains(context, TABLE)))
+             build=lambda context: gains(context, TABLE)),
+    Artifact(id="yoshida2020-table1-gain-figure", paper=PAPER, title="What recurrence gains on articles, by overlap",
+             chapter="04_recurrence_module", experiment=EVALUATION.name, source="Table 1", kind="figure",
+             build=lambda context: gain_figure(context, TABLE)))
 
 GAIN = {"paper": PAPER, "source": "Table 1", "experiment": EVALUATION.name, "unit": "document", "direction": "lower",
         "relative": True, "control": MASKED, "assay": context_counts(), "measure": gain,

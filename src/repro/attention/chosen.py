@@ -1,0 +1,59 @@
+"""Tokens that differ from sample to sample, global ones above all: one kernel for the batch, wherever they stand."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from repro.attention.patterns import Columns, Pattern
+
+ROUND = 8  # copies are made in such numbers, so that batches with a few more or fewer share what is kept of a pattern
+
+
+class Chosen(NamedTuple):
+    """The True entries of a (B, N) mask: each is position `position` of `sample`, as its `slot`-th; `most` a sample."""
+
+    sample: Tensor
+    position: Tensor
+    slot: Tensor
+    most: int
+
+    @classmethod
+    def of(cls, mask: Tensor) -> "Chosen":
+        sample, position = mask.nonzero(as_tuple=True)
+        return cls(sample, position, mask.cumsum(1)[sample, position] - 1, int(mask.sum(1).max()))
+
+    def gather(self, x: Tensor, number: int | None = None) -> Tensor:
+        """(B, H, N, D) -> (B, H, number, D): the chosen of each sample in order, and zeros; number: `most` if None."""
+        batch, heads, _, size = x.shape
+        out = x.new_zeros(batch, self.most if number is None else number, heads, size)
+        return out.index_put((self.sample, self.slot), x.transpose(1, 2)[self.sample, self.position]).transpose(1, 2)
+
+    def put(self, x: Tensor, found: Tensor) -> Tensor:
+        """(B, H, N, E) with what was `found` (B, H, most, E) in the places of the chosen."""
+        found = found.transpose(1, 2)[self.sample, self.slot]
+        return x.transpose(1, 2).index_put((self.sample, self.position), found).transpose(1, 2)
+
+
+def columns_first(query: Tensor, key: Tensor, value: Tensor, patterns: list[Pattern], columns: Tensor,
+                  key_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, list[Pattern], Tensor]:
+    """The question with a copy of every column in front, where one pattern says for all samples that all see it.
+
+    At its own place a column is hidden, since nothing may be seen twice. The patterns have to be steady: copies move
+    everything else by their number, which is what the texts returned are longer by.
+    """
+    chosen = Chosen.of(columns)
+    number = -(-chosen.most // ROUND) * ROUND
+    real = torch.ones_like(columns) if key_mask is None else key_mask
+    longer = [torch.cat([chosen.gather(x, number), x], 2) for x in (key, value)]
+    seen = torch.cat([chosen.gather(real[:, None, :, None], number)[:, 0, :, 0], real & ~columns], 1)
+    in_front = Columns(range(number))
+    return F.pad(query, (0, 0, number, 0)), *longer, [one | in_front for one in patterns], seen
+
+
+def with_rows(out: Tensor, query: Tensor, key: Tensor, value: Tensor, rows: Tensor, scale: float,
+              key_mask: Tensor | None, dropout: float) -> Tensor:
+    """`out` (B, H, N, E), where the `rows` (B, N) see all keys."""
+    chosen, mask = Chosen.of(rows), None if key_mask is None else key_mask[:, None, None]
+    return chosen.put(out, F.scaled_dot_product_attention(chosen.gather(query), key, value, mask, dropout, scale=scale))

@@ -1,0 +1,102 @@
+"""Articles to summarise whose best possible log-perplexity, with and without any part of the input, is known.
+
+The lead of an article says a few facts about a person, always in the same order, and nothing else: "Robin raised Leeds
+taught chess ..." Each relation has two wordings, drawn for every lead: that can never be known. Each value is drawn
+evenly from the relation's own and told in one paragraph of the document, behind either wording, so that none is
+favoured: "they born Leeds raised Leeds", at a place drawn evenly among paragraphs of filler. About half of these name
+the person, so that a search for the title finds them; the others say "they". Filler tells nothing. So a reader of some
+of the document knows the values that it has read and can only guess the others.
+"""
+
+import hashlib
+import math
+import random
+from dataclasses import dataclass
+from functools import cached_property
+
+from repro.data.examples import Summary
+from repro.data.synthetic import NAMES
+from repro.errors import ReproError
+
+VERSION = 1  # raise it when the articles of a given seed change
+RELATIONS = tuple((wordings.split(), values.split()) for wordings, values in (
+    ("born raised", "Leeds Porto Lagos Quito Turin Osaka Perth Delhi"),
+    ("taught studied", "chess law music physics painting farming medicine sailing"),
+    ("loved feared", "dogs storms crowds winter rivers horses silence trains"),
+    ("built bought", "boats clocks bridges houses violins engines lamps gardens"),
+))
+FILLER = "the a of and to in that was with on by at from as it which were this had not are but or an be".split()
+ALIAS = "they"  # who is not named
+
+
+@dataclass(frozen=True)
+class SyntheticArticles:
+    """The process that writes the articles; each is a function of these numbers, its split and its index.
+
+    n_facts: relations told. n_paragraphs, paragraph_words: size of a document. n_values: of each relation. named: how
+    likely a paragraph with a fact names the person. Raises ReproError for numbers that do not fit together.
+    """
+
+    n_facts: int = 3
+    n_paragraphs: int = 10
+    paragraph_words: int = 5
+    n_values: int = 4
+    named: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        limits = {"n_facts": (1, len(RELATIONS)), "n_paragraphs": (self.n_facts, math.inf),
+                  "paragraph_words": (5, math.inf), "n_values": (2, 8), "named": (0, 1)}
+        for name, (low, high) in limits.items():
+            if not low <= getattr(self, name) <= high:
+                raise ReproError(f"{name}={getattr(self, name)} of synthetic articles: allowed are {low} to {high}.")
+
+    def example(self, split: str, index: int) -> Summary:
+        """Article `index` of `split`: its title, its document (a paragraph a line), and its lead."""
+        draw = random.Random(f"articles {VERSION}/{self.seed}/{split}/{index}")
+        name, lead = _one(draw, NAMES), []
+        paragraphs = [[_one(draw, FILLER) for _ in range(self.paragraph_words)] for _ in range(self.n_paragraphs)]
+        free = list(range(self.n_paragraphs))
+        for wordings, values in RELATIONS[:self.n_facts]:
+            value = _one(draw, values[:self.n_values])
+            place = free.pop(int(draw.random() * len(free)))
+            who = name if draw.random() < self.named else ALIAS
+            first = int(draw.random() * 2)
+            paragraphs[place][:5] = who, wordings[first], value, wordings[1 - first], value
+            lead += [_one(draw, wordings), value]
+        return Summary(f"{split}-{index}", name, "\n".join(map(" ".join, paragraphs)), " ".join([name, *lead]))
+
+    def lexicon(self) -> list[str]:
+        """Every word of an article, each once."""
+        of_facts = [word for wordings, values in RELATIONS for word in (*wordings, *values)]
+        return [*NAMES, *of_facts, *FILLER, ALIAS]
+
+    def fingerprint(self) -> str:
+        """sha256 (hex) that changes with any parameter, with the word lists and with how articles are written."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        told = f"{self} {VERSION} {RELATIONS} {FILLER} {NAMES} {self.example('train', 0)}"
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def best_nats(self, example: Summary, seen: str = "") -> float:
+        """Nats of the whole lead, its end included, under the best possible reader of the text `seen`.
+
+        That reader knows the process: the name where the title, or a paragraph that names it, is in `seen`, else one of
+        all; each value in `seen`, else one of the relation's; never the wordings; always where the lead ends.
+        """
+        words = set(seen.split())
+        lead = example.summary.split()
+        values = lead[2::2]
+        guessed = sum(value not in words for value in values)
+        return (math.log(len(NAMES)) * (example.title not in words) + len(values) * math.log(2)
+                + guessed * math.log(self.n_values))
+
+
+def _one(draw: random.Random, values: list[str]) -> str:
+    return values[int(draw.random() * len(values))]
+
+
+ARTICLES = SyntheticArticles()  # the corpus `synthetic-articles`
+SIZES = {"train": 1_600, "validation": 64, "test": 128}

@@ -1,0 +1,84 @@
+"""Small images whose rows repeat, and whose best possible code length is known.
+
+The pixels of an image have one of a few colours, which the first byte of a pixel tells. Those of the first rows are
+drawn evenly; every later row repeats the one `period` rows above it, where each pixel is drawn anew with probability
+`noise`. All that tells of a pixel is the one above it, which in the sequence of bytes lies a row, or two, further back:
+what a column of strided attention sees.
+"""
+
+import hashlib
+import random
+from dataclasses import dataclass
+from functools import cached_property
+from math import log2
+
+import numpy as np
+
+from repro.data.examples import Image
+from repro.errors import ReproError
+
+VERSION = 1  # raise it when the images of a given seed change
+LABELS = ("every row repeats", "every second row repeats")
+
+
+@dataclass(frozen=True)
+class SyntheticImages:
+    """The process that draws the images; each is a function of these numbers, its split and its index.
+
+    side: pixels of a side. colours: that a pixel can have. noise: probability that a pixel of a repeated row is drawn
+    anew. Raises ReproError for numbers out of range.
+    """
+
+    side: int = 8
+    colours: int = 8
+    noise: float = 0.05
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        limits = {"side": (3, 256), "colours": (2, 128), "noise": (0, 1)}
+        for name, (low, high) in limits.items():
+            if not low <= getattr(self, name) <= high:
+                raise ReproError(f"{name}={getattr(self, name)} of synthetic images: allowed are {low} to {high}.")
+
+    def example(self, split: str, index: int) -> Image:
+        """Image `index` of `split`; its label is its period less 1."""
+        draw = random.Random(f"images {VERSION}/{self.seed}/{split}/{index}")
+        period = 1 + int(draw.random() * 2)
+        rows: list[list[int]] = []
+        for row in range(self.side):
+            above = rows[row - period] if row >= period else None
+            rows.append([above[k] if above and draw.random() >= self.noise else int(draw.random() * self.colours)
+                         for k in range(self.side)])
+        return Image(f"{split}-{index}", self._palette[np.array(rows)], period - 1)
+
+    def best_bits(self) -> float:
+        """The fewest bits a byte that any model can need on average which knows the period from the start.
+
+        A pixel of a first row takes log2 of the colours; one that repeats takes the entropy of: as above, or any other.
+        Either is spread over its three bytes.
+        """
+        same = 1 - self.noise + self.noise / self.colours
+        other = self.noise / self.colours
+        again = -sum(times * p * log2(p) for times, p in ((1, same), (self.colours - 1, other)) if p > 0)
+        pixel = sum((period * log2(self.colours) + (self.side - period) * again) / self.side for period in (1, 2)) / 2
+        return pixel / 3
+
+    def lexicon(self) -> list[str]:
+        """No words."""
+        return []
+
+    def fingerprint(self) -> str:
+        """sha256 (hex) that changes with any parameter and with how images are drawn."""
+        told = f"{self} {VERSION} {self.example('train', 0).pixels.tobytes().hex()}"
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    @cached_property
+    def _palette(self) -> np.ndarray:
+        """(colours, 3): the first bytes rise evenly, the others are drawn once."""
+        draw = random.Random(f"palette {VERSION}/{self.seed}")
+        return np.array([[round(255 * k / (self.colours - 1)), int(draw.random() * 256), int(draw.random() * 256)]
+                         for k in range(self.colours)], np.uint8)
+
+
+IMAGES = SyntheticImages()  # the corpus `synthetic-images`
+SIZES = {"train": 1_000, "test": 60}

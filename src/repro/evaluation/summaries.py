@@ -1,0 +1,133 @@
+"""How good a summary is (ROUGE-L, repetition), and how one is written: beam search with a length penalty."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from repro.errors import ReproError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Pair = tuple[Sequence[int], Sequence[int]]  # token ids of an input and of its summary
+
+
+def padded(pairs: Sequence[Pair], separator: int) -> "dict[str, Tensor]":
+    """A batch: `source` (B, L) and `lengths` (B,); `ids` (B, T), the separator and the summary; `labels` (B, T), the
+    summary and the separator as its end. Behind each end zeros, of labels -100."""
+    import torch
+
+    lengths, longest = [len(source) for source, _ in pairs], max(len(target) for _, target in pairs) + 1
+    source = torch.zeros(len(pairs), max(lengths), dtype=torch.int64)
+    ids, labels = torch.zeros(len(pairs), longest, dtype=torch.int64), torch.full((len(pairs), longest), -100)
+    for k, (given, target) in enumerate(pairs):
+        source[k, :len(given)] = torch.as_tensor(given)
+        ids[k, :len(target) + 1] = torch.as_tensor([separator, *target])
+        labels[k, :len(target) + 1] = torch.as_tensor([*target, separator])
+    return {"source": source, "lengths": torch.tensor(lengths), "ids": ids, "labels": labels}
+
+
+def nats(model: "nn.Module", pairs: Sequence[Pair], separator: int, batch_size: int = 8) -> np.ndarray:
+    """(pairs,) float64: the negative log-likelihood of each summary, its end included, given its input. Dropout is off.
+    """
+    import torch
+
+    from repro.loss import cross_entropy
+
+    lengths = [len(source) for source, _ in pairs]
+    order, found, was_training = np.argsort(lengths, kind="stable"), [], model.training
+    model.eval()
+    with torch.no_grad():
+        for start in range(0, len(order), batch_size):
+            batch = padded([pairs[k] for k in order[start:start + batch_size]], separator)
+            logits = model(batch["source"], batch["lengths"], batch["ids"])
+            each = cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), "none")
+            found.append(each.double().view_as(batch["labels"]).sum(1))
+    model.train(was_training)
+    return torch.cat(found).numpy()[np.argsort(order)]
+
+
+def written(model: "nn.Module", source: Sequence[int], separator: int, size: int = 4, alpha: float = 0.6,
+            longest: int = 100) -> list[int]:
+    """The summary (token ids) of one input that `beam_search` finds under a model such as `repro.models.OneText`."""
+    import torch
+
+    given = torch.as_tensor(source, dtype=torch.int64)[None]
+    lengths = torch.tensor([len(source)])
+    with torch.no_grad():
+        memory = model.encode(given, lengths) if hasattr(model, "encode") else None
+
+        def follow(prefixes):
+            k = len(prefixes)
+            many = given.expand(k, -1), lengths.expand(k), prefixes
+            logits = model(*many) if memory is None else model.decode(_repeated(memory, k), *many[1:])
+            return logits[:, -1].float().log_softmax(-1)
+
+        return beam_search(follow, separator, separator, size, alpha, longest)
+
+
+def _repeated(memory, k: int):
+    """What an encoder made of one input, for k beams: (1, L, d), and of an LSTM also states (layers, 1, d)."""
+    if not isinstance(memory, tuple):
+        return memory.expand(k, -1, -1)
+    states, last = memory
+    return states.expand(k, -1, -1), tuple(x.expand(-1, k, -1).contiguous() for x in last)
+
+
+def rouge_l(wanted: str, told: str) -> float:
+    """The F1 of ROUGE-L (Lin 2004), 0 to 1: of the longest common subsequence of words, in lower case and not stemmed.
+
+    The package rouge-score gives the same, which is tested; it takes seconds to import.
+    """
+    wanted, told = (re.findall("[a-z0-9]+", text.lower()) for text in (wanted, told))
+    if not wanted or not told:
+        return 0.0
+    row = [0] * (len(told) + 1)  # of what was read of `wanted` with each beginning of `told`
+    for word in wanted:
+        before = row
+        row = [0]
+        for k, other in enumerate(told):
+            row.append(before[k] + 1 if word == other else max(before[k + 1], row[k]))
+    return 2 * row[-1] / (len(wanted) + len(told))
+
+
+def repetition(tokens: Sequence, n: int = 3) -> float:
+    """Which share of the n-grams has stood before in the same text; 0 for a text without n-grams."""
+    grams = [tuple(tokens[k:k + n]) for k in range(len(tokens) - n + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def beam_search(follow: Callable[["Tensor"], "Tensor"], start: int, end: int, size: int = 4, alpha: float = 0.6,
+                longest: int = 100) -> list[int]:
+    """The tokens of the best text that was found, without `start` and `end`.
+
+    follow: from (k, t) ids, the first of each row `start`, to (k, V) log-probabilities of the next token. A text of n
+    tokens, `end` included, is as good as its log-probability over ((5 + n) / 6)**alpha (Wu et al. 2016, section 7); one
+    of `longest` tokens counts as ended. Raises ReproError for sizes below 1.
+    """
+    import torch
+
+    if size < 1 or longest < 1:
+        raise ReproError(f"size is {size} beams and longest {longest} tokens; both must be at least 1.")
+    prefixes, scores, ended = torch.tensor([[start]]), torch.zeros(1), []
+    for n in range(1, longest + 1):
+        told = follow(prefixes)
+        total = scores.to(told)[:, None] + told
+        top, at = total.flatten().topk(min(2 * size, total.numel()))  # of twice as many, enough do not end here
+        rows, tokens = at // told.shape[1], at % told.shape[1]
+        penalty = ((5 + n) / 6)**alpha
+        stop = (tokens == end) | (n == longest)
+        for k in stop[:size].nonzero().flatten().tolist():
+            text = prefixes[rows[k], 1:].tolist() + [int(tokens[k])] * (int(tokens[k]) != end)
+            ended.append((float(top[k]) / penalty, text))
+        go = (~stop).nonzero().flatten()[:size]
+        if not len(go):
+            break
+        prefixes = torch.cat([prefixes[rows[go]], tokens[go, None].to(prefixes)], 1)
+        scores = top[go]
+        hope = float(scores[0]) / ((5 + (longest if alpha > 0 else n)) / 6)**alpha  # of the best that goes on
+        if ended and max(ended)[0] >= hope:
+            break
+    return max(ended)[1]

@@ -1,0 +1,86 @@
+"""A mixture of experts: many feedforward networks, of which a gate picks k for each token (Shazeer et al. 2017).
+
+Capacity grows with the number of experts, the operations of a token with k alone. The gate's noise lets it try others,
+and two losses keep it from always choosing the same few: how unequal the experts' weights are, and their loads.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from repro.errors import ReproError
+
+
+def check_experts(n_experts: int, k: int) -> None:
+    """Raises ReproError for fewer than one expert, and for a k that is not from 1 to the number of experts."""
+    if n_experts < 1:
+        raise ReproError(f"n_experts is {n_experts}; a mixture of experts has at least 1.")
+    if not 1 <= k <= n_experts:
+        raise ReproError(f"k is {k}; of {n_experts} experts 1 to {n_experts} can be asked for each token.")
+
+
+class Experts(nn.Module):
+    """Tokens (T, n_embd) to their outputs (T, n_embd), the balance loss, and how many tokens chose each expert.
+
+    Noisy top-k gating (Shazeer et al. 2017, Equations 3 to 5): the k experts with the highest x W_gate + noise, with
+    the softmax over these k as weights; noise is normal, of scale softplus(x W_noise), and only in training. Raises
+    ReproError for bad numbers of experts.
+    """
+
+    def __init__(self, n_embd: int, n_experts: int, k: int = 2, size: int | None = None):
+        super().__init__()
+        check_experts(n_experts, k)
+        size = 4 * n_embd if size is None else size
+        self.k = k
+        self.gate = nn.Parameter(torch.zeros(n_embd, n_experts))  # zeros: all are tried alike at first (Appendix A)
+        self.noise = nn.Parameter(torch.zeros(n_embd, n_experts))
+        self.inner = nn.Parameter(torch.empty(n_experts, n_embd, size).normal_(std=0.02))
+        self.outer = nn.Parameter(torch.empty(n_experts, size, n_embd).normal_(std=0.02))
+        self.inner_bias = nn.Parameter(torch.zeros(n_experts, size))
+        self.outer_bias = nn.Parameter(torch.zeros(n_experts, n_embd))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        with torch.autocast(x.device.type, enabled=False):
+            weights, load = self.weights(x.float() if x.dtype in (torch.bfloat16, torch.float16) else x)
+        out = torch.zeros_like(x)
+        for expert in range(weights.shape[1]):
+            rows = weights[:, expert].nonzero().flatten()
+            if len(rows):
+                inner = F.gelu(F.linear(x[rows], self.inner[expert].T, self.inner_bias[expert]))
+                told = F.linear(inner, self.outer[expert].T, self.outer_bias[expert])
+                out = out.index_add(0, rows, (weights[rows, expert, None] * told).to(out.dtype))
+        return out, unequal(weights.sum(0)) + unequal(load), (weights > 0).sum(0).detach()
+
+    def weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(T, experts), k of them above 0 in each row; and the load (experts,), smooth so that it has gradients."""
+        clean = x @ self.gate
+        if not self.training:
+            return kept(clean, self.k), F.one_hot(clean.topk(self.k).indices, clean.shape[1]).sum((0, 1)).to(clean)
+        scale = F.softplus(x @ self.noise) + 1e-2
+        noisy = clean + torch.randn_like(clean) * scale
+        return kept(noisy, self.k), chances(clean, noisy, scale, self.k).sum(0)
+
+
+def kept(scores: Tensor, k: int) -> Tensor:
+    """The softmax of the k highest scores of each row; 0 for the others (Equations 3 and 5)."""
+    top, at = scores.topk(k)
+    return torch.zeros_like(scores).scatter(-1, at, top.softmax(-1))
+
+
+def chances(clean: Tensor, noisy: Tensor, scale: Tensor, k: int) -> Tensor:
+    """How likely each expert is among the k if its own noise is drawn anew (Shazeer et al. 2017, Equations 8 and 9).
+
+    It must beat the k-th highest of the others: what is k-th highest of all where it is not chosen, and else the next.
+    """
+    if k == clean.shape[1]:
+        return torch.ones_like(clean)
+    top = noisy.topk(k + 1).values
+    bar = torch.where(noisy >= top[:, k - 1:k], top[:, k:], top[:, k - 1:k])
+    return 0.5 * (1 + torch.erf((clean - bar) / scale / math.sqrt(2)))
+
+
+def unequal(values: Tensor) -> Tensor:
+    """The squared coefficient of variation: 0 when all are equal (Equations 7 and 11)."""
+    return values.float().var(unbiased=False) / (values.float().mean() ** 2 + 1e-10)

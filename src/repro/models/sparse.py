@@ -1,0 +1,301 @@
+"""The Sparse Transformer: a deep decoder of factorised attention (Child et al. 2019, sections 4.3 and 5).
+
+Pre-activation residual blocks whose output weights shrink with the depth, learned embeddings of where a position lies
+in the data or in the attention pattern, and attention and feedforward that are computed again in the backward pass.
+"""
+
+from dataclasses import dataclass, fields
+from math import prod, sqrt
+
+import torch
+from torch import Tensor, nn
+
+from repro.attention import Causal, Fixed, Pattern, attend
+from repro.attention.products import products
+from repro.errors import ReproError, unknown
+from repro.models.decoder import check_causal
+from repro.recompute import recomputed
+
+INTEGRATIONS = ("interleaved", "merged", "multi-head")
+EMBEDDINGS = ("data", "attention")
+INIT = 0.125  # standard deviation of an initial weight, times the square root of what enters (Appendix of the paper)
+
+
+def integrated(pattern: Pattern, integration: str, n_layer: int, n_head: int) -> tuple[tuple[Pattern, ...], ...]:
+    """The pattern of every head of every layer, the bottom one first, where `pattern` has `.heads` (section 4.2).
+
+    "interleaved": layer r has head r mod p, in all its heads. "merged": every head has the union. "multi-head": the
+    heads of a layer take turns. Heads with summaries take different sub-blocks (section 4.3). A pattern without
+    `.heads`, such as Causal(), is that of all. Raises ReproError for an unknown integration.
+    """
+    if integration not in INTEGRATIONS:
+        raise unknown("integration", integration, INTEGRATIONS)
+
+    def layer(r: int) -> tuple[Pattern, ...]:
+        own = [pattern] * n_head
+        if isinstance(pattern, Fixed) and n_head > 1:
+            own = [Fixed(pattern.stride, pattern.summary, _sub_block(pattern, head, integration))
+                   for head in range(n_head)]
+        if integration == "merged" or not hasattr(pattern, "heads"):
+            return tuple(own)
+        p = len(pattern.heads)
+        return tuple(one.heads[(r if integration == "interleaved" else head) % p] for head, one in enumerate(own))
+    return tuple(layer(r) for r in range(n_layer))
+
+
+def _sub_block(pattern: Fixed, head: int, integration: str) -> int:
+    """The next one for every head that has summaries; of "multi-head", that is every p-th."""
+    turn = head // len(pattern.heads) if integration == "multi-head" else head
+    return (pattern.sub_block + turn) % (pattern.stride // pattern.summary)
+
+
+@dataclass(frozen=True)
+class SparseConfig:
+    """Size and patterns of a `SparseTransformer`. Raises ReproError for what does not fit together.
+
+    embeddings: of positions: "data" (row, column and channel of an image, whose sizes are `shape`; for a sequence
+    without a shape, its one index) and "attention" (row and column in a matrix as wide as `columns`, the stride).
+    """
+
+    vocab_size: int
+    length: int  # positions at most
+    n_layer: int
+    n_head: int
+    n_embd: int
+    pattern: Pattern = Causal()  # noqa: RUF009  (frozen)
+    integration: str = "merged"
+    key_size: int | None = None  # features of a head's query and key; None: n_embd / n_head, the paper's images half
+    inner: int = 4  # width of the feedforward network, in n_embd; the paper's images 2
+    dropout: float = 0.0  # at the end of each residual branch, nowhere else
+    embeddings: tuple[str, ...] = ("attention",)
+    shape: tuple[int, ...] = ()
+    columns: int = 128
+    scaled: bool = True  # output weights of both branches by 1 / sqrt(2 n_layer)
+
+    def __post_init__(self):
+        for name in ("vocab_size", "length", "n_layer", "n_head", "n_embd", "inner", "columns"):
+            if getattr(self, name) < 1:
+                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        if self.n_embd % self.n_head:
+            raise ReproError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
+                             "heads.")
+        if not 0 <= self.dropout < 1:
+            raise ReproError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
+        stride = getattr(self.pattern, "stride", 1)
+        if stride > self.length:
+            raise ReproError(f"stride is {stride}, longer than the {self.length} positions of a sequence; choose one "
+                             f"of 1 to {self.length}, about {round(sqrt(self.length))}.")
+        for name in self.embeddings:
+            if name not in EMBEDDINGS:
+                raise unknown("embeddings", name, EMBEDDINGS)
+        if self.shape and prod(self.shape) != self.length:
+            raise ReproError(f"shape is {self.shape}, {prod(self.shape):,} numbers, but a sequence has {self.length:,} "
+                             "positions; both need as many.")
+        for layer, patterns in enumerate(self.patterns):
+            check_causal(patterns, layer)
+
+    @property
+    def patterns(self) -> tuple[tuple[Pattern, ...], ...]:
+        """Of each layer, the bottom one first, one for each head."""
+        return integrated(self.pattern, self.integration, self.n_layer, self.n_head)
+
+    @property
+    def of_key(self) -> int:
+        """Features of a head's query and key."""
+        return self.key_size or self.n_embd // self.n_head
+
+    @property
+    def tables(self) -> tuple[int, ...]:
+        """Entries of each table of position embeddings."""
+        data = (self.shape or (self.length,)) if "data" in self.embeddings else ()
+        return data + ((-(-self.length // self.columns), self.columns) if "attention" in self.embeddings else ())
+
+    @property
+    def matrices(self) -> int:
+        """Weights of the matrices inside the layers."""
+        return self.n_layer * self.n_embd * (2 * self.n_head * self.of_key + (2 + 2 * self.inner) * self.n_embd)
+
+    @property
+    def parameters(self) -> int:
+        """All weights: matrices, biases and norms of the layers, embeddings, last norm, output layer."""
+        small = self.n_layer * (2 * self.n_head * self.of_key + (7 + self.inner) * self.n_embd)
+        return self.matrices + small + (2 * self.vocab_size + sum(self.tables) + 2) * self.n_embd + self.vocab_size
+
+    def pairs_per_token(self, n: int) -> float:
+        """(query, key) pairs of all layers and heads in a sequence of n positions, divided by n."""
+        counts = {one: one.count(n) for one in {one for layer in self.patterns for one in layer}}
+        return sum(counts[one] for layer in self.patterns for one in layer) / n
+
+    def flops_per_token(self, n: int) -> float:
+        """Forward floating-point operations per position of a sequence of n: 2 for each weight and for each product in
+        a score and in a sum of values."""
+        return (2 * self.matrices + 2 * self.n_embd * self.vocab_size
+                + 2 * (self.of_key + self.n_embd // self.n_head) * self.pairs_per_token(n))
+
+    def to_dict(self) -> dict:
+        """The fields, for those who compare settings."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class SparseTransformer(nn.Module):
+    """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1, whose place in the data is i.
+
+    implementation: of `attend`; or "products", in the precision that autocast gives. recompute: keep what enters a
+    residual branch and compute the rest again in the backward pass (section 5.4). Weights start as in the paper; the
+    output layer at 0, so that the first loss is log V.
+    """
+
+    def __init__(self, config: SparseConfig, implementation: str = "auto", recompute: bool = False):
+        super().__init__()
+        self.config, self.recompute = config, recompute
+        self.embed = nn.Embedding(config.vocab_size, config.n_embd)
+        self.places = nn.ModuleDict({f"of_{k}": nn.Embedding(size, config.n_embd)
+                                     for k, size in enumerate(config.tables)})
+        self.layers = nn.ModuleList(Block(config, patterns) for patterns in config.patterns)
+        self.norm = nn.LayerNorm(config.n_embd)
+        self.output = nn.Linear(config.n_embd, config.vocab_size)
+        self.implementation = implementation
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=INIT / sqrt(module.in_features))
+                nn.init.zeros_(module.bias)
+        nn.init.normal_(self.embed.weight, std=INIT / sqrt(config.n_embd))
+        for table in self.places.values():
+            nn.init.normal_(table.weight, std=INIT / sqrt(config.n_embd * len(config.tables)))
+        nn.init.zeros_(self.output.weight)
+        if config.scaled:
+            self.shrink_outputs()
+
+    def shrink_outputs(self) -> None:
+        """Output weights of both branches of every layer by 1 / sqrt(2 n_layer) (section 5.2)."""
+        for block in self.layers:
+            for branch in (block.attention, block.feedforward):
+                branch.out.weight.data /= sqrt(2 * self.config.n_layer)
+
+    def forward(self, ids: Tensor, cache: "Cache | None" = None) -> Tensor:
+        x = self.embedded(ids, 0 if cache is None else cache.filled)
+        for number, layer in enumerate(self.layers):
+            x = layer(x, self.implementation, self.recompute, None if cache is None else cache.of(number))
+        if cache is not None:
+            cache.filled += ids.shape[1]
+        return self.output(self.norm(x))
+
+    def embedded(self, ids: Tensor, first: int = 0) -> Tensor:
+        """(B, N, n_embd): what enters the first layer, where `ids` are those of the positions from `first` on.
+
+        Raises ReproError for positions beyond `length`.
+        """
+        stop = first + ids.shape[1]
+        if stop > self.config.length:
+            raise ReproError(f"there are {stop:,} positions, but this model has embeddings for {self.config.length:,}; "
+                             "cut the sequence, or give a model of another length.")
+        x = self.embed(ids)
+        for table, index in zip(self.places.values(), self.indices(first, stop, ids.device), strict=True):
+            x = x + table(index)
+        return x
+
+    def indices(self, first: int, stop: int, device=None) -> list[Tensor]:
+        """Of the positions first .. stop - 1, the entry in each table."""
+        i, config, found = torch.arange(first, stop, device=device), self.config, []
+        if "data" in config.embeddings:
+            found += torch.unravel_index(i, config.shape or (config.length,))
+        if "attention" in config.embeddings:
+            found += [i // config.columns, i % config.columns]
+        return found
+
+
+class Block(nn.Module):
+    """Attention, then the feedforward network, each added to what enters it."""
+
+    def __init__(self, config: SparseConfig, patterns: tuple[Pattern, ...]):
+        super().__init__()
+        self.attention, self.feedforward = Attention(config, patterns), Feedforward(config)
+
+    def forward(self, x: Tensor, implementation: str, recompute: bool, cache=None) -> Tensor:
+        x = x + recomputed(recompute, self.attention, x, implementation, cache)
+        return x + recomputed(recompute, self.feedforward, x)
+
+
+class Attention(nn.Module):
+    """The attention branch: norm, attention of every head by its own pattern, output weights, dropout."""
+
+    def __init__(self, config: SparseConfig, patterns: tuple[Pattern, ...]):
+        super().__init__()
+        self.patterns = patterns
+        self.norm = nn.LayerNorm(config.n_embd)
+        keys = config.n_head * config.of_key
+        self.sizes = keys, keys, config.n_embd
+        self.project = nn.Linear(config.n_embd, sum(self.sizes))
+        self.out = nn.Linear(config.n_embd, config.n_embd)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, implementation: str, cache=None) -> Tensor:
+        heads = len(self.patterns)
+        query, key, value = (part.unflatten(-1, (heads, -1)).transpose(1, 2)
+                             for part in self.project(self.norm(x)).split(self.sizes, -1))
+        if cache is not None:
+            key, value = cache(key, value)
+        if implementation == "products":
+            seen = products(query, key, value, self.patterns, query.shape[-1] ** -0.5)
+        else:
+            wide = query.dtype if x.is_cuda else torch.promote_types(query.dtype, torch.float32)
+            seen = attend(query.to(wide), key.to(wide), value.to(wide), self.patterns, implementation)
+        return self.dropout(self.out(seen.transpose(1, 2).flatten(2).to(x.dtype)))
+
+
+class Feedforward(nn.Module):
+    """The feedforward branch: norm, two layers with x * sigmoid(1.702 x) between them, dropout (section 5.2)."""
+
+    def __init__(self, config: SparseConfig):
+        super().__init__()
+        self.norm = nn.LayerNorm(config.n_embd)
+        self.inner = nn.Linear(config.n_embd, config.inner * config.n_embd)
+        self.out = nn.Linear(config.inner * config.n_embd, config.n_embd)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.inner(self.norm(x))
+        return self.dropout(self.out(x * torch.sigmoid(1.702 * x)))
+
+
+class Cache:
+    """Keys and values of all positions that were read, so that the next ones need not read these again."""
+
+    def __init__(self, model: SparseTransformer, batch: int):
+        config, weight = model.config, model.embed.weight
+        self.filled = 0
+        self.parts = [tuple(weight.new_empty(batch, config.n_head, config.length, size)
+                            for size in (config.of_key, config.n_embd // config.n_head)) for _ in model.layers]
+
+    def of(self, layer: int):
+        """A function that adds the keys and values of new positions and gives those of all."""
+        def added(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+            stop = self.filled + key.shape[2]
+            for kept, new in zip(self.parts[layer], (key, value), strict=True):
+                kept[:, :, self.filled:stop] = new
+            return tuple(kept[:, :, :stop] for kept in self.parts[layer])
+        return added
+
+
+@torch.no_grad()
+def sample(model: SparseTransformer, ids: Tensor, n_new: int, seed: int = 0, temperature: float = 1.0,
+           allowed: Tensor | None = None, progress=None) -> Tensor:
+    """(B, K + n_new): `ids` (B, K), K at least 1, and what the model draws after them, one position at a time.
+
+    temperature: 1.0 in the paper, no other trick. allowed (V,) bool: which tokens may be drawn; None: all.
+    Raises ReproError for more positions than the model has.
+    """
+    if ids.shape[1] - 1 + n_new > model.config.length:
+        raise ReproError(f"{ids.shape[1]} given and {n_new:,} drawn tokens are more than the {model.config.length:,} "
+                         "positions of this model; draw fewer.")
+    generator = torch.Generator(ids.device).manual_seed(seed)
+    was_training, cache, out = model.training, Cache(model.eval(), len(ids)), [ids]
+    for _ in range(n_new):
+        logits = model(out[-1], cache)[:, -1].float() / temperature
+        if allowed is not None:
+            logits = logits.masked_fill(~allowed, -torch.inf)
+        out.append(torch.multinomial(logits.softmax(-1), 1, generator=generator))
+        if progress is not None:
+            progress(1)
+    model.train(was_training)
+    return torch.cat(out, 1)

@@ -1,0 +1,235 @@
+"""Models from a long text to a short one: decoders that read both as one text, and the two that read them apart.
+
+All take the input `source` (B, L), zeros behind each end, `lengths` (B,), and `ids` (B, T): a separator, the summary.
+They give logits (B, T, V) of what follows each of `ids`.
+"""
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from repro.attention import Causal, Full
+from repro.errors import ReproError
+from repro.models.decoder import Layer, LayersConfig, sinusoids
+
+
+class Read(NamedTuple):
+    """What a model says of a batch: of the summary, of the input (decoders that read both; else None), and the loss
+    that keeps experts in use."""
+
+    logits: Tensor  # (B, T, V)
+    source: Tensor | None  # (B, L, V): of what follows each token of the input; the last one's is the separator
+    balance: Tensor | float
+
+
+class OneText(nn.Module):
+    """A decoder (`Decoder` or `TDMCA`) that reads input, separator and summary as one text (T-D, section 4.2.3)."""
+
+    def __init__(self, decoder: nn.Module):
+        super().__init__()
+        self.decoder, self.config = decoder, decoder.config
+
+    def forward(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Tensor:
+        return self.read(source, lengths, ids).logits
+
+    def read(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Read:
+        """Of the summary and of the input alike. A summary stands right behind its input, whatever that one's length.
+        """
+        rows = torch.arange(ids.shape[1], device=ids.device) + lengths[:, None]  # where `ids` stand
+        text = F.pad(source, (0, ids.shape[1])).scatter(1, rows, ids)
+        logits = self.decoder(text)
+        told = logits.gather(1, rows[..., None].expand(-1, -1, logits.shape[2]))
+        return Read(told, logits[:, :source.shape[1]], getattr(self.decoder, "balance", 0.0))
+
+
+@dataclass(frozen=True)
+class EncoderDecoderConfig:
+    """Size of an `EncoderDecoder`: n_layer layers on either side. Raises ReproError for sizes that do not fit."""
+
+    vocab_size: int
+    n_embd: int
+    n_head: int
+    n_layer: int
+    dropout: float = 0.0
+    position_size: int | None = None
+
+    def __post_init__(self):
+        _ = self.encoder  # raises ReproError for what does not fit
+
+    @property
+    def encoder(self) -> LayersConfig:
+        """Its layers on the side of the input; the others have attention to the input besides."""
+        return LayersConfig(self.vocab_size, self.n_embd, self.n_head, (Full(),) * self.n_layer, self.dropout,
+                            self.position_size)
+
+    @property
+    def parameters(self) -> int:
+        """All weights."""
+        across = self.n_layer * (4 * self.n_embd + 2) * self.n_embd
+        embedding = (self.vocab_size + 2) * self.n_embd  # and the norm
+        return 2 * self.encoder.parameters - embedding + 2 * self.n_embd + across + self.vocab_size
+
+    def flops(self, n: int, target: int) -> float:
+        """Forward floating-point operations for an input of n tokens and a summary of `target`, as
+        `LayersConfig.flops_per_token` counts them."""
+        read = self.encoder.flops_per_token(n) * n
+        own = LayersConfig(self.vocab_size, self.n_embd, self.n_head, (Causal(),) * self.n_layer,
+                           position_size=self.position_size).flops_per_token(target) * target
+        across = self.n_layer * (2 * 2 * self.n_embd**2 * (n + target) + 4 * self.n_embd * n * target)
+        return read + own + across + 2 * self.n_embd * self.vocab_size * target
+
+    def to_dict(self) -> dict:
+        """The fields, for those who compare settings."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class EncoderDecoder(nn.Module):
+    """T-ED: an encoder reads the input both ways, a decoder the summary, looking at what the encoder made of the input
+    (Vaswani et al. 2017). Layers as those of `Decoder`, with relative positions on either side and none across."""
+
+    def __init__(self, config: EncoderDecoderConfig, implementation: str = "auto", recompute: bool = False):
+        super().__init__()
+        self.config, self.implementation, self.recompute = config, implementation, recompute
+        stack = config.encoder
+        self.embed = nn.Embedding(config.vocab_size, config.n_embd)
+        self.encoder = nn.ModuleList(Layer(stack, (Full(),) * config.n_head) for _ in range(config.n_layer))
+        self.layers = nn.ModuleList(Looking(stack) for _ in range(config.n_layer))
+        self.norm_source, self.norm = nn.LayerNorm(config.n_embd), nn.LayerNorm(config.n_embd)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.dropout = nn.Dropout(config.dropout)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim > 1:
+                nn.init.normal_(parameter, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def forward(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Tensor:
+        return self.decode(self.encode(source, lengths), lengths, ids)
+
+    def read(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Read:
+        """Of the summary alone."""
+        return Read(self(source, lengths, ids), None, 0.0)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Tensor:
+        """What the encoder makes of the input (B, L, n_embd)."""
+        x = self.dropout(self.embed(source))
+        waves, there = sinusoids(source.shape[1], self.config.encoder.n_waves).to(x), within(source, lengths)
+        for layer in self.encoder:
+            x = layer(x, waves, self.implementation, there)
+        return self.norm_source(x)
+
+    def decode(self, memory: Tensor, lengths: Tensor, ids: Tensor) -> Tensor:
+        """Logits (B, T, V), given what the encoder made."""
+        x = self.dropout(self.embed(ids))
+        waves, there = sinusoids(ids.shape[1], self.config.encoder.n_waves).to(x), within(memory, lengths)
+        for layer in self.layers:
+            x = layer(x, waves, self.implementation, memory, there)
+        return F.linear(self.norm(x), self.embed.weight, self.bias)
+
+
+class Looking(Layer):
+    """A causal layer that between its own attention and its feedforward network looks at the encoder's states."""
+
+    def __init__(self, config: LayersConfig):
+        super().__init__(config, (Causal(),) * config.n_head)
+        self.n_head = config.n_head
+        self.norm_across = nn.LayerNorm(config.n_embd)
+        self.query, self.key, self.value, self.out = (
+            nn.Linear(config.n_embd, config.n_embd, bias=False) for _ in range(4))
+
+    def forward(self, x: Tensor, waves: Tensor, implementation: str, memory: Tensor, there: Tensor) -> Tensor:
+        x = x + self.dropout(self.attention(self.norm_1(x), waves, implementation))
+        x = x + self.dropout(self.across(self.norm_across(x), memory, there, implementation))
+        return x + self.dropout(self.outer(F.gelu(self.inner(self.norm_2(x)))))
+
+    def across(self, x: Tensor, memory: Tensor, there: Tensor, implementation: str) -> Tensor:
+        """Attention of (B, T, n_embd) to those states (B, L, n_embd) that are `there` (B, L)."""
+        query, key, value = (layer(part).unflatten(2, (self.n_head, -1)).transpose(1, 2) for layer, part in (
+            (self.query, x), (self.key, memory), (self.value, memory)))
+        if implementation == "products":  # plain products, as `repro.attention.products` has them
+            scores = (query @ key.mT) * query.shape[3]**-0.5
+            seen = scores.masked_fill(~there[:, None, None], -torch.inf).softmax(-1).to(value.dtype) @ value
+        else:
+            seen = F.scaled_dot_product_attention(query, key, value, there[:, None, None])
+        return self.out(seen.transpose(1, 2).flatten(2))
+
+
+@dataclass(frozen=True)
+class Seq2SeqConfig:
+    """Size of a `Seq2Seq`. Raises ReproError for sizes below 1."""
+
+    vocab_size: int
+    n_embd: int = 128
+    n_layer: int = 2
+    dropout: float = 0.0
+
+    def __post_init__(self):
+        for name in ("vocab_size", "n_embd", "n_layer"):
+            if getattr(self, name) < 1:
+                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+
+    @property
+    def parameters(self) -> int:
+        """All weights."""
+        d = self.n_embd
+        return 2 * self.n_layer * (8 * d + 8) * d + 3 * d * d + d + (self.vocab_size * (d + 1))
+
+    def flops(self, n: int, target: int) -> float:
+        """Forward floating-point operations for an input of n tokens and a summary of `target`."""
+        d = self.n_embd
+        return (2 * 8 * self.n_layer * d * d * (n + target) + 2 * 3 * d * d * target + 4 * d * n * target
+                + 2 * d * self.vocab_size * target)
+
+    def to_dict(self) -> dict:
+        """The fields, for those who compare settings."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class Seq2Seq(nn.Module):
+    """A recurrent encoder and decoder (LSTM) with attention (Bahdanau et al. 2015, as in Luong et al. 2015)."""
+
+    def __init__(self, config: Seq2SeqConfig):
+        super().__init__()
+        d = config.n_embd
+        self.config = config
+        self.embed = nn.Embedding(config.vocab_size, d)
+        between = config.dropout if config.n_layer > 1 else 0.0
+        self.encoder = nn.LSTM(d, d, config.n_layer, batch_first=True, dropout=between)
+        self.recurrent = nn.LSTM(d, d, config.n_layer, batch_first=True, dropout=between)
+        self.match = nn.Linear(d, d, bias=False)
+        self.mix = nn.Linear(2 * d, d)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.dropout = nn.Dropout(config.dropout)
+        nn.init.normal_(self.embed.weight, std=0.1)
+
+    def forward(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Tensor:
+        return self.decode(self.encode(source, lengths), lengths, ids)
+
+    def read(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Read:
+        """Of the summary alone."""
+        return Read(self(source, lengths, ids), None, 0.0)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """The states of all tokens of the input, and the last ones, which the decoder starts from."""
+        from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+        packed = pack_padded_sequence(self.dropout(self.embed(source)), lengths.cpu(), True, False)
+        states, last = self.encoder(packed)
+        return pad_packed_sequence(states, True, total_length=source.shape[1])[0], last
+
+    def decode(self, memory: tuple[Tensor, tuple[Tensor, Tensor]], lengths: Tensor, ids: Tensor) -> Tensor:
+        """Logits (B, T, V), given what the encoder made."""
+        states, last = memory
+        x, _ = self.recurrent(self.dropout(self.embed(ids)), last)
+        scores = self.match(x) @ states.mT
+        hidden = ~within(states, lengths)[:, None]
+        seen = scores.masked_fill(hidden, -torch.inf).softmax(-1).to(states.dtype) @ states
+        return F.linear(self.dropout(self.mix(torch.cat([x, seen], -1)).tanh()), self.embed.weight, self.bias)
+
+
+def within(source: Tensor, lengths: Tensor) -> Tensor:
+    """(B, L) bool: which tokens of each row of `source` belong to its input."""
+    return torch.arange(source.shape[1], device=source.device) < lengths[:, None]

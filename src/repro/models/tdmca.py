@@ -1,0 +1,237 @@
+"""A decoder with memory-compressed attention, for texts too long to attend to whole (Liu et al. 2018, section 4.2.4).
+
+Layers take turns. A local one (L) attends inside blocks of 256 tokens. A memory-compressed one (M) sees the whole past,
+but shortened: a convolution of kernel 3 and stride 3 makes one key and one value out of three. The third of three
+tokens must be read before their key may be seen, or the past would hold the future. Up to then a query sees of its own
+three what has been read, the rest being zeros, as if the text ended there: so no position hides from a later one.
+"""
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from repro.attention import Causal
+from repro.errors import ReproError
+from repro.models.decoder import LayersConfig, RelativeAttention, rotated, sinusoids
+from repro.models.experts import Experts, check_experts
+
+ROWS = 512  # queries that look at the compressed past together
+
+
+@dataclass(frozen=True)
+class TDMCAConfig:
+    """Size of a `TDMCA`. The numbers of the paper, but for the width, are the defaults.
+
+    Raises ReproError for sizes that do not fit together, other letters than L and M, a convolution that would see ahead
+    or pass tokens over, and experts that cannot be chosen or stand in no layer.
+    """
+
+    vocab_size: int
+    n_embd: int
+    n_head: int
+    layers: str = "LMLML"  # from the bottom: local, memory-compressed
+    block: int = 256  # tokens of a local block
+    kernel: int = 3  # tokens that make one compressed key
+    stride: int = 3  # tokens from one compressed key to the next
+    n_experts: int = 0  # 0: none
+    k: int = 2  # experts of a token
+    expert_layers: tuple[int, ...] = (2,)  # counted from 0; their feedforward networks are the experts
+    dropout: float = 0.0
+    position_size: int | None = None  # sines and cosines of a relative position; None: n_embd
+
+    def __post_init__(self):
+        object.__setattr__(self, "expert_layers", tuple(self.expert_layers))
+        if wrong := sorted(set(self.layers) - {"L", "M"}):
+            raise ReproError(f"layers is '{self.layers}' and has '{wrong[0]}'; a layer is L (local) or M "
+                             "(memory-compressed).")
+        if self.block < 1 or self.stride < 1:
+            raise ReproError(f"block is {self.block} and stride {self.stride}; both must be at least 1 token.")
+        if self.kernel > self.stride:
+            raise ReproError(f"kernel is {self.kernel} and stride {self.stride}: a key would see "
+                             f"{self.kernel - self.stride} tokens ahead of the next one's beginning; set kernel to the "
+                             "stride.")
+        if self.kernel < self.stride:
+            raise ReproError(f"kernel is {self.kernel} and stride {self.stride}: {self.stride - self.kernel} of "
+                             f"{self.stride} tokens would never be seen; set kernel to the stride.")
+        if self.n_experts:
+            check_experts(self.n_experts, self.k)
+            if not self.expert_layers or not all(0 <= layer < len(self.layers) for layer in self.expert_layers):
+                raise ReproError(f"expert_layers is {self.expert_layers}; name at least one of the layers 0 to "
+                                 f"{len(self.layers) - 1}.")
+        _ = self.stack  # raises ReproError for what else does not fit
+
+    @property
+    def stack(self) -> LayersConfig:
+        """The same layers with full causal attention, for what is alike in both."""
+        return LayersConfig(self.vocab_size, self.n_embd, self.n_head, (Causal(),) * len(self.layers), self.dropout,
+                            self.position_size)
+
+    @property
+    def parameters(self) -> int:
+        """All weights."""
+        convolutions = self.layers.count("M") * 2 * (self.kernel * self.n_embd + 1) * self.n_embd
+        network = (8 * self.n_embd + 5) * self.n_embd
+        experts = len(self.expert_layers) * ((self.n_experts - 1) * network + 2 * self.n_embd * self.n_experts)
+        return self.stack.parameters + self.vocab_size + convolutions + (experts if self.n_experts else 0)
+
+    def pairs_per_token(self, n: int) -> float:
+        """(query, key) pairs of all layers and heads in a sequence of n tokens, divided by n; compressed keys are keys.
+        """
+        local = sum(i % self.block + 1 for i in range(n))
+        compressed = sum(i // self.stride + 1 for i in range(n))
+        return self.n_head * (self.layers.count("L") * local + self.layers.count("M") * compressed) / n
+
+    def flops_per_token(self, n: int) -> float:
+        """Forward floating-point operations per token of a sequence of n, counted as `LayersConfig` does."""
+        matrices = (self.stack.matrices + self.layers.count("M") * 2 * self.n_embd**2
+                    + len(self.expert_layers) * bool(self.n_experts) * (self.k - 1) * 8 * self.n_embd**2)
+        features = 2 * (self.n_embd // self.n_head) + self.stack.n_waves
+        return 2 * matrices + 2 * self.n_embd * self.vocab_size + 2 * features * self.pairs_per_token(n)
+
+    def to_dict(self) -> dict:
+        """The fields, for those who compare settings."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class TDMCA(nn.Module):
+    """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit and need be no multiple.
+
+    Pre-layernorm, GELU, tied embeddings, relative positions, as in `Decoder`. After a call, `balance` is the loss that
+    keeps its experts in use (a scalar; 0 without experts) and `use` how many tokens each chose, by layer.
+    implementation: of the local layers as in `Decoder`; "products" also keeps compressed attention in the precision
+    that autocast gives. recompute: keep only what enters a layer.
+    """
+
+    def __init__(self, config: TDMCAConfig, implementation: str = "auto", recompute: bool = False):
+        super().__init__()
+        self.config, self.implementation, self.recompute = config, implementation, recompute
+        self.embed = nn.Embedding(config.vocab_size, config.n_embd)
+        self.layers = nn.ModuleList(Layer(config, number) for number in range(len(config.layers)))
+        self.norm = nn.LayerNorm(config.n_embd)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.dropout = nn.Dropout(config.dropout)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim > 1 and not name.endswith((".gate", ".noise", "_bias")):
+                nn.init.normal_(parameter, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+        self.balance, self.use = torch.zeros(()), {}
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.logits(self.hidden(ids))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Of normed states (..., n_embd): (..., V)."""
+        return F.linear(hidden, self.embed.weight, self.bias)
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """The states (B, N, n_embd) that the logits are read off."""
+        x = self.dropout(self.embed(ids))
+        waves = sinusoids(ids.shape[1], self.config.stack.n_waves).to(x)
+        self.balance, self.use = x.new_zeros(()), {}
+        for number, layer in enumerate(self.layers):
+            given = x, waves, self.implementation
+            if self.recompute and torch.is_grad_enabled():
+                x, balance, use = checkpoint(layer, *given, use_reentrant=False)
+            else:
+                x, balance, use = layer(*given)
+            if use is not None:
+                self.balance, self.use[number] = self.balance + balance, use
+        return self.norm(x)
+
+
+class Layer(nn.Module):
+    """Attention, then a feedforward network or experts, each behind a layernorm and added to what enters."""
+
+    def __init__(self, config: TDMCAConfig, number: int):
+        super().__init__()
+        compressed = config.layers[number] == "M"
+        causal = (Causal(),) * config.n_head
+        self.block = None if compressed else config.block
+        self.attention = (CompressedAttention(config.stack, config.stride) if compressed else
+                          RelativeAttention(config.stack, causal))
+        self.norm_1, self.norm_2 = nn.LayerNorm(config.n_embd), nn.LayerNorm(config.n_embd)
+        self.experts = (Experts(config.n_embd, config.n_experts, config.k)
+                        if config.n_experts and number in config.expert_layers else None)
+        if self.experts is None:
+            self.inner = nn.Linear(config.n_embd, 4 * config.n_embd)
+            self.outer = nn.Linear(4 * config.n_embd, config.n_embd)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, waves: Tensor, implementation: str) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        look = self.attention if self.block is None else self.local
+        x = x + self.dropout(look(self.norm_1(x), waves, implementation))
+        if self.experts is None:
+            return x + self.dropout(self.outer(F.gelu(self.inner(self.norm_2(x))))), None, None
+        told, balance, use = self.experts(self.norm_2(x).flatten(0, 1))
+        return x + self.dropout(told.view_as(x)), balance, use
+
+    def local(self, x: Tensor, waves: Tensor, implementation: str) -> Tensor:
+        """Causal attention in each block by itself: blocks lie side by side, as sequences of a batch do."""
+        batch, n, width = x.shape
+        size = min(self.block, n)
+        blocks = F.pad(x, (0, 0, 0, -n % size)).view(-1, size, width)
+        return self.attention(blocks, waves[:size], implementation).view(batch, -1, width)[:, :n]
+
+
+class CompressedAttention(RelativeAttention):
+    """Attention to one key and one value for every group of `stride` tokens (B, N, n_embd).
+
+    Query i sees the groups before its own, and of its own the tokens up to i. A group's place is its first token's.
+    """
+
+    def __init__(self, config: LayersConfig, stride: int):
+        super().__init__(config, (Causal(),) * config.n_head)
+        self.stride = stride
+        self.key_convolution = nn.Conv1d(config.n_embd, config.n_embd, stride, stride)
+        self.value_convolution = nn.Conv1d(config.n_embd, config.n_embd, stride, stride)
+
+    def forward(self, x: Tensor, waves: Tensor, implementation: str, key_mask: Tensor | None = None) -> Tensor:
+        batch, n, width = x.shape
+        heads, size = self.u.shape
+        query, key, value = self.project(x).chunk(3, -1)
+        key, value = so_far(self.key_convolution, key), so_far(self.value_convolution, value)
+        query, key, value = (part.view(batch, n, heads, size).transpose(1, 2) for part in (query, key, value))
+        given = query.dtype
+        with torch.autocast(x.device.type, enabled=False):
+            wide = torch.promote_types(given, torch.float32)
+            query, key, value, waves, u, v, position = (
+                t.to(wide) for t in (query, key, value, waves, self.u, self.v, self.position))
+            query = torch.cat([query + u[:, None], rotated((query + v[:, None]) @ position, waves)], -1)
+            first = waves[torch.arange(n, device=x.device) // self.stride * self.stride]
+            key = torch.cat([key, first.expand(*key.shape[:2], -1, -1)], -1)
+            if implementation == "products":
+                query, key, value = query.to(given), key.to(given), value.to(given)
+            seen = groups_and_own(query * size**-0.5, key, value, self.stride)
+        return self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
+
+
+def so_far(convolution: nn.Conv1d, x: Tensor) -> Tensor:
+    """(B, N, d): at token i what the convolution gives for i's group if all after i were zeros; whole at its last."""
+    stride, n = convolution.stride[0], x.shape[1]
+    groups = F.pad(x, (0, 0, 0, -n % stride)).unflatten(1, (-1, stride))
+    taps = torch.einsum("bgti,oit->bgto", groups, convolution.weight)
+    return (taps.cumsum(2).flatten(1, 2)[:, :n] + convolution.bias).to(x.dtype)
+
+
+def groups_and_own(query: Tensor, key: Tensor, value: Tensor, stride: int) -> Tensor:
+    """(B, H, N, E): attention of query i to what `so_far` gives at the end of each group before its own, and at i.
+
+    query, key: (B, H, N, D), scaled; value: (B, H, N, E). Queries are read `ROWS` at a time, each with no more groups
+    than lie before the last of them; scores are kept for the backward pass.
+    """
+    n, whole = query.shape[2], slice(stride - 1, None, stride)
+    keys, values, out = key[:, :, whole], value[:, :, whole], []
+    for start in range(0, n, ROWS):
+        rows = slice(start, min(start + ROWS, n))
+        m = (rows.stop - 1) // stride  # groups before the last query's own
+        own = torch.arange(rows.start, rows.stop, device=query.device) // stride
+        hidden = own[:, None] <= torch.arange(m, device=query.device)
+        past = (query[:, :, rows] @ keys[:, :, :m].mT).masked_fill(hidden, -torch.inf)
+        itself = (query[:, :, rows] * key[:, :, rows]).sum(-1, keepdim=True)
+        weights = torch.cat([past, itself], -1).softmax(-1)
+        out.append(weights[..., :m] @ values[:, :, :m] + weights[..., m:] * value[:, :, rows])
+    return torch.cat(out, 2)

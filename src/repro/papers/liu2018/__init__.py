@@ -1,0 +1,5 @@
+"""Liu et al. (2018), *Generating Wikipedia by Summarizing Long Sequences*: what its chapter shows."""
+
+from repro.papers.liu2018.task import read
+
+__all__ = ["read"]

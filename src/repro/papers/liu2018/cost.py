@@ -1,0 +1,181 @@
+"""How long an input fits into a given memory (Liu et al. 2018, sections 4.2.3, 4.2.4 and 5.3).
+
+Peaks of a training step are counted, tensor by tensor, on models with the paper's layers that are narrower,
+in a memory that is smaller too. Every weight of attention is kept for the backward pass, as it was in 2018: kernels
+that keep none came later, and would let T-D go on much longer.
+"""
+
+import math
+from statistics import linear_regression
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from repro.errors import ReproError
+from repro.papers.base.gpt2_mini import PROCESS
+from repro.papers.liu2018.summarise import CHAPTER, PAPER, flops
+from repro.papers.liu2018.summarise import Config as Sized
+from repro.study import Artifact, ArtifactContext, Claim, Estimate, Experiment, Measured, Outcome, RunConfig, register
+from repro.study.artifacts import NOT_RUN
+
+NAMES = {"t-ed": "T-ED", "t-d": "T-D", "t-dmca": "T-DMCA"}
+GIB = 2**30
+
+
+class Config(RunConfig):
+    """A model whose training step is counted at growing lengths, until it does not fit."""
+
+    model: Literal["t-ed", "t-d", "t-dmca"]
+    lengths: tuple[Annotated[int, Field(ge=1)], ...] = (125, 250, 500, 1_000)  # L, tokens
+    target: int = Field(110, ge=1)  # tokens of a lead: the median is 78 words
+    vocab_size: int = Field(512, ge=257)
+    n_embd: int = Field(64, ge=1)
+    n_head: int = Field(4, ge=1)
+    n_layer: int = Field(6, ge=1)  # of T-D; of T-ED on either side
+    layers: str = "LMLML"
+    memory: float = Field(0.15, gt=0)  # GiB of the device
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if len(self.lengths) < 2 or sorted(set(self.lengths)) != list(self.lengths):
+            raise ValueError(f"lengths are {self.lengths}; give two or more that rise")
+        return self
+
+
+def execute(config, context):
+    peaks, seen = [], {}
+
+    def peak(n: int) -> int:
+        if n not in seen:
+            seen[n] = step_memory(config, n)
+        return seen[n]
+
+    with context.progress(len(config.lengths), f"counting {config.model}", "lengths") as bar:
+        for n in config.lengths:
+            peaks.append([n, peak(n)])
+            bar.advance(1)
+    longest = longest_that_fits(peak, config.memory * GIB)
+    growth = linear_regression(*([math.log(value) for value in axis] for axis in zip(*peaks[-2:], strict=True))).slope
+    sized = _sized(config)
+    metrics = {"longest": longest, "growth": growth, "parameters": parameters(config),
+               "flops": flops(sized, config.vocab_size, config.lengths[0], config.target)}
+    return Outcome(metrics, UNITS, "untrained", {"peak": peaks})
+
+
+UNITS = {"longest": "tokens of input that fit", "growth": "exponent of L, the two longest", "parameters": "weights",
+         "flops": "forward operations per article, the shortest L"}
+
+
+def longest_that_fits(peak, memory: float, limit: int = 2**20) -> int:
+    """The largest n below `limit` for which peak(n) is at most `memory`; to two per cent, as the search is by halves.
+
+    Raises ReproError where not even one token fits.
+    """
+    if peak(1) > memory:
+        raise ReproError(f"memory is {memory / GIB:.3g} GiB, but one token of input takes {peak(1) / GIB:.3g}; give "
+                         "more.")
+    low, high = 1, 2
+    while high < limit and peak(high) <= memory:
+        low, high = high, 2 * high
+    while high - low > max(1, low // 50):
+        middle = (low + high) // 2
+        low, high = (middle, high) if peak(middle) <= memory else (low, middle)
+    return low
+
+
+def step_memory(config, n: int) -> int:
+    """Bytes at the peak of one training step on an input of n tokens: weights, gradients, Adam's moments, and the rest.
+    """
+    import torch
+
+    from repro.attention.products import _masks
+    from repro.papers.liu2018.summarise import build
+    from repro.recompute import peak_memory
+    from repro.training import Summaries
+
+    objective = Summaries(build(_sized(config), config.vocab_size)).train()
+    weights = sum(weight.numel() for weight in objective.parameters())
+    target = torch.zeros(1, config.target + 1, dtype=torch.int64)
+    batch = {"source": torch.zeros(1, n, dtype=torch.int64), "lengths": torch.tensor([n]), "ids": target,
+             "labels": target}
+    _masks.cache_clear()  # so that they are counted, whatever this process did before
+    return 12 * weights + peak_memory(lambda: objective(batch).backward())  # which counts the gradients
+
+
+def parameters(config) -> int:
+    """All weights."""
+    from repro.papers.liu2018.summarise import model_config
+
+    return model_config(_sized(config), config.vocab_size).parameters
+
+
+def _sized(config) -> Sized:
+    """The settings of `summarise` of the same size."""
+    return Sized(experiment="summarise", scale=config.scale, corpus=config.corpus, model=config.model,
+                 length=config.lengths[0], vocab_size=config.vocab_size, n_embd=config.n_embd,
+                 n_head=config.n_head, n_layer=config.n_layer, layers=config.layers,
+                 position_size=config.n_embd // config.n_head,
+                 dropout=0.0)
+
+
+SMALLER = {"lengths": (64, 128, 256), "vocab_size": 257, "n_embd": 32, "n_head": 2, "target": 16, "memory": 0.01}
+EXPERIMENT = Experiment(
+    name="summarise-memory", paper=PAPER, summary="Memory of a training step by length, and the longest that fits.",
+    config=Config, execute=execute, estimate=lambda config: Estimate(parameters(config), 0, 0.0, PROCESS, 60.0),
+    scales={"smoke": {"corpus": "synthetic-articles"} | SMALLER, "small": {"corpus": "synthetic-articles"}},
+    grid=lambda scale: [{"model": name} for name in NAMES])
+
+
+def table(context: ArtifactContext):
+    """A row for each model: weights, operations, how memory grows, and the longest input that fits."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found = next((record.metrics for record in context.records_of(config)), None)
+            rows.append({
+                "scale": scale, "model": NAMES[config.model],
+                "weights": f"{found['parameters']:,.0f}" if found else NOT_RUN,
+                "operations an article": f"{found['flops']:.2e}" if found else NOT_RUN,
+                "memory grows as L to the": f"{found['growth']:.2f}" if found else NOT_RUN,
+                "memory (GiB)": f"{config.memory:g}",
+                "longest input that fits": f"{found['longest']:,.0f}" if found else NOT_RUN})
+    return pandas.DataFrame(rows)
+
+
+def figure(context: ArtifactContext):
+    """Peak memory of a training step against L."""
+    from repro.plotting import draw_growth
+
+    curves = {}
+    for config in context.plan():
+        for record in context.records_of(config)[:1]:
+            curves[NAMES[config.model]] = [[n, peak / 2**20] for n, peak in record.curves["peak"]]
+    return draw_growth({"peak of a training step, counted (MiB)": curves}, label="input tokens L")
+
+
+def ratio(metric: str, one: str, other: str):
+    """Measures how many times a metric of one model is that of another; counted."""
+    def measure(records):
+        found = {record.config["model"]: record.metrics[metric] for record in records}
+        return Measured([[found[one] / found[other]]])
+    return measure
+
+
+OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
+TABLE = Artifact(id="liu2018-memory", **OF, source="sections 4.2.3 and 4.2.4", build=table,
+                 title="Weights, operations and the longest input that fits, of models with the paper's layers")
+FIGURE = Artifact(id="liu2018-memory-growth", **OF, source="section 5.3", build=figure, kind="figure",
+                  title="Memory of a training step against the length of the input")
+COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact", "about": (TABLE.id, FIGURE.id)}
+register(
+    EXPERIMENT, TABLE, FIGURE,
+    Claim(id="liu2018-memory-half", **COUNTED, source="section 4.2.3", direction="lower", null=1.0,
+          where=lambda config: config.model in ("t-ed", "t-d"), measure=ratio("parameters", "t-d", "t-ed"),
+          paper_effect=lambda: 0.5, told_in="times the weights of T-ED",
+          sentence="A decoder alone needs nearly half the weights of an encoder and a decoder."),
+    Claim(id="liu2018-memory-length", **COUNTED, source="section 4.2.4", direction="higher", null=1.0,
+          where=lambda config: config.model in ("t-d", "t-dmca"), measure=ratio("longest", "t-dmca", "t-d"),
+          paper_effect=lambda: 3.0, told_in="times the input of T-D",
+          sentence="Memory-compressed attention trains on three times as long an input in the same memory."))

@@ -1,0 +1,117 @@
+"""Extraction alone (Liu et al. 2018, Figure 2): how close what is put first comes to the lead, with no model at all."""
+
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from repro.data.extraction import METHODS
+from repro.page import bounded
+from repro.papers.base.gpt2_mini import PROCESS
+from repro.papers.liu2018.summarise import CHAPTER, PAPER
+from repro.papers.liu2018.task import extracted
+from repro.study import (
+    Artifact,
+    ArtifactContext,
+    Assay,
+    Claim,
+    Estimate,
+    Experiment,
+    Measured,
+    Outcome,
+    Record,
+    RunConfig,
+    judge,
+    published,
+    register,
+)
+from repro.study.artifacts import NOT_RUN
+
+if TYPE_CHECKING:
+    import pandas
+
+UNITS = {"words": "words"}
+
+
+class Config(RunConfig):
+    """Every extraction method on the test articles of a corpus: as many words as a lead of the train split has."""
+
+
+def execute(config, context):
+    from statistics import median
+
+    from repro.data import corpus
+    from repro.evaluation.summaries import rouge_l
+
+    source = corpus(config.corpus)
+    words = round(median(len(row.summary.split()) for row in source.examples("train")))
+    rows, documents = list(source.examples("test")), {}
+    with context.progress(len(METHODS) * len(rows), "extracting", "articles") as bar:
+        for method in METHODS:
+            documents[method] = []
+            for row in rows:
+                told = " ".join(" ".join(extracted(row, method)[1:]).split()[:words])
+                documents[method].append(rouge_l(row.summary, told))
+                bar.advance(1)
+    metrics = {method: fmean(found) for method, found in documents.items()} | {"words": words}
+    return Outcome(metrics, {name: UNITS.get(name, "ROUGE-L F1 (0 to 1)") for name in metrics}, "none",
+                   documents={"test": documents})
+
+
+def figure(context: ArtifactContext) -> "pandas.DataFrame":
+    """A row for each method: ROUGE-L F1 in per cent with its interval over articles. Bars that are not printed as
+    numbers in the paper are left out."""
+    import pandas
+
+    rows = [["the paper", row["method"], "WikiSum", row["rouge_l_f1"] or "only a bar", "–"]
+            for row in published("liu2018_figure2_extractive_only").to_dict("records")]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found = context.records_of(config)[:1]
+            for method in METHODS:
+                rows.append([f"this study, {scale}", f"{method}, extractive only", config.corpus,
+                             _interval(found[0].documents["test"][method]) if found else NOT_RUN,
+                             f"{found[0].metrics['words']:.0f}" if found else NOT_RUN])
+    return pandas.DataFrame(rows, columns=["source", "method", "articles", "ROUGE-L F1", "words extracted"])
+
+
+def _interval(values: list[float]) -> str:
+    import numpy as np
+
+    found = judge(100 * np.array(values), "higher", seeds=1)
+    return bounded(found.effect, found.low, found.high, ".1f")
+
+
+def gain(method: str, other: str):
+    """Measures by how much more of the lead one method finds than another, by article."""
+    def measure(records: list[Record]) -> Measured:
+        import numpy as np
+
+        return Measured(np.array([np.subtract(record.documents["test"][method], record.documents["test"][other])
+                                  for record in records]))
+    return measure
+
+
+def room(records: list[Record]) -> float:
+    """By how much cheating beats the beginning."""
+    return fmean(record.metrics["cheating"] - record.metrics["identity"] for record in records)
+
+
+EXPERIMENT = Experiment(
+    name="extract-leads", paper=PAPER, summary="Extraction without a model: ROUGE-L of what each method puts first.",
+    config=Config, scales={"smoke": {"corpus": "synthetic-articles"}, "small": {"corpus": "scisummnet-subset"},
+                           "medium": {"corpus": "scisummnet-subset"}, "paper": {"corpus": "wikisum"}},
+    execute=execute, estimate=lambda config: Estimate(0, 0, 0.0, PROCESS, 60.0))
+FIGURE = Artifact(
+    id="liu2018-figure2", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Figure 2", build=figure,
+    title="How much of the lead extraction alone finds: ROUGE-L F1 in per cent (ours: as many words as a median lead)")
+SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Figure 2", "about": (FIGURE.id,),
+          "direction": "higher", "unit": "document", "same_weights": True, "told_in": "in ROUGE-L F1 (0 to 1)",
+          "why_no_control": "no model is involved: the methods are compared on the very same articles",
+          "why_no_paper_effect": "the paper draws these bars and prints no number"}
+register(
+    EXPERIMENT, FIGURE,
+    Claim(id="liu2018-figure2-tfidf", **SHARED, measure=gain("tf-idf", "textrank"), family="liu2018-extractive",
+          assay=Assay("cheating against the beginning", lambda config: True, room),
+          sentence="Extraction by tf-idf of the title finds more of the lead than TextRank."),
+    Claim(id="liu2018-figure2-sumbasic", **SHARED, measure=gain("tf-idf", "sumbasic"), family="liu2018-extractive",
+          assay=Assay("cheating against the beginning", lambda config: True, room),
+          sentence="Extraction by tf-idf of the title finds more of the lead than SumBasic."))

@@ -1,0 +1,265 @@
+"""Long articles to short leads (Liu et al. 2018, Tables 3 and 4, Figure 3): who reads how much of what is extracted.
+
+One task, four kinds of models and their sizes, several extractors and lengths L; scored by the log-perplexity of the
+lead's tokens. The control is the same model given the input of another article. Where the articles are generated, the
+best possible value of each is known for what of it was read.
+"""
+
+from functools import partial
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from repro.papers.base.gpt2_mini import PROCESS
+from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+
+Model = Literal["seq2seq", "t-ed", "t-d", "t-dmca"]
+Extractor = Literal["identity", "tf-idf", "textrank", "sumbasic", "cheating"]
+SAMPLES = 3  # summaries that a record keeps as text
+
+
+class Config(RunConfig):
+    """A model, what it reads of an article, its size, and how it is trained."""
+
+    model: Model
+    length: int = Field(ge=2)  # L: tokens of the extracted input that are read
+    extractor: Extractor = "tf-idf"
+    tokeniser: Literal["word", "bpe"] = "bpe"
+    vocab_size: int | None = Field(None, ge=257)  # of "bpe"; the words of "word" are given
+    longest_target: int = Field(256, ge=1)  # tokens of a lead; the rest is cut off
+    n_embd: int = Field(128, ge=1)
+    n_head: int = Field(4, ge=1)
+    n_layer: int = Field(5, ge=1)  # of T-D; of T-ED on either side; of seq2seq on either side
+    layers: str = "LMLML"  # of T-DMCA
+    block: int = Field(256, ge=1)  # tokens, of its local layers
+    n_experts: int = Field(0, ge=0)  # of T-DMCA
+    k: int = Field(2, ge=1)  # experts of a token
+    expert_layers: tuple[Annotated[int, Field(ge=0)], ...] = (2,)  # counted from 0
+    position_size: int = Field(32, ge=2)  # sines and cosines of a relative position
+    dropout: float = Field(0.1, ge=0, lt=1)
+    input_weight: float = Field(1.0, ge=0, le=1)  # what a token of the input counts in the loss of T-D and T-DMCA
+    balance: float = Field(0.01, ge=0)  # what the loss counts that keeps experts in use
+    epochs: int = Field(6, ge=1)
+    batch_size: int = Field(8, ge=1)  # articles
+    learning_rate: float = Field(3e-3, gt=0)
+    warmup_share: float = Field(0.05, ge=0, lt=1)
+    weight_decay: float = Field(0.01, ge=0)
+    optimizer: Literal["adamw", "muon"] = "muon"
+    precision: Literal["no", "bf16"] = "no"
+    recompute: bool = False  # layers in the backward pass
+    n_summaries: int = Field(8, ge=0)  # test articles whose summary is written
+    beam: int = Field(4, ge=1)
+    alpha: float = Field(0.6, ge=0)  # length penalty
+    longest_summary: int = Field(64, ge=1)  # tokens
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if (self.tokeniser == "bpe") != (self.vocab_size is not None):
+            raise ValueError(f"tokeniser is {self.tokeniser} and vocab_size {self.vocab_size}; 'bpe' needs a size, and "
+                             "'word' takes none")
+        if self.n_experts and self.model != "t-dmca":
+            raise ValueError(f"n_experts is {self.n_experts} and model {self.model}; only t-dmca has experts")
+        if self.model == "seq2seq" and self.optimizer == "muon":
+            raise ValueError("model is seq2seq and optimizer muon, which trains blocks; it has none: take adamw")
+        if self.n_embd % self.n_head:
+            raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
+                             "heads")
+        if self.n_experts and self.k > self.n_experts:
+            raise ValueError(f"k is {self.k}; of {self.n_experts} experts 1 to {self.n_experts} can be asked for")
+        if set(self.layers) - {"L", "M"} or self.n_experts and max(self.expert_layers, default=99) >= len(self.layers):
+            raise ValueError(f"layers is '{self.layers}' and expert_layers {self.expert_layers}; layers are L or M, "
+                             "and experts stand in at least one of them, counted from 0")
+        return self
+
+
+def model_config(config, vocab_size: int):
+    """The size of the model as its class takes it. Raises ReproError for sizes that do not fit."""
+    from repro.attention import Causal
+    from repro.models import DecoderConfig, EncoderDecoderConfig, Seq2SeqConfig, TDMCAConfig
+
+    size = {"n_embd": config.n_embd, "n_head": config.n_head, "dropout": config.dropout,
+            "position_size": config.position_size}
+    if config.model == "seq2seq":
+        return Seq2SeqConfig(vocab_size, config.n_embd, config.n_layer, config.dropout)
+    if config.model == "t-ed":
+        return EncoderDecoderConfig(vocab_size, n_layer=config.n_layer, **size)
+    if config.model == "t-d":
+        return DecoderConfig(vocab_size, patterns=(Causal(),) * config.n_layer, **size)
+    return TDMCAConfig(vocab_size, layers=config.layers, block=config.block, n_experts=config.n_experts, k=config.k,
+                       expert_layers=config.expert_layers, **size)
+
+
+def build(config, vocab_size: int):
+    """The model, untrained. Attention is computed by plain products, the fastest way for short texts on a CPU."""
+    from repro.models import TDMCA, Decoder, EncoderDecoder, OneText, Seq2Seq
+
+    size, way = model_config(config, vocab_size), ("products", config.recompute)
+    if config.model == "seq2seq":
+        return Seq2Seq(size)
+    if config.model == "t-ed":
+        return EncoderDecoder(size, *way)
+    return OneText((Decoder if config.model == "t-d" else TDMCA)(size, *way))
+
+
+def flops(config, vocab_size: int, n: int, target: int) -> float:
+    """Forward floating-point operations for an input of n tokens and a lead of `target`."""
+    size, text = model_config(config, vocab_size), n + target + 1
+    return size.flops(n, target + 1) if hasattr(size, "flops") else size.flops_per_token(text) * text
+
+
+def execute(config, context):
+    import torch
+
+    from repro.data import corpus, tokeniser
+    from repro.evaluation.summaries import nats, padded
+    from repro.papers.liu2018.task import read
+    from repro.training import LengthBuckets, Summaries, TrainConfig, train
+
+    source = corpus(config.corpus)
+    coder = tokeniser(config.tokeniser, config.vocab_size or 0, config.corpus)
+    rows = {split: list(source.examples(split)) for split in ("train", "validation", "test")}
+    texts = {split: read(found, coder, config.extractor, config.length, config.longest_target)
+             for split, found in rows.items()}
+    pairs = {split: [(one.source, one.target) for one in found] for split, found in texts.items()}
+    torch.manual_seed(config.seed)
+    model = build(config, coder.vocab_size)
+    n = {split: [len(target) + 1 for _, target in found] for split, found in pairs.items()}
+
+    def validate(objective):
+        return float(nats(objective.model, pairs["validation"], coder.bos).sum()) / sum(n["validation"])
+
+    batches = LengthBuckets(pairs["train"], [len(given) for given, _ in pairs["train"]],
+                            partial(padded, separator=coder.bos), config.batch_size, config.seed)
+    total = config.epochs * len(pairs["train"])
+    settings = TrainConfig(
+        total, config.learning_rate, int(config.warmup_share * total / config.batch_size), "linear",
+        config.weight_decay, validate_every=len(pairs["train"]), precision=config.precision, seed=config.seed,
+        optimizer=config.optimizer)
+    with context.progress(total, f"training {config.model}", "articles") as bar:
+        result = train(Summaries(model, config.input_weight, config.balance), batches, settings,
+                       context.folder / "training", validate, bar)
+    test = pairs["test"]
+    others = [(test[k - 1][0], target) for k, (_, target) in enumerate(test)]  # of the article before
+    documents = {"nats": nats(model, test, coder.bos).tolist(), "tokens": n["test"],
+                 "other": nats(model, others, coder.bos).tolist()}
+    given = sum(len(one.source) for one in texts["test"]) / len(test)
+    metrics = {"test_log_perplexity": sum(documents["nats"]) / sum(n["test"]),
+               "other_log_perplexity": sum(documents["other"]) / sum(n["test"]),
+               "tokens_read": given, "test_cut": sum(one.cut for one in texts["test"]),
+               "parameters": model.config.parameters,
+               "flops": flops(config, coder.vocab_size, round(given), round(sum(n["test"]) / len(test)))}
+    if source.generator:
+        seen = [coder.decode(one.source) for one in texts["test"]]
+        for name, shown in (("best", seen), ("blind", [""] * len(seen))):
+            documents[name] = list(map(source.generator.best_nats, rows["test"], shown))
+            metrics[f"{name}_log_perplexity"] = sum(documents[name]) / sum(n["test"])
+    if config.n_experts:
+        metrics |= expert_use(model, test, coder.bos)
+    told = summaries(config, context, model, coder, test, rows["test"])
+    metrics |= {name: sum(one[name] for one in told) / len(told) for name in ("rouge_l", "repetition") if told}
+    units = {name: UNITS.get(name, "nats per token of the lead") for name in metrics}
+    notes = {"tokeniser": coder.fingerprint, "samples": [
+        {"title": row.title, "wanted": row.summary, "told": one["text"]}
+        for row, one in list(zip(rows["test"], told, strict=False))[:SAMPLES]]}
+    documents |= {"rouge_l": [one["rouge_l"] for one in told]} if len(told) == len(test) else {}
+    return Outcome(metrics, units, config.model, result.curves, {"test": documents}, notes)
+
+
+UNITS = {"tokens_read": "tokens per article", "test_cut": "test articles", "parameters": "weights",
+         "flops": "forward operations per article", "rouge_l": "F1 (0 to 1)", "repetition": "share of 3-grams",
+         "most_used": "share of the choices", "least_used": "share of the choices"}
+
+
+def summaries(config, context, model, coder, test, rows) -> list[dict]:
+    """The summaries of the first test articles that beam search finds, each with its ROUGE-L and its repetition."""
+    from repro.evaluation.summaries import repetition, rouge_l, written
+
+    told = []
+    with context.progress(config.n_summaries, "writing", "summaries") as bar:
+        for (given, _), row in list(zip(test, rows, strict=True))[:config.n_summaries]:
+            text = coder.decode(written(model, given, coder.bos, config.beam, config.alpha, config.longest_summary))
+            told.append({"text": text, "rouge_l": rouge_l(row.summary, text), "repetition": repetition(text.split())})
+            bar.advance(1)
+    return told
+
+
+def expert_use(model, pairs, separator: int) -> dict[str, float]:
+    """The share of all choices that fell on the expert chosen most, and on the one chosen least, on test articles."""
+    import torch
+
+    from repro.evaluation.summaries import padded
+
+    use = 0
+    with torch.no_grad():
+        for pair in pairs:  # one at a time: padding is no token
+            batch = padded([pair], separator)
+            model(batch["source"], batch["lengths"], batch["ids"])
+            use = use + torch.stack(list(model.decoder.use.values())).float()
+    shares = use / use.sum(1, keepdim=True)
+    return {"most_used": shares.max().item(), "least_used": shares.min().item()}
+
+
+KNOWN = {"synthetic-articles": (1_600, 51, 8, 80), "scisummnet-subset": (541, 5_500, 140, 8_192),
+         "hotpotqa-paragraphs": (853, 1_300, 95, 8_192), "wikisum": (1_865_750, 60_000, 110, 32_000)}
+RATE = 4e10  # FLOP/s of training on one core
+
+
+def estimate(config):
+    n_train, whole, target, words = KNOWN.get(config.corpus, (1_000, 2_000, 100, 8_192))
+    n, vocab = min(config.length, whole), config.vocab_size or words
+    each = flops(config, vocab, n, target)
+    total = each * n_train * (3 * config.epochs + 0.4)
+    total += each * config.n_summaries * config.beam * min(target, config.longest_summary) * (
+        1 if config.model in ("t-d", "t-dmca") else 0.1)
+    parameters = model_config(config, vocab).parameters
+    text = config.batch_size * (n + target)
+    kept = 4 * text * (config.n_layer * 40 * config.n_embd + 3 * vocab
+                       + config.n_head * config.n_layer * 3 * (n + target))
+    return Estimate(parameters, config.epochs * n_train * (n + target), total, PROCESS + 16 * parameters + kept,
+                    total / RATE)
+
+
+# At smoke a token of the input counts little: its filler is noise by design, and 200 steps are to be spent on the lead.
+SCALES: dict[str, dict] = {
+    "smoke": {"corpus": "synthetic-articles", "tokeniser": "word", "longest_target": 16, "n_embd": 32, "n_head": 2,
+              "n_layer": 2, "layers": "LML", "block": 16, "expert_layers": (1,), "position_size": 16, "dropout": 0.0,
+              "input_weight": 0.05, "epochs": 2, "batch_size": 16, "learning_rate": 2e-2, "n_summaries": 4,
+              "longest_summary": 10},
+    "small": {"corpus": "scisummnet-subset", "vocab_size": 4_096, "n_embd": 96, "position_size": 16, "epochs": 4,
+              "precision": "bf16", "n_summaries": 4},
+    "medium": {"corpus": "scisummnet-subset", "vocab_size": 8_192, "n_embd": 512, "n_head": 8, "n_layer": 6,
+               "position_size": 64, "epochs": 20, "learning_rate": 1e-3, "precision": "bf16", "recompute": True,
+               "n_summaries": 80, "longest_summary": 256},
+    # transformer_base_v1 of tensor2tensor (section 5.2): 1 million steps of about 8 articles
+    "paper": {"corpus": "wikisum", "vocab_size": 32_000, "n_embd": 512, "n_head": 8, "n_layer": 6,
+              "position_size": 64, "epochs": 4, "learning_rate": 1e-3, "precision": "bf16", "recompute": True,
+              "optimizer": "adamw", "n_summaries": 1_000, "longest_summary": 512, "longest_target": 512},
+}
+# The short and the long input at which models are compared, and T-DMCA's longest; then other points of Figure 3.
+LENGTHS = {"smoke": (26, 51, 51), "small": (500, 1_000, 2_000), "medium": (500, 2_000, 4_000),
+           "paper": (500, 4_000, 11_000)}
+MORE = {"smoke": (), "small": (100,), "medium": (100, 1_000), "paper": (100, 1_000, 2_000)}
+EXPERTS = {"smoke": ((4, 51),), "small": ((8, 2_000),), "medium": ((16, 4_000),),
+           "paper": ((128, 11_000), (256, 7_500))}  # with how long an input
+ALSO = {"small": ("hotpotqa-paragraphs",)}  # corpora of a second task, which no claim is about
+RECURRENT = {"smoke": 1e-2, "small": 2e-3, "medium": 1e-3, "paper": 1e-3}  # learning rate of seq2seq, with AdamW
+
+
+def grid(scale: str) -> list[dict]:
+    """Table 4 and Figure 3, then Table 3."""
+    short, long, longest = LENGTHS[scale]
+    seq2seq = {"n_layer": 2, "n_embd": 128} if scale != "smoke" else {"n_layer": 1}
+    points = [{"model": "seq2seq", "length": short, "optimizer": "adamw", "learning_rate": RECURRENT[scale]} | seq2seq]
+    points += [{"model": name, "length": n} for n in sorted({short, long, longest, *MORE[scale]})
+               for name in ("t-ed", "t-d", "t-dmca") if n <= long or name == "t-dmca"]
+    points += [{"model": "t-dmca", "length": n, "n_experts": experts} for experts, n in EXPERTS[scale]]
+    points += [{"model": "t-ed", "length": short, "extractor": name} for name in ("cheating", "identity")]
+    return points + [{"corpus": name, "model": model, "length": n, "epochs": 2} for name in ALSO.get(scale, ())
+                     for model, n in (("t-ed", short), ("t-d", short), ("t-dmca", long))]
+
+
+PAPER, CHAPTER = "liu2018", "10_decoders_for_long_texts"
+EXPERIMENT = Experiment(
+    name="summarise", paper=PAPER, summary="Long articles to short leads: log-perplexity by model, length, extractor.",
+    config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate)
+register(EXPERIMENT)

@@ -1,0 +1,270 @@
+"""Tables 3 and 4 and Figure 3 beside ours, and what the claims about them measure."""
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from repro.page import bounded
+from repro.papers.liu2018.summarise import CHAPTER, EXPERIMENT, LENGTHS, PAPER, SCALES
+from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, published, register
+from repro.study.artifacts import NOT_RUN
+from repro.study.published import printed_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas
+
+NAMES = {"seq2seq": "seq2seq-attention", "t-ed": "T-ED", "t-d": "T-D", "t-dmca": "T-DMCA"}
+THEIRS = {"seq2seq-attention": "seq2seq", "Transformer-ED": "t-ed", "Transformer-D": "t-d",
+          "Transformer-DMCA": "t-dmca"}
+EXTRACTOR = "tf-idf"  # of Table 4 and Figure 3
+COLUMNS = ["source", "model", "articles", "L", "experts", "log-perplexity", "with another article's input",
+           "best possible", "ROUGE-L F1", "repeated 3-grams", "seeds"]
+
+
+def architectures(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 4: the printed rows, then ours: nats per token of the lead with 95 % intervals over seeds and articles.
+
+    "best possible" is what reading so much of an article allows on the very same articles, where that is known.
+    """
+    import pandas
+
+    rows = [["the paper", NAMES[THEIRS[row["model"]]], "WikiSum", _count(row["input_length_L_tokens"]),
+             row["moe_experts"] or "–", row["test_log_perplexity_per_wordpiece"], "–", "–", row["rouge_l_f1"], "–", "–"]
+            for row in published("liu2018_table4_architectures").to_dict("records")]
+    for scale in reversed(context.scales):
+        rows += [_row(context, config, str(config.n_experts) if config.model == "t-dmca" else "–")
+                 for config in context.plan(scale, extractor=EXTRACTOR)]
+    return pandas.DataFrame(rows, columns=COLUMNS)
+
+
+def extractors(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 3: what a T-ED makes of what each extractor puts first."""
+    import pandas
+
+    rows = [["the paper", row["extractor"], f"WikiSum, {row['corpus']}", row["input_length_L_tokens"],
+             row["test_log_perplexity_per_wordpiece"], "–", "–", row["rouge_l_f1"], "–"]
+            for row in published("liu2018_table3_extractive_L500").to_dict("records")]
+    for scale in reversed(context.scales):
+        plan = [config for config in context.plan(scale, model="t-ed", length=LENGTHS[scale][0]) if _main(config)]
+        for config in sorted(plan, key=lambda config: ("cheating", EXTRACTOR, "identity").index(config.extractor)):
+            _, _, *told = _row(context, config, "")
+            rows.append([f"this study, {scale}", config.extractor, config.corpus, *told[1:2], *told[3:7], told[8]])
+    return pandas.DataFrame(rows, columns=["source", "extractor", "articles", "L", "log-perplexity",
+                                           "with another article's input", "best possible", "ROUGE-L F1", "seeds"])
+
+
+def by_length(context: ArtifactContext):
+    """Figure 3: log-perplexity against L, a panel for the paper's printed points and for each scale."""
+    import pandas
+
+    from repro.plotting import draw_table_curves
+
+    rows = [{"source": "paper", "model": _name(row["model"].lower(), int(row["moe_experts"] or 0)),
+             "length": row["input_length_L_tokens"], "value": row["test_log_perplexity_per_wordpiece"]}
+            for row in printed_rows("liu2018_figure3_logperplexity_vs_L")
+            if row["source"] == "Table 4" or row["input_length_L_tokens"] == "100"]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale, extractor=EXTRACTOR):
+            found = context.records_of(config) if _main(config) and config.model != "seq2seq" else []
+            if found:
+                rows.append({"source": scale, "model": _name(config.model, config.n_experts), "length": config.length,
+                             "value": fmean(record.metrics["test_log_perplexity"] for record in found)})
+    labels = "input tokens L", "nats per token of the lead"
+    return draw_table_curves(pandas.DataFrame(rows), "length", "value", labels, log_x=True)
+
+
+def samples(context: ArtifactContext) -> "pandas.DataFrame":
+    """Leads side by side: what was wanted, and what each model's beam search wrote, for the same articles."""
+    import pandas
+
+    rows: dict[tuple, dict] = {}
+    for scale in reversed(context.scales):
+        for config in context.plan(scale, extractor=EXTRACTOR):
+            for record in context.records_of(config)[:1]:
+                for sample in record.notes["samples"]:
+                    row = rows.setdefault((scale, sample["title"]), {"scale": scale, "title": sample["title"],
+                                                                     "the lead": sample["wanted"]})
+                    row[f"{_name(config.model, config.n_experts)}, L = {config.length:,}"] = sample["told"]
+    return pandas.DataFrame(list(rows.values()) or [{"scale": context.scales[0], "title": NOT_RUN}]).fillna("–")
+
+
+def costs(context: ArtifactContext) -> "pandas.DataFrame":
+    """Weights and operations of each model of Table 4, counted, and those of T-ED beside them."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        for config in context.plan(scale, extractor=EXTRACTOR):
+            if config.length == LENGTHS[scale][0] and _main(config):
+                found = [record.metrics for record in context.records_of(config)[:1]]
+                rows.append({"scale": scale, "model": NAMES[config.model], "L": f"{config.length:,}",
+                             "weights": f"{found[0]['parameters']:,.0f}" if found else NOT_RUN,
+                             "operations an article": f"{found[0]['flops']:.2e}" if found else NOT_RUN})
+    return pandas.DataFrame(rows)
+
+
+def gain(better: Callable[[Any], bool]) -> Callable[[list[Record]], Measured]:
+    """Measures by how many nats per token the runs for which `better` holds differ from the others, by article; and
+    the same with the input of another article."""
+    def measure(records: list[Record]) -> Measured:
+        import numpy as np
+
+        chosen, others = ([record for record in records if better(_Settings(record.config)) is wanted]
+                          for wanted in (True, False))
+        told, control = (np.array([_difference(a, b, key) for a, b in zip(chosen, others, strict=True)])
+                         for key in ("nats", "other"))
+        return Measured(told, control)
+    return measure
+
+
+class _Settings:
+    """What a record holds of its config, by attribute; what it does not hold is as the class has it."""
+
+    def __init__(self, values: dict):
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._values:
+            return self._values[name]
+        return EXPERIMENT.config.model_fields[name].default
+
+
+def _difference(ours: Record, theirs: Record, key: str) -> "np.ndarray":
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    ours, theirs = ours.documents["test"], theirs.documents["test"]
+    return linearised(np.subtract(ours[key], theirs[key]), ours["tokens"])
+
+
+def room(better: Callable[[Any], bool]) -> Callable[[list[Record]], float]:
+    """By how many nats per token the runs for which `better` holds are below the others."""
+    def moved(records: list[Record]) -> float:
+        value = {wanted: fmean(record.metrics["test_log_perplexity"] for record in records
+                               if better(_Settings(record.config)) is wanted) for wanted in (True, False)}
+        return value[False] - value[True]
+    return moved
+
+
+def _main(config: Any) -> bool:
+    """Whether a run is of the corpus that a scale's claims are about."""
+    return config.corpus == SCALES[config.scale]["corpus"]
+
+
+def _is(config: Any, model: str, place: int, extractor: str = EXTRACTOR, experts: bool = False) -> bool:
+    """Whether a run is that of a model at one of LENGTHS."""
+    return (_main(config) and config.model == model and config.length == LENGTHS[config.scale][place]
+            and config.extractor == extractor and (config.n_experts > 0) is experts)
+
+
+def _row(context: ArtifactContext, config: Any, experts: str) -> list[str]:
+    found = context.records_of(config)
+    first = [f"this study, {config.scale}", NAMES[config.model], config.corpus, f"{config.length:,}", experts]
+    if not found:
+        return [*first, *[NOT_RUN] * 6]
+    return [*first, _interval(found, "nats"), _interval(found, "other"), _mean(found, "best_log_perplexity", 3),
+            _mean(found, "rouge_l", 1, 100), _mean(found, "repetition", 2), str(len(found))]
+
+
+def _interval(records: Sequence[Record], key: str) -> str:
+    """Nats per token with the interval over seeds and articles."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    documents = [record.documents["test"] for record in records]
+    found = judge(np.array([linearised(one[key], one["tokens"]) for one in documents]), "lower", seeds=1)
+    return bounded(found.effect, found.low, found.high, ".3f")
+
+
+def _mean(records: Sequence[Record], metric: str, digits: int, times: float = 1.0) -> str:
+    values = [times * record.metrics[metric] for record in records if metric in record.metrics]
+    return f"{fmean(values):.{digits}f}" if values else "–"
+
+
+def _name(model: str, experts: int) -> str:
+    return NAMES[model] + (f", {experts} experts" if experts else "")
+
+
+def _count(number: str) -> str:
+    return f"{int(number):,}"
+
+
+def printed(first: tuple[str, str], second: tuple[str, str]) -> Callable[[], float]:
+    """The log-perplexity of one row of Table 4 less that of another, each told by its model and its experts."""
+    def effect() -> float:
+        found = {(row["model"], row["moe_experts"]): float(row["test_log_perplexity_per_wordpiece"])
+                 for row in printed_rows("liu2018_table4_architectures")}
+        return found[first] - found[second]
+    return effect
+
+
+def printed_extractors(first: str, second: str) -> Callable[[], float]:
+    """The log-perplexity of one row of Table 3, of all sources together, less that of another."""
+    def effect() -> float:
+        found = {row["extractor"]: float(row["test_log_perplexity_per_wordpiece"])
+                 for row in printed_rows("liu2018_table3_extractive_L500") if row["corpus"] == "combined"}
+        return found[first] - found[second]
+    return effect
+
+
+OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
+TABLE_4 = Artifact(id="liu2018-table4", **OF, source="Table 4", build=architectures,
+                   title="Log-perplexity and ROUGE-L of the leads that each model writes (ours: models, articles and "
+                         "tokens of our own)")
+FIGURE_3 = Artifact(id="liu2018-figure3", **OF, source="Figure 3", build=by_length, kind="figure",
+                    title="Log-perplexity against the length of the input (the paper: the points that it prints)")
+TABLE_3 = Artifact(id="liu2018-table3", **OF, source="Table 3", build=extractors,
+                   title="What T-ED makes of what each extractor puts first")
+SAMPLES = Artifact(id="liu2018-figure4", **OF, source="Figure 4", build=samples,
+                   title="Leads of the same articles, side by side (ours: other articles than the paper's)")
+COSTS = Artifact(id="liu2018-costs", **OF, source="section 4.2.3", build=costs,
+                 title="Weights and operations of the models of Table 4, counted")
+register(TABLE_4, FIGURE_3, TABLE_3, SAMPLES, COSTS)
+
+CONTROL = "the same difference when every model is given the input of another article"
+SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "direction": "lower", "unit": "document", "control": CONTROL,
+          "told_in": "nats per token of the lead"}
+
+
+def compared(id: str, better: Callable[[Any], bool], worse: Callable[[Any], bool], **fields: Any) -> Claim:
+    """The claim that the runs for which `better` holds have a lower log-perplexity than those for which `worse` does.
+    """
+    return Claim(id=id, **SHARED, where=lambda config: better(config) or worse(config), measure=gain(better), **fields)
+
+
+def _extracted(name: str) -> Callable[[Any], bool]:
+    return lambda config: _is(config, "t-ed", 0, name)
+
+
+ENDS = Assay("a T-ED that reads what has most of the lead's bigrams, against one that reads the beginning",
+             lambda config: _extracted("cheating")(config) or _extracted("identity")(config),
+             room(_extracted("cheating")))
+UNKNOWN = "what a better architecture could gain at most on these articles is not known"
+register(
+    compared("liu2018-table3-tfidf", _extracted(EXTRACTOR), _extracted("identity"), source="Table 3",
+             about=(TABLE_3.id,), assay=ENDS, family="liu2018-extractors",
+             paper_effect=printed_extractors(EXTRACTOR, "identity"),
+             sentence="What a search for the title puts first makes a better input than what comes first."),
+    compared("liu2018-table3-cheating", _extracted("cheating"), _extracted(EXTRACTOR), source="Table 3",
+             about=(TABLE_3.id,), why_no_assay="cheating is the most that extraction can do",
+             family="liu2018-extractors", paper_effect=printed_extractors("cheating", EXTRACTOR),
+             sentence="Extraction leaves room: what has the lead's own bigrams makes a better input than a search."),
+    compared("liu2018-table4-seq2seq", lambda c: _is(c, "t-ed", 0), lambda c: _is(c, "seq2seq", 0), source="Table 4",
+             about=(TABLE_4.id,), why_no_assay=UNKNOWN, family="liu2018-models",
+             paper_effect=printed(("Transformer-ED", ""), ("seq2seq-attention", "")),
+             sentence="A recurrent sequence-to-sequence model with attention does worse than T-ED."),
+    compared("liu2018-table4-one-text", lambda c: _is(c, "t-d", 1), lambda c: _is(c, "t-ed", 0), source="Table 4",
+             about=(TABLE_4.id, FIGURE_3.id), why_no_assay=UNKNOWN, family="liu2018-models",
+             paper_effect=printed(("Transformer-D", ""), ("Transformer-ED", "")),
+             sentence="A decoder that reads the input as text, longer inputs included, does better than T-ED."),
+    compared("liu2018-table4-compressed", lambda c: _is(c, "t-dmca", 2), lambda c: _is(c, "t-d", 1), source="Table 4",
+             about=(TABLE_4.id, FIGURE_3.id), why_no_assay=UNKNOWN, family="liu2018-models",
+             paper_effect=printed(("Transformer-DMCA", "0"), ("Transformer-D", "")),
+             sentence="Memory-compressed attention, with the longer inputs that it allows, does better than T-D."),
+    compared("liu2018-table4-experts", lambda c: _is(c, "t-dmca", 2, experts=True), lambda c: _is(c, "t-dmca", 2),
+             source="Table 4", about=(TABLE_4.id, FIGURE_3.id), why_no_assay=UNKNOWN, family="liu2018-models",
+             paper_effect=printed(("Transformer-DMCA", "128"), ("Transformer-DMCA", "0")),
+             sentence="A mixture of experts helps at long inputs."))

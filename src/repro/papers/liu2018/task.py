@@ -1,0 +1,48 @@
+"""From an article to what a model reads: extracted, tokenised, cut at L (Liu et al. 2018, sections 4.1 and 4.2)."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from repro.data.extraction import paragraphs, ranked
+from repro.errors import ReproError
+
+if TYPE_CHECKING:
+    from repro.data.examples import Summary
+
+
+class Read(NamedTuple):
+    """An article as a model reads it."""
+
+    source: Any  # token ids: the title and the ranked paragraphs, the first L of them
+    target: Any  # token ids of the summary, without its end
+    cut: bool  # whether there was more than L
+
+
+def extracted(row: "Summary", method: str) -> list[str]:
+    """The title, then the paragraphs of an article in the order of an extraction method."""
+    passages = paragraphs(row.document)
+    return [row.title, *(passages[k] for k in ranked(method, row.title, passages, row.summary))]
+
+
+def read(rows: Iterable["Summary"], coder: Any, method: str, length: int, longest: int) -> list[Read]:
+    """Each article's first `length` tokens and first `longest` tokens of its summary.
+
+    Raises ReproError where no article has as many tokens: a longer input would be the same.
+    """
+    found = [_read(extracted(row, method), row.summary, coder.encode, length, longest) for row in rows]
+    if found and not any(len(one.source) == length for one in found):
+        most = max(len(one.source) for one in found)
+        raise ReproError(f"length is {length} tokens, but the longest article has only {most}; choose at most that.")
+    return found
+
+
+def _read(texts: list[str], summary: str, encode: Callable, length: int, longest: int) -> Read:
+    """Only as much is tokenised as can be read: a word has at least one token."""
+    taken, n = [], 0
+    for text in texts:
+        taken.append(text)
+        n += len(text.split())
+        if n > length:
+            break
+    ids = encode("\n".join(taken))
+    return Read(ids[:length], encode(summary)[:longest], len(ids) > length or len(taken) < len(texts))

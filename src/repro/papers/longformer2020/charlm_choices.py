@@ -1,0 +1,118 @@
+"""What else the character model might be: the details of Transformer-XL's code, other positions, dilation everywhere.
+
+Each row is the run of Table 4 with one thing otherwise, on the same text in the same order. The paper prints none of
+these. Of `small` they were declared before any of these runs: three seeds each, those of the first three of Table 4;
+the details one by one, which no claim is about, with one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from repro.papers.longformer2020.charlm import (
+    ABLATION,
+    CHAPTER,
+    COST,
+    NEXT,
+    ONE_PHASE,
+    PAPER,
+    SIZES,
+    Config,
+    Detail,
+    as_trained,
+    estimate,
+    execute,
+    full_beats_narrow,
+    is_assay,
+    kind,
+)
+from repro.papers.longformer2020.charlm_tables import METRIC, compared, difference, seeds_of, told_mean
+from repro.study import ADDED, Artifact, ArtifactContext, Assay, Claim, Experiment, register
+from repro.study.claims import Measured
+from repro.study.record import Record
+
+if TYPE_CHECKING:
+    import pandas
+
+BASE = {"smoke": ONE_PHASE["smoke"], "small": NEXT}  # the run of Table 4 that the rows change
+GROWN, TWO_HEADS = ("increasing", False), ("increasing", True)
+AS_THERE = "as Transformer-XL's code has it"
+DETAILS = {
+    "scaled": "embeddings times the square root of the width", "dropout": "dropout in more places",
+    "shared": "one u and v for all layers", "bare": "no layernorm behind the last layer",
+}
+POSITIONS = {"absolute": "positions added to the embedding", "none": "no positions"}
+ALL_HEADS = "dilation on all heads"
+
+
+def rows(scale: str) -> list[dict]:
+    """All of the details, then each alone (`smoke` leaves these out, and where nothing is dropped the places are one);
+    other positions; dilation on all heads.
+
+    Positions that are added are scored on sequences as long as those of training: they have learned no later ones. What
+    these characters can depend on is there all the same.
+    """
+    base, sizes = BASE[scale], SIZES[scale] | BASE[scale]
+    plain = {"windows": base["windows"], "dilation": (1,) * len(base["windows"])}
+    alone = [] if scale == "smoke" else [one for one in get_args(Detail) if one != "dropout" or sizes.get("dropout")]
+    return [plain | {"details": get_args(Detail)}, *(plain | {"details": (one,)} for one in alone),
+            plain | {"positions": "absolute"} | as_trained(base), plain | {"positions": "none"},
+            {"windows": base["windows"], "dilation": base["dilation"], "dilated_heads": sizes.get("n_head", 4)}]
+
+
+CHOICES = Experiment(
+    name="charlm-choices", paper=PAPER, config=Config, grid=rows, execute=execute, estimate=estimate,
+    summary="The character model with Transformer-XL's details, other positions, dilation on all heads.",
+    scales={scale: SIZES[scale] | base for scale, base in BASE.items()})
+register(CHOICES)
+
+
+def choice(config: Any) -> str:
+    """What is otherwise in a run of `charlm-choices`; the kind of run for one of Table 4.
+
+    config: a run's config, or what a record holds of it.
+    """
+    values = config if isinstance(config, Mapping) else config.model_dump()
+    details, positions = values.get("details", ()), values.get("positions", "relative")
+    if details:
+        return DETAILS[details[0]] if len(details) == 1 else AS_THERE
+    return POSITIONS[positions] if positions != "relative" else ALL_HEADS
+
+
+def choices(context: ArtifactContext) -> "pandas.DataFrame":
+    """For each choice bits per character on the validation text, and the difference to windows that grow."""
+    import pandas
+
+    told = []
+    for scale in reversed(context.scales):
+        base = {kind(config): config for config in context.plan(scale, experiment=ABLATION.name)}
+        grown = context.records_of(base[GROWN])
+        chosen = {"windows that grow (Table 4)": base[GROWN], "dilation on two heads (Table 4)": base[TWO_HEADS]} | {
+            choice(config): config for config in context.plan(scale, experiment=CHOICES.name)}
+        for name, config in chosen.items():
+            found = grown if config is base[GROWN] else context.records_of(config)
+            told.append([name, scale, told_mean(found, METRIC), seeds_of(found),
+                         "–" if found is grown else compared(found, grown)])
+    return pandas.DataFrame(told, columns=["choice", "scale", "dev", "seeds", "difference"])
+
+
+def two_heads(records: Sequence[Record]) -> Measured:
+    """Bits per character with dilation on two heads less those with dilation on all."""
+    two, every = ([record for record in records if (record.experiment == ABLATION.name) is wanted]
+                  for wanted in (True, False))
+    return Measured(difference(two, every, ("validation", "test")))
+
+
+register(
+    Artifact(id="longformer2020-choices", paper=PAPER, chapter=CHAPTER, experiment=(CHOICES.name, ABLATION.name),
+             title="The model of Table 4 with one thing otherwise: bits per character on the development text",
+             source=ADDED, build=choices),
+    Claim(id="longformer2020-two-heads", paper=PAPER, source="Section 4.1",
+          sentence="Dilation on two heads of the higher layers gives fewer bits per character than dilation on all of "
+                   "their heads.",
+          experiment=(CHOICES.name, ABLATION.name, COST.name), about=("longformer2020-choices",), direction="lower",
+          unit="stretch", told_in="bits", family="longformer2020-character-text", measure=two_heads,
+          where=lambda config: (config.experiment == CHOICES.name and choice(config) == ALL_HEADS
+                                or config.experiment == ABLATION.name and kind(config) == TWO_HEADS),
+          why_no_paper_effect="the paper gives it as the reason for two heads, without a number",
+          why_no_control="the other row is the control: the same windows and dilation, on all heads",
+          assay=Assay("by how much full attention beats the narrowest window", is_assay, full_beats_narrow)))

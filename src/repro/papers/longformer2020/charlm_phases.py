@@ -1,0 +1,140 @@
+"""Five phases against one (Beltagy et al. 2020, section 4.2): what do windows and sequences that grow help?
+
+The paper trains in five phases because a model first needs many steps to learn what is near; it prints no other way.
+Here are three others that read as many characters: one phase, that is the first one, longer; the same five learning
+rates without growth; and the windows and sequences of the last phase from the start. Of `small` they were declared
+before any of these runs, with three seeds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from repro.papers.longformer2020.charlm import (
+    CHAPTER,
+    COST,
+    PAPER,
+    SIZES,
+    Config,
+    decoder_config,
+    estimate,
+    execute,
+    full_beats_narrow,
+    growing,
+    is_assay,
+    phase_length,
+    training_tokens,
+)
+from repro.papers.longformer2020.charlm_tables import METRIC, compared, difference, seeds_of, told_mean
+from repro.study import ADDED, Artifact, ArtifactContext, Assay, Claim, Experiment, register
+from repro.study.claims import Measured
+from repro.study.record import Record
+
+if TYPE_CHECKING:
+    import pandas
+
+FIVE, ONE, RATES, WIDEST = "five phases", "one phase", "five phases without growth", "the last phase's from the start"
+GROWN = {
+    "smoke": {**growing(4, 1), "length": 64, "longest": 720, "steps": (100, 40, 15, 5, 2),
+              "batch_sizes": (4, 4, 2, 2, 2), "learning_rate": 1e-2, "eval_length": 1_008, "eval_step": 252},
+    # Steps that make equally many characters in sequences of 128 and of 1,440; rate, width and optimiser of Table 4.
+    "small": {**growing(4, 2), "n_embd": 128, "length": 128, "longest": 1_440, "steps": (1_980, 495, 270, 135, 40),
+              "batch_sizes": (8, 8, 4, 4, 4), "learning_rate": 4e-3, "optimizer": "muon", "precision": "bf16",
+              "attention": "products", "eval_length": 2_016, "eval_step": 1_008, "scored": 150_000},
+}
+
+
+def rows(scale: str) -> list[dict]:
+    """The four ways, with as many characters in each phase, to within a step."""
+    grown = GROWN[scale]
+    lengths = [min(grown["length"] * 2**phase, grown["longest"]) for phase in range(len(grown["steps"]))]
+    batches = grown["batch_sizes"]
+    read = [steps * batch * length for steps, batch, length in zip(grown["steps"], batches, lengths, strict=True)]
+
+    def still(phase: int) -> dict:
+        """Windows, sequences and batches of one phase in all."""
+        each = batches[phase] * lengths[phase]
+        return {"windows": tuple(window * 2**phase for window in grown["windows"]), "length": lengths[phase],
+                "steps": tuple(-(-characters // each) for characters in read), "doubling": False,
+                "batch_sizes": (batches[phase],) * len(read)}
+
+    first = still(0)
+    return [{}, first | {"steps": (sum(first["steps"]),), "batch_sizes": batches[:1]}, first, still(len(read) - 1)]
+
+
+PHASES = Experiment(
+    name="charlm-phases", paper=PAPER, summary="Five phases of training against other ways to read as many characters.",
+    config=Config, scales={scale: SIZES[scale] | grown for scale, grown in GROWN.items()}, grid=rows, execute=execute,
+    estimate=estimate)
+register(PHASES)
+
+
+def way(config: Any) -> str:
+    """Which of the four ways a run of `charlm-phases` goes.
+
+    config: a run's config, or what a record holds of it.
+    """
+    values = config if isinstance(config, Mapping) else config.model_dump()
+    if values.get("doubling", True):
+        return FIVE
+    return ONE if len(values["steps"]) == 1 else WIDEST if values["length"] == values["longest"] else RATES
+
+
+def ways(context: ArtifactContext) -> "pandas.DataFrame":
+    """How each way trains, bits per character on the validation text, and the difference of five phases to it."""
+    import pandas
+
+    told = []
+    for scale in reversed(context.scales):
+        plan = context.plan(scale, experiment=PHASES.name)
+        five = context.records_of(plan[0])
+        for config in plan:
+            found, last = five if config is plan[0] else context.records_of(config), len(config.steps) - 1
+            told.append([way(config), scale, _ends(_widths(config)), _ends([phase_length(config, 0),
+                         phase_length(config, last)]), f"{sum(config.steps):,}", f"{sum(training_tokens(config)):,}",
+                         told_mean(found, METRIC), seeds_of(found), "–" if found is five else compared(five, found)])
+    return pandas.DataFrame(told, columns=["way", "scale", "widest window", "sequences", "steps", "characters", "dev",
+                                           "seeds", "five phases less this"])
+
+
+def _widths(config) -> list[int]:
+    """Keys of the top layer in the first phase and in the last."""
+    return [decoder_config(config, 2, phase).patterns[-1][-1].window for phase in (0, -1)]
+
+
+def _ends(numbers: Sequence[int]) -> str:
+    first, last = (f"{number:,}" for number in numbers)
+    return first if first == last else f"{first} to {last}"
+
+
+def against(other: str, control: str | None = None) -> Callable[[Sequence[Record]], Measured]:
+    """Measures five phases against another way; `control`: the way that is held against that one, too."""
+    def measure(records: Sequence[Record]) -> Measured:
+        by_way = {name: [record for record in records if way(record.config) == name] for name in (FIVE, other, control)}
+        both = "validation", "test"
+        return Measured(difference(by_way[FIVE], by_way[other], both),
+                        difference(by_way[control], by_way[other], both) if control else None)
+    return measure
+
+
+def growth_helps(*ways: str) -> dict:
+    """What the claims about phases have in common; `ways`: the runs that one is judged by."""
+    return {
+        "paper": PAPER, "source": "Section 4.2", "experiment": (PHASES.name, COST.name), "direction": "lower",
+        "about": ("longformer2020-phases",), "unit": "stretch", "told_in": "bits",
+        "family": "longformer2020-character-text",
+        "where": lambda config: config.experiment == PHASES.name and way(config) in ways,
+        "why_no_paper_effect": "the paper trains in five phases only",
+        "assay": Assay("by how much full attention beats the narrowest window", is_assay, full_beats_narrow)}
+
+
+register(
+    Artifact(id="longformer2020-phases", paper=PAPER, chapter=CHAPTER, experiment=PHASES.name,
+             title="Five phases against other ways to read as many characters", source=ADDED, build=ways),
+    Claim(id="longformer2020-later-phases", **growth_helps(FIVE, ONE, RATES), measure=against(ONE, RATES),
+          sentence="Later phases, with wider windows and longer sequences, give fewer bits per character than one "
+                   "phase that reads as much.",
+          control="the same five learning rates with the windows and sequences of the first phase"),
+    Claim(id="longformer2020-growing-phases", **growth_helps(FIVE, WIDEST), measure=against(WIDEST),
+          sentence="Windows and sequences that grow from phase to phase give fewer bits per character than those of "
+                   "the last phase from the start.",
+          why_no_control="the other way is the control: as many characters at the same five learning rates"))

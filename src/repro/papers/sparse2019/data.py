@@ -1,0 +1,88 @@
+"""Images, sound and text as bytes: what a Sparse Transformer reads, and what it is scored on."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from repro.errors import ReproError
+
+START = 256  # before the first byte of an image; of sound and text a stretch begins with the byte before it
+RATE = 12_000  # samples a second
+HELD_OUT = 200  # training images at most that are kept for validation, a tenth of all at most
+
+
+class Data(NamedTuple):
+    """Tokens of each split: of images (images, 1 + bytes), each START and its bytes; else one stream (N,)."""
+
+    train: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
+    vocab_size: int
+    fingerprint: str = ""  # of the tokeniser of a text
+
+
+def read(config) -> Data:
+    """The data of a run's corpus, by its kind. Raises ReproError for a kind that is none of the three."""
+    from repro.data import corpus
+
+    kind = corpus(config.corpus).kind
+    if kind == "image":
+        return _images(config.corpus, config.side)
+    if kind == "audio":
+        return Data(*(sound(config.corpus, split) for split in ("train", "validation", "test")), 256)
+    if kind == "text":
+        return _text(config.corpus)
+    raise ReproError(f"corpus {config.corpus} holds {kind}; this model reads images, audio and text.")
+
+
+def _images(name: str, side: int) -> Data:
+    """Of a corpus without a validation split the last training images serve as one."""
+    train, test = (np.stack([as_tokens(one, side) for one in _rows(name, split)]) for split in ("train", "test"))
+    kept = min(HELD_OUT, len(train) // 10)
+    return Data(train[:-kept], train[-kept:], test, START + 1)
+
+
+def as_tokens(image, side: int) -> np.ndarray:
+    """(1 + side * side * 3,) int64: START, then the bytes row by row, pixel by pixel, red, green, blue.
+
+    A larger image is shrunk by the mean of square patches, rounded. Raises ReproError for an image that is not square
+    or whose side is no multiple of `side`.
+    """
+    height, width, channels = image.pixels.shape
+    if height != width or height % side or channels != 3:
+        raise ReproError(f"image {image.id} is {height} x {width} x {channels}; it must be square, red, green and "
+                         f"blue, its side a multiple of {side}: choose another `side` or cut it.")
+    patch = height // side
+    small = image.pixels.reshape(side, patch, side, patch, 3).mean((1, 3), dtype=np.float64)
+    return np.concatenate([[START], np.round(small).astype(np.int64).ravel()])
+
+
+def sound(name: str, split: str) -> np.ndarray:
+    """(N,) int64: the codes of all recordings of a split, one after the other.
+
+    Raises ReproError for a recording at another rate, or whose bytes are no mu-law: those of linear samples centre on
+    128 too, but mu-law spreads what is quiet over most of its codes.
+    """
+    found = list(_rows(name, split))
+    for one in found:
+        if one.rate != RATE:
+            raise ReproError(f"recording {one.id} of {name} has {one.rate:,} samples a second; this model reads "
+                             f"{RATE:,}: resample it.")
+        if len(one.codes) >= RATE and np.abs(one.codes.astype(int) - 128).mean() < 4:
+            raise ReproError(f"recording {one.id} of {name} keeps within 4 codes of silence on average, as 8-bit "
+                             "linear samples do; this model reads mu-law (mu = 255): encode it so.")
+    return np.concatenate([one.codes for one in found]).astype(np.int64)
+
+
+def _text(name: str) -> Data:
+    from repro.data import tokeniser, tokens
+
+    coder = tokeniser("byte", corpus=name)
+    return Data(*(tokens(name, split, coder).ids for split in ("train", "validation", "test")), coder.vocab_size,
+                coder.fingerprint)
+
+
+def _rows(name: str, split: str):
+    from repro.data import corpus
+
+    return corpus(name).examples(split)

@@ -1,0 +1,244 @@
+"""What depth does to activations, gradients, loss and memory (Child et al. 2019, sections 5.2 and 5.4).
+
+Narrow models of 4 to 128 layers on bytes of text. With every new residual branch the variance of what passes through
+grows; output weights that start smaller by 1 / sqrt(2 N) keep what N layers add to that of one. The paper says so and
+prints no numbers. Memory is counted in bytes of tensors, with and without recomputation.
+"""
+
+from math import log
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from repro.study import ADDED, Artifact, Claim, Estimate, Experiment, Measured, Outcome, RunConfig, register
+from repro.study.artifacts import NOT_RUN
+from repro.study.published import printed_rows
+
+KNOWN = 206  # ids of enwik8's bytes, about, for estimates
+CARD = 16 * 2**30  # bytes of the paper's GPU
+
+
+class Config(RunConfig):
+    """A narrow model of some depth, its output weights scaled or not."""
+
+    n_layer: int = Field(8, ge=1)
+    scaled: bool = True
+    n_embd: int = Field(32, ge=1)
+    n_head: int = Field(2, ge=1)
+    length: int = Field(128, ge=2)  # bytes of a sequence
+    steps: int = Field(150, ge=1)
+    batch_size: int = Field(8, ge=1)
+    learning_rate: float = Field(2e-3, gt=0)
+    warmup_share: float = Field(0.1, ge=0, lt=1)
+    decay: Literal["cosine", "none"] = "cosine"
+    clip: float = Field(1.0, gt=0)
+    held_out: int = Field(4_000, ge=2)  # bytes of the validation text
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if self.n_embd % self.n_head:
+            raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
+                             "heads")
+        return self
+
+
+SCALES = {
+    "smoke": {"corpus": "synthetic-books", "n_embd": 16, "length": 64, "batch_size": 8, "steps": 12,
+              "held_out": 500},
+    "small": {"corpus": "enwik8-prefix"},
+    "medium": {"corpus": "enwik8-prefix", "n_embd": 128, "length": 1_024, "batch_size": 16, "steps": 1_000},
+    "paper": {"corpus": "enwik8", "n_embd": 256, "length": 3_072, "batch_size": 32, "steps": 5_000,
+              "learning_rate": 3.5e-4},
+}
+DEPTHS = {"smoke": (4, 8, 16), "small": (4, 8, 32, 128), "medium": (8, 32, 128), "paper": (8, 32, 128)}
+
+
+def model_config(config, vocab_size: int):
+    """Size of the model; attention is dense, so that depth alone matters."""
+    from repro.models import SparseConfig
+
+    return SparseConfig(vocab_size, config.length, config.n_layer, config.n_head, config.n_embd, scaled=config.scaled,
+                        columns=max(1, round(config.length**0.5)))
+
+
+def execute(config, context):
+    import torch
+
+    from repro.data import tokeniser, tokens
+    from repro.evaluation import perplexity
+    from repro.models import SparseTransformer
+    from repro.recompute import peak_memory
+    from repro.training import NextToken, Sequences, TrainConfig, train
+
+    coder = tokeniser("byte", corpus=config.corpus)
+    text = {split: tokens(config.corpus, split, coder).ids for split in ("train", "validation")}
+    torch.manual_seed(config.seed)
+    model = SparseTransformer(model_config(config, coder.vocab_size))
+    batches = Sequences(text["train"], config.length, config.batch_size, config.seed)
+    curves = at_start(model, batches.batch(0))
+    metrics = {"growth_of_variance": curves["variance"][-1][1] / curves["variance"][0][1],
+               "gradient_ratio": curves["gradient"][0][1] / curves["gradient"][-1][1]}
+    for recompute in (False, True):
+        model.recompute, name = recompute, "recomputed" if recompute else "kept"
+        half = config.length // 2
+        peaks = [peak_memory(lambda n=n: backward(model, batches.batch(0)[:, :n + 1])) for n in (half, config.length)]
+        metrics[f"bytes_per_token_{name}"] = (peaks[1] - peaks[0]) / (config.length - half) / config.batch_size
+    model.recompute = False
+    total = config.steps * batches.units_per_batch
+
+    def loss(objective):
+        score = perplexity(objective.model, text["validation"][:config.held_out + 1], config.length, 0)
+        return score.nll / score.n_scored
+
+    settings = TrainConfig(total, config.learning_rate, int(config.warmup_share * config.steps), config.decay,
+                           0.01, config.clip, total, seed=config.seed)
+    with context.progress(total, f"training {config.n_layer} layers", "bytes") as bar:
+        found = train(NextToken(model), batches, settings, context.folder, loss, bar)
+    metrics["validation_bits_per_byte"] = found.best_loss / log(2)
+    return Outcome({name: float(value) for name, value in metrics.items()},
+                   {"growth_of_variance": "times, from what enters the layers to what leaves them, untrained",
+                    "gradient_ratio": "gradient norm of the first layer over the last's, before training",
+                    "bytes_per_token_kept": "bytes that a further token takes in a training step",
+                    "bytes_per_token_recomputed": "bytes that a further token takes in a training step",
+                    "validation_bits_per_byte": "bits per byte"},
+                   "scaled" if config.scaled else "unscaled", curves | found.curves)
+
+
+def at_start(model, ids) -> dict[str, list]:
+    """Variance of the residual stream after each layer (0: what enters), and the gradient norm of each layer's weights
+    for a random direction at the end; the output layer starts at 0 and would pass nothing back."""
+    import torch
+
+    x = model.embedded(ids[:, :-1])
+    variances = [[0, x.var().item()]]
+    for number, layer in enumerate(model.layers, 1):
+        x = layer(x, "auto", False)
+        variances.append([number, x.var().item()])
+    direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    (model.norm(x) * direction).mean().backward()
+    norms = [[number, torch.cat([weight.grad.flatten() for weight in layer.parameters()]).norm().item()]
+             for number, layer in enumerate(model.layers, 1)]
+    model.zero_grad(set_to_none=True)
+    return {"variance": variances, "gradient": norms}
+
+
+def backward(model, ids) -> None:
+    """One forward and backward pass that leaves no gradients."""
+    logits = model(ids[:, :-1])
+    logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).mean().backward()
+    model.zero_grad(set_to_none=True)
+
+
+def estimate(config):
+    settings = model_config(config, KNOWN)
+    n = config.steps * config.batch_size * config.length
+    rate = {"smoke": 2e9, "small": 5e9, "medium": 1e13, "paper": 3e13}[config.scale]  # narrow layers are slow
+    flops = 3 * n * settings.flops_per_token(config.length)
+    kept = config.batch_size * config.length * config.n_embd * config.n_layer * 120
+    return Estimate(settings.parameters, n, flops, 2**30 + 16 * settings.parameters + kept, flops / rate)
+
+
+PAPER, CHAPTER = "sparse2019", "14_deep"
+EXPERIMENT = Experiment(
+    name="sparse-depth", paper=PAPER, summary="Depth: variance, gradients, loss and memory, scaled and not.",
+    config=Config, scales=SCALES, execute=execute, estimate=estimate,
+    grid=lambda scale: [{"n_layer": n, "scaled": scaled} for n in DEPTHS[scale] for scaled in (True, False)])
+
+
+def table(context):
+    """A row for each scale, depth and start."""
+    import pandas
+
+    from repro.papers.sparse2019.tables import mean
+
+    rows = []
+    for scale in context.scales:
+        for config in context.plan(scale):
+            found = context.records_of(config)
+            rows.append({"scale": scale, "layers": config.n_layer,
+                         "output weights": "1/sqrt(2N)" if config.scaled else "as all others",
+                         "variance grows by": mean(found, "growth_of_variance", style=".2f"),
+                         "gradient, first / last layer": mean(found, "gradient_ratio", style=".2f"),
+                         "bits per byte": mean(found, "validation_bits_per_byte")})
+    return pandas.DataFrame(rows)
+
+
+def memory(context):
+    """Bytes that a token takes, and how many fit on the paper's card, beside the paper's statement."""
+    import pandas
+
+    stated = next(row for row in printed_rows("sparse2019_hyperparameters") if "reachable" in row["parameter"])
+    rows = [{"source": f"the paper, {stated['note']}", "layers": "–", "width": "–", "kept": "–", "recomputed": "–",
+             "fit in 16 GiB, kept": "–", "fit in 16 GiB, recomputed": f"{int(stated['value']):,}"}]
+    for scale in context.scales:
+        for config in context.plan(scale, scaled=True):
+            found = [record.metrics for record in context.records_of(config)[:1]]
+            taken = {name: found[0][f"bytes_per_token_{name}"] for name in ("kept", "recomputed")} if found else {}
+            rows.append({"source": f"this study, {scale}", "layers": str(config.n_layer), "width": str(config.n_embd),
+                         **{name: f"{taken[name]:,.0f} B" if taken else NOT_RUN for name in ("kept", "recomputed")},
+                         **{f"fit in 16 GiB, {name}": f"{CARD / taken[name]:,.0f}" if taken else NOT_RUN
+                            for name in ("kept", "recomputed")}})
+    return pandas.DataFrame(rows)
+
+
+def figure(context):
+    """Variance of the residual stream and gradient norms, layer by layer, of the deepest models."""
+    from repro.plotting import draw_growth
+
+    deepest = max(config.n_layer for config in context.plan())
+    panels = {"variance after the layer": {}, "gradient norm of the layer": {}}
+    for config in context.plan(n_layer=deepest):
+        name = "output weights by 1/sqrt(2N)" if config.scaled else "output weights as all others"
+        found = context.records_of(config)[:1]
+        for title, key in zip(panels, ("variance", "gradient"), strict=True):
+            panels[title][name] = [point for record in found for point in doublings(record.curves[key])]
+    return draw_growth(panels, label="layer")
+
+
+def doublings(points) -> list:
+    """The [layer, value] pairs of layers 1, 2, 4, and so on."""
+    return [point for point in points if point[0] >= 1 and point[0] & (point[0] - 1) == 0]
+
+
+def deepest(measure):
+    """Measures the deepest models, those that are scaled less the others."""
+    def measured(records):
+        most = max(record.config["n_layer"] for record in records)
+        chosen = [[measure(record) for record in records
+                   if record.config["n_layer"] == most and record.config["scaled"] is kind] for kind in (True, False)]
+        return Measured([[one - other] for one, other in zip(*chosen, strict=True)])
+    return measured
+
+
+def saved(records):
+    """Log of the bytes a token takes recomputed over kept, in the deepest model."""
+    most = max(records, key=lambda record: record.config["n_layer"])
+    return Measured([[log(most.metrics["bytes_per_token_recomputed"] / most.metrics["bytes_per_token_kept"])]])
+
+
+def grown(records):
+    """Growth of the variance with scaled output weights less that without, in logs, in the deepest models."""
+    return deepest(lambda record: log(record.metrics["growth_of_variance"]))(records)
+
+
+COMMON = {"paper": PAPER, "experiment": EXPERIMENT.name}
+NO_NUMBER = {"why_no_paper_effect": "the paper gives the reason and prints no number"}
+register(
+    EXPERIMENT,
+    Artifact(id="sparse2019-depth", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source=ADDED,
+             title="Depth with output weights scaled by 1/sqrt(2N) and without", build=table),
+    Artifact(id="sparse2019-depth-figure", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, kind="figure",
+             source=ADDED, title="Variance and gradients through the deepest models before training", build=figure),
+    Artifact(id="sparse2019-recomputation", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name,
+             source="Section 5.4", title="Memory with and without recomputation", build=memory),
+    Claim(id="sparse2019-scaled-variance", **COMMON, **NO_NUMBER, source="Section 5.2", about=("sparse2019-depth",),
+          sentence="Scaled output weights keep the variance from growing with the depth.", unit="exact",
+          direction="lower", relative=True, measure=grown),
+    Claim(id="sparse2019-scaled-loss", **COMMON, **NO_NUMBER, source="Section 5.2", about=("sparse2019-depth",),
+          sentence="At the largest depth, scaled output weights give a lower loss after as many steps.",
+          unit="stretch", direction="lower", told_in="bits per byte",
+          measure=deepest(lambda record: record.metrics["validation_bits_per_byte"]),
+          why_no_control="the other start is the control", why_no_assay="a difference of any size is asked for"),
+    Claim(id="sparse2019-recomputation-memory", **COMMON, **NO_NUMBER, source="Section 5.4", unit="exact",
+          about=("sparse2019-recomputation",), direction="lower", relative=True, where=lambda config: config.scaled,
+          sentence="Recomputed attention and feedforward layers take less memory a token.", measure=saved))

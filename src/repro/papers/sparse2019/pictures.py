@@ -1,0 +1,157 @@
+"""What models drew, as pictures and sound, and the attention that a trained model has."""
+
+import base64
+import io
+import wave
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from repro.papers.sparse2019.data import RATE
+from repro.papers.sparse2019.density import unpacked
+from repro.papers.sparse2019.settings import is_image
+from repro.papers.sparse2019.tasks import AUDIO, CHAPTER, DENSITY, PAPER
+from repro.study import Artifact, register
+from repro.study.artifacts import NOT_RUN
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Sound that plays in a page: `wave` (samples,) float in -1 .. 1. `words` say what it is."""
+
+    wave: "np.ndarray"
+    words: str
+
+    def wav(self) -> bytes:
+        """The sound as a WAV file of 16 bits, as loud as it can be."""
+        import numpy as np
+
+        buffer = io.BytesIO()
+        loudest = max(float(np.abs(self.wave).max(initial=0)), 1e-6)
+        with wave.open(buffer, "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(RATE)
+            file.writeframes((self.wave / loudest * 32_000).astype("<i2").tobytes())
+        return buffer.getvalue()
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+        source = base64.b64encode(self.wav()).decode()
+        player = f'<audio controls preload="none" src="data:audio/wav;base64,{source}"></audio>' if len(
+            self.wave) else ""
+        return {"text/html": f"<figure>{player}<figcaption>{self.words}</figcaption></figure>",
+                "text/plain": self.words}
+
+
+def waveform(codes) -> "np.ndarray":
+    """(n,) float in -1 .. 1 of mu-law codes."""
+    from repro.data.examples import Audio
+
+    return Audio("drawn", "drawn", codes, RATE).waveform()
+
+
+def _notes(config, results=None) -> dict:
+    """What the first seed of a run drew; {} where it was not run."""
+    from repro.study.store import Store
+
+    found = Store.of(config.scale, results).seeds(config)
+    return found[0].notes.get("drawn", {}) if found else {}
+
+
+def drawn_sound(scale: str = "smoke") -> list[Clip]:
+    """A clip for each length of Table 4, the given beginning included; one that says so for a run that is missing."""
+    import numpy as np
+
+    found = []
+    for config in AUDIO.plan(scale):
+        notes = _notes(config)
+        codes = unpacked(notes["clip"][0]) if notes else np.zeros(0, np.uint8)
+        told = (f"{len(codes) / RATE:.2f} s; the first {len(unpacked(notes['given'][0])) / RATE:.2f} s are given"
+                if notes else NOT_RUN)
+        found.append(Clip(waveform(codes) if notes else np.zeros(0), f"trained on {config.length:,} samples: {told}"))
+    return found
+
+
+def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
+    """What a text model wrote after the beginning of the test text, a | between the two; or "not run"."""
+    from repro.data import tokeniser
+
+    config, = (one for one in DENSITY.plan(scale) if not is_image(one) and one.pattern == pattern)
+    notes = _notes(config)
+    if not notes:
+        return NOT_RUN
+    coder = tokeniser("byte", corpus=config.corpus)
+    given, whole = (unpacked(notes[name][0]) for name in ("given", "clip"))
+    told = coder.decode(given) + "|" + coder.decode(whole[len(given):])
+    return told.encode("utf-8", "replace").decode()
+
+
+def drawn_images(context):
+    """The figure: images drawn, halves completed, and the originals of these, of every strided model of images."""
+    from repro.plotting import draw_images
+
+    rows = {}
+    for config in context.plan(pattern="strided"):
+        if not is_image(config) or not config.drawn:
+            continue
+        record = next(iter(context.records_of(config)), None)
+        drawn = record.notes["drawn"] if record else {}
+        for name, key in (("drawn", "samples"), ("lower half completed", "completions"), ("original", "originals")):
+            rows[f"{config.side} x {config.side}, {name}"] = [unpacked(one).reshape(config.shape)
+                                                              for one in drawn.get(key, [])]
+    return draw_images(rows)
+
+
+def spectrograms(context):
+    """The figure: what every model of Table 4 drew."""
+    from repro.plotting import draw_spectrograms
+
+    found = {}
+    for config in context.plan():
+        for record in context.records_of(config)[:1]:
+            found[f"{config.length:,} samples"] = waveform(unpacked(record.notes["drawn"]["clip"][0]))
+    return draw_spectrograms(found, RATE)
+
+
+def learned_attention(model, ids: "Tensor") -> "list[Tensor]":
+    """Of each layer the weights (H, N, N) that the heads of a `SparseTransformer` give, averaged over the rows of ids
+    (B, N)."""
+    import torch
+
+    found, x = [], model.embedded(ids)
+    with torch.no_grad():
+        for layer in model.layers:
+            part, heads = layer.attention, len(layer.attention.patterns)
+            query, key, _ = (one.unflatten(-1, (heads, -1)).transpose(1, 2)
+                             for one in part.project(part.norm(x)).split(part.sizes, -1))
+            mask = torch.stack([pattern.mask(ids.shape[1]) for pattern in part.patterns])
+            scores = (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
+            found.append(scores.softmax(-1).nan_to_num().mean(0))
+            x = layer(x, "dense", False)
+    return found
+
+
+def heard(patterns, n: int) -> "list[Tensor]":
+    """(n, n) bool after each layer: whether position i (row) has heard from position j (column).
+
+    patterns: of each layer, the bottom one first, one for each head.
+    """
+    import torch
+
+    found, reached = [], torch.eye(n, dtype=torch.bool)
+    for layer in patterns:
+        mask = torch.stack([pattern.mask(n) for pattern in layer]).any(0)
+        reached = reached | (mask.float() @ reached.float() > 0)
+        found.append(reached)
+    return found
+
+
+register(
+    Artifact(id="sparse2019-samples", paper=PAPER, chapter=CHAPTER, experiment=DENSITY.name, kind="figure",
+             source="Figure 5", title="Images drawn and halves completed", build=drawn_images),
+    Artifact(id="sparse2019-spectrograms", paper=PAPER, chapter=CHAPTER, experiment=AUDIO.name, kind="figure",
+             source="Section 7.4", title="Sound drawn", build=spectrograms))
+

@@ -1,0 +1,108 @@
+"""What is run at which scale: patterns on images and text (Tables 1 to 3), and lengths of sound (Table 4).
+
+`paper` is section 7. Where it leaves a number open, it stands here: the stride of CIFAR-10 is taken to be a row of
+pixels, 96 bytes, as the text says of images that a column then holds what is above. `small` keeps the proportions at
+what a core trains in minutes; the images of Table 2 are shrunk to 16 x 16 there.
+"""
+
+SEEDS = 3
+IMAGE = {
+    "smoke": {"corpus": "synthetic-images", "side": 8, "length": 192, "stride": 24, "summary": 4, "steps": 60,
+              "batch_size": 8, "n_layer": 2, "n_embd": 32, "learning_rate": 1e-2, "scored": 20, "held_out": 8,
+              "optimizer": "muon", "drawn": 2},
+    "small": {"corpus": "cifar10-subset", "side": 16, "length": 768, "stride": 48, "summary": 8, "steps": 500,
+              "batch_size": 8, "n_layer": 4, "n_embd": 64, "n_head": 2, "learning_rate": 6e-3, "scored": 200,
+              "held_out": 60, "optimizer": "muon", "precision": "bf16", "drawn": 6},
+    "medium": {"corpus": "cifar10-subset", "side": 32, "length": 3_072, "stride": 96, "summary": 16, "steps": 4_000,
+               "batch_size": 16, "n_layer": 16, "n_embd": 256, "n_head": 2, "key_size": 64, "inner": 2,
+               "learning_rate": 6e-4, "dropout": 0.1, "precision": "bf16", "recompute": True, "drawn": 8},
+    "paper": {"corpus": "cifar10", "side": 32, "length": 3_072, "stride": 96, "summary": 16, "steps": 180_000,
+              "batch_size": 32, "n_layer": 128, "n_embd": 256, "n_head": 2, "key_size": 64, "inner": 2,
+              "learning_rate": 3.5e-4, "warmup_share": 5_000 / 180_000, "dropout": 0.25, "precision": "fp16",
+              "recompute": True, "drawn": 16},
+}
+LARGE_IMAGES = {  # one strided model of whole images at `small`
+    "corpus": "cifar10-subset", "side": 32, "length": 3_072, "stride": 96, "steps": 400, "batch_size": 2, "drawn": 4,
+    "scored": 60, "held_out": 20}
+TEXT = {
+    "smoke": {"corpus": "synthetic-books", "length": 128, "stride": 16, "summary": 4, "steps": 60, "batch_size": 8,
+              "n_layer": 2, "n_embd": 32, "learning_rate": 1e-2, "scored": 30, "held_out": 10, "optimizer": "muon",
+              "contexts": (64, 96), "drawn": 1},
+    "small": {"corpus": "enwik8-prefix", "length": 1_024, "stride": 32, "summary": 8, "steps": 600, "batch_size": 8,
+              "n_layer": 4, "n_embd": 96, "n_head": 4, "learning_rate": 6e-3, "scored": 60, "held_out": 30,
+              "optimizer": "muon", "precision": "bf16", "contexts": (512, 768, 896, 960),
+              "drawn": 1},
+    "medium": {"corpus": "enwik8-prefix", "length": 4_096, "stride": 64, "summary": 16, "steps": 3_000,
+               "batch_size": 16, "n_layer": 12, "n_embd": 512, "n_head": 8, "learning_rate": 6e-4, "dropout": 0.2,
+               "precision": "bf16", "recompute": True, "contexts": (2_048, 3_072, 3_584, 3_968)},
+    "paper": {"corpus": "enwik8", "length": 12_288, "stride": 128, "summary": 32, "steps": 18_300, "batch_size": 32,
+              "n_layer": 30, "n_embd": 512, "n_head": 8, "learning_rate": 3.5e-4, "warmup_share": 5_000 / 18_300,
+              "dropout": 0.4, "precision": "fp16", "recompute": True,
+              "contexts": (6_144, 9_216, 10_752, 11_904, 12_096, 12_160)},
+}
+IMAGE_EMBEDDINGS = {"embeddings": ("data",)}
+TEXT_EMBEDDINGS = {"embeddings": ("attention",)}
+PATTERNS = ("dense", "fixed", "strided")
+
+SOUND = {
+    "smoke": {"corpus": "synthetic-sound", "pattern": "strided", "steps": 40, "n_head": 2, "learning_rate": 1e-2,
+              "optimizer": "muon", "held_out": 4, "drawn": 1},
+    "small": {"corpus": "piano-bach", "pattern": "strided", "steps": 400, "n_head": 2, "learning_rate": 6e-3,
+              "optimizer": "muon", "precision": "bf16", "held_out": 8, "drawn": 1},
+    "medium": {"corpus": "piano-bach", "pattern": "strided", "steps": 2_000, "n_head": 4, "learning_rate": 6e-4,
+               "precision": "bf16", "recompute": True, "drawn": 1},
+    "paper": {"corpus": "piano-bach", "pattern": "strided", "steps": 100_000, "n_head": 16, "learning_rate": 3.5e-4,
+              "warmup_share": 0.05, "precision": "fp16", "recompute": True, "drawn": 1},
+}
+# Rows of Table 4, the shortest first: sequences four times as long, each with a model that takes about as much memory.
+# Without recomputation a sequence keeps numbers in proportion to length x layers x width; width and layers fall until
+# that is the same. With it, the work inside one layer counts as well; records tell the memory of each.
+LENGTHS = {
+    "smoke": ({"length": 256, "stride": 16, "n_embd": 48, "n_layer": 4, "batch_size": 4, "scored": 12},
+              {"length": 1_024, "stride": 32, "n_embd": 24, "n_layer": 2, "batch_size": 1, "scored": 3}),
+    "small": ({"length": 4_096, "stride": 64, "n_embd": 128, "n_layer": 8, "batch_size": 1, "scored": 16},
+              {"length": 16_384, "stride": 128, "n_embd": 64, "n_layer": 4, "batch_size": 1, "scored": 4, "steps": 150},
+              {"length": 65_536, "stride": 256, "n_embd": 32, "n_layer": 2, "batch_size": 1, "scored": 1, "steps": 60,
+               "clip_length": 16_384}),
+    "medium": ({"length": 16_384, "stride": 128, "n_embd": 512, "n_layer": 16, "batch_size": 4},
+               {"length": 65_536, "stride": 256, "n_embd": 256, "n_layer": 8, "batch_size": 1},
+               {"length": 262_144, "stride": 512, "n_embd": 128, "n_layer": 4, "batch_size": 1,
+                "clip_length": 60_000}),
+    "paper": ({"length": 65_536, "stride": 256, "n_embd": 512, "n_layer": 48, "batch_size": 8},
+              {"length": 262_144, "stride": 512, "n_embd": 256, "n_layer": 32, "batch_size": 8},
+              {"length": 1_048_576, "stride": 1_024, "n_embd": 128, "n_layer": 16, "batch_size": 8, "n_head": 8,
+               "clip_length": 262_144}),
+}
+
+
+def density_grid(scale: str) -> list[dict]:
+    """Table 2 on images and on text; then images with the other ways to share heads and without embeddings; at `small`
+    one model of whole images too."""
+    image, text = IMAGE[scale] | IMAGE_EMBEDDINGS, TEXT[scale] | TEXT_EMBEDDINGS
+    rows = [values | {"pattern": pattern} for values in (image, text) for pattern in PATTERNS]
+    strided = image | {"pattern": "strided", "drawn": 0}
+    rows += [strided | {"integration": way} for way in ("interleaved", "multi-head")]
+    rows.append(strided | {"embeddings": ()})
+    return rows + [image | LARGE_IMAGES | {"pattern": "strided"}] * (scale == "small")
+
+
+def sound_grid(scale: str) -> list[dict]:
+    """Table 4."""
+    return list(LENGTHS[scale])
+
+
+def is_image(config) -> bool:
+    """Whether it is a run on images; of a run's config, or of what a record holds of it."""
+    return "image" in _corpus(config) or "cifar" in _corpus(config)
+
+
+def is_plain(config) -> bool:
+    """Whether it is a row of Table 2: merged heads, all embeddings, images of the table's side."""
+    values = config if isinstance(config, dict) else config.model_dump(mode="json")
+    side = IMAGE[values["scale"]]["side"]
+    return values["integration"] == "merged" and bool(values["embeddings"]) and (
+        not is_image(config) or values["side"] == side)
+
+
+def _corpus(config) -> str:
+    return config["corpus"] if isinstance(config, dict) else config.corpus

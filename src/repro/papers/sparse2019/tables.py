@@ -1,0 +1,244 @@
+"""Tables 1 to 4 with the paper's rows beside ours, and what the claims about them measure."""
+
+from collections.abc import Callable, Sequence
+from math import log
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING
+
+from repro.page import signed
+from repro.papers.sparse2019.settings import PATTERNS, is_image, is_plain
+from repro.study.artifacts import NOT_RUN, ArtifactContext
+from repro.study.claims import Measured
+from repro.study.published import printed_rows, published
+from repro.study.record import Record
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas
+
+BITS = "test_bits_per_byte"
+PRINTED = {"dense": "Dense attention", "fixed": "Sparse Transformer (fixed)",
+           "strided": "Sparse Transformer (strided)"}
+WHOLE = {"CIFAR-10": "CIFAR-10, whole", "Enwik8": "enwik8, whole"}
+TOGETHER = 2  # neighbouring blocks of text or sound that count as one stretch
+
+
+def bits(record: Record, split: str = "test") -> "np.ndarray":
+    """(units,) bits a byte: of images one each, of text and sound stretches; their mean is that of the whole split."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    kept = record.documents[split]
+    nll, n = np.array(kept["nll"]) / log(2), np.array(kept["n_bytes"], float)
+    if not is_image(record.config):
+        starts = np.arange(0, len(n), TOGETHER)
+        nll, n = np.add.reduceat(nll, starts), np.add.reduceat(n, starts)
+    return linearised(nll, n)
+
+
+def fewer_bits(better: Callable[[dict], bool]) -> Callable[[Sequence[Record]], Measured]:
+    """Measures the runs whose config is `better` against the others, seed by seed, on the same test data."""
+    def measure(records: Sequence[Record]) -> Measured:
+        chosen, others = ([record for record in records if better(record.config) is wanted] for wanted in (True, False))
+        return Measured([bits(one) - bits(other) for one, other in zip(chosen, others, strict=True)])
+    return measure
+
+
+def has(key: str, value) -> Callable[[dict], bool]:
+    """Whether a record's config has this value."""
+    return lambda config: config[key] == value
+
+
+def last_context(records: Sequence[Record]) -> Measured:
+    """Bits a byte with the longest least context less those with the shortest, of the same weights and bytes."""
+    return Measured([bits(record, f"test at {max(record.config['contexts'])}")
+                     - bits(record, f"test at {min(record.config['contexts'])}") for record in records])
+
+
+def worth_of_context(records: Sequence[Record]) -> float:
+    """By how many bits a byte the longest least context beats none."""
+    return fmean(record.metrics[BITS] - record.metrics[f"test_bits_at_{max(record.config['contexts'])}"]
+                 for record in records)
+
+
+def worth_of_embeddings(records: Sequence[Record]) -> float:
+    """By how many bits a byte embeddings of rows, columns and channels beat none."""
+    found = {bool(record.config["embeddings"]): [] for record in records}
+    for record in records:
+        found[bool(record.config["embeddings"])].append(record.metrics[BITS])
+    return fmean(found[False]) - fmean(found[True])
+
+
+def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Sequence[Record]], Measured]:
+    """Measures the runs with the longest sequences less those with the shortest, seed by seed."""
+    def difference(records: Sequence[Record]) -> Measured:
+        ends = [max(record.config["length"] for record in records), min(record.config["length"] for record in records)]
+        longest, shortest = ([record for record in records if record.config["length"] == end] for end in ends)
+        return Measured([measure(one) - measure(other) for one, other in zip(longest, shortest, strict=True)])
+    return difference
+
+
+def log_weights(record: Record) -> "np.ndarray":
+    """(1,) log of the number of weights: differences are the log of a ratio."""
+    import numpy as np
+
+    return np.array([log(record.metrics["parameters"])])
+
+
+def log_ratio(metric: str, better: str) -> Callable[[Sequence[Record]], Measured]:
+    """Measures the log of a metric of one pattern over that of the other; counted."""
+    def measure(records: Sequence[Record]) -> Measured:
+        values = {record.config["pattern"]: record.metrics[metric] for record in records}
+        return Measured([[log(values[better] / next(value for name, value in values.items() if name != better))]])
+    return measure
+
+
+def printed_patterns(data: str, one: str, other: str) -> Callable[[], float]:
+    """Bits a byte of one pattern less those of another, in Table 2."""
+    def effect() -> float:
+        found = {row["model"]: float(row["bits_per_byte"]) for row in printed_rows("sparse2019_table2_patterns")
+                 if row["dataset"] == data}
+        return round(found[PRINTED[one]] - found[PRINTED[other]], 6)
+    return effect
+
+
+def printed_ends(table: str, column: str, key: str) -> Callable[[], float]:
+    """The value in the row with the largest `key` less that with the smallest."""
+    def effect() -> float:
+        rows = sorted(printed_rows(table), key=lambda row: float(row[key]))
+        return round(float(rows[-1][column]) - float(rows[0][column]), 6)
+    return effect
+
+
+def printed_weights() -> float:
+    """Log of the ratio of weights between the ends of Table 4."""
+    rows = sorted(printed_rows("sparse2019_table4_audio"), key=lambda row: int(row["sequence_length"]))
+    return log(float(rows[-1]["parameters_millions"]) / float(rows[0]["parameters_millions"]))
+
+
+def density(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 1: what the paper compares, and below each of its texts ours, with the part that was read."""
+    import pandas
+
+    rows = []
+    for name, group in published("sparse2019_table1_density_modelling").groupby("dataset", sort=False):
+        rows += [{"data": WHOLE.get(name, name), "model": row["model"], "source": "the paper",
+                  "parameters": f"{row['parameters_millions']} M" if row["parameters_millions"] else "–",
+                  "bits per byte": row["bits_per_byte"], "seeds": "–"} for row in group.to_dict("records")]
+        wanted = {"CIFAR-10": ("image", "strided"), "Enwik8": ("text", "fixed")}.get(name)
+        for scale in reversed(context.scales) if wanted else ():
+            plan = [config for config in context.plan(scale, pattern=wanted[1], integration="merged")
+                    if is_image(config) is (wanted[0] == "image") and config.embeddings]
+            for config in plan:
+                found = context.records_of(config)
+                rows.append({"data": told(config), "model": f"Sparse Transformer ({config.pattern})",
+                             "source": f"this study, {scale}", "parameters": weights(found),
+                             "bits per byte": mean(found, BITS), "seeds": len(found) or NOT_RUN})
+    return pandas.DataFrame(rows)
+
+
+def patterns(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 2: for each data set and pattern the paper's bits and time, and our bits and forward FLOPs a byte."""
+    import pandas
+
+    printed = {(row["dataset"], row["model"]): row for row in printed_rows("sparse2019_table2_patterns")}
+    rows = []
+    for name, image in (("Enwik8", False), ("CIFAR-10", True)):
+        for pattern in PATTERNS:
+            row = printed[name, PRINTED[pattern]]
+            rows.append({"data": f"{WHOLE[name]}, {row['context_length_bytes']} bytes", "pattern": pattern,
+                         "source": "the paper", "bits per byte": row["bits_per_byte"],
+                         "time per iteration": row["time_per_iteration_as_printed"], "FLOPs per byte": "–",
+                         "pairs per byte": "–"})
+            for scale in reversed(context.scales):
+                for config in context.plan(scale, pattern=pattern):
+                    if is_image(config) is image and is_plain(config):
+                        found = context.records_of(config)
+                        rows.append({"data": told(config), "pattern": pattern, "source": f"this study, {scale}",
+                                     "bits per byte": mean(found, BITS), "time per iteration": "–",
+                                     "FLOPs per byte": mean(found, "flops_per_byte", 1e-6, ".2f", " M"),
+                                     "pairs per byte": mean(found, "pairs_per_byte", 1, ",.0f")})
+    return pandas.DataFrame(rows)
+
+
+def contexts(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 3: bits a byte where every byte has at least so many before it; the same weights in all rows of a scale."""
+    import pandas
+
+    rows = [{"least context": row["minimum_context_length_tokens"], "of": "12288", "source": "the paper",
+             "bits per byte": row["enwik8_bits_per_byte"]} for row in printed_rows("sparse2019_table3_context_length")]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale, pattern="fixed"):
+            if is_image(config):
+                continue
+            found = context.records_of(config)
+            rows += [{"least context": str(least), "of": str(config.length),
+                      "source": f"this study, {scale}, {config.corpus}",
+                      "bits per byte": mean(found, f"test_bits_at_{least}" if least else BITS, style=".4f")}
+                     for least in (0, *config.contexts)]
+    return pandas.DataFrame(rows)
+
+
+def audio(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 4: longer sound with smaller models."""
+    import pandas
+
+    rows = [{"sequence length": row["sequence_length"], "source": "the paper",
+             "parameters": f"{row['parameters_millions']} M", "memory": "one 16 GB GPU",
+             "bits per byte": row["bits_per_byte"]} for row in printed_rows("sparse2019_table4_audio")]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found = context.records_of(config)
+            rows.append({"sequence length": str(config.length), "source": f"this study, {scale}, {config.corpus}",
+                         "parameters": weights(found), "bits per byte": mean(found, BITS),
+                         "memory": mean(found, "memory_per_sequence", 2**-20, ",.0f", " MiB")})
+    return pandas.DataFrame(rows)
+
+
+def variants(context: ArtifactContext) -> "pandas.DataFrame":
+    """How heads share a pattern, and what embeddings of positions do: bits a byte of images."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        plain = next(config for config in context.plan(scale, pattern="strided")
+                     if is_image(config) and is_plain(config))
+        base = context.records_of(plain)
+        for config in context.plan(scale, pattern="strided", side=plain.side):
+            if is_image(config):
+                found = context.records_of(config)
+                rows.append({"scale": scale, "images": told(config), "heads": config.integration,
+                             "embeddings": ", ".join(config.embeddings) or "none", "bits per byte": mean(found, BITS),
+                             "difference": difference(found, base) if config != plain else "–"})
+    return pandas.DataFrame(rows)
+
+
+def difference(found: Sequence[Record], base: Sequence[Record]) -> str:
+    """Mean over the seeds that both have."""
+    known = {record.seed: record.metrics[BITS] for record in base}
+    values = [record.metrics[BITS] - known[record.seed] for record in found if record.seed in known]
+    return signed(fmean(values), ".3f") if values else NOT_RUN
+
+
+def told(config) -> str:
+    """What is read: "cifar10-subset (part), 16 x 16 x 3"."""
+    from repro.data import corpus
+
+    part = "generated" if corpus(config.corpus).generator else "a part" if corpus(config.corpus).part_of else "whole"
+    size = f"{config.side} x {config.side} x 3" if is_image(config) else f"{config.length:,} bytes"
+    return f"{config.corpus} ({part}), {size}"
+
+
+def weights(found: Sequence[Record]) -> str:
+    """Millions of weights."""
+    return mean(found, "parameters", 1e-6, ".3g", " M")
+
+
+def mean(found: Sequence[Record], metric: str, times: float = 1, style: str = ".3f", unit: str = "") -> str:
+    """The mean over seeds, with the standard deviation where there are several that differ."""
+    values = [times * record.metrics[metric] for record in found]
+    if not values:
+        return NOT_RUN
+    spread = f" ± {stdev(values):{style}}" if len(values) > 1 and stdev(values) > 1e-9 * abs(fmean(values)) else ""
+    return f"{fmean(values):{style}}{spread}{unit}"

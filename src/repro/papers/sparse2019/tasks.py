@@ -1,0 +1,122 @@
+"""The Sparse Transformer's Tables 1 to 4: experiments, tables, claims (Child et al. 2019, section 7)."""
+
+from math import log
+
+from repro.papers.sparse2019 import tables
+from repro.papers.sparse2019.density import Config, estimate, execute
+from repro.papers.sparse2019.settings import IMAGE, PATTERNS, SOUND, density_grid, is_image, is_plain, sound_grid
+from repro.study import ADDED, Artifact, Assay, Claim, Experiment, register
+from repro.study.published import printed_rows
+
+PAPER, CHAPTER = "sparse2019", "15_images_text_audio"
+DENSITY = Experiment(
+    name="sparse-density", paper=PAPER, summary="Patterns on images and text, in bits per byte.", config=Config,
+    scales={scale: {"corpus": values["corpus"]} for scale, values in IMAGE.items()}, grid=density_grid,
+    execute=execute, estimate=estimate)
+AUDIO = Experiment(
+    name="sparse-audio", paper=PAPER, summary="Longer sound with smaller models, in bits per byte.", config=Config,
+    scales=SOUND, grid=sound_grid, execute=execute, estimate=estimate)
+register(
+    DENSITY, AUDIO,
+    Artifact(id="sparse2019-table1", paper=PAPER, chapter=CHAPTER, experiment=DENSITY.name, source="Table 1",
+             title="Density modelling: bits per byte", build=tables.density),
+    Artifact(id="sparse2019-table2", paper=PAPER, chapter=CHAPTER, experiment=DENSITY.name, source="Table 2",
+             title="Patterns: bits per byte and what they cost", build=tables.patterns),
+    Artifact(id="sparse2019-table3", paper=PAPER, chapter=CHAPTER, experiment=DENSITY.name, source="Table 3",
+             title="Bits per byte where each has at least so many bytes before it", build=tables.contexts),
+    Artifact(id="sparse2019-table4", paper=PAPER, chapter=CHAPTER, experiment=AUDIO.name, source="Table 4",
+             title="Length of the sound against the size of the model", build=tables.audio),
+    Artifact(id="sparse2019-variants", paper=PAPER, chapter=CHAPTER, experiment=DENSITY.name, source=ADDED,
+             title="Ways to share heads, and images without embeddings of positions", build=tables.variants))
+
+
+def is_pattern(image: bool, *names: str):
+    """Which configs are rows of Table 2 on images or on text, with one of these patterns."""
+    return lambda config: is_image(config) is image and config.pattern in names and is_plain(config)
+
+
+def is_text(config) -> bool:
+    """The text model that Table 3 scores."""
+    return is_pattern(False, "fixed")(config)
+
+
+def is_bare_or_plain(config) -> bool:
+    """Strided on images, with all embeddings and with none."""
+    small = is_image(config) and config.pattern == "strided" and config.integration == "merged"
+    return small and config.side == IMAGE[config.scale]["side"]
+
+
+ROOM = {True: Assay("by how much embeddings of row, column and channel beat none", is_bare_or_plain,
+                    tables.worth_of_embeddings),
+        False: Assay("by how much the longest least context beats none", is_text, tables.worth_of_context)}
+SOURCE = {True: "CIFAR-10", False: "Enwik8"}
+
+
+def better(image: bool, one: str, other: str) -> dict:
+    """What a claim needs that says that one pattern of Table 2 gives fewer bits than another."""
+    return {"paper": PAPER, "source": "Table 2", "experiment": DENSITY.name, "about": ("sparse2019-table2",),
+            "unit": "document" if image else "stretch", "direction": "lower", "told_in": "bits per byte",
+            "family": f"sparse2019-table2-{'images' if image else 'text'}", "where": is_pattern(image, one, other),
+            "measure": tables.fewer_bits(tables.has("pattern", one)),
+            "paper_effect": tables.printed_patterns(SOURCE[image], one, other),
+            "why_no_control": "the other row is the control: the same model, other pairs", "assay": ROOM[image]}
+
+
+def cheaper(image: bool, pattern: str) -> Claim:
+    """That a pattern takes fewer operations than dense attention."""
+    kind = "images" if image else "text"
+    times = {row["model"]: float(row["time_per_iteration_as_printed"])
+             for row in printed_rows("sparse2019_table2_patterns") if row["dataset"] == SOURCE[image]}
+    return Claim(
+        id=f"sparse2019-table2-{kind}-{pattern}-cost", paper=PAPER, source="Table 2", experiment=DENSITY.name,
+        about=("sparse2019-table2",), unit="exact", direction="lower", relative=True,
+        sentence=f"On {kind} a {pattern} pattern takes fewer operations a byte than dense attention (printed: time).",
+        where=is_pattern(image, pattern, "dense"), measure=tables.log_ratio("flops_per_byte", pattern),
+        paper_effect=lambda: log(times[tables.PRINTED[pattern]] / times[tables.PRINTED["dense"]]))
+
+
+register(
+    Claim(id="sparse2019-table2-images-strided-dense", **better(True, "strided", "dense"),
+          sentence="On images a strided pattern gives fewer bits per byte than dense attention."),
+    Claim(id="sparse2019-table2-images-strided-fixed", **better(True, "strided", "fixed"),
+          sentence="On images a strided pattern gives fewer bits per byte than a fixed one."),
+    Claim(id="sparse2019-table2-text-fixed-strided", **better(False, "fixed", "strided"),
+          sentence="On text a fixed pattern gives fewer bits per byte than a strided one."),
+    Claim(id="sparse2019-table2-text-fixed-dense", **better(False, "fixed", "dense"),
+          sentence="On text a fixed pattern gives fewer bits per byte than dense attention."),
+    *(cheaper(image, pattern) for image in (True, False) for pattern in PATTERNS[1:]),
+    Claim(id="sparse2019-table3-context", paper=PAPER, source="Table 3", experiment=DENSITY.name,
+          about=("sparse2019-table3",), unit="stretch", direction="lower", told_in="bits per byte", where=is_text,
+          sentence="The same model needs fewer bits for the same bytes where each has more bytes before it.",
+          measure=tables.last_context, same_weights=True,
+          paper_effect=tables.printed_ends("sparse2019_table3_context_length", "enwik8_bits_per_byte",
+                                           "minimum_context_length_tokens"),
+          why_no_control="the same weights read the same bytes; only what stands before them differs",
+          why_no_assay="the effect is itself what a longer context is worth"),
+    Claim(id="sparse2019-table4-bits", paper=PAPER, source="Table 4", experiment=AUDIO.name,
+          about=("sparse2019-table4",), unit="stretch", direction="higher", told_in="bits per byte",
+          sentence="Longer sound with the smaller model that fits into the memory costs bits per byte.",
+          measure=tables.longest_and_shortest(tables.bits),
+          paper_effect=tables.printed_ends("sparse2019_table4_audio", "bits_per_byte", "sequence_length"),
+          why_no_control="length and size change together, as in the paper", why_no_assay="nothing is compared beyond "
+          "the rows of the table"),
+    Claim(id="sparse2019-table4-size", paper=PAPER, source="Table 4", experiment=AUDIO.name,
+          about=("sparse2019-table4",), unit="exact", direction="lower", relative=True,
+          sentence="Longer sound in about the same memory takes a smaller model.",
+          measure=tables.longest_and_shortest(tables.log_weights), paper_effect=tables.printed_weights),
+    Claim(id="sparse2019-multi-head", paper=PAPER, source="Section 4.2", experiment=DENSITY.name,
+          about=("sparse2019-variants",), unit="document", direction="lower", told_in="bits per byte",
+          sentence="A head for each pattern gives fewer bits per byte than patterns that take turns layer by layer.",
+          where=lambda config: is_image(config) and config.pattern == "strided"
+          and config.integration in ("multi-head", "interleaved"),
+          measure=tables.fewer_bits(tables.has("integration", "multi-head")),
+          why_no_paper_effect="the paper says that several heads work well and prints no number",
+          why_no_control="the other way is the control: the same pairs, shared out otherwise", assay=ROOM[True]),
+    Claim(id="sparse2019-merged", paper=PAPER, source="Section 4.2", experiment=DENSITY.name,
+          about=("sparse2019-variants",), unit="document", direction="lower", told_in="bits per byte",
+          sentence="Heads that see the union give fewer bits per byte than patterns that take turns layer by layer.",
+          where=lambda config: is_bare_or_plain(config) and bool(config.embeddings)
+          or is_image(config) and config.integration == "interleaved",
+          measure=tables.fewer_bits(tables.has("integration", "merged")),
+          why_no_paper_effect="the paper names both and prints no number",
+          why_no_control="the other way is the control; it sees fewer pairs", assay=ROOM[True]))

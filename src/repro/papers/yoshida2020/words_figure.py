@@ -1,0 +1,80 @@
+"""The figure of what recurrence saves by word: numbers from records, words from the corpus."""
+
+import hashlib
+from statistics import fmean
+
+from repro.errors import ReproError
+from repro.page import signed
+from repro.study import ArtifactContext, Experiment, Record
+
+
+def passage(source, book: int) -> tuple[str, list[str]]:
+    """The name of a test text and the documents that it is made of: one book, or all of a text that runs on.
+
+    Raises ReproError for a book that there is not.
+    """
+    documents = source.documents("test")
+    if book >= (1 if source.joined else len(documents)):
+        raise ReproError(f"book {book} of {source.name} is asked for; its test text has books 0 to "
+                         f"{0 if source.joined else len(documents) - 1}.")
+    if source.joined:
+        return f"the test text of {source.name}", [one.text for one in documents]
+    return f"{documents[book].id} of {source.name}", [documents[book].text]
+
+
+def digest(text: str) -> str:
+    """sha256 (hex) of a text."""
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def page_figure(context: ArtifactContext, parent: Experiment):
+    """A page of the text that `parent` tests on, for each scale whose records are here."""
+    from repro.plotting import draw_words
+
+    pages = []
+    for scale in reversed(context.scales):
+        records = context.records(scale, corpus=parent.scales[scale]["corpus"])
+        if records:
+            pages.append(page_of(scale, records))
+    return draw_words(pages)
+
+
+def page_of(title: str, records: list[Record]):
+    """The page of some records, which differ in their seeds alone: what is saved is the mean over them."""
+    from repro.plotting import Page, Word
+
+    first = records[0]
+    page, source = first.documents["page"], first.notes["text"]
+    pairs = [zip(record.documents["page"]["baseline"], record.documents["page"]["recurrent"], strict=True)
+             for record in records]
+    saved = [fmean(baseline - recurrent for baseline, recurrent in some) for some in zip(*pairs, strict=True)]
+    text = text_of(first)
+    shown, begins = words_in(text, page)
+    words = [Word(*row) for row in zip(shown, saved, page["kind"], page["window"], begins, strict=True)]
+    masked = fmean(record.metrics["saved_masked"] for record in records)
+    note = f"With its module masked out the same model saves {signed(masked, '.1f')}. Text: {source}."
+    if text is None:
+        note += (" Its words are dots, because that text is not here, or another than the one that was scored: set "
+                 "REPRO_DATA to the folder that holds it.")
+    return Page(title, words, note)
+
+
+def text_of(record: Record) -> str | None:
+    """The text that a record scored, if it is here."""
+    from repro.data import corpus
+
+    source = corpus(record.data["name"])
+    if not source.available():
+        return None
+    text = "".join(passage(source, record.config["book"])[1])
+    page = record.documents["page"]
+    return text if digest(text[page["start"][0]:page["stop"][-1]]) == record.notes["sha256"] else None
+
+
+def words_in(text: str | None, page: dict[str, list[int]]) -> tuple[list[str], list[bool]]:
+    """The words of a page, and whether a paragraph begins with each; dots where the text is not here."""
+    places = list(zip(page["start"], page["stop"], strict=True))
+    if text is None:
+        return ["·" * (stop - start) for start, stop in places], [False] * len(places)
+    gaps = [text[end:start] for (_, end), (start, _) in zip(places, places[1:], strict=False)]
+    return [text[start:stop] for start, stop in places], [False, *(gap.count("\n") > 1 for gap in gaps)]

@@ -1,0 +1,95 @@
+"""Pictures themselves: images that a model drew, spectrograms, attention that it learned, who hears from whom."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+
+from repro.plotting.style import COLOURS, Drawing, canvas, house
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST = 8  # pictures side by side
+
+
+@house()
+def draw_images(rows: Mapping[str, Sequence[np.ndarray]]) -> Drawing:
+    """Images (side, side, 3) uint8, a row for each name; a name without any says "not run"."""
+    columns = min(MOST, max((len(images) for images in rows.values()), default=1) or 1)
+    height = 7 / (columns + 1) if any(len(images) for images in rows.values()) else 0.3  # inches
+    figure, axes = canvas(0.35 + height * len(rows), columns=columns, rows=len(rows), squeeze=False,
+                          alt="Images. " + "; ".join(f"{name}: {len(images) or 'not run'}"
+                                                     for name, images in rows.items()) + ".")
+    for line, (name, images) in zip(axes, rows.items(), strict=True):
+        for axis in line:
+            axis.set_axis_off()
+        for axis, image in zip(line, images, strict=False):
+            axis.imshow(image, interpolation="nearest")
+        line[0].set_title(name if len(images) else f"{name}: not run", loc="left", size=9)
+    return figure
+
+
+@house()
+def draw_spectrograms(sounds: Mapping[str, np.ndarray], rate: int, window: int = 512) -> Drawing:
+    """How loud each frequency is at each moment, in decibels below the loudest, a panel for each sound (n,) -1 .. 1."""
+    figure, axes = canvas(2.4, columns=max(1, len(sounds)), squeeze=False, sharey=True, alt=(
+        f"Spectrograms: {', '.join(f'{name}, {len(x) / rate:.2f} s' for name, x in sounds.items()) or 'not run'}."))
+    if not sounds:
+        axes[0, 0].set_title("not run")
+        axes[0, 0].set_axis_off()
+    for axis, (name, x) in zip(axes[0], sounds.items(), strict=False):
+        size = max(8, min(window, len(x) // 4))
+        frames = np.lib.stride_tricks.sliding_window_view(x, size)[::size // 4] * np.hanning(size)
+        power = np.abs(np.fft.rfft(frames)).T ** 2
+        loud = 10 * np.log10(np.maximum(power / max(power.max(), 1e-12), 1e-6))
+        axis.imshow(loud, origin="lower", aspect="auto", cmap="magma", interpolation="nearest",
+                    extent=(0, len(x) / rate, 0, rate / 2000))
+        axis.set(title=name, xlabel="seconds")
+        axis.grid(visible=False)
+    axes[0, 0].set_ylabel("kHz")
+    return figure
+
+
+@house()
+def draw_weights(panels: Mapping[str, "Tensor"], columns: int = 4) -> Drawing:
+    """How much each query (rows, from above) takes of each key (columns): (n, n) weights of a softmax, or a mask.
+
+    Darker is more; every row is shown relative to its largest weight.
+    """
+    rows = -(-len(panels) // columns)
+    figure, axes = canvas(2.0 * rows, columns=columns, rows=rows, squeeze=False,
+                          alt=f"Who attends to whom, and how much: {', '.join(panels)}.")
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for axis, (name, weights) in zip(axes.flat, panels.items(), strict=False):
+        shown = weights.double().numpy()
+        shown = shown / np.maximum(shown.max(1, keepdims=True), 1e-12)
+        axis.imshow(shown, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+        axis.set_title(name, size=9)
+    return figure
+
+
+@house()
+def draw_connectivity(fields: Mapping[str, Sequence["Tensor"]]) -> Drawing:
+    """Whom each position (rows, from above) has heard from after each layer: a row of panels for each name.
+
+    fields: name -> (n, n) bool of each layer, the first one first. Blue was heard before, orange is new in a layer.
+    """
+    layers = max(len(masks) for masks in fields.values())
+    figure, axes = canvas(0.3 + 1.75 * len(fields), columns=layers, rows=len(fields), squeeze=False, alt=(
+        "Whom each position has heard from, layer by layer. " + "; ".join(
+            f"{name}: {', '.join(f'{int(mask.sum())} pairs' for mask in masks)}" for name, masks in fields.items())
+        + "."))
+    shown = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
+    for line, (name, masks) in zip(axes, fields.items(), strict=True):
+        for axis in line:
+            axis.set_axis_off()
+        before = None
+        for number, (axis, mask) in enumerate(zip(line, masks, strict=False), 1):
+            new = mask.numpy().astype(int) * 2 if before is None else np.where(before, 1, mask.numpy() * 2)
+            axis.imshow(new, cmap=shown, vmin=0, vmax=2, interpolation="nearest")
+            axis.set_title(f"{name}, after layer {number}", size=9)
+            before = mask.numpy()
+    return figure

@@ -1,0 +1,35 @@
+"""Losses by word against counting by hand, and what makes a name, a pronoun or a topic word."""
+
+import numpy as np
+import pytest
+
+from repro.evaluation.words import kind_of, spans, whole_words, word_of
+
+TEXT = "  Ann's ship, \n\nsank.\n"
+# Each token where it lies: two blanks, "An", "n's", " sh", "ip", ",", " \n\n", "sank", ".", "\n"
+TOKENS = np.array([(0, 2), (2, 4), (4, 7), (7, 10), (10, 12), (12, 13), (13, 16), (16, 20), (20, 21), (21, 22)])
+
+
+def test_words_are_what_blanks_separate():
+    assert [TEXT[a:b] for a, b in spans(TEXT)] == ["Ann's", "ship,", "sank."]
+    assert spans(" \n").shape == (0, 2)
+
+
+def test_a_token_counts_for_the_word_it_ends_in_and_a_blank_for_the_next():
+    assert word_of(spans(TEXT), TOKENS).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
+
+
+@pytest.mark.parametrize("first", range(10))
+@pytest.mark.parametrize("stop", range(1, 11))
+def test_a_page_has_the_words_whose_tokens_are_all_on_it(first, stop):
+    which = word_of(spans(TEXT), TOKENS)
+    whole = [word for word in range(4) if all(first <= k < stop for k in range(10) if which[k] == word)]
+    low, high = whole_words(which, first, stop)
+    assert [*range(low, high)] == whole
+
+
+@pytest.mark.parametrize(("word", "kind"), [
+    ("Her", "pronoun"), ("himself,", "pronoun"), ("it", "other"), ("Merton.", "name"), ("Then", "other"),
+    ("ships,", "topic"), ("Ships", "other"), ("(", "other")])
+def test_kinds_of_words(word, kind):
+    assert kind_of(word, {"then", "ships", "her"}, {"ships"}) == kind

@@ -1,0 +1,158 @@
+"""Long articles to short leads, from rows to the rendered tables and verdicts, on a tiny corpus."""
+
+import importlib
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from repro.data import registry
+from repro.data.base import Corpus, Split
+from repro.data.example_readers import generated_articles
+from repro.data.synthetic_articles import ARTICLES
+from repro.errors import ReproError
+from repro.papers.liu2018 import cost, extraction, summarise, tables
+from repro.papers.liu2018.task import extracted, read
+from repro.study import artifact, claim, claims, experiment, run
+
+TINY = replace(ARTICLES, n_paragraphs=4, n_facts=2, seed=5)
+ROWS = [TINY.example("test", k) for k in range(12)]
+
+
+class Words:
+    """Each word is a token."""
+
+    bos = 0
+
+    def encode(self, text):
+        return np.array([hash(word) % 1000 + 1 for word in text.split()])
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
+    source = Corpus("tiny-articles", "MIT", "embedded", read=generated_articles, generator=TINY, splits={
+        name: Split("", n_examples=n) for name, n in (("train", 32), ("validation", 6), ("test", 12))})
+    monkeypatch.setitem(registry._BY_NAME, "tiny-articles", source)
+    monkeypatch.setitem(summarise.SCALES, "smoke", summarise.SCALES["smoke"] | {
+        "corpus": "tiny-articles", "n_embd": 8, "position_size": 4, "block": 4, "epochs": 1, "batch_size": 8,
+        "n_summaries": 2})
+    monkeypatch.setitem(extraction.EXPERIMENT.scales, "smoke", {"corpus": "tiny-articles"})
+    monkeypatch.setitem(summarise.LENGTHS, "smoke", (11, 21, 21))
+    monkeypatch.setitem(summarise.EXPERTS, "smoke", ((3, 21),))
+    plans = importlib.import_module("repro.study.experiment")
+    monkeypatch.setattr(plans, "_plan", plans._plan.__wrapped__)  # or this plan would be kept for later tests
+    return tmp_path / "results"
+
+
+def test_what_is_read_is_the_title_and_the_best_paragraphs_cut_at_l():
+    for row in ROWS:
+        texts = extracted(row, "cheating")
+        assert texts[0] == row.title and sorted(texts[1:]) == sorted(row.document.split("\n"))
+        told = set(row.summary.split())
+        assert [len(told & set(text.split())) > 1 for text in texts[1:]] == [True, True, False, False]
+        for length in (1, 6, 11, 20, 21):
+            one, = read([row], Words(), "cheating", length, 3)
+            assert one.source.tolist() == Words().encode(" ".join(texts))[:length].tolist()
+            assert one.target.tolist() == Words().encode(row.summary)[:3].tolist()
+            assert one.cut is (length < 21)
+
+
+def test_an_input_longer_than_every_article_is_refused():
+    with pytest.raises(ReproError, match="length is 22 tokens, but the longest article has only 21"):
+        read(ROWS, Words(), "identity", 22, 3)
+
+
+def test_every_planned_model_from_rows_to_tables_and_verdicts(tiny):
+    plan = experiment("summarise").plan("smoke")
+    assert [(c.model, c.length, c.n_experts, c.extractor) for c in plan] == [
+        ("seq2seq", 11, 0, "tf-idf"), *((name, n, 0, "tf-idf") for n in (11, 21) for name in ("t-ed", "t-d", "t-dmca")),
+        ("t-dmca", 21, 3, "tf-idf"), ("t-ed", 11, 0, "cheating"), ("t-ed", 11, 0, "identity")]
+    records = {config: run(config, tiny, progress=False) for config in plan}
+    for config, record in records.items():
+        told, metrics = record.documents["test"], record.metrics
+        assert metrics["test_log_perplexity"] == pytest.approx(sum(told["nats"]) / sum(told["tokens"]))
+        assert metrics["other_log_perplexity"] == pytest.approx(sum(told["other"]) / sum(told["tokens"]))
+        assert told["tokens"] == [6] * 12  # name, two facts, the end
+        assert metrics["tokens_read"] == config.length and metrics["test_cut"] == 12 * (config.length < 21)
+        assert [sample["wanted"] for sample in record.notes["samples"]] == [
+            row.summary for row in map(lambda k: TINY.example("test", k), range(2))]
+        assert 0 <= metrics["rouge_l"] <= 1 and ("most_used" in metrics) is (config.n_experts > 0)
+        if config.length == 21:  # all is read: the wordings alone cannot be known
+            assert metrics["best_log_perplexity"] == pytest.approx(2 * math.log(2) / 6)
+        blind = (math.log(40) + 2 * math.log(2) + 2 * math.log(4)) / 6
+        assert metrics["blind_log_perplexity"] == pytest.approx(blind)
+    run(experiment("extract-leads").plan("smoke")[0], tiny, progress=False)
+    shown = artifact("liu2018-table4").render("smoke", (), tiny).table
+    assert list(shown["source"]).count("the paper") == 6 and not (shown == "not run").any(axis=None)
+    assert shown["log-perplexity"].iloc[:2].tolist() == ["5.04952", "2.46645"]
+    assert artifact("liu2018-table3").render("smoke", (), tiny).table["extractor"].tolist()[5:] == [
+        "cheating", "tf-idf", "identity"]
+    for name in ("liu2018-figure3", "liu2018-figure2", "liu2018-figure4", "liu2018-costs"):
+        artifact(name).render("smoke", (), tiny)
+    for one in claims():
+        if one.id.startswith(("liu2018-table", "liu2018-figure2")):
+            found = one.verdict("smoke", tiny)
+            assert found.verdict == "machinery works" and found.n_units == 12, one.id
+    first = claim("liu2018-table4-experts").verdict("smoke", tiny)
+    pair = [records[config].metrics for config in plan if (config.model, config.length) == ("t-dmca", 21)]
+    assert first.effect == pytest.approx(pair[1]["test_log_perplexity"] - pair[0]["test_log_perplexity"])
+    assert first.control == pytest.approx(pair[1]["other_log_perplexity"] - pair[0]["other_log_perplexity"])
+
+
+def test_the_papers_effects_are_those_of_its_tables():
+    wanted = {"liu2018-table4-seq2seq": 2.46645 - 5.04952, "liu2018-table4-one-text": 2.22216 - 2.46645,
+              "liu2018-table4-compressed": 2.05159 - 2.22216, "liu2018-table4-experts": 1.92871 - 2.05159,
+              "liu2018-table3-tfidf": 2.46645 - 4.80215, "liu2018-table3-cheating": 1.72975 - 2.46645}
+    assert {id: claim(id).paper_effect() for id in wanted} == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "medium", "paper"])
+def test_every_scale_is_planned_and_estimated(scale):
+    """Dry runs; each claim finds what it compares."""
+    for config in experiment("summarise").plan(scale):
+        told = summarise.estimate(config)
+        size = summarise.model_config(config, config.vocab_size or 80)
+        assert told.parameters == size.parameters > 0 and told.flops > 0 and told.seconds > 0
+    for one in claims():
+        if one.id.startswith("liu2018-table"):
+            assert len([config for config in one.plan(scale) if one.where(config)]) == 2, one.id
+
+
+def test_the_paper_scale_is_the_papers():
+    plan = experiment("summarise").plan("paper")
+    assert {(c.n_experts, c.length) for c in plan if c.n_experts} == {(128, 11_000), (256, 7_500)}
+    one = plan[-1]
+    assert (one.vocab_size, one.n_embd, one.n_head, one.n_layer) == (32_000, 512, 8, 6)
+    assert (one.layers, one.block, one.beam, one.alpha) == ("LMLML", 256, 4, 0.6)
+
+
+@pytest.mark.parametrize("change,told", [
+    ({"n_experts": 2, "model": "t-d"}, "only t-dmca has experts"), ({"n_experts": 2, "k": 3}, "k is 3"),
+    ({"n_head": 3}, "multiple of the heads"), ({"model": "seq2seq"}, "take adamw"), ({"length": 1}, "length=1"),
+    ({"vocab_size": 300}, "'word' takes none"), ({"extractor": "tfidf"}, "extractor='tfidf'"),
+    ({"n_experts": -1}, "n_experts=-1")])
+def test_settings_that_do_not_fit_are_told_in_one_line(change, told):
+    with pytest.raises(ReproError, match=told) as error:
+        experiment("summarise").plan("smoke", {"model": "t-dmca", "length": 26, "optimizer": "muon"} | change)
+    assert "\n" not in str(error.value)
+
+
+def test_memory_is_what_a_longer_input_adds_and_the_longest_fits():
+    assert cost.longest_that_fits(lambda n: 10 + n, 110) == pytest.approx(100, abs=2)
+    assert cost.longest_that_fits(lambda n: 10 + n * n, 14) == 2
+    with pytest.raises(ReproError, match="one token of input takes"):
+        cost.longest_that_fits(lambda n: 10 + n, 10)
+    config = {one.model: one for one in experiment("summarise-memory").plan("smoke")}["t-d"]
+    weights = 16 * cost.parameters(config)
+    short, long, longer = (cost.step_memory(config, n) for n in (64, 128, 192))
+    assert weights < short < long < longer
+    kept = 4 * config.n_head * config.n_layer  # of each pair the weight of attention
+    text = [n + config.target + 1 for n in (64, 128, 192)]
+    curvature = (longer - 2 * long + short) / (text[0]**2 - 2 * text[1]**2 + text[2]**2)
+    assert kept <= curvature <= 1.6 * kept
+
+
+def test_experts_are_read_from_records_that_do_not_hold_them():
+    assert tables._Settings({"model": "t-d"}).n_experts == 0

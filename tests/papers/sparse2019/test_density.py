@@ -1,0 +1,188 @@
+"""Runs on images, text and sound: settings of the paper, what a record holds, bad input, what claims measure."""
+
+import math
+from math import log
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from repro.errors import ReproError
+from repro.papers.sparse2019 import density, tables
+from repro.papers.sparse2019.data import read
+from repro.papers.sparse2019.settings import LENGTHS, SEEDS, TEXT
+from repro.papers.sparse2019.tasks import is_bare_or_plain, is_pattern
+from repro.study import artifact, claim, experiment, model_folder, published, run
+
+TINY = {"n_layer": 1, "n_embd": 8, "steps": 3, "held_out": 3, "scored": 4}
+
+
+def planned(name, wanted, **changes):
+    return next(one for one in experiment(name).plan("smoke", TINY | changes) if wanted(one))
+
+
+@pytest.fixture(scope="module")
+def image(home):
+    """A tiny run on images, with its config."""
+    config = planned("sparse-density", is_pattern(True, "fixed"), drawn=2)
+    return config, run(config, progress=False)
+
+
+@pytest.fixture(scope="module")
+def text(home):
+    """A tiny run on text."""
+    config = planned("sparse-density", is_pattern(False, "fixed"))
+    return config, run(config, progress=False)
+
+
+def test_a_record_of_images_has_the_loss_of_every_image(image):
+    config, record = image
+    kept = record.documents["test"]
+    assert kept["n_bytes"] == [192] * 4 and len(kept["nll"]) == 4
+    assert record.metrics["test_bits_per_byte"] == pytest.approx(sum(kept["nll"]) / log(2) / (4 * 192))
+    model = density.trained(config, model_folder(config, progress=False))
+    rows = torch.from_numpy(read(config).test[:4])
+    logs = model(rows[:, :-1]).log_softmax(-1).gather(-1, rows[:, 1:, None])
+    assert kept["nll"] == pytest.approx((-logs.sum((1, 2))).tolist(), rel=1e-4)
+
+
+def test_drawn_images_keep_the_upper_half_that_they_complete(image):
+    config, record = image
+    drawn = {name: [density.unpacked(one) for one in many] for name, many in record.notes["drawn"].items()}
+    assert {name: len(many) for name, many in drawn.items()} == {"samples": 2, "completions": 2, "originals": 2}
+    for completed, original in zip(drawn["completions"], drawn["originals"], strict=True):
+        assert len(completed) == 192 and (completed[:96] == original[:96]).all()
+    assert (drawn["originals"][1] == read(config).test[1, 1:]).all()
+
+
+def test_a_record_of_text_is_scored_at_every_least_context(text):
+    config, record = text
+    assert config.contexts == TEXT["smoke"]["contexts"]
+    model = density.trained(config, model_folder(config, progress=False))
+    test = read(config).test[:4 * config.length + 1]
+    for least in config.contexts:
+        losses = density.nats(model, config, test, None, least)
+        assert len(losses) == 4 * config.length  # every byte once
+        assert record.metrics[f"test_bits_at_{least}"] == pytest.approx(losses.mean() / log(2))
+        start = config.length + 3 * (config.length - least)  # of a window's targets; by hand, from the window alone
+        inputs = torch.from_numpy(test[start - least:start - least + config.length].astype(np.int64))[None]
+        if inputs.shape[1] == config.length:
+            logs = model(inputs).log_softmax(-1)[0, least:least + 1]
+            assert losses[start] == pytest.approx(-logs[0, test[start + 1]].item(), rel=1e-3)
+    assert sum(record.documents["test at 96"]["n_bytes"]) == 4 * config.length
+
+
+def test_a_model_starts_where_it_knows_nothing(home):
+    config = planned("sparse-density", is_pattern(True, "strided"))
+    data = read(config)
+    torch.manual_seed(0)
+    from repro.models import SparseTransformer
+
+    losses = density.nats(SparseTransformer(density.model_config(config, data.vocab_size)), config, data.test, 2)
+    assert losses.mean() == pytest.approx(math.log(257), rel=1e-5)
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({"stride": 193}, "stride is 193, longer than the 192 positions of a sequence; choose one of 1 to 192"),
+    ({"summary": 25}, r"summary is 25; it must lie between 1 and the stride \(24\)"),
+    ({"side": 7}, "length is 192, but an image of side 7 has 147 bytes"),
+    ({"n_head": 3}, "the width must be a multiple of the heads"), ({"contexts": "[192]"}, "must be below the length")])
+def test_settings_that_do_not_fit_are_refused(changes, told):
+    with pytest.raises(ReproError, match=told):
+        [one for one in experiment("sparse-density").plan("smoke", changes) if is_pattern(True, "fixed")(one)]
+
+
+def test_a_corpus_of_another_kind_is_refused():
+    with pytest.raises(ReproError, match="corpus synthetic-documents holds .*; this model reads images, audio and te"):
+        read(SimpleNamespace(corpus="synthetic-documents"))
+
+
+def test_plans_at_every_scale():
+    sizes = {scale: len(experiment("sparse-density").plan(scale)) for scale in ("smoke", "small", "medium", "paper")}
+    assert sizes == {"smoke": 9, "small": 10, "medium": 9, "paper": 9}
+    for scale in sizes:
+        for name in ("sparse-density", "sparse-audio", "sparse-depth", "factorised-cost"):
+            for config in experiment(name).plan(scale):
+                told = experiment(name).estimate(config)
+                assert told.flops >= 0 and told.seconds > 0 and told.memory_bytes > 0
+
+
+def test_the_papers_settings_are_those_of_section_7():
+    printed = {(row["experiment"], row["parameter"]): row["value"]
+               for row in published("sparse2019_hyperparameters").to_dict("records")}
+    plan = experiment("sparse-density").plan("paper")
+    image = next(one for one in plan if is_pattern(True, "strided")(one))
+    text = next(one for one in plan if is_pattern(False, "fixed")(one))
+    assert f"{image.n_layer} / {image.n_head} / {image.n_embd}" == printed["CIFAR-10", "layers / heads / d"]
+    assert f"{text.n_layer} / {text.n_head} / {text.n_embd}" == printed["Enwik8", "layers / heads / d"]
+    assert f"{text.stride} / {text.summary}" == printed["Enwik8", "stride / c"]
+    assert (str(image.length), str(text.length)) == (printed["CIFAR-10", "sequence length"],
+                                                      printed["Enwik8", "context length"])
+    assert (image.dropout, text.dropout) == (float(printed["CIFAR-10", "dropout"]), float(printed["Enwik8", "dropout"]))
+    assert image.learning_rate == float(printed["CIFAR-10", "learning rate"])
+    assert [str(k) for k in text.contexts] == published("sparse2019_table3_context_length")[
+        "minimum_context_length_tokens"].tolist()
+    sizes = [density.model_config(one, one_size).parameters / 1e6 for one, one_size in ((image, 257), (text, 206))]
+    assert sizes == pytest.approx([59, 95], rel=0.2)  # Table 1
+
+
+def test_longer_sound_has_smaller_models_that_keep_as_many_numbers():
+    for scale in ("smoke", "small", "medium"):
+        kept = {row["length"] * row["n_embd"] * row["n_layer"] for row in LENGTHS[scale]}
+        assert max(kept) <= 1.1 * min(kept)
+    assert len({row["length"] * row["scored"] for row in LENGTHS["small"]}) == 1  # all are scored on the same sound
+
+
+def record(seed, nll, corpus="synthetic-images", **config):
+    values = {"corpus": corpus, "scale": "smoke", "seed": seed} | config
+    return SimpleNamespace(seed=seed, config=values, documents={"test": {"nll": nll, "n_bytes": [10] * len(nll)}},
+                           metrics={"test_bits_per_byte": sum(nll) / log(2) / 10 / len(nll)})
+
+
+def test_patterns_are_compared_image_by_image_and_seed_by_seed():
+    records = [record(seed, [10 * log(2) * (k + seed - lead) for k in (1, 2, 3)], pattern=name)
+               for name, lead in (("strided", 0.25), ("dense", 0)) for seed in (0, 1)]
+    found = tables.fewer_bits(tables.has("pattern", "strided"))(records).effects
+    np.testing.assert_allclose(found, np.full((2, 3), -0.25))
+
+
+def test_text_is_compared_in_stretches_of_two_blocks():
+    one = record(0, [log(2) * 10 * k for k in (1, 3, 5, 7, 4)], "synthetic-books")
+    assert len(tables.bits(one)) == 3
+    assert tables.bits(one).mean() == pytest.approx(4)
+
+
+def test_the_longest_are_compared_with_the_shortest():
+    records = [record(seed, [10 * log(2) * (bits + seed)] * 4, "piano-bach", length=n)
+               for n, bits in ((4, 1.0), (16, 5.0), (64, 1.5)) for seed in (0, 1)]
+    found = tables.longest_and_shortest(tables.bits)(records).effects
+    np.testing.assert_allclose(found, np.full((2, 2), 0.5))
+
+
+@pytest.mark.parametrize(("id", "effect"), [
+    ("sparse2019-table2-images-strided-dense", -0.02), ("sparse2019-table2-images-strided-fixed", -0.05),
+    ("sparse2019-table2-text-fixed-strided", -0.14), ("sparse2019-table2-text-fixed-dense", -0.01),
+    ("sparse2019-table3-context", -0.0044), ("sparse2019-table4-bits", 1.02),
+    ("sparse2019-table4-size", 3 / 152 - 1), ("sparse2019-table2-images-strided-cost", 0.38 / 0.54 - 1)])
+def test_the_papers_effects_are_those_that_are_printed(id, effect):
+    assert claim(id).expected() == pytest.approx(effect)
+
+
+def test_claims_read_the_runs_that_they_compare():
+    plan = experiment("sparse-density").plan("small")
+    assert [(one.corpus, one.pattern) for one in plan if claim("sparse2019-table2-images-strided-fixed").where(one)
+            ] == [("cifar10-subset", "fixed"), ("cifar10-subset", "strided")]
+    assert sorted(one.integration for one in plan if claim("sparse2019-merged").where(one)) == ["interleaved", "merged"]
+    assert sorted(len(one.embeddings) for one in plan if is_bare_or_plain(one)) == [0, 1]
+    assert {one.seeds for one in (claim("sparse2019-multi-head"), claim("sparse2019-table4-bits"))} == {SEEDS}
+
+
+def test_tables_have_the_papers_rows_and_ours_where_nothing_was_run(home):
+    wanted = {"sparse2019-table1": 15, "sparse2019-table2": 6, "sparse2019-table3": 6, "sparse2019-table4": 3}
+    for id, printed in wanted.items():
+        frame = artifact(id).render("medium", also=()).content
+        column = "bits per byte"
+        paper = frame["source"].str.startswith("the paper")
+        assert paper.sum() == printed and (frame.loc[~paper, column] == "not run").all() and (~paper).any()
+    assert artifact("sparse2019-samples").render("medium", also=()).content.alt.count("not run") == 3

@@ -1,0 +1,112 @@
+"""Depth and cost: what a start does to variance and gradients, what is counted, and what claims measure of it."""
+
+from math import log
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from repro.errors import ReproError
+from repro.models import SparseConfig, SparseTransformer
+from repro.papers.sparse2019 import cost, depth
+from repro.papers.sparse2019.pictures import Clip, heard, learned_attention, waveform
+from repro.study import experiment
+
+
+def untrained(scaled, n_layer=32):
+    torch.manual_seed(0)
+    return SparseTransformer(SparseConfig(20, 16, n_layer, 2, 32, scaled=scaled, columns=4))
+
+
+def test_variance_grows_with_depth_unless_output_weights_are_scaled():
+    ids = torch.randint(20, (4, 17), generator=torch.Generator().manual_seed(0))
+    found = {scaled: depth.at_start(untrained(scaled), ids) for scaled in (True, False)}
+    rise = {scaled: curves["variance"][-1][1] - curves["variance"][0][1] for scaled, curves in found.items()}
+    assert rise[False] > 10 * abs(rise[True]) > 0
+    assert [at for at, _ in found[True]["variance"]] == list(range(33))
+    assert [at for at, _ in found[True]["gradient"]] == list(range(1, 33))
+
+
+def test_gradients_of_the_start_are_those_of_each_layer_and_are_left_behind():
+    model, ids = untrained(True, 2), torch.randint(20, (1, 9), generator=torch.Generator().manual_seed(0))
+    found = depth.at_start(model, ids)["gradient"]
+    assert all(weight.grad is None for weight in model.parameters())
+    direction = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
+    x = model.embedded(ids[:, :-1])
+    for layer in model.layers:
+        x = layer(x, "dense", False)
+    grads = torch.autograd.grad((model.norm(x) * direction).mean(), list(model.layers[1].parameters()))
+    assert found[1] == [2, pytest.approx(sum(grad.square().sum() for grad in grads).sqrt().item(), rel=1e-4)]
+
+
+def told(n_layer, scaled, seed=0, **metrics):
+    return SimpleNamespace(config={"n_layer": n_layer, "scaled": scaled}, seed=seed, metrics=metrics)
+
+
+def test_claims_about_depth_look_at_the_deepest_models():
+    records = [told(n, scaled, seed, validation_bits_per_byte=3 + seed - 0.5 * scaled * (n == 8),
+                    growth_of_variance=2.0 if scaled else 8.0, bytes_per_token_kept=100.0 * n,
+                    bytes_per_token_recomputed=25.0 * n) for n in (4, 8) for scaled in (True, False) for seed in (0, 1)]
+    bits = depth.deepest(lambda record: record.metrics["validation_bits_per_byte"])(records).effects
+    assert bits == [[-0.5], [-0.5]]
+    assert depth.grown(records).effects == [[pytest.approx(log(1 / 4))]] * 2
+    assert depth.saved([one for one in records if one.config["scaled"]]).effects == [[pytest.approx(log(1 / 4))]]
+
+
+def test_figures_show_layers_that_double():
+    assert depth.doublings([[k, -k] for k in range(13)]) == [[1, -1], [2, -2], [4, -4], [8, -8]]
+
+
+def test_the_power_of_n_is_fitted():
+    assert cost.slope([[n, 7 * n**1.5] for n in (64, 256, 1_024)]) == pytest.approx(1.5)
+
+
+def test_strides_follow_the_length():
+    plan = {one.pattern: one for one in experiment("factorised-cost").plan("smoke")}
+    assert cost.pattern_at(plan["strided"], 1_024).stride == 32
+    assert cost.pattern_at(plan["fixed"], 1_024).stride == 64
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"lengths": "[64]"}, "give two or more that rise"), ({"lengths": "[64,16]"}, "give two or more that rise"),
+    ({"pattern": "fixed", "summary": 40, "lengths": "[256,512]"}, "summary is 40; it must lie between 1 and the str")])
+def test_lengths_and_summaries_that_do_not_fit_are_refused(changes, words):
+    with pytest.raises(ReproError, match=words):
+        experiment("factorised-cost").plan("smoke", changes)
+
+
+def test_learned_attention_is_what_the_layers_use():
+    torch.manual_seed(0)
+    model = SparseTransformer(SparseConfig(11, 9, 2, 2, 8, columns=3)).double()
+    for weight in model.parameters():
+        weight.data = torch.randn_like(weight)
+    ids = torch.randint(11, (3, 9), generator=torch.Generator().manual_seed(0))
+    first, second = learned_attention(model, ids)
+    assert first.shape == (2, 9, 9)
+    torch.testing.assert_close(first.sum(-1), torch.ones(2, 9, dtype=torch.float64))
+    assert (second.triu(1) == 0).all() and not torch.allclose(first, second)
+
+
+def test_whom_a_position_has_heard_from():
+    from repro.attention import BlockLocal, SlidingWindow
+
+    one, two = heard(((SlidingWindow(2),), (BlockLocal(3),)), 6)
+    assert one.equal(SlidingWindow(2).mask(6))
+    assert two[3].tolist() == [False, False, True, True, False, False]  # by its own first layer
+    assert two[5].tolist() == [False, False, True, True, True, True]
+
+
+def test_a_clip_is_a_wav_file_as_loud_as_it_can_be():
+    import io
+    import wave
+
+    import numpy as np
+
+    clip = Clip(np.array([0, 0.1, -0.2]), "three samples")
+    with wave.open(io.BytesIO(clip.wav())) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (12_000, 1, 2)
+        assert np.frombuffer(file.readframes(3), "<i2").tolist() == [0, 16_000, -32_000]
+    page = clip._repr_mimebundle_()["text/html"]
+    assert "<audio controls" in page and "three samples" in page
+    assert "<audio" not in Clip(np.zeros(0), "not run")._repr_mimebundle_()["text/html"]
+    assert waveform(np.array([255], np.uint8))[0] == pytest.approx(1)

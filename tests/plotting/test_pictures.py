@@ -1,0 +1,36 @@
+"""Pictures of images, sound, attention and who hears from whom."""
+
+import numpy as np
+import torch
+
+from repro.plotting import draw_connectivity, draw_images, draw_spectrograms, draw_weights
+
+
+def test_images_are_shown_as_they_are():
+    image = np.arange(27, dtype=np.uint8).reshape(3, 3, 3)
+    figure = draw_images({"drawn": [image, image], "missing": []})
+    shown = [axis.images[0].get_array() for axis in figure.axes if axis.images]
+    assert len(shown) == 2 and (shown[0] == image).all()
+    assert figure.alt == "Images. drawn: 2; missing: not run."
+
+
+def test_a_spectrogram_is_brightest_at_the_frequency_of_a_tone():
+    tone = np.sin(2 * np.pi * 1_500 * np.arange(4_800) / 12_000)
+    figure = draw_spectrograms({"tone": tone}, 12_000)
+    loud = figure.axes[0].images[0].get_array()
+    assert abs(loud.mean(1).argmax() / (loud.shape[0] - 1) * 6_000 - 1_500) < 30
+    assert loud.max() == 0 and figure.alt == "Spectrograms: tone, 0.40 s."
+    assert draw_spectrograms({}, 12_000).alt == "Spectrograms: not run."
+
+
+def test_every_row_of_weights_is_relative_to_its_largest():
+    figure = draw_weights({"one": torch.tensor([[0.5, 0.0], [0.1, 0.4]])})
+    assert np.allclose(figure.axes[0].images[0].get_array(), [[1, 0], [0.25, 1]])
+
+
+def test_what_is_new_in_a_layer_is_told_from_what_was_known():
+    one = torch.eye(2, dtype=torch.bool)
+    figure = draw_connectivity({"toy": [one, torch.ones(2, 2).tril().bool()]})
+    first, second = (axis.images[0].get_array() for axis in figure.axes)
+    assert first.tolist() == [[2, 0], [0, 2]] and second.tolist() == [[1, 0], [2, 1]]
+    assert "toy: 2 pairs, 3 pairs" in figure.alt
