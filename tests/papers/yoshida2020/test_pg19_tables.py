@@ -24,8 +24,8 @@ def test_estimates_know_every_corpus_at_every_scale():
                         experiment("finetune-gpt2").estimate(config)
                 else:
                     assert experiment("finetune-gpt2").estimate(config).training_tokens > 0
-    whole, few = (experiment("finetune-gpt2").plan("small", {"corpus": "pg19-subset", "train_documents": n, "steps": "null"})[0]
-                  for n in ("null", "96"))
+    books = {"corpus": "pg19-subset", "steps": "null"}
+    whole, few = (experiment("finetune-gpt2").plan("small", books | {"train_documents": n})[0] for n in ("null", "96"))
     tokens = [experiment("finetune-gpt2").estimate(config).training_tokens for config in (whole, few)]
     assert tokens[0] == pytest.approx(4 * tokens[1], rel=1e-3)
 
