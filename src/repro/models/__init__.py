@@ -12,7 +12,7 @@ _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns
           "Seq2Seq": "summarisers", "Seq2SeqConfig": "summarisers",
           "Encoder": "encoder", "EncoderConfig": "encoder", "classifier_patterns": "encoder",
           "GPT": "gpt", "GPTConfig": "gpt", "SIZES": "gpt", "LSTM": "lstm", "LSTMConfig": "lstm",
-          "TaskModel": "tasks", "collate": "tasks", "encode_example": "tasks",
+          "TaskModel": "tasks", "answers": "tasks", "collate": "tasks", "encode_example": "tasks", "labelled": "tasks",
           "SparseConfig": "sparse", "SparseTransformer": "sparse", "integrated": "sparse", "sample": "sparse",
           "measured_field": "receptive", "receptive_field": "receptive"}
 
