@@ -6,7 +6,6 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 
 from repro.data import (
     books,
-    clozes,
     normalisation,
     readers,
     sources,
@@ -280,9 +279,11 @@ QUESTIONS = [
         folder="pg19-subset", read=rows.cloze_questions(kind, most=20),
         part_of="none of the Children's Book Test: questions in its form, made of the held-out books of pg19-subset",
         made_of=tuple(one for one in TEXT if one.name == "pg19-subset"),
-        splits={"validation": Split("up to 20 questions on each of 26 books", "validation*.parquet"),
-                "test": Split("up to 20 questions on each of 33 books", "test*.parquet")})
-      for kind in clozes.KINDS),
+        splits={"validation": Split("up to 20 questions on each of 26 books", "validation*.parquet",
+                                    n_examples=n_validation, counts={"candidates": 10 * n_validation}),
+                "test": Split("up to 20 questions on each of 33 books", "test*.parquet", n_examples=n_test,
+                              counts={"candidates": 10 * n_test})})
+      for kind, n_validation, n_test in (("names", 345, 462), ("nouns", 476, 521))),
 ]
 
 # What the next base model is trained on, apart from the evaluation texts named below and from no others. It may share
