@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from repro.data import Page, webtext
-from repro.data.synthetic_web import AROUND, CASES, pages, told
+from repro.data.planted_pages import AROUND, CASES, pages, told
 from repro.data.web import STEPS, is_wikipedia, text
 from repro.errors import ReproError
 
@@ -38,7 +38,8 @@ def test_pages_are_the_same_every_time_and_others_by_seed():
 @pytest.mark.parametrize(("changes", "step"), [
     ({}, None), ({"karma": 2}, "karma"), ({"day": "2018-01-01"}, "date"), ({"html": ""}, "text"),
     ({"html": "  "}, "text"), ({"html": "<html><body><p>Too little.</p></body></html>"}, "text"),
-    ({"url": "https://en.wikipedia.org/wiki/X"}, "Wikipedia"), ({"karma": 1, "html": "", "day": "2018-01-01"}, "karma")])
+    ({"url": "https://en.wikipedia.org/wiki/X"}, "Wikipedia"),
+    ({"karma": 1, "html": "", "day": "2018-01-01"}, "karma")])
 def test_where_each_step_begins(changes, step):
     found = webtext([page(**changes)])
     assert [told for _, told in found.dropped] == [step] * bool(step)
