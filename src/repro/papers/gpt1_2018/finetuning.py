@@ -42,8 +42,8 @@ class Config(RunConfig):
 
     task: str
     variant: Variant = "full"
-    # Layers whose pretrained weights are taken, from below; null: all. It is always null of the variants lstm, which has
-    # one layer, and no-pretraining, which takes none, so that a plan with it has each of them once.
+    # Layers whose pretrained weights are taken, from below; null: all. Always null of the variants lstm, which has only
+    # one, and no-pretraining, which takes none, so that a plan with it has each of them once.
     transferred: int | None = Field(None, ge=0)
     train_examples: int | None = Field(None, ge=1)  # the first of the task; null: all that it has here
     lm_weight: float = Field(0.5, ge=0)  # of the auxiliary loss; that of the variant no-auxiliary is 0
