@@ -46,11 +46,13 @@ def told(n_layer, scaled, seed=0, rate=1e-3, **metrics):
 
 def test_claims_about_depth_look_at_the_deepest_models():
     records = [told(n, scaled, seed, test_bits_per_byte=3 + seed - 0.5 * scaled * (n == 8),
-                    growth_of_variance=2.0 if scaled else 8.0, bytes_per_token_kept=100.0 * n,
-                    bytes_per_token_recomputed=25.0 * n) for n in (4, 8) for scaled in (True, False) for seed in (0, 1)]
+                    growth_of_variance=2.0 if scaled else 8.0, gradient_ratio=0.5 if scaled else 8.0,
+                    bytes_per_token_kept=100.0 * n, bytes_per_token_recomputed=25.0 * n)
+               for n in (4, 8) for scaled in (True, False) for seed in (0, 1)]
     bits = depth.deepest(lambda record: record.metrics["test_bits_per_byte"])(records).effects
     assert [one.tolist() for one in bits] == [[-0.5], [-0.5]]
     assert [one.tolist() for one in depth.grown(records).effects] == [[pytest.approx(log(1 / 4))]] * 2
+    assert [one.tolist() for one in depth.evened(records).effects] == [[pytest.approx(log(2) - log(8))]] * 2
     assert depth.saved([one for one in records if one.config["scaled"]]).effects == [[pytest.approx(log(1 / 4))]]
 
 

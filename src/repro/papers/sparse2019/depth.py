@@ -246,6 +246,12 @@ def grown(records):
     return deepest(lambda record: log(record.metrics["growth_of_variance"]))(records)
 
 
+def evened(records):
+    """How far the first layer's gradient is from the last one's, as the size of the log of their ratio: with scaled
+    output weights less without, in the deepest models."""
+    return deepest(lambda record: abs(log(record.metrics["gradient_ratio"])))(records)
+
+
 COMMON = {"paper": PAPER, "experiment": EXPERIMENT.name}
 NO_NUMBER = {"why_no_paper_effect": "the paper gives the reason and prints no number"}
 register(
@@ -259,6 +265,9 @@ register(
     Claim(id="sparse2019-scaled-variance", **COMMON, **NO_NUMBER, source="Section 5.2", about=("sparse2019-depth",),
           sentence="Scaled output weights keep the variance from growing with the depth.", unit="exact",
           direction="lower", relative=True, measure=grown),
+    Claim(id="sparse2019-scaled-gradients", **COMMON, **NO_NUMBER, source="Section 5.2", about=("sparse2019-depth",),
+          sentence="Scaled output weights keep the first layer's gradient about as large as the last one's.",
+          unit="exact", direction="lower", told_in="in the size of the log of their ratio", measure=evened),
     Claim(id="sparse2019-scaled-loss", **COMMON, **NO_NUMBER, source="Section 5.2", about=("sparse2019-depth",),
           sentence="At the largest depth, scaled output weights give a lower loss after as many steps, each start at "
                    "the better of its learning rates.", unit="stretch", direction="lower", told_in="bits per byte",
