@@ -14,6 +14,7 @@ from repro.data import (
     synthetic_documents,
     synthetic_images,
     synthetic_sound,
+    synthetic_tasks,
 )
 from repro.data import example_readers as rows
 from repro.data.base import Corpus, Split
@@ -210,6 +211,12 @@ LABELLED = [
         generator=synthetic_documents.DOCUMENTS, labels=synthetic_documents.LABELS,
         splits={split: Split("documents of known best accuracy", n_examples=n)
                 for split, n in synthetic_documents.SIZES.items()}),
+    *(Corpus(f"synthetic-{kind}", "MIT, written by this package", "embedded", read=(
+                 rows.generated_documents if labels else rows.generated_choices),
+             generator=synthetic_tasks.SyntheticTask(kind), labels=labels,
+             splits={split: Split("examples of known best score", n_examples=n)
+                     for split, n in synthetic_tasks.SIZES.items()})
+      for kind, labels in synthetic_tasks.LABELS.items()),
 ]
 
 # Questions: with paragraphs to find the answer in, with candidates to choose from, or a last word to tell.
