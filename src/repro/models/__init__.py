@@ -11,6 +11,7 @@ _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns
           "OneText": "summarisers", "EncoderDecoder": "summarisers", "EncoderDecoderConfig": "summarisers",
           "Seq2Seq": "summarisers", "Seq2SeqConfig": "summarisers",
           "Encoder": "encoder", "EncoderConfig": "encoder", "classifier_patterns": "encoder",
+          "Longformer": "longformer",
           "SparseConfig": "sparse", "SparseTransformer": "sparse", "integrated": "sparse", "sample": "sparse",
           "measured_field": "receptive", "receptive_field": "receptive"}
 
