@@ -262,6 +262,16 @@ def test_saved_and_loaded_and_made_of_any_roberta(make, config, shake, tmp_path)
             RecurrentRoberta.from_pretrained(tmp_path / name)
 
 
+def test_in_bfloat16_it_reads_the_same_but_for_rounding(make):
+    """On a CPU attention is computed another way then."""
+    (ids, real), model = windows(), make()
+    want, found = model(ids, real), model.to(torch.bfloat16)(ids, real)
+    assert found.start_logits.dtype == torch.bfloat16
+    near = (found.last_hidden_state.double() - want.last_hidden_state)[real.bool()].abs()
+    assert near.mean() < 0.02 * want.last_hidden_state.abs().mean()
+    torch.testing.assert_close(found.type_logits.double(), want.type_logits, atol=0.1, rtol=0.1)
+
+
 @pytest.mark.parametrize(("arguments", "said"), [
     ((torch.ones(2, 8, dtype=torch.int64),), r"windows have shape \(2, 8\)"),
     ((torch.full((1, 1, 21), 5),), "a window has 21 tokens, but this RoBERTa has 20 positions"),

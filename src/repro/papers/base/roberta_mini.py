@@ -29,9 +29,11 @@ class Config(pretraining.Config):
 REAL = {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipedia",), "optimizer": "muon",
         "precision": "bf16", "weights": "bf16", "weight_decay": 0.1, "growing": ((128, 0.5),)}
 SCALES = {
-    "smoke": {"corpus": "synthetic-books", "tokeniser_corpora": ("synthetic-books",), "vocab_size": 600, "n_layer": 2,
-              "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 8, "growing": ((32, 0.5),),
-              "tokens": 600_000, "learning_rate": 4e-3, "warmup_steps": 20, "validate_every": 200_000},
+    # As many ids as make every word a token; with AdamW, fewer layers or longer sequences it learns no topics in time.
+    "smoke": {"corpus": "synthetic-books", "tokeniser_corpora": ("synthetic-books",), "vocab_size": 940, "n_layer": 3,
+              "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 8, "growing": ((32, 0.8),),
+              "tokens": 500_000, "learning_rate": 1e-2, "optimizer": "muon", "warmup_steps": 20,
+              "validate_every": 500_000},
     "small": {**REAL, "vocab_size": 8192, "n_layer": 6, "n_embd": 256, "batch_size": 8, "tokens": 60_000_000,
               "learning_rate": 3e-3, "warmup_steps": 200, "validate_every": 2_000_000},
     "medium": {**REAL, "vocab_size": 16_384, "n_layer": 8, "n_embd": 512, "n_head": 8, "batch_size": 128,

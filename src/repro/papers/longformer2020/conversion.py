@@ -122,7 +122,7 @@ def bits(nats: float, n: int) -> float:
 
 
 def trained(config, context, model, text, coder, pieces: int):
-    """What the training tells; the model is trained in place, on masked text as RoBERTa was, and keeps its last weights.
+    """What the training tells. The model is trained in place, on masked text as RoBERTa was; the last weights count.
     """
     import torch
 
@@ -273,7 +273,7 @@ REAL = {"corpus": "gutenberg-pretrain", "scored_corpus": "pg19-subset", "precisi
 SCALES = {
     "smoke": {"corpus": "synthetic-books", "scored_corpus": "synthetic-books", "window": 32, "max_positions": 512,
               "scored_tokens": 2_048, "batch_size": 2, "learning_rate": 2e-3},
-    "small": REAL | {"batch_size": 2},
+    "small": REAL | {"window": 128, "batch_size": 2},
     "medium": REAL | {"window": 256, "batch_size": 16, "learning_rate": 3e-4},
     "paper": {"corpus": "books-and-wikipedia", "scored_corpus": "pg19", "window": 512, "batch_size": 64,
               "learning_rate": 3e-5, "warmup_share": 500 / 65_000, "optimizer": "adamw", "precision": "bf16",
