@@ -63,7 +63,7 @@ def study(home):
         plans = importlib.import_module("repro.study.experiment")
         patch.setattr(plans, "_plan", plans._plan.__wrapped__)  # or these plans would be kept for later tests
         smoke = {"corpus": "tiny-hops", "window": 50, "batch_size": 4, "hidden_size": 8, "epochs": 1, "held_out": 6,
-                "search_train": 8}
+                "search_train": 8, "precision": "bf16"}
         patch.setitem(hotpotqa.SCALES, "smoke", hotpotqa.SCALES["smoke"] | smoke)
         plan = EXPERIMENT.plan("smoke")
         yield SimpleNamespace(plan=plan, folder=home / "results", found=[
