@@ -12,6 +12,7 @@ from repro.data import (
     synthetic,
     synthetic_articles,
     synthetic_documents,
+    synthetic_hops,
     synthetic_images,
     synthetic_sound,
     synthetic_tasks,
@@ -246,6 +247,11 @@ QUESTIONS = [
         part_of="2WikiMultihopQA: 500 of 12,576 development questions",
         splits={"validation": Split("500 questions", "2wikimultihop_sample.parquet", n_examples=500,
                                     counts={"paragraphs": 5_000})}),
+    Corpus(
+        "synthetic-hops", "MIT, written by this package", "embedded", read=rows.generated_questions,
+        generator=synthetic_hops.HOPS,
+        splits={split: Split("questions that take two steps, of known best score", n_examples=n)
+                for split, n in synthetic_hops.SIZES.items()}),
     Corpus(
         "wikihop-sample", "CC BY-SA 3.0 (not checked)", "qangaroo.cs.ucl.ac.uk, by way of a public copy",
         folder="multihop-other",
