@@ -11,6 +11,8 @@ _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns
           "OneText": "summarisers", "EncoderDecoder": "summarisers", "EncoderDecoderConfig": "summarisers",
           "Seq2Seq": "summarisers", "Seq2SeqConfig": "summarisers",
           "Encoder": "encoder", "EncoderConfig": "encoder", "classifier_patterns": "encoder",
+          "GPT": "gpt", "GPTConfig": "gpt", "SIZES": "gpt", "LSTM": "lstm", "LSTMConfig": "lstm",
+          "TaskModel": "tasks", "collate": "tasks", "encode_example": "tasks",
           "SparseConfig": "sparse", "SparseTransformer": "sparse", "integrated": "sparse", "sample": "sparse",
           "measured_field": "receptive", "receptive_field": "receptive"}
 
