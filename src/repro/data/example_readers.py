@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.data import examples, files
+from repro.data import clozes, examples, files
 from repro.data.base import Corpus, Reader
 from repro.data.examples import BadField, Mention, Paragraph, Span
 from repro.errors import ReproError
@@ -74,6 +74,16 @@ def choices(id: str | None = "id", question: str = "question", candidates: str =
 
     return _reader(examples.MultipleChoice, build, {
         "id": id, "question": question, "candidates": candidates, "answer": answer, "paragraphs": paragraphs})
+
+
+def cloze_questions(kind: str, most: int) -> Reader:
+    """A table of books as up to `most` questions a book in which a word is left out; kind: one of `clozes.KINDS`."""
+    def rows(corpus: Corpus, split: str) -> Iterator[examples.MultipleChoice]:
+        for path in corpus.paths(split):
+            for row in files.parquet_rows(path, ["id", "text"]):
+                yield from clozes.questions(str(row["id"]), row["text"], kind, most)
+
+    return Reader(examples.MultipleChoice, rows, f"clozes {clozes.VERSION} {kind}, {most} a book")
 
 
 def last_words(text: str = "text") -> Reader:

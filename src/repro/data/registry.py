@@ -6,6 +6,7 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 
 from repro.data import (
     books,
+    clozes,
     normalisation,
     readers,
     sources,
@@ -64,6 +65,12 @@ TEXT = [
                            n_words=101_425_671, n_words_with_ends=103_227_021),
             **WIKITEXT_HELD_OUT,
         }),
+    Corpus(
+        "wikitext-103-unk", "CC BY-SA 3.0", "WikiText-103 (not raw), by way of a public copy", joined=True,
+        folder="wikitext", read=readers.wikitext,
+        part_of="WikiText-103: its validation and test texts with <unk> for rare words, as published",
+        splits={"validation": Split("complete", "wiki.valid.tokens.xz", 60, 213_886, 217_646, 1_142_309),
+                "test": Split("complete", "wiki.test.tokens.xz", 60, 241_211, 245_569, 1_281_077)}),
     Corpus(
         "pg19", "public domain in the USA", "emozilla/pg19", folder="pg19", read=readers.shelf, origin=sources.pg19,
         splits={
@@ -186,6 +193,19 @@ LABELLED = [
         splits={name: Split("complete", "stsb.parquet", rows=called, n_examples=n)
                 for name, called, n in (
                     ("train", "train", 5_749), ("validation", "dev", 1_500), ("test", "test", 1_379))}),
+    *(Corpus(name, licence, source, folder=name, read=rows.labelled(pair="pair"), labels=labels, origin=origin, splits={
+        split: Split("complete" if n else told, f"{split}-*-of-*.parquet", n_examples=n) for split, n in sizes.items()})
+      for name, licence, source, origin, labels, told, sizes in (
+          ("multinli", "mixed, by genre (not checked)", "nyu-mll/multi_nli", sources.multinli,
+           ("entailment", "neutral", "contradiction"), "", sources.MULTINLI_ROWS),
+          ("qnli", "CC BY-SA 4.0 (not checked)", "nyu-mll/glue", sources.qnli,
+           ("entailment", "not_entailment"), "", sources.QNLI_ROWS),
+          ("qqp", "none stated", "nyu-mll/glue", sources.qqp, ("different", "duplicate"),
+           "complete but for pairs with an empty question", dict.fromkeys(sources.QQP_ROWS)),
+          ("snli", "CC BY-SA 4.0", "stanfordnlp/snli", sources.snli, ("entailment", "neutral", "contradiction"),
+           "complete but for pairs without a label", dict.fromkeys(sources.SNLI_ROWS)),
+          ("scitail", "Apache-2.0 (not checked)", "allenai/scitail", sources.scitail, ("neutral", "entailment"), "",
+           sources.SCITAIL_ROWS))),
     Corpus(
         "synthetic-documents", "MIT, written by this package", "embedded", read=rows.generated_documents,
         generator=synthetic_documents.DOCUMENTS, labels=synthetic_documents.LABELS,
@@ -255,6 +275,14 @@ QUESTIONS = [
         "lambada-cased", "CC BY 4.0 (not checked)", "OpenAI's form of LAMBADA, by way of a public copy",
         folder="lambada", read=rows.last_words("text_cased"),
         splits={"test": Split("complete, as GPT-2 was tested on it", "test.parquet", n_examples=5_153)}),
+    *(Corpus(
+        f"pg19-clozes-{kind}", "public domain in the USA (the books)", "made of pg19-subset by this package",
+        folder="pg19-subset", read=rows.cloze_questions(kind, most=20),
+        part_of="none of the Children's Book Test: questions in its form, made of the held-out books of pg19-subset",
+        made_of=tuple(one for one in TEXT if one.name == "pg19-subset"),
+        splits={"validation": Split("up to 20 questions on each of 26 books", "validation*.parquet"),
+                "test": Split("up to 20 questions on each of 33 books", "test*.parquet")})
+      for kind in clozes.KINDS),
 ]
 
 # What the next base model is trained on, apart from the evaluation texts named below and from no others. It may share
