@@ -7,6 +7,7 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 from repro.data import (
     books,
     clozes,
+    examples,
     normalisation,
     readers,
     sources,
@@ -15,6 +16,7 @@ from repro.data import (
     synthetic_documents,
     synthetic_images,
     synthetic_sound,
+    synthetic_web,
 )
 from repro.data import example_readers as rows
 from repro.data.base import Corpus, Split
@@ -402,5 +404,21 @@ IMAGES_AND_SOUND = [
                 for split, n in synthetic_sound.SIZES.items()}),
 ]
 
-DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *IMAGES_AND_SOUND]
+# Pages in which tasks stand, and each of these tasks by itself.
+PAGES = Corpus(
+    "synthetic-web", "MIT, written by this package", "embedded", read=readers.generated_books,
+    generator=synthetic_web.WEB["pages"],
+    splits={split: Split("pages in which tasks stand", n_documents=n) for split, n in synthetic_web.SIZES.items()})
+WEB_TASKS = [
+    Corpus(
+        f"synthetic-{kind.replace(' ', '-')}", "MIT, written by this package", "embedded", read=rows.generated[row],
+        generator=synthetic_web.WEB[kind],
+        splits={split: Split(f"{kind}, as they stand in the pages of synthetic-web", n_examples=n)
+                for split, n in synthetic_web.SIZES.items()})
+    for kind, row in (("last words", examples.Cloze), ("clozes", examples.MultipleChoice),
+                      ("questions", examples.Question), ("summaries", examples.Summary),
+                      ("translations", examples.Summary))]
+TEXT.append(PAGES)
+
+DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *WEB_TASKS, *IMAGES_AND_SOUND]
 _BY_NAME = {one.name: one for one in DECLARED}
