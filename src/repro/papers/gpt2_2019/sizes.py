@@ -31,8 +31,8 @@ RECIPE = {"vocab_size": 8192, "n_positions": 1024, "sequence": 1024, "batch_size
 BOOKS = {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("gutenberg-pretrain",)}
 SCALES = {
     "smoke": {"corpus": "synthetic-web", "tokeniser_corpora": ("synthetic-web",), "vocab_size": 512, "n_positions": 128,
-              "sequence": 128, "batch_size": 8, "tokens": 150_000, "optimizer": "muon", "learning_rate": 1e-2,
-              "warmup_steps": 20, "validate_every": 50_000},
+              "sequence": 128, "batch_size": 8, "tokens": 120_000, "optimizer": "muon", "learning_rate": 1e-2,
+              "warmup_steps": 20, "validate_every": 40_000},
     "small": {**BOOKS, **RECIPE, "tokens": 8_000_000, "validate_every": 1_000_000},
     "medium": {**BOOKS, **RECIPE, "vocab_size": 16_384, "batch_size": 64, "growing": (), "tokens": 100_000_000,
                "learning_rate": 1e-3, "warmup_steps": 300, "validate_every": 10_000_000},
@@ -75,17 +75,19 @@ def execute(config, context):
         return pretraining.outcome(config, context, config.size, load_causal_lm(config.source), coder)
     torch.manual_seed(config.seed)
     model = GPT(model_config(config, coder.vocab_size))
-    held_out = tokens(config.corpus, "validation", coder).ids[:HELD_OUT]
+    held_out = cut(tokens(config.corpus, "validation", coder).ids[:HELD_OUT], config.sequence)
+    before = _mean(sequences(model, held_out[:2]))  # of a model that was not trained
     batches = growing_batches(config, tokens(config.corpus, "train", coder))
     settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "linear", config.weight_decay,
                            validate_every=config.validate_every, precision=config.precision, seed=config.seed,
                            optimizer=config.optimizer)
     with context.progress(config.tokens, f"training the size that stands for {config.size}", "tokens") as bar:
         result = train(NextToken(model), batches, settings, context.folder,
-                       lambda objective: _mean(sequences(objective.model, cut(held_out, config.sequence))), bar)
+                       lambda objective: _mean(sequences(objective.model, held_out)), bar)
     documents = {"train": sequences(model, read_ones(batches, result.steps, config, len(held_out))),
-                 "validation": sequences(model, cut(held_out, config.sequence))}
+                 "validation": sequences(model, held_out)}
     metrics = {f"{split}_token_loss": _mean(found) for split, found in documents.items()}
+    metrics["untrained_token_loss"] = before
     told = pretraining.outcome(config, context, config.size, model.to_transformers(), coder, result, metrics,
                                dict.fromkeys(metrics, "nats per token"))
     return Outcome(told.metrics, told.units, told.model, told.curves, documents, told.notes)
@@ -99,13 +101,13 @@ def cut(ids, length: int):
     return np.stack([ids[k * length:(k + 1) * length + 1] for k in range(n)])
 
 
-def read_ones(batches, steps: int, config, n_tokens: int):
-    """(sequences, length + 1): about `n_tokens` tokens that were read in training, of the last stage, evenly from its
+def read_ones(batches, steps: int, config, most: int):
+    """(sequences, length + 1): about `most` sequences that were read in training, of the last stage, evenly from its
     beginning to its end."""
     import numpy as np
 
     last = pretraining.stages(config)[-1][2]
-    many = max(1, min(last, n_tokens // (config.sequence * config.batch_size)))
+    many = max(1, min(last, most // config.batch_size))
     chosen = np.linspace(steps - last, steps - 1, many).astype(int)
     return np.concatenate([batches.batch(int(step)).numpy() for step in chosen])
 
