@@ -152,7 +152,7 @@ class Labels(nn.Module):
         return {"model": model_settings(self.model)}
 
 
-class Answers(nn.Module):
+class Task(nn.Module):
     """The loss of a task that a language model is fine-tuned for, and of the tokens of its texts beside it; of batches
     by `repro.models.labelled`.
 
