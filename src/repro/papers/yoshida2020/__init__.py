@@ -2,7 +2,6 @@
 
 from repro.papers.yoshida2020.deviations import deviations
 from repro.papers.yoshida2020.evaluation import evaluate
-from repro.papers.yoshida2020.explorer import architecture, measured
 from repro.papers.yoshida2020.normalisation import change_without
 from repro.papers.yoshida2020.propagation import propagation_records, trained
 from repro.papers.yoshida2020.propagation_tables import (
@@ -14,6 +13,6 @@ from repro.papers.yoshida2020.propagation_tables import (
 )
 from repro.papers.yoshida2020.tables import curves, kind, layer_weights, learning_curves, learning_rates
 
-__all__ = ["architecture", "change_without", "curves", "deviations", "distance_names", "evaluate", "kind",
-           "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "measured", "own_and_other",
+__all__ = ["change_without", "curves", "deviations", "distance_names", "evaluate", "kind",
+           "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "own_and_other",
            "propagation_records", "reach_by_reader", "side_by_side", "trained"]
