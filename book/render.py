@@ -1,6 +1,7 @@
 """Render executed chapters and the pages around them: python book/render.py TARGET CHAPTER.ipynb ... TARGET/../book
 is the source that is built, a copy; nothing is written into `book/`."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import landing
 import nbformat
 import rooms
 import taken
+import yaml
 from bs4 import BeautifulSoup, Tag
 from gallery import Gallery
 
@@ -41,7 +43,8 @@ def render(target: str | Path, *chapters: str | Path) -> None:
             data["text/html"] = gallery.finished(data["text/html"])
         chapter.write_text(nbformat.writes(notebook))
     taken.write(source / "_extra")
-    options = ["--path-output", source, "--config", ROOT / "_config.yml", "-W", "-n", "--keep-going"]
+    landing.social(source / "_static/claims.png")
+    options = ["--path-output", source, "--config", configured(source / "_config.yml"), "-W", "-n", "--keep-going"]
     build = [Path(sys.executable).parent / "jupyter-book", "build", source, *options]
     done = subprocess.run(build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(done.stdout)
@@ -51,6 +54,20 @@ def render(target: str | Path, *chapters: str | Path) -> None:
         if found := ELSEWHERE.search(file.read_text()):
             sys.exit(f"{file.name} loads something from elsewhere; it has to lie beside it: {found.group()}")
     (source / "_build/html").rename(target)
+
+
+def configured(file: Path) -> Path:
+    """The book's settings, in `file`: where the repository is public, with links to it, and with buttons that open a
+    chapter at Binder or Colab."""
+    config, address = yaml.safe_load((ROOT / "_config.yml").read_text()), landing.repository()
+    if address:
+        config["repository"] = {"url": address, "branch": os.environ.get("GITHUB_REF_NAME", "main")}
+        config["html"]["use_repository_button"] = True
+        if "//github.com/" in address:
+            config["launch_buttons"] = {"binderhub_url": "https://mybinder.org",
+                                        "colab_url": "https://colab.research.google.com"}
+    file.write_text(yaml.safe_dump(config, allow_unicode=True, sort_keys=False))
+    return file
 
 
 def set_outputs(notebook: nbformat.NotebookNode, gallery: Gallery | None = None, name: str = ""

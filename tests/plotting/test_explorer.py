@@ -34,10 +34,11 @@ SERIES = [
     series("other", paper="Other et al.", scale="full", points=[point("dense", 7, 1, 3, 5)]),
 ]
 LOOK = """(() => {
+const SHOWN = ".charts > div:not([hidden])";
 const texts = (selector) => [...document.querySelectorAll(selector)].map((one) => one.textContent);
 return {status: texts(".status")[0], key: texts(".key li"), chosen: texts(".chosen tr"),
-  dots: [...document.querySelectorAll(".charts > div:not([hidden])")].map((one) => one.querySelectorAll(".dot").length),
-  rings: [...document.querySelectorAll(".charts > div:not([hidden])")].map((one) => one.querySelectorAll(".ring").length),
+  dots: [...document.querySelectorAll(SHOWN)].map((one) => one.querySelectorAll(".dot").length),
+  rings: [...document.querySelectorAll(SHOWN)].map((one) => one.querySelectorAll(".ring").length),
   snaps: [...document.querySelectorAll(".snap input")].map((one) => [+one.max, +one.value, one.disabled]),
   picked: [...document.querySelectorAll("select")].map((one) => one.value),
   here: decodeURIComponent(document.querySelector(".here").getAttribute("href")),
