@@ -60,8 +60,8 @@ def lead() -> str:
 
 def actions() -> str:
     """Where to go: the source only where it is known."""
-    known = [("Read", "how-to-read.html"), ("Explore", "notebooks/23_explorer.html"), ("Run a chapter", "how-to-run.html"),
-             *([("Source", repository())] if repository() else []), ("Cite", "references.html")]
+    known = [("Read", "how-to-read.html"), ("Explore", "notebooks/23_explorer.html"),
+             ("Run a chapter", "how-to-run.html"), *([("Source", repository())] if repository() else []), ("Cite", "references.html")]
     links = "".join(f'<a href="{address}">{name}</a>' for name, address in known)
     return f'<nav class="actions" aria-label="Where to go">{links}</nav>'
 
@@ -126,7 +126,7 @@ def findings() -> str:
 
 def papers() -> str:
     """A Markdown table with a row for each paper."""
-    rows = ["| paper | here | weights: ours, the paper's | claims |", "| --- | --- | --- | --- |"]
+    rows = ["| paper | here | weights: ours / the paper's | claims |", "| --- | --- | --- | --- |"]
     for paper, (name, key, idea, first, last) in PAPERS.items():
         planned = set(range(first, last + 1))
         here = planned & chapters()
@@ -138,9 +138,9 @@ def papers() -> str:
             shown = sum(one.paper == paper for one in artifacts())
             made = runs(paper)
             hours = sum(record.cost["wall_seconds"] for record in made) / 3600
-            told = (f"**{state}**: {which}; {shown} tables and figures from {len(made)} recorded runs, which took "
-                    f"{hours:.0f} hours")
-        sizes = ", ".join(f"{size:.3g} M" if size else "–" for size in (ours(paper), theirs(paper)))
+            took = f"{len(made)} recorded runs, which took {hours:.0f} hours" if made else "runs that are still to come"
+            told = f"**{state}**: {which}; {shown} tables and figures from {took}"
+        sizes = " / ".join(f"{size:.3g} M" if size else "–" for size in (ours(paper), theirs(paper)))
         rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {told} | {sizes} | {verdicts(paper)} |")
     return "\n".join(rows)
 
@@ -167,7 +167,7 @@ def time() -> str:
     """Where the time goes on the way from corpus to page, as a drawing: the hours of each kind of run, and what became
     of them."""
     hours: dict[str, float] = {}
-    every = [record for one in experiments() for record in made(one.name)]
+    every = [record for one in experiments() for record in recorded(one.name)]
     for record in every:
         name, trained = record.experiment, "learning_rate" in record.config and "base" not in record.config
         kind = ("base models, pretrained" if name.startswith("pretrain") else "base models, fine-tuned"
@@ -194,10 +194,10 @@ def chapters() -> set[int]:
 
 def runs(paper: str) -> list[Record]:
     """The records of a paper's experiments, those of `smoke` apart."""
-    return [record for one in experiments() if one.paper == paper for record in made(one.name)]
+    return [record for one in experiments() if one.paper == paper for record in recorded(one.name)]
 
 
-def made(name: str) -> list[Record]:
+def recorded(name: str) -> list[Record]:
     """The records of an experiment, those of `smoke` apart."""
     return [record for scale in SCALES if scale != "smoke" and scale in experiment(name).scales
             for record in Store.of(scale).find(name, scale)]
@@ -229,7 +229,7 @@ def social(file: Path) -> None:
     from repro.plotting import house
 
     with house():
-        figure = Figure(figsize=(12, 6.3), dpi=100)
+        figure = Figure(figsize=(12, 6.3), dpi=100, layout="none")
         axes = figure.add_axes((0.48, 0.06, 0.49, 0.88))
         rows = judged()
         for k, (one, _, found) in enumerate(rows):
@@ -250,4 +250,4 @@ def social(file: Path) -> None:
         for k, (verdict, n) in enumerate(tally(claims()).items()):
             figure.text(0.04, 0.53 - 0.07 * k, f"{n} {verdict}", fontsize=20, color=COLOURS.get(verdict, "#666666"))
         figure.text(0.04, 0.06, "claims of papers on long context, judged by one rule", fontsize=13)
-        figure.savefig(file, metadata={"Software": None})
+        figure.savefig(file, dpi=100, metadata={"Software": None})

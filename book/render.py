@@ -60,6 +60,8 @@ def configured(file: Path) -> Path:
     """The book's settings, in `file`: where the repository is public, with links to it, and with buttons that open a
     chapter at Binder or Colab."""
     config, address = yaml.safe_load((ROOT / "_config.yml").read_text()), landing.repository()
+    local = config["sphinx"]["local_extensions"]  # beside the settings
+    config["sphinx"]["local_extensions"] = {name: path.removeprefix("book/") for name, path in local.items()}
     if address:
         config["repository"] = {"url": address, "branch": os.environ.get("GITHUB_REF_NAME", "main")}
         config["html"]["use_repository_button"] = True

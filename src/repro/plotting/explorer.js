@@ -60,7 +60,6 @@
     svg.setAttribute("aria-label", `${title}: ${series.quality} against ${cost}, ${shown.length} points.`);
     svg.replaceChildren(make("text", {x: 0, y: 12, "font-weight": 600}, title),
       make("text", {x: 0, y: 28}, `${series.quality} (less is better)`));
-    svg.parentElement.hidden = !shown.length;
     if (!shown.length) return;
     const x = scale(shown.map((one) => one.costs[cost]), width - left - 12);
     const y = scale(shown.map((one) => one.quality[0]), height - top - bottom);
@@ -130,6 +129,7 @@
     options(pick.line, lines());
     pick.line.value = point.line;
     sliders();
+    find(".papers").hidden = !series.printed.some((one) => pick.cost.value in one.costs);
     draw(find(".ours svg"), "Ours", series.points, [point], choose);
     draw(find(".papers svg"), "The paper’s", series.printed, twin);
     find(".key").replaceChildren(...lines().map((line, k) => make("li", {}, make("svg", {viewBox: "-7 -7 14 14",
@@ -192,6 +192,11 @@
     choose(order[Math.min(order.length - 1, Math.max(0, order.indexOf(point) + step))]);
   });
   addEventListener("hashchange", restore);
-  addEventListener("resize", show);
   restore();
+  let wide = find(".charts").clientWidth;
+  new ResizeObserver(() => {
+    if (wide === (wide = find(".charts").clientWidth)) return;
+    root.querySelectorAll(".charts svg").forEach((svg) => svg.setAttribute("width", 0)); // or they would hold it open
+    show();
+  }).observe(find(".charts"));
 })();

@@ -49,7 +49,7 @@ class Scoreboard:
                 judged[one.paper] += found.verdict != NOT_RUN
             papers = sorted(judged, key=lambda paper: -judged[paper])
             parts = [_paper(paper, [row for row in told if row[0].paper == paper], self.results) for paper in papers]
-            gallery = _gallery(shown)
+            gallery = _gallery(sorted(shown, key=lambda at: papers.index(at[0].paper)))
         choices = {"paper": {paper: title(paper) for paper in papers},
                    "verdict": {name: name for name in SIGNS if any(found.verdict == name for *_, found in told)},
                    "scale": {scale: scale for scale in SCALES if any(
