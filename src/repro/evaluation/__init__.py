@@ -7,7 +7,8 @@ from repro.evaluation.pareto import pareto_front
 from repro.windows import Window, windows
 
 __all__ = ["Interval", "Score", "Window", "answer_scores", "bootstrap", "continuation_nll", "flops_per_token",
-           "lambada", "normalise_answer", "pareto_front", "perplexity", "score_documents", "score_other_document", "windows"]
+           "lambada", "normalise_answer", "pareto_front", "perplexity", "score_documents",
+           "score_other_document", "windows"]
 
 
 def __getattr__(name: str):  # what needs torch is imported when it is used: tables and claims do without
