@@ -111,7 +111,7 @@ def entailments(n: int, vocabulary: int) -> tuple[list, str]:
 def fine_tuning(fresh: Callable, examples: list, batch_size: int, precision: str) -> dict[str, Callable[[], int]]:
     """By name, what reads all examples once in its kind of batches, training on each, and returns their number."""
     from repro.models import TaskModel, labelled
-    from repro.training import Answers, LengthBuckets, TrainConfig, train
+    from repro.training import LengthBuckets, Task, TrainConfig, train
 
     lengths = [len(example[0]) for example, _ in examples]
     settings = TrainConfig(len(examples) // batch_size * batch_size, 1e-4, warmup_steps=0, validate_every=10**12,
@@ -120,7 +120,7 @@ def fine_tuning(fresh: Callable, examples: list, batch_size: int, precision: str
     def work(pool: int, least: int = 0) -> Callable[[], int]:
         model = TaskModel(padded(fresh(), least), "entailment", 2)
         batches = LengthBuckets(examples, lengths, labelled, batch_size, pool=pool)  # of one batch's worth: by chance
-        return lambda: train(Answers(model), batches, settings).tokens
+        return lambda: train(Task(model), batches, settings).tokens
 
     return {LONGEST: work(1, max(lengths)), BATCHES: work(1), BUCKETS: work(50)}
 

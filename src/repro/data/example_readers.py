@@ -179,9 +179,9 @@ def _generated(corpus: Corpus, split: str) -> Iterator[Any]:
         yield corpus.generator.example(split, index)
 
 
-generated_documents, generated_choices, generated_articles, generated_images, generated_sound = (  # by the generator
-    Reader(kind, _generated) for kind in (examples.LabelledText, examples.MultipleChoice, examples.Summary,
-                                          examples.Image, examples.Audio))
+generated = {kind: Reader(kind, _generated) for kind in (  # by `corpus.generator`
+    examples.LabelledText, examples.Summary, examples.Image, examples.Audio, examples.Cloze, examples.MultipleChoice,
+    examples.Question)}
 
 
 def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[str, str | None],

@@ -6,15 +6,18 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 
 from repro.data import (
     books,
+    examples,
     normalisation,
     readers,
     sources,
     synthetic,
     synthetic_articles,
     synthetic_documents,
+    synthetic_hops,
     synthetic_images,
     synthetic_sound,
     synthetic_tasks,
+    synthetic_web,
 )
 from repro.data import example_readers as rows
 from repro.data.base import Corpus, Split
@@ -207,12 +210,12 @@ LABELLED = [
           ("scitail", "Apache-2.0 (not checked)", "allenai/scitail", sources.scitail, ("neutral", "entailment"), "",
            sources.SCITAIL_ROWS))),
     Corpus(
-        "synthetic-documents", "MIT, written by this package", "embedded", read=rows.generated_documents,
+        "synthetic-documents", "MIT, written by this package", "embedded", read=rows.generated[examples.LabelledText],
         generator=synthetic_documents.DOCUMENTS, labels=synthetic_documents.LABELS,
         splits={split: Split("documents of known best accuracy", n_examples=n)
                 for split, n in synthetic_documents.SIZES.items()}),
     *(Corpus(f"synthetic-{kind}", "MIT, written by this package", "embedded", read=(
-                 rows.generated_documents if labels else rows.generated_choices),
+                 rows.generated[examples.LabelledText] if labels else rows.generated[examples.MultipleChoice]),
              generator=synthetic_tasks.SyntheticTask(kind), labels=labels,
              splits={split: Split("examples of known best score", n_examples=n)
                      for split, n in synthetic_tasks.SIZES.items()})
@@ -246,6 +249,11 @@ QUESTIONS = [
         part_of="2WikiMultihopQA: 500 of 12,576 development questions",
         splits={"validation": Split("500 questions", "2wikimultihop_sample.parquet", n_examples=500,
                                     counts={"paragraphs": 5_000})}),
+    Corpus(
+        "synthetic-hops", "MIT, written by this package", "embedded", read=rows.generated[examples.Question],
+        generator=synthetic_hops.HOPS,
+        splits={split: Split("questions that take two steps, of known best score", n_examples=n)
+                for split, n in synthetic_hops.SIZES.items()}),
     Corpus(
         "wikihop-sample", "CC BY-SA 3.0 (not checked)", "qangaroo.cs.ucl.ac.uk, by way of a public copy",
         folder="multihop-other",
@@ -362,7 +370,7 @@ SUMMARIES = [
                             f"{name}-*.parquet")
                 for name, share in (("train", "80 %"), ("validation", "10 %"), ("test", "10 %"))}),
     Corpus(
-        "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated_articles,
+        "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated[examples.Summary],
         generator=synthetic_articles.ARTICLES,
         splits={split: Split("articles of known best log-perplexity", n_examples=n)
                 for split, n in synthetic_articles.SIZES.items()}),
@@ -399,16 +407,32 @@ IMAGES_AND_SOUND = [
                     ("validation", "Prelude 5", 1, 1_111_520),
                     ("test", "Fugue 10", 1, 1_075_040))}),
     Corpus(
-        "synthetic-images", "MIT, written by this package", "embedded", read=rows.generated_images,
+        "synthetic-images", "MIT, written by this package", "embedded", read=rows.generated[examples.Image],
         generator=synthetic_images.IMAGES, labels=synthetic_images.LABELS,
         splits={split: Split("images whose rows repeat, of known fewest bits", n_examples=n)
                 for split, n in synthetic_images.SIZES.items()}),
     Corpus(
-        "synthetic-sound", "MIT, written by this package", "embedded", read=rows.generated_sound,
+        "synthetic-sound", "MIT, written by this package", "embedded", read=rows.generated[examples.Audio],
         generator=synthetic_sound.SOUND,
         splits={split: Split("clips of lasting notes, of known fewest bits", n_examples=n)
                 for split, n in synthetic_sound.SIZES.items()}),
 ]
 
-DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *IMAGES_AND_SOUND]
+# Pages in which tasks stand, and each of these tasks by itself.
+PAGES = Corpus(
+    "synthetic-web", "MIT, written by this package", "embedded", read=readers.generated_books,
+    generator=synthetic_web.WEB["pages"],
+    splits={split: Split("pages in which tasks stand", n_documents=n) for split, n in synthetic_web.SIZES.items()})
+WEB_TASKS = [
+    Corpus(
+        f"synthetic-{kind.replace(' ', '-')}", "MIT, written by this package", "embedded", read=rows.generated[row],
+        generator=synthetic_web.WEB[kind],
+        splits={split: Split(f"{kind}, as they stand in the pages of synthetic-web", n_examples=n)
+                for split, n in synthetic_web.SIZES.items()})
+    for kind, row in (("last words", examples.Cloze), ("clozes", examples.MultipleChoice),
+                      ("questions", examples.Question), ("summaries", examples.Summary),
+                      ("translations", examples.Summary))]
+TEXT.append(PAGES)
+
+DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *WEB_TASKS, *IMAGES_AND_SOUND]
 _BY_NAME = {one.name: one for one in DECLARED}

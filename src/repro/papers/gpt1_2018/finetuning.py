@@ -146,7 +146,7 @@ def execute(config, context):
     from repro.data import corpus
     from repro.data.tasks import task as task_named
     from repro.models import TaskModel, answers, labelled
-    from repro.training import Answers, LengthBuckets, TrainConfig, train
+    from repro.training import LengthBuckets, Task, TrainConfig, train
 
     task, (form, n_outputs, metric) = task_named(config.task), FORMS[config.task]
     coder = new_tokeniser(base_of(config))
@@ -163,7 +163,7 @@ def execute(config, context):
                            config.weight_decay, validate_every=total, precision=config.precision, seed=config.seed)
     weight = 0.0 if config.variant == "no-auxiliary" else config.lm_weight
     with context.progress(total, f"fine-tuning for {config.task}", "examples") as bar:
-        result = train(Answers(model, weight), batches, settings, context.folder / "training", progress=bar)
+        result = train(Task(model, weight), batches, settings, context.folder / "training", progress=bar)
     logits, labels = answers(model, [example for example, _ in test]), [label for _, label in test]
     told = logits[:, 0].tolist() if logits.shape[1] == 1 else logits.argmax(1).tolist()
     metrics = {"test_score": score(labels, told, metric), "train_examples": len(rows),
