@@ -2,8 +2,8 @@
 
 from functools import partial
 
-TOKENS = 48  # that are written
-INPUTS = 500, 1_000, 2_000  # tokens of what is read before
+TOKENS = 16  # that are written
+INPUTS = 500, 2_000  # tokens of what is read before
 BEAMS = 4  # texts that are written side by side
 
 

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.page import bounded
-from repro.papers.liu2018.summarise import CHAPTER, EXPERIMENT, EXTRACTORS, LENGTHS, PAPER, SCALES
+from repro.papers.liu2018.summarise import BASE, CHAPTER, EXPERIMENT, EXTRACTORS, LENGTHS, PAPER, SCALES
 from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, published, register
 from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
@@ -284,6 +284,19 @@ def reading(records: list[Record]) -> float:
     return max(map(fmean, gains.values()))
 
 
+def _base_reads(place: int) -> Callable[[Any], bool]:
+    """Whether a run is that of the base model at one of the lengths of BASE."""
+    return lambda config: (_main(config) and config.model == "gpt2-mini" and config.extractor == EXTRACTOR
+                           and config.length == BASE[config.scale][place])
+
+
+def printed_longer() -> float:
+    """What T-D gains from 4,000 tokens of input instead of 500, as Figure 3 and the samples print it."""
+    found = {row["input_length_L_tokens"]: float(row["test_log_perplexity_per_wordpiece"])
+             for row in printed_rows("liu2018_figure3_logperplexity_vs_L") if row["model"] == "T-D" and row["confidence"] == "exact"}
+    return found["4000"] - found["500"]
+
+
 SEARCH = "What a search for the title puts first makes a better input than what comes first"
 ROOM = "Extraction leaves room: what has the lead's own bigrams makes a better input than a search"
 register(
@@ -291,6 +304,9 @@ register(
     extracted("liu2018-table3-cheating", "t-ed", EXTRACTOR, "cheating", f"{ROOM}."),
     extracted("liu2018-table3-tfidf-base", "gpt2-mini", "identity", EXTRACTOR, f"{SEARCH}, also if pretrained."),
     extracted("liu2018-table3-cheating-base", "gpt2-mini", EXTRACTOR, "cheating", f"{ROOM}, also if pretrained."),
+    compared("liu2018-figure3-longer-base", _base_reads(-1), _base_reads(0), source="Figure 3",
+             about=(TABLE_4.id,), family="liu2018-models-base", paper_effect=printed_longer,
+             sentence="A decoder that reads the input as text does better with more of it, if pretrained."),
     compared("liu2018-table4-seq2seq", lambda c: _is(c, "t-ed", 0), lambda c: _is(c, "seq2seq", 0), source="Table 4",
              about=(TABLE_4.id,), family="liu2018-models",
              paper_effect=printed(("Transformer-ED", ""), ("seq2seq-attention", "")),
