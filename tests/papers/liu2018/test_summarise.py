@@ -87,7 +87,7 @@ def test_every_planned_model_from_rows_to_tables_and_verdicts(tiny):
         assert metrics["blind_log_perplexity"] == pytest.approx(blind)
     run(experiment("extract-leads").plan("smoke")[0], tiny, progress=False)
     shown = artifact("liu2018-table4").render("smoke", (), tiny).table
-    assert list(shown["source"]).count("the paper") == 6 and not (shown == "not run").any(axis=None)
+    assert list(shown["scale"]).count("the paper") == 6 and not (shown == "not run").any(axis=None)
     assert shown["log-perplexity"].iloc[:2].tolist() == ["5.04952", "2.46645"]
     assert artifact("liu2018-table3").render("smoke", (), tiny).table["extractor"].tolist()[5:] == [
         "cheating", "tf-idf", "identity"]

@@ -23,7 +23,7 @@ from repro.study import (
     published,
     register,
 )
-from repro.study.artifacts import NOT_RUN
+from repro.study.artifacts import NOT_RUN, heading
 
 if TYPE_CHECKING:
     import pandas
@@ -70,10 +70,10 @@ def figure(context: ArtifactContext) -> "pandas.DataFrame":
         for config in context.plan(scale):
             found = context.records_of(config)[:1]
             for method in METHODS:
-                rows.append([f"this study, {scale}", f"{method}, extractive only", config.corpus,
+                rows.append([heading(scale), f"{method}, extractive only", config.corpus,
                              _interval(found[0].documents["test"][method]) if found else NOT_RUN,
                              f"{found[0].metrics['words']:.0f}" if found else NOT_RUN])
-    return pandas.DataFrame(rows, columns=["source", "method", "articles", "ROUGE-L F1", "words extracted"])
+    return pandas.DataFrame(rows, columns=["scale", "method", "articles", "ROUGE-L F1", "words extracted"])
 
 
 def example(context: ArtifactContext) -> "pandas.DataFrame":
