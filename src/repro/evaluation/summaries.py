@@ -1,6 +1,7 @@
 """How good a summary is (ROUGE-L, repetition), and how one is written: beam search with a length penalty."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,14 @@ def rouge_l(wanted: str, told: str) -> float:
         for k, other in enumerate(told):
             row.append(before[k] + 1 if word == other else max(before[k + 1], row[k]))
     return 2 * row[-1] / (len(wanted) + len(told))
+
+
+def rouge_n(wanted: str, told: str, n: int) -> float:
+    """The F1 of ROUGE-N (Lin 2004), 0 to 1: of runs of n words, in lower case and not stemmed."""
+    wanted, told = (re.findall("[a-z0-9]+", text.lower()) for text in (wanted, told))
+    wanted, told = (Counter(tuple(words[k:k + n]) for k in range(len(words) - n + 1)) for words in (wanted, told))
+    total = wanted.total() + told.total()
+    return 2 * (wanted & told).total() / total if total else 0.0
 
 
 def repetition(tokens: Sequence, n: int = 3) -> float:

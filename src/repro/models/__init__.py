@@ -12,6 +12,9 @@ _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns
           "EncoderDecoderConfig": "summarisers",
           "Seq2Seq": "summarisers", "Seq2SeqConfig": "summarisers",
           "Encoder": "encoder", "EncoderConfig": "encoder", "classifier_patterns": "encoder",
+          "GPT": "gpt", "GPTConfig": "gpt", "SIZES": "gpt", "LSTM": "lstm", "LSTMConfig": "lstm",
+          "TaskModel": "tasks", "answers": "tasks", "collate": "tasks", "encode_example": "tasks", "labelled": "tasks",
+          "Longformer": "longformer",
           "SparseConfig": "sparse", "SparseTransformer": "sparse", "integrated": "sparse", "sample": "sparse",
           "measured_field": "receptive", "receptive_field": "receptive"}
 
