@@ -26,8 +26,7 @@ def made(tmp_path_factory):
     patch, folder = pytest.MonkeyPatch(), tmp_path_factory.mktemp("gpt2")
     patch.setenv("REPRO_HOME", str(folder))
     patch.setenv("REPRO_WORK", str(folder / "work"))
-    patch.setitem(sizes.SCALES, "smoke", sizes.SCALES["smoke"] | {"tokens": 4_096, "validate_every": 2_048,
-                                                                  "vocab_size": 300})
+    patch.setitem(sizes.SCALES, "smoke", sizes.SCALES["smoke"] | {"tokens": 4_096, "validate_every": 2_048})
     patch.setitem(zero_shot.SCALES, "smoke", zero_shot.SCALES["smoke"] | {"examples": 6, "control": 3,
                                                                           "summary_tokens": 6})
     plans = importlib.import_module("repro.study.experiment")
@@ -85,9 +84,9 @@ def test_training_tells_losses_of_text_that_was_read_and_of_text_that_was_not(ma
         kept = record.documents[split]
         assert set(kept["n_tokens"]) == {config.sequence}
         assert record.metrics[f"{split}_token_loss"] == pytest.approx(sum(kept["nll"]) / sum(kept["n_tokens"]))
-    assert record.metrics["untrained_token_loss"] == pytest.approx(math.log(300), rel=0.02)
+    assert record.metrics["untrained_token_loss"] == pytest.approx(math.log(512), rel=0.02)
     assert record.metrics["validation_token_loss"] < record.metrics["untrained_token_loss"] - 0.2
-    assert record.metrics["parameters"] == sizes.model_config(config, 300).parameters
+    assert record.metrics["parameters"] == sizes.model_config(config, 512).parameters
 
 
 def test_cut_texts_lose_only_what_fills_no_sequence():
