@@ -297,9 +297,10 @@ class Corpus:
         if self.made_of:
             needed = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from) if one.origin)
             others = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from) if not one.origin)
+            rest = (f"; nothing fetches {', '.join(others)}, whose files must be put below {folder or root()} (`repro "
+                    "data list` tells where they are from)" if others else "")
             raise ReproError(f"corpus {self.name} is made of others: run `repro data fetch NAME` for each of "
-                             f"{', '.join(needed)}; nothing fetches {', '.join(others)}, whose files must be put below "
-                             f"{folder or root()} (`repro data list` tells where they are from).")
+                             f"{', '.join(needed)}{rest}.")
         if self.origin is None:
             raise ReproError(f"corpus {self.name} cannot be fetched; put {', '.join(self.layout)} (from {self.source}) "
                              f"below {folder or root()}, or set REPRO_DATA to the folder that holds them.")

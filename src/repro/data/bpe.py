@@ -39,7 +39,7 @@ def byte_level(texts: Iterable[str], vocab_size: int, special: Iterable[str] = (
 def word_level(texts: Iterable[str], vocab_size: int, special: Iterable[str] = ()) -> Any:
     """A backend with the ids of `special` and <unk>, of letters, of letters that end a word, and of what merges make.
 
-    The rarest letters have no id if there would be more than `vocab_size`.
+    At most half of the ids are for letters: where a text has more, the rarest have none.
     """
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -50,7 +50,7 @@ def word_level(texts: Iterable[str], vocab_size: int, special: Iterable[str] = (
     made.decoder = decoders.BPEDecoder(suffix=WORD_END)
     made.train_from_iterator(_with_letters(texts), trainers.BpeTrainer(
         vocab_size=vocab_size, special_tokens=special, show_progress=False, end_of_word_suffix=WORD_END,
-        limit_alphabet=(vocab_size - len(special)) // 2))
+        limit_alphabet=(vocab_size - len(special)) // 4))
     return made
 
 

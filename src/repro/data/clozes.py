@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from repro.data.examples import MultipleChoice
 
+READ = 200_000  # characters: the beginning of a book, from which its questions are
 VERSION = 1  # enters the fingerprints: raise it with every change of what is asked
 BLANK = "XXXXX"
 KINDS = ("names", "nouns")
@@ -27,7 +28,7 @@ SHORTENED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Rev|Col|Gen|Capt|Lt|Sgt|Prof|Ho
 OPENS = frozenset("the a an this that his her their our my your its".split())
 FOLLOWS = frozenset("of was is were had has and in to with that which who on at for from by as".split())
 NO_NOUN = frozenset("same other others first last latter former rest most more one two three own whole very".split())
-NO_NAME = frozenset("Mr Mrs Miss Sir Lady Lord Dr God Lord Chapter CHAPTER The And But".split())
+NO_NAME = frozenset("Mrs Miss Sir Lady Lord God Chapter The And But".split())
 
 
 def sentences(text: str) -> list[str]:
@@ -48,21 +49,21 @@ def sentences(text: str) -> list[str]:
 def vocabulary(told: Sequence[Sequence[str]], kind: str) -> set[str]:
     """The names or nouns among the words of a book's sentences."""
     if kind == "names":
-        inside = Counter(word for words in told for word in words[1:] if word[0].isupper() and len(word) > 2)
+        inside = Counter(word for words in told for word in words[1:] if word[0].isupper())
         small = {word for words in told for word in words if word[0].islower()}
-        return {word for word, n in inside.items()
-                if n >= 3 and not word.isupper() and word.lower() not in small and word not in NO_NAME}
+        return {word for word, n in inside.items() if n >= 3 and len(word) > 2 and "'" not in word
+                and not word.isupper() and word.lower() not in small and word not in NO_NAME}
     every = Counter(word for words in told for word in words)
     framed = Counter(word for words in told for before, word, after in zip(words, words[1:], [*words[2:], "of"],
                                                                            strict=False)
                      if before.lower() in OPENS and after in FOLLOWS)
     return {word for word, n in framed.items()
-            if n >= 3 and n >= 0.15 * every[word] and word.islower() and len(word) > 2
+            if n >= 3 and n >= 0.15 * every[word] and word.islower() and len(word) > 2 and "'" not in word
             and word not in OPENS | FOLLOWS | NO_NOUN}
 
 
 def questions(name: str, text: str, kind: str, most: int) -> Iterator[MultipleChoice]:
-    """Up to `most` questions on a book, spread over it, each with a context of its own.
+    """Up to `most` questions on a text, spread over it, each with a context of its own.
 
     The word asked for stands once in its sentence, and in the context as well. Candidates are the words of its kind in
     the context and the sentence; where these are fewer than ten, those before them, the nearest first.

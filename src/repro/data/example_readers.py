@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.data import clozes, examples, files
+from repro.data import clozes, examples, files, normalisation
 from repro.data.base import Corpus, Reader
 from repro.data.examples import BadField, Mention, Paragraph, Span
 from repro.errors import ReproError
@@ -81,9 +81,12 @@ def cloze_questions(kind: str, most: int) -> Reader:
     def rows(corpus: Corpus, split: str) -> Iterator[examples.MultipleChoice]:
         for path in corpus.paths(split):
             for row in files.parquet_rows(path, ["id", "text"]):
-                yield from clozes.questions(str(row["id"]), row["text"], kind, most)
+                name = str(row["id"])
+                text = normalisation.PLAIN(row["text"][:clozes.READ], f"corpus {corpus.name}, {split}, document {name}")
+                yield from clozes.questions(name, text, kind, most)
 
-    return Reader(examples.MultipleChoice, rows, f"clozes {clozes.VERSION} {kind}, {most} a book")
+    return Reader(examples.MultipleChoice, rows, f"clozes {clozes.VERSION} {kind}, {most} a book, "
+                                                f"{normalisation.PLAIN}")
 
 
 def last_words(text: str = "text") -> Reader:
@@ -179,8 +182,6 @@ def _generated(corpus: Corpus, split: str) -> Iterator[Any]:
 generated = {kind: Reader(kind, _generated) for kind in (  # by `corpus.generator`
     examples.LabelledText, examples.Summary, examples.Image, examples.Audio, examples.Cloze, examples.MultipleChoice,
     examples.Question)}
-generated_documents, generated_articles, generated_images, generated_sound = map(generated.get, (
-    examples.LabelledText, examples.Summary, examples.Image, examples.Audio))
 
 
 def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[str, str | None],

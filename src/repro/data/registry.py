@@ -6,7 +6,6 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 
 from repro.data import (
     books,
-    clozes,
     examples,
     normalisation,
     readers,
@@ -14,8 +13,10 @@ from repro.data import (
     synthetic,
     synthetic_articles,
     synthetic_documents,
+    synthetic_hops,
     synthetic_images,
     synthetic_sound,
+    synthetic_tasks,
     synthetic_web,
 )
 from repro.data import example_readers as rows
@@ -209,10 +210,16 @@ LABELLED = [
           ("scitail", "Apache-2.0 (not checked)", "allenai/scitail", sources.scitail, ("neutral", "entailment"), "",
            sources.SCITAIL_ROWS))),
     Corpus(
-        "synthetic-documents", "MIT, written by this package", "embedded", read=rows.generated_documents,
+        "synthetic-documents", "MIT, written by this package", "embedded", read=rows.generated[examples.LabelledText],
         generator=synthetic_documents.DOCUMENTS, labels=synthetic_documents.LABELS,
         splits={split: Split("documents of known best accuracy", n_examples=n)
                 for split, n in synthetic_documents.SIZES.items()}),
+    *(Corpus(f"synthetic-{kind}", "MIT, written by this package", "embedded", read=(
+                 rows.generated[examples.LabelledText] if labels else rows.generated[examples.MultipleChoice]),
+             generator=synthetic_tasks.SyntheticTask(kind), labels=labels,
+             splits={split: Split("examples of known best score", n_examples=n)
+                     for split, n in synthetic_tasks.SIZES.items()})
+      for kind, labels in synthetic_tasks.LABELS.items()),
 ]
 
 # Questions: with paragraphs to find the answer in, with candidates to choose from, or a last word to tell.
@@ -242,6 +249,11 @@ QUESTIONS = [
         part_of="2WikiMultihopQA: 500 of 12,576 development questions",
         splits={"validation": Split("500 questions", "2wikimultihop_sample.parquet", n_examples=500,
                                     counts={"paragraphs": 5_000})}),
+    Corpus(
+        "synthetic-hops", "MIT, written by this package", "embedded", read=rows.generated[examples.Question],
+        generator=synthetic_hops.HOPS,
+        splits={split: Split("questions that take two steps, of known best score", n_examples=n)
+                for split, n in synthetic_hops.SIZES.items()}),
     Corpus(
         "wikihop-sample", "CC BY-SA 3.0 (not checked)", "qangaroo.cs.ucl.ac.uk, by way of a public copy",
         folder="multihop-other",
@@ -282,9 +294,11 @@ QUESTIONS = [
         folder="pg19-subset", read=rows.cloze_questions(kind, most=20),
         part_of="none of the Children's Book Test: questions in its form, made of the held-out books of pg19-subset",
         made_of=tuple(one for one in TEXT if one.name == "pg19-subset"),
-        splits={"validation": Split("up to 20 questions on each of 26 books", "validation*.parquet"),
-                "test": Split("up to 20 questions on each of 33 books", "test*.parquet")})
-      for kind in clozes.KINDS),
+        splits={"validation": Split("up to 20 questions on each of 26 books", "validation*.parquet",
+                                    n_examples=n_validation, counts={"candidates": 10 * n_validation}),
+                "test": Split("up to 20 questions on each of 33 books", "test*.parquet", n_examples=n_test,
+                              counts={"candidates": 10 * n_test})})
+      for kind, n_validation, n_test in (("names", 345, 462), ("nouns", 476, 521))),
 ]
 
 # What the next base model is trained on, apart from the evaluation texts named below and from no others. It may share
@@ -356,7 +370,7 @@ SUMMARIES = [
                             f"{name}-*.parquet")
                 for name, share in (("train", "80 %"), ("validation", "10 %"), ("test", "10 %"))}),
     Corpus(
-        "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated_articles,
+        "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated[examples.Summary],
         generator=synthetic_articles.ARTICLES,
         splits={split: Split("articles of known best log-perplexity", n_examples=n)
                 for split, n in synthetic_articles.SIZES.items()}),
@@ -393,12 +407,12 @@ IMAGES_AND_SOUND = [
                     ("validation", "Prelude 5", 1, 1_111_520),
                     ("test", "Fugue 10", 1, 1_075_040))}),
     Corpus(
-        "synthetic-images", "MIT, written by this package", "embedded", read=rows.generated_images,
+        "synthetic-images", "MIT, written by this package", "embedded", read=rows.generated[examples.Image],
         generator=synthetic_images.IMAGES, labels=synthetic_images.LABELS,
         splits={split: Split("images whose rows repeat, of known fewest bits", n_examples=n)
                 for split, n in synthetic_images.SIZES.items()}),
     Corpus(
-        "synthetic-sound", "MIT, written by this package", "embedded", read=rows.generated_sound,
+        "synthetic-sound", "MIT, written by this package", "embedded", read=rows.generated[examples.Audio],
         generator=synthetic_sound.SOUND,
         splits={split: Split("clips of lasting notes, of known fewest bits", n_examples=n)
                 for split, n in synthetic_sound.SIZES.items()}),

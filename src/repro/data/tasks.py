@@ -62,6 +62,11 @@ TASKS = {one.name: one for one in (
     Task("openbookqa", "openbookqa", "test"),
     Task("race", "race-subset", "test", n_train=1_000, n_test=600),
     Task("gap", "gap", "test", train="development"),
+    # of each form one that is generated
+    Task("topics", "synthetic-topics", "test"),
+    Task("agreement", "synthetic-agreement", "test"),
+    Task("pairs", "synthetic-pairs", "test"),
+    Task("nouns", "synthetic-nouns", "test"),
     # as the paper has them, for whoever fetches them
     Task("mnli", "multinli", "validation_matched"),
     Task("mnli-mismatched", "multinli", "validation_mismatched"),

@@ -56,6 +56,16 @@ class Tokeniser:
         return self.backend.token_to_id(MASKED[0]) if found is None else found
 
     @property
+    def mask(self) -> int:
+        """The id of <mask>. Raises ReproError for a tokeniser that has none, or not as its last id."""
+        found = self.backend.token_to_id(MASKED[-1])
+        if found != self.vocab_size - 1:
+            raise ReproError(f"tokeniser {self.name} has {'no <mask>' if found is None else f'<mask> as id {found}'}; a"
+                             f" masked model needs it as its last id ({self.vocab_size - 1}): take masked-bpe or "
+                             "roberta.")
+        return found
+
+    @property
     def vocab_size(self) -> int:
         """Number of ids, special tokens included."""
         return self.backend.get_vocab_size()

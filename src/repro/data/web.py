@@ -19,6 +19,7 @@ from repro.data.ngrams import grams
 from repro.errors import ReproError
 
 KARMA, LAST = 3, "2017-12-31"
+LEAST = 25  # words: with fewer, what is found on a page is a remark beside a picture, or the page around its text
 STEPS = ("karma", "date", "text", "Wikipedia", "duplicate")  # in this order
 
 
@@ -34,10 +35,7 @@ class Page:
 
 @dataclass(frozen=True)
 class WebText:
-    """documents: what is kept, in order, by URL. dropped: URL and step of each page that is not kept, in order.
-
-    counts: how many pages there were ("links"), and how many were left after each step.
-    """
+    """documents: what is kept, in order, by URL. dropped: URL and step of each page that is not kept, in order."""
 
     documents: list[Document]
     dropped: list[tuple[str, str]]
@@ -65,32 +63,32 @@ def webtext(pages: Iterable[Page], karma: int = KARMA, first: str | None = None,
         raise ReproError(f"first={first} is after last={last}: no page would be kept.")
     documents, dropped, known = [], [], _Copies(similar)
     for page in pages:
-        document = Document(page.url, "")
-        reason = None
+        reason, told = None, ""
         if page.karma < karma:
             reason = "karma"
         elif first and _day(page.day) < _day(first) or last and _day(page.day) > _day(last):
             reason = "date"
-        elif not (document := Document(page.url, text(page.html))).text:
+        elif not (told := text(page.html)):
             reason = "text"
         elif is_wikipedia(page.url):
             reason = "Wikipedia"
-        elif known.has(document.text):
+        elif known.has(told):
             reason = "duplicate"
         if reason:
             dropped.append((page.url, reason))
         else:
-            documents.append(document)
+            documents.append(Document(page.url, told))
     return WebText(documents, dropped)
 
 
 def text(html: str) -> str:
-    """The text of a page without what surrounds it; "" where there is none."""
+    """The text of a page without what surrounds it; "" where there are not even `LEAST` words of it."""
     try:
         from trafilatura import extract
     except ImportError as error:
         raise _lacking("trafilatura") from error
-    return (extract(html, include_comments=False, include_tables=False) or "").strip() if html.strip() else ""
+    found = extract(html, include_comments=False, include_tables=False) if html.strip() else None
+    return found.strip() if found and len(found.split()) >= LEAST else ""
 
 
 def is_wikipedia(url: str) -> bool:

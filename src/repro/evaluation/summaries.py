@@ -58,15 +58,36 @@ def written(model: "nn.Module", source: Sequence[int], separator: int, size: int
     given = torch.as_tensor(source, dtype=torch.int64)[None]
     lengths = torch.tensor([len(source)])
     with torch.no_grad():
-        memory = model.encode(given, lengths) if hasattr(model, "encode") else None
+        if not hasattr(model, "encode"):
+            return beam_search(_OneText(model.decoder, given), separator, separator, size, alpha, longest)
+        memory = model.encode(given, lengths)
 
         def follow(prefixes):
             k = len(prefixes)
-            many = given.expand(k, -1), lengths.expand(k), prefixes
-            logits = model(*many) if memory is None else model.decode(_repeated(memory, k), *many[1:])
+            logits = model.decode(_repeated(memory, k), lengths.expand(k), prefixes)
             return logits[:, -1].float().log_softmax(-1)
 
         return beam_search(follow, separator, separator, size, alpha, longest)
+
+
+class _OneText:
+    """The `follow` of beam search of a decoder that reads each token once: the input, then those of every beam.
+
+    decoder: with `extend`, such as `repro.models.Decoder`; given: the input (1, L).
+    """
+
+    def __init__(self, decoder: "nn.Module", given: "Tensor"):
+        self.extend, self.past = decoder.extend, decoder.extend(given)[1]
+        self.read: list[list[int]] = [[]]  # what `past` holds behind the input, a row each
+
+    def __call__(self, prefixes: "Tensor") -> "Tensor":
+        texts = prefixes.tolist()
+        rows = [self.read.index(text[:-1]) for text in texts]
+        if rows != list(range(len(self.read))):
+            self.past = self.past.of(rows)
+        logits, self.past = self.extend(prefixes[:, -1:], self.past)
+        self.read = texts
+        return logits.float().log_softmax(-1)
 
 
 def _repeated(memory, k: int):

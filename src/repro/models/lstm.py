@@ -28,11 +28,14 @@ class LSTMConfig:
 
     @classmethod
     def as_large_as(cls, config: GPTConfig) -> "LSTMConfig":
-        """Of the same vocabulary, width and dropout, with as many units as give the number of weights nearest."""
+        """Of the same vocabulary, width and dropout, and as many weights as eights of units allow.
+
+        A step with units that are no multiple of 8 took a third longer.
+        """
         linear = 5 * config.n_embd + 8  # 4 units^2 + linear units + constant is to be 0
         constant = (config.vocab_size + 1) * config.n_embd - config.parameters
         units = (-linear + sqrt(linear**2 - 16 * constant)) / 8
-        return cls(config.vocab_size, config.n_embd, max(1, round(units)), config.dropout)
+        return cls(config.vocab_size, config.n_embd, 8 * max(1, round(units / 8)), config.dropout)
 
     @property
     def parameters(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import isfinite
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from repro.errors import ReproError, unknown
 from repro.loss import cross_entropy
 from repro.models.gpt import INIT
+from repro.processor import exact_products
 
 FORMS = {"classification": 1, "entailment": 1, "similarity": 2, "multiple-choice": None}  # sequences of an example
 TEXTS = {"classification": "a text", "entailment": "a premise and a hypothesis", "similarity": "two texts",
@@ -97,6 +99,12 @@ def collate(examples: Sequence[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
         for row, ids in zip(rows, example, strict=True):
             row[:len(ids)] = torch.as_tensor(ids)
     return batch, lengths
+
+
+def labelled(examples: Sequence[tuple[Sequence[Ids], float]]) -> dict[str, Tensor]:
+    """A batch of (encoded example, label): `ids` and `lengths` of `collate`, and `labels` (B,)."""
+    ids, lengths = collate([example for example, _ in examples])
+    return {"ids": ids, "lengths": lengths, "labels": torch.tensor([label for _, label in examples])}
 
 
 class Told:
@@ -262,6 +270,28 @@ class TaskModel(nn.Module):
         if n > 1 and (labels.is_floating_point() or not 0 <= int(labels.min()) <= int(labels.max()) < n):
             raise ReproError(f"labels are {labels.dtype} from {labels.min().item()} to {labels.max().item()}; they "
                              f"must be whole numbers from 0 to {n - 1}.")
+
+
+@torch.no_grad()
+def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int = 32) -> np.ndarray:
+    """The logits (examples, outputs or candidates) float64 of encoded examples, in their order. Dropout is off.
+
+    Batches hold examples of similar length. On a CPU, large float32 products take the fastest path that is exact
+    (`repro.processor`). Raises ReproError for no examples, and for different numbers of candidates.
+    """
+    collate(examples)  # raises ReproError for what does not go together
+    lengths = [max(map(len, example)) for example in examples]
+    order, device = np.argsort(lengths, kind="stable"), model.head.weight.device
+    was_training, found = model.training, []
+    model.eval()
+    try:
+        with exact_products(model, batch_size * len(examples[0]) * max(lengths), device):
+            for start in range(0, len(order), batch_size):
+                ids, sizes = collate([examples[k] for k in order[start:start + batch_size]])
+                found.append(model(ids.to(device), sizes.to(device)).logits.double().cpu())
+    finally:
+        model.train(was_training)
+    return torch.cat(found).numpy()[np.argsort(order)]
 
 
 def _in_common(ids: Tensor, lengths: Tensor) -> Tensor:

@@ -116,14 +116,14 @@ def clozes(model, coder, rows: Iterable) -> dict[str, list]:
 
 def reading(model, coder, rows: Sequence) -> dict[str, list]:
     """F1 of answers written behind "A:", with the paragraphs that support them and from the question alone."""
-    from repro.evaluation.answers import word_f1
+    from repro.evaluation.answers import answer_scores
 
     asked = [f"Q: {row.question}\nA:" for row in rows]
     given = ["\n".join(row.paragraphs[k].text for k in dict.fromkeys(k for k, _ in row.supporting) or [0])
              for row in rows]
     told = {"f1": answers(model, coder, [f"{text}\n" for text in given], asked),
             "f1_alone": answers(model, coder, [""] * len(rows), asked)}
-    return {name: [word_f1(row.answer, text) for row, (text, _) in zip(rows, some, strict=True)]
+    return {name: [answer_scores(text, row.answer, "squad")[1] for row, (text, _) in zip(rows, some, strict=True)]
             for name, some in told.items()}
 
 
@@ -148,7 +148,7 @@ def closed_book(model, coder, rows: Sequence, shown: Sequence) -> tuple[dict[str
     correct_other: whether what was told is the answer to the next question. most_common: whether the commonest answer
     of the questions `shown` that begin with the same word is right.
     """
-    from repro.evaluation.answers import exact
+    from repro.evaluation.answers import answer_scores
 
     told_before = "".join(f"Q: {row.question}\nA: {row.answer}\n" for row in shown[:SHOTS])
     told = answers(model, coder, [told_before] * len(rows), [f"Q: {row.question}\nA:" for row in rows])
@@ -157,12 +157,15 @@ def closed_book(model, coder, rows: Sequence, shown: Sequence) -> tuple[dict[str
         kinds.setdefault(_first(row), Counter())[row.answer] += 1
     every = Counter(row.answer for row in shown)
     common = [kinds.get(_first(row), every).most_common(1)[0][0] for row in rows]
-    found = {"correct": [int(exact(row.answer, text)) for row, (text, _) in zip(rows, told, strict=True)],
-             "correct_other": [int(exact(rows[k - 1].answer, text)) for k, (text, _) in enumerate(told)],
-             "most_common": [int(exact(row.answer, one)) for row, one in zip(rows, common, strict=True)],
+    def right(told: str, row) -> int:
+        return int(answer_scores(told, row.answer, "squad")[0])
+
+    found = {"correct": [right(text, row) for row, (text, _) in zip(rows, told, strict=True)],
+             "correct_other": [right(text, rows[k - 1]) for k, (text, _) in enumerate(told)],
+             "most_common": [right(one, row) for row, one in zip(rows, common, strict=True)],
              "probability": [share for _, share in told]}
-    written = [{"question": row.question, "answer": text, "correct": right, "probability": share}
-               for row, (text, share), right in zip(rows, told, found["correct"], strict=True)]
+    written = [{"question": row.question, "answer": text, "correct": hit, "probability": share}
+               for row, (text, share), hit in zip(rows, told, found["correct"], strict=True)]
     return found, sorted(written, key=lambda one: -one["probability"])[:30]
 
 
@@ -198,12 +201,12 @@ def summaries(model, coder, rows: Sequence, seed: int, n_new: int, top_k: int = 
 
 def translations(model, coder, rows: Sequence, shown: Sequence) -> dict[str, list]:
     """Whether a phrase is put into the second language word for word, behind a few "english = french" pairs."""
-    from repro.evaluation.answers import word_f1
+    from repro.evaluation.answers import answer_scores
 
     told_before = "".join(f"{row.document} = {row.summary}\n" for row in shown[:SHOTS])
     told = answers(model, coder, [told_before] * len(rows), [f"{row.document} =" for row in rows])
     return {"correct": [int(row.summary == text) for row, (text, _) in zip(rows, told, strict=True)],
-            "f1": [word_f1(row.summary, text) for row, (text, _) in zip(rows, told, strict=True)]}
+            "f1": [answer_scores(text, row.summary, "squad")[1] for row, (text, _) in zip(rows, told, strict=True)]}
 
 
 def bits(nll: Sequence[float], n: Sequence[float]) -> float:
