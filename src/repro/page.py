@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 if TYPE_CHECKING:
     import pandas
@@ -13,6 +14,7 @@ NUMBER = re.compile(r"[<>~+−-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)? ?[%x]?")
 INTERVAL = re.compile(r" ?(\[[^\[\]]*\])$")
 ABSENT = {"", "–", "not run", "nan"}
 WORDS = re.compile(' role="img" aria-label="[^"]*"')  # of an SVG, for those who cannot see it
+NAMES = re.compile(r'\bid="|url\(#|\bhref="#')  # where an SVG gives or takes a name, up to the name itself
 FRAME = 1.2  # seconds that a frame is shown
 FOLDED = "smoke"  # the scale that only shows that the machinery works
 
@@ -27,11 +29,16 @@ def figure(picture: str, caption: str, frames: Sequence[str] = ()) -> str:
     """
     before = ""
     if frames:
-        shown = "".join(WORDS.sub("", one, count=1) for one in frames)
-        picture = f'<div class="still">{picture}</div><div class="moving" aria-hidden="true">{shown}</div>'
+        shown = "".join(_apart(WORDS.sub("", one, count=1)) for one in frames)
+        picture = f'<div class="still">{_apart(picture)}</div><div class="moving" aria-hidden="true">{shown}</div>'
         before = f'{_motion(len(frames))}<label class="fold"><input type="checkbox"> play it</label>'
     return (f'<figure class="drawing">{before}<div class="scroll">{picture}</div>'
             f'<figcaption>{caption}</figcaption></figure>')
+
+
+def _apart(svg: str) -> str:
+    """An SVG whose names no other one has: what is cut out by a shape in a hidden one could not be seen."""
+    return NAMES.sub(rf"\g<0>of-{crc32(svg.encode()):08x}-", svg)
 
 
 def _motion(number: int) -> str:

@@ -108,6 +108,15 @@ def test_plans_at_every_scale():
                 assert told.flops >= 0 and told.seconds > 0 and told.memory_bytes > 0
 
 
+def test_what_other_contexts_cost_is_foreseen():
+    """A least context of 3/4 of the length reads every byte four times."""
+    plan = [next(one for one in experiment("sparse-density").plan("smoke", {"contexts": contexts, "steps": 1})
+                 if is_pattern(False, "fixed")(one)) for contexts in ("[]", "[96]")]
+    without, with_it = (experiment("sparse-density").estimate(one).flops for one in plan)
+    scored, rest = 30 * 128, (3 * 8 + 2) * 128  # one step of training, and a text that is drawn
+    assert with_it / without == pytest.approx((rest + 5 * scored) / (rest + scored))
+
+
 def test_the_papers_settings_are_those_of_section_7():
     printed = {(row["experiment"], row["parameter"]): row["value"]
                for row in published("sparse2019_hyperparameters").to_dict("records")}

@@ -278,7 +278,8 @@ SEQUENCES = 500  # of a test split, about
 def estimate(config):
     settings = model_config(config, START + 1)
     n = config.steps * config.batch_size * config.length
-    scored = (config.scored or SEQUENCES) * config.length * (1 + 4 * len(config.contexts))
+    times = 1 + sum(config.length / (config.length - least) for least in config.contexts)  # that a byte is read
+    scored = (config.scored or SEQUENCES) * config.length * times
     drawn = 2 * config.drawn * config.length
     flops = settings.flops_per_token(config.length) * (3 * n + scored + drawn)
     kept = config.batch_size * config.length * config.n_embd * config.n_layer * (3 if config.recompute else 30)
