@@ -31,8 +31,8 @@ TABLE_3 = {
     "one_billion_word_perplexity": ("1BW", None, ""),
 }
 TASKS = {  # of Figure 1: our metric, in per cent
-    "reading comprehension": "reading_f1_percent", "summarisation": "summary_hint_average",
-    "question answering": "questions_exact_percent", "translation": "translation_accuracy_percent"}
+    "reading": "reading_f1_percent", "summaries": "summary_hint_average", "questions": "questions_exact_percent",
+    "translation": "translation_accuracy_percent"}
 ROUGE = ("rouge1", "rouge2", "rougeL")
 SUMMARIES = {"hint": "GPT-2 with TL;DR: hint", "no_hint": "GPT-2 without hint", "scrambled": "with a scrambled hint",
              "lede_3": "Lede-3", "random_3": "Random-3"}
@@ -306,7 +306,7 @@ DETOKENISED = Artifact(
 TEXT = Artifact(id="gpt2_2019-text-results", **OF, experiment=(PRETRAINING.name, ZERO_SHOT.name),
                 source="Sections 2 to 4", build=in_text, title="What the text of the paper reports, and ours beside it")
 FIGURE_1 = Artifact(id="gpt2_2019-figure1", **OF, experiment=ZERO_SHOT.name, source="Figure 1", build=by_size,
-                    kind="figure", title="Scores on tasks told in the text, by the size of the model")
+                    kind="figure", title="Scores on tasks that nothing was trained for, by the size of the model")
 FIGURE_4 = Artifact(id="gpt2_2019-figure4", **OF, experiment=PRETRAINING.name, source="Figure 4", build=losses_by_size,
                     kind="figure", title="Loss on text read in training and on held-out text, by the size of the model")
 register(TABLE_2, TABLE, TABLE_4, TABLE_5, DETOKENISED, TEXT, FIGURE_1, FIGURE_4)
