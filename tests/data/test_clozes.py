@@ -2,6 +2,7 @@
 
 import os
 import re
+from itertools import islice
 
 import pytest
 
@@ -90,6 +91,6 @@ def test_real_questions_can_be_answered_from_the_context(kind):
     assert one.part_of.startswith("none of the Children's Book Test")
     with pytest.raises(ReproError, match=r"made of others: run `repro data fetch NAME` for each of pg19-subset\.$"):
         one.fetch()
-    for row in one.examples("validation"):
+    for row in islice(one.examples("validation"), 60):
         answer = row.candidates[row.answer]
         assert re.search(rf"(?<![A-Za-z]){answer}(?![A-Za-z])", row.paragraphs[0]) and len(row.candidates) == CANDIDATES

@@ -69,8 +69,8 @@ TEXT = [
             **WIKITEXT_HELD_OUT,
         }),
     Corpus(
-        "wikitext-103-unk", "CC BY-SA 3.0", "WikiText-103 (not raw), by way of a public copy", joined=True,
-        folder="wikitext", read=readers.wikitext,
+        "wikitext-103-unk", "CC BY-SA 3.0", "Salesforce/wikitext", joined=True, folder="wikitext",
+        read=readers.wikitext, origin=sources.wikitext103_unk,
         part_of="WikiText-103: its validation and test texts with <unk> for rare words, as published",
         splits={"validation": Split("complete", "wiki.valid.tokens.xz", 60, 213_886, 217_646, 1_142_309),
                 "test": Split("complete", "wiki.test.tokens.xz", 60, 241_211, 245_569, 1_281_077)}),

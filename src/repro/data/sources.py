@@ -25,7 +25,12 @@ def wikitext103(rows: dict[str, int] = WIKITEXT103_ROWS, per_file: int = 100_000
         (*cut, f"wikitext-103.train-{k:02}-of-{len(cuts):02}.parquet") for k, cut in enumerate(cuts)])
 
 
-def _wikitext(config: str, rows: dict[str, int], train: list[tuple[int, int, str]]) -> Hub:
+def wikitext103_unk(rows: dict[str, int] = WIKITEXT2_ROWS) -> Hub:
+    """The validation and test text of WikiText-103 with <unk> for rare words."""
+    return _wikitext("wikitext-103-v1", {split: rows[split] for split in ("validation", "test")}, [], "tokens")
+
+
+def _wikitext(config: str, rows: dict[str, int], train: list[tuple[int, int, str]], kind: str = "raw") -> Hub:
     """A row is a line, "" standing for the blank line " \\n" of the original files. train: (start, stop, file)."""
     def line(row: dict) -> str:
         return row["text"] or " \n"
@@ -37,7 +42,7 @@ def _wikitext(config: str, rows: dict[str, int], train: list[tuple[int, int, str
         return [_parquet({"text": ["".join(lines)]})]
 
     parts = [Part(split, 0, rows[split], (file,), line, xz)
-             for split, file in (("validation", "wiki.valid.raw.xz"), ("test", "wiki.test.raw.xz"))]
+             for split, file in (("validation", f"wiki.valid.{kind}.xz"), ("test", f"wiki.test.{kind}.xz"))]
     parts += [Part("train", start, stop, (file,), line, parquet) for start, stop, file in train]
     return Hub("Salesforce/wikitext", config, "b08601e04326c79dfdd32d625aee71d232d685c3", rows, parts)
 

@@ -1,8 +1,8 @@
 """Short tasks in the language of the generated books, one of each form that GPT reads, whose best score is known.
 
-What a label hangs on is what the books teach: which words belong together, and that a pronoun keeps somebody's gender.
-It is a function of the texts, and then, with probability 1 - `reliability`, another one: nobody can expect to tell more
-labels than that. Who knows the language has little left to learn; who does not has to learn it from the labels.
+What a label hangs on is what the books teach, which words belong together. It is a function of the texts, and then,
+with probability 1 - `reliability`, another one: nobody can expect to tell more labels than that. Who knows the language
+has little left to learn; who does not has to learn it from the labels.
 """
 
 import hashlib
@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from repro.data.examples import LabelledText, MultipleChoice
-from repro.data.synthetic import NAMES, TOPICS, SyntheticBooks
+from repro.data.synthetic import TOPICS, SyntheticBooks
 from repro.errors import ReproError, unknown
 
 VERSION = 1  # raise it when the examples of a given seed change
-LABELS = {"topics": ("sea to forest", "railway to market"), "agreement": ("another", "the same"),
+LABELS = {"topics": ("sea to forest", "railway to market"), "belonging": ("no", "yes"),
           "pairs": ("apart", "together"), "nouns": ()}
-PRONOUNS = "his", "her"
 N_CANDIDATES = 4
 
 
@@ -26,8 +25,8 @@ N_CANDIDATES = 4
 class SyntheticTask:
     """The process that writes the examples of one task; each is a function of these numbers, its split and its index.
 
-    kind: "topics", a text of one of twelve topics: is it one of the first six? "agreement", two sentences about one
-    person: the same gender? "pairs", two texts: the same topic? "nouns", a text and four nouns: which belongs to it?
+    kind: "topics", a text of one of twelve topics: is it one of the first six? "belonging", a text and a
+    few words: of its topic? "pairs", two texts: the same topic? "nouns", a text and four nouns: which is of its topic?
     n_words: of a text. reliability: probability that the label is the one that the texts tell.
     Raises ReproError for another kind and numbers out of range.
     """
@@ -94,12 +93,13 @@ def _topics(task: SyntheticTask, name: str, draw: random.Random) -> LabelledText
     return LabelledText(name, text, task.told(int(topic >= len(TOPICS) // 2), 2, draw))
 
 
-def _agreement(task: SyntheticTask, name: str, draw: random.Random) -> LabelledText:
-    person, first, same = _one(draw, NAMES), int(draw.random() * 2), int(draw.random() * 2)
-    (nouns, verbs, adjectives), second = _one(draw, TOPICS), first if same else 1 - first
-    premise = f"{person} {_one(draw, verbs)} {PRONOUNS[first]} {_one(draw, nouns)} ."
-    hypothesis = f"{person} {_one(draw, verbs)} {PRONOUNS[second]} {_one(draw, adjectives)} {_one(draw, nouns)} ."
-    return LabelledText(name, premise, task.told(same, 2, draw), hypothesis)
+def _belonging(task: SyntheticTask, name: str, draw: random.Random) -> LabelledText:
+    text, topic = task.passage(draw)
+    same = int(draw.random() * 2)
+    others = [number for number in range(len(TOPICS)) if number != topic]
+    nouns, _, adjectives = TOPICS[topic if same else others[int(draw.random() * len(others))]]
+    hypothesis = f"near the {_one(draw, adjectives)} {_one(draw, nouns)}"
+    return LabelledText(name, text, task.told(same, 2, draw), hypothesis)
 
 
 def _pairs(task: SyntheticTask, name: str, draw: random.Random) -> LabelledText:
@@ -119,5 +119,5 @@ def _nouns(task: SyntheticTask, name: str, draw: random.Random) -> MultipleChoic
     return MultipleChoice(name, "near the", candidates, task.told(right, N_CANDIDATES, draw), (text,))
 
 
-_WAYS = {"topics": _topics, "agreement": _agreement, "pairs": _pairs, "nouns": _nouns}
-SIZES = {"train": 300, "test": 200}
+_WAYS = {"topics": _topics, "belonging": _belonging, "pairs": _pairs, "nouns": _nouns}
+SIZES = {"train": 600, "test": 200}

@@ -64,7 +64,7 @@ TASKS = {one.name: one for one in (
     Task("gap", "gap", "test", train="development"),
     # of each form one that is generated
     Task("topics", "synthetic-topics", "test"),
-    Task("agreement", "synthetic-agreement", "test"),
+    Task("belonging", "synthetic-belonging", "test"),
     Task("pairs", "synthetic-pairs", "test"),
     Task("nouns", "synthetic-nouns", "test"),
     # as the paper has them, for whoever fetches them

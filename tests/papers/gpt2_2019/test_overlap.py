@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +10,7 @@ from repro.data import NgramFilter, corpus, registry
 from repro.data.base import Split
 from repro.errors import ReproError
 from repro.papers.gpt2_2019 import overlap
-from repro.study import experiment, run
+from repro.study import artifact, claim, experiment, run
 
 
 @pytest.fixture
@@ -85,6 +86,34 @@ def test_what_is_read_at_small():
     assert read(own) == ["enwik8-prefix", "lambada-cased", "text8-prefix"]
     assert read(books) == ["enwik8-prefix", "gutenberg-pretrain", "lambada-cased", "text8-prefix"]
     assert (own.n, own.error_rate, own.random_runs, own.planted_every) == (8, 1e-8, 1_000_000, None)
+
+
+def test_the_claim_measures_the_difference_of_percentages_each_set_alike():
+    def record(training_set, **documents):
+        return SimpleNamespace(config={"training_set": training_set}, documents={
+            name: {"n_grams": n_grams, "found": found} for name, (n_grams, found) in documents.items()})
+
+    own = record("own", a=([10, 30], [4, 8]), b=([5], [1]))  # 30 and 20 per cent
+    books = record("books", a=([10, 30], [0, 4]), b=([5], [2]), c=([9], [9]))  # 10 and 40 per cent, and one beside
+    for records in ([own, books], [books, own]):
+        found = overlap.difference(records)
+        assert found.effects.shape == (1, 3) and found.effects.mean() == pytest.approx((10 - 30 + 40 - 20) / 2)
+    assert overlap.room([own]) == pytest.approx(25)
+    assert overlap.printed_mean("WebText train") == pytest.approx((0.88 + 1.63 + 6.31 + 3.94 + 2.42 + 3.75) / 6)
+    assert claim("gpt2_2019-overlap").paper_effect() == pytest.approx(3.155 - 5.908, abs=1e-2)
+
+
+def test_the_table_has_the_papers_rows_and_ours(small):
+    shown = artifact("gpt2_2019-table6").render("smoke").table
+    assert shown["training text"].tolist() == [
+        "own training split of the dataset", "WebText train", "each one's own", "gutenberg-pretrain", "each one's own",
+        "synthetic-documents"]
+    assert shown["WikiText-2"].tolist() == ["0.66", "1.63", *["not run"] * 4]
+    config, = experiment("overlap-gpt2").plan("smoke", {"training_set": "own"})
+    record = run(config, progress=False)
+    shown = artifact("gpt2_2019-table6").render("smoke").table
+    assert shown["generated"].tolist()[-2:] == [f"{record.metrics['planted_percent']:.2f}", "not run"]
+    assert shown["PTB"].tolist() == ["2.67", "0.88", "not run", "not run", "–", "not run"]
 
 
 @pytest.mark.parametrize(("sets", "told"), [

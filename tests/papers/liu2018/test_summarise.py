@@ -11,6 +11,7 @@ import pytest
 from repro.data import registry
 from repro.data.base import Corpus, Split
 from repro.data.example_readers import generated_articles
+from repro.data.extraction import METHODS
 from repro.data.synthetic_articles import ARTICLES
 from repro.errors import ReproError
 from repro.papers.liu2018 import cost, extraction, summarise, tables
@@ -86,14 +87,17 @@ def test_every_planned_model_from_rows_to_tables_and_verdicts(tiny):
         assert metrics["blind_log_perplexity"] == pytest.approx(blind)
     run(experiment("extract-leads").plan("smoke")[0], tiny, progress=False)
     shown = artifact("liu2018-table4").render("smoke", (), tiny).table
-    assert list(shown["source"]).count("the paper") == 6 and not (shown == "not run").any(axis=None)
+    assert list(shown["scale"]).count("the paper") == 6 and not (shown == "not run").any(axis=None)
     assert shown["log-perplexity"].iloc[:2].tolist() == ["5.04952", "2.46645"]
     assert artifact("liu2018-table3").render("smoke", (), tiny).table["extractor"].tolist()[5:] == [
         "cheating", "tf-idf", "identity"]
+    told = artifact("liu2018-extraction-example").render("smoke", (), tiny).table
+    assert told["method"].tolist() == ["the lead itself", *METHODS]
+    assert told["words"].iloc[0] == TINY.example("test", 0).summary
     for name in ("liu2018-figure3", "liu2018-figure2", "liu2018-figure4", "liu2018-costs"):
         artifact(name).render("smoke", (), tiny)
     for one in claims():
-        if one.id.startswith(("liu2018-table", "liu2018-figure2")) and "smoke" in one.scales:
+        if one.id.startswith(("liu2018-table", "liu2018-figure")) and "smoke" in one.scales:
             found = one.verdict("smoke", tiny)
             assert found.verdict == "machinery works" and found.n_units == 12, one.id
     first = claim("liu2018-table4-experts").verdict("smoke", tiny)
@@ -105,6 +109,7 @@ def test_every_planned_model_from_rows_to_tables_and_verdicts(tiny):
 def test_the_papers_effects_are_those_of_its_tables():
     wanted = {"liu2018-table4-seq2seq": 2.46645 - 5.04952, "liu2018-table4-one-text": 2.22216 - 2.46645,
               "liu2018-table4-compressed": 2.05159 - 2.22216, "liu2018-table4-experts": 1.92871 - 2.05159,
+              "liu2018-figure3-longer-base": 2.22216 - 2.60,
               "liu2018-table3-tfidf": (4.80215 - 2.46645) / (4.80215 - 1.72975),
               "liu2018-table3-cheating-base": (2.46645 - 1.72975) / (4.80215 - 1.72975)}
     assert {id: claim(id).paper_effect() for id in wanted} == pytest.approx(wanted)
@@ -118,7 +123,7 @@ def test_every_scale_is_planned_and_estimated(scale):
         assert told.parameters == summarise.weights(config, config.vocab_size or 80) > 0
         assert told.flops > 0 and told.seconds > 0
     for one in claims():
-        if one.id.startswith("liu2018-table") and scale in one.scales:
+        if one.experiment == "summarise" and scale in one.scales:
             compared = [config for config in one.plan(scale) if one.where(config)]
             assert len(compared) == (3 if "table3" in one.id else 2), one.id
     from_base = [config for config in experiment("summarise").plan(scale) if config.model == "gpt2-mini"]

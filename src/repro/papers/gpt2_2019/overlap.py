@@ -8,15 +8,36 @@ planted cases of all that is to be left out.
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import PROCESS
-from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.papers.gpt2_2019.sizes import CHAPTER, PAPER
+from repro.study import (
+    Artifact,
+    ArtifactContext,
+    Assay,
+    Claim,
+    Estimate,
+    Experiment,
+    Measured,
+    Outcome,
+    Record,
+    RunConfig,
+    register,
+)
+from repro.study.artifacts import NOT_RUN
+from repro.study.published import printed_rows
 
-PAPER = "gpt2_2019"
+if TYPE_CHECKING:
+    import pandas
+
+TABLE_6 = "gpt2_2019_table6_8gram_overlap"
+COLUMNS = {"ptb": "PTB", "wikitext2": "WikiText-2", "enwik8": "enwik8 (ours: a part)", "text8": "text8 (ours: a part)",
+           "wikitext103": "WikiText-103", "one_billion_word": "1BW", "lambada": "LAMBADA", "planted": "generated"}
 OWN = "own"
 BLOCK = 1_000  # runs: a test text of one document is counted in blocks of so many, for the interval
 SETS = {  # metric -> corpus; LAMBADA's own training text, 2,662 novels, is not here
@@ -136,6 +157,54 @@ def estimate(config: Config) -> Estimate:
     return Estimate(0, 0, 0.0, PROCESS + (500_000_000 if large else 0), 400.0 if large else 10.0)
 
 
+def table(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 6: a row for each training text, per cent of the runs of each test text."""
+    import pandas
+
+    rows = [["the paper", row["training_set"], *(row.get(f"{name}_percent") or "–" for name in COLUMNS)]
+            for row in printed_rows(TABLE_6)]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found = context.records_of(config)[:1]
+            told = "each one's own" if config.training_set == OWN else config.training_set
+            rows.append([f"this study, {scale}", told, *(
+                _written(found[0].metrics.get(f"{name}_percent")) if found else NOT_RUN for name in COLUMNS)])
+    return pandas.DataFrame(rows, columns=["source", "training text", *COLUMNS.values()])
+
+
+def _written(percent: float | None) -> str:
+    return "–" if percent is None else f"{percent:.2f}"
+
+
+def difference(records: Sequence[Record]) -> Measured:
+    """Per cent in the text of pre-training less per cent in a set's own, by document or block; each set, of those that
+    have a training text of their own, weighs the same."""
+    import numpy as np
+
+    own, other = sorted(records, key=lambda record: record.config["training_set"] != OWN)
+    parts = [percents(other, name) - percents(own, name) for name in own.documents]
+    n = sum(map(len, parts))
+    return Measured(np.array([np.concatenate([part * n / (len(parts) * len(part)) for part in parts])]))
+
+
+def percents(record: Record, name: str) -> Any:
+    """(units,) of a set: their mean is its percentage."""
+    from repro.evaluation.bootstrap import linearised
+
+    return 100 * linearised(record.documents[name]["found"], record.documents[name]["n_grams"])
+
+
+def room(records: list[Record]) -> float:
+    """The mean percentage of the sets in their own training texts: by so much could another text fall short of it."""
+    return fmean(fmean(percents(record, name)) for record in records for name in record.documents)
+
+
+def printed_mean(training_set: str) -> float:
+    """Of Table 6, over its test sets."""
+    row, = (row for row in printed_rows(TABLE_6) if row["training_set"] == training_set)
+    return fmean(float(value) for name, value in row.items() if name.endswith("_percent"))
+
+
 EXPERIMENT = Experiment(
     name="overlap-gpt2", paper=PAPER, summary="How much of test texts is in training texts: runs of 8 words.",
     config=Config, execute=execute, estimate=estimate,
@@ -145,4 +214,16 @@ EXPERIMENT = Experiment(
                         (OWN, "synthetic-documents" if scale == "smoke" else "gutenberg-pretrain")],
     reads=lambda config: sorted({*SETS[config.scale].values(),
                                  *({config.training_set} - {OWN})} - {config.corpus}))
-register(EXPERIMENT)
+TABLE = Artifact(
+    id="gpt2_2019-table6", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Table 6", build=table,
+    title="Runs of 8 words of test texts that a training text has too, in per cent (ours: LAMBADA as it was scored; "
+          "WikiText-103's test text is WikiText-2's)")
+register(
+    EXPERIMENT, TABLE,
+    Claim(id="gpt2_2019-overlap", paper=PAPER, source="Table 6", experiment=EXPERIMENT.name, about=(TABLE.id,),
+          sentence="Test texts have no more in common with the pre-training text than with their own training texts.",
+          measure=difference, direction="lower", unit="document", same_weights=True, told_in="percentage points",
+          paper_effect=lambda: printed_mean("WebText train") - printed_mean("own training split of the dataset"),
+          why_no_control="no model is involved: the same runs are looked for in two texts",
+          assay=Assay("all that the test texts have in common with their own training texts",
+                      lambda config: config.training_set == OWN, room)))

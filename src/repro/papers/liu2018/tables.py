@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.page import bounded
-from repro.papers.liu2018.summarise import CHAPTER, EXPERIMENT, EXTRACTORS, LENGTHS, PAPER, SCALES
+from repro.papers.liu2018.summarise import BASE, CHAPTER, EXPERIMENT, EXTRACTORS, LENGTHS, PAPER, SCALES
 from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, published, register
-from repro.study.artifacts import NOT_RUN
+from repro.study.artifacts import NOT_RUN, heading
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ NAMES = {"seq2seq": "seq2seq-attention", "t-ed": "T-ED", "t-d": "T-D", "t-dmca":
 THEIRS = {"seq2seq-attention": "seq2seq", "Transformer-ED": "t-ed", "Transformer-D": "t-d",
           "Transformer-DMCA": "t-dmca"}
 EXTRACTOR = "tf-idf"  # of Table 4 and Figure 3
-COLUMNS = ["source", "model", "articles", "L", "experts", "log-perplexity", "with another article's input",
+COLUMNS = ["scale", "model", "articles", "L", "experts", "log-perplexity", "with another article's input",
            "best possible", "nats a word", "ROUGE-L F1", "repeated 3-grams", "seeds"]
 
 
@@ -37,7 +37,7 @@ def architectures(context: ArtifactContext) -> "pandas.DataFrame":
             for row in published("liu2018_table4_architectures").to_dict("records")]
     for scale in reversed(context.scales):
         rows += [_row(context, config, str(config.n_experts) if config.model == "t-dmca" else "–")
-                 for config in context.plan(scale, extractor=EXTRACTOR)]
+                 for config in context.plan(scale, extractor=EXTRACTOR) if _headline(config)]
     return pandas.DataFrame(rows, columns=COLUMNS)
 
 
@@ -53,7 +53,7 @@ def extractors(context: ArtifactContext) -> "pandas.DataFrame":
             if _extracted(name, model)(config):
                 first, called, corpus, length, _, *told = _row(context, config, "")
                 rows.append([first, called, name, corpus, length, *told[:3], told[4], told[6]])
-    return pandas.DataFrame(rows, columns=["source", "model", "extractor", "articles", "L", "log-perplexity",
+    return pandas.DataFrame(rows, columns=["scale", "model", "extractor", "articles", "L", "log-perplexity",
                                            "with another article's input", "best possible", "ROUGE-L F1", "seeds"])
 
 
@@ -79,18 +79,22 @@ def by_length(context: ArtifactContext):
 
 
 def samples(context: ArtifactContext) -> "pandas.DataFrame":
-    """Leads side by side: what was wanted, and what each model's beam search wrote, for the same articles."""
+    """The lead of one article, and what beam search wrote for it: of each model with the longest input that it read."""
     import pandas
 
-    rows: dict[tuple, dict] = {}
+    rows = []
     for scale in reversed(context.scales):
+        last = {}  # of each model; plans go from short inputs to long ones
         for config in context.plan(scale, extractor=EXTRACTOR):
-            for record in context.records_of(config)[:1]:
-                for sample in record.notes["samples"]:
-                    row = rows.setdefault((scale, sample["title"]), {"scale": scale, "title": sample["title"],
-                                                                     "the lead": sample["wanted"]})
-                    row[f"{_name(config.model, config.n_experts)}, L = {config.length:,}"] = sample["told"]
-    return pandas.DataFrame(list(rows.values()) or [{"scale": context.scales[0], "title": NOT_RUN}]).fillna("–")
+            for record in context.records_of(config)[:1] if _main(config) else []:
+                last[_name(config.model, config.n_experts)] = config.length, record.notes["samples"][0]
+        for model, (length, sample) in last.items():
+            if not rows or rows[-1]["scale"] != scale:
+                rows.append({"scale": scale, "article": sample["title"], "written by": "its authors", "L": "–",
+                             "the lead": sample["wanted"]})
+            rows.append({"scale": scale, "article": sample["title"], "written by": model, "L": f"{length:,}",
+                         "the lead": sample["told"]})
+    return pandas.DataFrame(rows or [{"scale": context.scales[0], "the lead": NOT_RUN}])
 
 
 def costs(context: ArtifactContext) -> "pandas.DataFrame":
@@ -148,6 +152,12 @@ def _main(config: Any) -> bool:
     return config.corpus == SCALES[config.scale]["corpus"]
 
 
+def _headline(config: Any) -> bool:
+    """Whether a run is in Table 4; what else there is at other lengths, Figure 3 draws."""
+    place = {"seq2seq": 0, "t-ed": 0, "t-d": 1, "t-dmca": 2}.get(config.model)
+    return not _main(config) or place is None or config.length == LENGTHS[config.scale][place] or config.n_experts > 0
+
+
 def _is(config: Any, model: str, place: int, extractor: str = EXTRACTOR, experts: bool = False) -> bool:
     """Whether a run is that of a model at one of LENGTHS."""
     return (_main(config) and config.model == model and config.length == LENGTHS[config.scale][place]
@@ -156,7 +166,7 @@ def _is(config: Any, model: str, place: int, extractor: str = EXTRACTOR, experts
 
 def _row(context: ArtifactContext, config: Any, experts: str) -> list[str]:
     found = context.records_of(config)
-    first = [f"this study, {config.scale}", NAMES[config.model], config.corpus, f"{config.length:,}", experts]
+    first = [heading(config.scale), NAMES[config.model], config.corpus, f"{config.length:,}", experts]
     if not found:
         return [*first, *[NOT_RUN] * 7]
     return [*first, _interval(found, "nats"), _interval(found, "other"), _mean(found, "best_log_perplexity", 3),
@@ -284,6 +294,20 @@ def reading(records: list[Record]) -> float:
     return max(map(fmean, gains.values()))
 
 
+def _base_reads(place: int) -> Callable[[Any], bool]:
+    """Whether a run is that of the base model at one of the lengths of BASE."""
+    return lambda config: (_main(config) and config.model == "gpt2-mini" and config.extractor == EXTRACTOR
+                           and config.length == BASE[config.scale][place])
+
+
+def printed_longer() -> float:
+    """What T-D gains from 4,000 tokens of input instead of 500, as Figure 3 and the samples print it."""
+    found = {row["input_length_L_tokens"]: float(row["test_log_perplexity_per_wordpiece"])
+             for row in printed_rows("liu2018_figure3_logperplexity_vs_L")
+             if row["model"] == "T-D" and row["confidence"] == "exact"}
+    return found["4000"] - found["500"]
+
+
 SEARCH = "What a search for the title puts first makes a better input than what comes first"
 ROOM = "Extraction leaves room: what has the lead's own bigrams makes a better input than a search"
 register(
@@ -291,6 +315,9 @@ register(
     extracted("liu2018-table3-cheating", "t-ed", EXTRACTOR, "cheating", f"{ROOM}."),
     extracted("liu2018-table3-tfidf-base", "gpt2-mini", "identity", EXTRACTOR, f"{SEARCH}, also if pretrained."),
     extracted("liu2018-table3-cheating-base", "gpt2-mini", EXTRACTOR, "cheating", f"{ROOM}, also if pretrained."),
+    compared("liu2018-figure3-longer-base", _base_reads(-1), _base_reads(0), source="Figure 3",
+             about=(TABLE_4.id,), family="liu2018-models-base", paper_effect=printed_longer,
+             sentence="A decoder that reads the input as text does better with more of it, if pretrained."),
     compared("liu2018-table4-seq2seq", lambda c: _is(c, "t-ed", 0), lambda c: _is(c, "seq2seq", 0), source="Table 4",
              about=(TABLE_4.id,), family="liu2018-models",
              paper_effect=printed(("Transformer-ED", ""), ("seq2seq-attention", "")),
