@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 
 ROOMS = ("attention", "evaluation", "recurrence", "models", "training", "data", "plotting", "study")
 PLACE = "<!-- api -->"
@@ -47,4 +48,7 @@ def signature(value: object) -> str:
 def docstring(value: object) -> str:
     """What the code says of it; "" for a value, whose docstring would be that of its type."""
     told = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else ""
-    return "" if told is None or told.startswith(f"{getattr(value, '__name__', '')}(") else told
+    if not told or told.startswith(f"{getattr(value, '__name__', '')}("):
+        return ""
+    parts = re.split(r"(`[^`]*`|^ {4}.*$)", told, flags=re.MULTILINE)  # code, which stays as it is, at odd places
+    return "".join(part if k % 2 else part.replace("<", r"\<") for k, part in enumerate(parts))

@@ -63,6 +63,16 @@ def test_a_long_signature_has_a_line_for_each_argument():
                                                      "    second_argument: float = 0.5,"]
 
 
+def test_what_looks_like_a_tag_in_a_docstring_is_none():
+    def told():
+        """Reads <s> and `<s>`, and n < 3:
+
+            x = "<s>"
+        """
+
+    assert api.docstring(told) == 'Reads \\<s> and `<s>`, and n \\< 3:\n\n    x = "<s>"'
+
+
 def test_there_is_one_version_and_the_changelog_begins_with_it():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert re.fullmatch(r"\d+\.\d+\.\d+", version)
