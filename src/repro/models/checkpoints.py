@@ -21,7 +21,7 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
-        with _without_bars():
+        with without_bars():
             yield
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
@@ -45,7 +45,7 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # what a killed save left
     try:
-        with _without_bars():
+        with without_bars():
             kept = copy.deepcopy(model).bfloat16() if weights == "bf16" else model
             kept.save_pretrained(unfinished)
         for path in unfinished.iterdir():
@@ -60,7 +60,7 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
 
 
 @contextmanager
-def _without_bars() -> Iterator[None]:
+def without_bars() -> Iterator[None]:
     """transformers shows a progress bar for a single file; here it would only be noise."""
     from transformers.utils import logging
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 DECIDED = REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE
 WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, REPRODUCED, MACHINERY
-UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "exact": "exact"}
+UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "question": "questions", "exact": "exact"}
 SEEDS = 3
 
 
@@ -79,7 +79,7 @@ class Claim(Based):
     measure: Callable[[list[Record]], Measured]
     direction: Literal["lower", "higher"]  # of the effects, than `null`
     null: float = 0.0
-    unit: Literal["document", "book", "stretch", "exact"]  # what the effects of a seed are of
+    unit: Literal["document", "book", "stretch", "question", "exact"]  # what the effects of a seed are of
     seeds: int = SEEDS  # as many are needed, or more
     same_weights: bool = False  # are compared: then one seed is enough, as where there is no chance
     paper_effect: Callable[[], float] | None = None  # from the published values
