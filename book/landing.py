@@ -61,7 +61,8 @@ def lead() -> str:
 def actions() -> str:
     """Where to go: the source only where it is known."""
     known = [("Read", "how-to-read.html"), ("Explore", "notebooks/23_explorer.html"),
-             ("Run a chapter", "how-to-run.html"), *([("Source", repository())] if repository() else []), ("Cite", "references.html")]
+             ("Run a chapter", "how-to-run.html")]
+    known += [("Source", repository())] * bool(repository()) + [("Cite", "references.html")]
     links = "".join(f'<a href="{address}">{name}</a>' for name, address in known)
     return f'<nav class="actions" aria-label="Where to go">{links}</nav>'
 

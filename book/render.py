@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import api
 import landing
 import nbformat
 import rooms
@@ -35,7 +36,7 @@ def render(target: str | Path, *chapters: str | Path) -> None:
     for chapter in map(Path, chapters):
         notebook = set_outputs(nbformat.read(chapter, as_version=4), gallery, chapter.stem)
         (source / "notebooks" / chapter.name).write_text(nbformat.writes(notebook))
-    for name, part in (("index.md", landing), ("design.md", rooms)):
+    for name, part in (("index.md", landing), ("design.md", rooms), ("api.md", api)):
         (source / name).write_text(gallery.finished(part.filled((source / name).read_text())))
     for chapter in (source / "notebooks").glob("*.ipynb"):
         notebook = nbformat.read(chapter, as_version=4)
