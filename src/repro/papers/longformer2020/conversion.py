@@ -260,8 +260,8 @@ def estimate(config):
 
 REAL = {"corpus": "gutenberg-pretrain", "scored_corpus": "pg19-subset", "precision": "bf16"}
 SCALES = {
-    "smoke": {"corpus": "synthetic-books", "scored_corpus": "synthetic-books", "window": 32, "max_positions": 512,
-              "scored_tokens": 2_048, "batch_size": 2, "learning_rate": 2e-3},
+    "smoke": {"corpus": "synthetic-books", "scored_corpus": "synthetic-books", "window": 16, "max_positions": 256,
+              "scored_tokens": 2_048, "batch_size": 4, "learning_rate": 2e-3},
     "small": REAL | {"window": 128, "batch_size": 2},
     "medium": REAL | {"window": 256, "batch_size": 16, "learning_rate": 3e-4},
     "paper": {"corpus": "books-and-wikipedia", "scored_corpus": "pg19", "window": 512, "batch_size": 64,
