@@ -280,7 +280,8 @@ def test_the_hub_is_streamed_from_the_row_asked_for(tmp_path, sample, monkeypatc
     assert [row["text"] for row in source.stream("train", 5)] == LINES["train"][5:]
 
 
-@pytest.mark.parametrize("script", ["wikitext103", "pg19", "enwik8", "text8", "imdb", "hotpotqa", "cifar10"])
+@pytest.mark.parametrize("script", ["wikitext103", "pg19", "enwik8", "text8", "imdb", "hotpotqa", "cifar10",
+                                    "gpt1_tasks"])
 def test_scripts_run(script):
     from repro import paths
 

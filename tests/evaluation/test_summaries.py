@@ -6,10 +6,21 @@ from itertools import product
 import pytest
 import torch
 
+from repro.attention import Causal
 from repro.errors import ReproError
 from repro.evaluation.summaries import beam_search, nats, padded, repetition, rouge_l, written
-from repro.models import EncoderDecoder, EncoderDecoderConfig, OneText, Seq2Seq, Seq2SeqConfig
-from repro.models.tdmca import TDMCA, TDMCAConfig
+from repro.models import (
+    TDMCA,
+    Decoder,
+    DecoderConfig,
+    EncoderDecoder,
+    EncoderDecoderConfig,
+    OneText,
+    Pretrained,
+    Seq2Seq,
+    Seq2SeqConfig,
+    TDMCAConfig,
+)
 
 END = 0
 
@@ -100,6 +111,41 @@ def test_a_written_summary_is_the_one_that_its_likelihood_says():
         best = nats(model, [([3, 4, 5], told)], END)[0] if len(told) < 6 else None
         others = nats(model, [([3, 4, 5], [k]) for k in range(1, 9)] + [([3, 4, 5], [])], END)
         assert best is None or best <= others.min() + 1e-4
+
+
+def decoders():
+    """Each decoder that keeps what it has read, weights drawn so widely that texts differ."""
+    transformers = pytest.importorskip("transformers")
+    sizes = transformers.GPT2Config(vocab_size=9, n_embd=8, n_layer=2, n_head=2, n_positions=40, bos_token_id=0,
+                                     eos_token_id=0)
+    for k, decoder in enumerate((
+            TDMCA(TDMCAConfig(9, 8, 2, block=4, n_experts=3)), Decoder(DecoderConfig(9, 8, 2, (Causal(),) * 2)),
+            Decoder(DecoderConfig(9, 8, 2, (Causal(),) * 2, positions="absolute", details=("scaled",))),
+            Pretrained(transformers.GPT2LMHeadModel(sizes)))):
+        for name, weight in decoder.named_parameters():  # tied embeddings that are large repeat their token
+            size = 0.1 if "embed" in name or "wte" in name else 1.0
+            weight.data.normal_(std=size, generator=torch.Generator().manual_seed(k + weight.numel()))
+        yield decoder.double().eval()
+
+
+def test_a_decoder_that_keeps_what_it_read_writes_as_one_that_reads_all_again():
+    """Beams change places, come twice and go; inputs end inside a block and a group, and at their ends."""
+    texts = set()
+    for decoder in decoders():
+        model = OneText(decoder)
+        for n in (1, 3, 8, 10):
+            given = torch.randint(1, 9, (1, n), generator=torch.Generator().manual_seed(n))
+
+            def follow(prefixes, given=given):
+                k = len(prefixes)
+                with torch.no_grad():
+                    logits = model(given.expand(k, -1), torch.full((k,), given.shape[1]), prefixes)  # noqa: B023
+                return logits[:, -1].log_softmax(-1)
+
+            told = written(model, given[0].tolist(), END, 4, 0.6, 12)
+            assert told == beam_search(follow, END, END, 4, 0.6, 12), type(decoder)
+            texts.add(tuple(told))
+    assert len(texts) > 8 and len(set(map(len, texts))) > 2
 
 
 def test_padding_is_no_target():

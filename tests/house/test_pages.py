@@ -89,6 +89,18 @@ def test_a_table_scrolls_under_its_first_column(page):
     assert head_then == head and number_then == number - 60
 
 
+@pytest.mark.parametrize("name", ["notebooks/13_factorised_attention"])
+def test_a_figure_moves_for_those_who_ask_and_stands_still_in_print(page):
+    displayed = """(() => { const figure = document.querySelector(".moving").closest("figure");
+        return [".still", ".moving"].map((one) => getComputedStyle(figure.querySelector(one)).display); })()"""
+    assert page.evaluate(displayed) == ["block", "none"]
+    page.evaluate("document.querySelector('.moving').closest('figure').querySelector('input').click()")
+    assert page.evaluate(displayed) == ["none", "grid"]
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.evaluate(displayed) == ["block", "none"]
+    page.call("Emulation.setEmulatedMedia", media="")
+
+
 @pytest.mark.parametrize("name", ["index"])
 def test_the_theme_follows_the_reader_until_one_is_chosen(page):
     for wanted in ("dark", "light"):

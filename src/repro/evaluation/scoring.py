@@ -50,7 +50,8 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
     """Score `tokens` (N,) with windows of `window` tokens that share `overlap` tokens with the one before.
 
     model: a transformers causal language model, a `RecurrentLM` (its windows are read one after the other and carry
-    h_prev along), or any callable from token ids (B, T) to logits (B, T, V), or to an object with `.logits`.
+    h_prev along), a model with `hidden` and `output`, such as `repro.models.GPT`, or any callable from token ids (B, T)
+    to logits (B, T, V), or to an object with `.logits`.
     n_words, n_bytes: of the original text, for the word and byte normalisers. batch_size: windows read at once; it
     changes speed and memory only (default: 4 on a CPU, where more leave the cache, and 16 elsewhere).
     progress: called with the number of targets scored since the last call.
@@ -95,17 +96,21 @@ def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterat
         for window, hidden in zip(cover, model.read_windows(tokens[None], cover), strict=True):
             yield [window], hidden[:, window.offset:], head
         return
-    plain_head = hasattr(model, "base_model") and model.config.model_type in PLAIN_HEADS
     for same in same_shape(cover):
         offset = same[0].offset
         for batch in (same[i:i + batch_size] for i in range(0, len(same), batch_size)):
-            ids = torch.stack([tokens[w.start:w.stop] for w in batch])
-            if plain_head:
-                states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-                yield batch, states[:, offset:], model.get_output_embeddings()
-            else:
-                logits = model(ids)
-                yield batch, getattr(logits, "logits", logits)[:, offset:], None
+            states, head = states_and_head(model, torch.stack([tokens[w.start:w.stop] for w in batch]))
+            yield batch, states[:, offset:], head
+
+
+def states_and_head(model, ids: Tensor) -> tuple[Tensor, object]:
+    """States (B, T, .) of ids (B, T) and the output layer that makes logits of them; None where they are logits."""
+    if hasattr(model, "base_model") and model.config.model_type in PLAIN_HEADS:
+        return model.base_model(input_ids=ids, use_cache=False).last_hidden_state, model.get_output_embeddings()
+    if hasattr(model, "hidden") and hasattr(model, "output"):
+        return model.hidden(ids), model.output
+    logits = model(ids)
+    return getattr(logits, "logits", logits), None
 
 
 def window_nll(states: Tensor, targets: Tensor, head) -> Tensor:

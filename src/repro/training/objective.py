@@ -152,6 +152,25 @@ class Labels(nn.Module):
         return {"model": model_settings(self.model)}
 
 
+class Task(nn.Module):
+    """The loss of a task that a language model is fine-tuned for, and of the tokens of its texts beside it; of batches
+    by `repro.models.labelled`.
+
+    model: a `repro.models.TaskModel`. lm_weight: what the loss of tokens counts.
+    """
+
+    def __init__(self, model: nn.Module, lm_weight: float = 0.5):
+        super().__init__()
+        self.model, self.lm_weight = model, lm_weight
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        return self.model(batch["ids"], batch["lengths"], batch["labels"], self.lm_weight).loss
+
+    def settings(self) -> dict:
+        """The weight, and the model's settings."""
+        return {"lm_weight": self.lm_weight, "model": self.model.settings()}
+
+
 class Summaries(nn.Module):
     """Mean negative log-likelihood per token, in nats, of summaries and, of decoders that read both as one text, of the
     inputs; of batches by `evaluation.summaries.padded`.
