@@ -238,7 +238,7 @@ def _weights(base) -> int:
     return PRETRAINING.estimate(base).parameters
 
 
-RATE = {"smoke": 3e10, "small": 1.2e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
+RATE = {"smoke": 3e10, "small": 2.4e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
 BOOKS = {"synthetic-books": 6, "pg19-subset": 26, "pg19": 50}
 
 
