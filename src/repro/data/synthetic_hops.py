@@ -125,4 +125,4 @@ def _one(draw: random.Random, values: Sequence[str]) -> str:
 
 
 HOPS = SyntheticHops()  # the corpus `synthetic-hops`
-SIZES = {"train": 2_000, "validation": 200}
+SIZES = {"train": 3_000, "validation": 200}
