@@ -127,7 +127,7 @@ class Longformer(LongformerForMaskedLM):
         if attention_mask is not None and attention_mask.shape == input_ids.shape and attention_mask.all():
             attention_mask = None  # nothing is hidden
         hidden = self.longformer.embeddings(input_ids)
-        again = self.training and self.is_gradient_checkpointing
+        again = self.training and self.longformer.encoder.gradient_checkpointing
         for layer in self.longformer.encoder.layer:
             hidden = recomputed(again, self._read, layer, hidden, attention_mask, global_attention_mask)
         return hidden

@@ -66,7 +66,7 @@ def test_what_is_kept_is_bf16_with_its_tokeniser_and_scored_as_kept(whole):
     bits = total / count / math.log(2)
     assert whole.record.metrics["masked_bits_per_token"] == pytest.approx(bits, rel=1e-5)
     assert whole.record.units["masked_bits_per_token"] == "bits per masked token"
-    assert whole.record.metrics["parameters"] == roberta_parameters(1, 16, 300, 128)
+    assert whole.record.metrics["parameters"] == roberta_parameters(1, 16, 300, 64)
 
 
 def test_the_folder_is_read_by_plain_transformers(whole):

@@ -45,7 +45,7 @@ def test_other_scales_are_declared(scale):
 
 @pytest.mark.parametrize(("sets", "said"), [
     ({"window": 31}, "window is 31 keys; half of it lies on each side"),
-    ({"max_positions": 64}, "max_positions is 64 .* multiple of the base's 128 positions"),
+    ({"max_positions": 96}, "max_positions is 96 .* multiple of the base's 64 positions"),
     ({"scored_tokens": 700}, "scored_tokens 700"),
     ({"configuration": "copied", "tokens": 5}, "configuration is copied and tokens 5"),
     ({"configuration": "copy"}, "configuration='copy'"),

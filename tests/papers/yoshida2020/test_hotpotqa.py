@@ -40,7 +40,7 @@ def test_other_scales_are_declared(scale):
 
 
 @pytest.mark.parametrize(("sets", "said"), [
-    ({"window": 129}, "window is 129 tokens, but the base model has n_positions=128"),
+    ({"window": 65}, "window is 65 tokens, but the base model has n_positions=64"),
     ({"insert_layer": 3}, "insert_layer is 3, but the base model has layers 0 to 2"),
     ({"rates": "[]"}, "rates"), ({"model": "memory"}, "model='memory'"),
     ({"corpus": "hotpot"}, "unknown corpus 'hotpot'"),

@@ -32,7 +32,7 @@ REAL = {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipe
 SCALES = {
     # As many ids as make every word a token; with AdamW, fewer layers or longer sequences it learns no topics in time.
     "smoke": {"corpus": "synthetic-books", "tokeniser_corpora": ("synthetic-books",), "vocab_size": 940, "n_layer": 3,
-              "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 8, "growing": ((32, 0.8),),
+              "n_embd": 64, "n_positions": 64, "sequence": 64, "batch_size": 16, "growing": ((32, 0.7),),
               "tokens": 500_000, "learning_rate": 1e-2, "optimizer": "muon", "warmup_steps": 20,
               "validate_every": 500_000},
     "small": {**REAL, "vocab_size": 8192, "n_layer": 6, "n_embd": 256, "batch_size": 8, "tokens": 60_000_000,

@@ -238,7 +238,7 @@ def _weights(base) -> int:
     return PRETRAINING.estimate(base).parameters
 
 
-RATE = {"smoke": 3e10, "small": 1.2e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
+RATE = {"smoke": 3e10, "small": 2.4e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
 BOOKS = {"synthetic-books": 6, "pg19-subset": 26, "pg19": 50}
 
 
@@ -260,8 +260,8 @@ def estimate(config):
 
 REAL = {"corpus": "gutenberg-pretrain", "scored_corpus": "pg19-subset", "precision": "bf16"}
 SCALES = {
-    "smoke": {"corpus": "synthetic-books", "scored_corpus": "synthetic-books", "window": 32, "max_positions": 512,
-              "scored_tokens": 2_048, "batch_size": 2, "learning_rate": 2e-3},
+    "smoke": {"corpus": "synthetic-books", "scored_corpus": "synthetic-books", "window": 16, "max_positions": 256,
+              "scored_tokens": 2_048, "batch_size": 4, "learning_rate": 2e-3},
     "small": REAL | {"window": 128, "batch_size": 2},
     "medium": REAL | {"window": 256, "batch_size": 16, "learning_rate": 3e-4},
     "paper": {"corpus": "books-and-wikipedia", "scored_corpus": "pg19", "window": 512, "batch_size": 64,

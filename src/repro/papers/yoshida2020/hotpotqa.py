@@ -228,9 +228,9 @@ def _mean(values: list[float]) -> float:
 
 
 # questions of training and validation, tokens of their contexts, about
-KNOWN = {"synthetic-hops": (3_000, 200, 44), "hotpotqa-subset": (2_575, 500, 1_250),
+KNOWN = {"synthetic-hops": (3_000, 200, 40), "hotpotqa-subset": (2_575, 500, 1_250),
          "hotpotqa": (90_447, 7_405, 1_250)}
-RATE = {"smoke": 2e10, "small": 1.2e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
+RATE = {"smoke": 2e10, "small": 2e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
 
 
 def estimate(config, searching: bool = False):
