@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from repro.data import registry
+from repro.data import examples, registry
 from repro.data.base import Corpus, Split
-from repro.data.example_readers import generated_articles
+from repro.data.example_readers import generated
 from repro.data.extraction import METHODS
 from repro.data.synthetic_articles import ARTICLES
 from repro.errors import ReproError
@@ -34,7 +34,7 @@ class Words:
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
-    source = Corpus("tiny-articles", "MIT", "embedded", read=generated_articles, generator=TINY, splits={
+    source = Corpus("tiny-articles", "MIT", "embedded", read=generated[examples.Summary], generator=TINY, splits={
         name: Split("", n_examples=n) for name, n in (("train", 32), ("validation", 6), ("test", 12))})
     monkeypatch.setitem(registry._BY_NAME, "tiny-articles", source)
     monkeypatch.setitem(summarise.SCALES, "smoke", summarise.SCALES["smoke"] | {
