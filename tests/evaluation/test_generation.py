@@ -6,7 +6,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.evaluation import continuation_nll
-from repro.evaluation.answers import exact, normalised, word_f1
+from repro.evaluation.answers import answer_scores, normalise_answer
 from repro.evaluation.generation import branch_nll, continued
 from repro.evaluation.summaries import rouge_n
 from repro.models import GPT
@@ -53,6 +53,20 @@ def test_a_context_is_filled_to_its_end_and_no_further(tiny_gpt2):
     for name in ("n_new", "top_k", "batch_size"):
         with pytest.raises(ReproError, match=f"{name} is 0; it must be at least 1"):
             continued(model, [[1]], **{"n_new": 1, name: 0})
+    assert continued(model, [[1]], 1, top_k=29)[0].shape == (1, 1)
+    with pytest.raises(ReproError, match=r"top_k is 30; it must be at most the vocabulary \(29\)"):
+        continued(model, [[1]], 1, top_k=30)
+
+
+def test_a_model_trains_on_after_an_error(tiny_gpt2, monkeypatch):
+    theirs = tiny_gpt2().train()
+    ours = GPT.from_transformers(theirs)
+    for model, broken, ask in ((theirs, "forward", lambda: continued(theirs, [[1]], 1)),
+                               (ours, "read_branches", lambda: branch_nll(ours, [1], [[2]]))):
+        monkeypatch.setattr(model, broken, lambda *given, **more: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ask()
+        assert model.training
 
 
 def test_branches_are_scored_as_whole_texts_are(tiny_gpt2):
@@ -69,11 +83,11 @@ def test_branches_are_scored_as_whole_texts_are(tiny_gpt2):
 
 
 def test_answers_are_held_against_each_other_word_by_word():
-    assert normalised(" The  King, of an Isle!") == "king of isle"
-    assert exact("the King", "king.") and not exact("king", "kings")
-    assert word_f1("the old king", "old man") == pytest.approx(2 * 1 / 4)
-    assert word_f1("a b b", "b b b c") == pytest.approx(2 * 2 / 6)  # "a" is an article
-    assert word_f1("king", "") == 0 and word_f1("the", "") == 1
+    assert normalise_answer(" The  King, of an Isle!") == "king of isle"
+    assert answer_scores("the King", "king.", "squad") == (1, 1) and answer_scores("king", "kings", "squad") == (0, 0)
+    assert answer_scores("the old king", "old man", "squad") == (0, pytest.approx(2 * 1 / 4))
+    assert answer_scores("a b b", "b b b c", "squad") == (0, pytest.approx(2 * 2 / 6))  # "a" is an article
+    assert answer_scores("", "king", "squad") == (0, 0) and answer_scores("", "the", "squad") == (1, 0)
 
 
 @pytest.mark.parametrize("n", [1, 2])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from repro.errors import ReproError
-from repro.evaluation import continuation_nll, lambada
+from repro.evaluation import continuation_nll, lambada, perplexity
 from repro.models import GPT, GPTConfig
 
 V = 300
@@ -61,6 +61,28 @@ def test_any_model_from_ids_to_logits_will_do(model, tiny_gpt2):
     theirs = tiny_gpt2(dtype=torch.float64, vocab_size=V, n_positions=32)
     ours, _ = continuation_nll(GPT.from_transformers(theirs), prefixes, continuations)
     assert continuation_nll(theirs, prefixes, continuations)[0] == pytest.approx(ours)
+
+
+class Named(torch.nn.Module):
+    """From ids to logits, with layers that have the names of parts of a `GPT`, and do something else."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.base_model = torch.nn.Embedding(V, V), torch.nn.Linear(V, V)
+        self.output = torch.nn.Linear(V, V)
+
+    def forward(self, ids):
+        return self.output(self.base_model(self.hidden(ids)).relu())
+
+
+def test_layers_of_a_module_may_have_any_names():
+    torch.manual_seed(0)
+    made = Named().double()
+    prefixes, continuations = texts()
+    wanted = [sum(by_hand(made, *pair)) for pair in zip(prefixes, continuations, strict=True)]
+    assert continuation_nll(made, prefixes, continuations)[0] == pytest.approx(wanted, rel=1e-9)
+    text = [*prefixes[0], *continuations[0]]
+    assert perplexity(made, text, len(text), 0).nll == pytest.approx(sum(by_hand(made, text[:1], text[1:])), rel=1e-6)
 
 
 @pytest.mark.parametrize(("prefixes", "continuations", "words"), [
@@ -134,6 +156,18 @@ def test_last_words_of_real_tokens(model, tiny_bpe):
 def test_passages_without_a_last_word(passages, words):
     with pytest.raises(ReproError, match=words):
         lambada(lambda ids: bigrams()[ids], LETTERS, passages)
+
+
+def test_one_string_is_no_list_of_words():
+    for passages, stop_words, name in (("a b", (), "passages"), (["a b"], "b", "stop_words")):
+        with pytest.raises(ReproError, match=f"{name} is one string; give a list"):
+            lambada(lambda ids: bigrams()[ids], LETTERS, passages, stop_words)
+
+
+def test_a_perplexity_beyond_all_numbers():
+    table = torch.zeros(8, 8).index_fill(1, torch.tensor([0]), 800)
+    told = lambada(lambda ids: table[ids], LETTERS, ["a b"])
+    assert told.nll == pytest.approx([800]) and told.perplexity == math.inf
 
 
 def test_a_passage_beyond_the_context(model):

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from repro.errors import ReproError
+from repro.evaluation.zero_shot import evaluating
 
 
 @torch.no_grad()
@@ -18,7 +19,8 @@ def continued(model, prompts: Sequence[Sequence[int]], n_new: int, top_k: int = 
     top_k: each token is drawn from so many that are the likeliest; 1: always the likeliest. The draws of a prompt are a
     function of the seed and its number. Prompts of one length are read together. The nats, float64, are those under
     the whole distribution. progress: called with the number of prompts done since the last call.
-    Raises ReproError for an empty prompt, numbers below 1, and texts beyond the model's context.
+    Raises ReproError for an empty prompt, numbers below 1, a top_k above the vocabulary, and texts beyond the model's
+    context.
     """
     from transformers import DynamicCache
 
@@ -26,6 +28,8 @@ def continued(model, prompts: Sequence[Sequence[int]], n_new: int, top_k: int = 
     for name, value in (("n_new", n_new), ("top_k", top_k), ("batch_size", batch_size)):
         if value < 1:
             raise ReproError(f"{name} is {value}; it must be at least 1.")
+    if top_k > model.config.vocab_size:
+        raise ReproError(f"top_k is {top_k:,}; it must be at most the vocabulary ({model.config.vocab_size:,}).")
     groups = defaultdict(list)
     for number, prompt in enumerate(prompts):
         if not 1 <= len(prompt) <= context - n_new + 1:
@@ -34,24 +38,23 @@ def continued(model, prompts: Sequence[Sequence[int]], n_new: int, top_k: int = 
         groups[len(prompt)].append(number)
     chance = np.random.default_rng(seed).random((len(prompts), n_new))
     found, nats = np.zeros((len(prompts), n_new), np.int64), np.zeros((len(prompts), n_new))
-    device, was_training = next(model.parameters()).device, model.training
-    model.eval()
-    for group in groups.values():
-        for some in (group[k:k + batch_size] for k in range(0, len(group), batch_size)):
-            ids = torch.tensor(np.stack([np.asarray(prompts[k], np.int64) for k in some]), device=device)
-            cache = DynamicCache()
-            for step in range(n_new):
-                logits = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
-                told = logits.double().log_softmax(-1)
-                values, likeliest = told.topk(top_k)
-                upto = values.softmax(-1).cumsum(-1)
-                drawn = torch.from_numpy(chance[some, step]).to(device)[:, None]
-                place = (upto[:, :-1] <= drawn).sum(1, keepdim=True)
-                ids = likeliest.gather(1, place)
-                found[some, step], nats[some, step] = ids[:, 0].cpu(), -values.gather(1, place)[:, 0].cpu()
-            if progress is not None:
-                progress(len(some))
-    model.train(was_training)
+    device = next(model.parameters()).device
+    with evaluating(model):
+        for group in groups.values():
+            for some in (group[k:k + batch_size] for k in range(0, len(group), batch_size)):
+                ids = torch.tensor(np.stack([np.asarray(prompts[k], np.int64) for k in some]), device=device)
+                cache = DynamicCache()
+                for step in range(n_new):
+                    logits = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
+                    told = logits.double().log_softmax(-1)
+                    values, likeliest = told.topk(top_k)
+                    upto = values.softmax(-1).cumsum(-1)
+                    drawn = torch.from_numpy(chance[some, step]).to(device)[:, None]
+                    place = (upto[:, :-1] <= drawn).sum(1, keepdim=True)
+                    ids = likeliest.gather(1, place)
+                    found[some, step], nats[some, step] = ids[:, 0].cpu(), -values.gather(1, place)[:, 0].cpu()
+                if progress is not None:
+                    progress(len(some))
     return found, nats
 
 
@@ -70,16 +73,15 @@ def branch_nll(model, prefix: Sequence[int], branches: Sequence[Sequence[int]]) 
     if len(prefix) + max(lengths) - 1 > model.config.n_positions:
         raise ReproError(f"prefix and longest branch have {len(prefix) + max(lengths):,} tokens, but the model's "
                          f"context ends at {model.config.n_positions:,}; cut the prefix.")
-    device, was_training = next(model.parameters()).device, model.training
-    model.eval()
+    device = next(model.parameters()).device
     targets = torch.full((len(branches), max(lengths)), -100)
     for row, branch in zip(targets, branches, strict=True):
         row[:len(branch)] = torch.as_tensor(np.asarray(branch, np.int64))
     targets = targets.to(device)
     trunk = torch.as_tensor(np.asarray(prefix, np.int64), device=device)[None]
-    read, states = model.read_branches(model.embed(trunk), model.embed(targets.clamp(min=0))[None],
-                                       torch.tensor([len(prefix)], device=device))
-    before = torch.cat([read[:, -1:].expand(len(branches), 1, -1), states[0, :, :-1]], 1)
-    nats = cross_entropy(model.output(before).flatten(0, 1), targets.flatten(), "none")
-    model.train(was_training)
+    with evaluating(model):
+        read, states = model.read_branches(model.embed(trunk), model.embed(targets.clamp(min=0))[None],
+                                           torch.tensor([len(prefix)], device=device))
+        before = torch.cat([read[:, -1:].expand(len(branches), 1, -1), states[0, :, :-1]], 1)
+        nats = cross_entropy(model.output(before).flatten(0, 1), targets.flatten(), "none")
     return nats.view_as(targets).double().sum(1).cpu().numpy()

@@ -31,12 +31,12 @@ class Score:
     @property
     def per_token(self) -> float:
         """Perplexity per token of the model's own tokeniser; not comparable between tokenisers."""
-        return _exp(self.nll / self.n_scored)
+        return as_perplexity(self.nll / self.n_scored)
 
     @property
     def per_word(self) -> float | None:
         """Perplexity per original word: the same summed loss over `n_words`; None when that was not given."""
-        return None if self.n_words is None else _exp(self.nll / self.n_words)
+        return None if self.n_words is None else as_perplexity(self.nll / self.n_words)
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -50,8 +50,7 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
     """Score `tokens` (N,) with windows of `window` tokens that share `overlap` tokens with the one before.
 
     model: a transformers causal language model, a `RecurrentLM` (its windows are read one after the other and carry
-    h_prev along), a model with `hidden` and `output`, such as `repro.models.GPT`, or any callable from token ids (B, T)
-    to logits (B, T, V), or to an object with `.logits`.
+    h_prev along), or any callable from token ids (B, T) to logits (B, T, V), or to an object with `.logits`.
     n_words, n_bytes: of the original text, for the word and byte normalisers. batch_size: windows read at once; it
     changes speed and memory only (default: 4 on a CPU, where more leave the cache, and 16 elsewhere).
     progress: called with the number of targets scored since the last call.
@@ -104,10 +103,14 @@ def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterat
 
 
 def states_and_head(model, ids: Tensor) -> tuple[Tensor, object]:
-    """States (B, T, .) of ids (B, T) and the output layer that makes logits of them; None where they are logits."""
-    if hasattr(model, "base_model") and model.config.model_type in PLAIN_HEADS:
+    """States (B, T, .) of ids (B, T) and the output layer that makes logits of them; None where they are logits.
+
+    A class whose logits are `output(hidden(ids))` says so by `hidden_then_output`, as `repro.models.GPT` does: other
+    modules have layers of these names as well.
+    """
+    if hasattr(model, "get_output_embeddings") and model.config.model_type in PLAIN_HEADS:
         return model.base_model(input_ids=ids, use_cache=False).last_hidden_state, model.get_output_embeddings()
-    if hasattr(model, "hidden") and hasattr(model, "output"):
+    if getattr(type(model), "hidden_then_output", False):
         return model.hidden(ids), model.output
     logits = model(ids)
     return getattr(logits, "logits", logits), None
@@ -124,7 +127,8 @@ def window_nll(states: Tensor, targets: Tensor, head) -> Tensor:
     return torch.cat(parts)
 
 
-def _exp(mean_nll: float) -> float:
+def as_perplexity(mean_nll: float) -> float:
+    """exp, and inf beyond what a float holds."""
     try:
         return math.exp(mean_nll)
     except OverflowError:

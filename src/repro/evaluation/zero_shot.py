@@ -1,7 +1,6 @@
 """Tasks told by a language model that was never trained on them: p(output | input, task as text) (Radford et al. 2019).
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.errors import ReproError
-from repro.evaluation.scoring import LOGIT_BYTES, states_and_head
+from repro.evaluation.scoring import LOGIT_BYTES, as_perplexity, states_and_head
 from repro.loss import cross_entropy
 from repro.processor import exact_products
 
@@ -55,8 +54,8 @@ class Lambada:
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean nats of a word."""
-        return math.exp(self.nll.mean())
+        """exp of the mean nats of a word; inf where that is beyond what a float holds."""
+        return as_perplexity(self.nll.mean())
 
 
 def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Sequence[str] = (), batch_size: int = 16,
@@ -67,8 +66,13 @@ def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Seq
     one token, with the blank before them, are barred as first token of a word (section 3.3 of Radford et al. 2019); the
     nats are those without the bar. What stands before the word is read as it is, without <|endoftext|>.
 
-    Raises ReproError for no passages, one without a word behind a blank, and what `continuation_nll` refuses.
+    A line end is no blank: what it joins is one word.
+    Raises ReproError for no passages, one without a word behind a blank, one string in the place of a list, and what
+    `continuation_nll` refuses.
     """
+    for name, given in (("passages", passages), ("stop_words", stop_words)):
+        if isinstance(given, str):
+            raise ReproError(f"{name} is one string; give a list, such as ['{given[:40]}'].")
     parts = [passage.rpartition(" ") for passage in passages]
     for number, (before, _, word) in enumerate(parts):
         if not before.strip() or not word.strip():
@@ -112,7 +116,7 @@ def _scored(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Id
              for one, other in zip(prefixes, continuations, strict=True)]
     order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
     device = next((p.device for p in model.parameters()), "cpu") if isinstance(model, nn.Module) else "cpu"
-    with _evaluating(model), exact_products(model, batch_size * len(texts[order[-1]]), device):
+    with evaluating(model), exact_products(model, batch_size * len(texts[order[-1]]), device):
         for start in range(0, len(order), batch_size):
             batch = order[start:start + batch_size]
             ids = torch.zeros(len(batch), len(texts[batch[-1]]) - 1, dtype=torch.int64)
@@ -147,7 +151,7 @@ def _told(states: Tensor, head, targets: Tensor, first: Tensor, barred: Tensor |
 
 
 @contextmanager
-def _evaluating(model: Callable) -> Iterator[None]:
+def evaluating(model: Callable) -> Iterator[None]:
     """Dropout is off within it."""
     was_training = getattr(model, "training", False)
     if was_training:

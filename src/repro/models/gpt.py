@@ -89,6 +89,8 @@ class GPT(nn.Module):
     backward pass. Raises ReproError for texts beyond the context.
     """
 
+    hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them
+
     def __init__(self, config: GPTConfig, implementation: str = "auto", recompute: bool = False):
         super().__init__()
         self.config, self.implementation, self.recompute = config, implementation, recompute

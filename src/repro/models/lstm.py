@@ -58,6 +58,8 @@ class LSTM(nn.Module):
     It starts every text from zeros. What it computes is single precision at least, autocast or not.
     """
 
+    hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them
+
     def __init__(self, config: LSTMConfig):
         super().__init__()
         self.config = config
