@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from repro.data import NgramFilter, normalise, overlap
@@ -118,6 +119,8 @@ def test_a_full_filter_says_so():
 @pytest.mark.parametrize(("given", "told"), [
     ({"capacity": 0}, "capacity=0 of a filter must be a whole number of at least 1"), ({"capacity": -3}, "capacity=-3"),
     ({"capacity": 1e6}, "capacity=1000000.0"), ({"capacity": True}, "capacity=True"),
+    ({"capacity": 10**12}, "capacity=1,000,000,000,000 at error_rate=1e-08 takes 4,792.5 GB, more than the memory"),
+    ({"capacity": 10**19}, "smaller capacity or a larger error_rate"),
     ({"n": 0}, "n=0 of a filter must be"), ({"n": 2.5}, "n=2.5"), ({"n": "8"}, "n=8 of a filter must be a whole"),
     ({"error_rate": 0}, "error_rate=0 of a filter must lie between 0 and 1"), ({"error_rate": 1}, "error_rate=1 of"),
     ({"error_rate": -0.1}, "error_rate=-0.1"), ({"error_rate": float("nan")}, "error_rate=nan"),
@@ -125,6 +128,23 @@ def test_a_full_filter_says_so():
 def test_numbers_out_of_range(given, told):
     with pytest.raises(ReproError, match=told):
         NgramFilter(**{"capacity": 10} | given)
+
+
+def test_numbers_of_numpy_are_numbers():
+    one = NgramFilter(np.int64(10), np.int32(2), np.float32(0.5))
+    one.update(["a b"])
+    assert "a b" in one and (one.capacity, one.n, one.error_rate) == (10, 2, 0.5)
+
+
+def test_a_filter_takes_the_memory_that_is_told_beforehand(monkeypatch):
+    size = NgramFilter(10_000, error_rate=1e-3).n_bytes
+    for memory, fits in ((0.98 * size, False), (1.02 * size, True)):
+        monkeypatch.setattr("repro.data.ngrams._memory", lambda memory=memory: memory)
+        if fits:
+            NgramFilter(10_000, error_rate=1e-3)
+        else:
+            with pytest.raises(ReproError, match="more than the memory of this machine"):
+                NgramFilter(10_000, error_rate=1e-3)
 
 
 def test_the_wrong_text_is_told():

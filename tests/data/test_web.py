@@ -57,7 +57,8 @@ def test_limits_can_be_moved():
 @pytest.mark.parametrize(("url", "is_one"), [
     ("https://en.wikipedia.org/wiki/X", True), ("http://de.m.wikipedia.org", True), ("HTTPS://WIKIPEDIA.ORG/a", True),
     ("https://notwikipedia.org/", False), ("https://wikipedia.org.evil.example/", False),
-    ("https://a.example/?from=en.wikipedia.org", False), ("", False)])
+    ("https://a.example/?from=en.wikipedia.org", False), ("", False), ("en.wikipedia.org/wiki/X", True),
+    ("https://en.wikipedia.org./wiki/X", True), ("http://[::1/wiki", False), ("a.example//wikipedia.org", False)])
 def test_wikipedia_is_told_by_its_host(url, is_one):
     assert is_wikipedia(url) is is_one
 
@@ -76,6 +77,16 @@ def test_near_copies_are_told_from_other_texts_by_their_runs_of_words():
         assert share > 0.9 if copy else share < 0.5
         second = page(1, html=f"<html><body><article><p>{' '.join(other)}</p></article></body></html>")
         assert [step for _, step in webtext([page(0), second]).dropped] == ["duplicate"] * copy
+
+
+def test_only_the_same_text_is_a_copy_at_a_share_of_1():
+    other = page(1, html=page(0).html.replace("</article>", "<p>One sentence more.</p></article>"))
+    found = webtext([page(0), other, page(2, html=page(0).html)], similar=1)
+    assert found.dropped == [("https://a.example/2", "duplicate")]
+
+
+def test_a_malformed_link_ends_nothing():
+    assert len(webtext([page(url="http://[::1/wiki")]).documents) == 1
 
 
 def test_the_text_of_a_page_is_what_is_written_on_it():

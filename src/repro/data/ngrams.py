@@ -5,8 +5,11 @@ was seen, and "yes" for what was not with a chance that it is made for, here 1 i
 """
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import log, log2
+from numbers import Integral, Real
 
 from repro.data.apart import words
 from repro.errors import ReproError
@@ -23,7 +26,8 @@ class NgramFilter:
 
     capacity: how many different runs it may hold. error_rate: of a full one, the chance that a run is found that is not
     in it. The hash is fixed: the same texts give the same answers in every process and on every machine.
-    Raises ReproError for numbers out of range, and when it is asked to hold more.
+    Raises ReproError for numbers out of range, a filter larger than the memory of this machine, and when it is asked to
+    hold more.
     """
 
     def __init__(self, capacity: int, n: int = 8, error_rate: float = 1e-8):
@@ -32,10 +36,16 @@ class NgramFilter:
         except ImportError as error:
             raise ReproError("counting overlaps needs the package rbloom: pip install 'repro[study]'.") from error
         for name, value in (("capacity", capacity), ("n", n)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise ReproError(f"{name}={value} of a filter must be a whole number of at least 1.")
-        if not isinstance(error_rate, (int, float)) or not 0 < error_rate < 1:
+        if not isinstance(error_rate, Real) or not 0 < error_rate < 1:
             raise ReproError(f"error_rate={error_rate} of a filter must lie between 0 and 1, such as 1e-8.")
+        capacity, n, error_rate = int(capacity), int(n), float(error_rate)
+        size, memory = capacity * -log2(error_rate) / log(2) / 8, _memory()
+        if size > memory:  # rbloom would end the whole process
+            raise ReproError(f"capacity={capacity:,} at error_rate={error_rate:g} takes {size / 1e9:,.1f} GB, more "
+                             f"than the memory of this machine ({memory / 1e9:,.1f} GB); take a smaller capacity or a "
+                             "larger error_rate.")
         self.capacity, self.n, self.error_rate, self.n_held = capacity, n, error_rate, 0
         self._bloom = Bloom(capacity, error_rate, int)  # what it is given are hashes already
 
@@ -99,6 +109,11 @@ def grams(text: str, n: int) -> Iterator[str]:
     """The runs of `n` words of a text, normalised, in order; none of a text with fewer words."""
     told = words(text)
     return (" ".join(told[k:k + n]) for k in range(len(told) - n + 1))
+
+
+def _memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _listed(texts: Iterable[str]) -> Iterable[str]:

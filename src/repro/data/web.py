@@ -93,7 +93,11 @@ def text(html: str) -> str:
 
 def is_wikipedia(url: str) -> bool:
     """Whether a URL leads to Wikipedia, in whatever language or form."""
-    host = (urlsplit(url).hostname or "").lower()
+    try:
+        host = urlsplit(url if "//" in url else f"//{url}").hostname or ""
+    except ValueError:  # a malformed address
+        return False
+    host = host.lower().rstrip(".")
     return host == "wikipedia.org" or host.endswith(".wikipedia.org")
 
 
@@ -106,7 +110,8 @@ class _Copies:
         except ImportError as error:
             raise _lacking("datasketch") from error
         self.similar, self.size, self.sketch = similar, size, MinHash
-        self.index, self.sketches = MinHashLSH(threshold=similar, num_perm=size), {}
+        # What the index finds is compared again: it may look for less, and has no settings for nearly 1.
+        self.index, self.sketches = MinHashLSH(threshold=min(similar, 0.95), num_perm=size), {}
 
     def has(self, text: str) -> bool:
         """Whether a text seen before is nearly this one; if not, it is kept in mind."""

@@ -202,13 +202,43 @@ def test_answers_end_with_their_line_and_have_the_probability_of_what_is_told(mo
 
     def continued(model, prompts, n_new):
         seen.extend(map(len, prompts))
-        ids = np.array([[ord(sign) for sign in text.ljust(n_new)] for text in (" ab\ncd", " abcdefghijkl"[:n_new])])
+        ids = np.array([[ord(sign) for sign in text.ljust(n_new)] for text in (" ab\ncd", " abcdefghijkl"[:n_new],
+                                                                             "\nab")])
         return ids, np.full(ids.shape, 0.5)
 
     monkeypatch.setattr("repro.evaluation.generation.continued", continued)
-    found = sets.answers(model, coder, ["x" * 50, ""], ["Q: a\nA:", "Q: b\nA:"])
-    assert seen == [40 - sets.ANSWER, 7]  # what is too long loses its beginning
-    assert found == [("ab", pytest.approx(math.exp(-1.5))), ("abcdefghijk", pytest.approx(math.exp(-6)))]
+    found = sets.answers(model, coder, ["x" * 50, "", ""], ["Q: a\nA:", "Q: b\nA:", "A:"])
+    assert seen == [40 - sets.ANSWER, 7, 2]  # what is too long loses its beginning
+    assert found == [("ab", pytest.approx(math.exp(-2))), ("abcdefghijk", pytest.approx(math.exp(-6))),
+                     ("", pytest.approx(math.exp(-0.5)))]  # the line end is counted: nothing is no sure answer
+
+
+def test_answers_are_held_against_those_of_the_next_question(monkeypatch):
+    rows = [SimpleNamespace(question=f"who {k}", answer=answer) for k, answer in enumerate(("a b", "c d", "e f"))]
+    monkeypatch.setattr(sets, "answers", lambda model, coder, contexts, asked: [("c d", 0.5), ("c d", 0.5), ("x", 0.9)])
+    found, written = sets.closed_book(None, None, rows, rows)
+    assert found["correct"] == [0, 1, 0] and found["correct_other"] == [1, 0, 0]
+    assert [one["answer"] for one in written] == ["x", "c d", "c d"]
+    with pytest.raises(ReproError, match="there are 1 questions without a text; give at least 2"):
+        sets.closed_book(None, None, rows[:1], rows)
+
+
+def test_of_equally_sure_answers_the_right_ones_do_not_come_first():
+    part = {"correct": [0, 1], "probability": [0.5, 0.5], "most_common": [0, 0]}
+    last = {"nll": [1.0], "correct": [0], "correct_stop_words": [0]}
+    assert zero_shot.scores({"lambada": last, "questions": part}, {})["questions_confident_percent"] == 0
+
+
+def test_of_a_cloze_that_fills_the_context_not_all_that_stands_before_is_read(monkeypatch):
+    seen = []
+    monkeypatch.setattr("repro.evaluation.generation.branch_nll",
+                        lambda model, prefix, branches: seen.append(len(prefix)) or [1, 0])
+    coder = SimpleNamespace(encode=lambda text: list(text))
+    for positions in (4, 5, 7):
+        row = SimpleNamespace(question="XXXXX x", paragraphs=["before"], candidates=["a", "b"], answer=1)
+        model = SimpleNamespace(config=SimpleNamespace(n_positions=positions))
+        assert sets.clozes(model, coder, [row]) == {"correct": [1]}
+    assert seen == [1, 1, 3]  # branches " a x" have 4 tokens
 
 
 def test_a_law_is_found_again():

@@ -7,7 +7,7 @@ planted cases of all that is to be left out.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -199,10 +199,10 @@ def room(records: list[Record]) -> float:
     return fmean(fmean(percents(record, name)) for record in records for name in record.documents)
 
 
-def printed_mean(training_set: str) -> float:
-    """Of Table 6, over its test sets."""
-    row, = (row for row in printed_rows(TABLE_6) if row["training_set"] == training_set)
-    return fmean(float(value) for name, value in row.items() if name.endswith("_percent"))
+def printed_difference(names: Iterable[str]) -> float:
+    """Of Table 6: per cent in WebText less per cent in a set's own training text, the mean over these sets."""
+    own, other = printed_rows(TABLE_6)
+    return fmean(float(other[f"{name}_percent"]) - float(own[f"{name}_percent"]) for name in names)
 
 
 EXPERIMENT = Experiment(
@@ -223,7 +223,8 @@ register(
     Claim(id="gpt2_2019-overlap", paper=PAPER, source="Table 6", experiment=EXPERIMENT.name, about=(TABLE.id,),
           sentence="Test texts have no more in common with the pre-training text than with their own training texts.",
           measure=difference, direction="lower", unit="document", same_weights=True, told_in="percentage points",
-          paper_effect=lambda: printed_mean("WebText train") - printed_mean("own training split of the dataset"),
+          why_no_paper_effect="over the three sets that are here the paper itself prints 0.46 points more in common "
+                              "with WebText; its 2.75 fewer are the mean of six, by 1BW and WikiText-103",
           why_no_control="no model is involved: the same runs are looked for in two texts",
           assay=Assay("all that the test texts have in common with their own training texts",
                       lambda config: config.training_set == OWN, room)))

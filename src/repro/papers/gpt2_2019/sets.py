@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from math import exp, log
 
+from repro.errors import ReproError
+
 BLANK = "XXXXX"
 HINT, SCRAMBLED = "\nTL;DR:", "\nRD;TL:"  # section 3.6, and the same signs in another order
 STRETCH = 10_000  # characters of running text whose losses a record keeps as one sum
@@ -108,7 +110,7 @@ def clozes(model, coder, rows: Iterable) -> dict[str, list]:
         prefix = " ".join([*row.paragraphs, before]).rstrip(" ")
         blank = " " if not before or before.endswith(" ") else ""
         branches = [coder.encode(f"{blank}{word}{after}") for word in row.candidates]
-        room = model.config.n_positions - max(map(len, branches))
+        room = max(1, model.config.n_positions - max(map(len, branches)))  # or all that is too long is refused
         told = int(np.argmin(branch_nll(model, coder.encode(prefix)[-room:], branches)))
         found.append(int(told == row.answer))
     return {"correct": found}
@@ -128,8 +130,9 @@ def reading(model, coder, rows: Sequence) -> dict[str, list]:
 
 
 def answers(model, coder, contexts: Sequence[str], asked: Sequence[str]) -> list[tuple[str, float]]:
-    """The line that a model writes behind each question, greedily, and its probability. Contexts lose their beginning
-    where they are too long."""
+    """The line that a model writes behind each question, greedily, and the probability of this line and that it ends,
+    or of its first `ANSWER` tokens where it does not end in these. Contexts lose their beginning where they are too
+    long."""
     from repro.evaluation.generation import continued
 
     room = model.config.n_positions - ANSWER
@@ -138,7 +141,7 @@ def answers(model, coder, contexts: Sequence[str], asked: Sequence[str]) -> list
     found = []
     for row, losses in zip(ids.tolist(), nats, strict=True):
         n = next((k for k in range(1, ANSWER + 1) if "\n" in coder.decode(row[:k])), ANSWER + 1) - 1
-        found.append((coder.decode(row[:n]).strip(), exp(-losses[:n].sum())))
+        found.append((coder.decode(row[:n]).strip(), exp(-losses[:n + 1].sum())))  # the token of the line end too
     return found
 
 
@@ -146,10 +149,13 @@ def closed_book(model, coder, rows: Sequence, shown: Sequence) -> tuple[dict[str
     """Questions without any text, behind a few with their answers: whether each is told, and the answers as they are.
 
     correct_other: whether what was told is the answer to the next question. most_common: whether the commonest answer
-    of the questions `shown` that begin with the same word is right.
+    of the questions `shown` that begin with the same word is right. Raises ReproError for fewer than two questions.
     """
     from repro.evaluation.answers import answer_scores
 
+    if len(rows) < 2:
+        raise ReproError(f"there are {len(rows)} questions without a text; give at least 2: answers are held against "
+                         "those of other questions too.")
     told_before = "".join(f"Q: {row.question}\nA: {row.answer}\n" for row in shown[:SHOTS])
     told = answers(model, coder, [told_before] * len(rows), [f"Q: {row.question}\nA:" for row in rows])
     kinds: dict[str, Counter] = {}
@@ -161,7 +167,7 @@ def closed_book(model, coder, rows: Sequence, shown: Sequence) -> tuple[dict[str
         return int(answer_scores(told, row.answer, "squad")[0])
 
     found = {"correct": [right(text, row) for row, (text, _) in zip(rows, told, strict=True)],
-             "correct_other": [right(text, rows[k - 1]) for k, (text, _) in enumerate(told)],
+             "correct_other": [right(text, rows[(k + 1) % len(rows)]) for k, (text, _) in enumerate(told)],
              "most_common": [right(one, row) for row, one in zip(rows, common, strict=True)],
              "probability": [share for _, share in told]}
     written = [{"question": row.question, "answer": text, "correct": hit, "probability": share}

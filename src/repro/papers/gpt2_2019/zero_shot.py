@@ -85,10 +85,11 @@ def execute(config, context):
     trained = model_run(config)
     record, folder = context.need(trained)
     coder = tokeniser_of(trained)
-    theirs = load_causal_lm(folder / "model").eval()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    theirs = load_causal_lm(folder / "model").to(device).eval()
     model = GPT.from_transformers(theirs)
     torch.manual_seed(config.seed)
-    untrained = GPT(model.config).eval()
+    untrained = GPT(model.config).to(device).eval()
     with context.progress(1 + sum(getattr(config, name) is not None for name in FIELDS), f"trying {config.size}",
                           "sets") as bar:
         documents = told(config, model, theirs, coder, bar)
@@ -193,7 +194,8 @@ def scores(documents: dict[str, Any], control: dict[str, float]) -> dict[str, fl
         found["reading_alone_f1_percent"] = 100 * _share(documents["reading"]["f1_alone"])
     if "questions" in documents:
         part = documents["questions"]
-        best = sorted(zip(part["probability"], part["correct"], strict=True), reverse=True)
+        both = zip(part["probability"], part["correct"], strict=True)
+        best = sorted(both, key=lambda one: -one[0])  # of equally probable ones the first, right or not
         confident = [right for _, right in best[:max(1, len(best) // 100)]]
         found |= {"questions_exact_percent": 100 * _share(part["correct"]),
                   "questions_most_common_percent": 100 * _share(part["most_common"]),
