@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 
+import numpy as np
 import pytest
 import regex
 from hypothesis import given, settings
@@ -228,16 +229,25 @@ def test_words_of_many_letters_keep_the_size_that_is_asked_for():
 
 # What is refused
 
+def test_a_size_may_be_numpys(small):
+    made = train_bpe(TEXTS, np.int64(260))
+    assert made.vocab_size == 260
+    with pytest.raises(ReproError, match=r"tokeniser bpe-260 cannot encode this text: '.ud800' at position 2 is half"):
+        made.encode("ab\ud800")
+
+
 @pytest.mark.parametrize(("ask", "told"), [
     ((TEXTS, 300, "bytes"), "unknown level of BPE 'bytes'. Did you mean 'byte'?"),
     ((TEXTS, 300, "letter"), "unknown level of BPE 'letter'. .*Known: byte, word"),
-    ((TEXTS, 256), "vocab_size=256: BPE needs at least 257 ids"), ((TEXTS, 0, "word"), "vocab_size=0"),
+    ((TEXTS, 256), "vocab_size=256: BPE needs a whole number of at least 257"), ((TEXTS, 0, "word"), "vocab_size=0"),
     ((TEXTS, -5), "vocab_size=-5"), ((TEXTS, 300.0), "vocab_size=300.0"), ((TEXTS, True), "vocab_size=True"),
     (([], 300), "there is no word in the texts"), (([""], 300), "there is no word"), ((["", " \n"], 300), "no word"),
     (([], 300, "word"), "there is no word"), (("text", 300), "texts is one string; give a list of texts"),
     ((["a", "b<|endoftext|>c"], 300), r"text 1 has <\|endoftext\|> in it, which stands between texts only"),
     ((["a<|endoftext|>"], 300, "word"), r"text 0 has <\|endoftext\|>"), ((["a", None], 300), "text 1 is NoneType, not"),
     (([b"a"], 300), "text 0 is bytes, not a string"),
+    ((["a", "b\ud800 a"], 300), r"text 1 cannot be read: '.ud800' at position 1 is half a character"),
+    ((["\udfff"], 300, "word"), "text 0 cannot be read"),
     ((TEXTS, 300, "word", False), "categories=False goes with level='byte'")])
 def test_what_is_refused(ask, told):
     with pytest.raises(ReproError, match=told) as error:

@@ -88,8 +88,13 @@ def test_what_computes_another_function_is_refused(theirs, changes, word):
 
 
 def test_another_model_is_refused():
-    with pytest.raises(ReproError, match="is a bert; give an OpenAIGPTLMHeadModel or a GPT2LMHeadModel"):
-        GPT.from_transformers(SimpleNamespace(config=SimpleNamespace(model_type="bert")))
+    from transformers import GPT2Config, GPT2DoubleHeadsModel, GPT2Model
+
+    sizes = GPT2Config(n_layer=1, n_embd=4, n_head=1, vocab_size=5, n_positions=4)
+    for other in (SimpleNamespace(config=SimpleNamespace(model_type="bert")), None, GPT2Model(sizes),
+                  GPT2DoubleHeadsModel(sizes)):
+        with pytest.raises(ReproError, match=f"is a {type(other).__name__}; give an OpenAIGPTLMHeadModel or a GPT2LMH"):
+            GPT.from_transformers(other)
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -139,6 +144,27 @@ def test_dropout_is_where_transformers_has_it(theirs, norm):
     assert seen.max().item() == pytest.approx(1 / 0.75)
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_embeddings_and_what_a_branch_adds_are_left_out_by_chance(norm):
+    made, seen = GPT(GPTConfig(29, 16, 1, 64, 2, norm, dropout=0.25)).train(), []
+
+    def check(part):
+        assert (part == 0).double().mean().item() == pytest.approx(0.25, abs=0.03)
+
+    block = made.layers[0]
+    block.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    made(ids())
+    check(seen[0])
+    block.norm_1 = block.norm_2 = nn.Identity()
+    zeros = torch.zeros(50, 1, 64)
+    for attended, fed in ((1, 0), (0, 1)):
+        block.attention = lambda *given, attended=attended: (zeros + attended, None)
+        block.feedforward = lambda x, fed=fed: zeros + fed
+        told, _ = block(zeros, "auto")
+        check(told)
+        assert told.max().item() == pytest.approx(1 / 0.75)
+
+
 @pytest.mark.parametrize("changes", [{"recompute": True}, {"implementation": "products"}])
 def test_ways_to_compute_change_no_gradient(changes, shake):
     found = []
@@ -184,15 +210,18 @@ def test_perplexity_reads_only_what_it_scores(shake, monkeypatch):
 @pytest.mark.parametrize(("changes", "words"), [
     ({"vocab_size": 0}, "vocab_size is 0"), ({"n_positions": 0}, "n_positions is 0"), ({"n_layer": 0}, "n_layer is 0"),
     ({"n_head": 3}, "n_embd is 16 and n_head 3"), ({"norm": "prae"}, "unknown norm 'prae'. Did you mean 'pre'"),
-    ({"dropout": 1.0}, "dropout is 1.0"), ({"dropout": -0.1}, "dropout is -0.1")])
+    ({"n_layer": 2.5}, "n_layer is 2.5; it must be a whole number of at least 1"), ({"n_head": True}, "n_head is True"),
+    ({"n_embd": "16"}, "n_embd is 16"), ({"dropout": 1.0}, "dropout is 1.0"), ({"dropout": -0.1}, "dropout is -0.1")])
 def test_sizes_that_do_not_fit(changes, words):
     with pytest.raises(ReproError, match=words):
         replace(TINY, **changes)
 
 
-def test_a_text_beyond_the_context():
-    with pytest.raises(ReproError, match="17 tokens, but the model's context ends at 16"):
-        GPT(TINY)(ids(1, 17))
+def test_texts_that_cannot_be_read():
+    for text, words in ((ids(1, 17), "17 tokens, but the model's context ends at 16"), (ids(1, 0), "has no tokens"),
+                        (ids(1, 3) + 27, "the model knows 0 to 28"), (ids(1, 3) - 29, "the model knows 0 to 28")):
+        with pytest.raises(ReproError, match=words):
+            GPT(TINY)(text)
 
 
 def test_weights_of_an_lstm_are_counted_and_as_many_as_asked_for():

@@ -59,6 +59,14 @@ def test_a_document_or_a_question_may_be_missing():
     assert encode_example("multiple-choice", ("f", "", "g", "h"), CODER, 8) == [[S, 6, D, 7, E], [S, 6, D, 8, E]]
 
 
+def test_blanks_alone_are_no_text(tiny_bpe):
+    for form, texts in (("classification", (" ",)), ("entailment", ("a", "\n ")),
+                        ("multiple-choice", (" ", "", "c", "d")), ("multiple-choice", ("a", "b", "c", " "))):
+        with pytest.raises(ReproError, match="is empty"):
+            encode_example(form, texts, tiny_bpe, 20)
+    assert len(encode_example("multiple-choice", ("a", " ", "c", "d"), tiny_bpe, 20)) == 2
+
+
 def test_without_candidates_the_longer_text_loses_its_end():
     for first, second, room in itertools.product(range(1, 8), range(1, 8), range(2, 14)):
         a, b = list(range(1, first + 1)), list(range(11, second + 11))
@@ -95,7 +103,9 @@ def test_a_tokeniser_of_words_cannot_tell_a_special_token_from_text():
     ("multiple-choice", ("", "", "c", "d"), 9, "text 1 of 4 is empty"),
     ("classification", ("abc",), 2, "limit is 2 tokens; an example of classification has at least 3"),
     ("entailment", ("abc", "de"), 4, "limit is 4 tokens; an example of entailment has at least 5"),
-    ("classification", ("abc",), -1, "limit is -1"),
+    ("classification", ("abc",), -1, "limit is -1"), ("classification", ("abc",), 4.0, "limit is 4.0; it must be"),
+    ("classification", ("abc",), "9", "limit is '9'; it must be a whole number"),
+    ("classification", ("abc",), None, "limit is None"), ("classification", (7,), 9, "text 1 of 1 is int, not"),
     ("multiple-choice", ("a", "bc", "d", "efg"), 7, "limit is 7 tokens, but .* take 8")])
 def test_examples_that_cannot_be_read(form, texts, limit, words):
     with pytest.raises(ReproError, match=words):
@@ -109,10 +119,16 @@ def test_a_batch_has_zeros_behind_each_end():
 
 
 @pytest.mark.parametrize(("batch", "words"), [
-    ([[[S, E]], [[S, E], [S, E]]], "have 1 and 2 sequences"), ([], "have no sequences"), ([[]], "have 0 sequences")])
+    ([[[S, E]], [[S, E], [S, E]]], "have 1 and 2 sequences"), ([], "have no sequences"), ([[]], "have 0 sequences"),
+    ([[[]]], "a sequence of this batch has no tokens"), ([[[S, E], []]], "has no tokens")])
 def test_a_batch_needs_as_many_sequences_of_each(batch, words):
     with pytest.raises(ReproError, match=words):
         collate(batch)
+
+
+def test_a_batch_may_be_told_one_by_one():
+    batch = [[[S, 1, E]], [[S, 1, 2, E]]]
+    assert torch.equal(collate(iter(batch))[0], collate(batch)[0])
 
 
 def test_all_that_is_new_are_three_embeddings_and_a_matrix():
@@ -177,6 +193,10 @@ def test_padding_changes_no_number(form, lstm):
     for pad in (0, 3, 30):  # beyond the context, too
         told = made(F.pad(ids, (0, pad), value=pad and V + 1), lengths, labels)
         torch.testing.assert_close(told.logits, torch.cat([one.logits for one in alone]), rtol=0, atol=1e-5)
+        other = torch.arange(ids.shape[2]) >= lengths[..., None]
+        for number in (-100, 10**6):  # what stands behind an end is never looked at
+            padded = ids.masked_fill(other, number)
+            assert torch.equal(made(padded, lengths, labels).loss, made(ids, lengths, labels).loss)
         for name in ("task_loss", "lm_loss", "loss"):
             wanted = sum(getattr(one, name) for one in alone) / len(alone)
             torch.testing.assert_close(getattr(told, name), wanted, rtol=0, atol=1e-5)
@@ -193,7 +213,7 @@ def test_what_candidates_share_is_read_once_and_changes_no_number(norm):
         found.append([told.logits, told.task_loss, told.lm_loss, told.loss, *gradients(made, [told.loss])])
         costs.append(flops(lambda: made(*collate(batch), labels).loss.backward()))
     for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
     assert costs[1] < 0.7 * costs[0]
 
 
@@ -252,6 +272,7 @@ BATCH = collate([[[S, 1, E]], [[S, 1, 2, E]]])
     ("classification", 2, (*BATCH, None, float("inf")), "lm_weight is inf"),
     ("similarity", 1, BATCH, "the examples have 1 sequences; those of similarity have 2"),
     ("multiple-choice", 1, BATCH, "at least two candidates"),
+    ("classification", 2, (BATCH[0][:0], BATCH[1][:0]), r"ids are \(0, 1, 4\) .* with at least one example"),
     ("classification", 2, (BATCH[0][:, 0], BATCH[1]), r"ids are \(2, 4\)"),
     ("classification", 2, (BATCH[0], BATCH[1][0]), r"lengths \(1,\)"),
     ("classification", 2, (BATCH[0], torch.tensor([[3], [5]])), "lengths are 3 to 5; they must be 2 to 4"),

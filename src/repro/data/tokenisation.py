@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +84,7 @@ class Tokeniser:
             try:
                 batch = self.backend.encode_batch_fast(todo[start:start + BATCH], add_special_tokens=False)
             except Exception as error:  # tokenizers raises plain Exception
-                raise ReproError(f"tokeniser {self.name} cannot encode this text: {error}.") from error
+                raise ReproError(f"tokeniser {self.name} cannot encode this text: {_half(text) or error}.") from error
             found += [np.array(encoding.ids, np.int32) for encoding in batch]
         return np.concatenate(found)
 
@@ -163,6 +164,7 @@ class Bytes:
 
 _BETWEEN_WORDS = re.compile(r"(?<=\w)[ \n](?=\w)")
 _LINE_ENDS = re.compile(r"(?<=\n)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def pieces(text: str, size: int = PIECE, between: re.Pattern = _BETWEEN_WORDS) -> Iterator[str]:
@@ -177,6 +179,12 @@ def pieces(text: str, size: int = PIECE, between: re.Pattern = _BETWEEN_WORDS) -
         stop = cut.start() if cut else len(text)
         yield text[start:stop]
         start = stop
+
+
+def _half(text: str) -> str:
+    """What is no character in a text, in words; "" where all are."""
+    found = _SURROGATE.search(text)
+    return found and f"{found[0]!r} at position {found.start():,} is half a character (a lone surrogate)" or ""
 
 
 def _any(strings: Sequence[str]) -> str:
@@ -352,12 +360,14 @@ def train_bpe(texts: Iterable[str], vocab_size: int, level: str = "byte", catego
     back every text. level "word" is GPT's: lower case without accents, `</w>` at the end of a word, id 0 <|endoftext|>,
     id 1 <unk> for letters that the texts lack; decoding gives words with single blanks between them.
     Empty texts are passed over. Raises ReproError for another level, fewer than 257 ids, texts that are no list of
-    strings, hold no word at all or hold "<|endoftext|>", and categories=False for words.
+    strings, hold no word at all, "<|endoftext|>" or what is no character (a lone surrogate), and categories=False for
+    words.
     """
     if level not in bpe.LEVELS:
         raise unknown("level of BPE", level, bpe.LEVELS)
-    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < 257:
-        raise ReproError(f"vocab_size={vocab_size}: BPE needs at least 257 ids (256 bytes and {END}).")
+    if isinstance(vocab_size, bool) or not isinstance(vocab_size, Integral) or vocab_size < 257:
+        raise ReproError(f"vocab_size={vocab_size}: BPE needs a whole number of at least 257 (256 bytes and {END}).")
+    vocab_size = int(vocab_size)
     if level == "word" and not categories:
         raise ReproError("categories=False goes with level='byte': at level 'word', a merge never leaves its word.")
     if isinstance(texts, str):
@@ -371,6 +381,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int, level: str = "byte", catego
                 raise ReproError(f"text {number} is {type(text).__name__}, not a string.")
             if END in text:
                 raise ReproError(f"text {number} has {END} in it, which stands between texts only; take it out.")
+            if half := _half(text):
+                raise ReproError(f"text {number} cannot be read: {half}.")
             words += not text.isspace() and text != ""
             yield from pieces(text, between=between)
 

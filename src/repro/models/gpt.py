@@ -7,6 +7,7 @@ the N branches add to the residual does not grow with the depth.
 
 from dataclasses import dataclass, fields
 from math import sqrt
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -39,8 +40,9 @@ class GPTConfig:
 
     def __post_init__(self):
         for name in ("vocab_size", "n_positions", "n_layer", "n_embd", "n_head"):
-            if getattr(self, name) < 1:
-                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise ReproError(f"{name} is {value}; it must be a whole number of at least 1.")
         if self.n_embd % self.n_head:
             raise ReproError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
                              "heads.")
@@ -86,7 +88,7 @@ class GPT(nn.Module):
 
     implementation: of `attend`; "products", in the precision that autocast gives; or "auto" for what is faster, the
     second where that is 16 bits on a CPU. recompute: keep only what enters a layer and compute the rest again in the
-    backward pass. Raises ReproError for texts beyond the context.
+    backward pass. Raises ReproError for texts without tokens or beyond the context, and on a CPU for unknown ids.
     """
 
     hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them
@@ -113,7 +115,11 @@ class GPT(nn.Module):
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The states (B, N, n_embd) behind the last norm, of which the output layer makes logits."""
-        return self.read(self.embed(ids))
+        try:
+            return self.read(self.embed(ids))
+        except IndexError:
+            raise ReproError(f"ids go from {int(ids.min())} to {int(ids.max())}, but the model knows 0 to "
+                             f"{self.config.vocab_size - 1:,}; encode the text with its own tokeniser.") from None
 
     def read(self, embedded: Tensor) -> Tensor:
         """The states (B, N, n_embd) of tokens that are embedded already."""
@@ -127,6 +133,7 @@ class GPT(nn.Module):
         trunk: (B, P, n_embd), the embedded beginnings, of which row b has lengths[b] tokens, at its right end.
         branches: (B, S, T, n_embd), what follows them. Returns (B, P, n_embd) and (B, S, T, n_embd): what reading each
         text in full gives, except where dropout is on, which then leaves out the same of a trunk for all its branches.
+        What goes beyond the context is taken for padding of branches, and its states mean nothing: callers check.
         """
         many, (n, steps) = branches.shape[1], (trunk.shape[1], branches.shape[2])
         column = torch.arange(n, device=trunk.device) - (n - lengths)[:, None]
@@ -157,6 +164,8 @@ class GPT(nn.Module):
         return self.norm(x), kept
 
     def _check(self, n: int) -> None:
+        if n < 1:
+            raise ReproError("the text has no tokens; give at least one, such as <|endoftext|>.")
         if n > self.config.n_positions:
             raise ReproError(f"the text has {n:,} tokens, but the model's context ends at {self.config.n_positions:,}; "
                              "cut it, or read it in windows.")
@@ -168,6 +177,9 @@ class GPT(nn.Module):
         Dropout is that of its residual branches, and it trains or evaluates as the other does. Raises ReproError for
         another model, and for settings that make other functions: another activation, no tied output layer, ...
         """
+        if not {"OpenAIGPTLMHeadModel", "GPT2LMHeadModel"} & {one.__name__ for one in type(model).__mro__}:
+            raise ReproError(f"the model is a {type(model).__name__}; give an OpenAIGPTLMHeadModel or a "
+                             "GPT2LMHeadModel.")
         made = cls(_config_of(model.config), implementation, recompute)
         theirs = model.transformer.wte if made.config.norm == "pre" else model.transformer.tokens_embed
         made = made.to(theirs.weight.device, theirs.weight.dtype)
@@ -256,9 +268,7 @@ PLAIN = {"activation_function": ("gelu_new", "gelu_pytorch_tanh"), "afn": ("gelu
 
 def _config_of(theirs) -> GPTConfig:
     """The size of a transformers model. Raises ReproError for what a `GPT` does not compute."""
-    norm = {"gpt2": "pre", "openai-gpt": "post"}.get(theirs.model_type)
-    if norm is None:
-        raise ReproError(f"the model is a {theirs.model_type}; give an OpenAIGPTLMHeadModel or a GPT2LMHeadModel.")
+    norm = {"gpt2": "pre", "openai-gpt": "post"}[theirs.model_type]
     inner = 4 * theirs.n_embd
     for name, known in (PLAIN | {"n_inner": (None, inner)}).items():
         if (found := getattr(theirs, name, known[0])) not in known:

@@ -7,6 +7,7 @@ matrix are all that is new. While it learns the task the model goes on predictin
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import isfinite
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -36,8 +37,8 @@ def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> li
     refuses it. limit: tokens of a sequence at most. Of one that is longer only the document loses its end where there
     are candidates; else the longer text does, of two equally long ones the second. Special tokens stay.
 
-    Raises ReproError for an unknown form, another number of texts, an empty text, and a limit that leaves nothing of a
-    text, or does not hold question and candidate.
+    Raises ReproError for an unknown form, another number of texts, a text that is no string, is empty or has only
+    blanks, and a limit that is no whole number, leaves nothing of a text, or does not hold question and candidate.
     """
     if form not in FORMS:
         raise unknown("form", form, FORMS)
@@ -45,9 +46,15 @@ def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> li
     choice = form == "multiple-choice"
     if len(texts) < 4 if choice else len(texts) != (1 if form == "classification" else 2):
         raise ReproError(f"there are {len(texts)} texts; an example of {form} has {TEXTS[form]}.")
+    if isinstance(limit, bool) or not isinstance(limit, Integral):
+        raise ReproError(f"limit is {limit!r}; it must be a whole number of tokens.")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ReproError(f"text {number + 1} of {len(texts)} is {type(text).__name__}, not a string.")
     parts = [[int(i) for i in tokeniser.encode(text)] for text in texts]
+    said = [bool(ids) and not text.isspace() for ids, text in zip(parts, texts, strict=True)]
     for number, ids in enumerate(parts):
-        if not ids and not (choice and number < 2 and (parts[0] or parts[1])):
+        if not said[number] and not (choice and number < 2 and any(said[:2])):
             raise ReproError(f"text {number + 1} of {len(texts)} is empty; an example of {form} has {TEXTS[form]}.")
         if getattr(tokeniser, "bos", None) in ids:
             raise ReproError(f"text {number + 1} of {len(texts)} has <|endoftext|>, which tokeniser {tokeniser.name} "
@@ -87,13 +94,16 @@ def _fitting(lengths: list[int], room: int) -> list[int]:
 def collate(examples: Sequence[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
     """A batch of encoded examples: ids (B, S, N), zeros behind each end, and lengths (B, S), both int64.
 
-    Raises ReproError for no examples, and for examples with different numbers of sequences.
+    Raises ReproError for no examples, for examples with different numbers of sequences, and an empty sequence.
     """
+    examples = [list(example) for example in examples]
     counts = sorted({len(example) for example in examples})
     if len(counts) != 1 or not counts[0]:
         raise ReproError(f"the examples of this batch have {' and '.join(map(str, counts)) or 'no'} sequences; all "
                          "of a batch need the same number, at least one: put those with as many candidates together.")
     lengths = torch.tensor([[len(ids) for ids in example] for example in examples])
+    if not lengths.all():
+        raise ReproError("a sequence of this batch has no tokens; encode examples with `encode_example`.")
     batch = torch.zeros(*lengths.shape, int(lengths.max()), dtype=torch.int64)
     for rows, example in zip(batch, examples, strict=True):
         for row, ids in zip(rows, example, strict=True):
@@ -172,6 +182,7 @@ class TaskModel(nn.Module):
         """
         self._check(ids, lengths, labels, lm_weight)
         ids = ids[:, :, :int(lengths.max())]
+        ids = ids.masked_fill(~_there(ids, lengths), 0)  # padding may be any number
         table = torch.cat([self.base.embed.weight, self.special.weight])
         n = _in_common(ids, lengths) if self._may_share(ids) else None
         states, predicted = (self._apart(ids, lengths, table) if n is None or not n.all() else
@@ -198,7 +209,7 @@ class TaskModel(nn.Module):
     def _apart(self, ids: Tensor, lengths: Tensor, table: Tensor) -> tuple[Tensor, Callable[[], Predicted]]:
         """Every sequence read in full: the states (B, S, d) of its last token, and what its tokens are told from."""
         states = self.base.read(F.embedding(ids.flatten(0, 1), table)).unflatten(0, ids.shape[:2])
-        weight = 1 / ((lengths - 1) * lengths.numel())
+        weight = _shares(lengths, states)
 
         def predicted() -> Predicted:
             there = torch.arange(1, ids.shape[2], device=ids.device) < lengths[..., None]
@@ -216,7 +227,7 @@ class TaskModel(nn.Module):
         at = place.clamp(max=ids.shape[2] - 1)[:, None].expand(-1, many, -1)
         branches = ids.gather(2, at)
         read, states = self.base.read_branches(F.embedding(trunk, table), F.embedding(branches, table), n)
-        weight = 1 / ((lengths - 1) * lengths.numel())
+        weight = _shares(lengths, states)
 
         def predicted() -> Predicted:
             inside = column[:, :-1] >= 0
@@ -232,9 +243,9 @@ class TaskModel(nn.Module):
 
     def _check(self, ids: Tensor, lengths: Tensor, labels: Tensor | None, lm_weight: float) -> None:
         """Raise ReproError for what does not fit together or is out of range."""
-        if ids.ndim != 3 or lengths.shape != ids.shape[:2]:
+        if ids.ndim != 3 or lengths.shape != ids.shape[:2] or not len(ids):
             raise ReproError(f"ids are {tuple(ids.shape)} and lengths {tuple(lengths.shape)}; they must be (B, S, N) "
-                             "and (B, S), as `collate` gives them.")
+                             "and (B, S), as `collate` gives them, with at least one example.")
         if FORMS[self.form] not in (None, ids.shape[1]) or self.form == "multiple-choice" and ids.shape[1] < 2:
             raise ReproError(f"the examples have {ids.shape[1]} sequences; those of {self.form} have "
                              f"{FORMS[self.form] or 'one for each of at least two candidates'}.")
@@ -253,11 +264,11 @@ class TaskModel(nn.Module):
 
     def _check_tokens(self, ids: Tensor, lengths: Tensor) -> None:
         """Raise ReproError for ids beyond the vocabulary, and where first and last tokens are another one's."""
-        size = self.base.config.vocab_size
+        size, told = self.base.config.vocab_size, ids[_there(ids, lengths)]
         first, last = ids[:, :, 0], _at(ids[..., None], lengths - 1)[..., 0]
         same = bool((first == first[0, 0]).all() and (last == first + EXTRACT).all())
-        if not 0 <= int(ids.min()) <= int(ids.max()) < size + 3 or same and int(first[0, 0]) != size:
-            raise ReproError(f"the texts have ids from {int(ids.min())} to {int(ids.max())} and start with "
+        if not 0 <= int(told.min()) <= int(told.max()) < size + 3 or same and int(first[0, 0]) != size:
+            raise ReproError(f"the texts have ids from {int(told.min())} to {int(told.max())} and start with "
                              f"{int(first[0, 0])}, but the base has {size} ids, so that they start with {size} and end "
                              f"with {size + EXTRACT}; encode them with the tokeniser of the base.")
 
@@ -292,6 +303,16 @@ def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int
     finally:
         model.train(was_training)
     return torch.cat(found).numpy()[np.argsort(order)]
+
+
+def _there(ids: Tensor, lengths: Tensor) -> Tensor:
+    """(B, S, N) bool: where there is a token, not padding."""
+    return torch.arange(ids.shape[2], device=ids.device) < lengths[..., None]
+
+
+def _shares(lengths: Tensor, states: Tensor) -> Tensor:
+    """(B, S): what each token from the second on counts in the mean over sequences of their means."""
+    return 1 / ((lengths - 1) * lengths.numel()).to(torch.promote_types(states.dtype, torch.float32))
 
 
 def _in_common(ids: Tensor, lengths: Tensor) -> Tensor:
