@@ -60,6 +60,14 @@ def started(tiny_context, **changes):
     return finetuning.start(config(task="topics", **changes), tiny_context, type("Coder", (), {"vocab_size": 205}))
 
 
+def test_sixteen_bits_halve_what_a_transformer_is_told_to_take_and_not_an_lstm():
+    told = experiment("finetune-gpt")
+    for variant, times in (("full", 2), ("lstm", 1)):
+        seconds = [told.estimate(config).seconds for precision in ("no", "bf16")
+                   for config in told.plan("small", {"precision": precision, "task": "rte", "variant": variant})]
+        assert seconds[0] == pytest.approx(times * seconds[1])
+
+
 def test_what_is_transferred(tiny, home):
     base, _ = pretraining.EXPERIMENT.plan("smoke")
     folder = home / "work" / "runs" / run(base).id

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from repro.errors import ReproError
-from repro.papers.base.pretraining import PROCESS, RATE, new_tokeniser
+from repro.papers.base.pretraining import PROCESS, new_tokeniser
 from repro.papers.gpt1_2018 import pretraining
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
@@ -188,7 +188,8 @@ def estimate(config) -> Estimate:
     model = pretraining.EXPERIMENT.estimate(base)
     per_token = model.flops / base.tokens
     flops = per_token * (tokens + known * length * TESTS.get(config.task, 0.2) / 3)
-    return Estimate(model.parameters, tokens, flops, PROCESS + 16 * model.parameters, flops / RATE[config.scale])
+    rate = pretraining.rate(config.scale, base.model, config.precision)
+    return Estimate(model.parameters, tokens, flops, PROCESS + 16 * model.parameters, flops / rate)
 
 
 def needs(config) -> list:

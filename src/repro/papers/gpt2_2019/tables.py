@@ -186,7 +186,7 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
     if key and key in OURS:
         metric, field = OURS[key]
         return f"{mean(found, metric, '.2f')} ({getattr(config, field)})" if found else NOT_RUN
-    if row["task"] == "translation" and config.translations:
+    if row["model"].startswith("GPT-2") and "En-Fr" in row["dataset"] and config.translations:  # from English only
         return f"{mean(found, 'translation_accuracy_percent', '.2f')} % ({config.translations})" if found else NOT_RUN
     if row["task"] == "summarization":
         change = [rouge(record, "hint") - rouge(record, "no_hint") for record in found]
