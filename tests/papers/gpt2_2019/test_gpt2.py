@@ -179,6 +179,15 @@ def test_claims_measure_the_larger_less_the_smaller_and_with_less_without():
         pytest.approx(100 / 3))
 
 
+def test_other_words_that_are_barred_are_the_most_frequent_ones():
+    known = {" the", " and", " said", " eyes", " door"}  # those of one token
+    coder = SimpleNamespace(encode=lambda text: [0] * (1 if text in known else 2))
+    passages = ["the eyes said the eyes and door Said", "the eyes , and the windows said window windows windows door"]
+    assert sets.other_words(coder, passages) == ["eyes", "said"]  # two stop words are one token; "door" stands once
+    known.add(" windows")
+    assert sets.other_words(coder, passages) == ["eyes", "windows"]
+
+
 def test_as_many_other_blanks_are_left_out():
     text, rewritten = "the old king , he said , was here .", "the old king, he said, was here."
     found = sets.fewer_blanks(text, rewritten)

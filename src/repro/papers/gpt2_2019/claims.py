@@ -168,7 +168,7 @@ register(
           measure=within(lambda record: percent(record, "lambada", "correct_stop_words"),
                          lambda record: percent(record, "lambada"),
                          lambda record: percent(record, "lambada", "correct_other_words")),
-          control="as many other words barred, drawn at random",
+          control="as many other words barred, the most frequent ones",
           paper_effect=lambda: round(in_text("LAMBADA", "accuracy with stop-word filter")
                                      - in_text("LAMBADA", "accuracy without stop-word filter"), 6),
           assay=Assay("all last words that are told with the filter", of(LARGEST),

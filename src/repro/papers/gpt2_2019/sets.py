@@ -85,17 +85,20 @@ def last_words(model, coder, passages: Sequence[str]) -> dict[str, list]:
 
     plain = lambada(model, coder, passages)
     barred = {name: lambada(model, coder, passages, words).correct.astype(int).tolist()
-              for name, words in (("correct_stop_words", STOP_WORDS), ("correct_other_words", other_words(coder)))}
+              for name, words in (("correct_stop_words", STOP_WORDS),
+                                  ("correct_other_words", other_words(coder, passages)))}
     return {"nll": plain.nll.tolist(), "correct": plain.correct.astype(int).tolist()} | barred
 
 
-def other_words(coder, seed: int = 0) -> list[str]:
-    """As many words that are no stop words, and one token each, as there are stop words of one token; drawn at random.
-    """
-    stop = [word for word in STOP_WORDS if len(coder.encode(f" {word}")) == 1]
-    words = sorted({text[1:] for number in range(coder.vocab_size)
-                    if re.fullmatch(" [a-z]{2,}", text := coder.decode([number]))} - {*STOP_WORDS})
-    return random.Random(seed).sample(words, min(len(stop), len(words)))
+def other_words(coder, passages: Sequence[str]) -> list[str]:
+    """As many words that are no stop words, and one token each, as there are stop words of one token: those that stand
+    most often before the last words of the passages. Rare ones a model would hardly ever tell, barred or not."""
+    def short(word: str) -> bool:
+        return len(coder.encode(f" {word}")) == 1
+
+    counts = Counter(word for passage in passages for word in passage.split()[:-1] if re.fullmatch("[a-z]{2,}", word))
+    frequent = [word for word, _ in counts.most_common() if word not in STOP_WORDS and short(word)]
+    return frequent[:sum(map(short, STOP_WORDS))]
 
 
 def clozes(model, coder, rows: Iterable) -> dict[str, list]:
