@@ -208,6 +208,32 @@ def test_bad_texts_and_labels(roberta, tmp_path):
             read(tmp_path / "nowhere")
 
 
+def test_checkpoints_of_another_kind_and_those_without_weights_are_refused(roberta, tmp_path):
+    save_model(roberta, tmp_path / "roberta")
+    ours = Longformer.from_roberta(roberta, 24, window=4)
+    save_model(ours, tmp_path / "longformer")
+    model, told = Longformer.from_pretrained(tmp_path / "longformer", output_loading_info=True)
+    assert isinstance(model, Longformer) and not told["missing_keys"]
+    kept = {name: weight for name, weight in ours.state_dict().items() if "query_global" not in name}
+    LongformerForMaskedLM.save_pretrained(ours, tmp_path / "part", state_dict=kept)
+    for read, name, said in (
+            (Longformer.from_pretrained, "roberta", "a checkpoint of roberta, not of longformer; Longformer.from_rob"),
+            (Longformer.from_pretrained, "part", "lacks 6 weights, the first of them .*query_global"),
+            (Longformer.from_roberta, "longformer", "a checkpoint of longformer, not of roberta; give")):
+        with pytest.raises(ReproError, match=said):
+            read(tmp_path / name)
+
+
+def test_words_that_are_not_tied_to_the_output_layer_stay_so(tmp_path, shake):
+    config = RobertaConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+                           vocab_size=31, max_position_embeddings=22, tie_word_embeddings=False)
+    base = shake(RobertaForMaskedLM(config)).eval()
+    ours, ids = Longformer.from_roberta(base, 40, window=40), text(20)[0]
+    ours.save_pretrained(tmp_path / "ours")
+    for model in (ours, Longformer.from_pretrained(tmp_path / "ours")):
+        torch.testing.assert_close(model(ids[:1]).logits, base(ids[:1]).logits, atol=1e-5, rtol=1e-5)
+
+
 def test_a_fresh_one_starts_as_transformers_does():
     """Its attention too, which is put in after transformers has drawn its weights."""
     torch.manual_seed(0)

@@ -72,8 +72,8 @@ def test_without_recurrence_it_is_robertas_reader_on_each_window(make, config):
         torch.testing.assert_close(read.start_logits[:, k], want.start_logits)
         torch.testing.assert_close(read.end_logits[:, k], want.end_logits)
         torch.testing.assert_close(read.last_hidden_state[:, k], hidden)
-        firsts.append(model.answer_type(hidden[:, 0]))
-    torch.testing.assert_close(read.type_logits, torch.stack(firsts).amax(0))
+        firsts.append(hidden[:, 0])
+    torch.testing.assert_close(read.type_logits, model.answer_type(torch.stack(firsts).amax(0)))
     recurrent = model(ids, real)
     torch.testing.assert_close(recurrent.start_logits[:, 0], read.start_logits[:, 0])
     for k in (1, 2):
@@ -257,7 +257,10 @@ def test_saved_and_loaded_and_made_of_any_roberta(make, config, shake, tmp_path)
     assert fresh.qa_outputs.weight.std().item() < 0.05
     BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9,
                          intermediate_size=8)).save_pretrained(tmp_path / "bert")
-    for name, said in (("bert", "is a checkpoint of bert, not of RoBERTa"), ("nowhere", "no checkpoint '.*nowhere'")):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "masked" / "model.safetensors").write_bytes(b"")
+    for name, said in (("bert", "is a checkpoint of bert, not of RoBERTa"), ("empty", "holds no config.json"),
+                       ("masked", "checkpoint in .*masked is damaged"), ("nowhere", "no checkpoint '.*nowhere'")):
         with pytest.raises(ReproError, match=said):
             RecurrentRoberta.from_pretrained(tmp_path / name)
 

@@ -15,14 +15,14 @@ from transformers.modeling_outputs import MaskedLMOutput
 from repro.attention import LongformerSelfAttention
 from repro.errors import ReproError, unknown
 from repro.loss import cross_entropy
-from repro.models.checkpoints import reading, without_bars
+from repro.models.checkpoints import load_whole, without_bars
 from repro.models.roberta_mini import load_masked_lm
 from repro.recompute import recomputed
 
 POSITIONS = ("copy", "random")
 KEPT = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
         "hidden_dropout_prob", "attention_probs_dropout_prob", "type_vocab_size", "initializer_range", "layer_norm_eps",
-        "pad_token_id", "bos_token_id", "eos_token_id")  # of the base's config
+        "pad_token_id", "bos_token_id", "eos_token_id", "tie_word_embeddings")  # of the base's config
 
 
 class Longformer(LongformerForMaskedLM):
@@ -81,9 +81,10 @@ class Longformer(LongformerForMaskedLM):
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **kwargs) -> "Longformer":
         """A saved Longformer, ours or of transformers, by its folder or hub name; weights are fp32 unless `dtype` says
-        otherwise. Raises ReproError when there is no such checkpoint, and for a damaged one."""
-        with reading(name_or_folder, "allenai/longformer-base-4096"):
-            return super().from_pretrained(name_or_folder, **{"dtype": torch.float32} | kwargs)
+        otherwise. Raises ReproError when there is no such checkpoint, and for one of another kind, damaged or without
+        some of its weights."""
+        return load_whole(super().from_pretrained, "longformer", name_or_folder, "allenai/longformer-base-4096",
+                          "Longformer.from_roberta converts one of roberta", **{"dtype": torch.float32} | kwargs)
 
     def save_pretrained(self, folder: str | Path, **kwargs) -> None:
         """Write the model as transformers does."""

@@ -47,12 +47,22 @@ def test_other_scales_are_declared(scale):
     ({"window": 31}, "window is 31 keys; half of it lies on each side"),
     ({"max_positions": 96}, "max_positions is 96 .* multiple of the base's 64 positions"),
     ({"scored_tokens": 700}, "scored_tokens 700"),
-    ({"configuration": "copied", "tokens": 5}, "configuration is copied and tokens 5"),
+    ({"configuration": "long", "tokens": 0}, "configuration is long and tokens 0; those that are trained .* need some"),
     ({"configuration": "copy"}, "configuration='copy'"),
 ])
 def test_settings_that_cannot_be(sets, said):
     with pytest.raises(ReproError, match=said):
         EXPERIMENT.plan("smoke", sets)
+
+
+@pytest.mark.parametrize("name", conversion.CONFIGURATIONS)
+def test_a_configuration_set_by_hand_is_that_of_the_plan(name):
+    want, = (config for config in EXPERIMENT.plan("smoke") if config.configuration == name)
+    assert EXPERIMENT.plan("smoke", {"configuration": name}) == [want]
+    want = [config for config in EXPERIMENT.plan("small") if config.configuration == name]
+    assert EXPERIMENT.plan("small", {"configuration": name, "window": "128"}) == want[:1]
+    tokens = {config.configuration: config.tokens for config in EXPERIMENT.plan("smoke", {"tokens": "2000"})}
+    assert tokens[name] == (2_000 if name in conversion.TRAINED else 0)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 
 from repro.data import Corpus, Split, corpus, registry
 from repro.data import example_readers as readers
+from repro.data.examples import Question
 from repro.data.synthetic_hops import SyntheticHops
 from repro.errors import ReproError
 from repro.evaluation import answer_scores
@@ -56,7 +57,7 @@ def study(home):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry._BY_NAME, "tiny-hops", Corpus(
             "tiny-hops", "MIT", "embedded", {"train": Split("", n_examples=24), "validation": Split("", n_examples=16)},
-            readers.generated_questions, generator=SyntheticHops(story_words=8, n_names=1)))
+            readers.generated[Question], generator=SyntheticHops(story_words=8, n_names=1)))
         base, = hotpotqa.PRETRAINING.plan("smoke", {name: as_text(value) for name, value in TINY.items()})
         patch.setattr(hotpotqa, "base_of", lambda config, plain=hotpotqa.base_of: base
                       if config.scale == "smoke" else plain(config))
@@ -77,22 +78,22 @@ def test_what_a_record_tells_of_each_question(study):
         told = record.documents["validation"]
         ways = [""] if record.model == "baseline" else ["", "masked_", "other_"]
         for way in ways:
-            for score in ("f1", "exact_match"):
+            for score in ("answer_f1", "answer_exact_match"):
                 values = told[f"{way}{score}"]
                 assert len(values) == 16 and all(0 <= one <= 100 for one in values)
-                assert record.metrics[f"{way}answer_{score}"] == pytest.approx(np.mean(values))
+                assert record.metrics[f"{way}{score}"] == pytest.approx(np.mean(values))
         assert record.units["answer_f1"] == "per cent"
         assert set(told["distance"]) <= {0, 1} and set(told["windows"]) <= {1, 2}
         first = record.notes["samples"][0]
         exact, f1 = answer_scores(first["told"], first["wanted"])
-        assert (told["exact_match"][0], told["f1"][0]) == (100 * exact, pytest.approx(100 * f1))
+        assert (told["answer_exact_match"][0], told["answer_f1"][0]) == (100 * exact, pytest.approx(100 * f1))
         low, high = record.metrics["best_alone"], record.metrics["best_together"]
         assert low < high == 100
         assert record.metrics["share_recovered"] == pytest.approx(
             (record.metrics["answer_exact_match"] - low) / (high - low))
         assert record.metrics["train_questions"] == 24 and record.notes["left_out"] == 0
     assert set(baseline.documents) == {"validation", "assay"} and set(recurrent.documents) == {"validation"}
-    assert len(baseline.documents["assay"]["together_f1"]) == 16 == len(baseline.documents["assay"]["apart_f1"])
+    assert all(len(baseline.documents["assay"][f"{way}_answer_f1"]) == 16 for way in ("together", "apart"))
     assert len({recurrent.digest, deeper.digest, later.digest}) == 3
     assert deeper.metrics["parameters"] == recurrent.metrics["parameters"] + 8 * 8 + 8
     assert run(study.plan[1], study.folder / "again", progress=False, force=True).digest == recurrent.digest
@@ -121,15 +122,16 @@ def test_table_figures_and_verdicts(study):
 def test_the_control_is_the_one_with_the_higher_score():
     def record(model, **scores):
         return SimpleNamespace(model=model, documents={"validation": scores})
-    base = record("baseline", f1=[0., 50.])
-    ours = record("recurrent", f1=[100., 60.], masked_f1=[0., 0.], other_f1=[90., 0.])
-    told = hotpotqa_tables.gain("f1")([base, ours])
+    base = record("baseline", answer_f1=[0., 50.])
+    ours = record("recurrent", answer_f1=[100., 60.], masked_answer_f1=[0., 0.],
+                  other_answer_f1=[90., 0.])
+    told = hotpotqa_tables.gain("answer_f1")([base, ours])
     np.testing.assert_allclose(told.effects, [[100, 10]])
     np.testing.assert_allclose(told.control, [[90, -50]])
     assert "another question" in told.note
-    room = hotpotqa_tables.room("f1")
-    assert room([SimpleNamespace(metrics={"together_f1": 40., "apart_f1": 15.})]) == 25
-    assert room([SimpleNamespace(metrics={"together_f1": 4., "apart_f1": 15.})]) == 0
+    room = hotpotqa_tables.room("answer_f1")
+    assert room([SimpleNamespace(metrics={"together_answer_f1": 40., "apart_answer_f1": 15.})]) == 25
+    assert room([SimpleNamespace(metrics={"together_answer_f1": 4., "apart_answer_f1": 15.})]) == 0
 
 
 def test_the_learning_rate_is_the_best_of_those_tried_on_questions_held_out(study, monkeypatch):
@@ -141,7 +143,7 @@ def test_the_learning_rate_is_the_best_of_those_tried_on_questions_held_out(stud
     assert EXPERIMENT.needs(config)[1:] == tried and not EXPERIMENT.needs(study.plan[0])[1:]
     scores = dict(zip(config.rates, (10., 30., 20.), strict=True))
     context = SimpleNamespace(need=lambda one: (SimpleNamespace(
-        metrics={"held_out_f1": scores[one.learning_rate]}, config={"learning_rate": one.learning_rate}), None))
+        metrics={"held_out_answer_f1": scores[one.learning_rate]}, config={"learning_rate": one.learning_rate}), None))
     assert hotpotqa.best_rate(config, context) == 2e-3
     assert hotpotqa.best_rate(config.model_copy(update={"learning_rate": 7e-4}), None) == 7e-4
     seen, plain = [], hotpotqa.prepared
@@ -154,7 +156,7 @@ def test_the_learning_rate_is_the_best_of_those_tried_on_questions_held_out(stud
     record = run(tried[0], study.folder, progress=False)
     held, train = seen[0], seen[1]
     assert (len(held), len(train)) == (6, 8) and not held & train
-    assert 0 <= record.metrics["held_out_f1"] <= 100
+    assert 0 <= record.metrics["held_out_answer_f1"] <= 100
 
 
 def test_questions_whose_answer_stands_nowhere_are_left_out_of_training(study):

@@ -34,7 +34,7 @@ class Config(RunConfig):
     configuration: Literal["roberta", "random", "copied", "short", "long", "frozen", "roberta-longer"]
     window: int = Field(128, ge=2)  # keys on both sides of a token together
     max_positions: int = Field(4096, ge=2)
-    tokens: int = Field(0, ge=0)  # that are trained on; 0: none
+    tokens: int | None = Field(None, ge=0)  # that are trained on; None: as many as the scale has for the configuration
     batch_size: int = Field(1, ge=1)  # sequences of `max_positions` tokens; of shorter ones as many tokens
     learning_rate: float = Field(1e-3, gt=0)
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then a polynomial of power 3 to 0
@@ -47,6 +47,18 @@ class Config(RunConfig):
     source: str | None = None  # a hub name as the base; None: the base model of the scale
     kinds: tuple[str, ...] = ()  # the paper's kinds of text (Table 13); what `corpus` has not of them is not read
 
+    @model_validator(mode="before")
+    @classmethod
+    def _tokens(cls, values: dict) -> dict:
+        """As many as the scale has for the configuration, where none are given; those that are not trained take none.
+        """
+        name, (short, long) = values.get("configuration"), LENGTHS.get(values.get("scale"), (0, 0))
+        if name not in TRAINED:
+            return values | {"tokens": 0}
+        if values.get("tokens") is None:
+            return values | {"tokens": short if name == "short" else long}
+        return values
+
     @model_validator(mode="after")
     def _fits(self):
         positions = base_of(self).n_positions
@@ -55,9 +67,9 @@ class Config(RunConfig):
         if self.max_positions < positions or self.max_positions % positions or self.scored_tokens % self.max_positions:
             raise ValueError(f"max_positions is {self.max_positions} and scored_tokens {self.scored_tokens}; the first "
                              f"must be a multiple of the base's {positions} positions, the second one of the first")
-        if (self.tokens > 0) != (self.configuration in TRAINED):
+        if self.configuration in TRAINED and not self.tokens:
             raise ValueError(f"configuration is {self.configuration} and tokens {self.tokens}; those that are trained "
-                             f"({', '.join(TRAINED)}) need some, and others take none")
+                             f"({', '.join(TRAINED)}) need some")
         return self
 
 
@@ -276,10 +288,10 @@ BASES = {"paper": ("FacebookAI/roberta-base", "FacebookAI/roberta-large")}
 
 def grid(scale: str) -> list[dict]:
     """Table 5, the control that goes on at RoBERTa's length, and `copied` with the paper's window, where that differs.
+
+    A configuration that is set by hand is, at these scales, run with both windows.
     """
-    short, long = LENGTHS[scale]
-    points = [{"configuration": name} | ({"tokens": short if name == "short" else long} if name in TRAINED else {})
-              for name in CONFIGURATIONS]
+    points: list[dict] = [{"configuration": name} for name in CONFIGURATIONS]
     if scale in ("small", "medium"):
         points.append({"configuration": "copied", "window": 512})
     return [point | {"source": source} for source in BASES.get(scale, (None,)) for point in points]

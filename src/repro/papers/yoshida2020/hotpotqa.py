@@ -83,7 +83,7 @@ def execute(config, context) -> Outcome:
             if not name:
                 samples = [{"question": one.question.question, "wanted": one.question.answer, "told": answer}
                            for one, answer in list(zip(held, answers, strict=True))[:SAMPLES]]
-    metrics = {f"{name}answer_{score}": _mean(documents[f"{name}{score}"]) for name in told for score in SCORES}
+    metrics = {f"{name}{score}": _mean(documents[f"{name}{score}"]) for name in told for score in SCORES}
     split = {"validation": documents}
     if config.model == BASELINE:
         split["assay"] = assay(config, model, [one.question for one in held], coder)
@@ -105,8 +105,8 @@ def execute(config, context) -> Outcome:
 
 
 UNITS = {"share_recovered": "of what reading windows together can give", "learning_rate": "per step",
-         "parameters": "weights", "train_questions": "questions", "held_out_f1": "per cent"}
-SCORES = ("f1", "exact_match")
+         "parameters": "weights", "train_questions": "questions"}
+SCORES = ("answer_f1", "answer_exact_match")  # metrics, and by question under `documents`
 SAMPLES = 5
 
 
@@ -165,7 +165,8 @@ def scored(questions: list[Asked], answers: list[str], name: str = "") -> dict[s
     from repro.evaluation import answer_scores
 
     pairs = [answer_scores(told, one.question.answer) for one, told in zip(questions, answers, strict=True)]
-    return {f"{name}exact_match": [100 * exact for exact, _ in pairs], f"{name}f1": [100 * f1 for _, f1 in pairs]}
+    return {f"{name}answer_exact_match": [100 * exact for exact, _ in pairs],
+            f"{name}answer_f1": [100 * f1 for _, f1 in pairs]}
 
 
 def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
@@ -200,7 +201,7 @@ def best_rate(config, context) -> float:
     if not tried:
         return config.learning_rate or config.rates[0]
     records = [context.need(one)[0] for one in tried]
-    return max(records, key=lambda record: record.metrics["held_out_f1"]).config["learning_rate"]
+    return max(records, key=lambda record: record.metrics["held_out_answer_f1"]).config["learning_rate"]
 
 
 def rates_of(config) -> list[RunConfig]:
