@@ -118,10 +118,14 @@ def gain(score: str) -> Callable[[list[Record]], Measured]:
     return measure
 
 
-def room(score: str) -> Callable[[list[Record]], float]:
-    """What the reader of single windows loses when the paragraphs that hold an answer come apart."""
-    return lambda records: max(0.0, fmean(record.metrics[f"together_{score}"] - record.metrics[f"apart_{score}"]
-                                          for record in records))
+def room(score: str) -> Callable[[list[Record]], float | None]:
+    """What the reader of single windows loses when the paragraphs that hold an answer come apart; None where no
+    question tells which these are."""
+    def lost(records: list[Record]) -> float | None:
+        found = [record.metrics[f"together_{score}"] - record.metrics[f"apart_{score}"] for record in records
+                 if f"together_{score}" in record.metrics]
+        return max(0.0, fmean(found)) if found else None
+    return lost
 
 
 def printed(column: str) -> Callable[[], float]:
