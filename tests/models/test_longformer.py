@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from transformers import LongformerConfig, LongformerForMaskedLM, RobertaConfig, RobertaForMaskedLM
@@ -178,6 +179,8 @@ def test_only_later_positions_learn(roberta):
     ({"window": [4, 4]}, r"window is \[4, 4\], 2 for 3 layers"),
     ({"window": [4, 3, 4]}, "window is 3; "),
     ({"window": 0}, "window is 0; "),
+    ({"window": 4.0}, "window is 4.0; "),
+    ({"max_positions": 21.5}, "max_positions is 21.5; it must be a whole number"),
     ({"max_positions": 19}, "max_positions is 19, but the base has 20 already"),
     ({"positions": "copied"}, "unknown positions 'copied'. Did you mean 'copy'.* Known: copy, random"),
     ({"roberta": torch.nn.Linear(2, 2)}, "roberta is a Linear; it must be a RobertaForMaskedLM"),
@@ -186,6 +189,22 @@ def test_bad_conversions(roberta, change, said):
     with pytest.raises(ReproError, match=said) as error:
         Longformer.from_roberta(**{"roberta": roberta, "max_positions": 40, "window": 4} | change)
     assert "\n" not in str(error.value)
+
+
+def test_windows_may_be_numpys_or_torchs_numbers(roberta):
+    for window in (np.int64(4), np.array([4, 4, 4]), torch.tensor([4, 4, 4]), [np.int32(4)] * 3):
+        assert Longformer.from_roberta(roberta, 20, window).config.attention_window == [4, 4, 4]
+
+
+def test_what_else_transformers_takes(theirs, tmp_path):
+    """Global tokens as a 2 of attention_mask, and the token types that tokenisers give."""
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours, (ids, masks) = Longformer.from_pretrained(tmp_path / "theirs"), text(24)
+    mask = masks["attention_mask"] * (1 + masks["global_attention_mask"])
+    want = theirs(ids, attention_mask=mask).logits
+    for found in (ours(ids, mask).logits, ours(ids, mask, masks["global_attention_mask"]).logits,
+                  ours(input_ids=ids, attention_mask=mask, token_type_ids=0 * ids).logits):
+        torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-5)
 
 
 def test_bad_texts_and_labels(roberta, tmp_path):

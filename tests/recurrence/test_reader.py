@@ -194,6 +194,13 @@ def test_windows_of_padding_change_nothing(make):
     torch.testing.assert_close(read.start_logits[1], want.start_logits[1])
 
 
+def test_padding_has_no_position(make):
+    model, (ids, real) = make(), windows(length=20)
+    longer, mask = torch.nn.functional.pad(ids, (0, 5), value=1), torch.nn.functional.pad(real, (0, 5))
+    torch.testing.assert_close(model(longer, mask).start_logits[..., :20][real.bool()],
+                               model(ids, real).start_logits[real.bool()])
+
+
 @pytest.mark.parametrize("recurrent", [True, False])
 def test_recomputing_windows_gives_the_same_gradients(make, recurrent):
     model, (ids, real) = make(), windows()
@@ -245,6 +252,8 @@ def test_saved_and_loaded_and_made_of_any_roberta(make, config, shake, tmp_path)
     assert torch.equal(again(ids, real).type_logits, model(ids, real).type_logits)
     with pytest.raises(ReproError, match="was saved with recurrence .*'hidden_size': 12"):
         RecurrentRoberta.from_pretrained(tmp_path / "reader", RecurrenceConfig())
+    with pytest.raises(ReproError, match="recurrence is a dict; give a RecurrenceConfig"):
+        RecurrentRoberta.from_pretrained(tmp_path / "reader", {"hidden_size": 12})
     theirs, report = RobertaForQuestionAnswering.from_pretrained(tmp_path / "reader", output_loading_info=True)
     assert not report["missing_keys"]
     masked = shake(roberta_mini(2, 16, 2, 31, 20))

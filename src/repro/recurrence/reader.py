@@ -90,6 +90,8 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         otherwise. Raises ReproError when `recurrence` contradicts what a saved model was built with, and for a
         checkpoint that is no RoBERTa, damaged or not whole.
         """
+        if recurrence is not None and not isinstance(recurrence, RecurrenceConfig):
+            raise ReproError(f"recurrence is a {type(recurrence).__name__}; give a RecurrenceConfig.")
         try:
             values, _ = RobertaConfig.get_config_dict(str(name_or_folder))
         except OSError as error:
@@ -167,8 +169,11 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         """Which tokens are no padding (B, W, T), once everything has the right shape."""
         if windows.ndim != 3 or not windows.numel():
             raise ReproError(f"windows have shape {tuple(windows.shape)}; give (questions, windows, tokens).")
-        if windows.shape[2] > self.n_positions:
-            raise ReproError(f"a window has {windows.shape[2]} tokens, but this RoBERTa has {self.n_positions} "
+        reached = windows.shape[2]
+        if reached > self.n_positions:  # padding has no position
+            reached = int((windows != self.config.pad_token_id).sum(2).max())
+        if reached > self.n_positions:
+            raise ReproError(f"a window has {reached} tokens, but this RoBERTa has {self.n_positions} "
                              "positions; give windows of at most that many.")
         real = torch.ones_like(windows, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
         if real.shape != windows.shape:

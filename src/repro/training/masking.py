@@ -28,10 +28,13 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
     predicted, K = 15 % of the N - 2 others, at least one; and `targets` (B, K), which these tokens are; -100, which
     counts nothing, where a row has fewer than K that can be masked.
 
-    Raises ReproError for rows of fewer than 3 tokens.
+    Raises ReproError for rows of fewer than 3 tokens, and for a vocabulary without any that is ordinary.
     """
     if rows.shape[1] < 3:
         raise ReproError(f"a row has {rows.shape[1]} tokens; between <s> and </s> at least one is needed.")
+    if vocab_size < ORDINARY + 2:
+        raise ReproError(f"vocab_size is {vocab_size}; besides the {ORDINARY} special tokens and <mask> at least one "
+                         "other is needed.")
     ids = np.where(rows == START, END, rows).astype(np.int64)
     ids[:, 0], ids[:, -1] = START, END
     mask = vocab_size - 1
