@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from repro.study import SCALES, Chart, Outcome, Store, explored, register, registry, run
+from repro.study import SCALES, Chart, Outcome, Store, experiment, explored, register, registry, run
 from repro.study.charts import PEAK, charts, measured
 
 WORDS = [10, 20, 30]
@@ -72,3 +72,13 @@ def test_the_largest_scale_comes_first_and_words_before_bytes(charted):
     order = [(one["scale"], one["metric"]) for one in explored(tuple(reversed(SCALES)))]
     metrics = ["test_word_perplexity", "validation_word_perplexity", "test_bits_per_byte"]
     assert order == [(scale, metric) for scale in ("small", "smoke") for metric in metrics]
+
+
+def test_every_planned_run_of_a_chart_can_be_named():
+    """In the study itself: a value of a setting that its chart has no words for would break the page."""
+    for chart in charts():
+        for scale in experiment(chart.experiment).scales:
+            for config in experiment(chart.experiment).plan(scale):
+                assert chart.line(config) and isinstance(chart.match(config), str)
+                assert all(dict(chart.settings(config)))
+                assert all(isinstance(number, (int, float)) for number in dict(chart.costs(config)).values())

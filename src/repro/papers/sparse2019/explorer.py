@@ -6,13 +6,14 @@ from repro.study.charts import Chart
 from repro.study.published import published
 from repro.study.registry import register
 
-PATTERNS = {"dense": "dense attention", "fixed": "fixed pattern", "strided": "strided pattern"}
+PATTERNS = {"dense": "dense attention", "fixed": "fixed pattern", "strided": "strided pattern",
+            "window": "the last positions alone"}
 
 
 def line(config) -> str:
     """The pattern, how its two heads are used, and what else is not as in Table 2, in plain words."""
     told = [PATTERNS[config.pattern]]
-    told += [f"heads {config.integration}"] * (config.pattern != "dense" and config.integration != "merged")
+    told += [f"heads {config.integration}"] * (config.pattern in ("fixed", "strided") and config.integration != "merged")
     told += ["no embeddings of positions"] * (not config.embeddings)
     return ", ".join(told)
 
