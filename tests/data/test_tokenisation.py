@@ -221,6 +221,8 @@ def test_heads_of_books_keep_what_is_never_predicted(data, bpe):
     heads = whole.heads(9, bpe)
     assert whole.targets[whole.starts - 1].all() and not whole.targets.all()
     cut = [whole.targets[start - 1:start + 9] for start in whole.starts]
+    assert all((whole.targets_of(k)[:10] == one).all() for k, one in enumerate(cut))
+    assert len(whole.targets_of(1)) == len(whole.document(1))
     assert heads.targets.tolist() == np.concatenate(cut).tolist() and not heads.targets.all()
     assert len(heads.targets) == len(heads.ids)
 

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from transformers import LongformerConfig, LongformerForMaskedLM, RobertaConfig, RobertaForMaskedLM
@@ -178,6 +179,8 @@ def test_only_later_positions_learn(roberta):
     ({"window": [4, 4]}, r"window is \[4, 4\], 2 for 3 layers"),
     ({"window": [4, 3, 4]}, "window is 3; "),
     ({"window": 0}, "window is 0; "),
+    ({"window": 4.0}, "window is 4.0; "),
+    ({"max_positions": 21.5}, "max_positions is 21.5; it must be a whole number"),
     ({"max_positions": 19}, "max_positions is 19, but the base has 20 already"),
     ({"positions": "copied"}, "unknown positions 'copied'. Did you mean 'copy'.* Known: copy, random"),
     ({"roberta": torch.nn.Linear(2, 2)}, "roberta is a Linear; it must be a RobertaForMaskedLM"),
@@ -186,6 +189,22 @@ def test_bad_conversions(roberta, change, said):
     with pytest.raises(ReproError, match=said) as error:
         Longformer.from_roberta(**{"roberta": roberta, "max_positions": 40, "window": 4} | change)
     assert "\n" not in str(error.value)
+
+
+def test_windows_may_be_numpys_or_torchs_numbers(roberta):
+    for window in (np.int64(4), np.array([4, 4, 4]), torch.tensor([4, 4, 4]), [np.int32(4)] * 3):
+        assert Longformer.from_roberta(roberta, 20, window).config.attention_window == [4, 4, 4]
+
+
+def test_what_else_transformers_takes(theirs, tmp_path):
+    """Global tokens as a 2 of attention_mask, and the token types that tokenisers give."""
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours, (ids, masks) = Longformer.from_pretrained(tmp_path / "theirs"), text(24)
+    mask = masks["attention_mask"] * (1 + masks["global_attention_mask"])
+    want = theirs(ids, attention_mask=mask).logits
+    for found in (ours(ids, mask).logits, ours(ids, mask, masks["global_attention_mask"]).logits,
+                  ours(input_ids=ids, attention_mask=mask, token_type_ids=0 * ids).logits):
+        torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-5)
 
 
 def test_bad_texts_and_labels(roberta, tmp_path):
@@ -206,6 +225,32 @@ def test_bad_texts_and_labels(roberta, tmp_path):
                           (Longformer.from_roberta, "FacebookAI/roberta-base")):
         with pytest.raises(ReproError, match=f"no checkpoint '.*nowhere' .*{example}"):
             read(tmp_path / "nowhere")
+
+
+def test_checkpoints_of_another_kind_and_those_without_weights_are_refused(roberta, tmp_path):
+    save_model(roberta, tmp_path / "roberta")
+    ours = Longformer.from_roberta(roberta, 24, window=4)
+    save_model(ours, tmp_path / "longformer")
+    model, told = Longformer.from_pretrained(tmp_path / "longformer", output_loading_info=True)
+    assert isinstance(model, Longformer) and not told["missing_keys"]
+    kept = {name: weight for name, weight in ours.state_dict().items() if "query_global" not in name}
+    LongformerForMaskedLM.save_pretrained(ours, tmp_path / "part", state_dict=kept)
+    for read, name, said in (
+            (Longformer.from_pretrained, "roberta", "a checkpoint of roberta, not of longformer; Longformer.from_rob"),
+            (Longformer.from_pretrained, "part", "lacks 6 weights, the first of them .*query_global"),
+            (Longformer.from_roberta, "longformer", "a checkpoint of longformer, not of roberta; give")):
+        with pytest.raises(ReproError, match=said):
+            read(tmp_path / name)
+
+
+def test_words_that_are_not_tied_to_the_output_layer_stay_so(tmp_path, shake):
+    config = RobertaConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+                           vocab_size=31, max_position_embeddings=22, tie_word_embeddings=False)
+    base = shake(RobertaForMaskedLM(config)).eval()
+    ours, ids = Longformer.from_roberta(base, 40, window=40), text(20)[0]
+    ours.save_pretrained(tmp_path / "ours")
+    for model in (ours, Longformer.from_pretrained(tmp_path / "ours")):
+        torch.testing.assert_close(model(ids[:1]).logits, base(ids[:1]).logits, atol=1e-5, rtol=1e-5)
 
 
 def test_a_fresh_one_starts_as_transformers_does():

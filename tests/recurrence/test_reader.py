@@ -72,8 +72,8 @@ def test_without_recurrence_it_is_robertas_reader_on_each_window(make, config):
         torch.testing.assert_close(read.start_logits[:, k], want.start_logits)
         torch.testing.assert_close(read.end_logits[:, k], want.end_logits)
         torch.testing.assert_close(read.last_hidden_state[:, k], hidden)
-        firsts.append(model.answer_type(hidden[:, 0]))
-    torch.testing.assert_close(read.type_logits, torch.stack(firsts).amax(0))
+        firsts.append(hidden[:, 0])
+    torch.testing.assert_close(read.type_logits, model.answer_type(torch.stack(firsts).amax(0)))
     recurrent = model(ids, real)
     torch.testing.assert_close(recurrent.start_logits[:, 0], read.start_logits[:, 0])
     for k in (1, 2):
@@ -194,6 +194,13 @@ def test_windows_of_padding_change_nothing(make):
     torch.testing.assert_close(read.start_logits[1], want.start_logits[1])
 
 
+def test_padding_has_no_position(make):
+    model, (ids, real) = make(), windows(length=20)
+    longer, mask = torch.nn.functional.pad(ids, (0, 5), value=1), torch.nn.functional.pad(real, (0, 5))
+    torch.testing.assert_close(model(longer, mask).start_logits[..., :20][real.bool()],
+                               model(ids, real).start_logits[real.bool()])
+
+
 @pytest.mark.parametrize("recurrent", [True, False])
 def test_recomputing_windows_gives_the_same_gradients(make, recurrent):
     model, (ids, real) = make(), windows()
@@ -245,6 +252,8 @@ def test_saved_and_loaded_and_made_of_any_roberta(make, config, shake, tmp_path)
     assert torch.equal(again(ids, real).type_logits, model(ids, real).type_logits)
     with pytest.raises(ReproError, match="was saved with recurrence .*'hidden_size': 12"):
         RecurrentRoberta.from_pretrained(tmp_path / "reader", RecurrenceConfig())
+    with pytest.raises(ReproError, match="recurrence is a dict; give a RecurrenceConfig"):
+        RecurrentRoberta.from_pretrained(tmp_path / "reader", {"hidden_size": 12})
     theirs, report = RobertaForQuestionAnswering.from_pretrained(tmp_path / "reader", output_loading_info=True)
     assert not report["missing_keys"]
     masked = shake(roberta_mini(2, 16, 2, 31, 20))
@@ -257,7 +266,10 @@ def test_saved_and_loaded_and_made_of_any_roberta(make, config, shake, tmp_path)
     assert fresh.qa_outputs.weight.std().item() < 0.05
     BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9,
                          intermediate_size=8)).save_pretrained(tmp_path / "bert")
-    for name, said in (("bert", "is a checkpoint of bert, not of RoBERTa"), ("nowhere", "no checkpoint '.*nowhere'")):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "masked" / "model.safetensors").write_bytes(b"")
+    for name, said in (("bert", "is a checkpoint of bert, not of RoBERTa"), ("empty", "holds no config.json"),
+                       ("masked", "checkpoint in .*masked is damaged"), ("nowhere", "no checkpoint '.*nowhere'")):
         with pytest.raises(ReproError, match=said):
             RecurrentRoberta.from_pretrained(tmp_path / name)
 

@@ -225,6 +225,10 @@ class Tokens:
         """Document k as a stream of its own: `bos`, then its tokens."""
         return self._document(k, self.ids, self.bos)
 
+    def targets_of(self, k: int) -> np.ndarray | None:
+        """Which tokens of `document(k)` are to be predicted, `bos` among them; None: all."""
+        return None if self.targets is None else self._document(k, self.targets, True)
+
     def _document(self, k: int, values: np.ndarray, first: int) -> np.ndarray:
         """`first`, then those of `values`, one a token, that belong to document k."""
         begin = int(self.starts[k])
@@ -240,7 +244,7 @@ class Tokens:
         texts = [tokeniser.decode(ids) for ids in parts]
         ends = np.cumsum([len(ids) for ids in parts])
         targets = None if self.targets is None else np.concatenate(
-            [self._document(k, self.targets, True)[:n + 1] for k in range(len(self))])
+            [self.targets_of(k)[:n + 1] for k in range(len(self))])
         return replace(self, ids=np.concatenate(parts), starts=np.append(0, ends[:-1]) + 1, targets=targets,
                        n_words=np.array([len(text.split()) for text in texts]),
                        n_bytes=np.array([len(text.encode()) for text in texts]))

@@ -4,7 +4,8 @@ The weights are those of transformers' LongformerForMaskedLM, by the same names;
 padding to a multiple of the window and no mask of all pairs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from numbers import Integral
 from pathlib import Path
 
 import torch
@@ -15,14 +16,14 @@ from transformers.modeling_outputs import MaskedLMOutput
 from repro.attention import LongformerSelfAttention
 from repro.errors import ReproError, unknown
 from repro.loss import cross_entropy
-from repro.models.checkpoints import reading, without_bars
+from repro.models.checkpoints import load_whole, without_bars
 from repro.models.roberta_mini import load_masked_lm
 from repro.recompute import recomputed
 
 POSITIONS = ("copy", "random")
 KEPT = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
         "hidden_dropout_prob", "attention_probs_dropout_prob", "type_vocab_size", "initializer_range", "layer_norm_eps",
-        "pad_token_id", "bos_token_id", "eos_token_id")  # of the base's config
+        "pad_token_id", "bos_token_id", "eos_token_id", "tie_word_embeddings")  # of the base's config
 
 
 class Longformer(LongformerForMaskedLM):
@@ -60,12 +61,14 @@ class Longformer(LongformerForMaskedLM):
         old = base.roberta.embeddings.position_embeddings.weight
         first = base.config.pad_token_id + 1  # the row of the first token
         known = len(old) - first
+        if not isinstance(max_positions, Integral):
+            raise ReproError(f"max_positions is {max_positions}; it must be a whole number.")
         if max_positions < known:
             raise ReproError(f"max_positions is {max_positions}, but the base has {known} already; give at least that "
                              "many.")
         config = LongformerConfig(
             **{name: getattr(base.config, name) for name in KEPT}, sep_token_id=base.config.eos_token_id,
-            max_position_embeddings=max_positions + first, attention_window=windows)
+            max_position_embeddings=int(max_positions) + first, attention_window=windows)
         model = cls(config).to(old)
         weights = {name.replace("roberta.", "longformer.", 1): weight for name, weight in base.state_dict().items()}
         table = old[[*range(first), *(first + i % known for i in range(max_positions))]].detach().clone()
@@ -81,9 +84,10 @@ class Longformer(LongformerForMaskedLM):
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **kwargs) -> "Longformer":
         """A saved Longformer, ours or of transformers, by its folder or hub name; weights are fp32 unless `dtype` says
-        otherwise. Raises ReproError when there is no such checkpoint, and for a damaged one."""
-        with reading(name_or_folder, "allenai/longformer-base-4096"):
-            return super().from_pretrained(name_or_folder, **{"dtype": torch.float32} | kwargs)
+        otherwise. Raises ReproError when there is no such checkpoint, and for one of another kind, damaged or without
+        some of its weights."""
+        return load_whole(super().from_pretrained, "longformer", name_or_folder, "allenai/longformer-base-4096",
+                          "Longformer.from_roberta converts one of roberta", **{"dtype": torch.float32} | kwargs)
 
     def save_pretrained(self, folder: str | Path, **kwargs) -> None:
         """Write the model as transformers does."""
@@ -96,15 +100,18 @@ class Longformer(LongformerForMaskedLM):
         return self.config.max_position_embeddings - self.config.pad_token_id - 1
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
-                global_attention_mask: Tensor | None = None, labels: Tensor | None = None) -> MaskedLMOutput:
+                global_attention_mask: Tensor | None = None, labels: Tensor | None = None,
+                token_type_ids: Tensor | None = None) -> MaskedLMOutput:
         """Logits (B, N, V) of token ids (B, N), N being any length up to `n_positions`.
 
-        attention_mask (B, N): 0 where a token is padding. global_attention_mask (B, N): 1 where a token is global.
+        attention_mask (B, N): 0 where a token is padding, and as in transformers 2 where it is global.
+        global_attention_mask (B, N): 1 where a token is global. token_type_ids (B, N): 0, as tokenisers give them.
         labels (B, N): what is to be told; -100 counts nothing; the loss is the mean over the others, in nats.
         Raises ReproError for a text beyond `n_positions`, masks or labels of another shape, and labels of which none
         counts.
         """
-        logits, loss = self.lm_head(self.encode(input_ids, attention_mask, global_attention_mask)), None
+        states = self.encode(input_ids, attention_mask, global_attention_mask, token_type_ids)
+        logits, loss = self.lm_head(states), None
         if labels is not None:
             n = (labels != -100).sum()
             if labels.shape != input_ids.shape or not n:
@@ -114,7 +121,7 @@ class Longformer(LongformerForMaskedLM):
         return MaskedLMOutput(loss=loss, logits=logits)
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None,
-               global_attention_mask: Tensor | None = None) -> Tensor:
+               global_attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None) -> Tensor:
         """The last layer's states (B, N, d), for heads of all kinds; arguments and errors are those of `forward`."""
         if input_ids.ndim != 2 or not input_ids.shape[1]:
             raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (texts, at least one token).")
@@ -124,9 +131,13 @@ class Longformer(LongformerForMaskedLM):
         if reached > self.n_positions:
             raise ReproError(f"the text has {reached} tokens, but this Longformer has {self.n_positions} positions; "
                              "give it at most that many, or convert with more max_positions.")
-        if attention_mask is not None and attention_mask.shape == input_ids.shape and attention_mask.all():
-            attention_mask = None  # nothing is hidden
-        hidden = self.longformer.embeddings(input_ids)
+        if attention_mask is not None and attention_mask.shape == input_ids.shape:
+            if (attention_mask > 1).any():
+                more = attention_mask > 1
+                global_attention_mask = more if global_attention_mask is None else more | (global_attention_mask > 0)
+            if attention_mask.all():
+                attention_mask = None  # nothing is hidden
+        hidden = self.longformer.embeddings(input_ids, token_type_ids)
         again = self.training and self.longformer.encoder.gradient_checkpointing
         for layer in self.longformer.encoder.layer:
             hidden = recomputed(again, self._read, layer, hidden, attention_mask, global_attention_mask)
@@ -154,11 +165,12 @@ class Longformer(LongformerForMaskedLM):
 
 def _windows(window: int | Sequence[int], n_layer: int) -> list[int]:
     """One window for each layer."""
-    each = [window] * n_layer if isinstance(window, int) else list(window)
+    plain = window.tolist() if hasattr(window, "tolist") else window  # numpy's and torch's numbers too
+    each = list(plain) if isinstance(plain, Iterable) else [plain] * n_layer
     if len(each) != n_layer:
         raise ReproError(f"window is {each}, {len(each)} for {n_layer} layers; give one number, or one for each layer.")
     for one in each:
-        if not isinstance(one, int) or one < 2 or one % 2:
+        if not isinstance(one, Integral) or one < 2 or one % 2:
             raise ReproError(f"window is {one}; half of it lies on each side of a token, so it must be an even number "
                              "of keys, at least 2.")
-    return each
+    return [int(one) for one in each]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import RobertaConfig, RobertaModel
@@ -56,7 +57,7 @@ class Read:
 
     start_logits: Tensor  # (B, W, T)
     end_logits: Tensor  # (B, W, T)
-    type_logits: Tensor  # (B, 3): span, yes, no
+    type_logits: Tensor  # (B, 3): span, yes, no; of <s>, each of whose d numbers is the highest of all windows
     last_hidden_state: Tensor  # (B, W, T, d)
 
 
@@ -87,13 +88,17 @@ class RecurrentRoberta(RobertaPreTrainedModel):
 
         recurrence: of a fresh module; None: as in the paper's section 5.4. Weights are fp32 unless `dtype` says
         otherwise. Raises ReproError when `recurrence` contradicts what a saved model was built with, and for a
-        checkpoint that is no RoBERTa.
+        checkpoint that is no RoBERTa, damaged or not whole.
         """
+        if recurrence is not None and not isinstance(recurrence, RecurrenceConfig):
+            raise ReproError(f"recurrence is a {type(recurrence).__name__}; give a RecurrenceConfig.")
         try:
             values, _ = RobertaConfig.get_config_dict(str(name_or_folder))
         except OSError as error:
             raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
                              "FacebookAI/roberta-base or a folder with config.json and model.safetensors.") from error
+        if not values:
+            raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
         if values.get("model_type") != "roberta":
             raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of RoBERTa; give "
                              "that of one.")
@@ -104,9 +109,13 @@ class RecurrentRoberta(RobertaPreTrainedModel):
                              "the argument out to use what is saved.")
         if stored is None:
             config.recurrence = (recurrence or PAPER).to_dict()
-        with _quietly():
-            model, told = super().from_pretrained(str(name_or_folder), config=config, output_loading_info=True,
-                                                  **{"dtype": torch.float32} | kwargs)
+        try:
+            with _quietly():
+                model, told = super().from_pretrained(str(name_or_folder), config=config, output_loading_info=True,
+                                                      **{"dtype": torch.float32} | kwargs)
+        except (SafetensorError, OSError) as error:
+            raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
+                             "again.") from error
         lost = sorted(name for name in told["missing_keys"] if stored is not None or name.startswith("roberta."))
         if lost:
             raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
@@ -149,9 +158,8 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         else:
             hidden = torch.stack([one for one, _ in self._windows(windows, real, recompute == "window", given)], 1)
         start, end = self.qa_outputs(hidden).unbind(-1)
-        types = self.answer_type(hidden[:, :, 0])
-        types = types.masked_fill(~real.any(-1)[..., None], -torch.inf).amax(1)
-        return Read(start, end, types, hidden)
+        first = hidden[:, :, 0].masked_fill(~real.any(-1)[..., None], -torch.inf).amax(1)  # (B, d)
+        return Read(start, end, self.answer_type(first), hidden)
 
     def states(self, windows: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """(B, W, d): what each window leaves to the next, before the module's feedforward network."""
@@ -161,8 +169,11 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         """Which tokens are no padding (B, W, T), once everything has the right shape."""
         if windows.ndim != 3 or not windows.numel():
             raise ReproError(f"windows have shape {tuple(windows.shape)}; give (questions, windows, tokens).")
-        if windows.shape[2] > self.n_positions:
-            raise ReproError(f"a window has {windows.shape[2]} tokens, but this RoBERTa has {self.n_positions} "
+        reached = windows.shape[2]
+        if reached > self.n_positions:  # padding has no position
+            reached = int((windows != self.config.pad_token_id).sum(2).max())
+        if reached > self.n_positions:
+            raise ReproError(f"a window has {reached} tokens, but this RoBERTa has {self.n_positions} "
                              "positions; give windows of at most that many.")
         real = torch.ones_like(windows, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
         if real.shape != windows.shape:

@@ -54,7 +54,7 @@ class Assay(NamedTuple):
 
     what: str  # in words
     where: Callable[[Any], bool]  # which configs of the plan it reads
-    room: Callable[[list[Record]], float]  # by how much it moved
+    room: Callable[[list[Record]], float | None]  # by how much it moved; None: nothing tells
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -91,7 +91,7 @@ class MaskedLM(nn.Module):
             hidden = self.model.base_model(input_ids=batch["ids"]).last_hidden_state
         states = hidden.gather(1, batch["positions"][..., None].expand(-1, -1, hidden.shape[-1]))
         targets = batch["targets"].flatten()
-        return cross_entropy(self.model.lm_head(states).flatten(0, 1), targets) / (targets >= 0).sum()
+        return cross_entropy(self.model.lm_head(states).flatten(0, 1), targets) / (targets >= 0).sum().clamp(min=1)
 
     def settings(self) -> dict:
         """The model's settings."""

@@ -88,6 +88,9 @@ def test_held_out_masks_are_always_the_same():
     first, again = (held_out_batches(ids, 32, 300) for _ in range(2))
     assert [len(batch["ids"]) for batch in first] == [8, 2]
     assert all(torch.equal(one[name], other[name]) for one, other in zip(first, again, strict=True) for name in one)
+    few = held_out_batches(ids, 32, 300, ids < 100)
+    assert sum((batch["targets"] >= 0).sum().item() for batch in few) > 30
+    assert all((batch["targets"] < 100).all() for batch in few)
     with pytest.raises(ReproError, match="330 tokens of held-out text are fewer than one sequence of 331"):
         held_out_batches(ids, 331, 300)
 

@@ -12,7 +12,7 @@ from repro.errors import ReproError
 from repro.models import Longformer, load_masked_lm, roberta_mini
 from repro.papers.longformer2020 import conversion, conversion_tables
 from repro.papers.longformer2020.conversion import by_position, hidden, losses, read
-from repro.study import artifact, claim, claims, experiment, model_folder, run
+from repro.study import artifact, claim, claims, experiment, judge, model_folder, run
 from repro.study.settings import as_text
 
 EXPERIMENT = experiment("roberta-to-longformer")
@@ -38,21 +38,33 @@ def test_other_scales_are_declared(scale):
         long = next(config for config in plan if config.configuration == "long")
         assert (long.window, long.batch_size, long.learning_rate, long.tokens) == (512, 64, 3e-5, 65_000 * 2**18)
         assert long.kinds == ("Books", "English Wikipedia", "Realnews", "Stories")
-        large = next(config for config in plan if config.source.endswith("large"))
-        assert conversion.base_of(large).n_embd == 1024
-        assert EXPERIMENT.estimate(large).parameters == pytest.approx(3.55e8 + 3_584 * 1_024, rel=0.01)
+        large = {config.configuration: config for config in plan if config.source.endswith("large")}
+        assert conversion.base_of(large["roberta"]).n_embd == 1024
+        for name, more in (("roberta", 0), ("roberta-longer", 0),
+                           ("copied", 3_584 * 1_024 + 24 * 3 * (1_024**2 + 1_024))):
+            assert EXPERIMENT.estimate(large[name]).parameters == 355_412_057 + more
 
 
 @pytest.mark.parametrize(("sets", "said"), [
     ({"window": 31}, "window is 31 keys; half of it lies on each side"),
     ({"max_positions": 96}, "max_positions is 96 .* multiple of the base's 64 positions"),
     ({"scored_tokens": 700}, "scored_tokens 700"),
-    ({"configuration": "copied", "tokens": 5}, "configuration is copied and tokens 5"),
+    ({"configuration": "long", "tokens": 0}, "configuration is long and tokens 0; those that are trained .* need some"),
     ({"configuration": "copy"}, "configuration='copy'"),
 ])
 def test_settings_that_cannot_be(sets, said):
     with pytest.raises(ReproError, match=said):
         EXPERIMENT.plan("smoke", sets)
+
+
+@pytest.mark.parametrize("name", conversion.CONFIGURATIONS)
+def test_a_configuration_set_by_hand_is_that_of_the_plan(name):
+    want, = (config for config in EXPERIMENT.plan("smoke") if config.configuration == name)
+    assert EXPERIMENT.plan("smoke", {"configuration": name}) == [want]
+    want = [config for config in EXPERIMENT.plan("small") if config.configuration == name]
+    assert EXPERIMENT.plan("small", {"configuration": name, "window": "128"}) == want[:1]
+    tokens = {config.configuration: config.tokens for config in EXPERIMENT.plan("smoke", {"tokens": "2000"})}
+    assert tokens[name] == (2_000 if name in conversion.TRAINED else 0)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +98,8 @@ def test_every_configuration_predicts_the_same_tokens(records):
         assert ("pieces_nats" in record.documents["validation"]) == (not name.startswith("roberta"))
         curve = record.curves["loss_by_position"]
         assert all(0 < x < 32 for x, _ in curve) and 8 < len(curve) <= 16
+    for config, record in zip(records.plan, records.found.values(), strict=True):
+        assert EXPERIMENT.estimate(config).parameters == record.metrics["parameters"]
     roberta, copied = (records.found[name].documents["validation"] for name in ("roberta", "copied"))
     assert roberta["nats"] != copied["nats"]
 
@@ -104,7 +118,8 @@ def test_what_is_trained_moves_what_it_should(records):
             assert rows == list(range(34, 130))
         else:
             assert len(moved) > 20
-    assert records.found["frozen"].metrics["largest_difference"] < 1e-4
+    frozen = records.found["frozen"].metrics
+    assert 10 * frozen["largest_difference"] < 1e-5 < frozen["difference_beyond"]
     assert [records.found[name].curves["train_loss"][-1][0] for name in ("short", "long", "roberta-longer")] == [
         512, 2_048, 2_048]
     assert set(records.models) == set(conversion.TRAINED)
@@ -159,13 +174,23 @@ def test_what_claims_measure_by_hand():
     np.testing.assert_allclose(pieces.control, [[0, -1]])
     assert "pieces" in pieces.note
     np.testing.assert_allclose(conversion_tables.compared("long", "copied")["measure"](rows).effects, [[-2, -1]])
-    assert conversion_tables.unchanged(rows[:1]).effects == [[0.5]]
+    found = conversion_tables.unchanged(rows[:1])
+    assert found.effects == [[0.5]] and "not measured" in found.note
+    rows[0].metrics["difference_beyond"] = 0.75
+    assert "one token more: a difference of 0.75" in conversion_tables.unchanged(rows[:1]).note
+
+
+@pytest.mark.parametrize(("fewer", "verdict"), [(8.0, "reproduced"), (0.5, "not reproduced")])
+def test_fewer_bits_are_not_far_fewer(fewer, verdict):
+    one = claim("longformer2020-copied-positions")
+    effects = np.random.default_rng(0).normal(-fewer, 0.1, (3, 26))
+    assert judge(effects, one.direction, one.paper_effect(), null=one.null).verdict == verdict
 
 
 def book(n=64, vocab=40):
     ids = np.random.default_rng(1).integers(4, vocab - 1, n)
     ids[0] = 0
-    return ids, SimpleNamespace(scored_tokens=64, max_positions=32)
+    return ids, SimpleNamespace(scored_tokens=64, max_positions=32, seed=0)
 
 
 def test_what_is_hidden_stays_hidden_whatever_stretches_are_read():
@@ -189,6 +214,13 @@ def test_what_is_hidden_stays_hidden_whatever_stretches_are_read():
     assert 5 <= (whole["ids"] == 39).sum() <= 8
     again = hidden(ids, config, 8, 40)
     assert all(np.array_equal(one, other) for one, other in zip(found, again, strict=True))
+    config.seed = 1
+    others = [hidden(ids, config, 8, 40).positions, hidden(ids, config, 8, 40, 1).positions]
+    config.seed = 0
+    others += [found.positions, hidden(ids, config, 8, 40, 1).positions]
+    assert len({one.tobytes() for one in others}) == 4, "each book and each seed has its own places"
+    few = hidden(ids, config, 8, 40, targets=ids < 20)
+    assert set(few.targets.flatten().tolist()) <= {-100, *range(4, 20)} and (few.targets > 0).any()
 
 
 def test_losses_are_those_of_each_masked_token(shake):
@@ -206,6 +238,14 @@ def test_losses_are_those_of_each_masked_token(shake):
     long = Longformer.from_roberta(model, 64, window=128)
     wide, at = losses(long, found, 32)
     assert len(wide) == len(nats) and at.max() > 8 and not np.allclose(wide, nats, rtol=1e-3)
+
+
+def test_one_token_more_tells_a_window_from_a_wider_one(shake):
+    model, (ids, config) = shake(roberta_mini(1, 8, 2, 40, 16)).eval(), book()
+    books = [hidden(ids, config, 16, 40)]
+    told = {window: [conversion.largest_difference(Longformer.from_roberta(model, 32, window), model, books, n)
+                     for n in (5, 6)] for window in (8, 16)}
+    assert max(told[8][0], *told[16]) < 1e-5 and told[8][1] > 1e-3
 
 
 def test_loss_by_position_of_the_copies():

@@ -72,6 +72,15 @@ def test_paragraphs_together_and_apart():
     assert second.context == "Two & more\nNo more than a blue sea ." and len(second.answers) == 1
 
 
+def test_only_some_paragraphs_and_empty_ones():
+    parts = (Paragraph("", ("",)), Paragraph("Zero", ("Nothing .",)), *question().paragraphs)
+    asks = Question("q", "what is it", parts, "blue sea", (Span(2, 4, 12),), ((2, 0), (3, 1)))
+    for only, distance in (([0, 3], 0), ([2, 3], 2), ([3, 2], 2), ([1, 2, 3], 3), ([1], -1)):
+        assert asked(asks, Words(), 12, only, must_stand=False).distance == distance
+    apart = asked(asks, Words(), 40, apart=True)
+    assert len(apart.windows) == 3 and apart.distance == 1 and "".join(apart.texts).count("blue sea") == 3
+
+
 def test_yes_and_no_have_no_span():
     for answer, kind in (("yes", 1), ("no", 2)):
         one = asked(question(answer, ()), Words(), 12)

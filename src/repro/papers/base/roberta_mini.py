@@ -56,8 +56,9 @@ def execute(config, context):
         return pretraining.outcome(config, context, NAME, load_masked_lm(config.source), coder)
     torch.manual_seed(config.seed)
     model = roberta_mini(config.n_layer, config.n_embd, config.n_head, coder.vocab_size, config.n_positions)
-    held_out = held_out_batches(tokens(config.corpus, "validation", coder).ids[:HELD_OUT], config.sequence,
-                                coder.mask + 1)
+    held = tokens(config.corpus, "validation", coder)
+    held_out = held_out_batches(held.ids[:HELD_OUT], config.sequence, coder.mask + 1,
+                                None if held.targets is None else held.targets[:HELD_OUT])
     batches = Masked(growing_batches(config, tokens(config.corpus, "train", coder)), coder.mask + 1, config.seed)
     model, result, loss = pretrain(config, context, NAME, MaskedLM(model), batches,
                                    lambda model: masked_loss(model, held_out))
@@ -66,9 +67,10 @@ def execute(config, context):
                                {"masked_bits_per_token": "bits per masked token"})
 
 
-def held_out_batches(ids, sequence: int, vocab_size: int) -> list:
+def held_out_batches(ids, sequence: int, vocab_size: int, targets=None) -> list:
     """A text (N,) in sequences that do not overlap, with masks that are always the same; a rest is left out.
 
+    targets (N,): which tokens are to be predicted; None: all.
     Raises ReproError for a text that is shorter than a sequence.
     """
     import numpy as np
@@ -78,8 +80,10 @@ def held_out_batches(ids, sequence: int, vocab_size: int) -> list:
 
     if len(ids) < sequence:
         raise ReproError(f"{len(ids):,} tokens of held-out text are fewer than one sequence of {sequence}.")
-    rows, draw = ids[:len(ids) // sequence * sequence].reshape(-1, sequence), np.random.default_rng(MASK_SEED)
-    return [masked(rows[k:k + SCORED], vocab_size, draw) for k in range(0, len(rows), SCORED)]
+    targets = np.ones(len(ids), bool) if targets is None else targets
+    rows, allowed = (x[:len(ids) // sequence * sequence].reshape(-1, sequence) for x in (ids, targets))
+    draw = np.random.default_rng(MASK_SEED)
+    return [masked(rows[k:k + SCORED], vocab_size, draw, allowed[k:k + SCORED]) for k in range(0, len(rows), SCORED)]
 
 
 def masked_loss(model, batches: list) -> float:

@@ -1,9 +1,10 @@
 """From RoBERTa to Longformer (Beltagy et al. 2020, section 5 and Table 5): copied positions, then more training.
 
-Every configuration predicts the same masked tokens of the same books; only how far a model sees differs. RoBERTa reads
-a book in pieces of as many tokens as it has positions, each between <s> and </s>; the others read stretches of several
-such pieces. What is printed as BPC is bits per masked token: the 1.880 that the paper quotes is log2 of 3.68, the
-perplexity in RoBERTa's own Table 3.
+Every configuration predicts the same masked tokens of the same books; only how far a model sees differs. Which tokens
+these are hangs on the seed and the book: of what is not trained and has no random positions, seeds differ in that
+alone. RoBERTa reads a book in pieces of as many tokens as it has positions, each between <s> and </s>; the others read
+stretches of several such pieces. What is printed as BPC is bits per masked token: the 1.880 that the paper quotes is
+log2 of 3.68, the perplexity in RoBERTa's own Table 3.
 """
 
 from functools import cache
@@ -23,7 +24,7 @@ PRETRAINING = EXPERIMENTS["roberta-mini"]
 PAPER, CHAPTER = "longformer2020", "18_from_roberta_to_longformer"
 TRAINED = ("short", "long", "frozen", "roberta-longer")
 CONFIGURATIONS = ("roberta", "random", "copied", *TRAINED)
-MASK_SEED = 0  # of the masks of scored books, the same for every model
+MASKS = 2  # keeps the draws of scored books' masks apart from others that take the same seed
 STRETCHES = 16  # of positions, in which the loss is told
 SCORED = 4  # stretches at a time
 
@@ -34,7 +35,7 @@ class Config(RunConfig):
     configuration: Literal["roberta", "random", "copied", "short", "long", "frozen", "roberta-longer"]
     window: int = Field(128, ge=2)  # keys on both sides of a token together
     max_positions: int = Field(4096, ge=2)
-    tokens: int = Field(0, ge=0)  # that are trained on; 0: none
+    tokens: int | None = Field(None, ge=0)  # that are trained on; None: as many as the scale has for the configuration
     batch_size: int = Field(1, ge=1)  # sequences of `max_positions` tokens; of shorter ones as many tokens
     learning_rate: float = Field(1e-3, gt=0)
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then a polynomial of power 3 to 0
@@ -47,6 +48,18 @@ class Config(RunConfig):
     source: str | None = None  # a hub name as the base; None: the base model of the scale
     kinds: tuple[str, ...] = ()  # the paper's kinds of text (Table 13); what `corpus` has not of them is not read
 
+    @model_validator(mode="before")
+    @classmethod
+    def _tokens(cls, values: dict) -> dict:
+        """As many as the scale has for the configuration, where none are given; those that are not trained take none.
+        """
+        name, (short, long) = values.get("configuration"), LENGTHS.get(values.get("scale"), (0, 0))
+        if name not in TRAINED:
+            return values | {"tokens": 0}
+        if values.get("tokens") is None:
+            return values | {"tokens": short if name == "short" else long}
+        return values
+
     @model_validator(mode="after")
     def _fits(self):
         positions = base_of(self).n_positions
@@ -55,9 +68,9 @@ class Config(RunConfig):
         if self.max_positions < positions or self.max_positions % positions or self.scored_tokens % self.max_positions:
             raise ValueError(f"max_positions is {self.max_positions} and scored_tokens {self.scored_tokens}; the first "
                              f"must be a multiple of the base's {positions} positions, the second one of the first")
-        if (self.tokens > 0) != (self.configuration in TRAINED):
+        if self.configuration in TRAINED and not self.tokens:
             raise ValueError(f"configuration is {self.configuration} and tokens {self.tokens}; those that are trained "
-                             f"({', '.join(TRAINED)}) need some, and others take none")
+                             f"({', '.join(TRAINED)}) need some")
         return self
 
 
@@ -95,7 +108,8 @@ def execute(config, context) -> Outcome:
     reach = pieces if model is roberta else config.max_positions
     ways = {"": reach} | ({"pieces_": pieces} if reach > pieces else {})
     documents, told = {}, {}
-    held = [book for k in range(len(books)) if (book := hidden(books.document(k), config, pieces, coder.mask + 1))]
+    held = [book for k in range(len(books)) if (book := hidden(
+        books.document(k), config, pieces, coder.mask + 1, k, books.targets_of(k)))]
     with context.progress(len(ways) * len(held), "scoring", "books") as bar:
         for name, length in ways.items():
             told[name] = [losses(model, book, length) for book in held if bar.advance(1) is None]
@@ -105,10 +119,12 @@ def execute(config, context) -> Outcome:
                for name in ways}
     curves |= {"loss_by_position": by_position(told[""], pieces)}
     if config.configuration == "frozen":
-        metrics["largest_difference"] = largest_difference(model, load_masked_lm(folder / "model").eval(), held,
-                                                           config.window // 2 + 1)
-    units = dict.fromkeys(metrics, "bits per masked token") | {"largest_difference": "of a logit"} | {
-        "parameters": "weights"}
+        plain, same = load_masked_lm(folder / "model").eval(), config.window // 2 + 1
+        metrics["largest_difference"] = largest_difference(model, plain, held, min(same, pieces))
+        if same < pieces:
+            metrics["difference_beyond"] = largest_difference(model, plain, held, same + 1)
+    units = dict.fromkeys(metrics, "bits per masked token") | dict.fromkeys(
+        ("largest_difference", "difference_beyond"), "of a logit") | {"parameters": "weights"}
     metrics["parameters"] = sum(weight.numel() for weight in model.parameters())
     return Outcome(metrics, {name: units[name] for name in metrics}, config.configuration, curves,
                    {config.scored_split: documents}, notes)
@@ -155,10 +171,13 @@ class Hidden(NamedTuple):
     targets: "np.ndarray"  # (pieces, K); -100 counts nothing
 
 
-def hidden(ids: "np.ndarray", config, piece: int, vocab_size: int) -> Hidden | None:
+def hidden(ids: "np.ndarray", config, piece: int, vocab_size: int, number: int = 0,
+           targets: "np.ndarray | None" = None) -> Hidden | None:
     """The beginning of a book (N,), in pieces; None for one that is shorter than `max_positions`.
 
-    No piece's first or last token is ever to be told: where a piece is read by itself, <s> and </s> stand there.
+    What is hidden hangs on the seed of `config` and the book's `number`, and on nothing else. targets (N,) bool: which
+    tokens can be; None: all. No piece's first or last token is ever to be told: where a piece is read by itself, <s>
+    and </s> stand there.
     """
     import numpy as np
 
@@ -168,7 +187,9 @@ def hidden(ids: "np.ndarray", config, piece: int, vocab_size: int) -> Hidden | N
     if not n:
         return None
     rows = ids[:n].reshape(-1, piece)
-    made = {name: x.numpy() for name, x in masked(rows, vocab_size, np.random.default_rng(MASK_SEED)).items()}
+    allowed = None if targets is None else targets[:n].reshape(-1, piece)
+    draw = np.random.default_rng([config.seed, number, MASKS])
+    made = {name: x.numpy() for name, x in masked(rows, vocab_size, draw, allowed).items()}
     plain = np.where(rows == START, END, rows).astype(np.int64)
     inside = np.s_[:, 1:-1]
     plain[inside] = made["ids"][inside]
@@ -251,7 +272,9 @@ def estimate(config):
     forward = (flops_per_token(base.n_layer, base.n_embd, seen, 0) + 2 * base.n_layer * seen * base.n_embd
                + SHARE * 2 * base.n_embd * (base.vocab_size + base.n_embd))
     scored = 2 * BOOKS.get(config.scored_corpus, 50) * config.scored_tokens
-    n = _weights(base) + (config.max_positions - base.n_positions) * base.n_embd * (seen == config.window)
+    n = _weights(base)
+    if not config.configuration.startswith("roberta"):  # more positions, and projections of global tokens
+        n += (config.max_positions - base.n_positions) * base.n_embd + 3 * base.n_layer * (base.n_embd**2 + base.n_embd)
     flops = forward * (3 * config.tokens + scored)
     step = config.batch_size * config.max_positions
     kept = 4 * step * base.n_embd * (2 * base.n_layer + 34 if config.recompute else 34 * base.n_layer)
@@ -276,10 +299,10 @@ BASES = {"paper": ("FacebookAI/roberta-base", "FacebookAI/roberta-large")}
 
 def grid(scale: str) -> list[dict]:
     """Table 5, the control that goes on at RoBERTa's length, and `copied` with the paper's window, where that differs.
+
+    A configuration that is set by hand is, at these scales, run with both windows.
     """
-    short, long = LENGTHS[scale]
-    points = [{"configuration": name} | ({"tokens": short if name == "short" else long} if name in TRAINED else {})
-              for name in CONFIGURATIONS]
+    points: list[dict] = [{"configuration": name} for name in CONFIGURATIONS]
     if scale in ("small", "medium"):
         points.append({"configuration": "copied", "window": 512})
     return [point | {"source": source} for source in BASES.get(scale, (None,)) for point in points]

@@ -83,7 +83,7 @@ def execute(config, context) -> Outcome:
             if not name:
                 samples = [{"question": one.question.question, "wanted": one.question.answer, "told": answer}
                            for one, answer in list(zip(held, answers, strict=True))[:SAMPLES]]
-    metrics = {f"{name}answer_{score}": _mean(documents[f"{name}{score}"]) for name in told for score in SCORES}
+    metrics = {f"{name}{score}": _mean(documents[f"{name}{score}"]) for name in told for score in SCORES}
     split = {"validation": documents}
     if config.model == BASELINE:
         split["assay"] = assay(config, model, [one.question for one in held], coder)
@@ -96,7 +96,8 @@ def execute(config, context) -> Outcome:
         metrics |= {"best_alone": alone, "best_together": everything}
         if everything > alone:
             metrics["share_recovered"] = (metrics["answer_exact_match"] - alone) / (everything - alone)
-    metrics |= {"learning_rate": rate, "parameters": sum(weight.numel() for weight in model.parameters()),
+    added = sum(weight.numel() for weight in model.added_parameters()) if config.model == BASELINE else 0  # not used
+    metrics |= {"learning_rate": rate, "parameters": sum(weight.numel() for weight in model.parameters()) - added,
                 "train_questions": len(rows) - left_out}
     units = {name: UNITS.get(name, "per cent") for name in metrics}
     save_model(model, context.folder / "model")
@@ -105,8 +106,8 @@ def execute(config, context) -> Outcome:
 
 
 UNITS = {"share_recovered": "of what reading windows together can give", "learning_rate": "per step",
-         "parameters": "weights", "train_questions": "questions", "held_out_f1": "per cent"}
-SCORES = ("f1", "exact_match")
+         "parameters": "weights", "train_questions": "questions"}
+SCORES = ("answer_f1", "answer_exact_match")  # metrics, and by question under `documents`
 SAMPLES = 5
 
 
@@ -165,15 +166,19 @@ def scored(questions: list[Asked], answers: list[str], name: str = "") -> dict[s
     from repro.evaluation import answer_scores
 
     pairs = [answer_scores(told, one.question.answer) for one, told in zip(questions, answers, strict=True)]
-    return {f"{name}exact_match": [100 * exact for exact, _ in pairs], f"{name}f1": [100 * f1 for _, f1 in pairs]}
+    return {f"{name}answer_exact_match": [100 * exact for exact, _ in pairs],
+            f"{name}answer_f1": [100 * f1 for _, f1 in pairs]}
 
 
 def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
     """The scores of the paragraphs that support an answer, read in one window and in a window each.
 
-    Of questions of which these are known, two or more, and fit into one window.
+    Of questions of which these are known, two or more, and fit into one window; at smoke, whose windows are too short
+    for that on purpose, into one of as many tokens as the base has positions.
     """
     from repro.errors import ReproError
+
+    window = base_of(config).n_positions if config.scale == "smoke" else config.window
 
     ways: dict[str, list[Asked]] = {"together": [], "apart": []}
     for row in questions:
@@ -181,8 +186,7 @@ def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
         if len(gold) < 2:
             continue
         try:
-            together, apart = (asked(row, coder, base_of(config).n_positions, gold, apart, must_stand=False)
-                               for apart in (False, True))
+            together, apart = (asked(row, coder, window, gold, apart, must_stand=False) for apart in (False, True))
         except ReproError:  # a question that leaves no room
             continue
         if len(together.windows) == 1:
@@ -200,7 +204,7 @@ def best_rate(config, context) -> float:
     if not tried:
         return config.learning_rate or config.rates[0]
     records = [context.need(one)[0] for one in tried]
-    return max(records, key=lambda record: record.metrics["held_out_f1"]).config["learning_rate"]
+    return max(records, key=lambda record: record.metrics["held_out_answer_f1"]).config["learning_rate"]
 
 
 def rates_of(config) -> list[RunConfig]:
@@ -227,27 +231,36 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-# questions of training and validation, tokens of their contexts, about
-KNOWN = {"synthetic-hops": (3_000, 200, 40), "hotpotqa-subset": (2_575, 500, 1_250),
-         "hotpotqa": (90_447, 7_405, 1_250)}
+# questions of training and validation, tokens of a context, and those of a question with the special ones, about
+KNOWN = {"synthetic-hops": (3_000, 200, 40, 7), "hotpotqa-subset": (2_575, 500, 1_250, 30),
+         "hotpotqa": (90_447, 7_405, 1_250, 30)}
 RATE = {"smoke": 2e10, "small": 2e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
 
 
 def estimate(config, searching: bool = False):
-    from repro.models import roberta_parameters
-
     base = base_of(config)
-    n_train, n_held, length = KNOWN.get(config.corpus, (1_000, 100, 1_000))
-    windows = -(-length // max(1, config.window - 30))
+    n_train, n_held, length, own = KNOWN.get(config.corpus, (1_000, 100, 1_000, 30))
+    windows = -(-length // max(1, config.window - own))
     per_token = base.n_layer * (24 * base.n_embd**2 + 4 * config.window * base.n_embd)
     each = windows * config.window * per_token
     read = min(config.search_train, n_train) if searching else config.epochs * (config.n_train or n_train)
     answers = config.held_out if searching else n_held * (3 if config.model == RECURRENT else 2)
-    n = roberta_parameters(base.n_layer, base.n_embd, base.vocab_size, base.n_positions)
+    n = _weights(config, base)
     kept = config.batch_size * config.window * 4 * base.n_layer * (34 * base.n_embd + base.n_head * config.window)
     memory = PROCESS + 16 * n + kept * (1 if config.recompute == "window" else windows)
     flops = each * (3 * read + answers)
-    return Estimate(n, read * windows * config.window, flops, memory, flops / RATE[config.scale])
+    return Estimate(n, read * (length + windows * own), flops, memory, flops / RATE[config.scale])
+
+
+def _weights(config, base) -> int:
+    """Of a reader: RoBERTa without its output layer, two heads, and a module where it is used."""
+    from repro.models import roberta_parameters
+
+    d, width = base.n_embd, config.hidden_size
+    module = 2 * d * width + width + d + (config.hidden_layers - 1) * (width + 1) * width
+    output = d**2 + 3 * d + base.vocab_size
+    return (roberta_parameters(base.n_layer, d, base.vocab_size, base.n_positions) - output + 5 * (d + 1)
+            + module * (config.model == RECURRENT))
 
 
 # At smoke a window holds the story, and not all that follows it: the things stand in the next one.

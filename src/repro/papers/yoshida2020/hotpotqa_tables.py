@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas
 
 TABLE = "yoshida2020_table3_hotpotqa"
-SCORES = {"f1": "F1", "exact_match": "exact match"}
+SCORES = {"answer_f1": "F1", "answer_exact_match": "exact match"}
 SPLIT = "validation"
 OPEN = (  # what the paper leaves open, and what is done here
     ("a 2-layer MLP with a 768-dimensional hidden layer", "one hidden layer of 768 units", "two hidden layers"),
@@ -23,7 +23,8 @@ OPEN = (  # what the paper leaves open, and what is done here
     ("windows", "question, separator, text; all full but the last, no token of the text in two of them", "–"),
     ("start and end", "one softmax over the text of all windows; the mean of both losses", "–"),
     ("which of several places of an answer", "any in a supporting sentence; where that is not known, any", "–"),
-    ("span, yes or no", "a linear map of <s>, the highest of each over all windows; its loss added", "–"),
+    ("the type of an answer: <s>, max pooled over windows", "then one linear map to span, yes, no; its loss is added",
+     "–"),
     ("length of an answer", "at most 30 tokens of one window", "–"),
     ("paragraphs", "in the order of the data set, each below its title", "–"),
     ("batch, warm-up, decay", "of the settings of each scale; a tenth of the steps, then linear to 0", "–"),
@@ -46,7 +47,8 @@ def questions(context: ArtifactContext) -> "pandas.DataFrame":
         for config in context.plan(scale):
             found = context.records_of(config)
             cells = [_interval(found, name) for name in SCORES] + [
-                _mean(found, name) for name in ("masked_answer_f1", "other_answer_f1", "together_f1", "apart_f1")
+                _mean(found, name) for name in ("masked_answer_f1", "other_answer_f1", "together_answer_f1",
+                                              "apart_answer_f1")
             ] + [_mean(found, "share_recovered", 2)] if found else [NOT_RUN] * 7
             rows.append([f"this study, {scale}", config.model, _module(config), config.corpus, *cells,
                          str(len(found)) if found else NOT_RUN])
@@ -72,7 +74,7 @@ def by_distance(context: ArtifactContext):
         for config in context.plan(scale):
             found = [record.documents[SPLIT] for record in context.records_of(config)] if _main(config) else []
             for distance in sorted({one for told in found for one in told["distance"] if one >= 0}):
-                values = [f1 for told in found for f1, at in zip(told["f1"], told["distance"], strict=True)
+                values = [f1 for told in found for f1, at in zip(told["answer_f1"], told["distance"], strict=True)
                           if at == distance]
                 rows.append({"source": scale, "model": config.model, "distance": distance, "f1": fmean(values)})
     return draw_table_curves(pandas.DataFrame(rows, columns=["source", "model", "distance", "f1"]), "distance", "f1",
@@ -116,10 +118,14 @@ def gain(score: str) -> Callable[[list[Record]], Measured]:
     return measure
 
 
-def room(score: str) -> Callable[[list[Record]], float]:
-    """What the reader of single windows loses when the paragraphs that hold an answer come apart."""
-    return lambda records: max(0.0, fmean(record.metrics[f"together_{score}"] - record.metrics[f"apart_{score}"]
-                                          for record in records))
+def room(score: str) -> Callable[[list[Record]], float | None]:
+    """What the reader of single windows loses when the paragraphs that hold an answer come apart; None where no
+    question tells which these are."""
+    def lost(records: list[Record]) -> float | None:
+        found = [record.metrics[f"together_{score}"] - record.metrics[f"apart_{score}"] for record in records
+                 if f"together_{score}" in record.metrics]
+        return max(0.0, fmean(found)) if found else None
+    return lost
 
 
 def printed(column: str) -> Callable[[], float]:
@@ -144,7 +150,7 @@ register(*(Claim(
     id=f"yoshida2020-table3-{name.replace(' ', '-')}".lower(), paper=PAPER, source="Table 3",
     experiment=EXPERIMENT.name, about=(TABLE_3.id,), where=_main, measure=gain(score), direction="higher",
     unit="question", told_in="points", family="yoshida2020-questions",
-    paper_effect=printed(f"answer_{score}_percent"),
+    paper_effect=printed(f"{score}_percent"),
     control="the better of the reader with its module masked and with another question's states",
     assay=Assay("what a reader of single windows loses when the paragraphs that hold the answer come apart",
                 lambda config: config.model == BASELINE, room(score)),

@@ -31,7 +31,7 @@ class Asked(NamedTuple):
     before: int  # special tokens and the question's, in front of the text of each window
     answers: tuple[tuple[int, int, int], ...]  # window, first and last token in it, of each right span
     type: int  # of the answer, an index of TYPES
-    paragraphs: tuple[int, ...]  # number of the first token of each paragraph
+    paragraphs: dict[int, int]  # of each paragraph that is read, by its number: which token is its first
 
     @property
     def texts(self) -> list[str]:
@@ -40,12 +40,11 @@ class Asked(NamedTuple):
 
     @property
     def distance(self) -> int:
-        """In windows, between the two farthest paragraphs that support the answer; -1 where they are not known."""
-        if not self.question.supporting:
-            return -1
+        """In windows, between the two farthest paragraphs read that support the answer; -1 where none is known."""
         starts = [window.start for window in self.windows]
-        found = [bisect_right(starts, self.paragraphs[number]) for number, _ in self.question.supporting]
-        return max(found) - min(found)
+        found = [bisect_right(starts, self.paragraphs[number]) for number, _ in self.question.supporting
+                 if number in self.paragraphs]
+        return max(found) - min(found) if found else -1
 
 
 def asked(question: "Question", coder: Any, window: int, only: Sequence[int] | None = None,
@@ -74,11 +73,11 @@ def asked(question: "Question", coder: Any, window: int, only: Sequence[int] | N
                          "leave the question out.")
     coded, ids = coder.encode(question.question), coder.encode(context)
     offsets = coder.offsets(context)
-    starts = [int((offsets[:, 1] <= place).sum()) for place in places.values()]  # tokens that end before it
-    if apart:
-        cuts = [*starts, len(ids)]
+    starts = {number: int((offsets[:, 1] <= place).sum()) for number, place in places.items()}  # end before it
+    if apart and len(ids):
+        cuts = [*starts.values(), len(ids)]
         windows = [one._replace(start=one.start + a, stop=one.stop + a) for a, b in zip(cuts, cuts[1:], strict=False)
-                   for one in question_windows(coded, ids[a:b], window)]
+                   if a < b for one in question_windows(coded, ids[a:b], window)]
     else:
         windows = question_windows(coded, ids, window)
     before = len(coded) + 2
@@ -87,7 +86,7 @@ def asked(question: "Question", coder: Any, window: int, only: Sequence[int] | N
         first, last = int((offsets[:, 1] <= start).sum()), int((offsets[:, 0] < stop).sum()) - 1
         answers += [(k, before + first - one.start, before + last - one.start) for k, one in enumerate(windows)
                     if one.start <= first and last < one.stop]
-    return Asked(question, context, windows, offsets, before, tuple(answers), kind, tuple(starts))
+    return Asked(question, context, windows, offsets, before, tuple(answers), kind, starts)
 
 
 def _below_title(question: "Question", number: int) -> int:
