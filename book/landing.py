@@ -132,11 +132,11 @@ def papers() -> str:
         planned = set(range(first, last + 1))
         here = planned & chapters()
         chapter = f"chapter{'s' * (len(planned) > 1)} {spans(planned)}"
-        told = f"**planned**: {chapter}"
+        shown = sum(one.paper == paper for one in artifacts())
+        told = f"**planned**: {chapter}" + f"; {shown} tables and figures are declared" * (shown > 0)
         if here:
             part = f"chapters {spans(here)} of {spans(planned)}"
             state, which = ("done", chapter) if here == planned else ("in part", part)
-            shown = sum(one.paper == paper for one in artifacts())
             made = runs(paper)
             hours = sum(record.cost["wall_seconds"] for record in made) / 3600
             took = f"{len(made)} recorded runs, which took {hours:.0f} hours" if made else "runs that are still to come"

@@ -87,7 +87,7 @@ def test_the_landing_page_tells_what_is_here_from_the_records(page):
     for paper, (name, _, _, first, last) in landing.PAPERS.items():
         here = [n for n in range(first, last + 1) if list((landing.ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))]
         state = "planned" if not here else "done" if len(here) == last - first + 1 else "in part"
-        assert f"| **{state}**: " in rows[name] and bool(here) == (paper in known)
+        assert f"| **{state}**: " in rows[name] and (paper in known or not here)
         judged = sum(map(int, re.findall(r"\d+", rows[name].split("|")[-2])))
         assert judged == sum(claim.paper == paper for claim in claims())
 

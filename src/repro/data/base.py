@@ -154,7 +154,7 @@ class Corpus:
 
     def stream(self, split: str) -> Iterator[Document]:
         """`documents(split)` one at a time, for corpora that do not fit into memory."""
-        self._split(split)
+        self.split(split)
         self.of_text()
         return self._apart(split) if self.apart_from else self._whole(split)
 
@@ -178,7 +178,7 @@ class Corpus:
         Raises ReproError for an unknown split, missing or damaged files, a corpus of text, and, naming the row and the
         field, for a row that lacks a field or contradicts itself.
         """
-        self._split(split)
+        self.split(split)
         if self.is_text:
             raise ReproError(f"{self.name} is text and has no examples: read it with "
                              f"corpus('{self.name}').documents('{split}').")
@@ -201,7 +201,7 @@ class Corpus:
 
     def paths(self, split: str) -> list[Path]:
         """The files `split` is read from ([] for embedded corpora); ReproError when there are none."""
-        patterns = self._split(split).files
+        patterns = self.split(split).files
         if self.generator:
             return []
         here, every = root() / self.folder, []
@@ -306,7 +306,8 @@ class Corpus:
                              f"below {folder or root()}, or set REPRO_DATA to the folder that holds them.")
         fetch(self.name, place, self.origin(), progress=progress)
 
-    def _split(self, name: str) -> Split:
+    def split(self, name: str) -> Split:
+        """What is known of a split; ReproError if there is none of that name."""
         if name not in self.splits:
             raise unknown(f"split of {self.name}", name, self.splits)
         return self.splits[name]

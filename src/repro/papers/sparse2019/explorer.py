@@ -13,7 +13,8 @@ PATTERNS = {"dense": "dense attention", "fixed": "fixed pattern", "strided": "st
 def line(config) -> str:
     """The pattern, how its two heads are used, and what else is not as in Table 2, in plain words."""
     told = [PATTERNS[config.pattern]]
-    told += [f"heads {config.integration}"] * (config.pattern in ("fixed", "strided") and config.integration != "merged")
+    two_heads = config.pattern in ("fixed", "strided")
+    told += [f"heads {config.integration}"] * (two_heads and config.integration != "merged")
     told += ["no embeddings of positions"] * (not config.embeddings)
     return ", ".join(told)
 
