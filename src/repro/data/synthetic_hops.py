@@ -14,7 +14,7 @@ from functools import cached_property
 
 from repro.data.examples import Paragraph, Question, Span
 from repro.data.synthetic import NAMES, TEMPLATES, TOPICS
-from repro.errors import ReproError
+from repro.errors import check_ranges
 
 VERSION = 1  # raise it when the questions of a given seed change
 WHICH, WHETHER = "what fits", "does one fit"
@@ -40,9 +40,7 @@ class SyntheticHops:
     def __post_init__(self) -> None:
         limits = {"story_words": (8, float("inf")), "n_names": (0, len(NAMES)), "yes_no": (0, 1),
                   "n_topics": (N_THINGS + 1, len(TOPICS))}
-        for name, (low, high) in limits.items():
-            if not low <= getattr(self, name) <= high:
-                raise ReproError(f"{name}={getattr(self, name)} of synthetic hops: allowed are {low} to {high}.")
+        check_ranges(self, limits, "synthetic hops")
 
     def example(self, split: str, index: int) -> Question:
         """Question `index` of `split`; its paragraphs are the story, who was there, and the things."""
