@@ -1,12 +1,21 @@
-"""What the landing page says of the papers: which are here, in part or planned, and how their claims were judged."""
+"""What the landing page says, from the records: what was found, of which papers, with what size, and what it took."""
 
+import html
+import os
+import re
+import subprocess
+from functools import cache
 from pathlib import Path
 
-from repro.study import SCALES, Record, Store, artifacts, claims, experiments, tally
+from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, badge, claims, experiment, experiments, tally
+from repro.study.board import LEGEND, place_of, strip
+from repro.study.lesson import SIGNS, latest
 from repro.study.once import unchanging
+from repro.study.published import published
+from repro.study.registry import title
+from repro.study.rule import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
 
 ROOT = Path(__file__).parents[1]
-PAPERS_HERE, CHAPTERS_MISSING = "<!-- papers -->", "<!-- chapters that are missing -->"
 PAPERS = {  # in the order of the chapters: name, citation, idea, first and last chapter
     "yoshida2020": ("Recurrence", "yoshida2020recurrence",
                     "hand a summary of the last window to the next one, inside a pretrained model", 3, 9),
@@ -19,36 +28,160 @@ PAPERS = {  # in the order of the chapters: name, citation, idea, first and last
     "longformer2020": ("Longformer", "beltagy2020longformer",
                        "slide a window over the text and let a few tokens see everything", 16, 21),
 }
+SIZES = {  # of a paper's model in millions of weights: where it is printed
+    "longformer2020": ("longformer2020_table2_small_char_lm", "model.str.contains('ours')"),
+    "sparse2019": ("sparse2019_table1_density_modelling", "model.str.contains('Sparse')"),
+}
+GPT2 = 124  # million weights of the GPT-2 that the recurrence is added to
 LAST = 23  # chapter
+FINDINGS = 5  # that the page begins with
+BASE = "pretrain-gpt2-mini"
 
 
 def filled(text: str) -> str:
     """The landing page with what the records say in the places that wait for it."""
     with unchanging():
-        for place, told in ((PAPERS_HERE, papers()), (CHAPTERS_MISSING, missing())):
-            before, after = text.split(place)
-            text = before + told + after
+        for place, told in (("lead", lead), ("actions", actions), ("claims", picture), ("findings", findings),
+                            ("papers", papers), ("time", time), ("chapters that are missing", missing)):
+            before, after = text.split(f"<!-- {place} -->")
+            text = before + told() + after
     return text
+
+
+def lead() -> str:
+    """What was tested, with models of what size, and how many claims came out how."""
+    counted = tally(claims())
+    words = ", ".join(f"**{n}** {verdict}" for verdict, n in counted.items())
+    sizes = [size for paper in PAPERS if (size := ours(paper))]
+    of = f" with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
+    return (f"Papers on long context, run again{of}, and {sum(counted.values())} of their claims judged by one rule: "
+            f"{words}.")
+
+
+def actions() -> str:
+    """Where to go: the source only where it is known."""
+    known = [("Read", "how-to-read.html"), ("Explore", "notebooks/23_explorer.html"),
+             ("Run a chapter", "how-to-run.html")]
+    known += [("Source", repository())] * bool(repository()) + [("Cite", "references.html")]
+    links = "".join(f'<a href="{address}">{name}</a>' for name, address in known)
+    return f'<nav class="actions" aria-label="Where to go">{links}</nav>'
+
+
+@cache
+def repository() -> str:
+    """The address of the repository that the book is made from, without an end; "" where it has no public one."""
+    if "GITHUB_REPOSITORY" in os.environ:
+        return f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{os.environ['GITHUB_REPOSITORY']}"
+    asked = subprocess.run(["git", "remote", "get-url", "origin"], cwd=ROOT, capture_output=True, text=True)
+    found = re.fullmatch(r"(?:https://|git@)([\w.-]+)[/:]([\w./-]+?)(?:\.git)?", asked.stdout.strip())
+    return f"https://{found[1]}/{found[2]}" if found else ""
+
+
+def judged() -> list[tuple[Claim, str, Verdict]]:
+    """The claims that were judged, with scale and verdict, paper by paper in the order of the chapters."""
+    told = [(one, *latest(one)) for one in claims()]
+    order = [*PAPERS, *dict.fromkeys(one.paper for one, *_ in told if one.paper not in PAPERS)]
+    return [row for paper in order for row in told if row[0].paper == paper and row[2].verdict != NOT_RUN]
+
+
+def picture() -> str:
+    """Every claim that was judged in a line, paper by paper, which leads to its place in its chapter."""
+    rows, groups = judged(), []
+    for paper in dict.fromkeys(one.paper for one, *_ in rows):
+        own = "".join(f"<li>{line(one, found)}</li>" for one, _, found in rows if one.paper == paper)
+        groups.append(f"<p>{html.escape(title(paper))}</p><ul>{own}</ul>")
+    counted = " ".join(f"{badge(verdict)} {n}" for verdict, n in tally(claims()).items())
+    return (f'<figure class="claims"><div class="counts">{counted}</div>{"".join(groups)}<figcaption>Every claim that '
+            f"was judged. {LEGEND} A claim leads to its place in its chapter.</figcaption></figure>")
+
+
+def line(one: Claim, found: Verdict) -> str:
+    """One claim: sign, sentence, strip, effect."""
+    sign = (f'<span class="verdict verdict-{found.verdict.replace(" ", "-")}"><span aria-hidden="true">'
+            f'{SIGNS[found.verdict]}</span><span class="visually-hidden">{found.verdict}:</span></span>')
+    told = f'{sign}<span class="sentence">{html.escape(one.sentence)}</span>{strip(one, found)}' + (
+        f"<small>{html.escape(found.text.partition('; ')[0])}</small>")
+    address = place_of(one)
+    about = html.escape(f"{found.verdict}: {one.sentence} {found.text} ({one.source})")
+    return f'<a href="notebooks/{address}" title="{about}">{told}</a>' if address else f"<span>{told}</span>"
+
+
+def findings() -> str:
+    """A few of what was found, as a list: of each chapter one claim at most, what was decided on measurements before
+    what could be counted."""
+    order = {REPRODUCED: 0, NOT_REPRODUCED: 0, INCONCLUSIVE: 1}
+    decided = [row for row in judged() if row[2].verdict in order]
+    decided.sort(key=lambda row: (row[0].unit == "exact", order[row[2].verdict]))
+    first = {}
+    for one, _, found in decided:
+        first.setdefault(one.chapter, (one, found))
+    told = []
+    for one, found in list(first.values())[:FINDINGS]:
+        paper = f", in the paper {one.write(one.expected())}" if one.expected() is not None else ""
+        effect, address = found.text.partition("; ")[0], place_of(one)
+        where = f' <a href="notebooks/{address}">Chapter {one.chapter[:2].lstrip("0")}</a>' if address else ""
+        told.append(f"<li>{badge(found.verdict)} {html.escape(one.sentence, quote=False)} Here {html.escape(effect)}"
+                    f"{html.escape(paper)}.{where}</li>")
+    return f'<ul class="findings">{"".join(told)}</ul>' if told else "Nothing was decided yet."
 
 
 def papers() -> str:
     """A Markdown table with a row for each paper."""
-    rows = ["| paper | here | claims |", "| --- | --- | --- |"]
+    rows = ["| paper | here | weights: ours / the paper's | claims |", "| --- | --- | --- | --- |"]
     for paper, (name, key, idea, first, last) in PAPERS.items():
         planned = set(range(first, last + 1))
         here = planned & chapters()
         chapter = f"chapter{'s' * (len(planned) > 1)} {spans(planned)}"
-        told = f"**planned**: {chapter}"
+        shown = sum(one.paper == paper for one in artifacts())
+        told = f"**planned**: {chapter}" + f"; {shown} tables and figures are declared" * (shown > 0)
         if here:
             part = f"chapters {spans(here)} of {spans(planned)}"
             state, which = ("done", chapter) if here == planned else ("in part", part)
-            shown = sum(one.paper == paper for one in artifacts())
             made = runs(paper)
             hours = sum(record.cost["wall_seconds"] for record in made) / 3600
-            told = (f"**{state}**: {which}; {shown} tables and figures from {len(made)} recorded runs, which took "
-                    f"{hours:.0f} hours")
-        rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {told} | {verdicts(paper)} |")
+            took = f"{len(made)} recorded runs, which took {hours:.0f} hours" if made else "runs that are still to come"
+            told = f"**{state}**: {which}; {shown} tables and figures from {took}"
+        sizes = " / ".join(f"{size:.3g} M" if size else "–" for size in (ours(paper), theirs(paper)))
+        rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {told} | {sizes} | {verdicts(paper)} |")
     return "\n".join(rows)
+
+
+def ours(paper: str) -> float | None:
+    """Millions of weights of the largest model in a paper's records, or of the base model that they start from."""
+    made = runs(paper)
+    found = [record.metrics["parameters"] for record in made if "parameters" in record.metrics]
+    if any("base" in record.config for record in made):
+        found += [record.metrics["parameters"] for scale in SCALES if scale != "smoke"
+                  for record in Store.of(scale).find(BASE, scale) if "parameters" in record.metrics]
+    return max(found) / 1e6 if found else None
+
+
+def theirs(paper: str) -> float | None:
+    """Millions of weights of the paper's own model, where it says so."""
+    if paper not in SIZES:
+        return GPT2 if paper == "yoshida2020" else None
+    table, query = SIZES[paper]
+    return max(map(float, filter(None, published(table).query(query)["parameters_millions"])), default=None)
+
+
+def time() -> str:
+    """Where the time goes on the way from corpus to page, as a drawing: the hours of each kind of run, and what became
+    of them."""
+    hours: dict[str, float] = {}
+    every = [record for one in experiments() for record in recorded(one.name)]
+    for record in every:
+        name, trained = record.experiment, "learning_rate" in record.config and "base" not in record.config
+        kind = ("base models, pretrained" if name.startswith("pretrain") else "base models, fine-tuned"
+                if name.startswith("finetune") else "models of one task, trained" if trained else "scored and measured")
+        hours[kind] = hours.get(kind, 0) + record.cost["wall_seconds"] / 3600
+    longest = max(hours.values(), default=1)
+    bars = "".join(f'<li><span>{kind}</span><i style="width: {100 * value / longest:.0f}%"></i><b>{value:.1f} h</b>'
+                   "</li>" for kind, value in sorted(hours.items(), key=lambda at: -at[1]))
+    steps = [(len({record.data["name"] for record in every}), "corpora"), (len(every), "records"),
+             (len(artifacts()), "tables and figures"), (len(claims()), "claims"), (len(chapters()), "chapters")]
+    boxes = "".join(f"<li><b>{n}</b> {what}</li>" for n, what in steps)
+    return (f'<figure class="time"><ol>{boxes}</ol><ul>{bars}</ul><figcaption>From corpus to page, and the hours of '
+            "computing in the records that lie in the repository.</figcaption></figure>")
 
 
 def missing() -> str:
@@ -62,9 +195,13 @@ def chapters() -> set[int]:
 
 def runs(paper: str) -> list[Record]:
     """The records of a paper's experiments, those of `smoke` apart."""
-    return [record for one in experiments() if one.paper == paper
-            for scale in SCALES if scale != "smoke" and scale in one.scales
-            for record in Store.of(scale).find(one.name, scale)]
+    return [record for one in experiments() if one.paper == paper for record in recorded(one.name)]
+
+
+def recorded(name: str) -> list[Record]:
+    """The records of an experiment, those of `smoke` apart."""
+    return [record for scale in SCALES if scale != "smoke" and scale in experiment(name).scales
+            for record in Store.of(scale).find(name, scale)]
 
 
 def verdicts(paper: str) -> str:
@@ -79,3 +216,39 @@ def spans(numbers: set[int]) -> str:
     ends = sorted(n for n in numbers if n + 1 not in numbers)
     told = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
     return " and ".join([", ".join(told[:-1])] * (len(told) > 1) + told[-1:])
+
+
+COLOURS = {"reproduced": "#2e7d32", "not reproduced": "#c62828", "inconclusive": "#b26a00",
+           "not testable here": "#5e4fa2", "open": "#0b6fa4"}
+SHAPES = {"reproduced": "o", "not reproduced": "s", "inconclusive": "^", "not testable here": "x", "open": "D"}
+
+
+def social(file: Path) -> None:
+    """The picture that others show beside a link to the book: every judged claim, and the counts (1200 x 630)."""
+    from matplotlib.figure import Figure
+
+    from repro.plotting import house
+
+    with house():
+        figure = Figure(figsize=(12, 6.3), dpi=100, layout="none")
+        axes = figure.add_axes((0.48, 0.06, 0.49, 0.88))
+        rows = judged()
+        for k, (one, _, found) in enumerate(rows):
+            sign = 1 if one.direction == "higher" else -1
+            expected = one.expected()
+            ends = [end for end in (found.effect, found.low, found.high, expected) if end is not None]
+            widest = max(abs(end - found.null) for end in ends) or 1
+            at = {end: sign * (end - found.null) / widest for end in ends}
+            colour = COLOURS.get(found.verdict, "#666666")
+            if found.low is not None:
+                axes.plot([at[found.low], at[found.high]], [-k, -k], color=colour, linewidth=2.5)
+            if expected is not None:
+                axes.plot(at[expected], -k, "D", markerfacecolor="none", markeredgecolor="#444444", markersize=6)
+            axes.plot(at[found.effect], -k, SHAPES.get(found.verdict, "o"), color=colour, markersize=7)
+        axes.axvline(0, color="#999999", linewidth=1)
+        axes.set_axis_off()
+        figure.text(0.04, 0.78, "Long context,\nre-run", fontsize=38, fontweight="bold", va="center")
+        for k, (verdict, n) in enumerate(tally(claims()).items()):
+            figure.text(0.04, 0.53 - 0.07 * k, f"{n} {verdict}", fontsize=20, color=COLOURS.get(verdict, "#666666"))
+        figure.text(0.04, 0.06, "claims of papers on long context, judged by one rule", fontsize=13)
+        figure.savefig(file, dpi=100, metadata={"Software": None})

@@ -1,17 +1,23 @@
 """Render executed chapters and the pages around them: python book/render.py TARGET CHAPTER.ipynb ... TARGET/../book
 is the source that is built, a copy; nothing is written into `book/`."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import api
 import landing
 import nbformat
 import rooms
+import taken
+import yaml
 from bs4 import BeautifulSoup, Tag
+from gallery import Gallery
 
 from repro import page
 
@@ -26,12 +32,20 @@ def render(target: str | Path, *chapters: str | Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("__pycache__"))
     (source / "notebooks").mkdir()
-    for name, part in (("index.md", landing), ("design.md", rooms)):
-        (source / name).write_text(part.filled((source / name).read_text()))
+    gallery = Gallery(source / "_extra/gallery")
     for chapter in map(Path, chapters):
-        notebook = set_outputs(nbformat.read(chapter, as_version=4))
+        notebook = set_outputs(nbformat.read(chapter, as_version=4), gallery, chapter.stem)
         (source / "notebooks" / chapter.name).write_text(nbformat.writes(notebook))
-    options = ["--path-output", source, "--config", ROOT / "_config.yml", "-W", "-n", "--keep-going"]
+    for name, part in (("index.md", landing), ("design.md", rooms), ("api.md", api)):
+        (source / name).write_text(gallery.finished(part.filled((source / name).read_text())))
+    for chapter in (source / "notebooks").glob("*.ipynb"):
+        notebook = nbformat.read(chapter, as_version=4)
+        for data in datas(notebook):
+            data["text/html"] = gallery.finished(data["text/html"])
+        chapter.write_text(nbformat.writes(notebook))
+    taken.write(source / "_extra")
+    landing.social(source / "_static/claims.png")
+    options = ["--path-output", source, "--config", configured(source / "_config.yml"), "-W", "-n", "--keep-going"]
     build = [Path(sys.executable).parent / "jupyter-book", "build", source, *options]
     done = subprocess.run(build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     print(done.stdout)
@@ -43,14 +57,38 @@ def render(target: str | Path, *chapters: str | Path) -> None:
     (source / "_build/html").rename(target)
 
 
-def set_outputs(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """A chapter whose figures are numbered and whose tables are set alike."""
+def configured(file: Path) -> Path:
+    """The book's settings, in `file`: where the repository is public, with links to it, and with buttons that open a
+    chapter at Binder or Colab."""
+    config, address = yaml.safe_load((ROOT / "_config.yml").read_text()), landing.repository()
+    local = config["sphinx"]["local_extensions"]  # beside the settings
+    config["sphinx"]["local_extensions"] = {name: path.removeprefix("book/") for name, path in local.items()}
+    if address:
+        config["repository"] = {"url": address, "branch": os.environ.get("GITHUB_REF_NAME", "main")}
+        config["html"]["use_repository_button"] = True
+        if "//github.com/" in address:
+            config["launch_buttons"] = {"binderhub_url": "https://mybinder.org",
+                                        "colab_url": "https://colab.research.google.com"}
+    file.write_text(yaml.safe_dump(config, allow_unicode=True, sort_keys=False))
+    return file
+
+
+def set_outputs(notebook: nbformat.NotebookNode, gallery: Gallery | None = None, name: str = ""
+                ) -> nbformat.NotebookNode:
+    """A chapter whose figures are numbered and whose tables are set alike; the `gallery` remembers what it shows."""
     chapter, numbers = re.match(r"# (\d+) · ", notebook.cells[0].source)[1], count(1)
+    for data in datas(notebook):
+        text = numbered(set_table(data["text/html"]), chapter, numbers)
+        data["text/html"] = gallery.visit(name, text, data.get("text/plain", "")) if gallery else text
+    return notebook
+
+
+def datas(notebook: nbformat.NotebookNode) -> Iterator[dict]:
+    """The outputs of a notebook that are HTML."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if "text/html" in output.get("data", {}):
-                output.data["text/html"] = numbered(set_table(output.data["text/html"]), chapter, numbers)
-    return notebook
+                yield output.data
 
 
 def numbered(text: str, chapter: str, numbers: count) -> str:

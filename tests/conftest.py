@@ -92,6 +92,22 @@ def tiny_memory(tiny_config, shake):
 
 
 @pytest.fixture(scope="session")
+def tiny_bpe():
+    """A byte-level tokeniser of 270 ids, trained on next to nothing; <|endoftext|> is 0."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    from repro.data import Tokeniser
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.train_from_iterator(["the old king said to the queen"], trainers.BpeTrainer(
+        vocab_size=270, special_tokens=["<|endoftext|>"], show_progress=False,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
+    return Tokeniser("bpe-270", made)
+
+
+@pytest.fixture(scope="session")
 def window_of():
     """The window (start, end of its inputs) that scores a target, from the target alone: no loop over windows."""
     def find(target, n_tokens, window, overlap):

@@ -1,15 +1,21 @@
 """Tables as HTML, read back with a parser: what stands where, what is a number, what is folded away."""
 
+import re
+
 import pytest
 from bs4 import BeautifulSoup
 
 from repro import page
 
 
+def read_html(text):
+    return BeautifulSoup(text, "html.parser")
+
+
 def read(rows, caption="", id=""):
     import pandas
 
-    return BeautifulSoup(page.table(pandas.DataFrame(rows), caption, id), "html.parser")
+    return read_html(page.table(pandas.DataFrame(rows), caption, id))
 
 
 def texts(row):
@@ -84,3 +90,28 @@ def test_what_rounds_to_nothing_has_no_sign(value, style, told):
 def test_an_interval_stands_behind_its_number():
     assert page.bounded(-0.012, -0.02, 0.0004, "+.1%") == "-1.2% [-2.0%, 0.0%]"
     assert page.bounded(1764.2, 1700.0, 1800.5, ",.0f") == "1,764 [1,700, 1,800]"
+
+
+def test_no_frame_is_cut_out_by_a_shape_of_another():
+    """Browsers show nothing of what is cut out by a shape that is hidden, as those of all other frames are."""
+    svg = ('<svg role="img" aria-label="W"><g clip-path="url(#p1)">{}</g><use xlink:href="#p1"/>'
+           '<clipPath id="p1"/></svg>')
+    found = read_html(page.figure(svg.format(0), "What.", [svg.format(k) for k in (1, 2)])).find_all("svg")
+    names = [one.find("clippath")["id"] for one in found]
+    assert len(set(names)) == 3
+    for one, name in zip(found, names, strict=True):
+        assert one.g["clip-path"] == f"url(#{name})" and one.use["xlink:href"] == f"#{name}"
+
+
+def test_frames_stand_in_turn_where_the_picture_stood():
+    svg = '<svg role="img" aria-label="What it shows." width="1pt"></svg>'
+    plain, moving = page.figure(svg, "What."), page.figure(svg, "What.", [svg] * 3)
+    assert "moving" not in plain and plain.count("<svg") == 1
+    assert moving.count("<svg") == 4 and moving.count("aria-label") == 1
+    assert moving.index('aria-label="What it shows."') < moving.index('<div class="moving" aria-hidden="true">')
+    turns = [float(one) for one in re.findall(r"animation-delay: (-[\d.]+)s", moving)]
+    period = float(re.search(r"turn-of-3 ([\d.]+)s", moving)[1])
+    assert "33.3333% { visibility: hidden }" in moving
+    for turn in range(3):  # one is seen at a time, in order
+        moment = (turn + 0.5) * page.FRAME
+        assert [k for k, delay in enumerate(turns) if (moment - delay) % period < period / 3] == [turn]

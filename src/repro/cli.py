@@ -57,33 +57,20 @@ Results = Annotated[Path | None, typer.Option(help="Folder of records; default: 
 @main.command("list")
 def list_study(as_json: AsJson = False, results: Results = None) -> None:
     """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
-    from repro.study import Claim, experiments
-    from repro.study.claims import standings
+    from repro.study.claims import listing
 
-    entries = []
-    for entry, scales in standings(results):
-        is_claim = isinstance(entry, Claim)
-        judged = [scale for scale, told in scales.items()  # smoke reads generated text: no evidence about a paper
-                  if told["verdict"] not in ("", "not run") and scale != "smoke"]
-        entries.append({"paper": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
-                        "chapter": entry.chapter, "source": entry.source,
-                        "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
-                        "scales": scales, "verdict": scales[judged[-1]]["verdict"] if judged else "not run",
-                        "verdict_scale": judged[-1] if judged else None} | (entry.declared() if is_claim else {}))
-    planned = [{"paper": one.paper, "name": one.name, "summary": one.summary, "scales": list(one.scales)}
-               for one in experiments()]
+    listed = listing(results)
     if as_json:
-        return _print_json({"experiments": planned, "artifacts": [e for e in entries if e["kind"] != "claim"],
-                            "claims": [e for e in entries if e["kind"] == "claim"]})
+        return _print_json(listed)
     _print_table("Experiments: repro run NAME", ["name", "scales", "summary"],
-                 [[e["name"], " ".join(e["scales"]), e["summary"]] for e in planned])
+                 [[e["name"], " ".join(e["scales"]), e["summary"]] for e in listed["experiments"]])
     _print_table("Artifacts and claims: repro show ID", ["id", "kind", "chapter", "source", "runs done", "verdict"],
                  [[e["id"], e["kind"], e["chapter"].partition("_")[0], e["source"],
                    ", ".join(f"{scale} {told['done']}/{told['planned']}" for scale, told in e["scales"].items()
                              if told["done"]) or "none",
                    e["verdict"] + (f" at {e['verdict_scale']}" if e["verdict_scale"] else "") if any(
                        told["verdict"] for told in e["scales"].values()) else "no claim"]
-                  for e in entries])
+                  for e in (*listed["artifacts"], *listed["claims"])])
 
 
 @main.command()

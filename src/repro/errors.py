@@ -1,7 +1,7 @@
 """The one error users see: a clear line that says what, which value, what is allowed and what to do."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class ReproError(ValueError):
@@ -14,3 +14,10 @@ def unknown(kind: str, value: object, allowed: Iterable[str]) -> ReproError:
     near = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.5)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     return ReproError(f"unknown {kind} '{value}'.{hint} Known: {', '.join(allowed) or 'none'}.")
+
+
+def check_ranges(settings: object, limits: Mapping[str, tuple[float, float]], what: str) -> None:
+    """Raise ReproError for the first field of `settings` outside its limits (lowest, highest); `what` they are of."""
+    for name, (low, high) in limits.items():
+        if not low <= getattr(settings, name) <= high:
+            raise ReproError(f"{name}={getattr(settings, name)} of {what}: allowed are {low} to {high}.")

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 if TYPE_CHECKING:
     import pandas
@@ -12,15 +13,45 @@ if TYPE_CHECKING:
 NUMBER = re.compile(r"[<>~+−-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)? ?[%x]?")
 INTERVAL = re.compile(r" ?(\[[^\[\]]*\])$")
 ABSENT = {"", "–", "not run", "nan"}
+WORDS = re.compile(' role="img" aria-label="[^"]*"')  # of an SVG, for those who cannot see it
+NAMES = re.compile(r'\bid="|url\(#|\bhref="#')  # where an SVG gives or takes a name, up to the name itself
+FRAME = 1.2  # seconds that a frame is shown
 FOLDED = "smoke"  # the scale that only shows that the machinery works
 
 FOLD = (f'<style>.tabular:not(:has(:checked)) .{FOLDED} {{ display: none }}</style>'
         f'<label class="fold"><input type="checkbox"> show what was measured at {FOLDED}</label>')
 
 
-def figure(picture: str, caption: str) -> str:
-    """A picture (HTML) with its caption (HTML)."""
-    return f'<figure class="drawing"><div class="scroll">{picture}</div><figcaption>{caption}</figcaption></figure>'
+def figure(picture: str, caption: str, frames: Sequence[str] = ()) -> str:
+    """A picture (HTML) with its caption (HTML).
+
+    frames: pictures (SVG) that take its place in turn, over and over, while a box is ticked; never in print.
+    """
+    before = ""
+    if frames:
+        shown = "".join(_apart(WORDS.sub("", one, count=1)) for one in frames)
+        picture = f'<div class="still">{_apart(picture)}</div><div class="moving" aria-hidden="true">{shown}</div>'
+        before = f'{_motion(len(frames))}<label class="fold"><input type="checkbox"> play it</label>'
+    return (f'<figure class="drawing">{before}<div class="scroll">{picture}</div>'
+            f'<figcaption>{caption}</figcaption></figure>')
+
+
+def _apart(svg: str) -> str:
+    """An SVG whose names no other one has: what is cut out by a shape in a hidden one could not be seen."""
+    return NAMES.sub(rf"\g<0>of-{crc32(svg.encode()):08x}-", svg)
+
+
+def _motion(number: int) -> str:
+    """What makes so many frames follow one another; nothing moves before the box is ticked."""
+    turns = "".join(f".moving > svg:nth-child({k + 1}) {{ animation-delay: {(k - number) * FRAME:g}s }} "
+                    for k in range(number))
+    return ("<style>.moving { display: none } @media screen { "
+            "figure:has(:checked) > .scroll > .still { display: none } "
+            "figure:has(:checked) > .scroll > .moving { display: grid } } "
+            f".moving > svg {{ animation: turn-of-{number} {number * FRAME:g}s step-end infinite; grid-area: 1 / 1 }} "
+            ".moving > svg:not(:last-child) { visibility: hidden } "  # the end, where nothing may move
+            f"{turns}@keyframes turn-of-{number} {{ from {{ visibility: visible }} "
+            f"{100 / number:g}% {{ visibility: hidden }} to {{ visibility: hidden }} }}</style>")
 
 
 def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:

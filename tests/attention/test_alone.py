@@ -1,7 +1,9 @@
 """What `pip install repro[attention]` brings is enough: an environment with that and nothing else."""
 
 import os
+import shutil
 import subprocess
+import sys
 import sysconfig
 import tomllib
 import venv
@@ -45,8 +47,9 @@ def asked_for(wanted):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """(wanted) -> the python of a new environment with links to these packages, and with this repository installed."""
-    def make(wanted):
+    """(wanted) -> the python of a new environment with links to these packages, and with this repository installed, or
+    what was unpacked at `source`."""
+    def make(wanted, source=ROOT / "src"):
         folder = tmp_path_factory.mktemp("environment")
         venv.create(folder, symlinks=True)
         packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
@@ -54,7 +57,7 @@ def alone(tmp_path_factory):
             for name in {file.parts[0] for file in package.files} - {"..", "__pycache__"}:
                 if not (packages / name).exists():
                     (packages / name).symlink_to(package.locate_file(name))
-        (packages / "repro.pth").write_text(str(ROOT / "src"))
+        (packages / "repro.pth").write_text(str(source))
         return folder / "bin" / "python"
     return make
 
@@ -73,6 +76,27 @@ def test_an_environment_with_attention_alone(alone):
     told = run(python, "-m", "repro", "list")
     assert told.stderr == ("repro: error: the commands need the packages of the study: "
                            "pip install 'repro[study]'.\n") and told.returncode
+
+
+def test_a_wheel_installs_into_an_empty_environment(alone, tmp_path):
+    """What `pip install` takes from a wheel: the code, the published values, the pages' scripts; and it runs."""
+    pytest.importorskip("setuptools", "77", reason="no setuptools of 77 or newer to build a wheel without a network")
+    for name in ("src", "pyproject.toml", "README.md", "LICENSE"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    made = run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-index", "--no-build-isolation",
+               "-w", str(tmp_path), str(tmp_path))
+    assert not made.returncode, made.stderr
+    (wheel,) = tmp_path.glob("repro-*.whl")
+    assert wheel.name.split("-")[1] == PROJECT["version"]
+    shutil.unpack_archive(wheel, tmp_path / "unpacked", "zip")
+    inside = {str(path.relative_to(tmp_path / "unpacked")) for path in (tmp_path / "unpacked").rglob("*")}
+    kept = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src/repro").rglob("*")
+            if path.suffix in (".py", ".js", ".html", ".csv")}
+    assert kept <= inside
+    done = run(alone(ATTENTION, tmp_path / "unpacked"), "-W", "ignore", "-c",
+               f"{LINES}\nimport repro; print(repro.__file__)")
+    assert done.stdout.splitlines() == ["read 400", str(tmp_path / "unpacked/repro/__init__.py")], done.stderr
 
 
 def test_its_own_tests_pass_there(alone):

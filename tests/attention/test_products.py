@@ -44,3 +44,21 @@ def test_scores_are_rounded_and_their_sums_are_not():
     value = torch.ones(1, 1, 257, 1, dtype=torch.bfloat16)
     found = products(query, query, value, (Full(),), 1.0)
     assert (found.float() - 1).abs().max() < 0.01
+
+
+@pytest.mark.parametrize("name", ["window", "each head its own"])
+def test_fewer_queries_are_those_of_the_last_positions(name):
+    query, key, value = inputs(torch.float64)
+    key_mask = torch.arange(N) >= torch.tensor([0, 3, 20])[:, None]
+    whole = products(query, key, value, PATTERNS[name], 0.7, key_mask)
+    torch.testing.assert_close(products(query[:, :, -5:], key, value, PATTERNS[name], 0.7, key_mask), whole[:, :, -5:])
+
+
+def test_dropout_leaves_out_a_share_of_the_weights():
+    query, key, _ = inputs(torch.float64)
+    told = products(query, key, torch.eye(N, dtype=torch.float64).expand(3, 2, N, N), PATTERNS["window"], 0.7,
+                    dropout=0.4)
+    wanted = products(query, key, torch.eye(N, dtype=torch.float64).expand(3, 2, N, N), PATTERNS["window"], 0.7)
+    kept = told != 0
+    torch.testing.assert_close(told[kept], wanted[kept] / 0.6)
+    assert kept.sum().item() / (wanted != 0).sum().item() == pytest.approx(0.6, abs=0.08)

@@ -92,6 +92,15 @@ def test_the_part_of_wikitext_is_another_corpus_in_another_folder(folder):
     assert corpus("wikitext-103").fingerprint() == before
 
 
+def test_the_text_with_unknown_words_lies_beside_the_raw_one(folder):
+    beside = folder.with_name("wikitext")
+    fetch.fetch("wikitext-103-unk", beside, sources.wikitext103_unk(COUNTS), lines, progress=False)
+    assert sorted(path.name for path in beside.iterdir()) == [
+        "manifest-wikitext-103-unk.json", "wiki.test.tokens.xz", "wiki.valid.tokens.xz"]
+    assert corpus("wikitext-103-unk").origin().config == "wikitext-103-v1"
+    assert corpus("wikitext-103-unk").documents("validation")[0].text == " \n = V = \n \n v w . \n"
+
+
 def test_pg19_becomes_what_is_read(folder):
     source = sources.pg19({split: len(numbers) for split, numbers in NUMBERS.items()}, per_file=2)
     fetch.fetch("pg19", folder.with_name("pg19"), source, shelf, progress=False)
@@ -280,7 +289,8 @@ def test_the_hub_is_streamed_from_the_row_asked_for(tmp_path, sample, monkeypatc
     assert [row["text"] for row in source.stream("train", 5)] == LINES["train"][5:]
 
 
-@pytest.mark.parametrize("script", ["wikitext103", "pg19", "enwik8", "text8", "imdb", "hotpotqa", "cifar10"])
+@pytest.mark.parametrize("script", ["wikitext103", "pg19", "enwik8", "text8", "imdb", "hotpotqa", "cifar10",
+                                    "gpt1_tasks"])
 def test_scripts_run(script):
     from repro import paths
 

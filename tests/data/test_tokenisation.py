@@ -222,6 +222,8 @@ def test_heads_of_books_keep_what_is_never_predicted(data, bpe):
     heads = whole.heads(9, bpe)
     assert whole.targets[whole.starts - 1].all() and not whole.targets.all()
     cut = [whole.targets[start - 1:start + 9] for start in whole.starts]
+    assert all((whole.targets_of(k)[:10] == one).all() for k, one in enumerate(cut))
+    assert len(whole.targets_of(1)) == len(whole.document(1))
     assert heads.targets.tolist() == np.concatenate(cut).tolist() and not heads.targets.all()
     assert len(heads.targets) == len(heads.ids)
 
@@ -329,6 +331,12 @@ def test_a_tokeniser_for_masked_models_has_robertas_special_tokens(data, sample)
         assert masked.decode(ids) == text
         assert ids.min() >= 4 and ids.max() < 289, "special tokens inside a text are text"
     assert tokens("pg19-subset", "train", masked).ids[0] == 0
+    assert masked.mask == 289
+    with pytest.raises(ReproError, match="tokeniser word has no <mask>; a masked model needs it as its last id"):
+        _ = tokeniser("word", 0, "synthetic-books").mask
+    masked.backend.add_special_tokens(["<other>"])
+    with pytest.raises(ReproError, match="has <mask> as id 289; a masked model needs it as its last id .290"):
+        _ = masked.mask
 
 
 @pytest.mark.parametrize(("name", "size"), [("bpe", 280), ("masked-bpe", 290)])

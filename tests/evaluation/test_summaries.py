@@ -6,10 +6,21 @@ from itertools import product
 import pytest
 import torch
 
+from repro.attention import Causal, SlidingWindow
 from repro.errors import ReproError
-from repro.evaluation.summaries import beam_search, nats, padded, repetition, rouge_l, written
-from repro.models import EncoderDecoder, EncoderDecoderConfig, OneText, Seq2Seq, Seq2SeqConfig
-from repro.models.tdmca import TDMCA, TDMCAConfig
+from repro.evaluation.summaries import _OneText, beam_search, nats, padded, repetition, rouge_l, written
+from repro.models import (
+    TDMCA,
+    Decoder,
+    DecoderConfig,
+    EncoderDecoder,
+    EncoderDecoderConfig,
+    OneText,
+    Pretrained,
+    Seq2Seq,
+    Seq2SeqConfig,
+    TDMCAConfig,
+)
 
 END = 0
 
@@ -100,6 +111,49 @@ def test_a_written_summary_is_the_one_that_its_likelihood_says():
         best = nats(model, [([3, 4, 5], told)], END)[0] if len(told) < 6 else None
         others = nats(model, [([3, 4, 5], [k]) for k in range(1, 9)] + [([3, 4, 5], [])], END)
         assert best is None or best <= others.min() + 1e-4
+
+
+def decoders():
+    """Each decoder that keeps what it has read, its weights drawn."""
+    transformers = pytest.importorskip("transformers")
+    sizes = transformers.GPT2Config(vocab_size=9, n_embd=8, n_layer=2, n_head=2, n_positions=40, bos_token_id=0,
+                                    eos_token_id=0)
+    for decoder in (
+            TDMCA(TDMCAConfig(9, 8, 2, block=4, n_experts=3)), Decoder(DecoderConfig(9, 8, 2, (Causal(),) * 2)),
+            Decoder(DecoderConfig(9, 8, 2, (SlidingWindow(3), Causal()), positions="absolute", details=("scaled",))),
+            Pretrained(transformers.GPT2LMHeadModel(sizes))):
+        for weight in decoder.parameters():
+            weight.data.normal_(generator=torch.Generator().manual_seed(weight.numel()))
+        yield decoder.double().eval()
+
+
+def test_what_is_kept_of_beams_says_what_reading_all_again_says():
+    """Beams change places, come twice and go; inputs end inside a block and a group, and at their ends."""
+    draw = torch.Generator().manual_seed(0)
+    for decoder in decoders():
+        for n in (1, 3, 8):
+            given, prefixes = torch.randint(9, (1, n), generator=draw), torch.tensor([[END]])
+            with torch.no_grad():
+                follow = _OneText(decoder, given)
+                for _ in range(9):
+                    told, k = follow(prefixes), len(prefixes)
+                    wanted = OneText(decoder)(given.expand(k, -1), torch.full((k,), n), prefixes)[:, -1].log_softmax(-1)
+                    torch.testing.assert_close(told, wanted.float())
+                    rows = torch.randint(k, (4,), generator=draw)
+                    prefixes = torch.cat([prefixes[rows], torch.randint(9, (4, 1), generator=draw)], 1)
+
+
+def test_decoders_write_as_if_they_read_all_again():
+    for decoder in decoders():
+        given = torch.tensor([[3, 4, 5, 6, 7]])
+
+        def follow(prefixes, model=OneText(decoder), given=given):  # noqa: B008
+            many = given.expand(len(prefixes), -1), torch.full((len(prefixes),), 5), prefixes
+            return model(*many)[:, -1].float().log_softmax(-1)
+
+        with torch.no_grad():
+            wanted = beam_search(follow, END, END, 4, 0.6, 12)
+        assert written(OneText(decoder), given[0].tolist(), END, 4, 0.6, 12) == wanted
 
 
 def test_padding_is_no_target():

@@ -4,7 +4,9 @@ It is rendered from the outputs that the chapters have stored, so that nothing h
 """
 
 import functools
+import html
 import http.server
+import re
 import subprocess
 import sys
 import threading
@@ -89,6 +91,18 @@ def test_a_table_scrolls_under_its_first_column(page):
     assert head_then == head and number_then == number - 60
 
 
+@pytest.mark.parametrize("name", ["notebooks/13_factorised_attention"])
+def test_a_figure_moves_for_those_who_ask_and_stands_still_in_print(page):
+    displayed = """(() => { const figure = document.querySelector(".moving").closest("figure");
+        return [".still", ".moving"].map((one) => getComputedStyle(figure.querySelector(one)).display); })()"""
+    assert page.evaluate(displayed) == ["block", "none"]
+    page.evaluate("document.querySelector('.moving').closest('figure').querySelector('input').click()")
+    assert page.evaluate(displayed) == ["none", "grid"]
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.evaluate(displayed) == ["block", "none"]
+    page.call("Emulation.setEmulatedMedia", media="")
+
+
 @pytest.mark.parametrize("name", ["index"])
 def test_the_theme_follows_the_reader_until_one_is_chosen(page):
     for wanted in ("dark", "light"):
@@ -122,6 +136,40 @@ def test_a_search_tells_what_a_page_says_and_not_its_contents(book, browser):
         look(); })""")
     served.shutdown()
     assert found and not [text for text in found if "Contents" in text]
+
+
+def test_every_link_inside_the_book_leads_somewhere(book):
+    """Those of raw HTML too, which the build does not look at: to a file that is there, to a place that is in it."""
+    ids = {path: set(re.findall(r'\b(?:id|name)="([^"]+)"', path.read_text())) for path in book.rglob("*.html")}
+    lost = []
+    for path in ids:
+        for address in re.findall(r'<a [^>]*href="([^"]+)"', path.read_text()):
+            file, _, place = html.unescape(address).partition("#")
+            if re.match(r"[a-z]+:", file) or "=" in place:
+                continue
+            target = (path.parent / file).resolve() if file else path.resolve()
+            if not target.exists() or place and target in ids and place not in ids[target]:
+                lost.append((path.name, address))
+    assert not lost
+
+
+def test_the_landing_page_is_light_and_has_a_head(book, browser):
+    browser.size(1400)
+    browser.open((book / "index.html").as_uri())
+    own = [book / url.partition(f"{book.as_uri()}/")[2].partition("?")[0] for url in browser.requests()]
+    assert sum(path.stat().st_size for path in own if path.suffix in (".html", ".png", ".svg")) < 1_000_000
+    head = browser.evaluate("""Object.fromEntries([...document.querySelectorAll("meta")].map((one) =>
+        [one.getAttribute("property") ?? one.name, one.content]))""")
+    assert head["og:title"].startswith("Long context") and len(head["description"]) > 50
+    assert (book / head["og:image"]).exists()
+    assert browser.evaluate("document.querySelectorAll('.claims li a svg').length") > 10
+
+
+def test_without_a_script_claims_tables_and_pictures_are_there(book):
+    text = (book / "notebooks/22_scoreboard.html").read_text()
+    assert text.count('<details class="claim"') > 50 and "<form hidden" in text
+    text = (book / "notebooks/23_explorer.html").read_text()
+    assert "<noscript><svg" in text and '<path class="cells" d="M0 0h' in text and text.count("<table") > 5
 
 
 def test_references_are_called_what_the_text_calls_them(book):

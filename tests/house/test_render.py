@@ -1,10 +1,16 @@
 """How executed chapters enter the book: figures with numbers, tables set alike, and a landing page from records."""
 
+import csv
+import json
 import re
 
+import gallery
 import landing
 import pandas as pd
+import pytest
 import render
+import taken
+import yaml
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
@@ -64,10 +70,16 @@ def test_drawings_are_numbered_through_the_chapter():
         ["Figure 16.1"], ["Figure 16.2"]]
 
 
-def test_the_landing_page_tells_what_is_here_from_the_records():
+@pytest.fixture(scope="module")
+def page():
+    """The landing page, as Markdown."""
+    return landing.filled((landing.ROOT / "book/index.md").read_text())
+
+
+def test_the_landing_page_tells_what_is_here_from_the_records(page):
     from repro.study import claims, experiments
 
-    text = landing.filled((landing.ROOT / "book/index.md").read_text())
+    text = page
     assert "<!--" not in text
     rows = {name: next(line for line in text.splitlines() if line.startswith(f"| **{name}**, "))
             for name, *_ in landing.PAPERS.values()}
@@ -75,9 +87,120 @@ def test_the_landing_page_tells_what_is_here_from_the_records():
     for paper, (name, _, _, first, last) in landing.PAPERS.items():
         here = [n for n in range(first, last + 1) if list((landing.ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))]
         state = "planned" if not here else "done" if len(here) == last - first + 1 else "in part"
-        assert f"| **{state}**: " in rows[name] and bool(here) == (paper in known)
+        assert f"| **{state}**: " in rows[name] and (paper in known or not here)
         judged = sum(map(int, re.findall(r"\d+", rows[name].split("|")[-2])))
         assert judged == sum(claim.paper == paper for claim in claims())
+
+
+def test_the_first_sentence_counts_every_claim_by_verdict(page):
+    from repro.study import claims, tally
+
+    told = next(line for line in page.splitlines() if line.startswith("Papers on long context"))
+    counted = {verdict: int(n) for n, verdict in re.findall(r"[*][*](\d+)[*][*] ([a-z ]+)", told)}
+    assert counted == tally(claims()) and f"{len(claims())} of their claims" in told
+
+
+def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
+    from repro.study import claims
+    from repro.study.lesson import latest
+
+    found = BeautifulSoup(page, "html.parser").select(".claims li")
+    judged = {one.sentence: one for one in claims() if latest(one)[1].verdict != "not run"}
+    assert {row.select_one(".sentence").get_text() for row in found} == set(judged) and len(found) == len(judged) > 0
+    for row in found:
+        one = judged[row.select_one(".sentence").get_text()]
+        verdict = latest(one)[1]
+        there = (landing.ROOT / f"notebooks/{one.chapter}.ipynb").exists()
+        assert (row.a and row.a["href"]) == (f"notebooks/{one.chapter}.html#{one.id}" if there else None)
+        assert row.select_one(".visually-hidden").get_text() == f"{verdict.verdict}:"
+        assert row.select_one("svg.strip") and row.small.get_text() == verdict.text.partition("; ")[0]
+
+
+def test_findings_are_decided_claims_one_a_chapter(page):
+    found = BeautifulSoup(page, "html.parser").select(".findings li")
+    words = [row.select_one(".verdict").get_text().split(maxsplit=1)[1] for row in found]
+    assert 3 <= len(found) <= 5 and set(words) <= {"reproduced", "not reproduced", "inconclusive"}
+    assert len({row.a["href"].partition("#")[0] for row in found}) == len(found)
+
+
+def test_without_records_the_landing_page_says_so(toy, monkeypatch):
+    text = landing.filled((landing.ROOT / "book/index.md").read_text())
+    assert "Nothing was decided yet." in text and "runs that are still to come" in text
+    assert "<li><b>0</b> records" in text
+
+
+def test_the_repository_is_known_from_where_it_is_built(monkeypatch):
+    monkeypatch.setenv("GITHUB_REPOSITORY", "some/book")
+    monkeypatch.setenv("GITHUB_REF_NAME", "main")
+    landing.repository.cache_clear()
+    try:
+        assert landing.repository() == "https://github.com/some/book"
+        assert '<a href="https://github.com/some/book">Source</a>' in landing.actions()
+    finally:
+        landing.repository.cache_clear()
+
+
+def test_a_public_repository_gives_every_chapter_its_buttons(tmp_path, monkeypatch):
+    monkeypatch.setattr(landing, "repository", lambda: "https://github.com/some/book")
+    config = yaml.safe_load(render.configured(tmp_path / "_config.yml").read_text())
+    assert config["repository"]["url"] == "https://github.com/some/book" and config["html"]["use_repository_button"]
+    assert set(config["launch_buttons"]) == {"binderhub_url", "colab_url"}
+    monkeypatch.setattr(landing, "repository", lambda: "")
+    config = yaml.safe_load(render.configured(tmp_path / "_config.yml").read_text())
+    assert "repository" not in config and "launch_buttons" not in config
+
+
+def test_what_chapters_show_is_found_again(tmp_path):
+    from repro.study import artifact, claim, claims
+
+    one, figure = artifact("yoshida2020-table1"), artifact("longformer2020-figure1")
+    told = next(other for other in claims() if other.chapter == one.chapter)
+    shown = gallery.Gallery(tmp_path / "gallery")
+    table = f'<figure><table id="{one.id}"><tr><td>1</td></tr></table></figure>'
+    assert shown.visit(one.chapter, table, one.heading) == table
+    assert "id=" not in shown.visit(one.chapter, table, one.heading)  # the second time: an id is there once
+    rows = f'<table><tr><th scope="row">{told.sentence}</th><td>open</td></tr></table>'
+    assert f'<tr id="{told.id}">' in shown.visit(one.chapter, rows, "") and claim(told.id) is told
+    assert shown.visit(one.chapter, rows, "") == rows
+    drawn = '<figure class="drawing"><svg><text>x</text></svg></figure>'
+    told = shown.visit(figure.chapter, drawn, f"{figure.heading}\nsmall")
+    assert f'<figure class="drawing" id="{figure.id}">' in told
+    assert shown.visit(one.chapter, drawn, figure.heading) == drawn  # another chapter's
+    page = shown.finished(f'<a href="{one.chapter}.html#{one.id}"></a><a href="notebooks/99_x.html#{one.id}"></a>'
+                          '<a href="../src/repro/page.py#L3"></a><a href="06_x.html#what"></a>'
+                          f'<span class="thumb figure" data-artifact="{figure.id}"></span>')
+    assert re.findall('href="([^"]*)"', page) == [f"{one.chapter}.html#{one.id}", "notebooks/99_x.html",
+                                                  "../src/repro/page.py.html#L3", "06_x.html#what"]
+    assert f'src="../gallery/{figure.id}.svg"' in page
+    assert (tmp_path / f"gallery/{figure.id}.svg").read_text() == "<svg><text>x</text></svg>"
+
+
+def test_a_table_in_small_has_a_bar_for_each_cell():
+    drawn = gallery.sketch("<table><tr><th>name</th><th>n</th></tr><tr><th>a</th><td>1.5 <i>[1, 2]</i></td></tr>"
+                           "<tr><th>b</th><td>not run</td></tr></table>")
+    assert {kind: path.count("M") for kind, path in re.findall('class="([a-z]+)" d="([^"]+)"', drawn)} == {
+        "head": 2, "number": 1, "word": 2, "absent": 1}
+
+
+def test_records_and_verdicts_and_code_lie_beside_the_pages(tmp_path):
+    from repro.study import Store, claims
+
+    taken.write(tmp_path)
+    rows = list(csv.DictReader((tmp_path / "scoreboard.csv").read_text().splitlines()))
+    listed = json.loads((tmp_path / "scoreboard.json").read_text())
+    assert {row["id"] for row in rows if row["kind"] == "claim"} == {one.id for one in claims()} == {
+        one["id"] for one in listed["claims"]}
+    (record, *_) = Store.of("small").find("pretrain-gpt2-mini", "small")
+    assert json.loads((tmp_path / f"results/small/pretrain-gpt2-mini/{record.id}.json").read_text())["id"] == record.id
+    file, line = claims()[0].declared_at
+    code = BeautifulSoup((tmp_path / f"{file.relative_to(landing.ROOT)}.html").read_text(), "html.parser")
+    assert code.find(id=f"L{line}") and not (tmp_path / "results/small/pretrain-gpt2-mini" / record.id).exists()
+
+
+def test_the_picture_for_others_has_the_size_that_they_ask_for(tmp_path):
+    landing.social(tmp_path / "claims.png")
+    data = (tmp_path / "claims.png").read_bytes()
+    assert (int.from_bytes(data[16:20]), int.from_bytes(data[20:24])) == (1200, 630)
 
 
 def test_a_paper_counts_all_of_its_tables_and_figures_as_all_of_its_claims():

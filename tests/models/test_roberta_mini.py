@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from transformers import RobertaModel
 
 from repro.errors import ReproError
-from repro.models import load_masked_lm, roberta_mini, roberta_parameters, save_model
+from repro.models import Longformer, load_masked_lm, roberta_mini, roberta_parameters, save_model
 from repro.training import MaskedLM
 
 
@@ -102,8 +103,14 @@ def test_a_folder_comes_back_as_what_was_saved_and_bad_ones_are_named(tmp_path):
     save_model(model, tmp_path / "model")
     again = load_masked_lm(tmp_path / "model").state_dict()
     assert all(torch.equal(weight, again[name]) for name, weight in model.state_dict().items())
+    (tmp_path / "empty").mkdir()
+    save_model(Longformer.from_roberta(model, 8, 2), tmp_path / "longformer")
+    RobertaModel(model.config).save_pretrained(tmp_path / "headless")
     (tmp_path / "model" / "model.safetensors").write_bytes(b"")
-    for name, told in (("model", "is damaged"), ("nowhere", "no checkpoint .*FacebookAI/roberta-base")):
+    for name, told in (("model", "is damaged"), ("empty", "holds no config.json"),
+                       ("longformer", "is a checkpoint of longformer, not of roberta"),
+                       ("headless", "lacks [0-9]+ weights, the first of them lm_head"),
+                       ("nowhere", "no checkpoint .*FacebookAI/roberta-base")):
         with pytest.raises(ReproError, match=told):
             load_masked_lm(tmp_path / name)
 

@@ -193,6 +193,12 @@ def test_a_cache_gives_the_same_logits_position_by_position(pattern, integration
         torch.testing.assert_close(torch.cat(found, 1), made(ids()))
 
 
+@pytest.mark.parametrize("implementation", ["dense", "blocked", "products"])
+def test_samples_do_not_depend_on_how_a_model_was_trained(implementation):
+    drawn = [sample(model(implementation=name), ids(2, 3), N - 3, seed=1) for name in ("auto", implementation)]
+    assert drawn[0].equal(drawn[1])
+
+
 def test_samples_are_drawn_from_the_model():
     made = model(vocab_size=3, n_layer=1, length=4, pattern=Strided(2))
     given = torch.zeros(4_000, 1, dtype=torch.int64)

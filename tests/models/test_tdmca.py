@@ -92,6 +92,31 @@ def test_no_later_token_changes_anything_and_every_earlier_one_does(changes):
             assert (moved[j:] > 1e-12).all(), (j, moved)
 
 
+@pytest.mark.parametrize("changes", [{}, {"layers": "MLM", "block": 5}, {"n_experts": 3, "expert_layers": (1, 2)}])
+def test_reading_on_says_what_reading_all_says(changes):
+    """From wherever the text was cut: inside a block and a group, and at the end of either."""
+    model, n = built(**changes), 26
+    ids = torch.randint(11, (2, n), generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        wanted = model(ids)
+        for first in (1, 2, 3, 4, 5, 6, 13):
+            told, past = model.extend(ids[:, :first])
+            torch.testing.assert_close(told, wanted[:, first - 1])
+            for k in range(first, n, 1 + first % 2):  # one token after the other, or two together
+                k = min(k + first % 2, n - 1)
+                told, past = model.extend(ids[:, past.n:k + 1], past)
+                torch.testing.assert_close(told, wanted[:, k])
+
+
+def test_of_the_past_no_more_is_kept_than_later_tokens_see():
+    with torch.no_grad():
+        _, past = built().extend(torch.zeros(1, 26, dtype=torch.int64))  # blocks of 4, groups of 3
+    assert past.n == 26
+    assert [[part.shape[-2] for part in kept] for kept in past.layers] == [[2, 2], [8, 8, 2, 2]] * 2 + [[2, 2]]
+    twice = past.of([0, 0])
+    assert all(part.shape[0] == 2 for kept in twice.layers for part in kept)
+
+
 def test_local_layers_attend_inside_their_blocks():
     model = built(layers="L")
     pattern = (BlockLocal(4),) * 3

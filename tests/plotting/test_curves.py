@@ -42,6 +42,15 @@ def test_table_curves_have_a_panel_per_source_and_intervals_where_there_are_any(
     assert sorted((low[1], high[1]) for low, high in bars) == [(95, 97), (97, 99), (99, 101)]
 
 
+def test_marks_beside_each_other_stay_on_a_scale_of_doublings():
+    """The shift is a share of the panel: an even one would push short inputs off the panel, or below nothing."""
+    rows = [("paper", name, n, 1.0) for name in "abcde" for n in (100, 500, 11_000)]
+    frame = pandas.DataFrame(rows, columns=["source", "model", "overlap", "perplexity"])
+    axis, = draw_table_curves(frame, log_x=True).axes
+    for k, line in enumerate(axis.lines[:5]):
+        assert list(line.get_xdata()) == pytest.approx([n * 110**(0.012 * (k - 2)) for n in (100, 500, 11_000)])
+
+
 def test_table_curves_leave_the_frame_alone_and_refuse_what_they_cannot_draw(frame):
     before = frame.copy()
     draw_table_curves(frame)

@@ -32,5 +32,18 @@ def test_what_is_new_in_a_layer_is_told_from_what_was_known():
     one = torch.eye(2, dtype=torch.bool)
     figure = draw_connectivity({"toy": [one, torch.ones(2, 2).tril().bool()]})
     first, second = (axis.images[0].get_array() for axis in figure.axes)
-    assert first.tolist() == [[2, 0], [0, 2]] and second.tolist() == [[1, 0], [2, 1]]
+    assert first.tolist() == [[1, 0], [0, 1]] and second.tolist() == [[1, 0], [2, 1]]
     assert "toy: 2 pairs, 3 pairs" in figure.alt
+
+
+def test_connectivity_is_played_layer_by_layer_from_before_the_first():
+    short, deep = torch.ones(2, 2).tril().bool(), [torch.eye(2).bool(), torch.ones(2, 2).tril().bool()]
+    figure = draw_connectivity({"one layer": [short], "two": deep})
+    shown = [[axis.images[0].get_array().tolist() for axis in frame.axes] for frame in figure.frames]
+    assert shown == [[[[1, 0], [0, 1]]] * 2, [[[1, 0], [2, 1]], [[1, 0], [0, 1]]], [[[1, 0], [1, 1]], [[1, 0], [2, 1]]]]
+    told = [frame.axes[0].get_title("left") for frame in figure.frames]
+    assert told == ["one layer, before the first layer", "one layer, after layer 1", "one layer, after layer 2"]
+    assert sum(bool(axis.images) for axis in figure.axes) == 3  # the still has no panel where there is no layer
+    page = figure._repr_mimebundle_()["text/html"]
+    assert page.count("<svg") == 4 and page.count('role="img"') == 1  # words once, for the still
+    assert page.index('class="still"') < page.index('class="moving" aria-hidden="true"')

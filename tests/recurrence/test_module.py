@@ -50,6 +50,20 @@ def test_each_way_of_pooling_by_hand():
     torch.testing.assert_close(attentive.pool(hidden), torch.stack(by_hand))
 
 
+@pytest.mark.parametrize("pool", ["mean", "max", "attention"])
+def test_padding_counts_nothing_in_any_way_of_pooling(pool):
+    draw = torch.Generator().manual_seed(0)
+    hidden, more = torch.randn(2, 5, 4, generator=draw), torch.full((2, 2, 4), 99.0)
+    module = Recurrence(RecurrenceConfig(pool=pool), n_layer=3, d_model=4)
+    if pool == "attention":
+        module.pooling_key.data = torch.randn(4, generator=draw)
+    padded, real = torch.cat([hidden[:, :2], more, hidden[:, 2:]], 1), torch.ones(2, 7, dtype=torch.bool)
+    real[:, 2:4] = False
+    torch.testing.assert_close(module.pool(padded, real=real), module.pool(hidden))
+    first = Recurrence(RecurrenceConfig(positions="passed"), 3, 4).pool(padded, 3, real)
+    torch.testing.assert_close(first, hidden[:, :2].mean(1))
+
+
 def test_passed_positions_are_those_before_the_next_window():
     hidden = torch.arange(6.0).view(1, 6, 1)
     assert Recurrence(RecurrenceConfig(positions="passed"), 3, 1).pool(hidden, stride=4).item() == (0 + 1 + 2 + 3) / 4

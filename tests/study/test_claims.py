@@ -1,7 +1,8 @@
-"""Claims and the scoreboard."""
+"""Claims, their verdicts, and what is told of all of them."""
 
 import re
 from math import exp, log
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,14 +17,15 @@ from repro.study import (
     Claim,
     Measured,
     Record,
+    artifact,
     claim,
     claims,
     register,
     run,
-    scoreboard,
     tally,
     verdict_table,
 )
+from repro.study.claims import as_rows, listing, overall
 
 
 def difference(records):
@@ -215,24 +217,29 @@ def test_verdicts_stand_in_a_table_scale_by_scale(toy, judged):
         verdict_table("smoke", "6_toy")
 
 
-def test_the_scoreboard_has_every_artifact_and_claim_at_every_scale(toy, judged):
+def test_the_listing_has_every_artifact_and_claim_at_every_scale(toy, judged):
     for index in (1, 3):
         run(toy.experiment.plan("smoke")[index], progress=False)
-    board = scoreboard().set_index("id")
-    assert list(board.columns) == ["chapter", "small", "medium", "paper", "smoke", "kind", "about", "reference",
-                                   "source"]
-    assert list(board["chapter"]) == ["06_toy", "06_toy", "06_toy", "10_toy", "10_toy"]  # artifacts before their claims
-    assert list(board.index) == ["toy-table1", "toy-table1-other", "toy-gain", "toy-table10", "toy-cost"]
-    assert board["kind"].to_dict() == {"toy-table1": "table", "toy-table1-other": "table", "toy-table10": "table",
-                                       "toy-gain": "claim", "toy-cost": "claim"}
-    assert board.loc["toy-table1-other", "reference"] == "other2020"
-    told = claim("toy-gain").verdict()
+    listed = listing()
+    assert [one["name"] for one in listed["experiments"]] == ["toy-base", "toy-recurrence"]
+    rows = {(row["id"], row["scale"]): row for row in as_rows(listed)}
+    assert [id for id, scale in rows if scale == "smoke"] == [  # artifacts before claims
+        "toy-table10", "toy-table1", "toy-table1-other", "toy-gain", "toy-cost"]
+    assert {scale for _, scale in rows} == {"smoke", "small"} and len({tuple(row) for row in rows.values()}) == 1
     # the base model was run on the way; the artifact has the verdict of the claim about Table 1, not of the other one
-    assert board["smoke"].to_dict() == {
-        "toy-table1": "reproduced, 2/4 runs", "toy-table1-other": "1/1 runs", "toy-table10": "2/4 runs",
-        "toy-gain": f"reproduced: {told.text}; seeds x units 1 x 3 books; detectable 0.162", "toy-cost": "2/4 runs"}
-    assert set(board["small"]) == {"not run"}
-    assert set(board["paper"]) == {"–"}
+    assert {id: (row["verdict"], row["done"], row["planned"]) for (id, scale), row in rows.items() if scale == "smoke"
+            } == {"toy-table10": ("not run", 2, 4), "toy-table1": ("reproduced", 2, 4), "toy-table1-other": ("", 1, 1),
+                  "toy-gain": ("reproduced", 2, 2), "toy-cost": ("not run", 2, 4)}
+    gain, told = rows["toy-gain", "smoke"], claim("toy-gain").verdict()
+    assert (gain["effect"], gain["low"], gain["text"], gain["kind"]) == (told.effect, told.low, told.text, "claim")
+    assert rows["toy-table1", "smoke"]["effect"] is None and rows["toy-gain", "small"]["verdict"] == "not run"
+
+
+def test_a_claim_knows_the_line_that_declares_it():
+    one = Claim(**DECLARED)
+    lines = Path(__file__).read_text().splitlines()
+    file, line = one.declared_at
+    assert file == Path(__file__) and lines[line - 1].strip() == "one = Claim(**DECLARED)"
 
 
 def test_claims_are_counted_at_the_largest_scale_at_which_they_were_judged(toy, judged):
@@ -248,10 +255,10 @@ def test_claims_are_counted_at_the_largest_scale_at_which_they_were_judged(toy, 
 def test_everything_is_looked_at_once_when_everything_is_asked_for(toy, judged, monkeypatch):
     for config in toy.experiment.plan("smoke"):
         run(config, progress=False)
-    before, read = scoreboard(), []
+    before, read = listing(), []
     original = Record.read.__func__
     monkeypatch.setattr(Record, "read", classmethod(lambda kind, path: read.append(path) or original(kind, path)))
-    assert scoreboard().equals(before)
+    assert listing() == before
     assert set(read) == set((paths.results("smoke") / "smoke").rglob("*.json"))
     assert len(read) <= 3 * len(set(read)), "listed, found by its id, and as what another stands on"
 
@@ -260,4 +267,4 @@ def test_an_artifact_has_the_worst_verdict_of_the_claims_about_it(toy, judged):
     register(Claim(**DECLARED | {"id": "toy-loss", "direction": "higher", "about": ("toy-table1",)}))
     for index in (1, 3):
         run(toy.experiment.plan("smoke")[index], progress=False)
-    assert scoreboard().set_index("id")["smoke"]["toy-table1"] == "not reproduced, 2/4 runs"
+    assert overall(artifact("toy-table1"), "smoke").verdict == "not reproduced"

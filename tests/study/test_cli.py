@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import repro.data
 from repro import cli, doctor
-from repro.data.overlap import Dropped
+from repro.data.apart import Dropped
 from repro.errors import ReproError
 from repro.study import Artifact, Claim, Experiment, Measured, Store, register, registry, run
 from repro.study.plan import point

@@ -18,7 +18,6 @@ from repro.study import (
     badge,
     claim,
     in_short,
-    linked,
     metric,
     register,
     run,
@@ -156,15 +155,6 @@ def test_a_caption_takes_the_place_of_a_drawings_own(toy, monkeypatch):
     assert figure["text/plain"] == "Three <windows>."
     assert figure["text/html"].endswith("<figcaption>Three &lt;windows&gt;.</figcaption></figure>")
     assert drawn.svg() in figure["text/html"]
-
-
-def test_an_id_leads_to_its_chapter_where_that_is_written(claimed, tmp_path):
-    assert linked("toy-gain") == "toy-gain"
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "notebooks" / f"{claim('toy-gain').chapter}.ipynb").touch()
-    assert linked("toy-gain") == f'<a href="{claim("toy-gain").chapter}.html">toy-gain</a>'
-    with pytest.raises(ReproError, match="unknown artifact or claim 'toy-gian'. Did you mean 'toy-gain'?"):
-        linked("toy-gian")
 
 
 def test_badges_differ_in_sign_and_class_and_lead_somewhere():

@@ -33,7 +33,8 @@ def test_a_terminal_sees_a_bar(monkeypatch):
     monkeypatch.setattr("sys.stderr", Terminal())
     bars = progress.Progress()
     bar = bars(100, "training", "tokens")
-    bar.advance(40, loss=3.14159)
+    bar.advance(30, loss=4.0)
+    bar.advance(10, loss=3.14159)
     text = "\n".join(str(column.render(bars.display.tasks[0])) for column in bars.display.columns[::2])
     assert "training" in text
     assert bars.display.tasks[0].percentage == 40
@@ -41,6 +42,24 @@ def test_a_terminal_sees_a_bar(monkeypatch):
     bar.close()
     assert bars.display.tasks == []
     bars.display.stop()
+
+
+def test_what_an_earlier_run_did_is_done_but_not_speed(monkeypatch, capsys):
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    bar = progress.Progress()(1000, "training", "tokens")
+    clock[0] = 10.0  # loading
+    bar.advance(900)
+    clock[0] = 80.0
+    bar.advance(70, loss=2.5)
+    assert bar.done == 970
+    assert capsys.readouterr().err == "training 97%, 30 s left · 1 tokens/s · loss 2.5\n"
+
+
+def test_one_step_alone_has_no_speed(monkeypatch, capsys):
+    monkeypatch.setattr(progress._Log, "every", -1.0)
+    progress.Progress()(10, "training", "tokens").advance(5)
+    assert capsys.readouterr().err == "training 50%\n"
 
 
 @pytest.mark.parametrize("rank", ["1", "7"])
@@ -61,5 +80,5 @@ def test_a_notebook_keeps_no_trace(monkeypatch):
     monkeypatch.setattr(progress, "in_notebook", lambda: True)
     monkeypatch.setattr(IPython.display, "display", lambda line, display_id: Handle())
     assert work() == 100
-    assert shown[0].startswith("training 40%, ")
+    assert shown[0] == "training 40% · loss 3.142"
     assert shown[-1] == ""

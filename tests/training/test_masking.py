@@ -103,6 +103,25 @@ def test_rows_are_those_of_the_stages():
         assert torch.equal(ids[:, 1:-1], plain[:, 1:-1].where(plain[:, 1:-1] != 0, torch.tensor(2)))
 
 
+def test_what_is_no_target_is_never_hidden():
+    """Such as what stands for a rare word in WikiText."""
+    text = rows(200, seed=3).flatten()
+    text[text == 5] = 6
+    text[::4] = 5
+    plainly = Sequences(text, 32, 4, targets=text != 5)
+    for batches in (plainly, Stages([(plainly, 1)])):
+        batch = Masked(batches, VOCABULARY).batch(0)
+        wanted = set(batch["targets"].flatten().tolist())
+        assert 5 not in wanted and len(wanted) > 8
+        plain = batches.batch(0)["input_ids"][:, 1:-2]
+        assert (batch["ids"][:, 1:-1][plain == 5] == 5).all()
+        assert tuple(batch["ids"].shape) == (4, 32) and batch["targets"].shape == (4, 4)
+    row = np.arange(4, 14)[None]
+    found = masked(row, VOCABULARY, np.random.default_rng(0), row == 8)
+    assert found["targets"].tolist() == [[8]] and found["positions"].tolist() == [[4]]
+    assert masked(row, VOCABULARY, np.random.default_rng(0), row == 99)["targets"].tolist() == [[-100]]
+
+
 def test_settings_tell_masked_batches_apart():
     text = rows(20).flatten()
     told = [Masked(Sequences(text, 32, 4), vocabulary, seed).settings() for vocabulary, seed in
@@ -113,5 +132,7 @@ def test_settings_tell_masked_batches_apart():
 
 def test_rows_that_are_too_short():
     assert masked(np.full((1, 3), 7), VOCABULARY, np.random.default_rng(0))["targets"].tolist() == [[7]]
+    with pytest.raises(ReproError, match="vocab_size is 5; besides the 4 special tokens"):
+        masked(np.full((1, 3), 7), 5, np.random.default_rng(0))
     with pytest.raises(ReproError, match="a row has 2 tokens"):
         masked(np.full((1, 2), 7), VOCABULARY, np.random.default_rng(0))

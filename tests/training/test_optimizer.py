@@ -233,6 +233,13 @@ def test_the_cosine_schedule(step, share):
     assert settings.rate(step, 100) == pytest.approx(2 * share, abs=2e-4)
 
 
+@pytest.mark.parametrize(("step", "share"), [(4, 0.5), (9, 1.0), (10, 1.0), (55, 0.125), (82, 0.008), (99, 1 / 90**3)])
+def test_the_cubic_schedule(step, share):
+    """The power-3 polynomial of Beltagy et al. (2020), section 5."""
+    settings = config(60, decay="cubic", warmup_steps=10, learning_rate=2.0)
+    assert settings.rate(step, 100) == pytest.approx(2 * share, rel=1e-6)
+
+
 @pytest.mark.parametrize(("changes", "words"), [
     ({"precision": "bf16", "optimizer": "adamw"}, "Set precision='no' to"),
     ({"precision": "no", "optimizer": "muon"}, "Set optimizer='adamw' to"),

@@ -80,15 +80,16 @@ def contenders(n_layer: int, width: int, heads: int, vocabulary: int, batch_size
             HALF: lambda: ours(models[HALF], sequences, steps, length, precision="bf16")}
 
 
-def trainer(model, sequences, steps: int) -> Callable[[], int]:
-    """transformers.Trainer with its defaults, ready to train: its arguments and examples are made here, untimed."""
+def trainer(model, sequences, steps: int, **settings) -> Callable[[], int]:
+    """transformers.Trainer with its defaults but for `settings`, ready to train: its arguments and examples are made
+    here, untimed."""
     from transformers import PrinterCallback, Trainer, TrainingArguments
 
     examples = [{"input_ids": row[:-1], "labels": row[:-1]} for k in range(steps) for row in sequences.batch(k)]
     folder = tempfile.TemporaryDirectory()  # removed with what is returned
     arguments = TrainingArguments(
         folder.name, per_device_train_batch_size=sequences.batch_size, max_steps=steps, save_strategy="no",
-        report_to="none", logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available())
+        report_to="none", logging_strategy="no", disable_tqdm=True, use_cpu=not torch.cuda.is_available(), **settings)
     peer = Trainer(model, arguments, train_dataset=examples)
     peer.remove_callback(PrinterCallback)
 

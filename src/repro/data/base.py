@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from repro import paths
-from repro.data import files, overlap
+from repro.data import apart, files
 from repro.data.fetch import Archive, Hub, fetch, verify
 from repro.data.normalisation import Normalisation
 from repro.errors import ReproError, unknown
@@ -154,11 +154,11 @@ class Corpus:
 
     def stream(self, split: str) -> Iterator[Document]:
         """`documents(split)` one at a time, for corpora that do not fit into memory."""
-        self._split(split)
+        self.split(split)
         self.of_text()
         return self._apart(split) if self.apart_from else self._whole(split)
 
-    def dropped(self, split: str) -> list[overlap.Dropped]:
+    def dropped(self, split: str) -> list[apart.Dropped]:
         """The passages that are left out of `split` because a text that this corpus is apart from has them too.
 
         Finding them takes a minute or two for a hundred megabytes; they are kept in the work folder.
@@ -166,10 +166,10 @@ class Corpus:
         if not self.apart_from:
             return []
         kept = paths.work() / "overlap" / f"{self.name}-{split}-{self.fingerprint([split])[:16]}.json"
-        found = overlap.read(kept)
+        found = apart.read(kept)
         if found is None:
-            found = list(overlap.dropped(((one.id, one.text) for one in self._whole(split)), self._others()))
-            overlap.write(kept, found)
+            found = list(apart.dropped(((one.id, one.text) for one in self._whole(split)), self._others()))
+            apart.write(kept, found)
         return found
 
     def examples(self, split: str) -> Iterator[Any]:
@@ -178,7 +178,7 @@ class Corpus:
         Raises ReproError for an unknown split, missing or damaged files, a corpus of text, and, naming the row and the
         field, for a row that lacks a field or contradicts itself.
         """
-        self._split(split)
+        self.split(split)
         if self.is_text:
             raise ReproError(f"{self.name} is text and has no examples: read it with "
                              f"corpus('{self.name}').documents('{split}').")
@@ -201,7 +201,7 @@ class Corpus:
 
     def paths(self, split: str) -> list[Path]:
         """The files `split` is read from ([] for embedded corpora); ReproError when there are none."""
-        patterns = self._split(split).files
+        patterns = self.split(split).files
         if self.generator:
             return []
         here, every = root() / self.folder, []
@@ -263,7 +263,7 @@ class Corpus:
         if self.never_targets:
             digest.update(f"\nnever targets {self.never_targets}".encode())
         for other, split in self._held_out():
-            told = f"\napart {overlap.VERSION} {other.name} {split} {other.splits[split].rows} {other.read.settings}"
+            told = f"\napart {apart.VERSION} {other.name} {split} {other.splits[split].rows} {other.read.settings}"
             for path in other.paths(split):
                 digest.update(f"{told} {path.name} {files.sha256(path)}".encode())
         return digest.hexdigest()
@@ -297,15 +297,17 @@ class Corpus:
         if self.made_of:
             needed = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from) if one.origin)
             others = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from) if not one.origin)
+            rest = (f"; nothing fetches {', '.join(others)}, whose files must be put below {folder or root()} (`repro "
+                    "data list` tells where they are from)" if others else "")
             raise ReproError(f"corpus {self.name} is made of others: run `repro data fetch NAME` for each of "
-                             f"{', '.join(needed)}; nothing fetches {', '.join(others)}, whose files must be put below "
-                             f"{folder or root()} (`repro data list` tells where they are from).")
+                             f"{', '.join(needed)}{rest}.")
         if self.origin is None:
             raise ReproError(f"corpus {self.name} cannot be fetched; put {', '.join(self.layout)} (from {self.source}) "
                              f"below {folder or root()}, or set REPRO_DATA to the folder that holds them.")
         fetch(self.name, place, self.origin(), progress=progress)
 
-    def _split(self, name: str) -> Split:
+    def split(self, name: str) -> Split:
+        """What is known of a split; ReproError if there is none of that name."""
         if name not in self.splits:
             raise unknown(f"split of {self.name}", name, self.splits)
         return self.splits[name]
@@ -319,7 +321,7 @@ class Corpus:
     def _apart(self, split: str) -> Iterator[Document]:
         left_out = {(one.document, one.passage) for one in self.dropped(split)}
         for one in self._whole(split):
-            kept = [part for k, part in enumerate(overlap.passages(one.text)) if (one.id, k) not in left_out]
+            kept = [part for k, part in enumerate(apart.passages(one.text)) if (one.id, k) not in left_out]
             if kept:
                 yield replace(one, text="".join(kept))
 
@@ -327,14 +329,14 @@ class Corpus:
         """What this corpus is apart from: (corpus, split)."""
         return [(one, split) for one in self.apart_from for split in HELD_OUT if split in one.splits]
 
-    def _others(self) -> overlap.Runs:
+    def _others(self) -> apart.Runs:
         """The runs and the titles of the texts that this corpus is apart from, as their files hold them."""
         texts, titles = [], []
         for one, split in self._held_out():
             for row in one.read.rows(one, split):
                 texts += [(f"{one.name} {split} {row.id}", text) for text in row.texts]
                 titles += [row.id] if one.joined else getattr(row, "titles", ())
-        return overlap.Runs(texts, titles)
+        return apart.Runs(texts, titles)
 
     def _count_documents(self, split: str) -> list[tuple[str, int | None, int]]:
         """(what, expected, found) of a split of text."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.data import examples, files
+from repro.data import clozes, examples, files, normalisation
 from repro.data.base import Corpus, Reader
 from repro.data.examples import BadField, Mention, Paragraph, Span
 from repro.errors import ReproError
@@ -74,6 +74,19 @@ def choices(id: str | None = "id", question: str = "question", candidates: str =
 
     return _reader(examples.MultipleChoice, build, {
         "id": id, "question": question, "candidates": candidates, "answer": answer, "paragraphs": paragraphs})
+
+
+def cloze_questions(kind: str, most: int) -> Reader:
+    """A table of books as up to `most` questions a book in which a word is left out; kind: one of `clozes.KINDS`."""
+    def rows(corpus: Corpus, split: str) -> Iterator[examples.MultipleChoice]:
+        for path in corpus.paths(split):
+            for row in files.parquet_rows(path, ["id", "text"]):
+                name = str(row["id"])
+                text = normalisation.PLAIN(row["text"][:clozes.READ], f"corpus {corpus.name}, {split}, document {name}")
+                yield from clozes.questions(name, text, kind, most)
+
+    return Reader(examples.MultipleChoice, rows, f"clozes {clozes.VERSION} {kind}, {most} a book, "
+                                                f"{normalisation.PLAIN}")
 
 
 def last_words(text: str = "text") -> Reader:
@@ -166,8 +179,9 @@ def _generated(corpus: Corpus, split: str) -> Iterator[Any]:
         yield corpus.generator.example(split, index)
 
 
-generated_documents, generated_articles, generated_images, generated_sound = (  # by `corpus.generator`
-    Reader(kind, _generated) for kind in (examples.LabelledText, examples.Summary, examples.Image, examples.Audio))
+generated = {kind: Reader(kind, _generated) for kind in (  # by `corpus.generator`
+    examples.LabelledText, examples.Summary, examples.Image, examples.Audio, examples.Cloze, examples.MultipleChoice,
+    examples.Question)}
 
 
 def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[str, str | None],

@@ -6,14 +6,18 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 
 from repro.data import (
     books,
+    examples,
     normalisation,
     readers,
     sources,
     synthetic,
     synthetic_articles,
     synthetic_documents,
+    synthetic_hops,
     synthetic_images,
     synthetic_sound,
+    synthetic_tasks,
+    synthetic_web,
 )
 from repro.data import example_readers as rows
 from repro.data.base import Corpus, Split
@@ -68,6 +72,12 @@ TEXT = [
                            n_words=101_425_671, n_words_with_ends=103_227_021),
             **WIKITEXT_HELD_OUT,
         }),
+    Corpus(
+        "wikitext-103-unk", "CC BY-SA 3.0", "Salesforce/wikitext", joined=True, folder="wikitext",
+        read=readers.wikitext, origin=sources.wikitext103_unk,
+        part_of="WikiText-103: its validation and test texts with <unk> for rare words, as published",
+        splits={"validation": Split("complete", "wiki.valid.tokens.xz", 60, 213_886, 217_646, 1_142_309),
+                "test": Split("complete", "wiki.test.tokens.xz", 60, 241_211, 245_569, 1_281_077)}),
     Corpus(
         "pg19", "public domain in the USA", "emozilla/pg19", folder="pg19", read=readers.shelf, origin=sources.pg19,
         normalise=normalisation.PLAIN,
@@ -192,11 +202,30 @@ LABELLED = [
         splits={name: Split("complete", "stsb.parquet", rows=called, n_examples=n)
                 for name, called, n in (
                     ("train", "train", 5_749), ("validation", "dev", 1_500), ("test", "test", 1_379))}),
+    *(Corpus(name, licence, source, folder=name, read=rows.labelled(pair="pair"), labels=labels, origin=origin, splits={
+        split: Split("complete" if n else told, f"{split}-*-of-*.parquet", n_examples=n) for split, n in sizes.items()})
+      for name, licence, source, origin, labels, told, sizes in (
+          ("multinli", "mixed, by genre (not checked)", "nyu-mll/multi_nli", sources.multinli,
+           ("entailment", "neutral", "contradiction"), "", sources.MULTINLI_ROWS),
+          ("qnli", "CC BY-SA 4.0 (not checked)", "nyu-mll/glue", sources.qnli,
+           ("entailment", "not_entailment"), "", sources.QNLI_ROWS),
+          ("qqp", "none stated", "nyu-mll/glue", sources.qqp, ("different", "duplicate"),
+           "complete but for pairs with an empty question", dict.fromkeys(sources.QQP_ROWS)),
+          ("snli", "CC BY-SA 4.0", "stanfordnlp/snli", sources.snli, ("entailment", "neutral", "contradiction"),
+           "complete but for pairs without a label", dict.fromkeys(sources.SNLI_ROWS)),
+          ("scitail", "Apache-2.0 (not checked)", "allenai/scitail", sources.scitail, ("neutral", "entailment"), "",
+           sources.SCITAIL_ROWS))),
     Corpus(
-        "synthetic-documents", "MIT, written by this package", "embedded", read=rows.generated_documents,
+        "synthetic-documents", "MIT, written by this package", "embedded", read=rows.generated[examples.LabelledText],
         generator=synthetic_documents.DOCUMENTS, labels=synthetic_documents.LABELS,
         splits={split: Split("documents of known best accuracy", n_examples=n)
                 for split, n in synthetic_documents.SIZES.items()}),
+    *(Corpus(f"synthetic-{kind}", "MIT, written by this package", "embedded", read=(
+                 rows.generated[examples.LabelledText] if labels else rows.generated[examples.MultipleChoice]),
+             generator=synthetic_tasks.SyntheticTask(kind), labels=labels,
+             splits={split: Split("examples of known best score", n_examples=n)
+                     for split, n in synthetic_tasks.SIZES.items()})
+      for kind, labels in synthetic_tasks.LABELS.items()),
 ]
 
 # Questions: with paragraphs to find the answer in, with candidates to choose from, or a last word to tell.
@@ -226,6 +255,11 @@ QUESTIONS = [
         part_of="2WikiMultihopQA: 500 of 12,576 development questions",
         splits={"validation": Split("500 questions", "2wikimultihop_sample.parquet", n_examples=500,
                                     counts={"paragraphs": 5_000})}),
+    Corpus(
+        "synthetic-hops", "MIT, written by this package", "embedded", read=rows.generated[examples.Question],
+        generator=synthetic_hops.HOPS,
+        splits={split: Split("questions that take two steps, of known best score", n_examples=n)
+                for split, n in synthetic_hops.SIZES.items()}),
     Corpus(
         "wikihop-sample", "CC BY-SA 3.0 (not checked)", "qangaroo.cs.ucl.ac.uk, by way of a public copy",
         folder="multihop-other",
@@ -261,6 +295,16 @@ QUESTIONS = [
         "lambada-cased", "CC BY 4.0 (not checked)", "OpenAI's form of LAMBADA, by way of a public copy",
         folder="lambada", read=rows.last_words("text_cased"),
         splits={"test": Split("complete, as GPT-2 was tested on it", "test.parquet", n_examples=5_153)}),
+    *(Corpus(
+        f"pg19-clozes-{kind}", "public domain in the USA (the books)", "made of pg19-subset by this package",
+        folder="pg19-subset", read=rows.cloze_questions(kind, most=20),
+        part_of="none of the Children's Book Test: questions in its form, made of the held-out books of pg19-subset",
+        made_of=tuple(one for one in TEXT if one.name == "pg19-subset"),
+        splits={"validation": Split("up to 20 questions on each of 26 books", "validation*.parquet",
+                                    n_examples=n_validation, counts={"candidates": 10 * n_validation}),
+                "test": Split("up to 20 questions on each of 33 books", "test*.parquet", n_examples=n_test,
+                              counts={"candidates": 10 * n_test})})
+      for kind, n_validation, n_test in (("names", 345, 462), ("nouns", 476, 521))),
 ]
 
 # What the next base model is trained on, apart from the evaluation texts named below and from no others. It may share
@@ -332,7 +376,7 @@ SUMMARIES = [
                             f"{name}-*.parquet")
                 for name, share in (("train", "80 %"), ("validation", "10 %"), ("test", "10 %"))}),
     Corpus(
-        "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated_articles,
+        "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated[examples.Summary],
         generator=synthetic_articles.ARTICLES,
         splits={split: Split("articles of known best log-perplexity", n_examples=n)
                 for split, n in synthetic_articles.SIZES.items()}),
@@ -369,16 +413,32 @@ IMAGES_AND_SOUND = [
                     ("validation", "Prelude 5", 1, 1_111_520),
                     ("test", "Fugue 10", 1, 1_075_040))}),
     Corpus(
-        "synthetic-images", "MIT, written by this package", "embedded", read=rows.generated_images,
+        "synthetic-images", "MIT, written by this package", "embedded", read=rows.generated[examples.Image],
         generator=synthetic_images.IMAGES, labels=synthetic_images.LABELS,
         splits={split: Split("images whose rows repeat, of known fewest bits", n_examples=n)
                 for split, n in synthetic_images.SIZES.items()}),
     Corpus(
-        "synthetic-sound", "MIT, written by this package", "embedded", read=rows.generated_sound,
+        "synthetic-sound", "MIT, written by this package", "embedded", read=rows.generated[examples.Audio],
         generator=synthetic_sound.SOUND,
         splits={split: Split("clips of lasting notes, of known fewest bits", n_examples=n)
                 for split, n in synthetic_sound.SIZES.items()}),
 ]
 
-DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *IMAGES_AND_SOUND]
+# Pages in which tasks stand, and each of these tasks by itself.
+PAGES = Corpus(
+    "synthetic-web", "MIT, written by this package", "embedded", read=readers.generated_books,
+    generator=synthetic_web.WEB["pages"],
+    splits={split: Split("pages in which tasks stand", n_documents=n) for split, n in synthetic_web.SIZES.items()})
+WEB_TASKS = [
+    Corpus(
+        f"synthetic-{kind.replace(' ', '-')}", "MIT, written by this package", "embedded", read=rows.generated[row],
+        generator=synthetic_web.WEB[kind],
+        splits={split: Split(f"{kind}, as they stand in the pages of synthetic-web", n_examples=n)
+                for split, n in synthetic_web.SIZES.items()})
+    for kind, row in (("last words", examples.Cloze), ("clozes", examples.MultipleChoice),
+                      ("questions", examples.Question), ("summaries", examples.Summary),
+                      ("translations", examples.Summary))]
+TEXT.append(PAGES)
+
+DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *WEB_TASKS, *IMAGES_AND_SOUND]
 _BY_NAME = {one.name: one for one in DECLARED}

@@ -25,7 +25,12 @@ def wikitext103(rows: dict[str, int] = WIKITEXT103_ROWS, per_file: int = 100_000
         (*cut, f"wikitext-103.train-{k:02}-of-{len(cuts):02}.parquet") for k, cut in enumerate(cuts)])
 
 
-def _wikitext(config: str, rows: dict[str, int], train: list[tuple[int, int, str]]) -> Hub:
+def wikitext103_unk(rows: dict[str, int] = WIKITEXT2_ROWS) -> Hub:
+    """The validation and test text of WikiText-103 with <unk> for rare words."""
+    return _wikitext("wikitext-103-v1", {split: rows[split] for split in ("validation", "test")}, [], "tokens")
+
+
+def _wikitext(config: str, rows: dict[str, int], train: list[tuple[int, int, str]], kind: str = "raw") -> Hub:
     """A row is a line, "" standing for the blank line " \\n" of the original files. train: (start, stop, file)."""
     def line(row: dict) -> str:
         return row["text"] or " \n"
@@ -37,7 +42,7 @@ def _wikitext(config: str, rows: dict[str, int], train: list[tuple[int, int, str
         return [_parquet({"text": ["".join(lines)]})]
 
     parts = [Part(split, 0, rows[split], (file,), line, xz)
-             for split, file in (("validation", "wiki.valid.raw.xz"), ("test", "wiki.test.raw.xz"))]
+             for split, file in (("validation", f"wiki.valid.{kind}.xz"), ("test", f"wiki.test.{kind}.xz"))]
     parts += [Part("train", start, stop, (file,), line, parquet) for start, stop, file in train]
     return Hub("Salesforce/wikitext", config, "b08601e04326c79dfdd32d625aee71d232d685c3", rows, parts)
 
@@ -88,8 +93,50 @@ def cifar10(rows: dict[str, int] = CIFAR10_ROWS, per_file: int = 10_000) -> Hub:
     return _tables("uoft-cs/cifar10", None, rows, per_file, "npz", _picture, _pictures)
 
 
+MULTINLI_ROWS = {"train": 392_702, "validation_matched": 9_815, "validation_mismatched": 9_832}
+QNLI_ROWS = {"train": 104_743, "validation": 5_463}
+QQP_ROWS = {"train": 363_846, "validation": 40_430}
+SNLI_ROWS = {"train": 550_152, "validation": 10_000, "test": 10_000}
+SCITAIL_ROWS = {"train": 23_596, "validation": 1_304, "test": 2_126}
+
+
+def multinli(rows: dict[str, int] = MULTINLI_ROWS, per_file: int = 100_000) -> Hub:
+    """MultiNLI with its two development sets: of the genres of the training set, and of others."""
+    return _tables("nyu-mll/multi_nli", None, rows, per_file, "parquet", _pair("premise", "hypothesis"), _table)
+
+
+def qnli(rows: dict[str, int] = QNLI_ROWS, per_file: int = 100_000) -> Hub:
+    """QNLI of GLUE, which keeps the labels of the test set to itself."""
+    return _tables("nyu-mll/glue", "qnli", rows, per_file, "parquet", _pair("question", "sentence"), _table)
+
+
+def qqp(rows: dict[str, int] = QQP_ROWS, per_file: int = 100_000) -> Hub:
+    """Quora's question pairs, of GLUE, which keeps the labels of the test set to itself."""
+    return _tables("nyu-mll/glue", "qqp", rows, per_file, "parquet", _pair("question1", "question2"), _table)
+
+
+def snli(rows: dict[str, int] = SNLI_ROWS, per_file: int = 100_000) -> Hub:
+    """SNLI; the pairs on which its annotators did not agree have no label and are left out."""
+    return _tables("stanfordnlp/snli", None, rows, per_file, "parquet", _pair("premise", "hypothesis"), _table)
+
+
+def scitail(rows: dict[str, int] = SCITAIL_ROWS, per_file: int = 100_000) -> Hub:
+    """SciTail, in the layout of SNLI."""
+    return _tables("allenai/scitail", "snli_format", rows, per_file, "parquet",
+                   _pair("sentence1", "sentence2", "gold_label"), _table)
+
+
+def _pair(text: str, pair: str, label: str = "label") -> Callable[[dict], dict | None]:
+    """Keeps a pair of texts and its label; a pair without a label, or with an empty text, is left out."""
+    def convert(row: dict) -> dict | None:
+        if row[label] in (-1, "-") or not (row[text] or "").strip() or not (row[pair] or "").strip():
+            return None
+        return {"text": row[text], "pair": row[pair], "label": row[label]}
+    return convert
+
+
 def _tables(name: str, config: str | None, rows: dict[str, int], per_file: int, suffix: str,
-            convert: Callable[[dict], dict], write: Callable[[list[dict]], list[bytes]]) -> Hub:
+            convert: Callable[[dict], dict | None], write: Callable[[list[dict]], list[bytes]]) -> Hub:
     """Every split in files of `per_file` rows."""
     parts = []
     for split, total in rows.items():

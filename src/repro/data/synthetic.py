@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_ranges
 from repro.windows import Window, windows
 
 VERSION = 1  # raise it when the books of a given seed change
@@ -76,9 +76,7 @@ class SyntheticBooks:
         limits = {"n_topics": (1, len(TOPICS)), "n_names": (1, len(NAMES)), "cast_size": (1, self.n_names),
                   "n_nouns": (1, 6), "n_verbs": (1, 4), "n_adjectives": (1, 3), "stray": (0, 1),
                   "book_words": (1, math.inf)}
-        for name, (low, high) in limits.items():
-            if not low <= getattr(self, name) <= high:
-                raise ReproError(f"{name}={getattr(self, name)} of synthetic books: allowed are {low} to {high}.")
+        check_ranges(self, limits, "synthetic books")
 
     def book(self, split: str, index: int) -> str:
         """The text of book `index` of `split`: `book_words` words separated by single blanks."""

@@ -16,7 +16,7 @@ from functools import cached_property
 
 from repro.data.examples import Summary
 from repro.data.synthetic import NAMES
-from repro.errors import ReproError
+from repro.errors import check_ranges
 
 VERSION = 1  # raise it when the articles of a given seed change
 RELATIONS = tuple((wordings.split(), values.split()) for wordings, values in (
@@ -47,9 +47,7 @@ class SyntheticArticles:
     def __post_init__(self) -> None:
         limits = {"n_facts": (1, len(RELATIONS)), "n_paragraphs": (self.n_facts, math.inf),
                   "paragraph_words": (5, math.inf), "n_values": (2, 8), "named": (0, 1)}
-        for name, (low, high) in limits.items():
-            if not low <= getattr(self, name) <= high:
-                raise ReproError(f"{name}={getattr(self, name)} of synthetic articles: allowed are {low} to {high}.")
+        check_ranges(self, limits, "synthetic articles")
 
     def example(self, split: str, index: int) -> Summary:
         """Article `index` of `split`: its title, its document (a paragraph a line), and its lead."""

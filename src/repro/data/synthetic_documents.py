@@ -15,7 +15,7 @@ from math import comb
 
 from repro.data.examples import LabelledText
 from repro.data.synthetic import SyntheticBooks
-from repro.errors import ReproError
+from repro.errors import check_ranges
 
 VERSION = 1  # raise it when the documents of a given seed change
 LABELS = ("blame", "praise")
@@ -41,9 +41,7 @@ class SyntheticDocuments:
     def __post_init__(self) -> None:
         limits = {"n_words": (1, float("inf")), "far": (0, self.n_words - 1), "n_cues": (1, self.n_words - self.far),
                   "reliability": (0.5, 1)}
-        for name, (low, high) in limits.items():
-            if not low <= getattr(self, name) <= high:
-                raise ReproError(f"{name}={getattr(self, name)} of synthetic documents: allowed are {low} to {high}.")
+        check_ranges(self, limits, "synthetic documents")
 
     def example(self, split: str, index: int) -> LabelledText:
         """Document `index` of `split`: `n_words` words separated by single blanks, and its label."""

@@ -15,7 +15,7 @@ from math import log2
 import numpy as np
 
 from repro.data.examples import Image
-from repro.errors import ReproError
+from repro.errors import check_ranges
 
 VERSION = 1  # raise it when the images of a given seed change
 LABELS = ("every row repeats", "every second row repeats")
@@ -36,9 +36,7 @@ class SyntheticImages:
 
     def __post_init__(self) -> None:
         limits = {"side": (3, 256), "colours": (2, 128), "noise": (0, 1)}
-        for name, (low, high) in limits.items():
-            if not low <= getattr(self, name) <= high:
-                raise ReproError(f"{name}={getattr(self, name)} of synthetic images: allowed are {low} to {high}.")
+        check_ranges(self, limits, "synthetic images")
 
     def example(self, split: str, index: int) -> Image:
         """Image `index` of `split`; its label is its period less 1."""

@@ -10,11 +10,14 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
 
 from repro import paths
+from repro.data import bpe
 from repro.data.base import Corpus, Document, root
 from repro.data.registry import corpus
 from repro.errors import ReproError, unknown
@@ -54,6 +57,16 @@ class Tokeniser:
         return self.backend.token_to_id(MASKED[0]) if found is None else found
 
     @property
+    def mask(self) -> int:
+        """The id of <mask>. Raises ReproError for a tokeniser that has none, or not as its last id."""
+        found = self.backend.token_to_id(MASKED[-1])
+        if found != self.vocab_size - 1:
+            raise ReproError(f"tokeniser {self.name} has {'no <mask>' if found is None else f'<mask> as id {found}'}; a"
+                             f" masked model needs it as its last id ({self.vocab_size - 1}): take masked-bpe or "
+                             "roberta.")
+        return found
+
+    @property
     def vocab_size(self) -> int:
         """Number of ids, special tokens included."""
         return self.backend.get_vocab_size()
@@ -66,12 +79,12 @@ class Tokeniser:
     def encode(self, text: str) -> np.ndarray:
         """The ids of `text`, int32, no special token added. ReproError for a word that a word-level one lacks."""
         found = [np.zeros(0, np.int32)]
-        todo = list(pieces(text))
+        todo = list(pieces(text, between=self._between))
         for start in range(0, len(todo), BATCH):
             try:
                 batch = self.backend.encode_batch_fast(todo[start:start + BATCH], add_special_tokens=False)
             except Exception as error:  # tokenizers raises plain Exception
-                raise ReproError(f"tokeniser {self.name} cannot encode this text: {error}.") from error
+                raise ReproError(f"tokeniser {self.name} cannot encode this text: {_half(text) or error}.") from error
             found += [np.array(encoding.ids, np.int32) for encoding in batch]
         return np.concatenate(found)
 
@@ -90,7 +103,7 @@ class Tokeniser:
         A character of several tokens belongs to each of them.
         """
         found, start = [np.zeros((0, 2), int)], 0
-        for piece in pieces(text):
+        for piece in pieces(text, between=self._between):
             encoding = self.backend.encode(piece, add_special_tokens=False)
             found.append(start + np.array(encoding.offsets, int).reshape(-1, 2))
             start += len(piece)
@@ -103,6 +116,10 @@ class Tokeniser:
     def save(self, path: Path | str) -> None:
         """Write one JSON file, which tokenizers and transformers' PreTrainedTokenizerFast read."""
         paths.write_atomic(path, self.backend.to_str())
+
+    @cached_property
+    def _between(self) -> re.Pattern:
+        return _LINE_ENDS if bpe.goes_across_words(self.backend) else _BETWEEN_WORDS
 
 
 @dataclass(frozen=True)
@@ -145,20 +162,29 @@ class Bytes:
         return bytes(self.known[i - 1] for i in ids if i).decode(errors="surrogateescape")
 
 
-def pieces(text: str, size: int = PIECE) -> Iterator[str]:
+_BETWEEN_WORDS = re.compile(r"(?<=\w)[ \n](?=\w)")
+_LINE_ENDS = re.compile(r"(?<=\n)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def pieces(text: str, size: int = PIECE, between: re.Pattern = _BETWEEN_WORDS) -> Iterator[str]:
     """`text` in pieces of about `size` characters, cut before a single blank or line end between two words.
 
-    GPT-2's pre-tokeniser never joins across such a place, so encoding the pieces equals encoding the whole.
+    GPT-2's pre-tokeniser never joins across such a place, so encoding the pieces equals encoding the whole. A tokeniser
+    whose merges go across words has to be cut after line ends, `between`.
     """
     start = 0
     while start < len(text):
-        cut = _BETWEEN_WORDS.search(text, start + size)
+        cut = between.search(text, start + size)
         stop = cut.start() if cut else len(text)
         yield text[start:stop]
         start = stop
 
 
-_BETWEEN_WORDS = re.compile(r"(?<=\w)[ \n](?=\w)")
+def _half(text: str) -> str:
+    """What is no character in a text, in words; "" where all are."""
+    found = _SURROGATE.search(text)
+    return found and f"{found[0]!r} at position {found.start():,} is half a character (a lone surrogate)" or ""
 
 
 def _any(strings: Sequence[str]) -> str:
@@ -199,6 +225,10 @@ class Tokens:
         """Document k as a stream of its own: `bos`, then its tokens."""
         return self._document(k, self.ids, self.bos)
 
+    def targets_of(self, k: int) -> np.ndarray | None:
+        """Which tokens of `document(k)` are to be predicted, `bos` among them; None: all."""
+        return None if self.targets is None else self._document(k, self.targets, True)
+
     def _document(self, k: int, values: np.ndarray, first: int) -> np.ndarray:
         """`first`, then those of `values`, one a token, that belong to document k."""
         begin = int(self.starts[k])
@@ -214,7 +244,7 @@ class Tokens:
         texts = [tokeniser.decode(ids) for ids in parts]
         ends = np.cumsum([len(ids) for ids in parts])
         targets = None if self.targets is None else np.concatenate(
-            [self._document(k, self.targets, True)[:n + 1] for k in range(len(self))])
+            [self.targets_of(k)[:n + 1] for k in range(len(self))])
         return replace(self, ids=np.concatenate(parts), starts=np.append(0, ends[:-1]) + 1, targets=targets,
                        n_words=np.array([len(text.split()) for text in texts]),
                        n_bytes=np.array([len(text.encode()) for text in texts]))
@@ -326,23 +356,58 @@ def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) 
     return Tokeniser(f"{name}-{vocab_size}", _bpe(name, names, vocab_size, special, last))
 
 
+def train_bpe(texts: Iterable[str], vocab_size: int, level: str = "byte", categories: bool = True) -> Tokeniser:
+    """A tokeniser trained on `texts`, of at most `vocab_size` ids: fewer if the texts give no more merges.
+
+    level "byte" is GPT-2's: id 0 is <|endoftext|>, then 256 bytes, then merges, none across categories of characters
+    (a blank before a word excepted) unless `categories` is False: then they go anywhere within a line. Decoding gives
+    back every text. level "word" is GPT's: lower case without accents, `</w>` at the end of a word, id 0 <|endoftext|>,
+    id 1 <unk> for letters that the texts lack; decoding gives words with single blanks between them.
+    Empty texts are passed over. Raises ReproError for another level, fewer than 257 ids, texts that are no list of
+    strings, hold no word at all, "<|endoftext|>" or what is no character (a lone surrogate), and categories=False for
+    words.
+    """
+    if level not in bpe.LEVELS:
+        raise unknown("level of BPE", level, bpe.LEVELS)
+    if isinstance(vocab_size, bool) or not isinstance(vocab_size, Integral) or vocab_size < 257:
+        raise ReproError(f"vocab_size={vocab_size}: BPE needs a whole number of at least 257 (256 bytes and {END}).")
+    vocab_size = int(vocab_size)
+    if level == "word" and not categories:
+        raise ReproError("categories=False goes with level='byte': at level 'word', a merge never leaves its word.")
+    if isinstance(texts, str):
+        raise ReproError("texts is one string; give a list of texts, such as [text].")
+    words, between = 0, _BETWEEN_WORDS if categories else _LINE_ENDS
+
+    def checked() -> Iterator[str]:
+        nonlocal words
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise ReproError(f"text {number} is {type(text).__name__}, not a string.")
+            if END in text:
+                raise ReproError(f"text {number} has {END} in it, which stands between texts only; take it out.")
+            if half := _half(text):
+                raise ReproError(f"text {number} cannot be read: {half}.")
+            words += not text.isspace() and text != ""
+            yield from pieces(text, between=between)
+
+    made = (bpe.word_level(checked(), vocab_size, (END,)) if level == "word" else
+            bpe.byte_level(checked(), vocab_size, (END,), categories=categories))
+    if not words:
+        raise ReproError("there is no word in the texts; BPE needs at least one text to learn from.")
+    return Tokeniser(f"bpe-{made.get_vocab_size()}", made)
+
+
 def _bpe(kind: str, names: tuple[str, ...], vocab_size: int, special: tuple[str, ...], last: tuple[str, ...]) -> object:
-    """Byte-level BPE: the ids of `special`, of the bytes, of what merges make, and of `last`, in this order."""
+    """Byte-level BPE of corpora, from the cache if they were seen before."""
     import tokenizers
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Tokenizer
 
     sources = [corpus(name) for name in names]
     key = _key(VERSION, tokenizers.__version__, vocab_size, *(source.fingerprint(["train"]) for source in sources))
     cache = paths.work() / "tokenisers" / f"{kind}-{vocab_size}-{'+'.join(names)}-{key}.json"
     if not cache.exists():
-        made = Tokenizer(models.BPE())
-        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        made.decoder = decoders.ByteLevel()
-        made.train_from_iterator(
-            (piece for source in sources for text in source.texts("train") for piece in pieces(text)),
-            trainers.BpeTrainer(vocab_size=vocab_size - len(last), special_tokens=list(special), show_progress=False,
-                                initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())))
-        made.add_special_tokens(list(last))
+        texts = (piece for source in sources for text in source.texts("train") for piece in pieces(text))
+        made = bpe.byte_level(texts, vocab_size, special, last)
         if made.get_vocab_size() != vocab_size:
             raise ReproError(f"vocab_size={vocab_size}: the text of {', '.join(names)} gives only "
                              f"{made.get_vocab_size()} different tokens; ask for at most that many.")

@@ -31,12 +31,12 @@ class Score:
     @property
     def per_token(self) -> float:
         """Perplexity per token of the model's own tokeniser; not comparable between tokenisers."""
-        return _exp(self.nll / self.n_scored)
+        return as_perplexity(self.nll / self.n_scored)
 
     @property
     def per_word(self) -> float | None:
         """Perplexity per original word: the same summed loss over `n_words`; None when that was not given."""
-        return None if self.n_words is None else _exp(self.nll / self.n_words)
+        return None if self.n_words is None else as_perplexity(self.nll / self.n_words)
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -95,17 +95,25 @@ def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterat
         for window, hidden in zip(cover, model.read_windows(tokens[None], cover), strict=True):
             yield [window], hidden[:, window.offset:], head
         return
-    plain_head = hasattr(model, "base_model") and model.config.model_type in PLAIN_HEADS
     for same in same_shape(cover):
         offset = same[0].offset
         for batch in (same[i:i + batch_size] for i in range(0, len(same), batch_size)):
-            ids = torch.stack([tokens[w.start:w.stop] for w in batch])
-            if plain_head:
-                states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-                yield batch, states[:, offset:], model.get_output_embeddings()
-            else:
-                logits = model(ids)
-                yield batch, getattr(logits, "logits", logits)[:, offset:], None
+            states, head = states_and_head(model, torch.stack([tokens[w.start:w.stop] for w in batch]))
+            yield batch, states[:, offset:], head
+
+
+def states_and_head(model, ids: Tensor) -> tuple[Tensor, object]:
+    """States (B, T, .) of ids (B, T) and the output layer that makes logits of them; None where they are logits.
+
+    A class whose logits are `output(hidden(ids))` says so by `hidden_then_output`, as `repro.models.GPT` does: other
+    modules have layers of these names as well.
+    """
+    if hasattr(model, "get_output_embeddings") and model.config.model_type in PLAIN_HEADS:
+        return model.base_model(input_ids=ids, use_cache=False).last_hidden_state, model.get_output_embeddings()
+    if getattr(type(model), "hidden_then_output", False):
+        return model.hidden(ids), model.output
+    logits = model(ids)
+    return getattr(logits, "logits", logits), None
 
 
 def window_nll(states: Tensor, targets: Tensor, head) -> Tensor:
@@ -119,7 +127,8 @@ def window_nll(states: Tensor, targets: Tensor, head) -> Tensor:
     return torch.cat(parts)
 
 
-def _exp(mean_nll: float) -> float:
+def as_perplexity(mean_nll: float) -> float:
+    """exp, and inf beyond what a float holds."""
     try:
         return math.exp(mean_nll)
     except OverflowError:

@@ -1,6 +1,7 @@
 """How good a summary is (ROUGE-L, repetition), and how one is written: beam search with a length penalty."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -57,15 +58,36 @@ def written(model: "nn.Module", source: Sequence[int], separator: int, size: int
     given = torch.as_tensor(source, dtype=torch.int64)[None]
     lengths = torch.tensor([len(source)])
     with torch.no_grad():
-        memory = model.encode(given, lengths) if hasattr(model, "encode") else None
+        if not hasattr(model, "encode"):
+            return beam_search(_OneText(model.decoder, given), separator, separator, size, alpha, longest)
+        memory = model.encode(given, lengths)
 
         def follow(prefixes):
             k = len(prefixes)
-            many = given.expand(k, -1), lengths.expand(k), prefixes
-            logits = model(*many) if memory is None else model.decode(_repeated(memory, k), *many[1:])
+            logits = model.decode(_repeated(memory, k), lengths.expand(k), prefixes)
             return logits[:, -1].float().log_softmax(-1)
 
         return beam_search(follow, separator, separator, size, alpha, longest)
+
+
+class _OneText:
+    """The `follow` of beam search of a decoder that reads each token once: the input, then those of every beam.
+
+    decoder: with `extend`, such as `repro.models.Decoder`; given: the input (1, L).
+    """
+
+    def __init__(self, decoder: "nn.Module", given: "Tensor"):
+        self.extend, self.past = decoder.extend, decoder.extend(given)[1]
+        self.read: list[list[int]] = [[]]  # what `past` holds behind the input, a row each
+
+    def __call__(self, prefixes: "Tensor") -> "Tensor":
+        texts = prefixes.tolist()
+        rows = [self.read.index(text[:-1]) for text in texts]
+        if rows != list(range(len(self.read))):
+            self.past = self.past.of(rows)
+        logits, self.past = self.extend(prefixes[:, -1:], self.past)
+        self.read = texts
+        return logits.float().log_softmax(-1)
 
 
 def _repeated(memory, k: int):
@@ -91,6 +113,14 @@ def rouge_l(wanted: str, told: str) -> float:
         for k, other in enumerate(told):
             row.append(before[k] + 1 if word == other else max(before[k + 1], row[k]))
     return 2 * row[-1] / (len(wanted) + len(told))
+
+
+def rouge_n(wanted: str, told: str, n: int) -> float:
+    """The F1 of ROUGE-N (Lin 2004), 0 to 1: of runs of n words, in lower case and not stemmed."""
+    wanted, told = (re.findall("[a-z0-9]+", text.lower()) for text in (wanted, told))
+    wanted, told = (Counter(tuple(words[k:k + n]) for k in range(len(words) - n + 1)) for words in (wanted, told))
+    total = wanted.total() + told.total()
+    return 2 * (wanted & told).total() / total if total else 0.0
 
 
 def repetition(tokens: Sequence, n: int = 3) -> float:

@@ -8,9 +8,13 @@ save_causal_lm = save_model  # what `load_causal_lm(folder)` gives back
 
 _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns": "decoder",
           "TDMCA": "tdmca", "TDMCAConfig": "tdmca", "Experts": "experts",
-          "OneText": "summarisers", "EncoderDecoder": "summarisers", "EncoderDecoderConfig": "summarisers",
+          "OneText": "summarisers", "Pretrained": "summarisers", "EncoderDecoder": "summarisers",
+          "EncoderDecoderConfig": "summarisers",
           "Seq2Seq": "summarisers", "Seq2SeqConfig": "summarisers",
           "Encoder": "encoder", "EncoderConfig": "encoder", "classifier_patterns": "encoder",
+          "GPT": "gpt", "GPTConfig": "gpt", "SIZES": "gpt", "LSTM": "lstm", "LSTMConfig": "lstm",
+          "TaskModel": "tasks", "answers": "tasks", "collate": "tasks", "encode_example": "tasks", "labelled": "tasks",
+          "Longformer": "longformer",
           "SparseConfig": "sparse", "SparseTransformer": "sparse", "integrated": "sparse", "sample": "sparse",
           "measured_field": "receptive", "receptive_field": "receptive"}
 

@@ -4,9 +4,10 @@ import copy
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from repro.errors import ReproError
 from repro.processes import is_first
@@ -21,7 +22,7 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
-        with _without_bars():
+        with without_bars():
             yield
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
@@ -29,6 +30,30 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
     except OSError as error:
         raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
                          f"{example} or a folder with config.json and model.safetensors.") from error
+
+
+def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: str, hint: str = "give one of these",
+               **kwargs) -> Any:
+    """What `read`, a transformers model's `from_pretrained`, makes of a checkpoint, which must be one of its own.
+
+    transformers itself would draw every weight that a checkpoint lacks afresh, and only list them. kind: the model type
+    that its config has to name, such as "roberta"; hint: what to do where it names another.
+    Raises ReproError when there is no such checkpoint, and for one that is damaged, of another kind or not whole.
+    """
+    from transformers import PretrainedConfig
+
+    told_too = kwargs.pop("output_loading_info", False)
+    with reading(name_or_folder, example):
+        values, _ = PretrainedConfig.get_config_dict(str(name_or_folder), **kwargs)
+        if not values:
+            raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
+        if values.get("model_type") != kind:
+            raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of {kind}; {hint}.")
+        model, told = read(str(name_or_folder), output_loading_info=True, **kwargs)
+    if lost := sorted(told["missing_keys"]):
+        raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
+                         "checkpoint.")
+    return (model, told) if told_too else model
 
 
 def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
@@ -45,7 +70,7 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # what a killed save left
     try:
-        with _without_bars():
+        with without_bars():
             kept = copy.deepcopy(model).bfloat16() if weights == "bf16" else model
             kept.save_pretrained(unfinished)
         for path in unfinished.iterdir():
@@ -60,7 +85,7 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
 
 
 @contextmanager
-def _without_bars() -> Iterator[None]:
+def without_bars() -> Iterator[None]:
     """transformers shows a progress bar for a single file; here it would only be noise."""
     from transformers.utils import logging
 

@@ -17,6 +17,9 @@ from torch.utils.checkpoint import checkpoint
 from repro.attention import Pattern, SlidingWindow, attend
 from repro.attention.products import products
 from repro.errors import ReproError, unknown
+from repro.models.past import Kept, Past, pieces
+
+ROWS = 512  # tokens that `extend` reads together
 
 
 @dataclass(frozen=True)
@@ -175,17 +178,31 @@ class Decoder(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         for state in self.states(ids):
             x = state
+        return self.logits(x)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Of what the last layer gives (..., n_embd): (..., V)."""
         return F.linear(self.last_dropout(self.norm(x)), self.embed.weight, self.bias)
+
+    def extend(self, ids: Tensor, past: Past | None = None) -> tuple[Tensor, Past]:
+        """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them.
+
+        It is what `forward` says of the whole text's last token; what stands in `past` is not read again.
+        """
+        start, kept = past or (0, (None,) * len(self.layers))
+        for first, behind in pieces(start, ids.shape[1], ROWS):
+            x, layers = self.entered(ids[:, first:behind], start + first), []
+            waves = sinusoids(start + behind, self.config.n_waves)[start + first:].to(x)
+            for layer, seen in zip(self.layers, kept, strict=True):
+                x, now = layer.extend(x, waves, start + first, seen)
+                layers.append(now)
+            kept = tuple(layers)
+        return self.logits(x[:, -1]), Past(start + ids.shape[1], kept)
 
     def states(self, ids: Tensor) -> Iterator[Tensor]:
         """The hidden states (B, N, n_embd): of the embeddings, then of each layer."""
-        x = self.embed(ids)
+        x = self.entered(ids)
         waves = sinusoids(ids.shape[1], self.config.n_waves).to(x)
-        if "scaled" in self.config.details:
-            x = x * self.config.n_embd**0.5
-        if self.place is not None:
-            x = x + self.place(waves)
-        x = self.dropout(x)
         yield x
         for layer in self.layers:
             if self.recompute and torch.is_grad_enabled():
@@ -193,6 +210,15 @@ class Decoder(nn.Module):
             else:
                 x = layer(x, waves, self.implementation)
             yield x
+
+    def entered(self, ids: Tensor, start: int = 0) -> Tensor:
+        """What enters the first layer (B, N, n_embd), the first token standing at `start`."""
+        x = self.embed(ids)
+        if "scaled" in self.config.details:
+            x = x * self.config.n_embd**0.5
+        if self.place is not None:
+            x = x + self.place(sinusoids(start + ids.shape[1], self.config.n_waves)[start:].to(x))
+        return self.dropout(x)
 
 
 class Layer(nn.Module):
@@ -208,8 +234,16 @@ class Layer(nn.Module):
         self.inner_dropout = nn.Dropout(config.dropout) if "dropout" in config.details else nn.Identity()
 
     def forward(self, x: Tensor, waves: Tensor, implementation: str, key_mask: Tensor | None = None) -> Tensor:
-        x = x + self.dropout(self.attention(self.norm_1(x), waves, implementation, key_mask))
+        return self.with_network(x + self.dropout(self.attention(self.norm_1(x), waves, implementation, key_mask)))
+
+    def with_network(self, x: Tensor) -> Tensor:
+        """Its states with what the feedforward network adds."""
         return x + self.dropout(self.outer(self.inner_dropout(F.gelu(self.inner(self.norm_2(x))))))
+
+    def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None) -> tuple[Tensor, Kept]:
+        """The same of tokens from position `start` on, given what it kept of those before; and what it keeps now."""
+        told, kept = self.attention.extend(self.norm_1(x), waves, start, past)
+        return self.with_network(x + self.dropout(told)), kept
 
 
 class Attention(nn.Module):
@@ -235,6 +269,22 @@ class Attention(nn.Module):
             else:
                 seen = attend(query, key, value, self.patterns, implementation, scale, key_mask)
         return self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
+
+    def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None) -> tuple[Tensor, Kept]:
+        """Of tokens (B, T, n_embd) from position `start` on, which look at themselves and at the keys before them.
+
+        waves: the `sinusoids` of their positions. past: keys and values (B, H, start, ...), None if there are none.
+        """
+        batch, n, width = x.shape
+        query, key, value = self.project(x).view(batch, n, 3, len(self.patterns), -1).permute(2, 0, 3, 1, 4)
+        scale = query.shape[-1]**-0.5
+        query, key = self.placed(query, key, waves)
+        if past is not None:
+            key, value = (torch.cat(parts, 2) for parts in zip(past, (key, value), strict=True))
+        i, j = torch.arange(start, start + n)[:, None], torch.arange(start + n)
+        hidden = ~torch.stack([pattern(i, j) for pattern in self.patterns]).to(x.device)
+        weights = (scale * query @ key.mT).masked_fill(hidden, -torch.inf).softmax(-1)
+        return self.out((weights @ value).transpose(1, 2).reshape(batch, n, width)), (key, value)
 
     def placed(self, query: Tensor, key: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
         """Query and key whose products know where they are, given (B, H, N, D) and the `sinusoids` of positions."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from repro.errors import ReproError
-from repro.models.checkpoints import reading
+from repro.models.checkpoints import load_whole
 
 START, PAD, END, UNKNOWN = 0, 1, 2, 3  # ids of its special tokens; <mask> has the last one
 
@@ -33,9 +33,12 @@ def roberta_parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: 
 
 
 def load_masked_lm(name_or_folder: str | Path):
-    """A RoBERTa checkpoint (hub name or folder) with fp32 weights. Raises ReproError when there is no such one."""
+    """A RoBERTa checkpoint (hub name or folder) with fp32 weights.
+
+    Raises ReproError when there is no such one, and for one of another kind, damaged or without some of its weights.
+    """
     import torch
     from transformers import RobertaForMaskedLM
 
-    with reading(name_or_folder, "FacebookAI/roberta-base"):
-        return RobertaForMaskedLM.from_pretrained(str(name_or_folder), dtype=torch.float32)
+    return load_whole(RobertaForMaskedLM.from_pretrained, "roberta", name_or_folder, "FacebookAI/roberta-base",
+                      dtype=torch.float32)

@@ -235,6 +235,7 @@ class Attention(nn.Module):
                              for part in self.project(self.norm(x)).split(self.sizes, -1))
         if cache is not None:
             key, value = cache(key, value)
+            implementation = "auto"  # of the ways of `attend`, what looks up only the keys that a late query sees
         if implementation == "products":
             seen = products(query, key, value, self.patterns, query.shape[-1] ** -0.5)
         else:

@@ -5,7 +5,7 @@ They give logits (B, T, V) of what follows each of `ids`.
 """
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,8 @@ class Read(NamedTuple):
 
 
 class OneText(nn.Module):
-    """A decoder (`Decoder` or `TDMCA`) that reads input, separator and summary as one text (T-D, section 4.2.3)."""
+    """A decoder that reads input, separator and summary as one text (T-D, section 4.2.3): a `Decoder`, a `TDMCA` or
+    a `Pretrained`."""
 
     def __init__(self, decoder: nn.Module):
         super().__init__()
@@ -43,6 +44,33 @@ class OneText(nn.Module):
         logits = self.decoder(text)
         told = logits.gather(1, rows[..., None].expand(-1, -1, logits.shape[2]))
         return Read(told, logits[:, :source.shape[1]], getattr(self.decoder, "balance", 0.0))
+
+
+class Pretrained(nn.Module):
+    """A GPT-2 (`transformers`) as the decoder of a `OneText`: token ids (B, N), N at most its context, to logits."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model, self.config = model, model.config
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.model(ids, use_cache=False).logits
+
+    def extend(self, ids: Tensor, past: "GPT2Past | None" = None) -> "tuple[Tensor, GPT2Past]":
+        """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them."""
+        told = self.model(ids, past_key_values=past.cache if past else None, use_cache=True)
+        return told.logits[:, -1], GPT2Past(told.past_key_values)
+
+
+class GPT2Past(NamedTuple):
+    """What `Pretrained` keeps of a text: a cache of transformers, which changes in place."""
+
+    cache: Any
+
+    def of(self, rows: list[int]) -> "GPT2Past":
+        """As `repro.models.past.Past.of`; what stood here is lost."""
+        self.cache.reorder_cache(torch.tensor(rows))
+        return self
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from repro.attention import Causal
 from repro.errors import ReproError
 from repro.models.decoder import LayersConfig, RelativeAttention, rotated, sinusoids
 from repro.models.experts import Experts, check_experts
+from repro.models.past import Kept, Past, pieces
 
 ROWS = 512  # queries that look at the compressed past together
 
@@ -142,6 +143,23 @@ class TDMCA(nn.Module):
                 self.balance, self.use[number] = self.balance + balance, use
         return self.norm(x)
 
+    def extend(self, ids: Tensor, past: Past | None = None) -> tuple[Tensor, Past]:
+        """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them.
+
+        It is what `forward` says of the whole text's last token; what stands in `past` is not read again. A layer keeps
+        of the past no more than later tokens see: of a local one the block that the text ends in, of a compressed one
+        a key and a value for each whole group, and the tokens of the last.
+        """
+        start, kept = past or (0, (None,) * len(self.layers))
+        for first, behind in pieces(start, ids.shape[1], self.config.block):
+            x, layers = self.dropout(self.embed(ids[:, first:behind])), []
+            waves = sinusoids(start + behind, self.config.stack.n_waves).to(x)
+            for layer, seen in zip(self.layers, kept, strict=True):
+                x, now = layer.extend(x, waves, start + first, seen)
+                layers.append(now)
+            kept = tuple(layers)
+        return self.logits(self.norm(x[:, -1])), Past(start + ids.shape[1], kept)
+
 
 class Layer(nn.Module):
     """Attention, then a feedforward network or experts, each behind a layernorm and added to what enters."""
@@ -163,11 +181,26 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, waves: Tensor, implementation: str) -> tuple[Tensor, Tensor | None, Tensor | None]:
         look = self.attention if self.block is None else self.local
-        x = x + self.dropout(look(self.norm_1(x), waves, implementation))
+        return self.with_network(x + self.dropout(look(self.norm_1(x), waves, implementation)))
+
+    def with_network(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Its states with what the feedforward network or the experts add, these ones' balance and use."""
         if self.experts is None:
             return x + self.dropout(self.outer(F.gelu(self.inner(self.norm_2(x))))), None, None
         told, balance, use = self.experts(self.norm_2(x).flatten(0, 1))
         return x + self.dropout(told.view_as(x)), balance, use
+
+    def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None) -> tuple[Tensor, Kept | None]:
+        """The same of tokens from position `start` on, in one block, given what it kept of those before; and what it
+        keeps now. waves: of all positions up to theirs."""
+        given, behind = self.norm_1(x), start + x.shape[1]
+        if self.block is None:
+            told, kept = self.attention.extend(given, waves, start, past)
+        else:
+            inside = start % self.block
+            told, kept = self.attention.extend(given, waves[inside:inside + x.shape[1]], inside, past)
+            kept = kept if behind % self.block else None  # the next token begins a block
+        return self.with_network(x + self.dropout(told))[0], kept
 
     def local(self, x: Tensor, waves: Tensor, implementation: str) -> Tensor:
         """Causal attention in each block by itself: blocks lie side by side, as sequences of a batch do."""
@@ -190,23 +223,45 @@ class CompressedAttention(RelativeAttention):
         self.value_convolution = nn.Conv1d(config.n_embd, config.n_embd, stride, stride)
 
     def forward(self, x: Tensor, waves: Tensor, implementation: str, key_mask: Tensor | None = None) -> Tensor:
+        return self.extend(x, waves, 0, None, implementation)[0]
+
+    def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None,
+               implementation: str = "auto") -> tuple[Tensor, Kept]:
+        """Of tokens (B, T, n_embd) from position `start` on, given what was kept of those before them; and what is
+        to be kept: a key and a value of each whole group (B, H, groups, ...), and key and value of the tokens behind
+        these, which the convolutions have not read (B, fewer than a stride, n_embd).
+
+        waves: the `sinusoids` of all positions up to theirs.
+        """
         batch, n, width = x.shape
         heads, size = self.u.shape
         query, key, value = self.project(x).chunk(3, -1)
+        begin = start // self.stride * self.stride  # of the group that `start` stands in
+        keys, values, *unread = past or (None, None)
+        if start > begin:
+            key, value = (torch.cat(two, 1) for two in zip(unread, (key, value), strict=True))
+        whole = key.shape[1] // self.stride * self.stride
+        unread = key[:, whole:], value[:, whole:]
         key, value = so_far(self.key_convolution, key), so_far(self.value_convolution, value)
-        query, key, value = (part.view(batch, n, heads, size).transpose(1, 2) for part in (query, key, value))
+        query, key, value = (part.view(batch, -1, heads, size).transpose(1, 2) for part in (query, key, value))
         given = query.dtype
         with torch.autocast(x.device.type, enabled=False):
             wide = torch.promote_types(given, torch.float32)
             query, key, value, waves, u, v, position = (
                 t.to(wide) for t in (query, key, value, waves, self.u, self.v, self.position))
-            query = torch.cat([query + u[:, None], rotated((query + v[:, None]) @ position, waves)], -1)
-            first = waves[torch.arange(n, device=x.device) // self.stride * self.stride]
+            here = waves[start:start + n]
+            query = torch.cat([query + u[:, None], rotated((query + v[:, None]) @ position, here)], -1)
+            first = waves[torch.arange(begin, start + n, device=x.device) // self.stride * self.stride]
             key = torch.cat([key, first.expand(*key.shape[:2], -1, -1)], -1)
             if implementation == "products":
                 query, key, value = query.to(given), key.to(given), value.to(given)
-            seen = groups_and_own(query * size**-0.5, key, value, self.stride)
-        return self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
+            ends = slice(self.stride - 1, None, self.stride)
+            new = key[:, :, ends], value[:, :, ends]
+            keys, values = new if keys is None else (torch.cat(two, 2) for two in zip((keys, values), new, strict=True))
+            own = key[:, :, start - begin:], value[:, :, start - begin:]
+            seen = groups_and_own(query * size**-0.5, *own, keys, values, self.stride, start)
+        out = self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
+        return out, (keys, values, *unread)
 
 
 def so_far(convolution: nn.Conv1d, x: Tensor) -> Tensor:
@@ -217,18 +272,19 @@ def so_far(convolution: nn.Conv1d, x: Tensor) -> Tensor:
     return (taps.cumsum(2).flatten(1, 2)[:, :n] + convolution.bias).to(x.dtype)
 
 
-def groups_and_own(query: Tensor, key: Tensor, value: Tensor, stride: int) -> Tensor:
-    """(B, H, N, E): attention of query i to what `so_far` gives at the end of each group before its own, and at i.
+def groups_and_own(query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, stride: int,
+                   start: int = 0) -> Tensor:
+    """(B, H, N, E): attention of each query to the keys of the groups before its own, and to its own group so far.
 
-    query, key: (B, H, N, D), scaled; value: (B, H, N, E). Queries are read `ROWS` at a time, each with no more groups
-    than lie before the last of them; scores are kept for the backward pass.
+    query, key: (B, H, N, D), of positions `start` on, queries scaled, keys what `so_far` gives there; value:
+    (B, H, N, E). keys, values: (B, H, groups, ...), of the whole groups of the text. Queries are read `ROWS` at a time,
+    each with no more groups than lie before the last of them; scores are kept for the backward pass.
     """
-    n, whole = query.shape[2], slice(stride - 1, None, stride)
-    keys, values, out = key[:, :, whole], value[:, :, whole], []
-    for start in range(0, n, ROWS):
-        rows = slice(start, min(start + ROWS, n))
-        m = (rows.stop - 1) // stride  # groups before the last query's own
-        own = torch.arange(rows.start, rows.stop, device=query.device) // stride
+    n, out = query.shape[2], []
+    for first in range(0, n, ROWS):
+        rows = slice(first, min(first + ROWS, n))
+        m = (start + rows.stop - 1) // stride  # groups before the last query's own
+        own = torch.arange(start + rows.start, start + rows.stop, device=query.device) // stride
         hidden = own[:, None] <= torch.arange(m, device=query.device)
         past = (query[:, :, rows] @ keys[:, :, :m].mT).masked_fill(hidden, -torch.inf)
         itself = (query[:, :, rows] * key[:, :, rows]).sum(-1, keepdim=True)

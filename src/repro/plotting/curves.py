@@ -48,7 +48,8 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
         here = frame[frame["source"] == source].sort_values(x)
         for k, model in enumerate(models):
             rows = here[here["model"] == model]
-            xs = rows[x] + 0.012 * np.ptp(here[x]) * (k - (len(models) - 1) / 2)  # intervals beside each other
+            aside = 0.012 * (k - (len(models) - 1) / 2)  # of the panel's width: intervals beside each other
+            xs = (rows[x] * (here[x].max() / here[x].min())**aside if log_x else rows[x] + aside * np.ptp(here[x]))
             _line(axis, xs, rows[y], model, colour[model], k)
             if {"low", "high"} <= set(rows):
                 axis.vlines(xs, rows["low"], rows["high"], color=colour[model], lw=1.2)

@@ -1,45 +1,77 @@
-"""A page on which a reader picks window and overlap: what is read and scored, what it costs, what was measured."""
+"""A page on which a reader chooses what to compare: quality against cost, measured points only, the paper's beside."""
 
+import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.plotting.style import COLOURS
-from repro.windows import check_window
+from repro import page
+from repro.plotting.style import COLOURS, CYCLE, MARKERS, canvas, house
 
-SHOWN = ("read", "scored", "baseline", "recurrent")
+FILE = Path(__file__)
 
 
 @dataclass(frozen=True, repr=False)
 class Explorer:
     """Static HTML with its own script and data, for a notebook's output; needs no server and no network.
 
-    series: entries of `repro.papers.yoshida2020.explorer.measured`, the first shown first. architectures: the models
-    whose FLOPs are shown, from `architecture` beside it; no window can be picked that is longer than all their
-    contexts.
-    window, overlap: where the sliders stand at first, in tokens. Raises ReproError for a choice out of range.
+    series: as `repro.study.charts.explored` gives them, the one to begin with first; it opens at its best point.
+    Without a script there are a picture of the first series and the tables of all.
     """
 
     series: Sequence[Mapping[str, Any]]
-    architectures: Sequence[Mapping[str, Any]]
-    window: int = 300
-    overlap: int = 0
-
-    def __post_init__(self) -> None:
-        check_window(self.window, self.overlap, max(one["n_positions"] for one in self.architectures))
 
     def _repr_html_(self) -> str:
-        data = {"series": self.series, "architectures": self.architectures,
-                "start": {"window": self.window, "overlap": self.overlap}}
-        filled = {"data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-                  "colours": "; ".join(f"--{name}: {COLOURS[name]}" for name in SHOWN)}
-        page = Path(__file__).with_suffix(".html").read_text()
-        for name, text in filled.items():
-            page = page.replace(f"{{{{{name}}}}}", text)
-        return page
+        tables = "".join(map(table, self.series)) or "<p>There are no records to show.</p>"
+        filled = {"tables": tables, "picture": picture(self.series[0]).svg() if self.series else "",
+                  "data": embedded(self.series), "script": FILE.with_suffix(".js").read_text(),
+                  "colours": "; ".join(f"--l{k}: {colour}" for k, colour in enumerate(LINES))}
+        text = FILE.with_suffix(".html").read_text()
+        for name, value in filled.items():
+            text = text.replace(f"{{{{{name}}}}}", value)
+        return text
 
     def __repr__(self) -> str:
-        points = sum(len(one["points"]) for one in self.series)
-        return f"Explorer at window {self.window}, overlap {self.overlap}; {points} measured points."
+        return f"Explorer of {sum(len(one['points']) for one in self.series)} measured points."
+
+
+# A colour for each line of a chart, that can be told from white and from black.
+LINES = ("#2f7fc1", "#d55e00", "#0b8f6a", "#b06a9a", "#7a74c8", "#a87900", "#7c7c7c", "#9a6324", "#808000", "#3f8fa8",
+         "#c2554d", "#5c8a3a")
+
+
+def embedded(value: Any) -> str:
+    """`value` as JSON that can stand inside a script element."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def table(series: Mapping[str, Any]) -> str:
+    """All points of a series as a table."""
+    import pandas
+
+    rows = []
+    for one in series["points"]:
+        value, *ends = (f"{end:.4g}" for end in one["quality"])
+        rows.append({"model": one["line"]} | {name: f"{one['settings'].get(name, '–')}" for name in series["settings"]}
+                    | {series["quality"]: value + (f" [{', '.join(ends)}]" if ends else "")}
+                    | {name: f"{one['costs'][name]:.4g}" if name in one["costs"] else "–" for name in series["costs"]})
+    part = f", part of {series['part_of']}" if series["part_of"] else ""
+    told = f"{series['title']}: {series['data']}{part}; {series['scale']}. {series['paper']}"
+    return page.table(pandas.DataFrame(rows), html.escape(told, quote=False))
+
+
+@house()
+def picture(series: Mapping[str, Any]):
+    """A series drawn against its first cost."""
+    cost = series["costs"][0]
+    figure, axes = canvas(3.2, alt=f"{series['quality']} against {cost}: {len(series['points'])} measured points")
+    for k, line in enumerate(dict.fromkeys(one["line"] for one in series["points"])):
+        points = sorted((one["costs"][cost], one["quality"][0]) for one in series["points"]
+                        if one["line"] == line and cost in one["costs"])
+        axes.plot([x for x, _ in points], [y for _, y in points], MARKERS[k % len(MARKERS)], linestyle="none",
+                  color=CYCLE[k % len(CYCLE)], label=line)
+    axes.set(xlabel=cost, ylabel=series["quality"])
+    axes.legend(labelcolor=COLOURS["ink"])
+    return figure

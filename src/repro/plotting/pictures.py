@@ -76,20 +76,32 @@ def draw_connectivity(fields: Mapping[str, Sequence["Tensor"]]) -> Drawing:
     """Whom each position (rows, from above) has heard from after each layer: a row of panels for each name.
 
     fields: name -> (n, n) bool of each layer, the first one first. Blue was heard before, orange is new in a layer.
+    A page can play it layer by layer, from where every position knows itself alone.
     """
     layers = max(len(masks) for masks in fields.values())
     figure, axes = canvas(0.3 + 1.75 * len(fields), columns=layers, rows=len(fields), squeeze=False, alt=(
         "Whom each position has heard from, layer by layer. " + "; ".join(
             f"{name}: {', '.join(f'{int(mask.sum())} pairs' for mask in masks)}" for name, masks in fields.items())
         + "."))
-    shown = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
-    for line, (name, masks) in zip(axes, fields.items(), strict=True):
+    moments = [canvas(3.2, columns=len(fields), squeeze=False, alt=f"After layer {k}.") for k in range(layers + 1)]
+    for column, (line, (name, masks)) in enumerate(zip(axes, fields.items(), strict=True)):
+        known = [np.eye(len(masks[0]), dtype=bool), *(mask.numpy() for mask in masks)]
+        known += [known[-1]] * (layers + 1 - len(known))
         for axis in line:
             axis.set_axis_off()
-        before = None
-        for number, (axis, mask) in enumerate(zip(line, masks, strict=False), 1):
-            new = mask.numpy().astype(int) * 2 if before is None else np.where(before, 1, mask.numpy() * 2)
-            axis.imshow(new, cmap=shown, vmin=0, vmax=2, interpolation="nearest")
-            axis.set_title(f"{name}, after layer {number}", size=9)
-            before = mask.numpy()
+        for number, (_, (places,)) in enumerate(moments):
+            before, now = known[max(0, number - 1)], known[number]
+            told = f"{name}, after layer {number}" if number else f"{name}, before the first layer"
+            _paint_heard(places[column], before, now, told)
+            if 0 < number <= len(masks):
+                _paint_heard(line[number - 1], before, now, told)
+    figure.frames = [moment for moment, _ in moments]
     return figure
+
+
+def _paint_heard(axis, before, now, title: str) -> None:
+    """(n, n) bool of what was known, and of what is known now."""
+    shown = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
+    axis.imshow(np.where(before, 1, now * 2), cmap=shown, vmin=0, vmax=2, interpolation="nearest")
+    axis.set_title(title, size=9)
+    axis.set_axis_off()

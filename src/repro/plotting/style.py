@@ -2,7 +2,7 @@
 
 import html
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 from zlib import crc32
@@ -40,7 +40,7 @@ SERIES = {
     "sdpa": PURPLE, "dense, causal": PURPLE, "full, a kernel that keeps none": PURPLE,
     "loop": GREEN, "window: loop": GREEN, "blocked": RED, "window: blocked": RED, "blocked, dilation 4": ORANGE,
     "strided": OLIVE, "fixed": ORANGE, "flex": SKY, "local-attention": PINK, "Longformer layer, ours": BLUE,
-    "Longformer layer, transformers": BROWN, "chunks": OLIVE, "window: chunks": BROWN,
+    "Longformer layer, transformers": BROWN, "chunks": OLIVE, "window: chunks": BROWN, "window: chunks (ours)": OLIVE,
     "no dilation": RED, "dilation": ORANGE,
 }
 
@@ -115,6 +115,7 @@ class Drawing(Figure):
     """
 
     alt: str
+    frames: "Sequence[Drawing]" = ()  # what a page shows in its place, in turn, for a reader who asks for it
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
@@ -129,7 +130,8 @@ class Drawing(Figure):
             return as_svg(self, self.alt)
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
-        return {"text/html": page.figure(self.svg(), html.escape(self.alt[:1].upper() + self.alt[1:])),
+        caption = html.escape(self.alt[:1].upper() + self.alt[1:])
+        return {"text/html": page.figure(self.svg(), caption, [frame.svg() for frame in self.frames]),
                 "text/plain": self.alt}
 
     def __repr__(self) -> str:

@@ -4,7 +4,8 @@ Gimpel (2020), and other memories beside it."""
 from repro.recurrence.module import Recurrence, RecurrenceConfig
 
 _WHERE = {"MaskedOut": "causal", "RecurrentLM": "causal", "MemoryLM": "memory_lm", "with_memory": "memory_lm",
-          "MEMORIES": "memories", "Memory": "memories", "reach_windows": "reach"}
+          "MEMORIES": "memories", "Memory": "memories", "reach_windows": "reach",
+          "RecurrentRoberta": "reader", "question_windows": "reader"}
 
 __all__ = ["Recurrence", "RecurrenceConfig", *_WHERE]
 

@@ -96,19 +96,23 @@ class Recurrence(nn.Module):
             return F.one_hot(torch.tensor(self.n_layer - 1), self.n_layer).to(next(self.parameters()))
         return self.layer_scores.softmax(0)
 
-    def pool(self, hidden: Tensor, stride: int | None = None) -> Tensor:
+    def pool(self, hidden: Tensor, stride: int | None = None, real: Tensor | None = None) -> Tensor:
         """One vector (B, d_model) for a layer's output in one window (B, T, d_model).
 
         stride: tokens from this window's start to the next one's, which are those "passed"; None: the whole window.
+        real (B, T): False where a token is padding, which counts nothing; None: nowhere.
         """
         if self.config.positions == "passed":
-            hidden = hidden[:, :stride]
+            hidden, real = hidden[:, :stride], real if real is None else real[:, :stride]
         if self.config.pool == "max":
-            return hidden.amax(1)
+            return (hidden if real is None else hidden.masked_fill(~real[..., None], -torch.inf)).amax(1)
         if self.config.pool == "attention":
-            weights = (hidden @ self.pooling_key / self.d_model**0.5).softmax(1)
+            scores = hidden @ self.pooling_key / self.d_model**0.5
+            weights = (scores if real is None else scores.masked_fill(~real, -torch.inf)).softmax(1)
             return torch.einsum("bt,btd->bd", weights, hidden)
-        return hidden.mean(1)
+        if real is None:
+            return hidden.mean(1)
+        return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
 
     def combine(self, pooled: list[Tensor]) -> Tensor:
         """z (B, d_model) from what `pool` gives for each layer."""

@@ -84,6 +84,12 @@ class Artifact(Based):
     source: str  # where in the paper, e.g. "Table 1", or ADDED, with or without more
     kind: Literal["table", "figure"] = "table"
 
+    @property
+    def heading(self) -> str:
+        """What its caption begins with."""
+        return (f"{self.title} ({self.source})." if self.source.startswith(ADDED) else
+                f"{self.source} of {self.paper}: {self.title}.")
+
     def render(self, scale: str = "smoke", also: Sequence[str] | None = None, results: Path | str | None = None,
                sets: Mapping[str, Any] | None = None) -> "Rendered":
         """The artifact from the records of `scale`, beside those of the scales in `also` (default: `beside(scale)`).
@@ -154,9 +160,7 @@ class ArtifactContext:
 
     def caption(self) -> str:
         """What is shown: the source, then for each scale its data, seeds, records and the command for missing ones."""
-        one = self.artifact
-        added = one.source.startswith(ADDED)
-        lines = [f"{one.title} ({one.source})." if added else f"{one.source} of {one.paper}: {one.title}."]
+        lines = [self.artifact.heading]
         for scale in self.scales:
             used = [record for record in self.used.values() if record.scale == scale]
             missing = [(line, config) for line, config in self.missing.items() if config.scale == scale]

@@ -14,7 +14,7 @@ def papers_of(chapter: str, code: str) -> set[str]:
     Those that it names, by themselves or by the id of an experiment, artifact or claim, and those that have an
     artifact in it. All of them for one that shows the scoreboard, or that names none.
     """
-    if "scoreboard" in code:
+    if "Scoreboard" in code:
         return set(packages())
     entries: list[Any] = [*experiments(), *artifacts(), *claims()]
     named = {package(one) for one in entries if f'"{one.id}"' in code or getattr(one, "chapter", None) == chapter}

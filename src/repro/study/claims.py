@@ -1,7 +1,8 @@
-"""Claims of the papers, as an experimenter declares them, judged by records; and the scoreboard of all of them."""
+"""Claims of the papers, as an experimenter declares them, judged by records; and where every entry stands."""
 
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import expm1
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from repro.errors import ReproError, unknown
 from repro.page import written
 from repro.study.artifacts import Artifact, Based, artifact, artifacts, beside
-from repro.study.once import unchanging
+from repro.study.experiment import experiments
+from repro.study.once import once, unchanging
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, lookup
@@ -27,7 +29,7 @@ from repro.study.rule import (
     judge,
     worded,
 )
-from repro.study.settings import SCALES, RunConfig
+from repro.study.settings import RunConfig
 from repro.study.store import Store
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 DECIDED = REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE
 WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, REPRODUCED, MACHINERY
-UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "exact": "exact"}
+UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "question": "questions", "exact": "exact"}
 SEEDS = 3
 
 
@@ -52,7 +54,7 @@ class Assay(NamedTuple):
 
     what: str  # in words
     where: Callable[[Any], bool]  # which configs of the plan it reads
-    room: Callable[[list[Record]], float]  # by how much it moved
+    room: Callable[[list[Record]], float | None]  # by how much it moved; None: nothing tells
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,7 +79,7 @@ class Claim(Based):
     measure: Callable[[list[Record]], Measured]
     direction: Literal["lower", "higher"]  # of the effects, than `null`
     null: float = 0.0
-    unit: Literal["document", "book", "stretch", "exact"]  # what the effects of a seed are of
+    unit: Literal["document", "book", "stretch", "question", "exact"]  # what the effects of a seed are of
     seeds: int = SEEDS  # as many are needed, or more
     same_weights: bool = False  # are compared: then one seed is enough, as where there is no chance
     paper_effect: Callable[[], float] | None = None  # from the published values
@@ -90,6 +92,7 @@ class Claim(Based):
     means_at: tuple[str, ...] = ("small", "medium", "paper")  # elsewhere it tells only that the machinery works
     relative: bool = False  # effects are logs of a ratio, told as the change of that ratio in per cent
     told_in: str = ""  # the unit of the effects, where they are not relative
+    declared_at: tuple[Path, int] = field(init=False, default=(Path(), 0))  # file and line
 
     def __post_init__(self):
         exact = self.unit == "exact"
@@ -102,6 +105,8 @@ class Claim(Based):
         if self.seeds < SEEDS:
             raise ReproError(f"claim '{self.id}' asks for {self.seeds} seed{'s' * (self.seeds > 1)}, not {SEEDS} or "
                              "more; where the same weights are compared, say same_weights=True.")
+        caller = sys._getframe(2)  # of __init__, which calls this
+        object.__setattr__(self, "declared_at", (Path(caller.f_code.co_filename), caller.f_lineno))
 
     def check_beside(self, others: list["Claim"]) -> None:
         """Raise ReproError for a claim of the same family that points the other way."""
@@ -168,12 +173,14 @@ class Claim(Based):
             found = _as_shares(found, 1 if self.direction == "higher" else -1)
         return replace(found, text=worded(found, self.write, self.told_in))
 
+    @once
     def records(self, scale: str, results: Path | str | None = None) -> list[tuple[RunConfig, list[Record]]]:
         """The configs it is judged by, those of its assay too, each with its records at every seed there is; [] for one
         that was not run."""
         store = Store.of(scale, results)
         return [(config, store.seeds(config)) for config in self.needed(scale)]
 
+    @once
     def needed(self, scale: str) -> list[RunConfig]:
         """The configs of the plan that it is judged by, those of its assay too."""
         return [config for config in self.plan(scale)
@@ -246,7 +253,7 @@ def standing(entry: Artifact | Claim, results: Path | str | None = None,
     for scale in scales or entry.scales:
         is_claim = isinstance(entry, Claim)
         plan = entry.needed(scale) if is_claim else entry.plan(scale)
-        verdict = entry.verdict(scale, results) if is_claim else _overall(entry, scale, results)
+        verdict = entry.verdict(scale, results) if is_claim else overall(entry, scale, results)
         standing[scale] = {"planned": len(plan), "done": sum(_is_done(config, results) for config in plan),
                            "verdict": verdict.verdict if verdict else "", "text": verdict.text if verdict else ""}
         if is_claim:
@@ -287,35 +294,42 @@ def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.D
                                            "detectable", "room"])
 
 
-def scoreboard(results: Path | str | None = None) -> "pandas.DataFrame":
-    """Every artifact and claim in a row, in the order of their chapters; every scale in a column, `smoke` last.
-
-    A cell of an artifact says the verdict and the runs done, that of a claim the verdict with what it rests on; "–"
-    where there is no such scale.
-    """
-    import pandas
-
-    rows = []
-    with unchanging():
-        for entry, told in standings(results):
-            is_claim = isinstance(entry, Claim)
-            rows.append({"chapter": entry.chapter, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
-                         "reference": entry.paper, "source": entry.source,
-                         "about": entry.sentence if is_claim else entry.title}
-                        | {scale: _full_cell(entry, scale, told[scale], results) if scale in told else "–"
-                           for scale in SCALES})
-    columns = ["chapter", "id", *SCALES[1:], SCALES[0], "kind", "about", "reference", "source"]
-    return pandas.DataFrame(sorted(rows, key=lambda row: row["chapter"]), columns=columns)
+def listing(results: Path | str | None = None) -> dict[str, list[dict[str, Any]]]:
+    """Every experiment, artifact and claim with its `standing`, as `repro list --json` prints them and as they can be
+    taken from the book."""
+    entries = []
+    for entry, scales in standings(results):
+        is_claim = isinstance(entry, Claim)
+        judged = [scale for scale, told in scales.items()  # smoke reads generated text: no evidence about a paper
+                  if told["verdict"] not in ("", NOT_RUN) and scale != "smoke"]
+        entries.append({"paper": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
+                        "chapter": entry.chapter, "source": entry.source,
+                        "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
+                        "scales": scales, "verdict": scales[judged[-1]]["verdict"] if judged else NOT_RUN,
+                        "verdict_scale": judged[-1] if judged else None} | (entry.declared() if is_claim else {}))
+    planned = [{"paper": one.paper, "name": one.name, "summary": one.summary, "scales": list(one.scales)}
+               for one in experiments()]
+    return {"experiments": planned, "artifacts": [one for one in entries if one["kind"] != "claim"],
+            "claims": [one for one in entries if one["kind"] == "claim"]}
 
 
-def tally(chosen: Sequence[Claim]) -> dict[str, int]:
+def as_rows(listed: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The artifacts and claims of a `listing` as a flat table: a row for each of them and each of its scales."""
+    keys = ("paper", "id", "kind", "chapter", "source", "about")
+    numbers = ("planned", "done", "verdict", "effect", "low", "high", "paper_effect", "detectable", "control", "room",
+               "seeds", "units", "text")
+    return [{key: entry[key] for key in keys} | {"scale": scale} | {name: told.get(name) for name in numbers}
+            for entry in (*listed["artifacts"], *listed["claims"]) for scale, told in entry["scales"].items()]
+
+
+def tally(chosen: Sequence[Claim], results: Path | str | None = None) -> dict[str, int]:
     """How many of these claims have which verdict, each at the largest scale, `smoke` apart, at which it was judged.
 
     Verdicts are always in the same order, whatever that of the claims is.
     """
     found: dict[str, int] = dict.fromkeys((*DECIDED, NOT_TESTABLE, OPEN, NOT_RUN), 0)
     for one in chosen:
-        judged = [one.verdict(scale).verdict for scale in one.scales if scale != "smoke"]
+        judged = [one.verdict(scale, results).verdict for scale in one.scales if scale != "smoke"]
         last = next((verdict for verdict in reversed(judged) if verdict != NOT_RUN), NOT_RUN)
         found[last] += 1
     return {verdict: n for verdict, n in found.items() if n}
@@ -329,16 +343,8 @@ def cell(told: dict[str, Any]) -> str:
     return runs if told["verdict"] in ("", NOT_RUN) else f"{told['verdict']}, {runs}"
 
 
-def _full_cell(entry: Artifact | Claim, scale: str, told: dict[str, Any], results: Path | str | None) -> str:
-    """`cell`; of a claim that was judged the verdict, the effect, and what stands behind them."""
-    if not isinstance(entry, Claim) or told["verdict"] == NOT_RUN:
-        return cell(told)
-    words = entry.words(entry.verdict(scale, results))
-    return "; ".join([f"{told['verdict']}: {told['text']}", *(
-        word if word == "exact" else f"{name} {word}" for name, word in words.items())])
-
-
-def _overall(artifact: Artifact, scale: str, results: Path | str | None) -> Verdict | None:
+def overall(artifact: Artifact, scale: str, results: Path | str | None = None) -> Verdict | None:
+    """The verdict of an artifact: the worst one of the claims about it; None if there are none at this scale."""
     about = [claim.verdict(scale, results) for claim in claims()
              if artifact.id in claim.about and scale in claim.scales]
     return min(about, key=lambda verdict: WORST_FIRST.index(verdict.verdict), default=None)

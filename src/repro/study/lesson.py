@@ -6,13 +6,14 @@ import re
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from repro import page, paths
+from repro import page
 from repro.errors import ReproError, unknown
 from repro.page import written
-from repro.study.artifacts import NOT_RUN, artifacts
+from repro.study.artifacts import NOT_RUN
 from repro.study.claims import Claim, claim, claims
 from repro.study.experiment import experiment
 from repro.study.plan import command
@@ -121,24 +122,17 @@ def badge(verdict: str, href: str = "", about: str = "") -> str:
             f'<span aria-hidden="true">{SIGNS[verdict]}</span> {verdict}</{kind}>')
 
 
-def linked(id: str) -> str:
-    """The id of an artifact or a claim as HTML: a link to its chapter, where that is written."""
-    declared = {one.id: one.chapter for one in (*artifacts(), *claims())}
-    if id not in declared:
-        raise unknown("artifact or claim", id, declared)
-    there = (paths.home() / "notebooks" / f"{declared[id]}.ipynb").exists()
-    return f'<a href="{declared[id]}.html">{html.escape(id)}</a>' if there else html.escape(id)
-
-
-def latest(one: Claim) -> tuple[str, Verdict]:
+def latest(one: Claim, results: Path | str | None = None) -> tuple[str, Verdict]:
     """The largest scale at which a claim has all its records, and the verdict there; `small` while it has them nowhere.
     """
     known = [scale for scale in COMMITTED if scale in one.scales]
     for scale in known:
-        found = one.verdict(scale)
+        found = one.verdict(scale, results)
         if found.verdict != NOT_RUN:
             return scale, found
-    return (known[-1], one.verdict(known[-1])) if known else ("", Verdict(NOT_RUN, text="planned at no such scale"))
+    if not known:
+        return "", Verdict(NOT_RUN, text="planned at no such scale")
+    return known[-1], one.verdict(known[-1], results)
 
 
 @dataclass(frozen=True)

@@ -31,21 +31,26 @@ class Progress:
 
 
 class Bar:
-    """One bar. `advance(n, **info)` moves it by `n` units and shows `info`, such as loss=3.2, beside it."""
+    """One bar. `advance(n, **info)` moves it by `n` units and shows `info`, such as loss=3.2, beside it.
+
+    The first step starts the clock and does not count into the speed: it is slow, or it is what an earlier run did.
+    """
 
     def __init__(self, display: Any, total: float, description: str, unit: str):
         self.display, self.total, self.description, self.unit = display, total, description, unit
-        self.done, self.started = 0.0, time.monotonic()
+        self.done, self.first, self.started = 0.0, 0.0, 0.0
         if display:
             display.start()
             self.task = display.add_task(description, total=total, info="")
 
     def advance(self, n: float = 1, **info: Any) -> None:
         """Move by `n` units."""
+        if self.done == 0:
+            self.first, self.started = n, time.monotonic()
         self.done += n
         if self.display:
-            rate = self.done / max(time.monotonic() - self.started, 1e-9)
-            shown = [f"{rate:,.0f} {self.unit}/s"] if self.unit else []
+            rate = (self.done - self.first) / max(time.monotonic() - self.started, 1e-9)
+            shown = [f"{rate:,.0f} {self.unit}/s"] if self.unit and rate else []
             shown += [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
                       for key, value in info.items()]
             self.display.update(self.task, advance=n, info=" · ".join(shown))
@@ -78,7 +83,7 @@ class _Log:
     every = 60.0
 
     def __init__(self) -> None:
-        self.bars: dict[int, list] = {}  # task -> [description, done, total, info, started]
+        self.bars: dict[int, list] = {}  # task -> [description, total, done, after the first step, started]
         self.shown_at = time.monotonic()
 
     def start(self) -> None:
@@ -92,17 +97,20 @@ class _Log:
 
     def add_task(self, description: str, total: float, info: str) -> int:
         task = len(self.bars)
-        self.bars[task] = [description, 0.0, total, info, time.monotonic()]
+        self.bars[task] = [description, total, 0.0, 0.0, 0.0]
         return task
 
     def update(self, task: int, advance: float, info: str) -> None:
         bar = self.bars[task]
-        bar[1], bar[3], now = bar[1] + advance, info, time.monotonic()
+        now = time.monotonic()
+        if bar[2] == 0:
+            bar[3:] = advance, now
+        bar[2] += advance
         if now - self.shown_at > self.every:
             self.shown_at = now
-            description, done, total, info, started = bar
-            left = (now - started) * (total - done) / max(done, 1e-9)
-            self.write(f"{description} {done / max(total, 1e-9):.0%}, {left:,.0f} s left · {info}")
+            description, total, done, first, started = bar
+            left = f", {(now - started) * (total - done) / (done - first):,.0f} s left" if done > first else ""
+            self.write(" · ".join(filter(None, [f"{description} {done / max(total, 1e-9):.0%}{left}", info])))
 
     def remove_task(self, task: int) -> None:
         """A line that was written stays."""

@@ -6,6 +6,7 @@ changes. Their modules import nothing heavy at the top, so that `repro list` sta
 
 import importlib
 import pkgutil
+import re
 import sys
 from functools import cache
 from typing import Any, TypeVar
@@ -59,6 +60,15 @@ def packages() -> list[str]:
     """The names of all packages of papers."""
     papers = importlib.import_module(PAPERS)
     return sorted(found.name for found in pkgutil.iter_modules(papers.__path__) if found.ispkg)
+
+
+def title(paper: str) -> str:
+    """Authors, year and title of a paper as its package names them; the paper's own name where it has no package."""
+    if paper not in packages():
+        return paper
+    told = (importlib.import_module(f"{PAPERS}.{paper}").__doc__ or "").partition("\n")[0]
+    found = re.match(r"([^*]*)\*([^*]*)\*", told)
+    return f"{found[1]}{found[2]}" if found else paper
 
 
 @cache

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from repro.errors import ReproError, unknown
 
-CHOICES = {"decay": ("none", "linear", "cosine"), "precision": ("no", "bf16", "fp16"), "optimizer": ("adamw", "muon"),
-           "best_is": ("lowest", "highest")}
+CHOICES = {"decay": ("none", "linear", "cosine", "cubic"), "precision": ("no", "bf16", "fp16"),
+           "optimizer": ("adamw", "muon"), "best_is": ("lowest", "highest")}
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class TrainConfig:
     tokens: int  # stop after this many targets
     learning_rate: float
     warmup_steps: int = 100  # linear, from 0
-    decay: str = "none"  # after the warm-up: "none" (constant), "linear" or "cosine" (to 0 at the end)
+    decay: str = "none"  # after the warm-up: "none" (constant), or to 0 at the end: "linear", "cosine", "cubic"
     weight_decay: float = 0.0
     clip: float = 1.0  # largest gradient norm
     validate_every: int = 2_000_000  # tokens
@@ -48,7 +48,8 @@ class TrainConfig:
         if self.decay == "none":
             return self.learning_rate
         left = max(0.0, (steps - step) / max(1, steps - self.warmup_steps))
-        return self.learning_rate * (left if self.decay == "linear" else (1 - math.cos(math.pi * left)) / 2)
+        shapes = {"linear": left, "cubic": left**3, "cosine": (1 - math.cos(math.pi * left)) / 2}
+        return self.learning_rate * shapes[self.decay]
 
     def better(self, new: float, old: float) -> bool:
         """Whether a value of the metric `best` is an improvement."""

@@ -18,23 +18,29 @@ MASKS = 1  # keeps the draws of masks apart from those of the order of the text,
 IGNORED = -100  # the target that counts nothing
 
 
-def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator) -> dict[str, Tensor]:
+def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
+           allowed: np.ndarray | None = None) -> dict[str, Tensor]:
     """Rows (B, N) of a stream of token ids as a model is to read them, and what it is to predict.
 
     The first token of a row gives place to <s> and the last to </s>; so does, to </s>, the <s> that stands before every
-    document of a stream. Special tokens are never masked. Returns int64 tensors: `ids` (B, N) as they are shown;
-    `positions` (B, K), ascending, of the tokens to be predicted, K = 15 % of the N - 2 others, at least one; and
-    `targets` (B, K), which these tokens are; -100, which counts nothing, where a row has fewer than K ordinary ones.
+    document of a stream. Special tokens are never masked, and of others only those that are `allowed`, (B, N) bool;
+    None: all. Returns int64 tensors: `ids` (B, N) as they are shown; `positions` (B, K), ascending, of the tokens to be
+    predicted, K = 15 % of the N - 2 others, at least one; and `targets` (B, K), which these tokens are; -100, which
+    counts nothing, where a row has fewer than K that can be masked.
 
-    Raises ReproError for rows of fewer than 3 tokens.
+    Raises ReproError for rows of fewer than 3 tokens, and for a vocabulary without any that is ordinary.
     """
     if rows.shape[1] < 3:
         raise ReproError(f"a row has {rows.shape[1]} tokens; between <s> and </s> at least one is needed.")
+    if vocab_size < ORDINARY + 2:
+        raise ReproError(f"vocab_size is {vocab_size}; besides the {ORDINARY} special tokens and <mask> at least one "
+                         "other is needed.")
     ids = np.where(rows == START, END, rows).astype(np.int64)
     ids[:, 0], ids[:, -1] = START, END
     mask = vocab_size - 1
     chance = draw.random(ids.shape)
-    chance[(ids < ORDINARY) | (ids == mask)] = 2.0  # more than any other: taken last, and then not counted
+    never = (ids < ORDINARY) | (ids == mask) | (False if allowed is None else ~allowed)
+    chance[never] = 2.0  # more than any other: taken last, and then not counted
     chosen = np.argsort(chance, axis=1, kind="stable")[:, :max(1, round(SHARE * (ids.shape[1] - 2)))]
     positions = np.sort(chosen, axis=1)
     tokens = np.take_along_axis(ids, positions, 1)
@@ -49,7 +55,8 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator) -> dict
 class Masked:
     """Batches of token sequences (B, N + 1), such as `Sequences` or `Stages`, masked: those of `masked` on (B, N).
 
-    The masks of a step are a function of the seed and the step alone.
+    The masks of a step are a function of the seed and the step alone. Of sequences that say which tokens are targets
+    only these are masked.
     """
 
     unit = "tokens"
@@ -60,8 +67,11 @@ class Masked:
 
     def batch(self, step: int) -> dict[str, Tensor]:
         """Batch number `step` (counted from 0, without end)."""
-        rows = self.batches.batch(step)[:, :-1].numpy()
-        return masked(rows, self.vocab_size, np.random.default_rng([self.seed, step, MASKS]))
+        batch, allowed = self.batches.batch(step), None
+        if not isinstance(batch, Tensor):
+            batch, allowed = batch["input_ids"], (batch["labels"] != IGNORED)[:, :-1].numpy()
+        rows = batch[:, :-1].numpy()
+        return masked(rows, self.vocab_size, np.random.default_rng([self.seed, step, MASKS]), allowed)
 
     def settings(self) -> dict:
         """Those of the sequences, how they are masked, and the seed."""

@@ -76,8 +76,8 @@ class NextToken(nn.Module):
 class MaskedLM(nn.Module):
     """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`.
 
-    model: a transformers masked language model with RoBERTa's names. Its output layer is applied to the positions that
-    are to be predicted only.
+    model: a transformers masked language model with RoBERTa's names, or a `repro.models.Longformer`. Its output layer
+    is applied to the positions that are to be predicted only.
     """
 
     def __init__(self, model: nn.Module):
@@ -85,14 +85,52 @@ class MaskedLM(nn.Module):
         self.model = model
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
-        hidden = self.model.base_model(input_ids=batch["ids"]).last_hidden_state
+        if hasattr(self.model, "encode"):
+            hidden = self.model.encode(batch["ids"])
+        else:
+            hidden = self.model.base_model(input_ids=batch["ids"]).last_hidden_state
         states = hidden.gather(1, batch["positions"][..., None].expand(-1, -1, hidden.shape[-1]))
         targets = batch["targets"].flatten()
-        return cross_entropy(self.model.lm_head(states).flatten(0, 1), targets) / (targets >= 0).sum()
+        return cross_entropy(self.model.lm_head(states).flatten(0, 1), targets) / (targets >= 0).sum().clamp(min=1)
 
     def settings(self) -> dict:
         """The model's settings."""
         return {"model": model_settings(self.model)}
+
+
+class Answers(nn.Module):
+    """Mean loss per question, in nats: of the type of its answer, and where that is a span the mean of its start's and
+    its end's. A batch has `windows` and `attention_mask` as the model reads them; `text`, `starts` and `ends` (B, W, T)
+    bool, which tokens are of the text, and with which an answer may begin and end; and `types` (B,).
+
+    A start is one of all tokens of the text, in all windows of its question (one softmax); so is an end. Where the
+    answer stands in several places each of them is right: their probabilities are added up.
+    model: `repro.recurrence.RecurrentRoberta`. recurrent, recompute: of its forward.
+    """
+
+    def __init__(self, model: nn.Module, recurrent: bool = True, recompute: str = "none"):
+        super().__init__()
+        self.model, self.recurrent, self.recompute = model, recurrent, recompute
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        read = self.model(batch["windows"], batch["attention_mask"], self.recurrent, self.recompute)
+        spans = [_among(logits, batch["text"], batch[name])
+                 for name, logits in (("starts", read.start_logits), ("ends", read.end_logits))]
+        types = cross_entropy(read.type_logits, batch["types"], "none")
+        return (types + torch.stack(spans).mean(0)).mean()
+
+    def settings(self) -> dict:
+        """Whether h_prev is carried, and the model's settings; recomputation changes no number."""
+        return {"recurrent": self.recurrent, "model": model_settings(self.model)}
+
+
+def _among(logits: Tensor, text: Tensor, right: Tensor) -> Tensor:
+    """(B,) nats of the `right` tokens (B, W, T) among those of the `text` (B, W, T); 0 where none is right."""
+    logits, text, right = logits.float().flatten(1), text.flatten(1), right.flatten(1)
+    told = right.any(1)
+    every = logits.masked_fill(~text, -torch.inf).logsumexp(1)
+    some = logits.masked_fill(~torch.where(told[:, None], right, text), -torch.inf).logsumexp(1)
+    return torch.where(told, every - some, 0.0)
 
 
 class Labels(nn.Module):
@@ -112,6 +150,25 @@ class Labels(nn.Module):
     def settings(self) -> dict:
         """The model's settings."""
         return {"model": model_settings(self.model)}
+
+
+class Task(nn.Module):
+    """The loss of a task that a language model is fine-tuned for, and of the tokens of its texts beside it; of batches
+    by `repro.models.labelled`.
+
+    model: a `repro.models.TaskModel`. lm_weight: what the loss of tokens counts.
+    """
+
+    def __init__(self, model: nn.Module, lm_weight: float = 0.5):
+        super().__init__()
+        self.model, self.lm_weight = model, lm_weight
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        return self.model(batch["ids"], batch["lengths"], batch["labels"], self.lm_weight).loss
+
+    def settings(self) -> dict:
+        """The weight, and the model's settings."""
+        return {"lm_weight": self.lm_weight, "model": self.model.settings()}
 
 
 class Summaries(nn.Module):

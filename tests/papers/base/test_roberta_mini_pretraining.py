@@ -66,7 +66,7 @@ def test_what_is_kept_is_bf16_with_its_tokeniser_and_scored_as_kept(whole):
     bits = total / count / math.log(2)
     assert whole.record.metrics["masked_bits_per_token"] == pytest.approx(bits, rel=1e-5)
     assert whole.record.units["masked_bits_per_token"] == "bits per masked token"
-    assert whole.record.metrics["parameters"] == roberta_parameters(1, 16, 300, 128)
+    assert whole.record.metrics["parameters"] == roberta_parameters(1, 16, 300, 64)
 
 
 def test_the_folder_is_read_by_plain_transformers(whole):
@@ -88,6 +88,9 @@ def test_held_out_masks_are_always_the_same():
     first, again = (held_out_batches(ids, 32, 300) for _ in range(2))
     assert [len(batch["ids"]) for batch in first] == [8, 2]
     assert all(torch.equal(one[name], other[name]) for one, other in zip(first, again, strict=True) for name in one)
+    few = held_out_batches(ids, 32, 300, ids < 100)
+    assert sum((batch["targets"] >= 0).sum().item() for batch in few) > 30
+    assert all((batch["targets"] < 100).all() for batch in few)
     with pytest.raises(ReproError, match="330 tokens of held-out text are fewer than one sequence of 331"):
         held_out_batches(ids, 331, 300)
 

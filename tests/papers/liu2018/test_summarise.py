@@ -3,13 +3,15 @@
 import importlib
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from repro.data import registry
+from repro.data import examples, registry
 from repro.data.base import Corpus, Split
-from repro.data.example_readers import generated_articles
+from repro.data.example_readers import generated
+from repro.data.extraction import METHODS
 from repro.data.synthetic_articles import ARTICLES
 from repro.errors import ReproError
 from repro.papers.liu2018 import cost, extraction, summarise, tables
@@ -32,7 +34,7 @@ class Words:
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
-    source = Corpus("tiny-articles", "MIT", "embedded", read=generated_articles, generator=TINY, splits={
+    source = Corpus("tiny-articles", "MIT", "embedded", read=generated[examples.Summary], generator=TINY, splits={
         name: Split("", n_examples=n) for name, n in (("train", 32), ("validation", 6), ("test", 12))})
     monkeypatch.setitem(registry._BY_NAME, "tiny-articles", source)
     monkeypatch.setitem(summarise.SCALES, "smoke", summarise.SCALES["smoke"] | {
@@ -85,14 +87,17 @@ def test_every_planned_model_from_rows_to_tables_and_verdicts(tiny):
         assert metrics["blind_log_perplexity"] == pytest.approx(blind)
     run(experiment("extract-leads").plan("smoke")[0], tiny, progress=False)
     shown = artifact("liu2018-table4").render("smoke", (), tiny).table
-    assert list(shown["source"]).count("the paper") == 6 and not (shown == "not run").any(axis=None)
+    assert list(shown["scale"]).count("the paper") == 6 and not (shown == "not run").any(axis=None)
     assert shown["log-perplexity"].iloc[:2].tolist() == ["5.04952", "2.46645"]
     assert artifact("liu2018-table3").render("smoke", (), tiny).table["extractor"].tolist()[5:] == [
         "cheating", "tf-idf", "identity"]
+    told = artifact("liu2018-extraction-example").render("smoke", (), tiny).table
+    assert told["method"].tolist() == ["the lead itself", *METHODS]
+    assert told["words"].iloc[0] == TINY.example("test", 0).summary
     for name in ("liu2018-figure3", "liu2018-figure2", "liu2018-figure4", "liu2018-costs"):
         artifact(name).render("smoke", (), tiny)
     for one in claims():
-        if one.id.startswith(("liu2018-table", "liu2018-figure2")):
+        if one.id.startswith(("liu2018-table", "liu2018-figure")) and "smoke" in one.scales:
             found = one.verdict("smoke", tiny)
             assert found.verdict == "machinery works" and found.n_units == 12, one.id
     first = claim("liu2018-table4-experts").verdict("smoke", tiny)
@@ -104,7 +109,9 @@ def test_every_planned_model_from_rows_to_tables_and_verdicts(tiny):
 def test_the_papers_effects_are_those_of_its_tables():
     wanted = {"liu2018-table4-seq2seq": 2.46645 - 5.04952, "liu2018-table4-one-text": 2.22216 - 2.46645,
               "liu2018-table4-compressed": 2.05159 - 2.22216, "liu2018-table4-experts": 1.92871 - 2.05159,
-              "liu2018-table3-tfidf": 2.46645 - 4.80215, "liu2018-table3-cheating": 1.72975 - 2.46645}
+              "liu2018-figure3-longer-base": 2.22216 - 2.60,
+              "liu2018-table3-tfidf": (4.80215 - 2.46645) / (4.80215 - 1.72975),
+              "liu2018-table3-cheating-base": (2.46645 - 1.72975) / (4.80215 - 1.72975)}
     assert {id: claim(id).paper_effect() for id in wanted} == pytest.approx(wanted)
 
 
@@ -113,11 +120,15 @@ def test_every_scale_is_planned_and_estimated(scale):
     """Dry runs; each claim finds what it compares."""
     for config in experiment("summarise").plan(scale):
         told = summarise.estimate(config)
-        size = summarise.model_config(config, config.vocab_size or 80)
-        assert told.parameters == size.parameters > 0 and told.flops > 0 and told.seconds > 0
+        assert told.parameters == summarise.weights(config, config.vocab_size or 80) > 0
+        assert told.flops > 0 and told.seconds > 0
     for one in claims():
-        if one.id.startswith("liu2018-table"):
-            assert len([config for config in one.plan(scale) if one.where(config)]) == 2, one.id
+        if one.experiment == "summarise" and scale in one.scales:
+            compared = [config for config in one.plan(scale) if one.where(config)]
+            assert len(compared) == (3 if "table3" in one.id else 2), one.id
+    from_base = [config for config in experiment("summarise").plan(scale) if config.model == "gpt2-mini"]
+    assert len(from_base) == (5 if scale in ("small", "medium") else 0)
+    assert all(config.length + config.longest_target < 1_024 for config in from_base)
 
 
 def test_the_paper_scale_is_the_papers():
@@ -131,12 +142,64 @@ def test_the_paper_scale_is_the_papers():
 @pytest.mark.parametrize("change,told", [
     ({"n_experts": 2, "model": "t-d"}, "only t-dmca has experts"), ({"n_experts": 2, "k": 3}, "k is 3"),
     ({"n_head": 3}, "multiple of the heads"), ({"model": "seq2seq"}, "take adamw"), ({"length": 1}, "length=1"),
-    ({"vocab_size": 300}, "'word' takes none"), ({"extractor": "tfidf"}, "extractor='tfidf'"),
+    ({"vocab_size": 300}, "the others take none"), ({"model": "gpt2-mini"}, "with the tokeniser 'base'"),
+    ({"tokeniser": "base"}, "no other model does"), ({"extractor": "tfidf"}, "extractor='tfidf'"),
     ({"n_experts": -1}, "n_experts=-1")])
 def test_settings_that_do_not_fit_are_told_in_one_line(change, told):
     with pytest.raises(ReproError, match=told) as error:
         experiment("summarise").plan("smoke", {"model": "t-dmca", "length": 26, "optimizer": "muon"} | change)
     assert "\n" not in str(error.value)
+
+
+def record(model="t-ed", extractor="tf-idf", nats=(), other=(), tokens=(2, 4), **config):
+    """What a claim reads of a record."""
+    told = {"nats": list(nats), "other": list(other), "tokens": list(tokens)}
+    config = {"model": model, "extractor": extractor, "length": 500, "n_experts": 0} | config
+    return SimpleNamespace(seed=config.get("seed"), config=config, documents={"test": told}, metrics={
+        "test_log_perplexity": sum(nats) / sum(tokens), "other_log_perplexity": sum(other) / sum(tokens)})
+
+
+def test_an_extractor_is_told_as_a_share_of_the_way_to_cheating():
+    runs = [record(extractor="cheating", nats=(2, 4), other=(8, 9)), record(nats=(3, 6), other=(9, 9)),
+            record(extractor="identity", nats=(6, 6), other=(9, 9))]
+    first, second = (claim(f"liu2018-table3-{name}").measure(runs) for name in ("tfidf", "cheating"))
+    assert first.effects.shape == (1, 2) and "1.000 nats" in first.note  # (12 - 6) / 6 tokens
+    assert first.effects.mean() == pytest.approx((12 - 9) / 6) and first.control.mean() == 0
+    assert second.effects.mean() == pytest.approx((9 - 6) / 6) and second.control.mean() == pytest.approx(1 / 6)
+    for one in runs:
+        one.metrics["test_log_perplexity"] = 1.0
+    assert claim("liu2018-table3-tfidf").measure(runs).effects.mean() == pytest.approx(0.5 / 1e-3)
+
+
+def test_what_is_read_is_the_assay():
+    """Of the better reader, over its seeds: a model that reads nothing decides nothing."""
+    runs = [record("t-d", nats=(6, 6), other=(8, 8)), record("t-d", nats=(6, 6), other=(7, 7)),
+            record("t-ed", nats=(6, 6), other=(6, 7))]
+    assert tables.reading(runs) == pytest.approx((4 + 2) / 2 / 6)
+    deaf = [record(model, nats=(6 - k, 7 - k), other=(6 - k, 7 - k), length=length, seed=seed, scale="small",
+                   corpus="scisummnet-subset")
+            for seed in range(3) for k, (model, length) in enumerate((("t-ed", 500), ("t-d", 1_000)))]
+    found = claim("liu2018-table4-one-text")
+    assert found.judge(deaf, deaf).verdict == "not testable here"
+
+
+def test_the_base_model_reads_on_in_its_own_context(tmp_path, monkeypatch):
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    GPT2LMHeadModel(GPT2Config(vocab_size=9, n_embd=8, n_layer=1, n_head=2, n_positions=40, bos_token_id=0,
+                               eos_token_id=0)).save_pretrained(tmp_path / "model")
+    monkeypatch.setattr(summarise, "base_runs", lambda config: [SimpleNamespace(n_positions=40)])
+    context = SimpleNamespace(need=lambda base: (None, tmp_path))
+    config = SimpleNamespace(length=23, longest_target=16, precision="no", model="gpt2-mini")
+    model = summarise.pretrained(config, context).eval()
+    text = torch.tensor([[3, 4, 5, 0, 6, 7]])
+    with torch.no_grad():
+        told = model(text[:, :3], torch.tensor([3]), text[:, 3:])
+        torch.testing.assert_close(told, model.decoder.model(text).logits[:, 3:])
+    config.length = 24
+    with pytest.raises(ReproError, match="more than the base model's context of 40"):
+        summarise.pretrained(config, context)
 
 
 def test_memory_is_what_a_longer_input_adds_and_the_longest_fits():

@@ -13,6 +13,7 @@ import torch
 from repro import paths
 from repro.data import Corpus, Split, corpus, registry
 from repro.data import example_readers as readers
+from repro.data.examples import LabelledText
 from repro.data.synthetic_documents import SyntheticDocuments
 from repro.errors import ReproError
 from repro.models import Encoder
@@ -32,7 +33,7 @@ def tiny(tmp_path, monkeypatch):
     sizes = {"train": 400, "validation": 60, "test": 200}
     monkeypatch.setitem(registry._BY_NAME, "tiny-documents", Corpus(
         "tiny-documents", "MIT", "embedded", {name: Split("", n_examples=n) for name, n in sizes.items()},
-        readers.generated_documents, generator=generator, labels=("blame", "praise")))
+        readers.generated[LabelledText], generator=generator, labels=("blame", "praise")))
     return tmp_path / "results"
 
 

@@ -11,8 +11,8 @@ import torch
 from repro.errors import ReproError
 from repro.papers.sparse2019 import density, tables
 from repro.papers.sparse2019.data import read
-from repro.papers.sparse2019.settings import LENGTHS, SEEDS, TEXT
-from repro.papers.sparse2019.tasks import is_bare_or_plain, is_pattern
+from repro.papers.sparse2019.settings import LENGTHS, PATTERN_SEEDS, SEEDS, TEXT, is_as_large_as_fits
+from repro.papers.sparse2019.tasks import is_pattern
 from repro.study import artifact, claim, experiment, model_folder, published, run
 
 TINY = {"n_layer": 1, "n_embd": 8, "steps": 3, "held_out": 3, "scored": 4}
@@ -100,12 +100,21 @@ def test_a_corpus_of_another_kind_is_refused():
 
 def test_plans_at_every_scale():
     sizes = {scale: len(experiment("sparse-density").plan(scale)) for scale in ("smoke", "small", "medium", "paper")}
-    assert sizes == {"smoke": 9, "small": 10, "medium": 9, "paper": 9}
+    assert sizes == {"smoke": 11, "small": 12, "medium": 11, "paper": 11}
     for scale in sizes:
         for name in ("sparse-density", "sparse-audio", "sparse-depth", "factorised-cost"):
             for config in experiment(name).plan(scale):
                 told = experiment(name).estimate(config)
                 assert told.flops >= 0 and told.seconds > 0 and told.memory_bytes > 0
+
+
+def test_what_other_contexts_cost_is_foreseen():
+    """A least context of 3/4 of the length reads every byte four times."""
+    plan = [next(one for one in experiment("sparse-density").plan("smoke", {"contexts": contexts, "steps": 1})
+                 if is_pattern(False, "fixed")(one)) for contexts in ("[]", "[96]")]
+    without, with_it = (experiment("sparse-density").estimate(one).flops for one in plan)
+    scored, rest = 30 * 128, (3 * 8 + 2) * 128  # one step of training, and a text that is drawn
+    assert with_it / without == pytest.approx((rest + 5 * scored) / (rest + scored))
 
 
 def test_the_papers_settings_are_those_of_section_7():
@@ -154,7 +163,7 @@ def test_text_is_compared_in_stretches_of_two_blocks():
 
 
 def test_the_longest_are_compared_with_the_shortest():
-    records = [record(seed, [10 * log(2) * (bits + seed)] * 4, "piano-bach", length=n)
+    records = [record(seed, [10 * log(2) * (bits + seed)] * 24, "piano-bach", length=n)
                for n, bits in ((4, 1.0), (16, 5.0), (64, 1.5)) for seed in (0, 1)]
     found = tables.longest_and_shortest(tables.bits)(records).effects
     np.testing.assert_allclose(found, np.full((2, 2), 0.5))
@@ -174,8 +183,48 @@ def test_claims_read_the_runs_that_they_compare():
     assert [(one.corpus, one.pattern) for one in plan if claim("sparse2019-table2-images-strided-fixed").where(one)
             ] == [("cifar10-subset", "fixed"), ("cifar10-subset", "strided")]
     assert sorted(one.integration for one in plan if claim("sparse2019-merged").where(one)) == ["interleaved", "merged"]
-    assert sorted(len(one.embeddings) for one in plan if is_bare_or_plain(one)) == [0, 1]
-    assert {one.seeds for one in (claim("sparse2019-multi-head"), claim("sparse2019-table4-bits"))} == {SEEDS}
+    assay = claim("sparse2019-table2-text-fixed-dense").assay
+    assert [(one.corpus, one.pattern) for one in plan if assay.where(one)] == [
+        ("enwik8-prefix", "dense"), ("enwik8-prefix", "window")]
+    names = "multi-head", "table4-bits", "table2-text-fixed-dense", "table2-images-strided-dense"
+    assert [claim(f"sparse2019-{name}").seeds for name in names] == [SEEDS, SEEDS, SEEDS, PATTERN_SEEDS] == [3, 3, 3, 5]
+
+
+def test_rows_of_one_scale_differ_in_what_they_compare_alone():
+    """The same steps, rates, sizes and data in all rows of Table 2, and as many steps for every length of sound."""
+    for scale in ("smoke", "small", "medium", "paper"):
+        for image in (True, False):
+            rows = [one.model_dump(exclude={"pattern", "drawn", "contexts"}) for one in
+                    experiment("sparse-density").plan(scale)
+                    if is_pattern(image, "dense", "fixed", "strided", "window")(one)]
+            assert len(rows) == 4 and all(row == rows[0] for row in rows)
+        assert len({one.steps for one in experiment("sparse-audio").plan(scale)}) == 1
+
+
+def test_the_room_is_what_dense_attention_has_beyond_a_window():
+    def told(pattern, seed, bits):
+        return SimpleNamespace(config={"pattern": pattern}, seed=seed, metrics={"test_bits_per_byte": bits})
+
+    dense = [told("dense", 0, 2.0), told("dense", 1, 3.0), told("dense", 2, 9.0)]
+    assert tables.worth_of_reach([*dense, told("window", 1, 3.25)]) == 0.25
+    assert tables.worth_of_reach([*dense, told("window", 5, 5.0), told("window", 6, 6.0)]) == 5.5 - 14 / 3
+
+
+def test_the_smallest_model_is_heard_on_the_shortest_sound_too():
+    for scale in ("smoke", "small", "medium", "paper"):
+        plan = experiment("sparse-audio").plan(scale)
+        *rows, control = plan
+        assert [is_as_large_as_fits(one) for one in plan] == [True] * len(rows) + [False]
+        assert (control.length, control.n_embd, control.n_layer) == (rows[0].length, rows[-1].n_embd, rows[-1].n_layer)
+        assert not control.drawn and [one for one in plan if claim("sparse2019-table4-bits").where(one)] == rows
+
+
+def test_a_smaller_model_is_told_with_the_memory_that_both_take():
+    rows = [SimpleNamespace(seed=0, config={"length": n}, metrics={"parameters": size, "memory_per_sequence": kept})
+            for n, size, kept in ((64, 1.0, 3 * 2**20), (4, 8.0, 2 * 2**20), (16, 4.0, 9.0))]
+    found = tables.smaller(rows)
+    np.testing.assert_allclose(found.effects, [[log(1 / 8)]])
+    assert found.note == "a sequence takes 2 MiB at 4 and 3 MiB at 64 samples"
 
 
 def test_tables_have_the_papers_rows_and_ours_where_nothing_was_run(home):

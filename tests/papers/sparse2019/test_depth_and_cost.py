@@ -39,18 +39,37 @@ def test_gradients_of_the_start_are_those_of_each_layer_and_are_left_behind():
     assert found[1] == [2, pytest.approx(sum(grad.square().sum() for grad in grads).sqrt().item(), rel=1e-4)]
 
 
-def told(n_layer, scaled, seed=0, **metrics):
-    return SimpleNamespace(config={"n_layer": n_layer, "scaled": scaled}, seed=seed, metrics=metrics)
+def told(n_layer, scaled, seed=0, rate=1e-3, **metrics):
+    return SimpleNamespace(config={"n_layer": n_layer, "scaled": scaled, "learning_rate": rate}, seed=seed,
+                           metrics={"validation_bits_per_byte": 1.0} | metrics)
 
 
 def test_claims_about_depth_look_at_the_deepest_models():
-    records = [told(n, scaled, seed, validation_bits_per_byte=3 + seed - 0.5 * scaled * (n == 8),
-                    growth_of_variance=2.0 if scaled else 8.0, bytes_per_token_kept=100.0 * n,
-                    bytes_per_token_recomputed=25.0 * n) for n in (4, 8) for scaled in (True, False) for seed in (0, 1)]
-    bits = depth.deepest(lambda record: record.metrics["validation_bits_per_byte"])(records).effects
-    assert bits == [[-0.5], [-0.5]]
-    assert depth.grown(records).effects == [[pytest.approx(log(1 / 4))]] * 2
+    records = [told(n, scaled, seed, test_bits_per_byte=3 + seed - 0.5 * scaled * (n == 8),
+                    growth_of_variance=2.0 if scaled else 8.0, gradient_ratio=0.5 if scaled else 8.0,
+                    bytes_per_token_kept=100.0 * n, bytes_per_token_recomputed=25.0 * n)
+               for n in (4, 8) for scaled in (True, False) for seed in (0, 1)]
+    bits = depth.deepest(lambda record: record.metrics["test_bits_per_byte"])(records).effects
+    assert [one.tolist() for one in bits] == [[-0.5], [-0.5]]
+    assert [one.tolist() for one in depth.grown(records).effects] == [[pytest.approx(log(1 / 4))]] * 2
+    assert [one.tolist() for one in depth.evened(records).effects] == [[pytest.approx(log(2) - log(8))]] * 2
     assert depth.saved([one for one in records if one.config["scaled"]]).effects == [[pytest.approx(log(1 / 4))]]
+
+
+def test_each_start_is_judged_at_the_rate_that_serves_it_best_on_other_text():
+    """One seed likes the other rate, and the test text would choose otherwise: neither decides."""
+    bits = {(True, 1): [(1.0, 5.0), (1.0, 6.0)], (True, 2): [(0.5, 4.0), (2.0, 4.0)],  # validation, test
+            (False, 1): [(3.0, 1.0), (3.0, 1.0)], (False, 2): [(2.0, 7.0), (2.5, 9.0)]}
+    records = [told(8, scaled, seed, rate, validation_bits_per_byte=seen, test_bits_per_byte=unseen)
+               for (scaled, rate), values in bits.items() for seed, (seen, unseen) in enumerate(values)]
+    found = depth.deepest(lambda record: record.metrics["test_bits_per_byte"])(records).effects
+    assert [one.tolist() for one in found] == [[5 - 7], [6 - 9]]
+
+
+def test_the_deepest_models_are_trained_at_several_rates():
+    plan = [(one.n_layer, one.scaled, one.learning_rate) for one in experiment("sparse-depth").plan("small")]
+    assert len(plan) == 10 and {rate for n, _, rate in plan if n == 128} == set(depth.RATES["small"])
+    assert all(rate == 2e-3 for n, _, rate in plan if n < 128)
 
 
 def test_figures_show_layers_that_double():

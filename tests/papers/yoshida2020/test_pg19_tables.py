@@ -22,6 +22,9 @@ def test_estimates_know_every_corpus_at_every_scale():
                 if not corpus.is_text:
                     with pytest.raises(ReproError, match=f"{corpus.name} is no running text but examples"):
                         experiment("finetune-gpt2").estimate(config)
+                elif "train" not in corpus.splits:
+                    with pytest.raises(ReproError, match=f"split of {corpus.name}.*train"):
+                        experiment("finetune-gpt2").estimate(config)
                 else:
                     assert experiment("finetune-gpt2").estimate(config).training_tokens > 0
     books = {"corpus": "pg19-subset", "steps": "null"}

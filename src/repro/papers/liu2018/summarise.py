@@ -10,10 +10,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from repro.papers.base.gpt2_mini import PROCESS
+from repro.errors import ReproError
+from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
+from repro.papers.base.gpt2_mini import PROCESS, tokeniser_of
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
-Model = Literal["seq2seq", "t-ed", "t-d", "t-dmca"]
+Model = Literal["seq2seq", "t-ed", "t-d", "t-dmca", "gpt2-mini"]  # the last: T-D that starts from the base model
 Extractor = Literal["identity", "tf-idf", "textrank", "sumbasic", "cheating"]
 SAMPLES = 3  # summaries that a record keeps as text
 
@@ -24,8 +26,8 @@ class Config(RunConfig):
     model: Model
     length: int = Field(ge=2)  # L: tokens of the extracted input that are read
     extractor: Extractor = "tf-idf"
-    tokeniser: Literal["word", "bpe"] = "bpe"
-    vocab_size: int | None = Field(None, ge=257)  # of "bpe"; the words of "word" are given
+    tokeniser: Literal["word", "bpe", "base"] = "bpe"  # "base": the base model's
+    vocab_size: int | None = Field(None, ge=257)  # of "bpe"; the others have one
     longest_target: int = Field(256, ge=1)  # tokens of a lead; the rest is cut off
     n_embd: int = Field(128, ge=1)
     n_head: int = Field(4, ge=1)
@@ -56,7 +58,10 @@ class Config(RunConfig):
     def _fits(self):
         if (self.tokeniser == "bpe") != (self.vocab_size is not None):
             raise ValueError(f"tokeniser is {self.tokeniser} and vocab_size {self.vocab_size}; 'bpe' needs a size, and "
-                             "'word' takes none")
+                             "the others take none")
+        if (self.tokeniser == "base") != (self.model == "gpt2-mini"):
+            raise ValueError(f"tokeniser is {self.tokeniser} and model {self.model}; gpt2-mini reads with the "
+                             "tokeniser 'base', and no other model does")
         if self.n_experts and self.model != "t-dmca":
             raise ValueError(f"n_experts is {self.n_experts} and model {self.model}; only t-dmca has experts")
         if self.model == "seq2seq" and self.optimizer == "muon":
@@ -89,6 +94,35 @@ def model_config(config, vocab_size: int):
                        expert_layers=config.expert_layers, **size)
 
 
+def base_runs(config) -> list[RunConfig]:
+    """The pretraining that a model starts from; none for one from scratch."""
+    return PRETRAINING.plan(config.scale) if config.model == "gpt2-mini" else []
+
+
+def tokeniser_for(config):
+    """The tokeniser of the articles, or the base model's."""
+    from repro.data import tokeniser
+
+    if config.tokeniser == "base":
+        return tokeniser_of(*base_runs(config))
+    return tokeniser(config.tokeniser, config.vocab_size or 0, config.corpus)
+
+
+def pretrained(config, context):
+    """The base model, which reads on where the input ends. Raises ReproError for more tokens than its context has."""
+    from repro.models import OneText, Pretrained, load_causal_lm
+
+    base, = base_runs(config)
+    if config.length + config.longest_target + 1 > base.n_positions:
+        raise ReproError(f"length is {config.length} and longest_target {config.longest_target} tokens, together with "
+                         f"the separator more than the base model's context of {base.n_positions}; read less.")
+    _, folder = context.need(base)
+    model = load_causal_lm(folder / "model")
+    if config.precision == "bf16":
+        model.set_attn_implementation("eager")  # plain products: on a CPU faster than fused ones
+    return OneText(Pretrained(model))
+
+
 def build(config, vocab_size: int):
     """The model, untrained. Attention is computed by plain products, the fastest way for short texts on a CPU."""
     from repro.models import TDMCA, Decoder, EncoderDecoder, OneText, Seq2Seq
@@ -103,26 +137,32 @@ def build(config, vocab_size: int):
 
 def flops(config, vocab_size: int, n: int, target: int) -> float:
     """Forward floating-point operations for an input of n tokens and a lead of `target`."""
-    size, text = model_config(config, vocab_size), n + target + 1
+    from repro.evaluation import flops_per_token
+
+    text = n + target + 1
+    if config.model == "gpt2-mini":
+        base, = base_runs(config)
+        return text * (flops_per_token(base.n_layer, base.n_embd, text, 0) + 2 * base.n_embd * base.vocab_size)
+    size = model_config(config, vocab_size)
     return size.flops(n, target + 1) if hasattr(size, "flops") else size.flops_per_token(text) * text
 
 
 def execute(config, context):
     import torch
 
-    from repro.data import corpus, tokeniser
+    from repro.data import corpus
     from repro.evaluation.summaries import nats, padded
     from repro.papers.liu2018.task import read
     from repro.training import LengthBuckets, Summaries, TrainConfig, train
 
     source = corpus(config.corpus)
-    coder = tokeniser(config.tokeniser, config.vocab_size or 0, config.corpus)
+    coder = tokeniser_for(config)
     rows = {split: list(source.examples(split)) for split in ("train", "validation", "test")}
     texts = {split: read(found, coder, config.extractor, config.length, config.longest_target)
              for split, found in rows.items()}
     pairs = {split: [(one.source, one.target) for one in found] for split, found in texts.items()}
     torch.manual_seed(config.seed)
-    model = build(config, coder.vocab_size)
+    model = pretrained(config, context) if config.model == "gpt2-mini" else build(config, coder.vocab_size)
     n = {split: [len(target) + 1 for _, target in found] for split, found in pairs.items()}
 
     def validate(objective):
@@ -141,12 +181,14 @@ def execute(config, context):
     test = pairs["test"]
     others = [(test[k - 1][0], target) for k, (_, target) in enumerate(test)]  # of the article before
     documents = {"nats": nats(model, test, coder.bos).tolist(), "tokens": n["test"],
-                 "other": nats(model, others, coder.bos).tolist()}
+                 "other": nats(model, others, coder.bos).tolist(),
+                 "words": [len(coder.decode(target).split()) for _, target in test]}
     given = sum(len(one.source) for one in texts["test"]) / len(test)
     metrics = {"test_log_perplexity": sum(documents["nats"]) / sum(n["test"]),
                "other_log_perplexity": sum(documents["other"]) / sum(n["test"]),
                "tokens_read": given, "test_cut": sum(one.cut for one in texts["test"]),
-               "parameters": model.config.parameters,
+               "test_nats_per_word": sum(documents["nats"]) / sum(documents["words"]),
+               "parameters": sum(weight.numel() for weight in model.parameters()),
                "flops": flops(config, coder.vocab_size, round(given), round(sum(n["test"]) / len(test)))}
     if source.generator:
         seen = [coder.decode(one.source) for one in texts["test"]]
@@ -165,7 +207,8 @@ def execute(config, context):
     return Outcome(metrics, units, config.model, result.curves, {"test": documents}, notes)
 
 
-UNITS = {"tokens_read": "tokens per article", "test_cut": "test articles", "parameters": "weights",
+UNITS = {"test_nats_per_word": "nats per word of the lead",
+         "tokens_read": "tokens per article", "test_cut": "test articles", "parameters": "weights",
          "flops": "forward operations per article", "rouge_l": "F1 (0 to 1)", "repetition": "share of 3-grams",
          "most_used": "share of the choices", "least_used": "share of the choices"}
 
@@ -199,6 +242,16 @@ def expert_use(model, pairs, separator: int) -> dict[str, float]:
     return {"most_used": shares.max().item(), "least_used": shares.min().item()}
 
 
+def weights(config, vocab_size: int) -> int:
+    """How many a model has."""
+    if config.model != "gpt2-mini":
+        return model_config(config, vocab_size).parameters
+    from repro.models import parameters
+
+    base, = base_runs(config)
+    return parameters(base.n_layer, base.n_embd, base.vocab_size, base.n_positions)
+
+
 KNOWN = {"synthetic-articles": (1_600, 51, 8, 80), "scisummnet-subset": (541, 5_500, 140, 8_192),
          "hotpotqa-paragraphs": (853, 1_300, 95, 8_192), "wikisum": (1_865_750, 60_000, 110, 32_000)}
 RATE = 4e10  # FLOP/s of training on one core
@@ -209,12 +262,13 @@ def estimate(config):
     n, vocab = min(config.length, whole), config.vocab_size or words
     each = flops(config, vocab, n, target)
     total = each * n_train * (3 * config.epochs + 0.4)
-    total += each * config.n_summaries * config.beam * min(target, config.longest_summary) * (
-        1 if config.model in ("t-d", "t-dmca") else 0.1)
-    parameters = model_config(config, vocab).parameters
-    text = config.batch_size * (n + target)
-    kept = 4 * text * (config.n_layer * 40 * config.n_embd + 3 * vocab
-                       + config.n_head * config.n_layer * 3 * (n + target))
+    written = config.beam * min(target, config.longest_summary)  # tokens of a summary, each read once
+    total += each * config.n_summaries * (1 + written / (n + target))
+    parameters = weights(config, vocab)
+    text = n + target
+    pairs = (model_config(config, vocab).pairs_per_token(text) if config.model == "t-dmca" else
+             config.n_head * config.n_layer * text)
+    kept = 4 * config.batch_size * text * (config.n_layer * 40 * config.n_embd + 3 * vocab + 3 * pairs)
     return Estimate(parameters, config.epochs * n_train * (n + target), total, PROCESS + 16 * parameters + kept,
                     total / RATE)
 
@@ -225,8 +279,9 @@ SCALES: dict[str, dict] = {
               "n_layer": 2, "layers": "LML", "block": 16, "expert_layers": (1,), "position_size": 16, "dropout": 0.0,
               "input_weight": 0.05, "epochs": 2, "batch_size": 16, "learning_rate": 2e-2, "n_summaries": 4,
               "longest_summary": 10},
-    "small": {"corpus": "scisummnet-subset", "vocab_size": 4_096, "n_embd": 96, "position_size": 16, "epochs": 4,
-              "precision": "bf16", "n_summaries": 4},
+    # Two articles a step: 541 are few, and a step of eight left 68 an epoch, too few to learn to read in.
+    "small": {"corpus": "scisummnet-subset", "vocab_size": 4_096, "n_embd": 96, "position_size": 16, "epochs": 3,
+              "batch_size": 2, "precision": "bf16", "n_summaries": 20, "longest_summary": 128},
     "medium": {"corpus": "scisummnet-subset", "vocab_size": 8_192, "n_embd": 512, "n_head": 8, "n_layer": 6,
                "position_size": 64, "epochs": 20, "learning_rate": 1e-3, "precision": "bf16", "recompute": True,
                "n_summaries": 80, "longest_summary": 256},
@@ -238,10 +293,14 @@ SCALES: dict[str, dict] = {
 # The short and the long input at which models are compared, and T-DMCA's longest; then other points of Figure 3.
 LENGTHS = {"smoke": (26, 51, 51), "small": (500, 1_000, 2_000), "medium": (500, 2_000, 4_000),
            "paper": (500, 4_000, 11_000)}
-MORE = {"smoke": (), "small": (100,), "medium": (100, 1_000), "paper": (100, 1_000, 2_000)}
-EXPERTS = {"smoke": ((4, 51),), "small": ((8, 2_000),), "medium": ((16, 4_000),),
+MORE = {"smoke": (), "small": (100, 4_096), "medium": (100, 1_000), "paper": (100, 1_000, 2_000)}
+EXPERTS = {"smoke": ((4, 51),), "small": ((8, 2_000), (8, 4_096)), "medium": ((16, 4_000),),
            "paper": ((128, 11_000), (256, 7_500))}  # with how long an input
+EXTRACTORS = "cheating", "tf-idf", "identity"  # of Table 3
 ALSO = {"small": ("hotpotqa-paragraphs",)}  # corpora of a second task, which no claim is about
+BASE = {"small": (100, 500, 750), "medium": (100, 500, 750)}  # what the base model reads; its context has 1,024 tokens
+FROM_BASE = {"model": "gpt2-mini", "tokeniser": "base", "vocab_size": None, "epochs": 2, "optimizer": "adamw",
+             "learning_rate": 1e-3, "recompute": False}
 RECURRENT = {"smoke": 1e-2, "small": 2e-3, "medium": 1e-3, "paper": 1e-3}  # learning rate of seq2seq, with AdamW
 
 
@@ -253,13 +312,15 @@ def grid(scale: str) -> list[dict]:
     points += [{"model": name, "length": n} for n in sorted({short, long, longest, *MORE[scale]})
                for name in ("t-ed", "t-d", "t-dmca") if n <= long or name == "t-dmca"]
     points += [{"model": "t-dmca", "length": n, "n_experts": experts} for experts, n in EXPERTS[scale]]
-    points += [{"model": "t-ed", "length": short, "extractor": name} for name in ("cheating", "identity")]
-    return points + [{"corpus": name, "model": model, "length": n, "epochs": 2} for name in ALSO.get(scale, ())
+    points += [{"model": "t-ed", "length": short, "extractor": name} for name in EXTRACTORS]
+    points += [FROM_BASE | {"length": n, "extractor": name} for n in BASE.get(scale, ())
+               for name in (EXTRACTORS if n == short else ("tf-idf",))]
+    return points + [{"corpus": name, "model": model, "length": n} for name in ALSO.get(scale, ())
                      for model, n in (("t-ed", short), ("t-d", short), ("t-dmca", long))]
 
 
 PAPER, CHAPTER = "liu2018", "10_decoders_for_long_texts"
 EXPERIMENT = Experiment(
     name="summarise", paper=PAPER, summary="Long articles to short leads: log-perplexity by model, length, extractor.",
-    config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate)
+    config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate, needs=base_runs)
 register(EXPERIMENT)

@@ -1,25 +1,27 @@
 """Tables 3 and 4 and Figure 3 beside ours, and what the claims about them measure."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.page import bounded
-from repro.papers.liu2018.summarise import CHAPTER, EXPERIMENT, LENGTHS, PAPER, SCALES
+from repro.papers.liu2018.summarise import BASE, CHAPTER, EXPERIMENT, EXTRACTORS, LENGTHS, PAPER, SCALES
 from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, published, register
-from repro.study.artifacts import NOT_RUN
+from repro.study.artifacts import NOT_RUN, heading
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas
 
-NAMES = {"seq2seq": "seq2seq-attention", "t-ed": "T-ED", "t-d": "T-D", "t-dmca": "T-DMCA"}
+NAMES = {"seq2seq": "seq2seq-attention", "t-ed": "T-ED", "t-d": "T-D", "t-dmca": "T-DMCA",
+         "gpt2-mini": "T-D, from the base model (its own tokens)"}
 THEIRS = {"seq2seq-attention": "seq2seq", "Transformer-ED": "t-ed", "Transformer-D": "t-d",
           "Transformer-DMCA": "t-dmca"}
 EXTRACTOR = "tf-idf"  # of Table 4 and Figure 3
-COLUMNS = ["source", "model", "articles", "L", "experts", "log-perplexity", "with another article's input",
-           "best possible", "ROUGE-L F1", "repeated 3-grams", "seeds"]
+COLUMNS = ["scale", "model", "articles", "L", "experts", "log-perplexity", "with another article's input",
+           "best possible", "nats a word", "ROUGE-L F1", "repeated 3-grams", "seeds"]
 
 
 def architectures(context: ArtifactContext) -> "pandas.DataFrame":
@@ -30,27 +32,28 @@ def architectures(context: ArtifactContext) -> "pandas.DataFrame":
     import pandas
 
     rows = [["the paper", NAMES[THEIRS[row["model"]]], "WikiSum", _count(row["input_length_L_tokens"]),
-             row["moe_experts"] or "–", row["test_log_perplexity_per_wordpiece"], "–", "–", row["rouge_l_f1"], "–", "–"]
+             row["moe_experts"] or "–", row["test_log_perplexity_per_wordpiece"], *"–––", row["rouge_l_f1"],
+             *"––"]
             for row in published("liu2018_table4_architectures").to_dict("records")]
     for scale in reversed(context.scales):
         rows += [_row(context, config, str(config.n_experts) if config.model == "t-dmca" else "–")
-                 for config in context.plan(scale, extractor=EXTRACTOR)]
+                 for config in context.plan(scale, extractor=EXTRACTOR) if _headline(config)]
     return pandas.DataFrame(rows, columns=COLUMNS)
 
 
 def extractors(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 3: what a T-ED makes of what each extractor puts first."""
+    """Table 3: what a model makes of what each extractor puts first."""
     import pandas
 
-    rows = [["the paper", row["extractor"], f"WikiSum, {row['corpus']}", row["input_length_L_tokens"],
+    rows = [["the paper", "T-ED", row["extractor"], f"WikiSum, {row['corpus']}", row["input_length_L_tokens"],
              row["test_log_perplexity_per_wordpiece"], "–", "–", row["rouge_l_f1"], "–"]
             for row in published("liu2018_table3_extractive_L500").to_dict("records")]
     for scale in reversed(context.scales):
-        plan = [config for config in context.plan(scale, model="t-ed", length=LENGTHS[scale][0]) if _main(config)]
-        for config in sorted(plan, key=lambda config: ("cheating", EXTRACTOR, "identity").index(config.extractor)):
-            _, _, *told = _row(context, config, "")
-            rows.append([f"this study, {scale}", config.extractor, config.corpus, *told[1:2], *told[3:7], told[8]])
-    return pandas.DataFrame(rows, columns=["source", "extractor", "articles", "L", "log-perplexity",
+        for model, name, config in itertools.product(("t-ed", "gpt2-mini"), EXTRACTORS, context.plan(scale)):
+            if _extracted(name, model)(config):
+                first, called, corpus, length, _, *told = _row(context, config, "")
+                rows.append([first, called, name, corpus, length, *told[:3], told[4], told[6]])
+    return pandas.DataFrame(rows, columns=["scale", "model", "extractor", "articles", "L", "log-perplexity",
                                            "with another article's input", "best possible", "ROUGE-L F1", "seeds"])
 
 
@@ -66,7 +69,8 @@ def by_length(context: ArtifactContext):
             if row["source"] == "Table 4" or row["input_length_L_tokens"] == "100"]
     for scale in reversed(context.scales):
         for config in context.plan(scale, extractor=EXTRACTOR):
-            found = context.records_of(config) if _main(config) and config.model != "seq2seq" else []
+            curve = _main(config) and config.model not in ("seq2seq", "gpt2-mini")
+            found = context.records_of(config) if curve else []
             if found:
                 rows.append({"source": scale, "model": _name(config.model, config.n_experts), "length": config.length,
                              "value": fmean(record.metrics["test_log_perplexity"] for record in found)})
@@ -75,18 +79,22 @@ def by_length(context: ArtifactContext):
 
 
 def samples(context: ArtifactContext) -> "pandas.DataFrame":
-    """Leads side by side: what was wanted, and what each model's beam search wrote, for the same articles."""
+    """The lead of one article, and what beam search wrote for it: of each model with the longest input that it read."""
     import pandas
 
-    rows: dict[tuple, dict] = {}
+    rows = []
     for scale in reversed(context.scales):
+        last = {}  # of each model; plans go from short inputs to long ones
         for config in context.plan(scale, extractor=EXTRACTOR):
-            for record in context.records_of(config)[:1]:
-                for sample in record.notes["samples"]:
-                    row = rows.setdefault((scale, sample["title"]), {"scale": scale, "title": sample["title"],
-                                                                     "the lead": sample["wanted"]})
-                    row[f"{_name(config.model, config.n_experts)}, L = {config.length:,}"] = sample["told"]
-    return pandas.DataFrame(list(rows.values()) or [{"scale": context.scales[0], "title": NOT_RUN}]).fillna("–")
+            for record in context.records_of(config)[:1] if _main(config) else []:
+                last[_name(config.model, config.n_experts)] = config.length, record.notes["samples"][0]
+        for model, (length, sample) in last.items():
+            if not rows or rows[-1]["scale"] != scale:
+                rows.append({"scale": scale, "article": sample["title"], "written by": "its authors", "L": "–",
+                             "the lead": sample["wanted"]})
+            rows.append({"scale": scale, "article": sample["title"], "written by": model, "L": f"{length:,}",
+                         "the lead": sample["told"]})
+    return pandas.DataFrame(rows or [{"scale": context.scales[0], "the lead": NOT_RUN}])
 
 
 def costs(context: ArtifactContext) -> "pandas.DataFrame":
@@ -139,18 +147,15 @@ def _difference(ours: Record, theirs: Record, key: str) -> "np.ndarray":
     return linearised(np.subtract(ours[key], theirs[key]), ours["tokens"])
 
 
-def room(better: Callable[[Any], bool]) -> Callable[[list[Record]], float]:
-    """By how many nats per token the runs for which `better` holds are below the others."""
-    def moved(records: list[Record]) -> float:
-        value = {wanted: fmean(record.metrics["test_log_perplexity"] for record in records
-                               if better(_Settings(record.config)) is wanted) for wanted in (True, False)}
-        return value[False] - value[True]
-    return moved
-
-
 def _main(config: Any) -> bool:
     """Whether a run is of the corpus that a scale's claims are about."""
     return config.corpus == SCALES[config.scale]["corpus"]
+
+
+def _headline(config: Any) -> bool:
+    """Whether a run is in Table 4; what else there is at other lengths, Figure 3 draws."""
+    place = {"seq2seq": 0, "t-ed": 0, "t-d": 1, "t-dmca": 2}.get(config.model)
+    return not _main(config) or place is None or config.length == LENGTHS[config.scale][place] or config.n_experts > 0
 
 
 def _is(config: Any, model: str, place: int, extractor: str = EXTRACTOR, experts: bool = False) -> bool:
@@ -161,11 +166,12 @@ def _is(config: Any, model: str, place: int, extractor: str = EXTRACTOR, experts
 
 def _row(context: ArtifactContext, config: Any, experts: str) -> list[str]:
     found = context.records_of(config)
-    first = [f"this study, {config.scale}", NAMES[config.model], config.corpus, f"{config.length:,}", experts]
+    first = [heading(config.scale), NAMES[config.model], config.corpus, f"{config.length:,}", experts]
     if not found:
-        return [*first, *[NOT_RUN] * 6]
+        return [*first, *[NOT_RUN] * 7]
     return [*first, _interval(found, "nats"), _interval(found, "other"), _mean(found, "best_log_perplexity", 3),
-            _mean(found, "rouge_l", 1, 100), _mean(found, "repetition", 2), str(len(found))]
+            _mean(found, "test_nats_per_word", 2), _mean(found, "rouge_l", 1, 100), _mean(found, "repetition", 2),
+            str(len(found))]
 
 
 def _interval(records: Sequence[Record], key: str) -> str:
@@ -217,7 +223,7 @@ TABLE_4 = Artifact(id="liu2018-table4", **OF, source="Table 4", build=architectu
 FIGURE_3 = Artifact(id="liu2018-figure3", **OF, source="Figure 3", build=by_length, kind="figure",
                     title="Log-perplexity against the length of the input (the paper: the points that it prints)")
 TABLE_3 = Artifact(id="liu2018-table3", **OF, source="Table 3", build=extractors,
-                   title="What T-ED makes of what each extractor puts first")
+                   title="What a model makes of what each extractor puts first")
 SAMPLES = Artifact(id="liu2018-figure4", **OF, source="Figure 4", build=samples,
                    title="Leads of the same articles, side by side (ours: other articles than the paper's)")
 COSTS = Artifact(id="liu2018-costs", **OF, source="section 4.2.3", build=costs,
@@ -232,39 +238,99 @@ SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "direction": "lower", "
 def compared(id: str, better: Callable[[Any], bool], worse: Callable[[Any], bool], **fields: Any) -> Claim:
     """The claim that the runs for which `better` holds have a lower log-perplexity than those for which `worse` does.
     """
-    return Claim(id=id, **SHARED, where=lambda config: better(config) or worse(config), measure=gain(better), **fields)
+    def both(config: Any) -> bool:
+        return better(config) or worse(config)
+
+    assay = Assay("what the better reader of the two gains from the article itself, beyond another one", both, reading)
+    return Claim(id=id, **SHARED, where=both, measure=gain(better), assay=assay, **fields)
 
 
-def _extracted(name: str) -> Callable[[Any], bool]:
-    return lambda config: _is(config, "t-ed", 0, name)
+def _extracted(name: str, model: str = "t-ed") -> Callable[[Any], bool]:
+    return lambda config: _is(config, model, 0, name)
 
 
-ENDS = Assay("a T-ED that reads what has most of the lead's bigrams, against one that reads the beginning",
-             lambda config: _extracted("cheating")(config) or _extracted("identity")(config),
-             room(_extracted("cheating")))
-UNKNOWN = "what a better architecture could gain at most on these articles is not known"
+def share(worse: str, better: str) -> Callable[[list[Record]], Measured]:
+    """Measures how far one extractor's input goes beyond another's, as a share of the way from the beginning of an
+    article to cheating, in nats per token of all seeds together; and the same with the input of another article.
+
+    Where that way is none or goes backwards, a thousandth of a nat stands for it: nothing can be told then.
+    """
+    def measure(records: list[Record]) -> Measured:
+        import numpy as np
+
+        found = {name: [record for record in records if _Settings(record.config).extractor == name]
+                 for name in EXTRACTORS}
+        ends = (fmean(record.metrics["test_log_perplexity"] for record in found[name])
+                for name in ("identity", "cheating"))
+        way = max(next(ends) - next(ends), 1e-3)
+        told, control = (np.array([_difference(a, b, key) for a, b in zip(found[worse], found[better], strict=True)])
+                         for key in ("nats", "other"))
+        return Measured(told / way, control / way, f"the way is {way:.3f} nats per token of the lead")
+    return measure
+
+
+def printed_share(worse: str, better: str) -> Callable[[], float]:
+    """The same of Table 3, of all sources together."""
+    return lambda: printed_extractors(worse, better)() / printed_extractors("identity", "cheating")()
+
+
+def extracted(id: str, model: str, worse: str, better: str, sentence: str) -> Claim:
+    """The claim that a model makes more of what one extractor puts first than of what another does."""
+    return Claim(id=id, **SHARED | {"direction": "higher", "told_in": "of the way from the beginning to cheating"},
+                 where=lambda config: any(_extracted(name, model)(config) for name in EXTRACTORS),
+                 measure=share(worse, better), source="Table 3", about=(TABLE_3.id,), sentence=sentence,
+                 paper_effect=printed_share(worse, better), family=f"liu2018-extractors-{model}",
+                 why_no_assay="effects are shares of the way from the beginning to cheating: where it is short, none "
+                              "can be seen")
+
+
+def reading(records: list[Record]) -> float:
+    """What the better reader among the runs gains from its own article's input, in nats per token of the lead."""
+    gains: dict[tuple, list[float]] = {}
+    for record in records:
+        settings = _Settings(record.config)
+        gains.setdefault((settings.model, settings.length, settings.n_experts), []).append(
+            record.metrics["other_log_perplexity"] - record.metrics["test_log_perplexity"])
+    return max(map(fmean, gains.values()))
+
+
+def _base_reads(place: int) -> Callable[[Any], bool]:
+    """Whether a run is that of the base model at one of the lengths of BASE."""
+    return lambda config: (_main(config) and config.model == "gpt2-mini" and config.extractor == EXTRACTOR
+                           and config.length == BASE[config.scale][place])
+
+
+def printed_longer() -> float:
+    """What T-D gains from 4,000 tokens of input instead of 500, as Figure 3 and the samples print it."""
+    found = {row["input_length_L_tokens"]: float(row["test_log_perplexity_per_wordpiece"])
+             for row in printed_rows("liu2018_figure3_logperplexity_vs_L")
+             if row["model"] == "T-D" and row["confidence"] == "exact"}
+    return found["4000"] - found["500"]
+
+
+SEARCH = "What a search for the title puts first makes a better input than what comes first"
+ROOM = "Extraction leaves room: what has the lead's own bigrams makes a better input than a search"
 register(
-    compared("liu2018-table3-tfidf", _extracted(EXTRACTOR), _extracted("identity"), source="Table 3",
-             about=(TABLE_3.id,), assay=ENDS, family="liu2018-extractors",
-             paper_effect=printed_extractors(EXTRACTOR, "identity"),
-             sentence="What a search for the title puts first makes a better input than what comes first."),
-    compared("liu2018-table3-cheating", _extracted("cheating"), _extracted(EXTRACTOR), source="Table 3",
-             about=(TABLE_3.id,), why_no_assay="cheating is the most that extraction can do",
-             family="liu2018-extractors", paper_effect=printed_extractors("cheating", EXTRACTOR),
-             sentence="Extraction leaves room: what has the lead's own bigrams makes a better input than a search."),
+    extracted("liu2018-table3-tfidf", "t-ed", "identity", EXTRACTOR, f"{SEARCH}."),
+    extracted("liu2018-table3-cheating", "t-ed", EXTRACTOR, "cheating", f"{ROOM}."),
+    extracted("liu2018-table3-tfidf-base", "gpt2-mini", "identity", EXTRACTOR, f"{SEARCH}, also if pretrained."),
+    extracted("liu2018-table3-cheating-base", "gpt2-mini", EXTRACTOR, "cheating", f"{ROOM}, also if pretrained."),
+    compared("liu2018-figure3-longer-base", _base_reads(-1), _base_reads(0), source="Figure 3",
+             about=(TABLE_4.id,), family="liu2018-models-base", paper_effect=printed_longer,
+             sentence="A decoder that reads the input as text does better with more of it, if pretrained."),
     compared("liu2018-table4-seq2seq", lambda c: _is(c, "t-ed", 0), lambda c: _is(c, "seq2seq", 0), source="Table 4",
-             about=(TABLE_4.id,), why_no_assay=UNKNOWN, family="liu2018-models",
+             about=(TABLE_4.id,), family="liu2018-models",
              paper_effect=printed(("Transformer-ED", ""), ("seq2seq-attention", "")),
              sentence="A recurrent sequence-to-sequence model with attention does worse than T-ED."),
     compared("liu2018-table4-one-text", lambda c: _is(c, "t-d", 1), lambda c: _is(c, "t-ed", 0), source="Table 4",
-             about=(TABLE_4.id, FIGURE_3.id), why_no_assay=UNKNOWN, family="liu2018-models",
+             about=(TABLE_4.id, FIGURE_3.id), family="liu2018-models",
              paper_effect=printed(("Transformer-D", ""), ("Transformer-ED", "")),
              sentence="A decoder that reads the input as text, longer inputs included, does better than T-ED."),
     compared("liu2018-table4-compressed", lambda c: _is(c, "t-dmca", 2), lambda c: _is(c, "t-d", 1), source="Table 4",
-             about=(TABLE_4.id, FIGURE_3.id), why_no_assay=UNKNOWN, family="liu2018-models",
+             about=(TABLE_4.id, FIGURE_3.id), family="liu2018-models",
              paper_effect=printed(("Transformer-DMCA", "0"), ("Transformer-D", "")),
              sentence="Memory-compressed attention, with the longer inputs that it allows, does better than T-D."),
     compared("liu2018-table4-experts", lambda c: _is(c, "t-dmca", 2, experts=True), lambda c: _is(c, "t-dmca", 2),
-             source="Table 4", about=(TABLE_4.id, FIGURE_3.id), why_no_assay=UNKNOWN, family="liu2018-models",
+             source="Table 4", about=(TABLE_4.id, FIGURE_3.id), family="liu2018-models",
              paper_effect=printed(("Transformer-DMCA", "128"), ("Transformer-DMCA", "0")),
              sentence="A mixture of experts helps at long inputs."))

@@ -17,10 +17,12 @@ from repro.papers.base.gpt2_mini import PROCESS
 from repro.study import Artifact, Claim, Estimate, Experiment, Measured, Outcome, RunConfig, register
 from repro.study.artifacts import NOT_RUN
 
-Implementation = Literal["full", "kernel", "chunks", "loop", "blocked"]
+Implementation = Literal["full", "kernel", "chunks", "own chunks", "loop", "blocked"]
 MEANING = {"full": "full, every score kept", "kernel": "full, a kernel that keeps none",
-           "chunks": "window: chunks (transformers)", "loop": "window: loop", "blocked": "window: blocked"}
-WINDOWED = "chunks", "loop", "blocked"
+           "chunks": "window: chunks (transformers)", "own chunks": "window: chunks (ours)", "loop": "window: loop",
+           "blocked": "window: blocked"}
+NAMES = {"kernel": "dense", "own chunks": "chunks"}  # what `attend` calls them, where it is not the same
+WINDOWED = "chunks", "own chunks", "loop", "blocked"
 LINEAR, QUADRATIC = 1.1, 1.8  # exponents: at most the one for windows, at least the other for full attention
 
 
@@ -114,7 +116,7 @@ def way(config, pattern, device: str):
         return layer._sliding_chunks_matmul_attn_probs_value(shares, value, half).transpose(1, 2)
 
     def ours(*inputs):
-        return attend(*inputs, pattern, "dense" if config.implementation == "kernel" else config.implementation)
+        return attend(*inputs, pattern, NAMES.get(config.implementation, config.implementation))
 
     def tiled(query, key, value):  # not in PyTorch's kernel, which shows nothing of what it holds
         return blocked(query, key, value, pattern, config.head_size**-0.5, fused=False)
@@ -143,6 +145,8 @@ def computed(config, pattern, n: int, device: str) -> int:
         layer, x = sliding_chunks(config), torch.zeros(1, n, config.n_head, config.head_size)
         products = flops(lambda: layer._sliding_chunks_query_key_matmul(x, x, config.window // 2))
         return products // (2 * config.head_size * config.n_head)
+    if config.implementation == "own chunks":  # blocks of a window, that overlap by half
+        return (-(-n // (config.window // 2)) + 1) * config.window**2
     if config.implementation == "blocked":
         return round(share_of_pairs(pattern, n, device) * n**2)
     return n**2 if config.implementation in ("full", "kernel") else pattern.count(n)  # a diagonal has no other pairs

@@ -22,7 +22,7 @@ CHANNELS = 3
 class Config(RunConfig):
     """A Sparse Transformer: its pattern and size, how it is trained, how it is scored, what is drawn from it."""
 
-    pattern: Literal["dense", "fixed", "strided"] = "strided"
+    pattern: Literal["dense", "fixed", "strided", "window"] = "strided"
     integration: Literal["interleaved", "merged", "multi-head"] = "merged"  # of the two heads of a pattern
     stride: int = Field(24, ge=1)  # positions; of "dense" only the width of the attention embeddings
     summary: int = Field(4, ge=1)  # positions of a block that all later ones see; of "fixed"
@@ -77,10 +77,11 @@ class Config(RunConfig):
 
 def pattern_of(config):
     """The pattern whose heads are shared out."""
-    from repro.attention import Causal, Fixed, Strided
+    from repro.attention import Causal, Fixed, SlidingWindow, Strided
 
     return {"dense": lambda: Causal(), "strided": lambda: Strided(config.stride),
-            "fixed": lambda: Fixed(config.stride, config.summary)}[config.pattern]()
+            "fixed": lambda: Fixed(config.stride, config.summary),
+            "window": lambda: SlidingWindow(config.stride)}[config.pattern]()
 
 
 def model_config(config, vocab_size: int):
@@ -277,7 +278,8 @@ SEQUENCES = 500  # of a test split, about
 def estimate(config):
     settings = model_config(config, START + 1)
     n = config.steps * config.batch_size * config.length
-    scored = (config.scored or SEQUENCES) * config.length * (1 + 4 * len(config.contexts))
+    times = 1 + sum(config.length / (config.length - least) for least in config.contexts)  # that a byte is read
+    scored = (config.scored or SEQUENCES) * config.length * times
     drawn = 2 * config.drawn * config.length
     flops = settings.flops_per_token(config.length) * (3 * n + scored + drawn)
     kept = config.batch_size * config.length * config.n_embd * config.n_layer * (3 if config.recompute else 30)

@@ -6,10 +6,12 @@ prints no numbers. Memory is counted in bytes of tensors, with and without recom
 """
 
 from math import log
+from statistics import fmean
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from repro.papers.sparse2019.tables import bits, mean
 from repro.study import ADDED, Artifact, Claim, Estimate, Experiment, Measured, Outcome, RunConfig, register
 from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
@@ -33,6 +35,7 @@ class Config(RunConfig):
     decay: Literal["cosine", "none"] = "cosine"
     clip: float = Field(1.0, gt=0)
     held_out: int = Field(4_000, ge=2)  # bytes of the validation text
+    scored: int = Field(20_000, ge=2)  # bytes of the test text
 
     @model_validator(mode="after")
     def _fits(self):
@@ -44,13 +47,14 @@ class Config(RunConfig):
 
 SCALES = {
     "smoke": {"corpus": "synthetic-books", "n_embd": 16, "length": 64, "batch_size": 8, "steps": 12,
-              "held_out": 500},
+              "held_out": 500, "scored": 2_000},
     "small": {"corpus": "enwik8-prefix"},
     "medium": {"corpus": "enwik8-prefix", "n_embd": 128, "length": 1_024, "batch_size": 16, "steps": 1_000},
     "paper": {"corpus": "enwik8", "n_embd": 256, "length": 3_072, "batch_size": 32, "steps": 5_000,
               "learning_rate": 3.5e-4},
 }
 DEPTHS = {"smoke": (4, 8, 16), "small": (4, 8, 32, 128), "medium": (8, 32, 128), "paper": (8, 32, 128)}
+RATES = {"small": (2e-3, 6e-3)}  # of the deepest, so that each start is judged at the better one; else the scale's own
 
 
 def model_config(config, vocab_size: int):
@@ -67,11 +71,12 @@ def execute(config, context):
     from repro.data import tokeniser, tokens
     from repro.evaluation import perplexity
     from repro.models import SparseTransformer
+    from repro.papers.sparse2019.density import blocks
     from repro.recompute import peak_memory
     from repro.training import NextToken, Sequences, TrainConfig, train
 
     coder = tokeniser("byte", corpus=config.corpus)
-    text = {split: tokens(config.corpus, split, coder).ids for split in ("train", "validation")}
+    text = {split: tokens(config.corpus, split, coder).ids for split in ("train", "validation", "test")}
     torch.manual_seed(config.seed)
     model = SparseTransformer(model_config(config, coder.vocab_size))
     batches = Sequences(text["train"], config.length, config.batch_size, config.seed)
@@ -86,22 +91,24 @@ def execute(config, context):
     model.recompute = False
     total = config.steps * batches.units_per_batch
 
-    def loss(objective):
-        score = perplexity(objective.model, text["validation"][:config.held_out + 1], config.length, 0)
-        return score.nll / score.n_scored
+    def nats(split, most):
+        return perplexity(model, text[split][:most + 1], config.length, 0).target_nll
 
     settings = TrainConfig(total, config.learning_rate, int(config.warmup_share * config.steps), config.decay,
                            0.01, config.clip, total, seed=config.seed)
     with context.progress(total, f"training {config.n_layer} layers", "bytes") as bar:
-        found = train(NextToken(model), batches, settings, context.folder, loss, bar)
-    metrics["validation_bits_per_byte"] = found.best_loss / log(2)
+        found = train(NextToken(model), batches, settings, context.folder,
+                      lambda objective: nats("validation", config.held_out).mean(), bar)
+    told = nats("test", config.scored)
+    metrics |= {"validation_bits_per_byte": found.best_loss / log(2), "test_bits_per_byte": told.mean() / log(2)}
     return Outcome({name: float(value) for name, value in metrics.items()},
                    {"growth_of_variance": "times, from what enters the layers to what leaves them, untrained",
                     "gradient_ratio": "gradient norm of the first layer over the last's, before training",
                     "bytes_per_token_kept": "bytes that a further token takes in a training step",
                     "bytes_per_token_recomputed": "bytes that a further token takes in a training step",
-                    "validation_bits_per_byte": "bits per byte"},
-                   "scaled" if config.scaled else "unscaled", curves | found.curves)
+                    "validation_bits_per_byte": "bits per byte", "test_bits_per_byte": "bits per byte"},
+                   "scaled" if config.scaled else "unscaled", curves | found.curves,
+                   {"test": blocks(told.astype(float))})
 
 
 def at_start(model, ids) -> dict[str, list]:
@@ -138,18 +145,22 @@ def estimate(config):
     return Estimate(settings.parameters, n, flops, 2**30 + 16 * settings.parameters + kept, flops / rate)
 
 
+def grid(scale: str) -> list[dict]:
+    """Every depth with both starts; the deepest at several learning rates where there are."""
+    deepest = [{"learning_rate": rate} for rate in RATES.get(scale, ())] or [{}]
+    return [{"n_layer": n, "scaled": scaled} | rate for n in DEPTHS[scale] for scaled in (True, False)
+            for rate in (deepest if n == max(DEPTHS[scale]) else [{}])]
+
+
 PAPER, CHAPTER = "sparse2019", "14_deep"
 EXPERIMENT = Experiment(
     name="sparse-depth", paper=PAPER, summary="Depth: variance, gradients, loss and memory, scaled and not.",
-    config=Config, scales=SCALES, execute=execute, estimate=estimate,
-    grid=lambda scale: [{"n_layer": n, "scaled": scaled} for n in DEPTHS[scale] for scaled in (True, False)])
+    config=Config, scales=SCALES, execute=execute, estimate=estimate, grid=grid)
 
 
 def table(context):
     """A row for each scale, depth and start."""
     import pandas
-
-    from repro.papers.sparse2019.tables import mean
 
     rows = []
     for scale in context.scales:
@@ -157,9 +168,10 @@ def table(context):
             found = context.records_of(config)
             rows.append({"scale": scale, "layers": config.n_layer,
                          "output weights": "1/sqrt(2N)" if config.scaled else "as all others",
+                         "learning rate": f"{config.learning_rate:g}",
                          "variance grows by": mean(found, "growth_of_variance", style=".2f"),
                          "gradient, first / last layer": mean(found, "gradient_ratio", style=".2f"),
-                         "bits per byte": mean(found, "validation_bits_per_byte")})
+                         "bits per byte": mean(found, "test_bits_per_byte")})
     return pandas.DataFrame(rows)
 
 
@@ -171,7 +183,7 @@ def memory(context):
     rows = [{"source": f"the paper, {stated['note']}", "layers": "–", "width": "–", "kept": "–", "recomputed": "–",
              "fit in 16 GiB, kept": "–", "fit in 16 GiB, recomputed": f"{int(stated['value']):,}"}]
     for scale in context.scales:
-        for config in context.plan(scale, scaled=True):
+        for config in {config.n_layer: config for config in context.plan(scale, scaled=True)}.values():
             found = [record.metrics for record in context.records_of(config)[:1]]
             taken = {name: found[0][f"bytes_per_token_{name}"] for name in ("kept", "recomputed")} if found else {}
             rows.append({"source": f"this study, {scale}", "layers": str(config.n_layer), "width": str(config.n_embd),
@@ -191,7 +203,8 @@ def figure(context):
         name = "output weights by 1/sqrt(2N)" if config.scaled else "output weights as all others"
         found = context.records_of(config)[:1]
         for title, key in zip(panels, ("variance", "gradient"), strict=True):
-            panels[title][name] = [point for record in found for point in doublings(record.curves[key])]
+            if found or name not in panels[title]:  # untrained models are the same at every learning rate
+                panels[title][name] = [point for record in found for point in doublings(record.curves[key])]
     return draw_growth(panels, label="layer")
 
 
@@ -201,13 +214,25 @@ def doublings(points) -> list:
 
 
 def deepest(measure):
-    """Measures the deepest models, those that are scaled less the others."""
+    """Measures the deepest models, those that are scaled less the others, each kind at the better of its rates."""
     def measured(records):
+        import numpy as np
+
         most = max(record.config["n_layer"] for record in records)
-        chosen = [[measure(record) for record in records
-                   if record.config["n_layer"] == most and record.config["scaled"] is kind] for kind in (True, False)]
-        return Measured([[one - other] for one, other in zip(*chosen, strict=True)])
+        scaled, others = (at_best_rate([record for record in records if record.config["n_layer"] == most
+                                        and record.config["scaled"] is kind]) for kind in (True, False))
+        return Measured([np.atleast_1d(measure(one) - measure(other))
+                         for one, other in zip(scaled, others, strict=True)])
     return measured
+
+
+def at_best_rate(records):
+    """Those trained at the learning rate with the fewest bits on the validation text, over all seeds."""
+    rates = {record.config["learning_rate"]: [] for record in records}
+    for record in records:
+        rates[record.config["learning_rate"]].append(record.metrics["validation_bits_per_byte"])
+    best = min(rates, key=lambda rate: fmean(rates[rate]))
+    return [record for record in records if record.config["learning_rate"] == best]
 
 
 def saved(records):
@@ -219,6 +244,12 @@ def saved(records):
 def grown(records):
     """Growth of the variance with scaled output weights less that without, in logs, in the deepest models."""
     return deepest(lambda record: log(record.metrics["growth_of_variance"]))(records)
+
+
+def evened(records):
+    """How far the first layer's gradient is from the last one's, as the size of the log of their ratio: with scaled
+    output weights less without, in the deepest models."""
+    return deepest(lambda record: abs(log(record.metrics["gradient_ratio"])))(records)
 
 
 COMMON = {"paper": PAPER, "experiment": EXPERIMENT.name}
@@ -234,10 +265,13 @@ register(
     Claim(id="sparse2019-scaled-variance", **COMMON, **NO_NUMBER, source="Section 5.2", about=("sparse2019-depth",),
           sentence="Scaled output weights keep the variance from growing with the depth.", unit="exact",
           direction="lower", relative=True, measure=grown),
+    Claim(id="sparse2019-scaled-gradients", **COMMON, **NO_NUMBER, source="Section 5.2", about=("sparse2019-depth",),
+          sentence="Scaled output weights keep the first layer's gradient about as large as the last one's.",
+          unit="exact", direction="lower", told_in="in the size of the log of their ratio", measure=evened),
     Claim(id="sparse2019-scaled-loss", **COMMON, **NO_NUMBER, source="Section 5.2", about=("sparse2019-depth",),
-          sentence="At the largest depth, scaled output weights give a lower loss after as many steps.",
-          unit="stretch", direction="lower", told_in="bits per byte",
-          measure=deepest(lambda record: record.metrics["validation_bits_per_byte"]),
+          sentence="At the largest depth, scaled output weights give a lower loss after as many steps, each start at "
+                   "the better of its learning rates.", unit="stretch", direction="lower", told_in="bits per byte",
+          measure=deepest(bits),
           why_no_control="the other start is the control", why_no_assay="a difference of any size is asked for"),
     Claim(id="sparse2019-recomputation-memory", **COMMON, **NO_NUMBER, source="Section 5.4", unit="exact",
           about=("sparse2019-recomputation",), direction="lower", relative=True, where=lambda config: config.scaled,

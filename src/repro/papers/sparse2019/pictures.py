@@ -66,7 +66,7 @@ def drawn_sound(scale: str = "smoke") -> list[Clip]:
     import numpy as np
 
     found = []
-    for config in AUDIO.plan(scale):
+    for config in (one for one in AUDIO.plan(scale) if one.drawn):
         notes = _notes(config)
         codes = unpacked(notes["clip"][0]) if notes else np.zeros(0, np.uint8)
         told = (f"{len(codes) / RATE:.2f} s; the first {len(unpacked(notes['given'][0])) / RATE:.2f} s are given"
@@ -110,7 +110,7 @@ def spectrograms(context):
     from repro.plotting import draw_spectrograms
 
     found = {}
-    for config in context.plan():
+    for config in (one for one in context.plan() if one.drawn):
         for record in context.records_of(config)[:1]:
             found[f"{config.length:,} samples"] = waveform(unpacked(record.notes["drawn"]["clip"][0]))
     return draw_spectrograms(found, RATE)

@@ -6,12 +6,13 @@ what a core trains in minutes; the images of Table 2 are shrunk to 16 x 16 there
 """
 
 SEEDS = 3
+PATTERN_SEEDS = 5  # of the patterns on images, whose printed differences are small
 IMAGE = {
     "smoke": {"corpus": "synthetic-images", "side": 8, "length": 192, "stride": 24, "summary": 4, "steps": 60,
               "batch_size": 8, "n_layer": 2, "n_embd": 32, "learning_rate": 1e-2, "scored": 20, "held_out": 8,
               "optimizer": "muon", "drawn": 2},
     "small": {"corpus": "cifar10-subset", "side": 16, "length": 768, "stride": 48, "summary": 8, "steps": 500,
-              "batch_size": 8, "n_layer": 4, "n_embd": 64, "n_head": 2, "learning_rate": 6e-3, "scored": 200,
+              "batch_size": 8, "n_layer": 4, "n_embd": 64, "n_head": 2, "learning_rate": 1e-2, "scored": 400,
               "held_out": 60, "optimizer": "muon", "precision": "bf16", "drawn": 6},
     "medium": {"corpus": "cifar10-subset", "side": 32, "length": 3_072, "stride": 96, "summary": 16, "steps": 4_000,
                "batch_size": 16, "n_layer": 16, "n_embd": 256, "n_head": 2, "key_size": 64, "inner": 2,
@@ -22,16 +23,15 @@ IMAGE = {
               "recompute": True, "drawn": 16},
 }
 LARGE_IMAGES = {  # one strided model of whole images at `small`
-    "corpus": "cifar10-subset", "side": 32, "length": 3_072, "stride": 96, "steps": 400, "batch_size": 2, "drawn": 4,
+    "corpus": "cifar10-subset", "side": 32, "length": 3_072, "stride": 96, "steps": 1_500, "batch_size": 2, "drawn": 4,
     "scored": 60, "held_out": 20}
 TEXT = {
     "smoke": {"corpus": "synthetic-books", "length": 128, "stride": 16, "summary": 4, "steps": 60, "batch_size": 8,
               "n_layer": 2, "n_embd": 32, "learning_rate": 1e-2, "scored": 30, "held_out": 10, "optimizer": "muon",
               "contexts": (64, 96), "drawn": 1},
-    "small": {"corpus": "enwik8-prefix", "length": 1_024, "stride": 32, "summary": 8, "steps": 600, "batch_size": 8,
-              "n_layer": 4, "n_embd": 96, "n_head": 4, "learning_rate": 6e-3, "scored": 60, "held_out": 30,
-              "optimizer": "muon", "precision": "bf16", "contexts": (512, 768, 896, 960),
-              "drawn": 1},
+    "small": {"corpus": "enwik8-prefix", "length": 1_024, "stride": 32, "summary": 8, "steps": 900, "batch_size": 4,
+              "n_layer": 4, "n_embd": 96, "n_head": 4, "learning_rate": 6e-3, "scored": 120, "held_out": 30,
+              "optimizer": "muon", "precision": "bf16", "contexts": (512, 768, 960), "drawn": 1},
     "medium": {"corpus": "enwik8-prefix", "length": 4_096, "stride": 64, "summary": 16, "steps": 3_000,
                "batch_size": 16, "n_layer": 12, "n_embd": 512, "n_head": 8, "learning_rate": 6e-4, "dropout": 0.2,
                "precision": "bf16", "recompute": True, "contexts": (2_048, 3_072, 3_584, 3_968)},
@@ -43,12 +43,14 @@ TEXT = {
 IMAGE_EMBEDDINGS = {"embeddings": ("data",)}
 TEXT_EMBEDDINGS = {"embeddings": ("attention",)}
 PATTERNS = ("dense", "fixed", "strided")
+WINDOW = "window"  # a row of ours: the last `stride` positions alone; what dense attention has beyond it is the room
+UNSHOWN = {"drawn": 0, "contexts": ()}  # of rows of which no sample and no other context is shown
 
 SOUND = {
     "smoke": {"corpus": "synthetic-sound", "pattern": "strided", "steps": 40, "n_head": 2, "learning_rate": 1e-2,
               "optimizer": "muon", "held_out": 4, "drawn": 1},
-    "small": {"corpus": "piano-bach", "pattern": "strided", "steps": 400, "n_head": 2, "learning_rate": 6e-3,
-              "optimizer": "muon", "precision": "bf16", "held_out": 8, "drawn": 1},
+    "small": {"corpus": "piano-bach", "pattern": "strided", "steps": 160, "n_head": 2, "learning_rate": 6e-3,
+              "optimizer": "muon", "precision": "bf16", "drawn": 1},
     "medium": {"corpus": "piano-bach", "pattern": "strided", "steps": 2_000, "n_head": 4, "learning_rate": 6e-4,
                "precision": "bf16", "recompute": True, "drawn": 1},
     "paper": {"corpus": "piano-bach", "pattern": "strided", "steps": 100_000, "n_head": 16, "learning_rate": 3.5e-4,
@@ -56,13 +58,16 @@ SOUND = {
 }
 # Rows of Table 4, the shortest first: sequences four times as long, each with a model that takes about as much memory.
 # Without recomputation a sequence keeps numbers in proportion to length x layers x width; width and layers fall until
-# that is the same. With it, the work inside one layer counts as well; records tell the memory of each.
+# that is the same. With it, the work inside one layer counts as well; records tell the memory of each. At `small`
+# all take as many steps, so that the longest hear the most: what they lose is not for want of sound.
 LENGTHS = {
     "smoke": ({"length": 256, "stride": 16, "n_embd": 48, "n_layer": 4, "batch_size": 4, "scored": 12},
               {"length": 1_024, "stride": 32, "n_embd": 24, "n_layer": 2, "batch_size": 1, "scored": 3}),
-    "small": ({"length": 4_096, "stride": 64, "n_embd": 128, "n_layer": 8, "batch_size": 1, "scored": 16},
-              {"length": 16_384, "stride": 128, "n_embd": 64, "n_layer": 4, "batch_size": 1, "scored": 4, "steps": 150},
-              {"length": 65_536, "stride": 256, "n_embd": 32, "n_layer": 2, "batch_size": 1, "scored": 1, "steps": 60,
+    "small": ({"length": 4_096, "stride": 64, "n_embd": 128, "n_layer": 8, "batch_size": 1, "scored": 96,
+               "held_out": 32},
+              {"length": 16_384, "stride": 128, "n_embd": 64, "n_layer": 4, "batch_size": 1, "scored": 24,
+               "held_out": 8},
+              {"length": 65_536, "stride": 256, "n_embd": 32, "n_layer": 2, "batch_size": 1, "scored": 6, "held_out": 2,
                "clip_length": 16_384}),
     "medium": ({"length": 16_384, "stride": 128, "n_embd": 512, "n_layer": 16, "batch_size": 4},
                {"length": 65_536, "stride": 256, "n_embd": 256, "n_layer": 8, "batch_size": 1},
@@ -76,24 +81,31 @@ LENGTHS = {
 
 
 def density_grid(scale: str) -> list[dict]:
-    """Table 2 on images and on text; then images with the other ways to share heads and without embeddings; at `small`
-    one model of whole images too."""
+    """Table 2 on images and on text, and the window that its rows are held against; then images with the other ways to
+    share heads and without embeddings; at `small` one model of whole images too."""
     image, text = IMAGE[scale] | IMAGE_EMBEDDINGS, TEXT[scale] | TEXT_EMBEDDINGS
-    rows = [values | {"pattern": pattern} for values in (image, text) for pattern in PATTERNS]
-    strided = image | {"pattern": "strided", "drawn": 0}
+    rows = [values | (UNSHOWN if pattern != shown else {}) | {"pattern": pattern}
+            for values, shown in ((image, "strided"), (text, "fixed")) for pattern in (*PATTERNS, WINDOW)]
+    strided = image | UNSHOWN | {"pattern": "strided"}
     rows += [strided | {"integration": way} for way in ("interleaved", "multi-head")]
     rows.append(strided | {"embeddings": ()})
     return rows + [image | LARGE_IMAGES | {"pattern": "strided"}] * (scale == "small")
 
 
 def sound_grid(scale: str) -> list[dict]:
-    """Table 4."""
-    return list(LENGTHS[scale])
+    """Table 4; then the smallest model on the shortest sequences, which tells what its size alone costs."""
+    rows = LENGTHS[scale]
+    return [*rows, rows[0] | {"drawn": 0} | {key: rows[-1][key] for key in ("n_embd", "n_layer")}]
 
 
 def is_image(config) -> bool:
     """Whether it is a run on images; of a run's config, or of what a record holds of it."""
-    return "image" in _corpus(config) or "cifar" in _corpus(config)
+    return _kind(config) == "image"
+
+
+def is_sound(config) -> bool:
+    """Whether it is a run on sound."""
+    return _kind(config) == "audio"
 
 
 def is_plain(config) -> bool:
@@ -104,5 +116,14 @@ def is_plain(config) -> bool:
         not is_image(config) or values["side"] == side)
 
 
-def _corpus(config) -> str:
-    return config["corpus"] if isinstance(config, dict) else config.corpus
+def is_as_large_as_fits(config) -> bool:
+    """Whether it is a row of Table 4: not the smallest model on the shortest sequences."""
+    values = config if isinstance(config, dict) else config.model_dump(mode="json")
+    rows = LENGTHS[values["scale"]]
+    return values["length"] > rows[0]["length"] or values["n_embd"] > rows[-1]["n_embd"]
+
+
+def _kind(config) -> str:
+    from repro.data import corpus
+
+    return corpus(config["corpus"] if isinstance(config, dict) else config.corpus).kind

@@ -6,7 +6,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from repro.page import signed
-from repro.papers.sparse2019.settings import PATTERNS, is_image, is_plain
+from repro.papers.sparse2019.settings import PATTERNS, WINDOW, is_as_large_as_fits, is_image, is_plain, is_sound
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.claims import Measured
 from repro.study.published import printed_rows, published
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 BITS = "test_bits_per_byte"
 PRINTED = {"dense": "Dense attention", "fixed": "Sparse Transformer (fixed)",
            "strided": "Sparse Transformer (strided)"}
+PATTERN_NAMES = {WINDOW: "a window alone"}
 WHOLE = {"CIFAR-10": "CIFAR-10, whole", "Enwik8": "enwik8, whole"}
-TOGETHER = 2  # neighbouring blocks of text or sound that count as one stretch
+TOGETHER = {"text": 2, "sound": 12}  # neighbouring blocks that count as one stretch: of sound a second, some notes
 
 
 def bits(record: Record, split: str = "test") -> "np.ndarray":
@@ -32,7 +33,7 @@ def bits(record: Record, split: str = "test") -> "np.ndarray":
     kept = record.documents[split]
     nll, n = np.array(kept["nll"]) / log(2), np.array(kept["n_bytes"], float)
     if not is_image(record.config):
-        starts = np.arange(0, len(n), TOGETHER)
+        starts = np.arange(0, len(n), TOGETHER["sound" if is_sound(record.config) else "text"])
         nll, n = np.add.reduceat(nll, starts), np.add.reduceat(n, starts)
     return linearised(nll, n)
 
@@ -56,18 +57,12 @@ def last_context(records: Sequence[Record]) -> Measured:
                      - bits(record, f"test at {min(record.config['contexts'])}") for record in records])
 
 
-def worth_of_context(records: Sequence[Record]) -> float:
-    """By how many bits a byte the longest least context beats none."""
-    return fmean(record.metrics[BITS] - record.metrics[f"test_bits_at_{max(record.config['contexts'])}"]
-                 for record in records)
-
-
-def worth_of_embeddings(records: Sequence[Record]) -> float:
-    """By how many bits a byte embeddings of rows, columns and channels beat none."""
-    found = {bool(record.config["embeddings"]): [] for record in records}
-    for record in records:
-        found[bool(record.config["embeddings"])].append(record.metrics[BITS])
-    return fmean(found[False]) - fmean(found[True])
+def worth_of_reach(records: Sequence[Record]) -> float:
+    """By how many bits a byte dense attention beats a window, at the seeds that both have; of all where none is."""
+    dense, window = ({record.seed: record.metrics[BITS] for record in records if record.config["pattern"] == name}
+                     for name in ("dense", WINDOW))
+    common = dense.keys() & window.keys()
+    return fmean(window[seed] for seed in common or window) - fmean(dense[seed] for seed in common or dense)
 
 
 def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Sequence[Record]], Measured]:
@@ -79,11 +74,15 @@ def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Seque
     return difference
 
 
-def log_weights(record: Record) -> "np.ndarray":
-    """(1,) log of the number of weights: differences are the log of a ratio."""
+def smaller(records: Sequence[Record]) -> Measured:
+    """Log of the weights with the longest sequences over those with the shortest; a note says what memory both took."""
     import numpy as np
 
-    return np.array([log(record.metrics["parameters"])])
+    found = longest_and_shortest(lambda record: np.log([record.metrics["parameters"]]))(records)
+    rows = sorted(records, key=lambda record: record.config["length"])
+    taken = " and ".join(f"{record.metrics['memory_per_sequence'] / 2**20:,.0f} MiB at {record.config['length']:,}"
+                         for record in (rows[0], rows[-1]))
+    return found._replace(note=f"a sequence takes {taken} samples")
 
 
 def log_ratio(metric: str, better: str) -> Callable[[Sequence[Record]], Measured]:
@@ -139,23 +138,26 @@ def density(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def patterns(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 2: for each data set and pattern the paper's bits and time, and our bits and forward FLOPs a byte."""
+    """Table 2: for each data set and pattern the paper's bits and time, and our bits and forward FLOPs a byte; besides
+    a window, what all patterns have in common."""
     import pandas
 
     printed = {(row["dataset"], row["model"]): row for row in printed_rows("sparse2019_table2_patterns")}
     rows = []
     for name, image in (("Enwik8", False), ("CIFAR-10", True)):
-        for pattern in PATTERNS:
-            row = printed[name, PRINTED[pattern]]
-            rows.append({"data": f"{WHOLE[name]}, {row['context_length_bytes']} bytes", "pattern": pattern,
-                         "source": "the paper", "bits per byte": row["bits_per_byte"],
-                         "time per iteration": row["time_per_iteration_as_printed"], "FLOPs per byte": "–",
-                         "pairs per byte": "–"})
+        for pattern in (*PATTERNS, WINDOW):
+            if pattern in PRINTED:
+                row = printed[name, PRINTED[pattern]]
+                rows.append({"data": f"{WHOLE[name]}, {row['context_length_bytes']} bytes", "pattern": pattern,
+                             "source": "the paper", "bits per byte": row["bits_per_byte"],
+                             "time per iteration": row["time_per_iteration_as_printed"], "FLOPs per byte": "–",
+                             "pairs per byte": "–"})
             for scale in reversed(context.scales):
                 for config in context.plan(scale, pattern=pattern):
                     if is_image(config) is image and is_plain(config):
                         found = context.records_of(config)
-                        rows.append({"data": told(config), "pattern": pattern, "source": f"this study, {scale}",
+                        rows.append({"data": told(config), "pattern": PATTERN_NAMES.get(pattern, pattern),
+                                     "source": f"this study, {scale}",
                                      "bits per byte": mean(found, BITS), "time per iteration": "–",
                                      "FLOPs per byte": mean(found, "flops_per_byte", 1e-6, ".2f", " M"),
                                      "pairs per byte": mean(found, "pairs_per_byte", 1, ",.0f")})
@@ -181,7 +183,7 @@ def contexts(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def audio(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 4: longer sound with smaller models."""
+    """Table 4: longer sound with smaller models; then the smallest model on the shortest sequences."""
     import pandas
 
     rows = [{"sequence length": row["sequence_length"], "source": "the paper",
@@ -190,7 +192,9 @@ def audio(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale):
             found = context.records_of(config)
-            rows.append({"sequence length": str(config.length), "source": f"this study, {scale}, {config.corpus}",
+            kind = "" if is_as_large_as_fits(config) else ", the smallest model on the shortest"
+            rows.append({"sequence length": str(config.length),
+                         "source": f"this study, {scale}, {config.corpus}{kind}",
                          "parameters": weights(found), "bits per byte": mean(found, BITS),
                          "memory": mean(found, "memory_per_sequence", 2**-20, ",.0f", " MiB")})
     return pandas.DataFrame(rows)

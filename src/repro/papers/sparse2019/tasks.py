@@ -4,7 +4,19 @@ from math import log
 
 from repro.papers.sparse2019 import tables
 from repro.papers.sparse2019.density import Config, estimate, execute
-from repro.papers.sparse2019.settings import IMAGE, PATTERNS, SOUND, density_grid, is_image, is_plain, sound_grid
+from repro.papers.sparse2019.settings import (
+    IMAGE,
+    PATTERN_SEEDS,
+    PATTERNS,
+    SEEDS,
+    SOUND,
+    WINDOW,
+    density_grid,
+    is_as_large_as_fits,
+    is_image,
+    is_plain,
+    sound_grid,
+)
 from repro.study import ADDED, Artifact, Assay, Claim, Experiment, register
 from repro.study.published import printed_rows
 
@@ -40,16 +52,10 @@ def is_text(config) -> bool:
     return is_pattern(False, "fixed")(config)
 
 
-def is_bare_or_plain(config) -> bool:
-    """Strided on images, with all embeddings and with none."""
-    small = is_image(config) and config.pattern == "strided" and config.integration == "merged"
-    return small and config.side == IMAGE[config.scale]["side"]
-
-
-ROOM = {True: Assay("by how much embeddings of row, column and channel beat none", is_bare_or_plain,
-                    tables.worth_of_embeddings),
-        False: Assay("by how much the longest least context beats none", is_text, tables.worth_of_context)}
+ROOM = {image: Assay("by how much dense attention beats the last `stride` positions alone",
+                     is_pattern(image, "dense", WINDOW), tables.worth_of_reach) for image in (True, False)}
 SOURCE = {True: "CIFAR-10", False: "Enwik8"}
+EITHER = {"why_no_assay": "the paper prints no number, and a difference of any size is asked for"}
 
 
 def better(image: bool, one: str, other: str) -> dict:
@@ -57,7 +63,7 @@ def better(image: bool, one: str, other: str) -> dict:
     return {"paper": PAPER, "source": "Table 2", "experiment": DENSITY.name, "about": ("sparse2019-table2",),
             "unit": "document" if image else "stretch", "direction": "lower", "told_in": "bits per byte",
             "family": f"sparse2019-table2-{'images' if image else 'text'}", "where": is_pattern(image, one, other),
-            "measure": tables.fewer_bits(tables.has("pattern", one)),
+            "seeds": PATTERN_SEEDS if image else SEEDS, "measure": tables.fewer_bits(tables.has("pattern", one)),
             "paper_effect": tables.printed_patterns(SOURCE[image], one, other),
             "why_no_control": "the other row is the control: the same model, other pairs", "assay": ROOM[image]}
 
@@ -96,6 +102,7 @@ register(
     Claim(id="sparse2019-table4-bits", paper=PAPER, source="Table 4", experiment=AUDIO.name,
           about=("sparse2019-table4",), unit="stretch", direction="higher", told_in="bits per byte",
           sentence="Longer sound with the smaller model that fits into the memory costs bits per byte.",
+          where=is_as_large_as_fits,
           measure=tables.longest_and_shortest(tables.bits),
           paper_effect=tables.printed_ends("sparse2019_table4_audio", "bits_per_byte", "sequence_length"),
           why_no_control="length and size change together, as in the paper", why_no_assay="nothing is compared beyond "
@@ -103,7 +110,7 @@ register(
     Claim(id="sparse2019-table4-size", paper=PAPER, source="Table 4", experiment=AUDIO.name,
           about=("sparse2019-table4",), unit="exact", direction="lower", relative=True,
           sentence="Longer sound in about the same memory takes a smaller model.",
-          measure=tables.longest_and_shortest(tables.log_weights), paper_effect=tables.printed_weights),
+          where=is_as_large_as_fits, measure=tables.smaller, paper_effect=tables.printed_weights),
     Claim(id="sparse2019-multi-head", paper=PAPER, source="Section 4.2", experiment=DENSITY.name,
           about=("sparse2019-variants",), unit="document", direction="lower", told_in="bits per byte",
           sentence="A head for each pattern gives fewer bits per byte than patterns that take turns layer by layer.",
@@ -111,12 +118,12 @@ register(
           and config.integration in ("multi-head", "interleaved"),
           measure=tables.fewer_bits(tables.has("integration", "multi-head")),
           why_no_paper_effect="the paper says that several heads work well and prints no number",
-          why_no_control="the other way is the control: the same pairs, shared out otherwise", assay=ROOM[True]),
+          why_no_control="the other way is the control: the same pairs, shared out otherwise", **EITHER),
     Claim(id="sparse2019-merged", paper=PAPER, source="Section 4.2", experiment=DENSITY.name,
           about=("sparse2019-variants",), unit="document", direction="lower", told_in="bits per byte",
           sentence="Heads that see the union give fewer bits per byte than patterns that take turns layer by layer.",
-          where=lambda config: is_bare_or_plain(config) and bool(config.embeddings)
+          where=lambda config: is_pattern(True, "strided")(config)
           or is_image(config) and config.integration == "interleaved",
           measure=tables.fewer_bits(tables.has("integration", "merged")),
           why_no_paper_effect="the paper names both and prints no number",
-          why_no_control="the other way is the control; it sees fewer pairs", assay=ROOM[True]))
+          why_no_control="the other way is the control; it sees fewer pairs", **EITHER))

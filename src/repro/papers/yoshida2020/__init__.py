@@ -2,7 +2,6 @@
 
 from repro.papers.yoshida2020.deviations import deviations
 from repro.papers.yoshida2020.evaluation import evaluate
-from repro.papers.yoshida2020.explorer import architecture, measured
 from repro.papers.yoshida2020.normalisation import change_without
 from repro.papers.yoshida2020.propagation import propagation_records, trained
 from repro.papers.yoshida2020.propagation_tables import (
@@ -12,8 +11,9 @@ from repro.papers.yoshida2020.propagation_tables import (
     reach_by_reader,
     side_by_side,
 )
+from repro.papers.yoshida2020.reading import answered, asked, cut, padded, states_of_others
 from repro.papers.yoshida2020.tables import curves, kind, layer_weights, learning_curves, learning_rates
 
-__all__ = ["architecture", "change_without", "curves", "deviations", "distance_names", "evaluate", "kind",
-           "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "measured", "own_and_other",
-           "propagation_records", "reach_by_reader", "side_by_side", "trained"]
+__all__ = ["answered", "asked", "change_without", "curves", "cut", "deviations", "distance_names", "evaluate", "kind",
+           "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "own_and_other", "padded",
+           "propagation_records", "reach_by_reader", "side_by_side", "states_of_others", "trained"]

@@ -1,68 +1,87 @@
-"""What was measured at which window and overlap, for the page on which a reader picks both."""
+"""What the explorer shows of the recurrence chapters: perplexity against cost, beside Tables 1 and 2."""
 
-from statistics import fmean
 from typing import Any
 
-from repro.papers.yoshida2020.tables import compare, interval
-from repro.study.experiment import experiment, experiments
-from repro.study.record import Record
-from repro.study.settings import RunConfig
-from repro.study.store import Store
+from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
+from repro.papers.yoshida2020 import memories, pg19, variations, wikitext103
+from repro.papers.yoshida2020.tables import CONTROL, FIRST, kind
+from repro.study.charts import Chart
+from repro.study.published import published
+from repro.study.registry import register
 
 PAPER = "yoshida2020"
-AXES = ("window", "overlap")
-SPLITS = ("test", "validation")
+STATE, PAIRS, FLOPS = "state carried on, numbers", "attended pairs per scored token", "FLOPs per scored token"
+WIDTH = 768  # of the paper's GPT-2
+LINES = {"baseline": "without recurrence", "recurrent": "with recurrence",
+         CONTROL: "without recurrence, trained on overlapping windows",
+         FIRST: "with recurrence, module at the first layer"}
+MEMORIES = {
+    "none": "no memory", "overlap": "no memory, overlapping windows", "yoshida": "recurrence module",
+    "yoshida-first": "recurrence module at the first layer", "embeddings-4": "recurrence module, 4 embeddings",
+    "gated": "gated state", "rmt": "memory tokens", "block-recurrent": "block-recurrent state",
+    "infini": "compressive matrix", "compressed": "compressed past", "knn": "nearest neighbours",
+    "cache": "cache of the last window",
+}
 
 
-def measured(scale: str, results=None) -> list[dict[str, Any]]:
-    """One entry per split and experiment of this paper that has models, windows, overlaps and word perplexities.
+def line(config) -> str:
+    """What kind of model a run is of, in plain words."""
+    return LINES.get(kind(config), kind(config))
 
-    An entry has its `id`, the text (`data`, `part_of`, `split`) and its `points`: those of the experiment's grid that
-    have records. Entries without one are left out. Raises ReproError for records that cannot be trusted.
-    """
+
+def varied(config) -> str:
+    """The variation of the module that a run has."""
+    plan, names = variations.EVALUATION.plan(config.scale), list(variations.variations(config.scale))
+    return names[plan.index(config)] if len(plan) == len(names) and config in plan else line(config)
+
+
+def settings(config) -> dict[str, float]:
+    """What a reader may choose."""
+    return {"window, tokens": config.window, "overlap, tokens": config.overlap}
+
+
+def costs(config) -> dict[str, float]:
+    """What follows from the settings: attended pairs of a scored token, and the size of h_prev."""
+    state = PRETRAINING.plan(config.scale)[0].n_embd * config.n_embeddings if config.model == "recurrent" else 0
+    return {PAIRS: pairs(config.window, config.overlap), STATE: state}
+
+
+def pairs(window: int, overlap: int) -> float:
+    """Causal pairs of a full window, shared out over the tokens that it scores."""
+    return window * (window + 1) / 2 / (window - overlap)
+
+
+def match(config) -> str:
+    """The row of a table that a run repeats: the model, and the overlap as a share of the window."""
+    return f"{line(config)}, {config.overlap / config.window:.4f}"
+
+
+def printed(table: str, metric: str) -> list[dict[str, Any]]:
+    """The points of Table 1 or 2 for a metric."""
+    column = metric.replace("word_perplexity", "perplexity_per_word")
+    rows = published(table)
+    if column not in rows:
+        return []
     found = []
-    for one in experiments():
-        if one.paper != PAPER or scale not in one.scales or not {"model", *AXES} <= one.config.model_fields.keys():
-            continue
-        plan = one.plan(scale)
-        everything = {(_name(config, plan), config.window, config.overlap): Store.of(scale, results).seeds(config)
-                      for config in plan}
-        for split in SPLITS:
-            records = {key: told for key, same in everything.items()
-                       if (told := [record for record in same if f"{split}_word_perplexity" in record.metrics])}
-            if records:
-                data = next(iter(records.values()))[0].data
-                found.append({"id": f"{one.name}/{scale}/{split}", "experiment": one.name, "scale": scale,
-                              "data": data["name"], "part_of": data["part_of"], "split": split,
-                              "points": [_point(*key, records, split) for key in records]})
+    for row in rows.to_dict("records"):
+        name = LINES["recurrent" if "recurrence" in row["model"] else "baseline"]
+        window, overlap = int(row["window_tokens"]), int(row["overlap_tokens"])
+        at = f"{name}, {overlap / window:.4f}"
+        found.append({"line": name, "match": at, "quality": [float(row[column])],
+                      "settings": {"window, tokens": window, "overlap, tokens": overlap},
+                      "costs": {FLOPS: 1e8 * float(row["flops_per_token_1e8"]), PAIRS: pairs(window, overlap),
+                                STATE: WIDTH * (name == LINES["recurrent"])}, "source": row["source"]})
     return found
 
 
-def architecture(scale: str) -> dict[str, Any]:
-    """The base model of `scale`: its `name`, `n_layer`, `d_model` (hidden size) and `n_positions` (context, tokens)."""
-    base = experiment("pretrain-gpt2-mini").plan(scale)[0]
-    name = "gpt2-mini" if base.source == "scratch" else base.source
-    return {"scale": scale, "name": f"{name} ({scale})", "n_layer": base.n_layer, "d_model": base.n_embd,
-            "n_positions": base.n_positions}
-
-
-def _name(config: RunConfig, plan: list[RunConfig]) -> str:
-    """The model, with the settings in which it differs from the first of its kind in the grid."""
-    first = next(other for other in plan if other.model == config.model).model_dump()
-    differs = [f"{key}={value}" for key, value in config.model_dump().items()
-               if key not in (*AXES, "splits") and value != first[key]]
-    return " ".join([config.model, *differs])
-
-
-def _point(model: str, window: int, overlap: int, records: dict[tuple, list[Record]], split: str) -> dict[str, Any]:
-    """Perplexity with its interval; `difference`: paired, to a baseline at the same point; `module`: to the same model
-    with its module masked out. Both are shares."""
-    here, baseline = records[model, window, overlap], records.get(("baseline", window, overlap))
-    name, masked = f"{split}_word_perplexity", f"{split}_word_perplexity_masked"
-    point = {"model": model, "window": window, "overlap": overlap, "records": [record.id for record in here],
-             "perplexity": interval(here, split)}
-    if baseline and here is not baseline:
-        point["difference"] = compare(here, baseline, split)
-    if all(masked in record.metrics for record in here):
-        point["module"] = fmean(record.metrics[name] / record.metrics[masked] for record in here) - 1
-    return point
+COMMON = {"paper": PAPER, "settings": settings}
+register(
+    Chart(id="recurrence-wikitext103", **COMMON, title="Articles", experiment=wikitext103.EVALUATION.name, line=line,
+          costs=costs, match=match, printed=lambda metric: printed("yoshida2020_table1_wikitext103", metric)),
+    Chart(id="recurrence-pg19", **COMMON, title="Books", experiment=pg19.EVALUATION.name, line=line, costs=costs,
+          match=match, printed=lambda metric: printed("yoshida2020_table2_pg19", metric)),
+    Chart(id="memories-pg19", **COMMON, title="Books, memories of other papers", experiment=memories.EXPERIMENT.name,
+          line=lambda config: MEMORIES.get(config.memory, config.memory),
+          costs=lambda config: {PAIRS: pairs(config.window, config.overlap)}),
+    Chart(id="variations-pg19", **COMMON, title="Books, variations of the module",
+          experiment=variations.EVALUATION.name, line=varied, costs=costs))

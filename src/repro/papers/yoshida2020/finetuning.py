@@ -255,7 +255,7 @@ TOKENS_PER_WORD = {"smoke": 1.0, "small": 1.7, "medium": 1.4, "paper": 1.25}  # 
 
 def training_words(config) -> int:
     """Words of one epoch, from what is known of the corpus without reading it."""
-    split = corpus_named(config.corpus).of_text().splits["train"]
+    split = corpus_named(config.corpus).of_text().split("train")
     words = split.n_words or (split.n_bytes or 0) // 6 or 69_000 * split.n_documents  # of an average book of PG-19
     known = config.train_documents and split.n_documents
     return words * min(config.train_documents, split.n_documents) // split.n_documents if known else words

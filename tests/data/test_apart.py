@@ -6,8 +6,8 @@ from dataclasses import replace
 import pyarrow
 import pytest
 
-from repro.data import corpus, overlap
-from repro.data.overlap import RUN, Dropped, Runs, dropped, passages, words
+from repro.data import apart, corpus
+from repro.data.apart import RUN, Dropped, Runs, dropped, passages, words
 from repro.errors import ReproError
 
 THIRTEEN = "one two three four five six seven eight nine ten eleven twelve thirteen"
@@ -159,14 +159,14 @@ def test_the_pretraining_corpus_is_plain_and_apart(pretraining):
 def test_what_is_left_out_is_looked_for_once(pretraining, monkeypatch, tmp_path):
     before = pretraining.dropped("train")
     kept, = (tmp_path / "work" / "overlap").glob("books-and-wikipedia-train-*.json")
-    monkeypatch.setattr(overlap, "Runs", None)
+    monkeypatch.setattr(apart, "Runs", None)
     assert pretraining.dropped("train") == before
     monkeypatch.undo()
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
     kept.write_text("cut off")
     assert pretraining.dropped("train") == before
-    assert overlap.read(kept) == before
+    assert apart.read(kept) == before
 
 
 def test_its_fingerprint_follows_all_that_decides_its_text(pretraining, data, sample, monkeypatch):
@@ -188,7 +188,7 @@ def test_its_fingerprint_follows_all_that_decides_its_text(pretraining, data, sa
         found.append(pretraining.fingerprint())
     sample.put_parquet(data / "pg19-subset" / "train-00-of-02.parquet", {"id": [5], "text": ["other"]})
     assert pretraining.fingerprint() == found[-1], "training text of others has nothing to do with it"
-    monkeypatch.setattr(overlap, "VERSION", 2)
+    monkeypatch.setattr(apart, "VERSION", 2)
     found.append(pretraining.fingerprint())
     assert len(set(found)) == len(found)
 

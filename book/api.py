@@ -1,0 +1,54 @@
+"""The reference: the public names of the rooms with their signatures and docstrings, as the code has them."""
+
+import importlib
+import inspect
+import re
+
+ROOMS = ("attention", "evaluation", "recurrence", "models", "training", "data", "plotting", "study")
+PLACE = "<!-- api -->"
+
+
+def filled(text: str) -> str:
+    """The page with all rooms in its place."""
+    before, after = text.split(PLACE)
+    return before + "\n".join(map(room, ROOMS)) + after
+
+
+def room(name: str) -> str:
+    """A room: what it is for, and each of its public names, in the order of the alphabet."""
+    module = importlib.import_module(f"repro.{name}")
+    return "\n".join([f"## repro.{name}", "", inspect.getdoc(module), "",
+                      *(entry(one, getattr(module, one)) for one in public(name))])
+
+
+def public(name: str) -> list[str]:
+    """The names that a room hands out."""
+    return sorted(importlib.import_module(f"repro.{name}").__all__, key=str.lower)
+
+
+def entry(name: str, value: object) -> str:
+    """One name: its signature as code, then its docstring; of a value that is no function or class what it is."""
+    told = f"```python\n{name}{signature(value)}\n```\n\n{docstring(value)}\n"
+    return f"### {name}\n\n{told}"
+
+
+def signature(value: object) -> str:
+    """The arguments of a function or class, a line each where they are many; "" for what takes none to speak of."""
+    if not callable(value):
+        return f": {type(value).__name__}"
+    try:
+        found = inspect.signature(value)
+    except (TypeError, ValueError):
+        return ""
+    parts = [str(one).replace("'", "") for one in found.parameters.values() if one.name != "self"]
+    flat = f"({', '.join(parts)})"
+    return flat if len(flat) < 90 else "(\n    " + ",\n    ".join(parts) + ",\n)"
+
+
+def docstring(value: object) -> str:
+    """What the code says of it; "" for a value, whose docstring would be that of its type."""
+    told = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else ""
+    if not told or told.startswith(f"{getattr(value, '__name__', '')}("):
+        return ""
+    parts = re.split(r"(`[^`]*`|^ {4}.*$)", told, flags=re.MULTILINE)  # code, which stays as it is, at odd places
+    return "".join(part if k % 2 else part.replace("<", r"\<") for k, part in enumerate(parts))

@@ -1,0 +1,90 @@
+"""Where chapters show tables, figures and claims, so that the scoreboard and the landing page can lead there."""
+
+import html
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from repro.page import ABSENT, numeric
+from repro.study import artifacts, claims
+
+LINK = re.compile(r'href="(notebooks/)?(\d\d_\w+)\.html#([\w.-]+)"')
+ROW = re.compile(r'<tr((?: [^>]*)?)>(<th scope="row"[^>]*>)([^<]*)(</th>)')
+TABLE = re.compile(r'<table id="([^"]+)">')
+THUMB = re.compile(r'(<span class="thumb \w+" data-artifact="([^"]+)">)</span>')
+WIDE, HIGH = 8, 9  # cells of a table that its small picture shows at most
+
+
+@dataclass
+class Gallery:
+    """What has been met on the way through the chapters; `folder` takes the small pictures."""
+
+    folder: Path
+    places: dict[str, set[str]] = field(default_factory=dict)  # chapter -> ids of what it shows
+    pictures: dict[str, str] = field(default_factory=dict)  # artifact -> HTML
+
+    def __post_init__(self) -> None:
+        self.headings = {one.heading: one.id for one in artifacts()}
+        self.known = {one.id: one.chapter for one in (*artifacts(), *claims())}
+        self.sentences = {one.sentence: one for one in claims()}
+
+    def visit(self, chapter: str, text: str, plain: str) -> str:
+        """An output of a chapter (HTML) in which artifacts and claims have their ids, each once in a chapter.
+
+        plain: what the output is where there is no HTML; that of an artifact begins with its heading.
+        """
+        here = self.places.setdefault(chapter, set())
+        text = TABLE.sub(lambda found: found[0] if self._first(here, found[1]) else "<table>", text)
+        id = self.headings.get(plain.partition("\n")[0])
+        if id and self.known[id] == chapter:
+            if '<figure class="drawing">' in text and self._first(here, id):
+                text = text.replace('<figure class="drawing">', f'<figure class="drawing" id="{id}">', 1)
+            self.pictures.setdefault(id, text)
+
+        def told(found: re.Match) -> str:
+            one = self.sentences.get(html.unescape(found[3]))
+            own = one and one.chapter == chapter and "id=" not in found[1] and self._first(here, one.id)
+            return f'<tr{found[1]} id="{one.id}">{found[2]}{found[3]}{found[4]}' if own else found[0]
+
+        return text if 'class="board"' in text else ROW.sub(told, text)
+
+    def finished(self, text: str) -> str:
+        """A page whose links lead to what is there, and whose cards have their small pictures."""
+        def link(found: re.Match) -> str:
+            there = found[3] not in self.known or found[3] in self.places.get(found[2], ())
+            return found[0] if there else f'href="{found[1] or ""}{found[2]}.html"'
+
+        text = THUMB.sub(lambda found: f"{found[1]}{self._small(found[2])}</span>", text)
+        return re.sub(r'href="\.\./(src/[\w/]+\.py)#', r'href="../\1.html#', LINK.sub(link, text))
+
+    def _first(self, here: set[str], id: str) -> bool:
+        fresh = id not in here
+        here.add(id)
+        return fresh
+
+    def _small(self, id: str) -> str:
+        """A figure as a file of its own, loaded when it is looked at; of a table where its numbers are."""
+        text = self.pictures.get(id, "")
+        if "<table" in text:
+            return sketch(text)
+        drawn = re.search(r"<svg.*?</svg>", text, re.DOTALL)
+        if not drawn:
+            return ""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / f"{id}.svg").write_text(drawn[0])
+        return f'<img src="../gallery/{id}.svg" alt="" loading="lazy" width="160" height="96">'
+
+
+def sketch(text: str) -> str:
+    """A table in small: a bar for each cell, full for a number, pale for words, none where it was not run."""
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.DOTALL)
+    cells = [[html.unescape(re.sub("<[^>]+>", "", cell)).strip() for cell in re.findall(
+        r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)][:WIDE] for row in rows[:HIGH]]
+    kinds: dict[str, str] = {"head": "", "number": "", "word": "", "absent": ""}
+    wide = 160 / max(map(len, cells), default=1)
+    for i, row in enumerate(cells):
+        for k, cell in enumerate(row):
+            kind = ("absent" if cell in ABSENT else "head" if not i else "number" if numeric([cell]) else "word")
+            kinds[kind] += f"M{k * wide + 2:.0f} {i * 10 + 5}h{wide - 4:.0f}v5h{4 - wide:.0f}z"
+    drawn = "".join(f'<path class="{kind}" d="{path}"/>' for kind, path in kinds.items() if path)
+    return f'<svg viewBox="0 0 160 96" aria-hidden="true">{drawn}</svg>'

@@ -1,0 +1,206 @@
+"""De-tokenisers: corpora that were cut into words, written as people write, and back again (Radford et al. 2019, 3.1).
+
+WikiText and LAMBADA have blanks around punctuation and marks such as " @-@ ", which no other text has. A model that is
+scored on them without having been trained on them pays for that. Its score stays that of the corpus if it reads them
+without, as long as nothing is lost: `invert(apply(x)) == x` for every string x, whatever is in it.
+
+How that is made sure of: the words of a line are what stands between blanks. Rules say which of them stand directly
+behind the word before, so that a *chunk* of words is written without blanks. A chunk is written only if reading it back
+(with the rules of the tokeniser that made the corpus) gives its words; words for which that is not so stay apart, and
+one that cannot be read back even alone gets an escape mark in front: what follows, up to the next blank, is one word.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from repro.errors import unknown
+
+MARK = "\ue000"  # for private use: in no text; one that is in a text all the same is escaped as any other word
+LONGEST = 64  # words in a chunk, which is read again with every word that is added
+
+
+@dataclass(frozen=True)
+class Detokeniser:
+    """How the words of a corpus are written together, and read again.
+
+    joins: words of a line -> for each, whether it stands directly behind the one before.
+    write: words of a chunk -> the chunk. read: a chunk without a mark -> its words.
+    edges: whether a text whose lines begin and end with a blank, as WikiText's do, is written without these.
+    """
+
+    name: str
+    joins: Callable[[Sequence[str]], list[bool]] = field(repr=False)
+    write: Callable[[Sequence[str]], str] = field(repr=False)
+    read: Callable[[str], tuple[str, ...]] = field(repr=False)
+    edges: bool = False
+    mark: str = MARK
+
+    def apply(self, text: str) -> str:
+        """`text` as people write."""
+        if not self._edged(text):
+            return "\n".join(" ".join(self._chunks(line.split(" "))) for line in text.split("\n"))
+        *lines, last = text.split("\n")
+        return " " + "\n".join([*map(self._without_edges, lines), last and self._without_edges(last, blank=None)])
+
+    def invert(self, text: str) -> str:
+        """The text that `apply` wrote as `text`."""
+        if not self._edged(text):
+            return "\n".join(self._words(line) for line in text.split("\n"))
+        *lines, last = text[1:].split("\n")
+        return "\n".join([*map(self._with_edges, lines), last and self._with_edges(last)])
+
+    def _edged(self, text: str) -> bool:
+        """Whether blanks at the edges of lines are left out: the first one is written, so that it can be told."""
+        return self.edges and text.startswith(" ")
+
+    def _without_edges(self, line: str, blank: str | None = "") -> str:
+        """A line without the blanks at its ends, a mark and a blank before one that has others. blank: what " " is."""
+        if line == " " and blank is not None:
+            return blank
+        if len(line) > 2 and line[0] == line[-1] == " ":
+            return " ".join(self._chunks(line[1:-1].split(" ")))
+        return f"{MARK} " + " ".join(self._chunks(line.split(" ")))
+
+    def _with_edges(self, line: str) -> str:
+        if not line:
+            return " "
+        return self._words(line[2:]) if line.startswith(f"{MARK} ") else f" {self._words(line)} "
+
+    def _words(self, line: str) -> str:
+        return " ".join(word for chunk in line.split(" ") for word in self._read(chunk))
+
+    def _read(self, chunk: str) -> tuple[str, ...]:
+        """The words of a chunk."""
+        return (chunk[1:],) if chunk.startswith(MARK) else self.read(chunk)
+
+    def _chunks(self, words: Sequence[str]) -> Iterator[str]:
+        """The chunks of a line: each as long as the rules want and can be read back."""
+        joined, start = self.joins(words), 0
+        while start < len(words):
+            stop = start + 1
+            chunk = words[start] if self._read(words[start]) == (words[start],) else MARK + words[start]
+            while longer := self._longer(words, joined, start, stop):
+                chunk, stop = longer
+            yield chunk
+            start = stop
+
+    def _longer(self, words: Sequence[str], joined: list[bool], start: int, stop: int) -> tuple[str, int] | None:
+        """The chunk with one to three words more, and where it ends; None if there is none to be read back."""
+        for end in range(stop + 1, min(stop + 3, len(words)) + 1):
+            if not joined[end - 1] or end - start > LONGEST:
+                return None
+            chunk = self.write(words[start:end])
+            if self._read(chunk) == tuple(words[start:end]):
+                return chunk, end
+        return None
+
+
+def detokeniser(style: str) -> Detokeniser:
+    """The de-tokeniser of a corpus: "wikitext" or "lambada" (its plain form: lower case, cut into words).
+
+    `.apply(text)` and `.invert(text)` are pure functions; `.mark` is the escape mark. ReproError for another style.
+    """
+    if style not in _STYLES:
+        raise unknown("style of a de-tokeniser", style, _STYLES)
+    return _STYLES[style]
+
+
+SHORT = ("Adm|Ave|Bros|Brig|Capt|Cmdr|Col|Corp|Cpl|Dr|Drs|Ens|Gen|Gov|Hon|Insp|Jr|Lt|Maj|Messrs|Mlle|Mme|Mr|Mrs|Ms|"
+         "Msgr|No|Nos|Op|Pfc|Ph|Prof|Pvt|Rep|Reps|Res|Rev|Rt|Sen|Sens|Sfc|Sgt|Sr|St|Ste|Supt|Surg|vs|var|pp")
+WIKITEXT = re.compile(rf"""
+    (?P<stands_for> <unk> | <formula> )
+  | (?P<dots> \.{{2,}} )
+  | (?P<initials> [^\W\d_] (?: \. [^\W\d_] (?!\w) )+ \.? | [A-Z] \. (?!\w) )
+  | (?P<short> (?<!\w) (?:{SHORT}) \. (?![\w.]) )
+  | (?P<site> \w*[^\W\d_] (?: \. [^\W\d_]\w* )+ )
+  | (?P<comma> (?<=\d) , (?=\d) )
+  | (?P<point> (?<=\d) \. (?=\d) )
+  | (?P<hyphen> (?<=.) - | - (?=.) )
+  | (?P<ending> (?: (?<=[\w.)\]%°]) | (?<=[\w.!?,)]") ) '\w+ )
+  | \w+ | .
+""", re.VERBOSE | re.DOTALL)
+WRITTEN = {"@-@": "-", "@,@": ",", "@.@": "."}
+MEANT = {"hyphen": "@-@", "comma": "@,@", "point": "@.@"}
+
+BEHIND = frozenset(", . ; : ! ? ) ] } % ... ” ’ ° ′ ″".split())  # written directly behind the word before
+BEFORE = frozenset("( [ { “ ‘ $ £ € ₤ ¥ #".split())  # written directly before the word after
+BETWEEN = frozenset("@-@ @,@ @.@ / — ‑ ⁄".split())  # both
+ENDINGS = frozenset("s t m d re ve ll".split())
+
+
+def _joins_wikitext(words: Sequence[str]) -> list[bool]:
+    """Quotes are opened and closed in turn; a heading's signs stand together; ranges and times between numbers too."""
+    n, quoted, single = len(words), False, False
+    behind, before = [False] * (n + 1), [False] * (n + 1)
+    heading = n > 2 and words[0] == words[-1] == "="
+    for k, word in enumerate(words):
+        last, following = words[k - 1] if k else "", words[k + 1] if k + 1 < n else ""
+        numbers = last[-1:].isdigit() and following[:1].isdigit()
+        behind[k] = (word in BEHIND or word in BETWEEN or word == "–" and numbers
+                     or len(word) > 1 and word[0] == "'" and word[1:].isalnum())
+        before[k] = (word in BEFORE or word in BETWEEN or word in ("–", ":") and numbers
+                     or word == "’" and following in ENDINGS or word == "°" and following in ("C", "F"))
+        if heading and word == "=":
+            behind[k] = last == "="
+        elif word == '"':
+            behind[k], before[k], quoted = quoted, not quoted, not quoted
+        elif word == "'":
+            opens = not single and not last.endswith("s") and (following[:1].isdigit() or "'" in words[k + 1:])
+            behind[k], before[k], single = not opens, opens, opens
+    return [k > 0 and (behind[k] or before[k - 1]) for k in range(n)]
+
+
+def _write_wikitext(words: Sequence[str]) -> str:
+    return "".join(WRITTEN.get(word, word) for word in words)
+
+
+@lru_cache(2**16)
+def _read_wikitext(chunk: str) -> tuple[str, ...]:
+    """As the tokeniser of Moses cut it; an empty chunk is an empty word."""
+    return tuple(MEANT.get(found.lastgroup, found[0]) for found in WIKITEXT.finditer(chunk)) or ("",)
+
+
+LAMBADA = re.compile(r"""
+    (?P<open> (?<! [\w.,!?;:)%*'-] ) " (?=.) )
+  | (?P<close> " )
+  | (?P<word> (?<! [\w'] ) '(?: em|til|cause|bout|round|n|kay|cos ) (?!\w) )
+  | (?P<single> (?<! [\w.,!?;:)%*'-] ) ' (?=\w) )
+  | (?P<ending> (?<=.) '(?: s|m|d|re|ll|ve ) (?!\w) )
+  | (?P<dots> \.{2,} | -{2,} | \*{2,} | [?!]{2,} )
+  | (?P<initials> [^\W\d_] (?: \. [^\W\d_] (?!\w) )+ \.? | [a-hj-z] \. (?!\w) )
+  | (?P<short> (?<!\w) (?: mr|mrs|ms|dr|st|det|jr|sr|vs|lt|sgt|capt|col|gen|prof|rev|mt ) \. (?![\w.]) )
+  | (?P<split> (?<![\w-]) (?: can(?=not\b) | gon(?=na\b) | wan(?=na\b) | got(?=ta\b) | gim(?=me\b) | lem(?=me\b) ) )
+  | (?P<not> n't (?!\w) )
+  | (?P<before_not> \w+ (?= n't (?!\w) ) )
+  | \w+ (?: (?: [-’/&.]+ | (?<=\d)[,:](?=\d) | ' (?! (?: s|m|d|re|ll|ve|t ) (?!\w) ) ) \w+ )*
+  | .
+""", re.VERBOSE | re.DOTALL)
+SPLIT = {("can", "not"), ("gon", "na"), ("wan", "na"), ("got", "ta"), ("gim", "me"), ("lem", "me")}
+BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
+WRITTEN_LAMBADA = BRACKETS | {"``": '"', "''": '"', "`": "'"}
+MEANT_LAMBADA = {"open": "``", "close": "''", "single": "`"}
+BRACKETED = {sign: word for word, sign in BRACKETS.items()}
+BEHIND_LAMBADA = frozenset(", . ; : ! ? % ... ?! !? '' ' n't 's 'm 'd 're 'll 've -rrb- -rsb- -rcb-".split())
+BEFORE_LAMBADA = frozenset("`` ` $ # -lrb- -lsb- -lcb-".split())
+
+
+def _joins_lambada(words: Sequence[str]) -> list[bool]:
+    return [k > 0 and (words[k] in BEHIND_LAMBADA or words[k - 1] in BEFORE_LAMBADA
+                       or (words[k - 1], words[k]) in SPLIT) for k in range(len(words))]
+
+
+def _write_lambada(words: Sequence[str]) -> str:
+    return "".join(WRITTEN_LAMBADA.get(word, word) for word in words)
+
+
+@lru_cache(2**16)
+def _read_lambada(chunk: str) -> tuple[str, ...]:
+    """As the tokeniser of the Penn Treebank cut it."""
+    return tuple(MEANT_LAMBADA.get(found.lastgroup) or BRACKETED.get(found[0], found[0])
+                 for found in LAMBADA.finditer(chunk)) or ("",)
+
+
+_STYLES = {"wikitext": Detokeniser("wikitext", _joins_wikitext, _write_wikitext, _read_wikitext, edges=True),
+           "lambada": Detokeniser("lambada", _joins_lambada, _write_lambada, _read_lambada)}

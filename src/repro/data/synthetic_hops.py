@@ -1,0 +1,126 @@
+"""Questions that take two steps, whose best possible score is known for a reader of everything and of single windows.
+
+A text tells a story of one topic, then who was there, then names four things, one each of four topics. Asked is which
+of the things fits the story, or whether one does. The thing that fits does not come up in the story: that it does is
+known from its topic alone, as books of `repro.data.synthetic` tell it. So who reads the things without the story can
+only guess, and who reads both can always tell.
+"""
+
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from repro.data.examples import Paragraph, Question, Span
+from repro.data.synthetic import NAMES, TEMPLATES, TOPICS
+from repro.errors import check_ranges
+
+VERSION = 1  # raise it when the questions of a given seed change
+WHICH, WHETHER = "what fits", "does one fit"
+N_THINGS = 4
+STORIES = tuple(template for template in TEMPLATES if "NAME" in template)
+
+
+@dataclass(frozen=True)
+class SyntheticHops:
+    """The process that writes the questions; each is a function of these numbers, its split and its index.
+
+    story_words: length of the story. n_names: how many were there, which says nothing. n_topics: to draw from. yes_no:
+    how likely a question asks whether one fits, half of which have the answer yes. Raises ReproError for numbers that
+    do not fit together.
+    """
+
+    story_words: int = 24
+    n_names: int = 4
+    n_topics: int = 6
+    yes_no: float = 0.25
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        limits = {"story_words": (8, float("inf")), "n_names": (0, len(NAMES)), "yes_no": (0, 1),
+                  "n_topics": (N_THINGS + 1, len(TOPICS))}
+        check_ranges(self, limits, "synthetic hops")
+
+    def example(self, split: str, index: int) -> Question:
+        """Question `index` of `split`; its paragraphs are the story, who was there, and the things."""
+        draw = random.Random(f"hops {VERSION}/{self.seed}/{split}/{index}")
+        whether = draw.random() < self.yes_no
+        fits = not whether or draw.random() < 0.5
+        topics = list(range(self.n_topics))
+        topic, *others = (topics.pop(int(draw.random() * len(topics))) for _ in range(N_THINGS + 1))
+        nouns = list(TOPICS[topic][0])
+        thing = nouns.pop(int(draw.random() * len(nouns)))
+        things = [_one(draw, TOPICS[other][0]) for other in others]
+        place = int(draw.random() * N_THINGS)
+        if fits:
+            things[place] = thing
+        story = self._story(draw, nouns, *TOPICS[topic][1:])
+        names = list(NAMES)
+        there = [names.pop(int(draw.random() * len(names))) for _ in range(self.n_names)]
+        listed = " ".join(f"the {one}" for one in things) + " ."
+        paragraphs = tuple(Paragraph("", (text,)) for text in (story, " ".join([*there, "."]), listed))
+        answer = ("yes" if fits else "no") if whether else thing
+        start = listed.find(f"the {thing} ") + 4
+        spans = () if whether else (Span(2, start, start + len(thing)),)
+        return Question(f"{split}-{index}", WHETHER if whether else WHICH, paragraphs, answer, spans,
+                        ((0, 0), (2, 0)), "whether" if whether else "which")
+
+    def lexicon(self) -> list[str]:
+        """Every word of a question and its text, each once."""
+        content = [word for topic in TOPICS[:self.n_topics] for words in topic for word in words]
+        grammar = {part for template in STORIES for part in template.split() if not part.isupper()}
+        return [*NAMES, *content, *sorted(grammar | {"his", "her", *WHICH.split(), *WHETHER.split()})]
+
+    def fingerprint(self) -> str:
+        """sha256 (hex) that changes with any parameter, with the word lists and with how questions are written."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        told = f"{self} {VERSION} {STORIES} {TOPICS} {NAMES} {WHICH} {WHETHER} {self.example('train', 0)}"
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    def best_score(self, example: Question, windows: Sequence[str] | None = None) -> float:
+        """How likely the best possible reader, who knows the process, answers right: 1, 0 or what a guess gives.
+
+        windows: the texts that it reads one at a time, nothing of one being known in another; None: all at once. Exact
+        match and F1 are the same, since things are single words. A window with something of the story tells of its own
+        things whether they fit. Of the others each is as likely; whether one fits at all is more likely "no" once some
+        are known not to.
+        """
+        story = set(example.paragraphs[0].text.split()) & self._content
+        things = set(example.paragraphs[2].text.split()) & self._content
+        right = {thing for thing in things if self._topic(thing) == self._topic(next(iter(story)))}
+        known = set()
+        for text in [" ".join(one.text for one in example.paragraphs)] if windows is None else windows:
+            words = set(text.split())
+            if words & story:
+                known |= words & things
+        if known & right or known == things:
+            return 1.0
+        if example.answer in ("yes", "no"):
+            return float(example.answer == "no") if known else 0.5
+        return 1 / (len(things) - len(known))
+
+    def _story(self, draw: random.Random, nouns: Sequence[str], verbs: Sequence[str], adjectives: Sequence[str]) -> str:
+        words: list[str] = []
+        values = {"NAME": NAMES, "HIS": ("his", "her"), "NOUN": nouns, "VERB": verbs, "ADJ": adjectives}
+        while len(words) < self.story_words:
+            words += [_one(draw, values[part]) if part in values else part for part in _one(draw, STORIES).split()]
+        return " ".join(words[:self.story_words])
+
+    @cached_property
+    def _content(self) -> set[str]:
+        return {word for topic in TOPICS for words in topic for word in words}
+
+    def _topic(self, word: str) -> int:
+        return next(number for number, topic in enumerate(TOPICS) if any(word in words for words in topic))
+
+
+def _one(draw: random.Random, values: Sequence[str]) -> str:
+    return values[int(draw.random() * len(values))]
+
+
+HOPS = SyntheticHops()  # the corpus `synthetic-hops`
+SIZES = {"train": 3_000, "validation": 200}

@@ -1,0 +1,135 @@
+"""WebText from links that people shared: which pages are kept, counted step by step (Radford et al. 2019, section 2.1).
+
+Its makers never published it, only how they made it: pages that a link on Reddit with 3 karma or more leads to, none
+shared after December 2017, their text without the page around it, nothing of Wikipedia (on which language models are
+tested), no duplicates, and cleaning that is not told. The paper took the text out with Dragnet and Newspaper, which are
+no longer kept up; here trafilatura does. Of near copies, found by MinHash, the first is kept.
+
+So this begins with links and the pages they led to. Nothing is fetched.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+from urllib.parse import urlsplit
+
+from repro.data.base import Document
+from repro.data.ngrams import grams
+from repro.errors import ReproError
+
+KARMA, LAST = 3, "2017-12-31"
+LEAST = 25  # words: with fewer, what is found on a page is a remark beside a picture, or the page around its text
+STEPS = ("karma", "date", "text", "Wikipedia", "duplicate")  # in this order
+
+
+@dataclass(frozen=True)
+class Page:
+    """A link that was shared: where it leads, the karma it got, the day (such as "2017-03-31"), and the page's HTML."""
+
+    url: str
+    karma: int
+    day: str
+    html: str
+
+
+@dataclass(frozen=True)
+class WebText:
+    """documents: what is kept, in order, by URL. dropped: URL and step of each page that is not kept, in order."""
+
+    documents: list[Document]
+    dropped: list[tuple[str, str]]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many links there were, and how many were left after each of the steps."""
+        left = {"links": len(self.documents) + len(self.dropped)}
+        for step in STEPS:
+            left[step] = list(left.values())[-1] - sum(told == step for _, told in self.dropped)
+        return left
+
+
+def webtext(pages: Iterable[Page], karma: int = KARMA, first: str | None = None, last: str | None = LAST,
+            similar: float = 0.8) -> WebText:
+    """The texts of `pages` with at least `karma`, shared from day `first` to day `last`, without Wikipedia and copies.
+
+    similar: share of its runs of five words that a page has with an earlier one, of all that either has (Jaccard's
+    index, 0 to 1), from which it counts as a copy. None for a day: no limit.
+    Raises ReproError for a day that is none, numbers out of range, and without the packages.
+    """
+    if not 0 < similar <= 1:
+        raise ReproError(f"similar={similar}: allowed are shares above 0, up to 1.")
+    if first and last and _day(first) > _day(last):
+        raise ReproError(f"first={first} is after last={last}: no page would be kept.")
+    documents, dropped, known = [], [], _Copies(similar)
+    for page in pages:
+        reason, told = None, ""
+        if page.karma < karma:
+            reason = "karma"
+        elif first and _day(page.day) < _day(first) or last and _day(page.day) > _day(last):
+            reason = "date"
+        elif not (told := text(page.html)):
+            reason = "text"
+        elif is_wikipedia(page.url):
+            reason = "Wikipedia"
+        elif known.has(told):
+            reason = "duplicate"
+        if reason:
+            dropped.append((page.url, reason))
+        else:
+            documents.append(Document(page.url, told))
+    return WebText(documents, dropped)
+
+
+def text(html: str) -> str:
+    """The text of a page without what surrounds it; "" where there are not even `LEAST` words of it."""
+    try:
+        from trafilatura import extract
+    except ImportError as error:
+        raise _lacking("trafilatura") from error
+    found = extract(html, include_comments=False, include_tables=False) if html.strip() else None
+    return found.strip() if found and len(found.split()) >= LEAST else ""
+
+
+def is_wikipedia(url: str) -> bool:
+    """Whether a URL leads to Wikipedia, in whatever language or form."""
+    try:
+        host = urlsplit(url if "//" in url else f"//{url}").hostname or ""
+    except ValueError:  # a malformed address
+        return False
+    host = host.lower().rstrip(".")
+    return host == "wikipedia.org" or host.endswith(".wikipedia.org")
+
+
+class _Copies:
+    """The texts seen so far, as sketches of their runs of five words."""
+
+    def __init__(self, similar: float, size: int = 256):
+        try:
+            from datasketch import MinHash, MinHashLSH
+        except ImportError as error:
+            raise _lacking("datasketch") from error
+        self.similar, self.size, self.sketch = similar, size, MinHash
+        # What the index finds is compared again: it may look for less, and has no settings for nearly 1.
+        self.index, self.sketches = MinHashLSH(threshold=min(similar, 0.95), num_perm=size), {}
+
+    def has(self, text: str) -> bool:
+        """Whether a text seen before is nearly this one; if not, it is kept in mind."""
+        found = self.sketch(num_perm=self.size)
+        found.update_batch([run.encode() for run in set(grams(text, 5)) or {text}])
+        if any(self.sketches[k].jaccard(found) >= self.similar for k in self.index.query(found)):
+            return True
+        self.sketches[len(self.sketches)] = found
+        self.index.insert(len(self.sketches) - 1, found)
+        return False
+
+
+def _day(told: Any) -> date:
+    try:
+        return date.fromisoformat(told)
+    except (TypeError, ValueError):
+        raise ReproError(f"'{told}' is no day; write it as 2017-12-31.") from None
+
+
+def _lacking(package: str) -> ReproError:
+    return ReproError(f"gathering web text needs the package {package}: pip install 'repro[webtext]'.")

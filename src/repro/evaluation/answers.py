@@ -1,0 +1,75 @@
+"""How good a short answer is: exact match and F1 over words, as HotpotQA (Yang et al. 2018) and SQuAD (Rajpurkar et al.
+2016) score it; and which span of the windows of a text a reader's logits choose."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from repro.errors import ReproError, unknown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+RULES = ("hotpotqa", "squad")
+WHOLE = ("yes", "no", "noanswer")  # HotpotQA: right or wrong, nothing between
+LONGEST = 30  # tokens of an answer
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalise_answer(text: str) -> str:
+    """Lower case, without punctuation and the articles a, an and the, single blanks between words; as in both papers'
+    own scripts."""
+    words = re.sub(r"\b(a|an|the)\b", " ", text.lower().translate(_PUNCTUATION))
+    return " ".join(words.split())
+
+
+def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "hotpotqa") -> tuple[float, float]:
+    """(exact match, F1) from 0 to 1 of a prediction: of several answers the best counts, for each score by itself.
+
+    F1 is that of the bags of words, both normalised. "hotpotqa": a prediction or an answer that is yes, no or noanswer
+    gives 0 unless both are the same, "squad" knows no such words. As in both scripts an answer without any word left
+    (an article alone) can be matched exactly, but has no F1.
+    Raises ReproError for other rules, and where there is no answer.
+    """
+    if rules not in RULES:
+        raise unknown("rules of answers", rules, RULES)
+    answers = [answers] if isinstance(answers, str) else list(answers)
+    if not answers or not all(isinstance(one, str) and one.strip() for one in answers):
+        raise ReproError(f"answers are {answers!r}; give at least one that is a text and not empty.")
+    told = normalise_answer(prediction)
+    every = [(float(told == wanted), _f1(told, wanted, rules)) for wanted in map(normalise_answer, answers)]
+    return max(exact for exact, _ in every), max(f1 for _, f1 in every)
+
+
+def _f1(told: str, wanted: str, rules: str) -> float:
+    if rules == "hotpotqa" and told != wanted and (told in WHOLE or wanted in WHOLE):
+        return 0.0
+    told, wanted = told.split(), wanted.split()
+    common = (Counter(told) & Counter(wanted)).total()
+    return 2 * common / (len(told) + len(wanted)) if common else 0.0
+
+
+def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
+               longest: int = LONGEST) -> list[tuple[int, int, int]]:
+    """For each question the window and the first and last token of the span with the highest sum of its two logits.
+
+    start_logits, end_logits (B, W, T); text (B, W, T): True where a token is of the text, not of the question or
+    padding. A span lies in the text of one window and has at most `longest` tokens; of equals the first is taken.
+    Raises ReproError for a question without text.
+    """
+    import torch
+
+    if not text.flatten(1).any(1).all():
+        empty = int((~text.flatten(1).any(1)).nonzero()[0])
+        raise ReproError(f"question {empty} of the batch has no token of text to answer from.")
+    length = text.shape[-1]
+    start, end = (x.float().masked_fill(~text, -torch.inf) for x in (start_logits, end_logits))
+    within = torch.ones(length, length, dtype=torch.bool, device=text.device).triu().tril(longest - 1)
+    found = []
+    for one, other in zip(start, end, strict=True):  # a question at a time: all pairs of tokens of its windows
+        pairs = (one[:, :, None] + other[:, None, :]).masked_fill(~within, -torch.inf)
+        window, pair = divmod(int(pairs.flatten().argmax()), length * length)
+        found.append((window, *divmod(pair, length)))
+    return found

@@ -1,0 +1,163 @@
+"""Tasks told by a language model that was never trained on them: p(output | input, task as text) (Radford et al. 2019).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from repro.errors import ReproError
+from repro.evaluation.scoring import LOGIT_BYTES, as_perplexity, states_and_head
+from repro.loss import cross_entropy
+from repro.processor import exact_products
+
+Ids = Sequence[int]
+
+
+def continuation_nll(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids], batch_size: int = 16,
+                     progress=None) -> tuple[np.ndarray, np.ndarray]:
+    """Negative log-likelihood of each continuation after its prefix, in nats, and its number of tokens.
+
+    model: as of `perplexity`, but for a `RecurrentLM`. prefixes, continuations: as many lists of token ids. batch_size:
+    texts read at once, those of similar length together; it changes speed and memory only. progress: called with the
+    number of texts done since the last call. Returns sums (n,) float64 and counts (n,) int64, in the order given.
+
+    Raises ReproError for no texts, sides of different length, an empty prefix (nothing tells the first token then) or
+    continuation, and texts beyond the model's context.
+    """
+    _check(model, prefixes, continuations, batch_size)
+    sums = np.zeros(len(prefixes))
+    for k, nll, _ in _scored(model, prefixes, continuations, batch_size, None, progress):
+        sums[k] = nll.double().sum().item()
+    return sums, np.array([len(ids) for ids in continuations], np.int64)
+
+
+@dataclass(frozen=True)
+class Lambada:
+    """How well the last words of passages are told."""
+
+    nll: np.ndarray  # (n,) float64, nats of each word
+    correct: np.ndarray  # (n,) bool
+
+    @property
+    def n(self) -> int:
+        """Passages."""
+        return len(self.nll)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of passages whose word is told, 0 to 1."""
+        return float(self.correct.mean())
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean nats of a word; inf where that is beyond what a float holds."""
+        return as_perplexity(self.nll.mean())
+
+
+def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Sequence[str] = (), batch_size: int = 16,
+            progress=None) -> Lambada:
+    """The last word of each passage, which is what stands behind its last blank (Paperno et al. 2016).
+
+    A word counts as told if each of its tokens is the most likely one after those before it. stop_words: those that are
+    one token, with the blank before them, are barred as first token of a word (section 3.3 of Radford et al. 2019); the
+    nats are those without the bar. What stands before the word is read as it is, without <|endoftext|>.
+
+    A line end is no blank: what it joins is one word.
+    Raises ReproError for no passages, one without a word behind a blank, one string in the place of a list, and what
+    `continuation_nll` refuses.
+    """
+    for name, given in (("passages", passages), ("stop_words", stop_words)):
+        if isinstance(given, str):
+            raise ReproError(f"{name} is one string; give a list, such as ['{given[:40]}'].")
+    parts = [passage.rpartition(" ") for passage in passages]
+    for number, (before, _, word) in enumerate(parts):
+        if not before.strip() or not word.strip():
+            raise ReproError(f"passage {number} ends in '{passages[number][-40:]}'; it needs a last word behind a "
+                             "blank, and text before it.")
+    prefixes = [tokeniser.encode(before) for before, _, _ in parts]
+    words = [tokeniser.encode(f" {word}") for _, _, word in parts]
+    barred = [ids[0] for ids in (tokeniser.encode(f" {word}") for word in stop_words) if len(ids) == 1]
+    _check(model, prefixes, words, batch_size)
+    nats, correct = np.zeros(len(words)), np.zeros(len(words), bool)
+    bar = torch.tensor(sorted({int(one) for one in barred}), dtype=torch.int64)
+    for k, nll, hits in _scored(model, prefixes, words, batch_size, bar, progress):
+        nats[k], correct[k] = nll.double().sum().item(), bool(hits.all())
+    return Lambada(nats, correct)
+
+
+def _check(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids], batch_size: int) -> None:
+    """Raise ReproError for what cannot be scored."""
+    if len(prefixes) != len(continuations) or not len(prefixes):
+        raise ReproError(f"there are {len(prefixes)} prefixes and {len(continuations)} continuations; give one of each "
+                         "for every text, of at least one.")
+    if batch_size < 1:
+        raise ReproError(f"batch_size is {batch_size} texts; it must be at least 1.")
+    config = getattr(model, "config", None)
+    context = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
+    for number, (prefix, ids) in enumerate(zip(prefixes, continuations, strict=True)):
+        if not len(prefix) or not len(ids):
+            raise ReproError(f"text {number} has a prefix of {len(prefix)} and a continuation of {len(ids)} tokens; "
+                             "both need at least 1.")
+        if context is not None and len(prefix) + len(ids) - 1 > context:
+            raise ReproError(f"text {number} has {len(prefix) + len(ids) - 1:,} tokens to read, but the model's "
+                             f"context ends at {context:,}; cut its prefix.")
+
+
+@torch.no_grad()
+def _scored(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids], batch_size: int,
+            barred: Tensor | None, progress) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Of each text, in any order: its number, and of each token of its continuation the nats and whether it is the
+    most likely; the first one among those that are not `barred`."""
+    texts = [np.concatenate([np.asarray(one, np.int64), np.asarray(other, np.int64)])
+             for one, other in zip(prefixes, continuations, strict=True)]
+    order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
+    device = next((p.device for p in model.parameters()), "cpu") if isinstance(model, nn.Module) else "cpu"
+    with evaluating(model), exact_products(model, batch_size * len(texts[order[-1]]), device):
+        for start in range(0, len(order), batch_size):
+            batch = order[start:start + batch_size]
+            ids = torch.zeros(len(batch), len(texts[batch[-1]]) - 1, dtype=torch.int64)
+            asked = torch.zeros(ids.shape, dtype=torch.bool)
+            first, targets = torch.zeros(ids.shape, dtype=torch.bool), []
+            for row, k in enumerate(batch):
+                n, stop = len(prefixes[k]), len(texts[k]) - 1
+                ids[row, :stop] = torch.from_numpy(texts[k][:-1])
+                asked[row, n - 1:stop], first[row, n - 1] = True, True
+                targets.append(torch.from_numpy(texts[k][n:]))
+            states, head = states_and_head(model, ids.to(device))
+            asked = asked.to(device)
+            nll, hits = _told(states[asked], head, torch.cat(targets).to(device), first.to(device)[asked], barred)
+            sizes = [len(one) for one in targets]
+            yield from zip(batch, nll.cpu().split(sizes), hits.cpu().split(sizes), strict=True)
+            if progress is not None:
+                progress(len(batch))
+
+
+def _told(states: Tensor, head, targets: Tensor, first: Tensor, barred: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Nats (n,) of `targets` (n,) and whether each is the most likely, with the logits of a few rows at a time."""
+    rows = max(1, LOGIT_BYTES // (4 * (states.shape[1] if head is None else head.weight.shape[0])))
+    nats, hits = [], []
+    for some, wanted, begins in zip(states.split(rows), targets.split(rows), first.split(rows), strict=True):
+        logits = some if head is None else head(some)
+        nats.append(cross_entropy(logits, wanted, "none"))
+        if barred is not None and len(barred):
+            logits = logits.masked_fill(begins[:, None] & torch.zeros_like(logits[0], dtype=torch.bool).index_fill(
+                0, barred.to(logits.device), True), -torch.inf)
+        hits.append(logits.argmax(1) == wanted)
+    return torch.cat(nats), torch.cat(hits)
+
+
+@contextmanager
+def evaluating(model: Callable) -> Iterator[None]:
+    """Dropout is off within it."""
+    was_training = getattr(model, "training", False)
+    if was_training:
+        model.eval()
+    try:
+        yield
+    finally:
+        if was_training:
+            model.train()

@@ -1,0 +1,288 @@
+"""GPT and GPT-2: decoders with learned positions and a tied output layer (Radford et al. 2018, section 4.1; 2019, 2.3).
+
+They differ in where the norms are. GPT normalises what each branch and its input add up to. GPT-2 moves the norm to the
+input of the branch, adds one behind the last layer, and starts the last weights of each branch smaller, so that what
+the N branches add to the residual does not grow with the depth.
+"""
+
+from dataclasses import dataclass, fields
+from math import sqrt
+from numbers import Integral
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from repro.attention import Causal, attend
+from repro.attention.products import products
+from repro.errors import ReproError, unknown
+from repro.recompute import recomputed
+
+NORMS = ("post", "pre")  # GPT's, GPT-2's
+INIT = 0.02  # standard deviation of an initial weight
+Kept = tuple[Tensor, Tensor]  # keys and values of a layer, (B, H, N, D) each
+
+
+@dataclass(frozen=True)
+class GPTConfig:
+    """Size of a `GPT`. Raises ReproError for sizes that do not fit together.
+
+    norm: "pre" (GPT-2) or "post" (GPT). dropout: of embeddings, attention weights and residual branches.
+    """
+
+    vocab_size: int
+    n_positions: int
+    n_layer: int
+    n_embd: int
+    n_head: int
+    norm: str = "pre"
+    dropout: float = 0.0
+
+    def __post_init__(self):
+        for name in ("vocab_size", "n_positions", "n_layer", "n_embd", "n_head"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise ReproError(f"{name} is {value}; it must be a whole number of at least 1.")
+        if self.n_embd % self.n_head:
+            raise ReproError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
+                             "heads.")
+        if self.norm not in NORMS:
+            raise unknown("norm", self.norm, NORMS)
+        if not 0 <= self.dropout < 1:
+            raise ReproError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
+
+    @property
+    def matrices(self) -> int:
+        """Weights of the matrices inside the layers."""
+        return 12 * self.n_layer * self.n_embd**2
+
+    @property
+    def parameters(self) -> int:
+        """All weights: matrices, biases and norms of the layers, embeddings, and the last norm if there is one."""
+        last = 2 * self.n_embd * (self.norm == "pre")
+        return self.matrices + (13 * self.n_layer + self.vocab_size + self.n_positions) * self.n_embd + last
+
+    def flops_per_token(self, n: int) -> float:
+        """Forward floating-point operations per token of a sequence of n: 2 for each weight of a matrix, the output
+        layer's included, and for each product in a score and in a sum of values."""
+        return 2 * (self.matrices + self.vocab_size * self.n_embd) + 2 * self.n_layer * self.n_embd * (n + 1)
+
+    def to_dict(self) -> dict:
+        """The fields, for those who compare settings."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+# Of the released weights. Table 2 of the paper of 2019 prints 117, 345, 762 and 1,542 million: these are the counts of
+# the same models with GPT's vocabulary of 40,478 ids.
+SIZES = {
+    "openai-gpt": GPTConfig(40_478, 512, 12, 768, 12, "post", dropout=0.1),
+    "gpt2": GPTConfig(50_257, 1024, 12, 768, 12),
+    "gpt2-medium": GPTConfig(50_257, 1024, 24, 1024, 16),
+    "gpt2-large": GPTConfig(50_257, 1024, 36, 1280, 20),
+    "gpt2-xl": GPTConfig(50_257, 1024, 48, 1600, 25),
+}
+
+
+class GPT(nn.Module):
+    """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N is at most `n_positions`.
+
+    implementation: of `attend`; "products", in the precision that autocast gives; or "auto" for what is faster, the
+    second where that is 16 bits on a CPU. recompute: keep only what enters a layer and compute the rest again in the
+    backward pass. Raises ReproError for texts without tokens or beyond the context, and on a CPU for unknown ids.
+    """
+
+    hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them
+
+    def __init__(self, config: GPTConfig, implementation: str = "auto", recompute: bool = False):
+        super().__init__()
+        self.config, self.implementation, self.recompute = config, implementation, recompute
+        self.embed = nn.Embedding(config.vocab_size, config.n_embd)
+        self.places = nn.Embedding(config.n_positions, config.n_embd)
+        self.layers = nn.ModuleList(Block(config) for _ in range(config.n_layer))
+        self.norm = nn.LayerNorm(config.n_embd) if config.norm == "pre" else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.output.weight = self.embed.weight
+        shrunk = INIT / sqrt(2 * config.n_layer) if config.norm == "pre" else INIT
+        for name, weight in self.named_parameters():
+            if weight.ndim > 1:
+                nn.init.normal_(weight, std=shrunk if name.endswith((".out.weight", ".outer.weight")) else INIT)
+            elif name.endswith("bias"):
+                nn.init.zeros_(weight)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.output(self.hidden(ids))
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """The states (B, N, n_embd) behind the last norm, of which the output layer makes logits."""
+        try:
+            return self.read(self.embed(ids))
+        except IndexError:
+            raise ReproError(f"ids go from {int(ids.min())} to {int(ids.max())}, but the model knows 0 to "
+                             f"{self.config.vocab_size - 1:,}; encode the text with its own tokeniser.") from None
+
+    def read(self, embedded: Tensor) -> Tensor:
+        """The states (B, N, n_embd) of tokens that are embedded already."""
+        n = embedded.shape[1]
+        self._check(n)
+        return self._through(embedded, torch.arange(n, device=embedded.device))[0]
+
+    def read_branches(self, trunk: Tensor, branches: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """States of texts that begin alike, where the beginning is read once: of the trunk, and of each branch.
+
+        trunk: (B, P, n_embd), the embedded beginnings, of which row b has lengths[b] tokens, at its right end.
+        branches: (B, S, T, n_embd), what follows them. Returns (B, P, n_embd) and (B, S, T, n_embd): what reading each
+        text in full gives, except where dropout is on, which then leaves out the same of a trunk for all its branches.
+        What goes beyond the context is taken for padding of branches, and its states mean nothing: callers check.
+        """
+        many, (n, steps) = branches.shape[1], (trunk.shape[1], branches.shape[2])
+        column = torch.arange(n, device=trunk.device) - (n - lengths)[:, None]
+        told, seen = column >= 0, None
+        if told.all():
+            told = None
+        else:
+            seen = torch.cat([told, told.new_ones(len(trunk), steps)], 1).repeat_interleave(many, 0)
+        trunk, kept = self._through(trunk, column.clamp(min=0), told, keep=True)
+        before = [tuple(part.repeat_interleave(many, 0) for part in layer) for layer in kept]
+        place = lengths[:, None] + torch.arange(steps, device=trunk.device)
+        place = place.clamp(max=self.config.n_positions - 1).repeat_interleave(many, 0)  # what is beyond is padding
+        states, _ = self._through(branches.flatten(0, 1), place, seen, before)
+        return trunk, states.unflatten(0, (-1, many))
+
+    def _through(self, x: Tensor, place: Tensor, key_mask: Tensor | None = None, before: list[Kept] | None = None,
+                 keep: bool = False) -> tuple[Tensor, list[Kept]]:
+        """The states of tokens at these places, and if `keep` the keys and values of all layers.
+
+        before: those of what stands before them. key_mask: (B, keys) bool, False where nobody may look.
+        """
+        x, kept = self.dropout(x + self.places(place)), []
+        for number, layer in enumerate(self.layers):
+            x, own = recomputed(self.recompute, layer, x, self.implementation, key_mask,
+                                None if before is None else before[number])
+            if keep:
+                kept.append(own)
+        return self.norm(x), kept
+
+    def _check(self, n: int) -> None:
+        if n < 1:
+            raise ReproError("the text has no tokens; give at least one, such as <|endoftext|>.")
+        if n > self.config.n_positions:
+            raise ReproError(f"the text has {n:,} tokens, but the model's context ends at {self.config.n_positions:,}; "
+                             "cut it, or read it in windows.")
+
+    @classmethod
+    def from_transformers(cls, model, implementation: str = "auto", recompute: bool = False) -> "GPT":
+        """With the weights of a transformers `OpenAIGPTLMHeadModel` or `GPT2LMHeadModel`, which stay as they are.
+
+        Dropout is that of its residual branches, and it trains or evaluates as the other does. Raises ReproError for
+        another model, and for settings that make other functions: another activation, no tied output layer, ...
+        """
+        if not {"OpenAIGPTLMHeadModel", "GPT2LMHeadModel"} & {one.__name__ for one in type(model).__mro__}:
+            raise ReproError(f"the model is a {type(model).__name__}; give an OpenAIGPTLMHeadModel or a "
+                             "GPT2LMHeadModel.")
+        made = cls(_config_of(model.config), implementation, recompute)
+        theirs = model.transformer.wte if made.config.norm == "pre" else model.transformer.tokens_embed
+        made = made.to(theirs.weight.device, theirs.weight.dtype)
+        for ours, other in _pairs(made, model):
+            ours.data.copy_(other.data)
+        return made.train(model.training)
+
+    def to_transformers(self):
+        """The same as a transformers model: `OpenAIGPTLMHeadModel` or `GPT2LMHeadModel`, with copies of the weights.
+
+        No token of it is named as the start or the end of a text.
+        """
+        import transformers
+
+        rates = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), self.config.dropout)
+        sizes = {name: getattr(self.config, name) for name in ("vocab_size", "n_positions", "n_layer", "n_embd",
+                                                               "n_head")}
+        tokens = {"bos_token_id": None, "eos_token_id": None}
+        if self.config.norm == "pre":
+            made = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **rates, **tokens))
+        else:
+            made = transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(**sizes, **rates, **tokens))
+        made = made.to(self.embed.weight.device, self.embed.weight.dtype)
+        for ours, other in _pairs(self, made):
+            other.data.copy_(ours.data)
+        return made.train(self.training)
+
+
+class Block(nn.Module):
+    """Causal attention, then the feedforward network, each added to what enters it; the norm before or after."""
+
+    def __init__(self, config: GPTConfig):
+        super().__init__()
+        self.config = config
+        self.norm_1, self.norm_2 = nn.LayerNorm(config.n_embd), nn.LayerNorm(config.n_embd)
+        self.project = nn.Linear(config.n_embd, 3 * config.n_embd)
+        self.out = nn.Linear(config.n_embd, config.n_embd)
+        self.inner = nn.Linear(config.n_embd, 4 * config.n_embd)
+        self.outer = nn.Linear(4 * config.n_embd, config.n_embd)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, implementation: str, key_mask: Tensor | None = None, before: Kept | None = None
+                ) -> tuple[Tensor, Kept]:
+        """What it makes of x (B, N, n_embd), and its own keys and values; `before`: those of what stands before."""
+        if self.config.norm == "pre":
+            seen, own = self.attention(self.norm_1(x), implementation, key_mask, before)
+            x = x + self.dropout(seen)
+            return x + self.dropout(self.feedforward(self.norm_2(x))), own
+        seen, own = self.attention(x, implementation, key_mask, before)
+        x = self.norm_1(x + self.dropout(seen))
+        return self.norm_2(x + self.dropout(self.feedforward(x))), own
+
+    def feedforward(self, x: Tensor) -> Tensor:
+        """Two layers with GELU between them, in the form with a tanh that both models were trained with."""
+        return self.outer(F.gelu(self.inner(x), approximate="tanh"))
+
+    def attention(self, x: Tensor, implementation: str, key_mask: Tensor | None, before: Kept | None
+                  ) -> tuple[Tensor, Kept]:
+        """Of each position to those up to it."""
+        query, key, value = (part.unflatten(2, (self.config.n_head, -1)).transpose(1, 2)
+                             for part in self.project(x).chunk(3, 2))
+        own = key, value
+        if before is not None:
+            key, value = (torch.cat(parts, 2) for parts in zip(before, own, strict=True))
+        dropout = self.config.dropout if self.training else 0.0
+        on_cpu, half = query.device.type == "cpu", query.dtype in (torch.bfloat16, torch.float16)
+        if implementation == "products" or implementation == "auto" and on_cpu and half:
+            with torch.autocast(query.device.type, enabled=False):
+                seen = products(query, key, value, (Causal(),) * self.config.n_head, query.shape[3]**-0.5, key_mask,
+                                dropout)
+        else:
+            wide = torch.promote_types(query.dtype, torch.float32) if on_cpu else query.dtype
+            seen = attend(query.to(wide), key.to(wide), value.to(wide), Causal(), implementation, key_mask=key_mask,
+                          dropout=dropout)
+        return self.out(seen.transpose(1, 2).flatten(2).to(x.dtype)), own
+
+
+PARTS = {"norm_1": "ln_1", "project": "attn.c_attn", "out": "attn.c_proj", "norm_2": "ln_2", "inner": "mlp.c_fc",
+         "outer": "mlp.c_proj"}  # our names in a layer: those of transformers
+ENDS = {"pre": {"embed": "wte", "places": "wpe", "norm": "ln_f"},
+        "post": {"embed": "tokens_embed", "places": "positions_embed"}}
+PLAIN = {"activation_function": ("gelu_new", "gelu_pytorch_tanh"), "afn": ("gelu", "gelu_new"),
+         "layer_norm_epsilon": (1e-5,), "tie_word_embeddings": (True,), "scale_attn_weights": (True,),
+         "scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,)}  # all that is known here
+
+
+def _config_of(theirs) -> GPTConfig:
+    """The size of a transformers model. Raises ReproError for what a `GPT` does not compute."""
+    norm = {"gpt2": "pre", "openai-gpt": "post"}[theirs.model_type]
+    inner = 4 * theirs.n_embd
+    for name, known in (PLAIN | {"n_inner": (None, inner)}).items():
+        if (found := getattr(theirs, name, known[0])) not in known:
+            raise ReproError(f"{name} of this {theirs.model_type} is {found}; a GPT knows only "
+                             f"{' or '.join(map(str, known))}.")
+    return GPTConfig(theirs.vocab_size, theirs.n_positions, theirs.n_layer, theirs.n_embd, theirs.n_head, norm,
+                     float(theirs.resid_pdrop))
+
+
+def _pairs(ours: GPT, theirs):
+    """Each weight of ours beside that of a transformers model, which stores the matrices of its layers transposed."""
+    names = {**ENDS[ours.config.norm], **{f"layers.{k}.{one}": f"h.{k}.{other}" for one, other in PARTS.items()
+                                          for k in range(ours.config.n_layer)}}
+    for name, weight in ours.named_parameters():
+        module, _, kind = name.rpartition(".")
+        other = theirs.transformer.get_parameter(f"{names[module]}.{kind}")
+        yield weight, other.T if weight.ndim == 2 and module.startswith("layers.") else other

@@ -1,0 +1,176 @@
+"""Longformer made from RoBERTa (Beltagy et al. 2020, section 5), and read from transformers' checkpoints.
+
+The weights are those of transformers' LongformerForMaskedLM, by the same names; the attention is ours, which needs no
+padding to a multiple of the window and no mask of all pairs.
+"""
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import LongformerConfig, LongformerForMaskedLM, RobertaForMaskedLM
+from transformers.modeling_outputs import MaskedLMOutput
+
+from repro.attention import LongformerSelfAttention
+from repro.errors import ReproError, unknown
+from repro.loss import cross_entropy
+from repro.models.checkpoints import load_whole, without_bars
+from repro.models.roberta_mini import load_masked_lm
+from repro.recompute import recomputed
+
+POSITIONS = ("copy", "random")
+KEPT = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
+        "hidden_dropout_prob", "attention_probs_dropout_prob", "type_vocab_size", "initializer_range", "layer_norm_eps",
+        "pad_token_id", "bos_token_id", "eos_token_id", "tie_word_embeddings")  # of the base's config
+
+
+class Longformer(LongformerForMaskedLM):
+    """A masked language model for long texts: a window around every token, and global tokens that see all.
+
+    `save_pretrained` writes what transformers' LongformerForMaskedLM reads, and the other way round.
+    """
+
+    def __init__(self, config: LongformerConfig):
+        super().__init__(config)
+        for layer in self.longformer.encoder.layer:
+            layer.attention.self = LongformerSelfAttention.from_transformers(layer.attention.self)
+
+    @classmethod
+    def from_roberta(cls, roberta: RobertaForMaskedLM | str | Path, max_positions: int = 4096,
+                     window: int | Sequence[int] = 512, positions: str = "copy") -> "Longformer":
+        """A RoBERTa that reads up to `max_positions` tokens; its training goes on from here.
+
+        roberta: a RobertaForMaskedLM, or the folder or hub name of one; it is left as it is. window: keys on both sides
+        of a token together, an even number; one for all layers, or one for each.
+        positions: "copy" lets row 2 + i of the new positions be row 2 + i mod P of the old, P being how many positions
+        the base has; "random" draws rows 2 and on. Rows 0 and 1, which no token has, stay in both, and so does every
+        other weight. The projections of global tokens start as those of all tokens.
+
+        Raises ReproError for windows that are odd or not as many as the layers, for `max_positions` below the base's,
+        for an unknown `positions`, and where there is no such checkpoint.
+        """
+        if positions not in POSITIONS:
+            raise unknown("positions", positions, POSITIONS)
+        base = load_masked_lm(roberta).eval() if isinstance(roberta, (str, Path)) else roberta
+        if not isinstance(base, RobertaForMaskedLM):
+            raise ReproError(f"roberta is a {type(base).__name__}; it must be a RobertaForMaskedLM, or the folder or "
+                             "hub name of one.")
+        windows = _windows(window, base.config.num_hidden_layers)
+        old = base.roberta.embeddings.position_embeddings.weight
+        first = base.config.pad_token_id + 1  # the row of the first token
+        known = len(old) - first
+        if not isinstance(max_positions, Integral):
+            raise ReproError(f"max_positions is {max_positions}; it must be a whole number.")
+        if max_positions < known:
+            raise ReproError(f"max_positions is {max_positions}, but the base has {known} already; give at least that "
+                             "many.")
+        config = LongformerConfig(
+            **{name: getattr(base.config, name) for name in KEPT}, sep_token_id=base.config.eos_token_id,
+            max_position_embeddings=int(max_positions) + first, attention_window=windows)
+        model = cls(config).to(old)
+        weights = {name.replace("roberta.", "longformer.", 1): weight for name, weight in base.state_dict().items()}
+        table = old[[*range(first), *(first + i % known for i in range(max_positions))]].detach().clone()
+        if positions == "random":
+            table[first:].normal_(std=config.initializer_range)
+        weights["longformer.embeddings.position_embeddings.weight"] = table
+        missing, strange = model.load_state_dict(weights, strict=False)
+        assert not strange and all("_global." in name for name in missing), (missing, strange)
+        for layer in model.longformer.encoder.layer:
+            layer.attention.self.copy_local_to_global()
+        return model.train(base.training)
+
+    @classmethod
+    def from_pretrained(cls, name_or_folder: str | Path, **kwargs) -> "Longformer":
+        """A saved Longformer, ours or of transformers, by its folder or hub name; weights are fp32 unless `dtype` says
+        otherwise. Raises ReproError when there is no such checkpoint, and for one of another kind, damaged or without
+        some of its weights."""
+        return load_whole(super().from_pretrained, "longformer", name_or_folder, "allenai/longformer-base-4096",
+                          "Longformer.from_roberta converts one of roberta", **{"dtype": torch.float32} | kwargs)
+
+    def save_pretrained(self, folder: str | Path, **kwargs) -> None:
+        """Write the model as transformers does."""
+        with without_bars():
+            super().save_pretrained(folder, **kwargs)
+
+    @property
+    def n_positions(self) -> int:
+        """How many tokens of a text can be read."""
+        return self.config.max_position_embeddings - self.config.pad_token_id - 1
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
+                global_attention_mask: Tensor | None = None, labels: Tensor | None = None,
+                token_type_ids: Tensor | None = None) -> MaskedLMOutput:
+        """Logits (B, N, V) of token ids (B, N), N being any length up to `n_positions`.
+
+        attention_mask (B, N): 0 where a token is padding, and as in transformers 2 where it is global.
+        global_attention_mask (B, N): 1 where a token is global. token_type_ids (B, N): 0, as tokenisers give them.
+        labels (B, N): what is to be told; -100 counts nothing; the loss is the mean over the others, in nats.
+        Raises ReproError for a text beyond `n_positions`, masks or labels of another shape, and labels of which none
+        counts.
+        """
+        states = self.encode(input_ids, attention_mask, global_attention_mask, token_type_ids)
+        logits, loss = self.lm_head(states), None
+        if labels is not None:
+            n = (labels != -100).sum()
+            if labels.shape != input_ids.shape or not n:
+                raise ReproError(f"labels have shape {tuple(labels.shape)} and {int(n)} that count; give them the shape"
+                                 f" of input_ids, {tuple(input_ids.shape)}, and at least one that is not -100.")
+            loss = cross_entropy(logits.flatten(0, 1), labels.flatten()) / n
+        return MaskedLMOutput(loss=loss, logits=logits)
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None,
+               global_attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None) -> Tensor:
+        """The last layer's states (B, N, d), for heads of all kinds; arguments and errors are those of `forward`."""
+        if input_ids.ndim != 2 or not input_ids.shape[1]:
+            raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (texts, at least one token).")
+        reached = input_ids.shape[1]
+        if reached > self.n_positions:  # padding has no position
+            reached = int((input_ids != self.config.pad_token_id).sum(1).max())
+        if reached > self.n_positions:
+            raise ReproError(f"the text has {reached} tokens, but this Longformer has {self.n_positions} positions; "
+                             "give it at most that many, or convert with more max_positions.")
+        if attention_mask is not None and attention_mask.shape == input_ids.shape:
+            if (attention_mask > 1).any():
+                more = attention_mask > 1
+                global_attention_mask = more if global_attention_mask is None else more | (global_attention_mask > 0)
+            if attention_mask.all():
+                attention_mask = None  # nothing is hidden
+        hidden = self.longformer.embeddings(input_ids, token_type_ids)
+        again = self.training and self.longformer.encoder.gradient_checkpointing
+        for layer in self.longformer.encoder.layer:
+            hidden = recomputed(again, self._read, layer, hidden, attention_mask, global_attention_mask)
+        return hidden
+
+    def _read(self, layer, hidden: Tensor, attention_mask: Tensor | None, chosen: Tensor | None) -> Tensor:
+        """One layer: attention, then feedforward, each with its residual and norm."""
+        attended = layer.attention.output(layer.attention.self(hidden, attention_mask, chosen), hidden)
+        return layer.output(layer.intermediate(attended), attended)
+
+    def learn_positions_only(self, first: int) -> None:
+        """From now on only the rows of positions from number `first` on (counted from 0) learn, all else stays.
+
+        An optimiser must not decay weights, or the first rows would shrink.
+        """
+        self.requires_grad_(False)
+        table = self.longformer.embeddings.position_embeddings.weight.requires_grad_(True)
+        row = first + self.config.pad_token_id + 1
+
+        def later(grad: Tensor) -> Tensor:
+            return torch.cat([torch.zeros_like(grad[:row]), grad[row:]])
+
+        table.register_hook(later)
+
+
+def _windows(window: int | Sequence[int], n_layer: int) -> list[int]:
+    """One window for each layer."""
+    plain = window.tolist() if hasattr(window, "tolist") else window  # numpy's and torch's numbers too
+    each = list(plain) if isinstance(plain, Iterable) else [plain] * n_layer
+    if len(each) != n_layer:
+        raise ReproError(f"window is {each}, {len(each)} for {n_layer} layers; give one number, or one for each layer.")
+    for one in each:
+        if not isinstance(one, Integral) or one < 2 or one % 2:
+            raise ReproError(f"window is {one}; half of it lies on each side of a token, so it must be an even number "
+                             "of keys, at least 2.")
+    return [int(one) for one in each]

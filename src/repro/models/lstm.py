@@ -1,0 +1,85 @@
+"""The LSTM that GPT is compared with: one layer, a tied output layer (Radford et al. 2018, section 5)."""
+
+from dataclasses import dataclass, fields
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+
+from repro.errors import ReproError
+from repro.models.gpt import INIT, GPTConfig
+
+
+@dataclass(frozen=True)
+class LSTMConfig:
+    """Size of an `LSTM`. Raises ReproError for sizes below 1."""
+
+    vocab_size: int
+    n_embd: int
+    units: int  # 2,048 in the paper
+    dropout: float = 0.0  # of embeddings and of what the units give
+
+    def __post_init__(self):
+        for name in ("vocab_size", "n_embd", "units"):
+            if getattr(self, name) < 1:
+                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        if not 0 <= self.dropout < 1:
+            raise ReproError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
+
+    @classmethod
+    def as_large_as(cls, config: GPTConfig) -> "LSTMConfig":
+        """Of the same vocabulary, width and dropout, and as many weights as eights of units allow.
+
+        A step with units that are no multiple of 8 took a third longer.
+        """
+        linear = 5 * config.n_embd + 8  # 4 units^2 + linear units + constant is to be 0
+        constant = (config.vocab_size + 1) * config.n_embd - config.parameters
+        units = (-linear + sqrt(linear**2 - 16 * constant)) / 8
+        return cls(config.vocab_size, config.n_embd, 8 * max(1, round(units / 8)), config.dropout)
+
+    @property
+    def parameters(self) -> int:
+        """All weights: the embedding, four gates with two biases each, and the matrix back to the width."""
+        gates = 4 * self.units * (self.n_embd + self.units + 2)
+        return self.vocab_size * self.n_embd + gates + (self.units + 1) * self.n_embd
+
+    def flops_per_token(self, n: int = 0) -> float:
+        """Forward floating-point operations per token, 2 for each weight of a matrix; the length changes nothing."""
+        return 2 * (4 * self.units * (self.n_embd + self.units) + (self.units + self.vocab_size) * self.n_embd)
+
+    def to_dict(self) -> dict:
+        """The fields, for those who compare settings."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class LSTM(nn.Module):
+    """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
+
+    It starts every text from zeros. What it computes is single precision at least, autocast or not.
+    """
+
+    hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them
+
+    def __init__(self, config: LSTMConfig):
+        super().__init__()
+        self.config = config
+        self.embed = nn.Embedding(config.vocab_size, config.n_embd)
+        self.recurrent = nn.LSTM(config.n_embd, config.units, batch_first=True)
+        self.back = nn.Linear(config.units, config.n_embd)
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.output.weight = self.embed.weight
+        nn.init.normal_(self.embed.weight, std=INIT)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.output(self.hidden(ids))
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        """The states (B, N, n_embd) of which the output layer makes logits."""
+        return self.read(self.embed(ids))
+
+    def read(self, embedded: Tensor) -> Tensor:
+        """The states (B, N, n_embd) of tokens that are embedded already."""
+        with torch.autocast(embedded.device.type, enabled=False):
+            states, _ = self.recurrent(self.dropout(embedded))
+        return self.back(self.dropout(states))

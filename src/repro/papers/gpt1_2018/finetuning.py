@@ -1,0 +1,216 @@
+"""GPT fine-tuned for tasks of four forms, and what each part of the recipe is worth (Radford et al. 2018, Table 5).
+
+The pretrained weights are those of `pretrain-gpt` at seed 0, whatever the seed here: that draws the new weights, the
+order of the examples and the dropout.
+"""
+
+from typing import Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from repro.errors import ReproError
+from repro.papers.base.pretraining import PROCESS, new_tokeniser
+from repro.papers.gpt1_2018 import pretraining
+from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+
+Variant = Literal["full", "no-pretraining", "no-auxiliary", "lstm", "shuffled-labels"]
+
+
+class Told(NamedTuple):
+    """How a task is read (a form of `repro.models.encode_example`), its outputs, and what its score is."""
+
+    form: str
+    n_outputs: int
+    metric: str
+
+
+FORMS = {
+    "cola": Told("classification", 2, "matthews"), "sst2": Told("classification", 2, "accuracy"),
+    "mrpc": Told("similarity", 2, "f1"), "qqp": Told("similarity", 2, "f1"), "stsb": Told("similarity", 1, "pearson"),
+    "rte": Told("entailment", 2, "accuracy"), "sick": Told("entailment", 3, "accuracy"),
+    "mnli": Told("entailment", 3, "accuracy"), "mnli-mismatched": Told("entailment", 3, "accuracy"),
+    "qnli": Told("entailment", 2, "accuracy"), "snli": Told("entailment", 3, "accuracy"),
+    "scitail": Told("entailment", 2, "accuracy"), "openbookqa": Told("multiple-choice", 1, "accuracy"),
+    "race": Told("multiple-choice", 1, "accuracy"), "topics": Told("classification", 2, "accuracy"),
+    "belonging": Told("entailment", 2, "accuracy"), "pairs": Told("similarity", 2, "accuracy"),
+    "nouns": Told("multiple-choice", 1, "accuracy")}
+GENERATED = "topics", "belonging", "pairs", "nouns"
+
+
+class Config(RunConfig):
+    """A task, a variant of the recipe, and how it is trained."""
+
+    task: str
+    variant: Variant = "full"
+    # Layers whose pretrained weights are taken, from below; null: all. Always null of the variants lstm, which has only
+    # one, and no-pretraining, which takes none, so that a plan with it has each of them once.
+    transferred: int | None = Field(None, ge=0)
+    train_examples: int | None = Field(None, ge=1)  # the first of the task; null: all that it has here
+    lm_weight: float = Field(0.5, ge=0)  # of the auxiliary loss; that of the variant no-auxiliary is 0
+    limit: int = Field(512, ge=3)  # tokens of a sequence
+    epochs: int = Field(2, ge=1)
+    batch_size: int = Field(16, ge=1)  # examples
+    learning_rate: float = Field(1e-3, gt=0)
+    warmup_share: float = Field(0.002, ge=0, lt=1)  # of the steps, as in the paper
+    weight_decay: float = Field(0.01, ge=0)
+    dropout: float = Field(0.1, ge=0, lt=1)  # of the state that the answer is told from
+    precision: Literal["no", "bf16"] = "no"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled(cls, values):
+        """With the corpus of the task."""
+        from repro.data.tasks import task
+
+        name = values.get("task")
+        if isinstance(name, str):
+            values = {**values, "corpus": task(name).corpus}  # raises ReproError for an unknown one
+            if name not in FORMS:
+                raise ReproError(f"nothing is fine-tuned for task {name}; take one of {', '.join(sorted(FORMS))}")
+        if values.get("variant") in ("lstm", "no-pretraining"):
+            values = {**values, "transferred": None}
+        return values
+
+    @model_validator(mode="after")
+    def _fits(self):
+        base = base_of(self)
+        if self.limit > base.n_positions:
+            raise ValueError(f"limit is {self.limit} tokens, but the model's context ends at {base.n_positions}")
+        if self.transferred is not None and self.transferred > base.n_layer:
+            raise ValueError(f"transferred is {self.transferred}, but the model that was pretrained has {base.n_layer} "
+                             "layers")
+        return self
+
+
+def base_of(config):
+    """The config of the model that is fine-tuned, before that."""
+    kind = "lstm" if config.variant == "lstm" else "transformer"
+    return next(one for one in pretraining.EXPERIMENT.plan(config.scale) if one.model == kind)
+
+
+def encoded(task, split: str, n: int | None, coder, limit: int) -> list[tuple[list[list[int]], float]]:
+    """Rows of a task as `TaskModel` reads them, with their labels."""
+    from repro.models import encode_example
+
+    found = []
+    for row in task.examples(split, n):
+        if FORMS[task.name].form == "multiple-choice":
+            texts, label = ("\n".join(row.paragraphs), row.question, *row.candidates), row.answer
+        else:
+            texts, label = row.texts, row.label
+        found.append((encode_example(FORMS[task.name].form, texts, coder, limit), label))
+    return found
+
+
+def score(labels, predictions, metric: str) -> float:
+    """In the paper's unit, times 100: Matthews' or Pearson's correlation, F1 or accuracy."""
+    import numpy as np
+
+    from repro.evaluation.classification import score as share
+
+    if metric in ("accuracy", "f1"):
+        return 100 * share(labels, predictions, metric)
+    if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
+        return 0.0
+    return 100 * float(np.corrcoef(labels, predictions)[0, 1])  # of labels 0 and 1 Pearson's is Matthews'
+
+
+def transfer(model, trained, n: int) -> None:
+    """Give a fresh transformer the embeddings and the n lowest layers of a trained one."""
+    for name in ("embed", "places"):
+        getattr(model, name).load_state_dict(getattr(trained, name).state_dict())
+    for own, other in zip(model.layers[:n], trained.layers[:n], strict=True):
+        own.load_state_dict(other.state_dict())
+
+
+def start(config, context, coder):
+    """The model that fine-tuning starts from: its weights pretrained, some of them, or none."""
+    import torch
+
+    torch.manual_seed(config.seed)
+    base = base_of(config)
+    fresh = pretraining.build(base, coder.vocab_size)
+    if config.variant == "no-pretraining":
+        return fresh
+    _, folder = context.need(base)
+    trained = pretraining.read(pretraining.build(base, coder.vocab_size), folder / "model" / pretraining.LAST)
+    if config.transferred is None:
+        return trained
+    transfer(fresh, trained, config.transferred)
+    return fresh
+
+
+def execute(config, context):
+    import numpy as np
+
+    from repro.data import corpus
+    from repro.data.tasks import task as task_named
+    from repro.models import TaskModel, answers, labelled
+    from repro.training import LengthBuckets, Task, TrainConfig, train
+
+    task, (form, n_outputs, metric) = task_named(config.task), FORMS[config.task]
+    coder = new_tokeniser(base_of(config))
+    rows = encoded(task, "train", config.train_examples, coder, config.limit)
+    if config.variant == "shuffled-labels":
+        order = np.random.default_rng(config.seed).permutation(len(rows))
+        rows = [(example, rows[k][1]) for (example, _), k in zip(rows, order, strict=True)]
+    test = encoded(task, "test", None, coder, config.limit)
+    model = TaskModel(start(config, context, coder), form, n_outputs, config.dropout)
+    size = min(config.batch_size, len(rows))
+    batches = LengthBuckets(rows, [max(map(len, example)) for example, _ in rows], labelled, size, config.seed)
+    total = config.epochs * len(rows)
+    settings = TrainConfig(total, config.learning_rate, int(config.warmup_share * total / size), "linear",
+                           config.weight_decay, validate_every=total, precision=config.precision, seed=config.seed)
+    weight = 0.0 if config.variant == "no-auxiliary" else config.lm_weight
+    with context.progress(total, f"fine-tuning for {config.task}", "examples") as bar:
+        result = train(Task(model, weight), batches, settings, context.folder / "training", progress=bar)
+    logits, labels = answers(model, [example for example, _ in test]), [label for _, label in test]
+    told = logits[:, 0].tolist() if logits.shape[1] == 1 else logits.argmax(1).tolist()
+    metrics = {"test_score": score(labels, told, metric), "train_examples": len(rows),
+               "parameters": sum(weight.numel() for weight in model.parameters())}
+    units = {"test_score": f"{metric}, times 100", "train_examples": "examples", "parameters": "weights"}
+    if generator := corpus(config.corpus).generator:
+        metrics["best_score"], units["best_score"] = 100 * generator.best_score(), f"{metric}, times 100, expected"
+    return Outcome(metrics, units, config.variant, result.curves, {"test": {
+        "label": [task.told(label) for label in labels],
+        "prediction": [task.told(one) if task.named else one for one in told]}})
+
+
+KNOWN = {"cola": (8_551, 11), "sst2": (5_000, 12), "mrpc": (4_076, 110), "stsb": (5_749, 60), "rte": (2_490, 70),
+         "sick": (4_500, 26), "openbookqa": (4_957, 80), "race": (1_000, 1_700)}  # examples, tokens of each, about
+TESTS = {"sick": 1.1, "race": 0.6, "mrpc": 0.4}  # test examples a training example
+
+
+def estimate(config) -> Estimate:
+    base = base_of(config)
+    known, length = KNOWN.get(config.task, (600, 40))
+    tokens = config.epochs * (config.train_examples or known) * length
+    model = pretraining.EXPERIMENT.estimate(base)
+    per_token = model.flops / base.tokens
+    flops = per_token * (tokens + known * length * TESTS.get(config.task, 0.2) / 3)
+    rate = pretraining.rate(config.scale, base.model, config.precision)
+    return Estimate(model.parameters, tokens, flops, PROCESS + 16 * model.parameters, flops / rate)
+
+
+def needs(config) -> list:
+    """The pretraining of what is fine-tuned."""
+    return [] if config.variant == "no-pretraining" else [base_of(config)]
+
+
+def grid(scale: str) -> list[dict]:
+    """Table 5: every task and variant, and the control, which learns from labels of other examples; at smoke with all
+    variants for one task."""
+    variants = ("full", "no-pretraining", "no-auxiliary", "lstm", "shuffled-labels")
+    if scale == "smoke":
+        return [{"task": task, "variant": variant} for task in GENERATED for variant in (
+            variants if task == "topics" else variants[:2])]
+    return [{"task": task, "variant": variant} for task in ("cola", "sst2", "mrpc", "stsb", "rte", "sick")
+            for variant in variants]
+
+
+EXPERIMENT = Experiment(
+    name="finetune-gpt", paper="gpt1_2018", summary="GPT fine-tuned for tasks, whole and without its parts.",
+    config=Config, grid=grid, execute=execute, estimate=estimate, needs=needs,
+    reads=lambda config: base_of(config).tokeniser_corpora,
+    scales={"smoke": {"limit": 64, "epochs": 4, "learning_rate": 2e-3}, "small": {"precision": "bf16"}})
+register(EXPERIMENT)

@@ -1,0 +1,207 @@
+"""What the paper claims of GPT-2, judged by what was measured: size, de-tokenisers, the filter, the hint, underfitting.
+
+"Larger is better" compares the largest with the smallest of the four sizes, which read the same text in the same order.
+Its control is the same difference between two models of these sizes that were never trained.
+"""
+
+from collections.abc import Callable, Sequence
+from math import log
+from typing import TYPE_CHECKING, Any
+
+from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
+from repro.papers.gpt2_2019.sizes import PAPER, SIZES
+from repro.papers.gpt2_2019.tables import DETOKENISED, FIGURE_1, FIGURE_4, ROUGE, TABLE, TABLE_4, TEXT
+from repro.papers.gpt2_2019.zero_shot import EXPERIMENT as ZERO_SHOT
+from repro.study import Assay, Claim, Measured, Record, register
+from repro.study.published import printed_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SMALLEST, SECOND, LARGEST = SIZES[0], SIZES[-2], SIZES[-1]
+Score = Callable[[Record], "np.ndarray"]
+
+
+def nats(record: Record, name: str, key: str = "nll", per: str = "n_words", times: float = 1.0) -> "np.ndarray":
+    """(units,) of a set of texts: their mean is nats a word, or `times` that."""
+    from repro.evaluation.bootstrap import linearised
+
+    part = record.documents[name]
+    return times * linearised(part[key], part[per] if per else [1] * len(part[key]))
+
+
+def percent(record: Record, name: str, key: str = "correct") -> "np.ndarray":
+    """(units,) of a set of tasks: 100 where it is told, or 100 times a score from 0 to 1."""
+    import numpy as np
+
+    return 100 * np.array(record.documents[name][key], float)
+
+
+def between(larger: str, smaller: str, score: Score, control: Callable[[Record], Any]) -> Callable:
+    """Measures the score of one size less that of another, by unit; `control` gives the same without the mechanism, a
+    number or one a unit."""
+    def measure(records: Sequence[Record]) -> Measured:
+        import numpy as np
+
+        by_size = {size: [record for record in records if record.config["size"] == size] for size in (larger, smaller)}
+        pairs = list(zip(by_size[larger], by_size[smaller], strict=True))
+        told = np.array([score(one) - score(other) for one, other in pairs])
+        without = np.array([np.atleast_1d(control(one) - control(other)) for one, other in pairs])
+        return Measured(told, without)
+    return measure
+
+
+def within(score: Score, other: Score, control: Score) -> Callable:
+    """Measures two scores of the same model against each other, by unit: `score` less `other`; the control is
+    `control` less `other`."""
+    def measure(records: Sequence[Record]) -> Measured:
+        import numpy as np
+
+        return Measured(np.array([score(record) - other(record) for record in records]),
+                        np.array([control(record) - other(record) for record in records]))
+    return measure
+
+
+def room(score: Score, without: Callable[[Record], Any]) -> Callable[[list[Record]], float]:
+    """By how much the score of a record differs from what is there without."""
+    def moved(records: list[Record]) -> float:
+        import numpy as np
+
+        return float(np.mean([abs(np.mean(score(record)) - np.mean(without(record))) for record in records]))
+    return moved
+
+
+def printed(column: str, change: Callable[[float, float], float]) -> Callable[[], float]:
+    """The change of a column of Table 3 from the smallest to the largest model."""
+    def effect() -> float:
+        rows = {row["model"]: float(row[column]) for row in printed_rows("gpt2_2019_table3_zero_shot_lm")}
+        return change(rows[LARGEST], rows[SMALLEST])
+    return effect
+
+
+def in_text(task: str, metric: str, data: str | None = None) -> float:
+    """A number of GPT-2 that the text prints."""
+    row, = (row for row in printed_rows("gpt2_2019_text_results") if row["task"] == task and row["metric"] == metric
+            and row["model"].startswith("GPT-2") and data in (None, row["dataset"]))
+    return float(row["value"])
+
+
+def of(*sizes: str, having: str | None = None) -> Callable[[Any], bool]:
+    """Whether a run is of one of these sizes, and tries the set `having`."""
+    return lambda config: config.size in sizes and (having is None or getattr(config, having) is not None)
+
+
+def larger(name: str, field: str, column: str, told: str, score: Score, untrained: str, **fields: Any) -> Claim:
+    """The claim that the largest size does better on a set of Table 3 than the smallest."""
+    relative = fields.get("relative", False)
+    lower = fields.get("direction", "lower") == "lower"
+    change = (lambda one, other: log(one / other)) if relative else (lambda one, other: round(one - other, 6))
+    control = f"untrained_{untrained}"
+    return Claim(
+        id=f"gpt2_2019-larger-{name}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name, about=(TABLE.id,),
+        sentence=f"A larger model does better on {told}, which it was not trained for.", where=of(
+            SMALLEST, LARGEST, having=field), paper_effect=printed(column, change),
+        measure=between(LARGEST, SMALLEST, score, lambda record: record.metrics[control]),
+        control="the same difference between two models of these sizes that were never trained",
+        assay=Assay("the largest model, trained against untrained", of(LARGEST, having=field),
+                    room(score, lambda record: record.metrics[control])),
+        family=f"gpt2_2019-larger-{'lower' if lower else 'higher'}", **{"direction": "lower"} | fields)
+
+
+PERPLEXITY = {"relative": True, "told_in": "in perplexity"}
+ACCURACY = {"direction": "higher", "unit": "document", "told_in": "percentage points"}
+register(
+    larger("lambada", "corpus", "lambada_perplexity", "the last words of LAMBADA",
+           lambda record: nats(record, "lambada", per=""), "lambada", unit="document", **PERPLEXITY),
+    larger("wikitext2", "wikitext2", "wikitext2_perplexity", "WikiText-2",
+           lambda record: nats(record, "wikitext2"), "wikitext2", unit="document", **PERPLEXITY),
+    larger("wikitext103", "wikitext103", "wikitext103_perplexity", "WikiText-103",
+           lambda record: nats(record, "wikitext103"), "wikitext103", unit="document", **PERPLEXITY),
+    larger("enwik8", "enwik8", "enwik8_bits_per_byte", "enwik8",
+           lambda record: nats(record, "enwik8", per="n_bytes", times=1 / log(2)), "enwik8", unit="stretch",
+           told_in="bits per byte"),
+    larger("text8", "text8", "text8_bits_per_character", "text8",
+           lambda record: nats(record, "text8", per="n_bytes", times=1 / log(2)), "text8", unit="stretch",
+           told_in="bits per character"),
+    larger("lambada-accuracy", "corpus", "lambada_accuracy_percent", "telling the last words of LAMBADA",
+           lambda record: percent(record, "lambada", "correct_stop_words"), "lambada_accuracy", **ACCURACY),
+    larger("cloze-nouns", "nouns", "cbt_common_nouns_accuracy_percent", "nouns left out of books",
+           lambda record: percent(record, "nouns"), "nouns", **ACCURACY),
+    larger("cloze-names", "names", "cbt_named_entities_accuracy_percent", "names left out of books",
+           lambda record: percent(record, "names"), "names", **ACCURACY))
+
+COMMON = {"paper": PAPER, "experiment": ZERO_SHOT.name}
+register(
+    Claim(id="gpt2_2019-larger-reading", **COMMON, **ACCURACY, source="Figure 1", about=(FIGURE_1.id, TEXT.id),
+          sentence="A larger model answers more questions about a text, which it was not trained for.",
+          where=of(SMALLEST, LARGEST, having="reading"), family="gpt2_2019-larger-higher",
+          measure=between(LARGEST, SMALLEST, lambda record: percent(record, "reading", "f1"),
+                          lambda record: percent(record, "reading", "f1_alone")),
+          control="the same difference when the question is read without the text",
+          why_no_paper_effect="the paper draws the smaller models and prints no number of theirs",
+          assay=Assay("the text against none, for the largest model", of(LARGEST, having="reading"),
+                      room(lambda record: percent(record, "reading", "f1"),
+                           lambda record: percent(record, "reading", "f1_alone")))),
+    Claim(id="gpt2_2019-larger-questions", **COMMON, **ACCURACY, source="Section 3.8", about=(FIGURE_1.id, TEXT.id),
+          sentence="A larger model answers more questions without any text, 5.3 times as many as the smallest.",
+          where=of(SMALLEST, LARGEST, having="questions"), family="gpt2_2019-larger-higher",
+          measure=between(LARGEST, SMALLEST, lambda record: percent(record, "questions"),
+                          lambda record: percent(record, "questions", "correct_other")),
+          control="the same difference when the answers are held against those of other questions",
+          paper_effect=lambda: in_text("question answering", "exact match") * (
+              1 - 1 / in_text("question answering", "ratio of correct answers")),
+          assay=Assay("all questions that the largest model answers", of(LARGEST, having="questions"),
+                      room(lambda record: percent(record, "questions"), lambda record: 0.0))),
+    Claim(id="gpt2_2019-detokenisers", **COMMON, source="Section 3.1", about=(DETOKENISED.id,), unit="document",
+          sentence="De-tokenisers that can be inverted lower the perplexity of text that was cut into words.",
+          where=of(LARGEST, having="wikitext103"), same_weights=True, direction="lower", **PERPLEXITY,
+          measure=within(lambda record: nats(record, "wikitext103"),
+                         lambda record: nats(record, "wikitext103", "tokenised"),
+                         lambda record: nats(record, "wikitext103", "other_blanks")),
+          control="as many blanks left out at places drawn at random",
+          why_no_paper_effect="the paper gives 2.5 to 5 in perplexity over all its sets, and none for this one",
+          assay=Assay("the largest model, trained against untrained", of(LARGEST, having="wikitext103"),
+                      room(lambda record: nats(record, "wikitext103"),
+                           lambda record: record.metrics["untrained_wikitext103"]))),
+    Claim(id="gpt2_2019-filter", **COMMON, **ACCURACY, source="Section 3.3", about=(TEXT.id, TABLE.id),
+          sentence="Barring stop words lets more last words of LAMBADA be told.", where=of(LARGEST), same_weights=True,
+          measure=within(lambda record: percent(record, "lambada", "correct_stop_words"),
+                         lambda record: percent(record, "lambada"),
+                         lambda record: percent(record, "lambada", "correct_other_words")),
+          control="as many other words barred, the most frequent ones",
+          paper_effect=lambda: round(in_text("LAMBADA", "accuracy with stop-word filter")
+                                     - in_text("LAMBADA", "accuracy without stop-word filter"), 6),
+          assay=Assay("all last words that are told with the filter", of(LARGEST),
+                      room(lambda record: percent(record, "lambada", "correct_stop_words"), lambda record: 0.0))))
+
+
+def rouge(record: Record, name: str) -> "np.ndarray":
+    """(articles,): the mean of the three ROUGE scores of one kind of summary."""
+    import numpy as np
+
+    return np.mean([record.documents["articles"][f"{name}_{measure}"] for measure in ROUGE], 0)
+
+
+register(
+    Claim(id="gpt2_2019-hint", **COMMON, source="Section 3.6", about=(TABLE_4.id,), unit="document", same_weights=True,
+          direction="higher", told_in="points of mean ROUGE F1", where=of(LARGEST, having="articles"),
+          sentence="The hint TL;DR: behind an article makes what is written more of a summary.",
+          measure=within(lambda record: rouge(record, "hint"), lambda record: rouge(record, "no_hint"),
+                         lambda record: rouge(record, "scrambled")),
+          control="the signs of the hint in another order",
+          paper_effect=lambda: in_text("summarization", "drop without TL;DR: hint"),
+          assay=Assay("the first three sentences against what is written without a hint",
+                      of(LARGEST, having="articles"),
+                      room(lambda record: rouge(record, "lede_3"), lambda record: rouge(record, "no_hint")))),
+    Claim(id="gpt2_2019-underfits", paper=PAPER, experiment=PRETRAINING.name, source="Section 4, Figure 4",
+          about=(FIGURE_4.id,), unit="stretch", direction="lower", told_in="nats per token of held-out text",
+          sentence="Even the largest model underfits: held-out text is still told better than by the next smaller one.",
+          where=lambda config: config.size in (SECOND, LARGEST) and config.source == "scratch",
+          measure=between(LARGEST, SECOND, lambda record: nats(record, "validation", per="n_tokens"),
+                          lambda record: record.metrics["untrained_token_loss"]),
+          control="the same difference between two models of these sizes that were never trained",
+          why_no_paper_effect="the paper draws these losses and prints no number",
+          assay=Assay("the largest model, trained against untrained",
+                      lambda config: config.size == LARGEST and config.source == "scratch",
+                      room(lambda record: nats(record, "validation", per="n_tokens"),
+                           lambda record: record.metrics["untrained_token_loss"]))))

@@ -1,0 +1,223 @@
+"""The sets on which a language model is tried as it is (Radford et al. 2019, section 3): each is text to go on with.
+
+Every function takes a model (`repro.models.GPT`, or the transformers model that it was made from where text is written)
+and its tokeniser, and returns lists with a number for each document, passage, question or article.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from math import exp, log
+
+from repro.errors import ReproError
+
+BLANK = "XXXXX"
+HINT, SCRAMBLED = "\nTL;DR:", "\nRD;TL:"  # section 3.6, and the same signs in another order
+STRETCH = 10_000  # characters of running text whose losses a record keeps as one sum
+ANSWER = 12  # tokens in which an answer has to be told
+
+# English function words, as such lists have them: what the last word of a LAMBADA passage hardly ever is.
+STOP_WORDS = tuple("""a about above after again against all am an and any are as at be because been before being below
+    between both but by can did do does doing don down during each few for from further had has have having he her here
+    hers herself him himself his how i if in into is it its itself just me more most my myself no nor not now of off on
+    once only or other our ours ourselves out over own same she should so some such than that the their theirs them
+    themselves then there these they this those through to too under until up very was we were what when where which
+    while who whom why will with you your yours yourself yourselves""".split())
+
+
+def language(model, coder, name: str, config, rewrite: Callable[[str], str] = str) -> dict[str, list]:
+    """Nats, tokens, words and bytes of each document of a corpus' test split, one long text in stretches.
+
+    rewrite: what is done to a text before it is read, such as a de-tokeniser; words and bytes are those of the text as
+    it was. Of text that runs on (WikiText) words count line ends.
+    """
+    import numpy as np
+
+    from repro.evaluation import score_documents
+
+    parts = texts(name, config.documents)
+    tokens = as_tokens([rewrite(text) for text, _, _ in parts], coder, joined=True)
+    _, nll = score_documents(model, tokens, config.window, config.overlap)
+    lengths = np.diff(tokens.starts, append=len(tokens.ids))
+    return {"nll": nll.tolist(), "n_tokens": lengths.tolist(), "n_words": [n for _, n, _ in parts],
+            "n_bytes": [n for _, _, n in parts]}
+
+
+def texts(name: str, most: int | None) -> list[tuple[str, int, int]]:
+    """(text, words, bytes) of the first `most` documents of a test split; of one long text, of its stretches.
+
+    A character through which the text was cut (enwik8's part ends anywhere) is left out.
+    """
+    from repro.data import corpus
+    from repro.data.tokenisation import pieces
+
+    source = corpus(name)
+    found = [one.content.decode(errors="ignore") for one in source.documents("test")]
+    if len(found) == 1:
+        found = list(pieces(found[0], STRETCH))
+    return [(text, source.n_words(text), len(text.encode())) for text in found[:most]]
+
+
+def as_tokens(parts: Sequence[str], coder, joined: bool):
+    """`parts` as one stream (`repro.data.Tokens`) that begins with <|endoftext|>."""
+    import numpy as np
+
+    from repro.data import Tokens
+
+    ids = [coder.encode(text) for text in parts]
+    starts = 1 + np.cumsum([0, *(len(one) for one in ids[:-1])])
+    nothing = np.zeros(len(parts), np.int64)
+    return Tokens(np.concatenate([[coder.bos], *ids]).astype(np.int32), starts, nothing, nothing, coder.bos, joined)
+
+
+def fewer_blanks(text: str, rewritten: str, seed: int = 0) -> str:
+    """`text` without as many of its blanks as `rewritten` has fewer, at places drawn at random."""
+    places = [found.start() for found in re.finditer(" ", text)]
+    n = max(0, min(len(places), text.count(" ") - rewritten.count(" ")))
+    out = set(random.Random(seed).sample(places, n))
+    return "".join(sign for place, sign in enumerate(text) if place not in out)
+
+
+def last_words(model, coder, passages: Sequence[str]) -> dict[str, list]:
+    """LAMBADA: nats of each last word; whether it is told, also with stop words barred, and with other words barred."""
+    from repro.evaluation import lambada
+
+    plain = lambada(model, coder, passages)
+    barred = {name: lambada(model, coder, passages, words).correct.astype(int).tolist()
+              for name, words in (("correct_stop_words", STOP_WORDS),
+                                  ("correct_other_words", other_words(coder, passages)))}
+    return {"nll": plain.nll.tolist(), "correct": plain.correct.astype(int).tolist()} | barred
+
+
+def other_words(coder, passages: Sequence[str]) -> list[str]:
+    """As many words that are no stop words, and one token each, as there are stop words of one token: those that stand
+    most often before the last words of the passages. Rare ones a model would hardly ever tell, barred or not."""
+    def short(word: str) -> bool:
+        return len(coder.encode(f" {word}")) == 1
+
+    counts = Counter(word for passage in passages for word in passage.split()[:-1] if re.fullmatch("[a-z]{2,}", word))
+    frequent = [word for word, _ in counts.most_common() if word not in STOP_WORDS and short(word)]
+    return frequent[:sum(map(short, STOP_WORDS))]
+
+
+def clozes(model, coder, rows: Iterable) -> dict[str, list]:
+    """Whether the right candidate is told: the one after which it and the rest of the sentence are likeliest."""
+    import numpy as np
+
+    from repro.evaluation.generation import branch_nll
+
+    found = []
+    for row in rows:
+        before, _, after = row.question.partition(BLANK)
+        prefix = " ".join([*row.paragraphs, before]).rstrip(" ")
+        blank = " " if not before or before.endswith(" ") else ""
+        branches = [coder.encode(f"{blank}{word}{after}") for word in row.candidates]
+        room = max(1, model.config.n_positions - max(map(len, branches)))  # or all that is too long is refused
+        told = int(np.argmin(branch_nll(model, coder.encode(prefix)[-room:], branches)))
+        found.append(int(told == row.answer))
+    return {"correct": found}
+
+
+def reading(model, coder, rows: Sequence) -> dict[str, list]:
+    """F1 of answers written behind "A:", with the paragraphs that support them and from the question alone."""
+    from repro.evaluation.answers import answer_scores
+
+    asked = [f"Q: {row.question}\nA:" for row in rows]
+    given = ["\n".join(row.paragraphs[k].text for k in dict.fromkeys(k for k, _ in row.supporting) or [0])
+             for row in rows]
+    told = {"f1": answers(model, coder, [f"{text}\n" for text in given], asked),
+            "f1_alone": answers(model, coder, [""] * len(rows), asked)}
+    return {name: [answer_scores(text, row.answer, "squad")[1] for row, (text, _) in zip(rows, some, strict=True)]
+            for name, some in told.items()}
+
+
+def answers(model, coder, contexts: Sequence[str], asked: Sequence[str]) -> list[tuple[str, float]]:
+    """The line that a model writes behind each question, greedily, and the probability of this line and that it ends,
+    or of its first `ANSWER` tokens where it does not end in these. Contexts lose their beginning where they are too
+    long."""
+    from repro.evaluation.generation import continued
+
+    room = model.config.n_positions - ANSWER
+    prompts = [coder.encode(context + question)[-room:] for context, question in zip(contexts, asked, strict=True)]
+    ids, nats = continued(model, prompts, ANSWER)
+    found = []
+    for row, losses in zip(ids.tolist(), nats, strict=True):
+        n = next((k for k in range(1, ANSWER + 1) if "\n" in coder.decode(row[:k])), ANSWER + 1) - 1
+        found.append((coder.decode(row[:n]).strip(), exp(-losses[:n + 1].sum())))  # the token of the line end too
+    return found
+
+
+def closed_book(model, coder, rows: Sequence, shown: Sequence) -> tuple[dict[str, list], list[dict]]:
+    """Questions without any text, behind a few with their answers: whether each is told, and the answers as they are.
+
+    correct_other: whether what was told is the answer to the next question. most_common: whether the commonest answer
+    of the questions `shown` that begin with the same word is right. Raises ReproError for fewer than two questions.
+    """
+    from repro.evaluation.answers import answer_scores
+
+    if len(rows) < 2:
+        raise ReproError(f"there are {len(rows)} questions without a text; give at least 2: answers are held against "
+                         "those of other questions too.")
+    told_before = "".join(f"Q: {row.question}\nA: {row.answer}\n" for row in shown[:SHOTS])
+    told = answers(model, coder, [told_before] * len(rows), [f"Q: {row.question}\nA:" for row in rows])
+    kinds: dict[str, Counter] = {}
+    for row in shown:
+        kinds.setdefault(_first(row), Counter())[row.answer] += 1
+    every = Counter(row.answer for row in shown)
+    common = [kinds.get(_first(row), every).most_common(1)[0][0] for row in rows]
+    def right(told: str, row) -> int:
+        return int(answer_scores(told, row.answer, "squad")[0])
+
+    found = {"correct": [right(text, row) for row, (text, _) in zip(rows, told, strict=True)],
+             "correct_other": [right(text, rows[(k + 1) % len(rows)]) for k, (text, _) in enumerate(told)],
+             "most_common": [right(one, row) for row, one in zip(rows, common, strict=True)],
+             "probability": [share for _, share in told]}
+    written = [{"question": row.question, "answer": text, "correct": hit, "probability": share}
+               for row, (text, share), hit in zip(rows, told, found["correct"], strict=True)]
+    return found, sorted(written, key=lambda one: -one["probability"])[:30]
+
+
+SHOTS = 5  # questions with answers in front of one that is asked
+
+
+def _first(row) -> str:
+    return row.question.split()[0].lower()
+
+
+def summaries(model, coder, rows: Sequence, seed: int, n_new: int, top_k: int = 2) -> dict[str, list]:
+    """ROUGE-1, -2 and -L (F1, x 100) of three sentences: written with a hint, without, with a scrambled one; the first
+    three of the article, and three at random."""
+    from repro.data.clozes import sentences
+    from repro.evaluation.generation import continued
+    from repro.evaluation.summaries import rouge_l, rouge_n
+
+    told: dict[str, list[str]] = {}
+    for name, hint in (("hint", HINT), ("no_hint", "\n"), ("scrambled", SCRAMBLED)):
+        end = coder.encode(hint).tolist()
+        room = model.config.n_positions - n_new - len(end)
+        prompts = [[*coder.encode(row.document)[:room].tolist(), *end] for row in rows]
+        ids, _ = continued(model, prompts, n_new, top_k, seed)
+        told[name] = [" ".join(sentences(coder.decode(row))[:3]) for row in ids.tolist()]
+    parts = [sentences(row.document) for row in rows]
+    draw = random.Random(seed)
+    told["lede_3"] = [" ".join(some[:3]) for some in parts]
+    told["random_3"] = [" ".join(draw.sample(some, min(3, len(some)))) for some in parts]
+    measures = {"rouge1": lambda a, b: rouge_n(a, b, 1), "rouge2": lambda a, b: rouge_n(a, b, 2), "rougeL": rouge_l}
+    return {f"{name}_{measure}": [100 * score(row.summary, text) for row, text in zip(rows, some, strict=True)]
+            for name, some in told.items() for measure, score in measures.items()}
+
+
+def translations(model, coder, rows: Sequence, shown: Sequence) -> dict[str, list]:
+    """Whether a phrase is put into the second language word for word, behind a few "english = french" pairs."""
+    from repro.evaluation.answers import answer_scores
+
+    told_before = "".join(f"{row.document} = {row.summary}\n" for row in shown[:SHOTS])
+    told = answers(model, coder, [told_before] * len(rows), [f"{row.document} =" for row in rows])
+    return {"correct": [int(row.summary == text) for row, (text, _) in zip(rows, told, strict=True)],
+            "f1": [answer_scores(text, row.summary, "squad")[1] for row, (text, _) in zip(rows, told, strict=True)]}
+
+
+def bits(nll: Sequence[float], n: Sequence[float]) -> float:
+    """Bits a byte."""
+    return sum(nll) / log(2) / sum(n)

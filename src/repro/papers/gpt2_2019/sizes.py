@@ -1,0 +1,137 @@
+"""Four sizes of one model, trained alike on the same text (Radford et al. 2019, sections 2.3 and 4, Figure 4).
+
+At `small` and `medium` the sizes are nearly in the proportions of Table 2: a sixth (a third) of the layers, as many
+heads as fit, all of one size. Text read in training and held-out text are both scored at the end, so that one can see
+whether a larger model learns by heart or just learns more.
+"""
+
+from typing import Literal
+
+from repro.papers.base import pretraining
+from repro.papers.base.gpt2_mini import HELD_OUT
+from repro.papers.base.pretraining import growing_batches, new_tokeniser
+from repro.study import Experiment, Outcome, register
+
+SIZES = ("117M", "345M", "762M", "1542M")  # as Table 2 calls them
+CHECKPOINTS = dict(zip(SIZES, ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"), strict=True))
+LAYERS, HEADS = (12, 24, 36, 48), (12, 16, 20, 25)  # of Table 2, the heads from the released code
+
+
+class Config(pretraining.Config):
+    """A size: which one of Table 2 it stands for, and how it is trained. At `paper` scale only `source` counts."""
+
+    size: Literal["117M", "345M", "762M", "1542M"]
+    tokeniser: Literal["bpe", "gpt2"] = "bpe"
+
+
+# The settings of the base models, on books alone and with fewer tokens; the text is read less than once.
+RECIPE = {"vocab_size": 8192, "n_positions": 1024, "sequence": 1024, "batch_size": 4,
+          "growing": ((256, 0.5), (512, 0.3)), "optimizer": "muon", "learning_rate": 3e-3, "warmup_steps": 200,
+          "weight_decay": 0.1, "precision": "bf16"}
+BOOKS = {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("gutenberg-pretrain",)}
+SCALES = {
+    "smoke": {"corpus": "synthetic-web", "tokeniser_corpora": ("synthetic-web",), "vocab_size": 512, "n_positions": 128,
+              "sequence": 128, "batch_size": 8, "tokens": 120_000, "optimizer": "muon", "learning_rate": 1e-2,
+              "warmup_steps": 20, "validate_every": 40_000},
+    "small": {**BOOKS, **RECIPE, "tokens": 8_000_000, "validate_every": 1_000_000},
+    "medium": {**BOOKS, **RECIPE, "vocab_size": 16_384, "batch_size": 64, "growing": (), "tokens": 100_000_000,
+               "learning_rate": 1e-3, "warmup_steps": 300, "validate_every": 10_000_000},
+    "paper": {"corpus": "gutenberg-pretrain", "tokeniser": "gpt2", "vocab_size": 50_257, "n_positions": 1024,
+              "sequence": 1024, "batch_size": 512},
+}
+SHAPES = {  # layers, heads, features of a head
+    "smoke": ((1, 2, 12), (2, 2, 16), (3, 3, 16), (4, 4, 16)),
+    "small": ((2, 4, 16), (4, 5, 16), (6, 7, 16), (8, 8, 16)),
+    "medium": ((4, 4, 64), (8, 5, 64), (12, 7, 64), (16, 8, 64)),
+    "paper": tuple((layers, heads, 64) for layers, heads in zip(LAYERS, HEADS, strict=True)),
+}
+
+
+def grid(scale: str) -> list[dict]:
+    """A point for each size."""
+    points = [{"size": size, "n_layer": layers, "n_head": heads, "n_embd": heads * features}
+              for size, (layers, heads, features) in zip(SIZES, SHAPES[scale], strict=True)]
+    if scale == "paper":
+        points = [point | {"source": f"openai-community/{CHECKPOINTS[point['size']]}"} for point in points]
+    return points
+
+
+def model_config(config, vocab_size: int):
+    """The size of the model as `repro.models.GPT` takes it."""
+    from repro.models import GPTConfig
+
+    return GPTConfig(vocab_size, config.n_positions, config.n_layer, config.n_embd, config.n_head)
+
+
+def execute(config, context):
+    import torch
+
+    from repro.data import tokens
+    from repro.models import GPT, load_causal_lm
+    from repro.training import NextToken, TrainConfig, train
+
+    coder = new_tokeniser(config)
+    if config.source != "scratch":
+        return pretraining.outcome(config, context, config.size, load_causal_lm(config.source), coder)
+    torch.manual_seed(config.seed)
+    model = GPT(model_config(config, coder.vocab_size))
+    held_out = cut(tokens(config.corpus, "validation", coder).ids[:HELD_OUT], config.sequence)
+    before = _mean(sequences(model, held_out[:2]))  # of a model that was not trained
+    batches = growing_batches(config, tokens(config.corpus, "train", coder))
+    settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "linear", config.weight_decay,
+                           validate_every=config.validate_every, precision=config.precision, seed=config.seed,
+                           optimizer=config.optimizer)
+    with context.progress(config.tokens, f"training the size that stands for {config.size}", "tokens") as bar:
+        result = train(NextToken(model), batches, settings, context.folder,
+                       lambda objective: _mean(sequences(objective.model, held_out)), bar)
+    documents = {"train": sequences(model, read_ones(batches, result.steps, config, len(held_out))),
+                 "validation": sequences(model, held_out)}
+    metrics = {f"{split}_token_loss": _mean(found) for split, found in documents.items()}
+    metrics["untrained_token_loss"] = before
+    told = pretraining.outcome(config, context, config.size, model.to_transformers(), coder, result, metrics,
+                               dict.fromkeys(metrics, "nats per token"))
+    return Outcome(told.metrics, told.units, told.model, told.curves, documents, told.notes)
+
+
+def cut(ids, length: int):
+    """(sequences, length + 1): a text cut into sequences of `length` targets; what is left over is left out."""
+    import numpy as np
+
+    n = (len(ids) - 1) // length
+    return np.stack([ids[k * length:(k + 1) * length + 1] for k in range(n)])
+
+
+def read_ones(batches, steps: int, config, most: int):
+    """(sequences, length + 1): about `most` sequences that were read in training, of the last stage, evenly from its
+    beginning to its end."""
+    import numpy as np
+
+    last = pretraining.stages(config)[-1][2]
+    many = max(1, min(last, most // config.batch_size))
+    chosen = np.linspace(steps - last, steps - 1, many).astype(int)
+    return np.concatenate([batches.batch(int(step)).numpy() for step in chosen])
+
+
+def sequences(model, rows) -> dict[str, list]:
+    """Nats and tokens of each of `rows` (sequences, length + 1), each read by itself, in single precision."""
+    from repro.evaluation import perplexity
+
+    scores = [perplexity(model, row, len(row) - 1, 0) for row in rows]
+    return {"nll": [score.nll for score in scores], "n_tokens": [score.n_scored for score in scores]}
+
+
+def _mean(found: dict[str, list]) -> float:
+    return sum(found["nll"]) / sum(found["n_tokens"])
+
+
+def estimate(config):
+    told = model_config(config, config.vocab_size)
+    return pretraining.estimate(config, told.parameters, 3 * told.flops_per_token(config.sequence))
+
+
+PAPER, CHAPTER = "gpt2_2019", "12_gpt2"
+EXPERIMENT = Experiment(
+    name="pretrain-gpt2-sizes", paper=PAPER, summary="Four sizes of GPT-2 trained alike on the same text.",
+    config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
+    reads=lambda config: config.tokeniser_corpora)
+register(EXPERIMENT)

@@ -1,0 +1,312 @@
+"""Tables 2 to 5, Figures 1 and 4 and the results in the text, with the paper's values beside ours."""
+
+from collections.abc import Sequence
+from math import exp
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+from repro.papers.gpt2_2019.sizes import CHAPTER, CHECKPOINTS, PAPER, SIZES, model_config
+from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
+from repro.papers.gpt2_2019.zero_shot import BASE
+from repro.papers.gpt2_2019.zero_shot import EXPERIMENT as ZERO_SHOT
+from repro.study import Artifact, ArtifactContext, Record, published, register
+from repro.study.artifacts import ADDED, NOT_RUN
+from repro.study.published import printed_rows
+
+if TYPE_CHECKING:
+    import pandas
+
+NOT_HERE = "not here"
+# Column of Table 3 -> its heading, our metric (None: the set is not here) and how that is written.
+TABLE_3 = {
+    "lambada_perplexity": ("LAMBADA perplexity", "lambada_perplexity", ".4g"),
+    "lambada_accuracy_percent": ("LAMBADA accuracy", "lambada_accuracy_stop_words_percent", ".2f"),
+    "cbt_common_nouns_accuracy_percent": ("CBT-CN (ours: pg19-clozes)", "cloze_nouns_accuracy_percent", ".2f"),
+    "cbt_named_entities_accuracy_percent": ("CBT-NE (ours: pg19-clozes)", "cloze_names_accuracy_percent", ".2f"),
+    "wikitext2_perplexity": ("WikiText-2", "wikitext2_word_perplexity", ".4g"),
+    "ptb_perplexity": ("PTB", None, ""),
+    "enwik8_bits_per_byte": ("enwik8 (ours: a part)", "enwik8_bits_per_byte", ".3f"),
+    "text8_bits_per_character": ("text8 (ours: a part)", "text8_bits_per_character", ".3f"),
+    "wikitext103_perplexity": ("WikiText-103", "wikitext103_word_perplexity", ".4g"),
+    "one_billion_word_perplexity": ("1BW", None, ""),
+}
+TASKS = {  # of Figure 1: our metric, in per cent
+    "reading": "reading_f1_percent", "summaries": "summary_hint_average", "questions": "questions_exact_percent",
+    "translation": "translation_accuracy_percent"}
+ROUGE = ("rouge1", "rouge2", "rougeL")
+SUMMARIES = {"hint": "GPT-2 with TL;DR: hint", "no_hint": "GPT-2 without hint", "scrambled": "with a scrambled hint",
+             "lede_3": "Lede-3", "random_3": "Random-3"}
+LARGEST = SIZES[-1]
+
+
+def sizes(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 2: weights as printed, as counted of the released models, and those of our sizes.
+
+    What is printed is the count with the vocabulary of GPT: the released weights have more.
+    """
+    import pandas
+
+    from repro.models.gpt import SIZES as RELEASED
+
+    rows = []
+    for row in printed_rows("gpt2_2019_table2_model_sizes"):
+        counted = RELEASED[CHECKPOINTS[row["model"]]]
+        told = {"size": row["model"], "paper: parameters": f"{row['parameters_millions_as_printed']}M",
+                "counted, as released": f"{counted.parameters:,}", "paper: layers": row["layers"],
+                "paper: width": row["d_model"]}
+        for scale in reversed(context.scales):
+            config, = context.plan(scale, size=row["model"])
+            ours = model_config(config, config.vocab_size)
+            told |= {f"{scale}: parameters": f"{ours.parameters:,}", f"{scale}: without embeddings":
+                     f"{ours.matrices:,}", f"{scale}: layers": str(ours.n_layer), f"{scale}: width": str(ours.n_embd)}
+        rows.append(told)
+    return pandas.DataFrame(rows)
+
+
+def zero_shot(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 3: a row a model, ours below the paper's, mean and standard deviation over seeds."""
+    import pandas
+
+    rows = [{"source": "the paper", "model": row["model"], "weights": "–"} |
+            {head: row[column] for column, (head, _, _) in TABLE_3.items()} | {"seeds": "–"}
+            for row in published("gpt2_2019_table3_zero_shot_lm").to_dict("records")]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found = context.records_of(config)
+            rows.append({"source": f"this study, {scale}", "model": config.size,
+                         "weights": mean(found, "parameters", ",.0f")} |
+                        {head: mean(found, metric, style) if metric else NOT_HERE
+                         for head, metric, style in TABLE_3.values()} | {"seeds": str(len(found)) if found else "–"})
+    return pandas.DataFrame(rows)
+
+
+def summarised(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 4: ROUGE of the largest model's summaries beside those of the first and of random sentences."""
+    import pandas
+
+    rows = [{"source": "the paper, CNN and Daily Mail", "summary": row["model"], "R-1": row["rouge1_f1"],
+             "R-2": row["rouge2_f1"], "R-L": row["rougeL_f1"], "R-AVG": row["rouge_average"]}
+            for row in published("gpt2_2019_table4_summarization").to_dict("records")]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale, size=LARGEST):
+            found = context.records_of(config)
+            for name, told in SUMMARIES.items():
+                values = [mean(found, f"summary_{name}_{measure}", ".2f") for measure in ROUGE]
+                rows.append({"source": f"this study, {scale}, {config.articles}", "summary": told} |
+                            dict(zip(("R-1", "R-2", "R-L"), values, strict=True)) |
+                            {"R-AVG": _average(found, name)})
+    return pandas.DataFrame(rows)
+
+
+def _average(found: Sequence[Record], name: str) -> str:
+    values = [rouge(record, name) for record in found]
+    return f"{fmean(values):.2f}" if values else NOT_RUN
+
+
+def rouge(record: Record, name: str) -> float:
+    """The mean of the three ROUGE scores of one kind of summary."""
+    return fmean(record.metrics[f"summary_{name}_{measure}"] for measure in ROUGE)
+
+
+def most_confident(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 5: the answers that the largest model is surest of, the paper's first, then ours."""
+    import pandas
+
+    rows = [{"source": "the paper", "question": row["question"], "answer": row["generated_answer"],
+             "correct": row["correct"], "probability": f"{row['probability_percent']} %"}
+            for row in published("gpt2_2019_table5_natural_questions_top30").to_dict("records")]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale, size=LARGEST):
+            found = context.records_of(config)[:1]
+            rows += [{"source": f"this study, {scale}, {config.questions}", "question": one["question"],
+                      "answer": one["answer"] or "(nothing)", "correct": "yes" if one["correct"] else "no",
+                      "probability": f"{100 * one['probability']:.1f} %"}
+                     for record in found for one in record.notes["answers"]]
+            if not found:
+                rows.append(dict.fromkeys(("source", "question", "answer", "correct", "probability"), NOT_RUN) |
+                            {"source": f"this study, {scale}, {config.questions}"})
+    return pandas.DataFrame(rows)
+
+
+def detokenised(context: ArtifactContext) -> "pandas.DataFrame":
+    """Perplexity per word of the same text read as it is cut into words, and as people write it."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found = context.records_of(config)
+            tokens = found[0].documents["wikitext103"] if found else {}
+            other = [exp(sum(r.documents["wikitext103"]["other_blanks"]) / sum(tokens["n_words"])) for r in found]
+            rows.append({"scale": scale, "model": config.size, "text": config.wikitext103,
+                         "as it is cut": mean(found, "wikitext103_word_perplexity_tokenised", ".4g"),
+                         "de-tokenised": mean(found, "wikitext103_word_perplexity", ".4g"),
+                         "as many other blanks left out": f"{fmean(other):.4g}" if other else NOT_RUN})
+    return pandas.DataFrame(rows)
+
+
+def in_text(context: ArtifactContext) -> "pandas.DataFrame":
+    """What sections 2 to 4 print in their text, and ours of the largest model where the set, or one like it, is here.
+    """
+    import pandas
+
+    rows = []
+    for row in printed_rows("gpt2_2019_text_results"):
+        told = {"task": row["task"], "data set": row["dataset"], "model": row["model"], "measure": row["metric"],
+                "paper": f"{row['value']} {row['unit']}".strip()}
+        for scale in reversed(context.scales):
+            told[scale] = _text_cell(context, scale, row)
+        rows.append(told)
+    return pandas.DataFrame(rows)
+
+
+OURS = {  # (task, measure, start of the model) -> what is ours beside it
+    ("reading comprehension", "F1", "GPT-2"): ("reading_f1_percent", "reading"),
+    ("question answering", "exact match", "GPT-2"): ("questions_exact_percent", "questions"),
+    ("question answering", "exact match", "most"): ("questions_most_common_percent", "questions"),
+    ("question answering", "accuracy on the 1% most confident", "GPT-2"): ("questions_confident_percent", "questions"),
+    ("LAMBADA", "accuracy without stop-word filter", "GPT-2"): ("lambada_accuracy_percent", "corpus"),
+    ("LAMBADA", "accuracy with stop-word filter", "GPT-2"): ("lambada_accuracy_stop_words_percent", "corpus"),
+}
+WHY_NOT = {  # task -> why there is no number of ours
+    "translation": "not run: WMT-14 is not here", "commonsense": "not run: the Winograd schemas are not here",
+    "data": "not run: WebText was never published", "reading comprehension": "–", "question answering": "–"}
+SETTINGS = {"vocabulary": "vocab_size", "context": "n_positions", "batch size": "batch_size"}
+
+
+def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str:
+    if row["metric"] in SETTINGS:
+        return f"{getattr(context.plan(scale, experiment=PRETRAINING.name)[0], SETTINGS[row['metric']]):,}"
+    if row["metric"] == "residual init scaling":
+        return "the same"
+    config, = context.plan(scale, experiment=ZERO_SHOT.name, size=LARGEST)
+    found = context.records_of(config)
+    key = next((key for key in OURS if key[:2] == (row["task"], row["metric"]) and row["model"].startswith(key[2])),
+               None)
+    if key and key in OURS:
+        metric, field = OURS[key]
+        return f"{mean(found, metric, '.2f')} ({getattr(config, field)})" if found else NOT_RUN
+    if row["model"].startswith("GPT-2") and "En-Fr" in row["dataset"] and config.translations:  # from English only
+        return f"{mean(found, 'translation_accuracy_percent', '.2f')} % ({config.translations})" if found else NOT_RUN
+    if row["task"] == "summarization":
+        change = [rouge(record, "hint") - rouge(record, "no_hint") for record in found]
+        return f"{fmean(change):.2f} ({config.articles})" if change else NOT_RUN
+    return WHY_NOT.get(row["task"], "–")
+
+
+def by_size(context: ArtifactContext) -> Any:
+    """Figure 1: the score of each task against the weights of the model, a panel a task, a line a scale."""
+    import pandas
+
+    from repro.plotting import draw_table_curves
+
+    rows = []
+    for task, metric in TASKS.items():
+        for scale in reversed(context.scales):
+            for config in context.plan(scale):
+                found = context.records_of(config)
+                values = [value for record in found if (value := _score(record, metric)) is not None]
+                if values:
+                    rows.append({"source": task, "model": scale, "weights": found[0].metrics["parameters"],
+                                 "score": fmean(values)})
+    frame = pandas.DataFrame(rows, columns=["source", "model", "weights", "score"])
+    return draw_table_curves(frame, "weights", "score", ("weights", "score, per cent"), log_x=True)
+
+
+def _score(record: Record, metric: str) -> float | None:
+    if metric == "summary_hint_average":
+        return rouge(record, "hint") if f"summary_hint_{ROUGE[0]}" in record.metrics else None
+    return record.metrics.get(metric)
+
+
+def losses_by_size(context: ArtifactContext) -> Any:
+    """Figure 4: the loss on text read in training and on held-out text against the weights, and the fit to the latter.
+
+    fit: see `fitted`.
+    """
+    import pandas
+
+    from repro.plotting import draw_table_curves
+
+    rows = []
+    for scale in reversed(context.scales):
+        records = context.records(scale)
+        law = fitted(records)
+        for config in context.plan(scale):
+            found = [record for record in records if record.config["size"] == config.size]
+            if not found or "train_token_loss" not in found[0].metrics:
+                continue
+            point = {"source": scale, "weights": found[0].metrics["parameters"]}
+            for split, called in (("train", "text read in training"), ("validation", "held-out text")):
+                rows.append(point | {"model": called, "loss": fmean(r.metrics[f"{split}_token_loss"] for r in found)})
+            if law:
+                rows.append(point | {"model": "fit to the held-out text", "loss": law(
+                    point["weights"], fmean(r.notes["tokens"] for r in found))})
+    frame = pandas.DataFrame(rows, columns=["source", "model", "weights", "loss"])
+    return draw_table_curves(frame, "weights", "loss", ("weights", "nats per token"), log_x=True)
+
+
+class Law:
+    """loss = floor + size_factor / weights**a + text_factor / tokens**b (Hoffmann et al. 2022, section 3.3)."""
+
+    def __init__(self, floor: float, size_factor: float, a: float, text_factor: float, b: float):
+        self.floor, self.size_factor, self.a, self.text_factor, self.b = floor, size_factor, a, text_factor, b
+
+    def __call__(self, weights: float, tokens: float) -> float:
+        return self.floor + self.size_factor / weights**self.a + self.text_factor / tokens**self.b
+
+
+def fitted(records: Sequence[Record]) -> Law | None:
+    """The law that fits best the held-out losses of all sizes while they are trained; None with fewer than 8 points.
+
+    The learning rate still falls at all points but the last of each curve, so it describes these trainings and predicts
+    no others. Least squares of the logs, from one start, none of the five numbers below 0.
+    """
+    import numpy as np
+    from scipy.optimize import least_squares
+
+    points = np.array([(record.metrics["parameters"], tokens, loss) for record in records
+                       for tokens, loss in record.curves.get("validation_loss", [])])
+    if len(points) < 8:
+        return None
+    weights, tokens, loss = points.T
+    scale = np.array([weights.mean(), tokens.mean()])
+
+    def values(x):
+        return x[0] + x[1] * (weights / scale[0])**-x[2] + x[3] * (tokens / scale[1])**-x[4]
+
+    start = np.array([loss.min() / 2, loss.min() / 4, 0.3, loss.min() / 4, 0.3])
+    found = least_squares(lambda x: np.log(values(x)) - np.log(loss), start, bounds=([1e-9] * 5, [np.inf] * 5)).x
+    return Law(found[0], found[1] * scale[0]**found[2], found[2], found[3] * scale[1]**found[4], found[4])
+
+
+def mean(found: Sequence[Record], metric: str, style: str) -> str:
+    """The mean over seeds, with the standard deviation where there are several that differ; "–" for what was left out.
+    """
+    values = [record.metrics[metric] for record in found if metric in record.metrics]
+    if not values:
+        return NOT_RUN if not found else "–"
+    spread = f" ± {stdev(values):.2g}" if len(values) > 1 and stdev(values) > 1e-9 * abs(fmean(values)) else ""
+    return f"{fmean(values):{style}}{spread}"
+
+
+OF = {"paper": PAPER, "chapter": CHAPTER}
+TABLE_2 = Artifact(id="gpt2_2019-table2", **OF, experiment=PRETRAINING.name, source="Table 2", build=sizes,
+                   title="The four sizes: as printed, counted of the released weights, and ours")
+TABLE = Artifact(id="gpt2_2019-table3", **OF, experiment=ZERO_SHOT.name, source="Table 3", build=zero_shot,
+                 title=f"Zero-shot results (ours: the sizes stand for the paper's; {BASE} is the base model of this "
+                       "study, trained longer and on other text)")
+TABLE_4 = Artifact(id="gpt2_2019-table4", **OF, experiment=ZERO_SHOT.name, source="Table 4", build=summarised,
+                   title="Summaries by the largest model, ROUGE F1 in per cent (ours: scientific articles)")
+TABLE_5 = Artifact(id="gpt2_2019-table5", **OF, experiment=ZERO_SHOT.name, source="Table 5", build=most_confident,
+                   title="The answers that the largest model is surest of (ours: HotpotQA's questions, no text shown)")
+DETOKENISED = Artifact(
+    id="gpt2_2019-detokenised", **OF, experiment=ZERO_SHOT.name, source=ADDED, build=detokenised,
+    title="Perplexity per word with the signs of the tokeniser that cut the text, and without")
+TEXT = Artifact(id="gpt2_2019-text-results", **OF, experiment=(PRETRAINING.name, ZERO_SHOT.name),
+                source="Sections 2 to 4", build=in_text, title="What the text of the paper reports, and ours beside it")
+FIGURE_1 = Artifact(id="gpt2_2019-figure1", **OF, experiment=ZERO_SHOT.name, source="Figure 1", build=by_size,
+                    kind="figure", title="Scores on tasks that nothing was trained for, by the size of the model")
+FIGURE_4 = Artifact(id="gpt2_2019-figure4", **OF, experiment=PRETRAINING.name, source="Figure 4", build=losses_by_size,
+                    kind="figure", title="Loss on text read in training and on held-out text, by the size of the model")
+register(TABLE_2, TABLE, TABLE_4, TABLE_5, DETOKENISED, TEXT, FIGURE_1, FIGURE_4)

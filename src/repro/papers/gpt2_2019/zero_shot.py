@@ -1,0 +1,246 @@
+"""A language model tried on the sets of Table 3 and of section 3 as it is: nothing is trained for any of them.
+
+Beside each score stand those of an untrained model of the same size, of which a part of the set is enough. Translation
+is from WMT-14, which is not here: only the generated language of `smoke` is translated.
+"""
+
+from math import exp, log
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from repro.papers.base.gpt2_mini import EXPERIMENT as MINI
+from repro.papers.base.pretraining import PROCESS, RATE, tokeniser_of
+from repro.papers.gpt2_2019 import sets
+from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
+from repro.papers.gpt2_2019.sizes import PAPER, SIZES, model_config
+from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+
+BASE = "gpt2-mini"
+
+
+class Config(RunConfig):
+    """Which model is tried on what; `corpus` is LAMBADA's. Each set is the name of a corpus, null where it is left out.
+    """
+
+    size: Literal["117M", "345M", "762M", "1542M", "gpt2-mini"]
+    wikitext2: str | None = None  # the raw text
+    wikitext103: str | None = None  # the one with <unk>
+    enwik8: str | None = None
+    text8: str | None = None
+    names: str | None = None  # clozes in the form of CBT
+    nouns: str | None = None
+    reading: str | None = None  # questions with paragraphs
+    questions: str | None = None  # questions whose paragraphs are not shown
+    articles: str | None = None  # to be summarised
+    translations: str | None = None
+    window: int = Field(1024, ge=2)  # tokens
+    overlap: int = Field(0, ge=0)  # tokens of a window that the one before has scored
+    documents: int | None = Field(None, ge=1)  # of each text; null: all
+    examples: int | None = Field(None, ge=1)  # of each set of tasks; null: all
+    control: int = Field(200, ge=1)  # examples, and windows of text, on which an untrained model is tried
+    summary_tokens: int = Field(100, ge=1)
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if self.overlap >= self.window:
+            raise ValueError(f"overlap is {self.overlap} tokens; it must be below the window ({self.window})")
+        return self
+
+
+HERE = {"corpus": "lambada-cased", "wikitext2": "wikitext-103", "wikitext103": "wikitext-103-unk",
+        "names": "pg19-clozes-names", "nouns": "pg19-clozes-nouns", "reading": "hotpotqa-subset",
+        "questions": "hotpotqa-subset", "articles": "scisummnet-subset"}
+SCALES = {
+    "smoke": {"corpus": "synthetic-last-words", "wikitext2": "synthetic-books", "wikitext103": "synthetic-books",
+              "enwik8": "synthetic-web", "text8": "synthetic-books", "names": "synthetic-clozes",
+              "reading": "synthetic-questions", "questions": "synthetic-questions", "articles": "synthetic-summaries",
+              "translations": "synthetic-translations", "window": 128, "documents": 2, "examples": 40, "control": 20,
+              "summary_tokens": 12},
+    "small": {**HERE, "enwik8": "enwik8-prefix", "text8": "text8-prefix"},
+    "medium": {**HERE, "enwik8": "enwik8-prefix", "text8": "text8-prefix"},
+    "paper": {**HERE, "enwik8": "enwik8", "text8": "text8"},
+}
+LANGUAGE = ("wikitext2", "wikitext103", "enwik8", "text8")
+FIELDS = (*LANGUAGE, "names", "nouns", "reading", "questions", "articles", "translations")
+
+
+def grid(scale: str) -> list[dict]:
+    """The four sizes, and the base model where it reads the same texts."""
+    return [{"size": size} for size in (*SIZES, *[BASE] * (scale in ("small", "medium")))]
+
+
+def model_run(config) -> RunConfig:
+    """The run that trained the model."""
+    if config.size == BASE:
+        return MINI.plan(config.scale)[0]
+    return next(one for one in PRETRAINING.plan(config.scale, seeds=(config.seed,)) if one.size == config.size)
+
+
+def execute(config, context):
+    import torch
+
+    from repro.models import GPT, load_causal_lm
+
+    trained = model_run(config)
+    record, folder = context.need(trained)
+    coder = tokeniser_of(trained)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    theirs = load_causal_lm(folder / "model").to(device).eval()
+    model = GPT.from_transformers(theirs)
+    torch.manual_seed(config.seed)
+    untrained = GPT(model.config).to(device).eval()
+    with context.progress(1 + sum(getattr(config, name) is not None for name in FIELDS), f"trying {config.size}",
+                          "sets") as bar:
+        documents = told(config, model, theirs, coder, bar)
+        notes = {"answers": documents.pop("answers", [])}
+        control = on_control(config, untrained, coder, documents)
+    metrics = scores(documents, control) | {"parameters": model.config.parameters}
+    if "validation_token_loss" in record.metrics:
+        metrics["validation_token_loss"] = record.metrics["validation_token_loss"]
+    return Outcome(metrics, {name: unit(name) for name in metrics}, config.size, documents=documents, notes=notes)
+
+
+def told(config, model, theirs, coder, bar) -> dict[str, Any]:
+    """What each set gives, a list with a number for each of its units; "answers" are written ones."""
+    from repro.data import detokeniser
+
+    plain = detokeniser("wikitext")
+    found: dict[str, Any] = {"lambada": sets.last_words(model, coder, [row.text for row in _rows(config, "corpus")])}
+    bar.advance(1)
+    for name in filter(lambda name: getattr(config, name), LANGUAGE):
+        wikitext = name.startswith("wikitext")
+        found[name] = sets.language(model, coder, getattr(config, name), config, plain.apply if wikitext else str)
+        if name == "wikitext103":
+            others = {"tokenised": str, "other_blanks": lambda text: sets.fewer_blanks(text, plain.apply(text))}
+            for other, rewrite in others.items():
+                found[name][other] = sets.language(model, coder, config.wikitext103, config, rewrite)["nll"]
+        bar.advance(1)
+    for name in filter(lambda name: getattr(config, name), ("names", "nouns")):
+        found[name] = sets.clozes(model, coder, _rows(config, name))
+        bar.advance(1)
+    if config.reading:
+        found["reading"] = sets.reading(theirs, coder, _rows(config, "reading"))
+        bar.advance(1)
+    if config.questions:
+        found["questions"], found["answers"] = sets.closed_book(theirs, coder, _rows(config, "questions"),
+                                                                _rows(config, "questions", "train"))
+        bar.advance(1)
+    if config.articles:
+        found["articles"] = sets.summaries(theirs, coder, _rows(config, "articles"), config.seed, config.summary_tokens)
+        bar.advance(1)
+    if config.translations:
+        found["translations"] = sets.translations(theirs, coder, _rows(config, "translations"),
+                                                  _rows(config, "translations", "train"))
+        bar.advance(1)
+    return found
+
+
+def _rows(config, name: str, split: str = "test") -> list:
+    """The examples of a set; of one without a test split those of its validation split."""
+    from repro.data import corpus
+
+    source = corpus(getattr(config, name))
+    rows = list(source.examples(split if split in source.splits else "validation"))
+    return rows[:config.examples] if split == "test" else rows
+
+
+def on_control(config, untrained, coder, documents: dict[str, Any]) -> dict[str, float]:
+    """What an untrained model makes of the beginning of each set: nats of a word or byte, or a share told."""
+    from repro.evaluation import lambada
+
+    fewer = fewer_of(config)
+    passages = [row.text for row in _rows(fewer, "corpus")]
+    found = lambada(untrained, coder, passages, sets.STOP_WORDS)  # as the accuracy that is held against it
+    told = {"lambada": float(found.nll.mean()), "lambada_accuracy": 100 * found.accuracy}
+    for name in filter(documents.__contains__, LANGUAGE):
+        part = sets.language(untrained, coder, getattr(config, name), fewer, str)
+        whole = documents[name]
+        each = sum(part["nll"]) / sum(part["n_tokens"])
+        told[name] = each * sum(whole["n_tokens"]) / sum(whole[PER[name]])
+    for name in filter(documents.__contains__, ("names", "nouns")):
+        told[name] = 100 * _share(sets.clozes(untrained, coder, _rows(fewer, name))["correct"])
+    return told
+
+
+def fewer_of(config):
+    """The config with as few examples and documents as an untrained model is tried on."""
+    return config.model_copy(update={"examples": min(config.control, config.examples or config.control),
+                                     "documents": 2})
+
+
+PER = {"wikitext2": "n_words", "wikitext103": "n_words", "enwik8": "n_bytes", "text8": "n_bytes"}
+
+
+def scores(documents: dict[str, Any], control: dict[str, float]) -> dict[str, float]:
+    """The metrics of a record."""
+    found: dict[str, float] = {}
+    lambada = documents["lambada"]
+    found["lambada_perplexity"] = exp(_share(lambada["nll"]))
+    found["lambada_accuracy_percent"] = 100 * _share(lambada["correct"])
+    found["lambada_accuracy_stop_words_percent"] = 100 * _share(lambada["correct_stop_words"])
+    for name in filter(documents.__contains__, ("wikitext2", "wikitext103")):
+        part = documents[name]
+        found[f"{name}_word_perplexity"] = exp(sum(part["nll"]) / sum(part["n_words"]))
+        if "tokenised" in part:
+            found[f"{name}_word_perplexity_tokenised"] = exp(sum(part["tokenised"]) / sum(part["n_words"]))
+    for name, metric in (("enwik8", "enwik8_bits_per_byte"), ("text8", "text8_bits_per_character")):
+        if name in documents:
+            found[metric] = sets.bits(documents[name]["nll"], documents[name]["n_bytes"])
+    for name in filter(documents.__contains__, ("names", "nouns", "translations")):
+        found[f"{CALLED[name]}_accuracy_percent"] = 100 * _share(documents[name]["correct"])
+    if "reading" in documents:
+        found["reading_f1_percent"] = 100 * _share(documents["reading"]["f1"])
+        found["reading_alone_f1_percent"] = 100 * _share(documents["reading"]["f1_alone"])
+    if "questions" in documents:
+        part = documents["questions"]
+        both = zip(part["probability"], part["correct"], strict=True)
+        best = sorted(both, key=lambda one: -one[0])  # of equally probable ones the first, right or not
+        confident = [right for _, right in best[:max(1, len(best) // 100)]]
+        found |= {"questions_exact_percent": 100 * _share(part["correct"]),
+                  "questions_most_common_percent": 100 * _share(part["most_common"]),
+                  "questions_confident_percent": 100 * _share(confident)}
+    found |= {f"summary_{name}": _share(values) for name, values in documents.get("articles", {}).items()}
+    bits = {name: log(2) if name in ("enwik8", "text8") else 1 for name in control}
+    return found | {f"untrained_{name}": value / bits[name] for name, value in control.items()}
+
+
+CALLED = {"names": "cloze_names", "nouns": "cloze_nouns", "translations": "translation"}
+
+
+def unit(metric: str) -> str:
+    if metric == "parameters":
+        return "weights"
+    if metric == "validation_token_loss":
+        return "nats per token of held-out training text"
+    if metric.startswith("untrained_"):
+        name = metric.removeprefix("untrained_")
+        return {"lambada": "nats per word", "wikitext2": "nats per word", "wikitext103": "nats per word",
+                "enwik8": "bits per byte", "text8": "bits per character"}.get(name, "per cent")
+    for end, told_in in (("perplexity", "per word"), ("tokenised", "per word"), ("percent", "per cent"),
+                         ("bits_per_byte", "bits per byte"), ("bits_per_character", "bits per character")):
+        if metric.endswith(end):
+            return told_in
+    return "ROUGE F1, per cent"
+
+
+TOKENS = {"smoke": 40_000, "small": 4_500_000, "medium": 4_500_000, "paper": 40_000_000}  # read, all sets together
+
+
+def estimate(config):
+    run = model_run(config)
+    told = model_config(run, run.vocab_size)
+    flops = told.flops_per_token(config.window) * TOKENS[config.scale]
+    return Estimate(told.parameters, 0, flops, PROCESS + 12 * told.parameters, flops / RATE[config.scale] + 60)
+
+
+EXPERIMENT = Experiment(
+    name="zero-shot-gpt2", paper=PAPER, summary="GPT-2 of each size on sets that it was not trained for.",
+    config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
+    needs=lambda config: [model_run(config)],
+    reads=lambda config: dict.fromkeys(filter(None, (getattr(config, name) for name in FIELDS))))
+register(EXPERIMENT)
+
+
+def _share(values) -> float:
+    return sum(values) / len(values)

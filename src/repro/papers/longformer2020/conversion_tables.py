@@ -1,0 +1,217 @@
+"""Tables 5 and 13 beside ours, the loss by position, and what the claims about the conversion measure."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from repro.page import bounded
+from repro.papers.longformer2020.conversion import CHAPTER, EXPERIMENT, PAPER, SCALES
+from repro.study import ADDED, Artifact, ArtifactContext, Claim, Measured, Record, judge, register
+from repro.study.artifacts import NOT_RUN
+from repro.study.published import printed_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas
+
+TABLE = "longformer2020_table5_mlm_bpc"
+PRINTED = {"roberta": "RoBERTa", "random": "Longformer, random new position embeddings",
+           "copied": "+ copy position embeddings", "short": "+ 2K gradient updates", "long": "+ 65K gradient updates",
+           "frozen": "Longformer (train extra position embeddings only)"}
+NAMES = {"roberta": "RoBERTa", "random": "Longformer, random new positions", "copied": "+ copied positions",
+         "short": "+ short training", "long": "+ long training", "frozen": "only the extra positions trained",
+         "roberta-longer": "control: RoBERTa trained as long"}
+SEAMS = ("copied", "short", "long")
+FAR = 1.0  # bits per masked token
+
+
+def masked_language_model(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 5: the printed values, then ours: bits per masked token, with 95 % intervals over seeds and books.
+
+    "in pieces" is the same model given as many tokens at a time as RoBERTa reads. Seeds of what is not trained and has
+    no random positions differ in the tokens that are masked alone.
+    """
+    import pandas
+
+    rows = [["the paper, base / large", NAMES[name], "512", f"{_printed(name):.3f} / {_printed(name, 'large'):.3f}",
+             "–", _length(name), "–", "–"] for name in PRINTED]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found, plain = context.records_of(config), config.configuration.startswith("roberta")
+            rows.append([f"this study, {scale}" + (f", {config.source}" if config.source else ""),
+                         NAMES[config.configuration], "–" if plain else str(config.window), *_told(found),
+                         f"{config.max_positions:,}" if not plain else "as RoBERTa's",
+                         f"{config.tokens:,}" if config.tokens else "–", str(len(found)) if found else NOT_RUN])
+    return pandas.DataFrame(rows, columns=["source", "configuration", "window", "bits per masked token", "in pieces",
+                                           "tokens read at once", "tokens trained on", "seeds"])
+
+
+def training_text(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 13: the paper's kinds of text, and below them the text that ours is trained on."""
+    import pandas
+
+    rows = [["the paper", row["corpus"], f"{row['tokens_billions']} billion", row["average_document_length_tokens"]]
+            for row in printed_rows("longformer2020_table13_pretraining_data")]
+    for scale in reversed(context.scales):
+        plan = [config for config in context.plan(scale) if config.configuration == "long"]
+        found = [record.notes for config in plan for record in context.records_of(config)[:1]]
+        told = [f"{found[0]['train_tokens']:,}", f"{found[0]['train_tokens'] / found[0]['train_documents']:,.0f}"
+                ] if found else [NOT_RUN, NOT_RUN]
+        rows.append([f"this study, {scale}", plan[0].corpus, *told])
+    return pandas.DataFrame(rows, columns=["source", "text", "tokens", "tokens of a document, on average"])
+
+
+def seams(context: ArtifactContext):
+    """Loss by position modulo how many positions were copied: the seams between the copies close."""
+    import pandas
+
+    from repro.plotting import draw_table_curves
+
+    rows = []
+    for scale in reversed(context.scales):
+        main = [config for config in context.plan(scale) if config.configuration in SEAMS and _main(config)]
+        for config in sorted(main, key=lambda config: SEAMS.index(config.configuration)):
+            for record in context.records_of(config)[:1]:  # seeds would lie above each other
+                rows += [{"source": scale, "model": config.configuration, "position": x, "loss": y}
+                         for x, y in record.curves["loss_by_position"]]
+    return draw_table_curves(pandas.DataFrame(rows, columns=["source", "model", "position", "loss"]), "position",
+                             "loss", ("position modulo those of RoBERTa", "nats per masked token"))
+
+
+def _main(config: Any) -> bool:
+    """Whether a run is one of the table: with the window of its scale, and of the first base model."""
+    return config.window == SCALES[config.scale]["window"] and not (config.source or "").endswith("-large")
+
+
+def _told(records: Sequence[Record]) -> list[str]:
+    """Bits per masked token with their interval, of books read whole and in pieces."""
+    if not records:
+        return [NOT_RUN, NOT_RUN]
+    found = []
+    for key in ("nats", "pieces_nats"):
+        if key in _books(records[0]):
+            told = judge([_bits(record, key) for record in records], "lower", seeds=1)
+            found.append(bounded(told.effect, told.low, told.high, ".3f"))
+    return [*found, *["–"] * (2 - len(found))]
+
+
+def _books(record: Record) -> dict[str, list]:
+    return record.documents[record.config["scored_split"]]
+
+
+def _bits(record: Record, key: str = "nats") -> "np.ndarray":
+    """One number a book; their mean is the bits per masked token of all (`linearised`)."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    return linearised(np.array(_books(record)[key]) / np.log(2), _books(record)["tokens"])
+
+
+def _length(name: str) -> str:
+    row, = (row for row in printed_rows(TABLE) if row["configuration"] == PRINTED[name])
+    return f"{int(row['sequence_length_tokens']):,}"
+
+
+def _printed(name: str, size: str = "base") -> float:
+    """The paper's bits per masked token of a configuration."""
+    row, = (row for row in printed_rows(TABLE) if row["configuration"] == PRINTED[name])
+    return float(row[f"{size}_mlm_bpc"])
+
+
+def _of(records: Sequence[Record], name: str) -> list[Record]:
+    return [record for record in records if record.config["configuration"] == name]
+
+
+def compared(first: str, second: str) -> dict[str, Any]:
+    """What a claim needs that the first configuration has fewer bits per masked token than the second."""
+    def measure(records: list[Record]) -> Measured:
+        return Measured([_bits(ours) - _bits(other) for ours, other in zip(_of(records, first), _of(records, second),
+                                                                           strict=True)])
+    return {"measure": measure, "where": _are(first, second),
+            "paper_effect": lambda: _printed(first) - _printed(second)}
+
+
+def near_roberta(records: list[Record]) -> Measured:
+    """By how much copied positions lose against RoBERTa, less a tenth of what random ones lose."""
+    import numpy as np
+
+    roberta, random, copied = (np.array([_bits(one) for one in _of(records, name)])
+                               for name in ("roberta", "random", "copied"))
+    return Measured(copied - roberta - 0.1 * (random - roberta))
+
+
+def beyond_roberta(records: list[Record]) -> Measured:
+    """Long training against RoBERTa; the control is the better of RoBERTa trained as long, and of pieces."""
+    import numpy as np
+
+    roberta, long, longer = (np.array([_bits(one) for one in _of(records, name)])
+                             for name in ("roberta", "long", "roberta-longer"))
+    pieces = np.array([_bits(one, "pieces_nats") for one in _of(records, "long")])
+    best, name = min((longer, "RoBERTa trained as long"), (pieces, "the same model in pieces"),
+                     key=lambda one: one[0].mean())
+    return Measured(long - roberta, best - roberta, f"control: {name}")
+
+
+def unchanged(records: list[Record]) -> Measured:
+    """The largest difference of a logit, over short texts, between the base and the model with trained positions.
+
+    The note tells that of texts of one token more, which the window changes.
+    """
+    beyond = [record.metrics["difference_beyond"] for record in records if "difference_beyond" in record.metrics]
+    note = f"one token more: a difference of {min(beyond):.2g} of a logit, at least" if beyond else (
+        "longer texts: not measured, since RoBERTa reads none that are longer than this")
+    return Measured([[record.metrics["largest_difference"]] for record in records], note=note)
+
+
+def _are(*names: str) -> Callable[[Any], bool]:
+    return lambda config: config.configuration in names and _main(config)
+
+
+def _nearly() -> float:
+    copied, random = (_printed(name) - _printed("roberta") for name in ("copied", "random"))
+    return copied - 0.1 * random
+
+
+OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
+TABLE_5 = Artifact(
+    id="longformer2020-table5", **OF, source="Table 5", build=masked_language_model,
+    title="From RoBERTa to Longformer: bits per masked token, which the paper prints as BPC (ours: a base model, "
+          "tokens and books of our own)")
+TABLE_13 = Artifact(id="longformer2020-table13", **OF, source="Table 13", build=training_text,
+                    title="Text that the converted models are trained on")
+FIGURE = Artifact(id="longformer2020-seams", **OF, source=ADDED, kind="figure", build=seams,
+                  title="Loss by position modulo the positions that were copied")
+register(TABLE_5, TABLE_13, FIGURE)
+
+SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Table 5", "about": (TABLE_5.id,), "unit": "book",
+          "direction": "lower", "told_in": "bits per masked token", "family": "longformer2020-conversion"}
+NO_CONTROL = "the other configuration is the control: it differs in nothing else"
+NO_ASSAY = "what other positions or more training could give at most is not known"
+register(
+    Claim(id="longformer2020-copied-positions", **SHARED, **compared("copied", "random"), null=-FAR,
+          why_no_control=NO_CONTROL, why_no_assay="random positions are as bad as positions can be",
+          sentence="A Longformer whose positions are copied from RoBERTa has far fewer bits per masked token, at least "
+                   "one bit fewer, than one whose positions are random."),
+    Claim(id="longformer2020-near-roberta", **SHARED, measure=near_roberta, where=_are("roberta", "random", "copied"),
+          paper_effect=_nearly, why_no_control=NO_CONTROL, why_no_assay="random positions set the measure",
+          sentence="With copied positions a Longformer loses less than a tenth of what random ones lose against "
+                   "RoBERTa, without any training."),
+    Claim(id="longformer2020-short-training", **SHARED, **compared("short", "copied"), why_no_control=NO_CONTROL,
+          why_no_assay=NO_ASSAY, sentence="A short training makes the model with copied positions better."),
+    Claim(id="longformer2020-long-training", **SHARED, **compared("long", "short"), why_no_control=NO_CONTROL,
+          why_no_assay=NO_ASSAY, sentence="A long training makes it better than a short one."),
+    Claim(id="longformer2020-beyond-roberta", **SHARED, measure=beyond_roberta,
+          where=_are("roberta", "long", "roberta-longer"),
+          paper_effect=lambda: _printed("long") - _printed("roberta"), why_no_assay=NO_ASSAY,
+          control="the better of RoBERTa trained on as many tokens more, and of the long model in RoBERTa's pieces",
+          sentence="Trained for long, Longformer has fewer bits per masked token than RoBERTa."),
+    Claim(id="longformer2020-frozen", **SHARED, **compared("frozen", "copied"), why_no_control=NO_CONTROL,
+          why_no_assay=NO_ASSAY,
+          sentence="Training only the positions beyond RoBERTa's makes the model with copied positions better."),
+    Claim(id="longformer2020-all-weights", **SHARED, **compared("long", "frozen"), why_no_control=NO_CONTROL,
+          why_no_assay=NO_ASSAY, sentence="Training all weights makes it better than training the positions alone."),
+    Claim(id="longformer2020-roberta-kept", paper=PAPER, experiment=EXPERIMENT.name, source="Section 5",
+          about=(TABLE_5.id,), unit="exact", direction="lower", null=1e-4, measure=unchanged, where=_are("frozen"),
+          why_no_paper_effect="the paper says it in words", told_in="of a logit",
+          sentence="A model whose new positions alone were trained gives RoBERTa's outputs on texts of up to half a "
+                   "window and one token (257 in the paper); on longer ones the window changes them."))

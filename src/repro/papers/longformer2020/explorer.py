@@ -1,0 +1,39 @@
+"""What the explorer shows of the character language models: bits per character against attended pairs."""
+
+from repro.papers.longformer2020.charlm import ABLATION, COST, PAPER
+from repro.papers.longformer2020.charlm_tables import METRIC, ROWS, kind
+from repro.study.charts import Chart
+from repro.study.published import published
+from repro.study.registry import register
+
+
+def line(config) -> str:
+    """How the windows go from the bottom layer to the top, in plain words."""
+    order, dilated = kind(config)
+    windows = "full attention" if order == "full" else f"{order} windows"
+    return windows + (f", dilated on {config.dilated_heads} heads" if dilated else "")
+
+
+def settings(config) -> dict[str, float]:
+    """What a reader may choose; full attention has a window as long as its sequences."""
+    return {"window of the top layer, characters": config.windows[-1] or config.length}
+
+
+def printed(metric: str) -> list[dict]:
+    """The rows of Table 4: bits per character of the development text, without what they cost."""
+    if metric != METRIC:
+        return []
+    found = []
+    for row in published("longformer2020_table4_ablation").to_dict("records"):
+        order, dilated = ROWS[row["configuration"]]
+        name = f"{order} windows" + ", dilated on 2 heads" * dilated
+        found.append({"line": name, "match": name, "quality": [float(row["dev_bpc"])], "settings": {}, "costs": {},
+                      "source": row["source"]})
+    return found
+
+
+register(
+    Chart(id="charlm-ablation", paper=PAPER, title="Characters, windows across layers", experiment=ABLATION.name,
+          line=line, settings=settings, match=line, printed=printed),
+    Chart(id="charlm-cost", paper=PAPER, title="Characters, width of the window", experiment=COST.name, line=line,
+          settings=settings))

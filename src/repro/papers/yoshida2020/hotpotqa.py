@@ -1,0 +1,298 @@
+"""Questions about ten paragraphs (Yoshida et al. 2020, section 5.4 and Table 3): windows read alone, or with h_prev.
+
+Both readers are RoBERTa, fine-tuned on the same questions in the same order; the recurrent one carries a vector from
+window to window. Controls read the recurrent one with its module masked, and with what another question's windows left.
+As a positive control the two paragraphs that hold the answer are also read together in one window and apart in two:
+what the reader of single windows loses apart is what recurrence could win back. Where the questions are generated, the
+best possible score of either way of reading is known.
+"""
+
+import random
+from functools import partial
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from repro.papers.base.models import EXPERIMENTS
+from repro.papers.base.pretraining import PROCESS, tokeniser_of
+from repro.papers.yoshida2020.reading import TYPES, Asked, answered, asked, padded, states_of_others
+from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.study.settings import validated
+
+PRETRAINING = EXPERIMENTS["roberta-mini"]
+PAPER, CHAPTER = "yoshida2020", "09_hotpotqa"
+BASELINE, RECURRENT = "baseline", "recurrent"
+
+
+class Config(RunConfig):
+    """A reader: its module, what it is trained on and how."""
+
+    model: Literal["baseline", "recurrent"]
+    window: int = Field(512, ge=8)  # tokens, the question's and three special ones among them
+    insert_layer: int = Field(1, ge=0)  # counted from 0: 1 is the second
+    hidden_size: int = Field(768, ge=1)  # of the module's feedforward network
+    hidden_layers: int = Field(1, ge=1)
+    n_train: int | None = Field(None, ge=2)  # training questions, drawn at random; None: all
+    held_out: int = Field(300, ge=1)  # training questions on which the learning rate is chosen
+    search_train: int = Field(900, ge=2)  # other training questions on which it is tried, once through
+    rates: tuple[float, ...] = Field(min_length=1)  # learning rates to choose from
+    learning_rate: float | None = Field(None, gt=0)  # None: the best of `rates`
+    epochs: int = Field(3, ge=1)
+    batch_size: int = Field(8, ge=2)  # questions
+    warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then linear to 0
+    weight_decay: float = Field(0.01, ge=0)
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    precision: Literal["no", "bf16"] = "no"
+    recompute: Literal["none", "window"] = "none"
+
+    @model_validator(mode="after")
+    def _fits(self):
+        base = base_of(self)
+        if self.window > base.n_positions:
+            raise ValueError(f"window is {self.window} tokens, but the base model has n_positions={base.n_positions}")
+        if self.insert_layer >= base.n_layer:
+            raise ValueError(f"insert_layer is {self.insert_layer}, but the base model has layers 0 to "
+                             f"{base.n_layer - 1}")
+        return self
+
+
+def base_of(config) -> RunConfig:
+    """The pretraining that both readers start from."""
+    return PRETRAINING.plan(config.scale)[0]
+
+
+def execute(config, context) -> Outcome:
+    from repro.data import corpus
+    from repro.models import save_model
+
+    source, coder = corpus(config.corpus), tokeniser_of(base_of(config))
+    rows = training_questions(config)
+    rate = best_rate(config, context)
+    model, result, left_out = trained(config, context, rows, coder, rate, config.epochs)
+    held = prepared(source.examples("validation"), coder, config.window, must_stand=False)[0]
+    told = {"": {}, "masked_": {"recurrent": False}, "other_": {}}
+    if config.model == BASELINE:
+        told = {"": {"recurrent": False}}
+    else:
+        told["other_"]["given"] = states_of_others(model, held, config.batch_size)
+    documents = {"distance": [one.distance for one in held], "windows": [len(one.windows) for one in held]}
+    with context.progress(len(told) * len(held), "answering", "questions") as bar:
+        for name, way in told.items():
+            answers = answered(model, held, batch_size=config.batch_size, progress=bar, **way)
+            documents |= scored(held, answers, name)
+            if not name:
+                samples = [{"question": one.question.question, "wanted": one.question.answer, "told": answer}
+                           for one, answer in list(zip(held, answers, strict=True))[:SAMPLES]]
+    metrics = {f"{name}{score}": _mean(documents[f"{name}{score}"]) for name in told for score in SCORES}
+    split = {"validation": documents}
+    if config.model == BASELINE:
+        split["assay"] = assay(config, model, [one.question for one in held], coder)
+        metrics |= {f"{name}_{score}": _mean(split["assay"][f"{name}_{score}"])
+                    for name in ("together", "apart") for score in SCORES if split["assay"][f"{name}_{score}"]}
+    if source.generator:
+        best = source.generator.best_score
+        alone = _mean([100 * best(one.question, one.texts) for one in held])
+        everything = _mean([100 * best(one.question) for one in held])
+        metrics |= {"best_alone": alone, "best_together": everything}
+        if everything > alone:
+            metrics["share_recovered"] = (metrics["answer_exact_match"] - alone) / (everything - alone)
+    added = sum(weight.numel() for weight in model.added_parameters()) if config.model == BASELINE else 0  # not used
+    metrics |= {"learning_rate": rate, "parameters": sum(weight.numel() for weight in model.parameters()) - added,
+                "train_questions": len(rows) - left_out}
+    units = {name: UNITS.get(name, "per cent") for name in metrics}
+    save_model(model, context.folder / "model")
+    return Outcome(metrics, units, config.model, result.curves, split,
+                   {"tokeniser": coder.fingerprint, "left_out": left_out, "samples": samples})
+
+
+UNITS = {"share_recovered": "of what reading windows together can give", "learning_rate": "per step",
+         "parameters": "weights", "train_questions": "questions"}
+SCORES = ("answer_f1", "answer_exact_match")  # metrics, and by question under `documents`
+SAMPLES = 5
+
+
+def training_questions(config) -> list:
+    """Those that a reader is trained on: all, or so many at random, the same ones for every model and seed."""
+    from repro.data import corpus
+    from repro.errors import ReproError
+
+    rows = list(corpus(config.corpus).examples("train"))
+    if config.n_train is None:
+        return rows
+    if config.n_train > len(rows):
+        raise ReproError(f"n_train is {config.n_train:,}, but {config.corpus} has {len(rows):,} training questions.")
+    return random.Random(0).sample(rows, config.n_train)
+
+
+def prepared(rows, coder, window: int, must_stand: bool = True) -> tuple[list[Asked], int]:
+    """The questions in windows, and how many were left out because their answer does not stand in the context.
+
+    must_stand: False for questions that are only to be answered, of which none is left out.
+    """
+    found, left_out = [], 0
+    for row in rows:
+        if must_stand and not row.spans and row.answer not in TYPES[1:]:
+            left_out += 1
+            continue
+        found.append(asked(row, coder, window, must_stand=must_stand))
+    return found, left_out
+
+
+def trained(config, context, rows, coder, rate: float, epochs: int, name: str = "training"):
+    """A reader that has read `rows`, its training's curves, and how many questions were left out."""
+    import torch
+
+    from repro.recurrence import RecurrenceConfig, RecurrentRoberta
+    from repro.training import Answers, LengthBuckets, TrainConfig, train
+
+    questions, left_out = prepared(rows, coder, config.window)
+    torch.manual_seed(config.seed)
+    _, folder = context.need(base_of(config))
+    module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, layers="last")
+    model = RecurrentRoberta.from_pretrained(folder / "model", module).train()
+    batches = LengthBuckets(questions, [len(one.windows) for one in questions], padded, config.batch_size, config.seed)
+    total = epochs * len(questions)
+    settings = TrainConfig(total, rate, int(config.warmup_share * total / config.batch_size), "linear",
+                           config.weight_decay, validate_every=total, precision=config.precision, seed=config.seed,
+                           optimizer=config.optimizer)
+    with context.progress(total, f"{name} {config.model}", "questions") as bar:
+        result = train(Answers(model, config.model == RECURRENT, config.recompute), batches, settings,
+                       context.folder / name, progress=bar)
+    return model, result, left_out
+
+
+def scored(questions: list[Asked], answers: list[str], name: str = "") -> dict[str, list[float]]:
+    """F1 and exact match of each answer, in per cent, by HotpotQA's rules."""
+    from repro.evaluation import answer_scores
+
+    pairs = [answer_scores(told, one.question.answer) for one, told in zip(questions, answers, strict=True)]
+    return {f"{name}answer_exact_match": [100 * exact for exact, _ in pairs],
+            f"{name}answer_f1": [100 * f1 for _, f1 in pairs]}
+
+
+def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
+    """The scores of the paragraphs that support an answer, read in one window and in a window each.
+
+    Of questions of which these are known, two or more, and fit into one window; at smoke, whose windows are too short
+    for that on purpose, into one of as many tokens as the base has positions.
+    """
+    from repro.errors import ReproError
+
+    window = base_of(config).n_positions if config.scale == "smoke" else config.window
+
+    ways: dict[str, list[Asked]] = {"together": [], "apart": []}
+    for row in questions:
+        gold = sorted({number for number, _ in row.supporting})
+        if len(gold) < 2:
+            continue
+        try:
+            together, apart = (asked(row, coder, window, gold, apart, must_stand=False) for apart in (False, True))
+        except ReproError:  # a question that leaves no room
+            continue
+        if len(together.windows) == 1:
+            ways["together"].append(together)
+            ways["apart"].append(apart)
+    found = {}
+    for name, ones in ways.items():
+        found |= scored(ones, answered(model, ones, recurrent=False, batch_size=config.batch_size), f"{name}_")
+    return found
+
+
+def best_rate(config, context) -> float:
+    """The learning rate: the one given, or of those tried the one with the best F1 on training questions held out."""
+    tried = rates_of(config)
+    if not tried:
+        return config.learning_rate or config.rates[0]
+    records = [context.need(one)[0] for one in tried]
+    return max(records, key=lambda record: record.metrics["held_out_answer_f1"]).config["learning_rate"]
+
+
+def rates_of(config) -> list[RunConfig]:
+    """The runs that try the learning rates of a reader; none where there is nothing to choose. They have one seed."""
+    if config.learning_rate is not None or len(config.rates) == 1:
+        return []
+    same = config.model_dump(mode="json") | {"experiment": RATES.name, "seed": 0}
+    return [validated(Config, same | {"learning_rate": rate}) for rate in config.rates]
+
+
+def execute_rate(config, context) -> Outcome:
+    """One learning rate, once through a part of the training questions; scored on others of them."""
+    coder, rows = tokeniser_of(base_of(config)), training_questions(config)
+    random.Random(0).shuffle(rows)
+    held = prepared(rows[:config.held_out], coder, config.window, must_stand=False)[0]
+    model, result, _ = trained(config, context, rows[config.held_out:][:config.search_train], coder,
+                               config.learning_rate, 1)
+    told = scored(held, answered(model, held, config.model == RECURRENT, batch_size=config.batch_size))
+    metrics = {f"held_out_{name}": _mean(told[name]) for name in SCORES}
+    return Outcome(metrics, dict.fromkeys(metrics, "per cent"), config.model, result.curves)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+# questions of training and validation, tokens of a context, and those of a question with the special ones, about
+KNOWN = {"synthetic-hops": (3_000, 200, 40, 7), "hotpotqa-subset": (2_575, 500, 1_250, 30),
+         "hotpotqa": (90_447, 7_405, 1_250, 30)}
+RATE = {"smoke": 2e10, "small": 2e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
+
+
+def estimate(config, searching: bool = False):
+    base = base_of(config)
+    n_train, n_held, length, own = KNOWN.get(config.corpus, (1_000, 100, 1_000, 30))
+    windows = -(-length // max(1, config.window - own))
+    per_token = base.n_layer * (24 * base.n_embd**2 + 4 * config.window * base.n_embd)
+    each = windows * config.window * per_token
+    read = min(config.search_train, n_train) if searching else config.epochs * (config.n_train or n_train)
+    answers = config.held_out if searching else n_held * (3 if config.model == RECURRENT else 2)
+    n = _weights(config, base)
+    kept = config.batch_size * config.window * 4 * base.n_layer * (34 * base.n_embd + base.n_head * config.window)
+    memory = PROCESS + 16 * n + kept * (1 if config.recompute == "window" else windows)
+    flops = each * (3 * read + answers)
+    return Estimate(n, read * (length + windows * own), flops, memory, flops / RATE[config.scale])
+
+
+def _weights(config, base) -> int:
+    """Of a reader: RoBERTa without its output layer, two heads, and a module where it is used."""
+    from repro.models import roberta_parameters
+
+    d, width = base.n_embd, config.hidden_size
+    module = 2 * d * width + width + d + (config.hidden_layers - 1) * (width + 1) * width
+    output = d**2 + 3 * d + base.vocab_size
+    return (roberta_parameters(base.n_layer, d, base.vocab_size, base.n_positions) - output + 5 * (d + 1)
+            + module * (config.model == RECURRENT))
+
+
+# At smoke a window holds the story, and not all that follows it: the things stand in the next one.
+SCALES = {
+    "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 3, "batch_size": 16, "rates": (2e-3,),
+              "hidden_size": 64, "optimizer": "muon"},
+    "small": {"corpus": "hotpotqa-subset", "epochs": 3, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
+              "precision": "bf16"},
+    "medium": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (1e-4, 3e-4, 1e-3), "batch_size": 32,
+               "precision": "bf16", "optimizer": "muon"},
+    "paper": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (2e-5,), "batch_size": 32,
+              "precision": "bf16", "recompute": "window"},
+}
+
+
+def grid(scale: str) -> list[dict]:
+    """Both readers; at smoke also other readings of the paper's sentence on its module."""
+    points = [{"model": BASELINE}, {"model": RECURRENT}]
+    if scale == "smoke":
+        points += [{"model": RECURRENT, "hidden_layers": 2}, {"model": RECURRENT, "insert_layer": 2}]
+    return points
+
+
+SHARED = {"paper": PAPER, "config": Config, "reads": lambda config: PRETRAINING.reads(base_of(config))}
+RATES = Experiment(
+    name="recurrence-hotpotqa-rates", **SHARED, summary="Which learning rate suits a reader of questions.",
+    scales={scale: values for scale, values in SCALES.items() if len(values["rates"]) > 1},
+    grid=lambda scale: [{"model": model, "learning_rate": rate} for model in (BASELINE, RECURRENT)
+                        for rate in SCALES[scale]["rates"]],
+    execute=execute_rate, estimate=partial(estimate, searching=True), needs=lambda config: [base_of(config)])
+EXPERIMENT = Experiment(
+    name="recurrence-hotpotqa", **SHARED, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
+    summary="Questions about long texts: RoBERTa on single windows, and with recurrence: F1 and exact match.",
+    needs=lambda config: [base_of(config), *rates_of(config)], models_of=lambda config: [base_of(config)])
+register(RATES, EXPERIMENT)

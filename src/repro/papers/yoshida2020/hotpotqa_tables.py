@@ -1,0 +1,158 @@
+"""Table 3 beside ours, what the paper leaves open, F1 by distance, and what the claims about questions measure."""
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from repro.page import bounded, written
+from repro.papers.yoshida2020.hotpotqa import BASELINE, CHAPTER, EXPERIMENT, PAPER, RECURRENT
+from repro.study import ADDED, Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
+from repro.study.artifacts import NOT_RUN
+from repro.study.published import printed_rows
+
+if TYPE_CHECKING:
+    import pandas
+
+TABLE = "yoshida2020_table3_hotpotqa"
+SCORES = {"answer_f1": "F1", "answer_exact_match": "exact match"}
+SPLIT = "validation"
+OPEN = (  # what the paper leaves open, and what is done here
+    ("a 2-layer MLP with a 768-dimensional hidden layer", "one hidden layer of 768 units", "two hidden layers"),
+    ("inserted at layer 2", "the second layer, index 1 of those counted from 0, as in its Equation 1", "index 2"),
+    ("the mean of the final layer", "over all real tokens of a window, the question's among them", "–"),
+    ("windows", "question, separator, text; all full but the last, no token of the text in two of them", "–"),
+    ("start and end", "one softmax over the text of all windows; the mean of both losses", "–"),
+    ("which of several places of an answer", "any in a supporting sentence; where that is not known, any", "–"),
+    ("the type of an answer: <s>, max pooled over windows", "then one linear map to span, yes, no; its loss is added",
+     "–"),
+    ("length of an answer", "at most 30 tokens of one window", "–"),
+    ("paragraphs", "in the order of the data set, each below its title", "–"),
+    ("batch, warm-up, decay", "of the settings of each scale; a tenth of the steps, then linear to 0", "–"),
+)
+
+
+def questions(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 3: the printed rows, then ours, in per cent, with 95 % intervals over seeds and questions.
+
+    "masked": the same reader with its module off; "other": with what the windows of another question left. "together"
+    and "apart": the paragraphs that hold the answer alone, in one window and in one each. "recovered": of what reading
+    all windows together can give beyond single ones, where that is known.
+    """
+    import pandas
+
+    rows = [["the paper", BASELINE if row["model"].startswith("Disjoint") else RECURRENT, "as the paper's",
+             "HotpotQA, dev", row["answer_f1_percent"], row["answer_exact_match_percent"], *["–"] * 5, "–"]
+            for row in printed_rows(TABLE)]
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found = context.records_of(config)
+            cells = [_interval(found, name) for name in SCORES] + [
+                _mean(found, name) for name in ("masked_answer_f1", "other_answer_f1", "together_answer_f1",
+                                              "apart_answer_f1")
+            ] + [_mean(found, "share_recovered", 2)] if found else [NOT_RUN] * 7
+            rows.append([f"this study, {scale}", config.model, _module(config), config.corpus, *cells,
+                         str(len(found)) if found else NOT_RUN])
+    return pandas.DataFrame(rows, columns=["source", "model", "module", "questions", "F1", "exact match", "F1: masked",
+                                           "F1: other", "F1: together", "F1: apart", "recovered", "seeds"])
+
+
+def left_open(context: ArtifactContext) -> "pandas.DataFrame":
+    """What the paper says, how it is read here, and which other reading is a row at smoke."""
+    import pandas
+
+    return pandas.DataFrame(OPEN, columns=["the paper", "here", "other reading tried at smoke"])
+
+
+def by_distance(context: ArtifactContext):
+    """F1 of both readers by how many windows lie between the paragraphs that hold the answer."""
+    import pandas
+
+    from repro.plotting import draw_table_curves
+
+    rows = []
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found = [record.documents[SPLIT] for record in context.records_of(config)] if _main(config) else []
+            for distance in sorted({one for told in found for one in told["distance"] if one >= 0}):
+                values = [f1 for told in found for f1, at in zip(told["answer_f1"], told["distance"], strict=True)
+                          if at == distance]
+                rows.append({"source": scale, "model": config.model, "distance": distance, "f1": fmean(values)})
+    return draw_table_curves(pandas.DataFrame(rows, columns=["source", "model", "distance", "f1"]), "distance", "f1",
+                             ("windows from one paragraph to the other", "F1 (%)"))
+
+
+def _main(config: Any) -> bool:
+    """Whether a run reads the paper as most do: what the claims are about."""
+    return (config.hidden_layers, config.insert_layer) == (1, 1)
+
+
+def _module(config: Any) -> str:
+    if config.model == BASELINE:
+        return "–"
+    return f"{config.hidden_layers} hidden x {config.hidden_size}, index {config.insert_layer}"
+
+
+def _interval(records: Sequence[Record], score: str) -> str:
+    told = judge([record.documents[SPLIT][score] for record in records], "higher", seeds=1)
+    return bounded(told.effect, told.low, told.high, ".1f")
+
+
+def _mean(records: Sequence[Record], metric: str, digits: int = 1) -> str:
+    values = [record.metrics[metric] for record in records if metric in record.metrics]
+    return written(fmean(values), f".{digits}f") if values else "–"
+
+
+def gain(score: str) -> Callable[[list[Record]], Measured]:
+    """Measures the recurrent reader's score less the other's, by question; the control is the better of its module
+    masked and another question's states."""
+    def measure(records: list[Record]) -> Measured:
+        import numpy as np
+
+        ours, base = ([record.documents[SPLIT] for record in records if record.model == name]
+                      for name in (RECURRENT, BASELINE))
+        plain = np.array([one[score] for one in base])
+        controls = {way: np.array([one[f"{way}_{score}"] for one in ours]) - plain for way in ("masked", "other")}
+        best = max(controls, key=lambda way: controls[way].mean())
+        return Measured(np.array([one[score] for one in ours]) - plain, controls[best],
+                        "control: " + {"masked": "module masked", "other": "another question's states"}[best])
+    return measure
+
+
+def room(score: str) -> Callable[[list[Record]], float | None]:
+    """What the reader of single windows loses when the paragraphs that hold an answer come apart; None where no
+    question tells which these are."""
+    def lost(records: list[Record]) -> float | None:
+        found = [record.metrics[f"together_{score}"] - record.metrics[f"apart_{score}"] for record in records
+                 if f"together_{score}" in record.metrics]
+        return max(0.0, fmean(found)) if found else None
+    return lost
+
+
+def printed(column: str) -> Callable[[], float]:
+    """The paper's recurrent reader less its other one."""
+    def effect() -> float:
+        disjoint, recurrent = (float(row[column]) for row in printed_rows(TABLE))
+        return recurrent - disjoint
+    return effect
+
+
+OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
+TABLE_3 = Artifact(id="yoshida2020-table3", **OF, source="Table 3", build=questions,
+                   title="Questions about ten paragraphs: scores of answers in per cent (ours: other models and other "
+                         "questions)")
+CHOICES = Artifact(id="yoshida2020-hotpotqa-open", **OF, source=ADDED, build=left_open,
+                   title="What the paper leaves open about its reader, and how it is read here")
+FIGURE = Artifact(id="yoshida2020-hotpotqa-distance", **OF, source=ADDED, kind="figure", build=by_distance,
+                  title="F1 by the distance of the paragraphs that hold the answer")
+register(TABLE_3, CHOICES, FIGURE)
+
+register(*(Claim(
+    id=f"yoshida2020-table3-{name.replace(' ', '-')}".lower(), paper=PAPER, source="Table 3",
+    experiment=EXPERIMENT.name, about=(TABLE_3.id,), where=_main, measure=gain(score), direction="higher",
+    unit="question", told_in="points", family="yoshida2020-questions",
+    paper_effect=printed(f"{score}_percent"),
+    control="the better of the reader with its module masked and with another question's states",
+    assay=Assay("what a reader of single windows loses when the paragraphs that hold the answer come apart",
+                lambda config: config.model == BASELINE, room(score)),
+    sentence=f"RoBERTa with recurrence answers questions about long texts with a higher {name} than on single windows."
+) for score, name in SCORES.items()))

@@ -1,0 +1,190 @@
+"""From a question to what a reader reads, and from what that says to words (Yoshida et al. 2020, section 5.4).
+
+The context is all paragraphs below their titles. A reader is given the question in front of every window of it, and
+answers with a span of one window, cut from the context as it was, or with yes or no.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from repro.errors import ReproError
+from repro.evaluation.answers import best_spans
+
+if TYPE_CHECKING:
+    import torch
+
+    from repro.data.examples import Question
+    from repro.recurrence import RecurrentRoberta
+
+TYPES = ("span", "yes", "no")
+PAD = 1
+
+
+class Asked(NamedTuple):
+    """A question as a reader reads it."""
+
+    question: "Question"
+    context: str
+    windows: list  # of `repro.recurrence.question_windows`
+    offsets: Any  # (tokens, 2): where each token of the context begins and ends in it
+    before: int  # special tokens and the question's, in front of the text of each window
+    answers: tuple[tuple[int, int, int], ...]  # window, first and last token in it, of each right span
+    type: int  # of the answer, an index of TYPES
+    paragraphs: dict[int, int]  # of each paragraph that is read, by its number: which token is its first
+
+    @property
+    def texts(self) -> list[str]:
+        """What each window shows of the context."""
+        return [self.context[self.offsets[one.start, 0]:self.offsets[one.stop - 1, 1]] for one in self.windows]
+
+    @property
+    def distance(self) -> int:
+        """In windows, between the two farthest paragraphs read that support the answer; -1 where none is known."""
+        starts = [window.start for window in self.windows]
+        found = [bisect_right(starts, self.paragraphs[number]) for number, _ in self.question.supporting
+                 if number in self.paragraphs]
+        return max(found) - min(found) if found else -1
+
+
+def asked(question: "Question", coder: Any, window: int, only: Sequence[int] | None = None,
+          apart: bool = False, must_stand: bool = True) -> Asked:
+    """A question in windows of `window` tokens.
+
+    only: the numbers of the paragraphs that are read, in this order; None: all. apart: a new window begins with each
+    paragraph. Where it is known what supports the answer, its span has to lie there; else every place is right.
+    must_stand: False for a question that is to be answered only. Raises ReproError where the answer is neither yes or
+    no nor stands in what is read, and for what `question_windows` refuses.
+    """
+    from repro.recurrence import question_windows
+
+    context, places = "", {}
+    texts = question.texts[1:]
+    for number in range(len(texts)) if only is None else only:
+        context += ("\n" if question.titles[number] else " ") if context else ""
+        places[number] = len(context)
+        context += texts[number].removeprefix("\n")
+    below = {number: place + _below_title(question, number) for number, place in places.items()}
+    spans = [(below[one.paragraph] + one.start, below[one.paragraph] + one.stop)
+             for one in _right(question) if one.paragraph in below]
+    kind = TYPES.index(question.answer) if question.answer in TYPES[1:] else 0
+    if must_stand and not kind and not spans:
+        raise ReproError(f"the answer '{question.answer}' of question {question.id} does not stand in its context; "
+                         "leave the question out.")
+    coded, ids = coder.encode(question.question), coder.encode(context)
+    offsets = coder.offsets(context)
+    starts = {number: int((offsets[:, 1] <= place).sum()) for number, place in places.items()}  # end before it
+    if apart and len(ids):
+        cuts = [*starts.values(), len(ids)]
+        windows = [one._replace(start=one.start + a, stop=one.stop + a) for a, b in zip(cuts, cuts[1:], strict=False)
+                   if a < b for one in question_windows(coded, ids[a:b], window)]
+    else:
+        windows = question_windows(coded, ids, window)
+    before = len(coded) + 2
+    answers = []
+    for start, stop in spans:
+        first, last = int((offsets[:, 1] <= start).sum()), int((offsets[:, 0] < stop).sum()) - 1
+        answers += [(k, before + first - one.start, before + last - one.start) for k, one in enumerate(windows)
+                    if one.start <= first and last < one.stop]
+    return Asked(question, context, windows, offsets, before, tuple(answers), kind, starts)
+
+
+def _below_title(question: "Question", number: int) -> int:
+    """Characters in front of a paragraph's own text: those of its title and a line's end, where it has a title."""
+    return len(question.titles[number]) + 1 if question.titles[number] else 0
+
+
+def _right(question: "Question") -> tuple:
+    """The spans that can be meant: in a sentence that supports the answer, else in its paragraph, else all."""
+    def inside(span, paragraph: int, sentence: int | None) -> bool:
+        if span.paragraph != paragraph:
+            return False
+        if sentence is None:
+            return True
+        part = question.paragraphs[paragraph]
+        start = sum(len(one) + len(part.between) for one in part.sentences[:sentence])
+        return start <= span.start and span.stop <= start + len(part.sentences[sentence])
+
+    for facts in (question.supporting, [(paragraph, None) for paragraph, _ in question.supporting]):
+        found = tuple(span for span in question.spans if any(inside(span, *fact) for fact in facts))
+        if found:
+            return found
+    return question.spans
+
+
+def padded(questions: Sequence[Asked]) -> "dict[str, torch.Tensor]":
+    """A batch as `repro.training.Answers` takes it; what has fewer windows or tokens than others is padded."""
+    import torch
+
+    size = (len(questions), max(len(one.windows) for one in questions),
+            max(len(window.ids) for one in questions for window in one.windows))
+    batch = {name: torch.zeros(size, dtype=torch.bool) for name in ("attention_mask", "text", "starts", "ends")}
+    ids = torch.full(size, PAD)
+    for row, one in enumerate(questions):
+        for k, window in enumerate(one.windows):
+            ids[row, k, :len(window.ids)] = torch.tensor(window.ids)
+            batch["attention_mask"][row, k, :len(window.ids)] = True
+            batch["text"][row, k, one.before:len(window.ids) - 1] = True
+        for k, first, last in one.answers:
+            batch["starts"][row, k, first] = batch["ends"][row, k, last] = True
+    return batch | {"windows": ids, "types": torch.tensor([one.type for one in questions])}
+
+
+def answered(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bool = True,
+             given: Sequence | None = None, batch_size: int = 8, progress=None) -> list[str]:
+    """What a reader answers to each question: yes, no, or words cut from its context. Dropout is off.
+
+    given: what each window of a question sees in the place of what the one before left, (W, d) for each question.
+    """
+    from torch.nn.utils.rnn import pad_sequence
+
+    found: list[str] = [""] * len(questions)
+    for places, batch in _batches(model, questions, batch_size):
+        others = None if given is None else pad_sequence([given[k] for k in places], batch_first=True)
+        told = model(batch["windows"], batch["attention_mask"], recurrent, given=others)
+        spans = best_spans(told.start_logits, told.end_logits, batch["text"])
+        for k, kind, span in zip(places, told.type_logits.argmax(1).tolist(), spans, strict=True):
+            found[k] = cut(questions[k], *span) if kind == 0 else TYPES[kind]
+        if progress is not None:
+            progress.advance(len(places))
+    return found
+
+
+def cut(one: Asked, window: int, first: int, last: int) -> str:
+    """The words of the context from token `first` to token `last` of a window."""
+    offset = one.windows[window].start - one.before
+    start, stop = int(one.offsets[offset + first, 0]), int(one.offsets[offset + last, 1])
+    return one.context[start:stop].strip()
+
+
+def states_of_others(model: "RecurrentRoberta", questions: Sequence[Asked], batch_size: int = 8) -> list:
+    """For each question what the windows of the one before it leave (its own model's z), in the places of its own.
+
+    Window k sees what window k - 1 of the other left; of one with fewer windows the last stays.
+    """
+    import torch
+
+    own: list = [None] * len(questions)
+    for places, batch in _batches(model, questions, batch_size):
+        states = model.states(batch["windows"], batch["attention_mask"])
+        for k, z in zip(places, states, strict=True):
+            own[k] = z[:len(questions[k].windows)]
+    found = []
+    for k, one in enumerate(questions):
+        other = own[k - 1]  # of the first: the last
+        found.append(other[torch.arange(-1, len(one.windows) - 1).clamp(0, len(other) - 1)])
+    return found
+
+
+def _batches(model: Any, questions: Sequence[Asked], batch_size: int) -> Iterable:
+    """Places in `questions` and batches of those with about as many windows; no gradient, dropout off."""
+    import torch
+
+    order = sorted(range(len(questions)), key=lambda k: len(questions[k].windows))
+    device, was_training = next(model.parameters()).device, model.training
+    model.eval()
+    with torch.no_grad():
+        for start in range(0, len(order), batch_size):
+            places = order[start:start + batch_size]
+            yield places, {name: x.to(device) for name, x in padded([questions[k] for k in places]).items()}
+    model.train(was_training)

@@ -1,0 +1,260 @@
+"""RoBERTa that answers a question about a long text: window by window, each starting with the question, with h_prev
+carried from each window to the next (Yoshida, Ettinger and Gimpel 2020, section 5.4)."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import RobertaConfig, RobertaModel
+from transformers.models.roberta.modeling_roberta import RobertaPreTrainedModel
+
+from repro.errors import ReproError, unknown
+from repro.recompute import recomputed
+from repro.recurrence.module import Recurrence, RecurrenceConfig
+
+TYPES = ("span", "yes", "no")  # of answers
+RECOMPUTE = ("none", "window")
+PAPER = RecurrenceConfig(insert_layer=1, hidden_size=768, hidden_layers=1, layers="last")
+
+
+class QuestionWindow(NamedTuple):
+    """`<s> question </s> context[start:stop] </s>`."""
+
+    ids: list[int]
+    start: int
+    stop: int
+
+
+def question_windows(question: Sequence[int], context: Sequence[int], window: int = 512, bos: int = 0,
+                     sep: int = 2) -> list[QuestionWindow]:
+    """A text in windows of `window` tokens, all full but the last, each of which starts with the question.
+
+    question, context: token ids without special ones. Every token of the context is in one window, once.
+    Raises ReproError for an empty question or context, and for a question that leaves a window no room for text.
+    """
+    question, context = ([int(one) for one in ids] for ids in (question, context))
+    for name, ids in (("question", question), ("context", context)):
+        if not ids:
+            raise ReproError(f"the {name} is empty ({ids}); give at least one token of it.")
+    room = window - len(question) - 3
+    if room < 1:
+        raise ReproError(f"window is {window} tokens, but the question has {len(question)} and three are special: no "
+                         f"room for text is left; choose a window of at least {len(question) + 4}.")
+    spans = [(start, min(start + room, len(context))) for start in range(0, len(context), room)]
+    return [QuestionWindow([bos, *question, sep, *context[start:stop], sep], start, stop) for start, stop in spans]
+
+
+@dataclass
+class Read:
+    """What a reader says of questions, each in W windows of T tokens."""
+
+    start_logits: Tensor  # (B, W, T)
+    end_logits: Tensor  # (B, W, T)
+    type_logits: Tensor  # (B, 3): span, yes, no; of <s>, each of whose d numbers is the highest of all windows
+    last_hidden_state: Tensor  # (B, W, T, d)
+
+
+class RecurrentRoberta(RobertaPreTrainedModel):
+    """RoBERTa with a recurrence module that answers questions about texts of any number of windows.
+
+    The mean over the real tokens of a window's last layer goes through the module's feedforward network and stands, as
+    key and value only, in one layer of the next window. Base weights keep the names of RobertaForQuestionAnswering
+    (`roberta.`, `qa_outputs.`), what is added is under `answer_type.` and `recurrence.`.
+    """
+
+    def __init__(self, config: RobertaConfig, recurrence: RecurrenceConfig | None = None):
+        super().__init__(copy.deepcopy(config))
+        stored = getattr(config, "recurrence", None)
+        settings = recurrence or (RecurrenceConfig(**stored) if stored else PAPER)
+        self.config.recurrence = settings.to_dict()
+        self.roberta = RobertaModel(self.config, add_pooling_layer=False)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        self.answer_type = nn.Linear(config.hidden_size, len(TYPES))
+        self.recurrence = Recurrence(settings, config.num_hidden_layers, config.hidden_size)
+        self.post_init()
+        self.recurrence.reset_parameters()
+
+    @classmethod
+    def from_pretrained(cls, name_or_folder: str | Path, recurrence: RecurrenceConfig | None = None,
+                        **kwargs) -> "RecurrentRoberta":
+        """A saved RecurrentRoberta, or any RoBERTa checkpoint (folder or hub name) with what it lacks added afresh.
+
+        recurrence: of a fresh module; None: as in the paper's section 5.4. Weights are fp32 unless `dtype` says
+        otherwise. Raises ReproError when `recurrence` contradicts what a saved model was built with, and for a
+        checkpoint that is no RoBERTa, damaged or not whole.
+        """
+        if recurrence is not None and not isinstance(recurrence, RecurrenceConfig):
+            raise ReproError(f"recurrence is a {type(recurrence).__name__}; give a RecurrenceConfig.")
+        try:
+            values, _ = RobertaConfig.get_config_dict(str(name_or_folder))
+        except OSError as error:
+            raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
+                             "FacebookAI/roberta-base or a folder with config.json and model.safetensors.") from error
+        if not values:
+            raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
+        if values.get("model_type") != "roberta":
+            raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of RoBERTa; give "
+                             "that of one.")
+        config = RobertaConfig.from_dict(values)
+        stored = getattr(config, "recurrence", None)
+        if stored is not None and recurrence is not None and recurrence != RecurrenceConfig(**stored):
+            raise ReproError(f"{name_or_folder} was saved with recurrence {stored}, not {recurrence.to_dict()}; leave "
+                             "the argument out to use what is saved.")
+        if stored is None:
+            config.recurrence = (recurrence or PAPER).to_dict()
+        try:
+            with _quietly():
+                model, told = super().from_pretrained(str(name_or_folder), config=config, output_loading_info=True,
+                                                      **{"dtype": torch.float32} | kwargs)
+        except (SafetensorError, OSError) as error:
+            raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
+                             "again.") from error
+        lost = sorted(name for name in told["missing_keys"] if stored is not None or name.startswith("roberta."))
+        if lost:
+            raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
+                             "checkpoint.")
+        if stored is None:
+            model.recurrence.reset_parameters()
+        return model
+
+    def save_pretrained(self, folder: str | Path, **kwargs) -> None:
+        """Write the model as transformers does; RobertaForQuestionAnswering reads what it has in common."""
+        with _quietly():
+            super().save_pretrained(folder, **kwargs)
+
+    @property
+    def n_positions(self) -> int:
+        """How many tokens a window can have."""
+        return self.config.max_position_embeddings - self.config.pad_token_id - 1
+
+    def added_parameters(self):
+        """The weights that a reader of one window at a time does not have."""
+        return self.recurrence.parameters()
+
+    def forward(self, windows: Tensor, attention_mask: Tensor | None = None, recurrent: bool = True,
+                recompute: str = "none", given: Tensor | None = None) -> Read:
+        """Read questions (B, W, T), window after window, as `question_windows` makes them.
+
+        attention_mask (B, W, T): 0 where a token is padding; a window that is all padding is not read, and changes
+        nothing. recurrent: False reads every window as plain RoBERTa does, without h_prev. recompute: "window" keeps
+        nothing of a window for the backward pass but what goes to the next.
+        given (B, W, d): what each window sees in the place of what the one before left (`states` of another question).
+        Raises ReproError for windows longer than the model's positions, other shapes, and an unknown `recompute`.
+        """
+        if recompute not in RECOMPUTE:
+            raise unknown("recompute", recompute, RECOMPUTE)
+        real = self._real(windows, attention_mask)
+        batch, n_windows, length = windows.shape
+        if not recurrent:
+            hidden = self._of_rows(windows.flatten(0, 1), real.flatten(0, 1), None, None, recompute == "window")[0]
+            hidden = hidden.unflatten(0, (batch, n_windows))
+        else:
+            hidden = torch.stack([one for one, _ in self._windows(windows, real, recompute == "window", given)], 1)
+        start, end = self.qa_outputs(hidden).unbind(-1)
+        first = hidden[:, :, 0].masked_fill(~real.any(-1)[..., None], -torch.inf).amax(1)  # (B, d)
+        return Read(start, end, self.answer_type(first), hidden)
+
+    def states(self, windows: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """(B, W, d): what each window leaves to the next, before the module's feedforward network."""
+        return torch.stack([z for _, z in self._windows(windows, self._real(windows, attention_mask), False, None)], 1)
+
+    def _real(self, windows: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Which tokens are no padding (B, W, T), once everything has the right shape."""
+        if windows.ndim != 3 or not windows.numel():
+            raise ReproError(f"windows have shape {tuple(windows.shape)}; give (questions, windows, tokens).")
+        reached = windows.shape[2]
+        if reached > self.n_positions:  # padding has no position
+            reached = int((windows != self.config.pad_token_id).sum(2).max())
+        if reached > self.n_positions:
+            raise ReproError(f"a window has {reached} tokens, but this RoBERTa has {self.n_positions} "
+                             "positions; give windows of at most that many.")
+        real = torch.ones_like(windows, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
+        if real.shape != windows.shape:
+            raise ReproError(f"attention_mask has shape {tuple(real.shape)}, windows {tuple(windows.shape)}; they must "
+                             "be the same.")
+        if not real.flatten(1).any(1).all():
+            raise ReproError("a question has padding alone; give each at least one window of tokens.")
+        return real
+
+    def _windows(self, windows, real, again, given):
+        """Hidden states (B, T, d) of each window in turn, and z (B, d), what it leaves to the next."""
+        z = self.qa_outputs.weight.new_zeros(len(windows), self.config.hidden_size)
+        before = torch.zeros(len(windows), dtype=torch.bool, device=windows.device)  # whether there is a window before
+        for k in range(windows.shape[1]):
+            seen = z if given is None else given[:, k]
+            hidden, left = self._of_rows(windows[:, k], real[:, k], seen, before, again)
+            there = real[:, k].any(1)
+            z, before = torch.where(there[:, None], left.to(z.dtype), z), before | there
+            yield hidden, z
+
+    def _of_rows(self, ids, real, z, before, again):
+        """`_read_window` of those rows that are not all padding; zeros for the others."""
+        there = real.any(1)
+        if there.all():
+            return recomputed(again, self._read_window, ids, real, z, before)
+        hidden, left = recomputed(again, self._read_window, ids[there], real[there], z if z is None else z[there],
+                                  before if before is None else before[there])
+        places = there.nonzero()[:, 0]
+        return tuple(x.new_zeros(len(ids), *x.shape[1:]).index_copy(0, places, x) for x in (hidden, left))
+
+    def _read_window(self, ids: Tensor, real: Tensor, z: Tensor | None, before: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Hidden states (B, T, d) of one window, and its z (B, d).
+
+        z: of the window before; before (B,): where there is one. None for both: nowhere.
+        """
+        module, settings = self.recurrence, self.recurrence.config
+        h_prev = None if z is None or not before.any() else module(z)
+        mask = None if real.all() else real[:, None, None]  # (B, 1, 1, keys)
+        wide = mask
+        if h_prev is not None and not (before.all() and mask is None):
+            wide = torch.cat([before[:, None].expand(-1, h_prev.shape[1]), real], 1)[:, None, None]
+        hidden, pooled = self.roberta.embeddings(ids), []
+        for index, layer in enumerate(self.roberta.encoder.layer):
+            sees = h_prev is not None and (settings.insert == "every" or index == settings.insert_layer)
+            hidden = _block(layer, hidden, h_prev if sees else None, wide if sees else mask)
+            if settings.layers == "learned":
+                pooled.append(module.pool(hidden, real=real))
+        return hidden, module.combine(pooled) if pooled else module.pool(hidden, real=real)
+
+
+def _block(layer: nn.Module, hidden: Tensor, h_prev: Tensor | None, mask: Tensor | None) -> Tensor:
+    """One of RoBERTa's layers (B, T, d), in whose attention every token also sees `h_prev` (B, E, d), if given."""
+    own = layer.attention.self
+    keys = hidden if h_prev is None else torch.cat([h_prev.to(hidden.dtype), hidden], 1)
+    query, key, value = (part(x).unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
+                         for part, x in ((own.query, hidden), (own.key, keys), (own.value, keys)))
+    out = _attend(query, key, value, mask, own.dropout.p if own.training else 0.0)
+    attended = layer.attention.output(out.transpose(1, 2).flatten(2), hidden)
+    return layer.output(layer.intermediate(attended), attended)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+    """(B, H, T, D); mask (B, 1, 1, keys): which keys can be seen. In bfloat16 on a CPU plain products are faster."""
+    if query.dtype != torch.bfloat16 or query.device.type != "cpu":
+        return F.scaled_dot_product_attention(query, key, value, mask, dropout)
+    scores = query * query.shape[-1]**-0.5 @ key.transpose(2, 3)
+    weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1).to(value.dtype)
+    return F.dropout(weights, dropout) @ value
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """transformers shows bars, and lists the weights that a checkpoint lacks, which here are to be made afresh."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

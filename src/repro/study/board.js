@@ -1,0 +1,53 @@
+// The scoreboard's filters: hides what was not asked for, and keeps what was asked for in the address.
+(() => {
+  const board = document.querySelector(".board:not(.ready)");
+  const form = board.querySelector("form"), said = board.querySelector("output");
+  const rows = [...board.querySelectorAll("[data-verdict]")];
+  const parts = [...board.querySelectorAll(".paper, .gallery")].map((part) => [
+    part, [...part.querySelectorAll("[data-verdict]")]]);
+  const claims = rows.filter((row) => row.matches(".claim"));
+
+  function filter(trouble = "") {
+    const asked = [...new FormData(form)].filter(([, value]) => value);
+    const left = new Set(rows.filter((row) => asked.every(([name, value]) => row.dataset[name] === value)));
+    for (const row of rows) if (row.hidden === left.has(row)) row.hidden = !left.has(row);
+    for (const [part, own] of parts) part.hidden = !own.some((row) => left.has(row));
+    const shown = claims.filter((row) => left.has(row)).length;
+    said.value = `${trouble}${shown} of ${claims.length} claims, ` +
+      `${left.size - shown} of ${rows.length - claims.length} tables and figures.`;
+    return asked;
+  }
+
+  function restore() { // what the address asks for: #paper=…&verdict=…&scale=…, or #ID for one claim
+    const wanted = decodeURIComponent(location.hash.slice(1));
+    const trouble = [];
+    if (wanted.includes("=")) {
+      form.querySelectorAll("select").forEach((select) => select.value = "");
+      for (const [name, value] of new URLSearchParams(wanted)) {
+        const select = form.elements[name];
+        if (!select?.options) trouble.push(`There is no filter “${name}”. `);
+        else if ([...select.options].some((one) => one.value === value)) select.value = value;
+        else trouble.push(`No ${name} is “${value}”. `);
+      }
+    } else if (wanted && !document.getElementById(wanted)) {
+      trouble.push(`There is nothing called “${wanted}” here any more. `);
+    }
+    filter(trouble.join(""));
+    const claim = claims.find((row) => row.id === wanted);
+    if (!claim) return;
+    claim.open = true;
+    claim.scrollIntoView({block: "start"});
+  }
+
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("change", () =>
+    history.replaceState(null, "", `#${new URLSearchParams(filter())}`));
+  form.addEventListener("reset", () => setTimeout(() => {
+    filter();
+    history.replaceState(null, "", location.pathname + location.search);
+  }));
+  addEventListener("hashchange", restore);
+  board.classList.add("ready");
+  form.hidden = false;
+  restore();
+})();

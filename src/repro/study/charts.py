@@ -1,0 +1,119 @@
+"""What runs cost and how good they are, as points for the explorer: each measured, none in between."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from repro.study.artifacts import heading
+from repro.study.experiment import experiment
+from repro.study.lesson import COMMITTED
+from repro.study.once import unchanging
+from repro.study.plan import command
+from repro.study.record import Record
+from repro.study.registry import declared, title
+from repro.study.settings import RunConfig
+from repro.study.store import Store
+
+QUALITIES = {  # metric -> in plain words; less is better. The first that a series has is shown first
+    "test_word_perplexity": "perplexity per word, test text",
+    "validation_word_perplexity": "perplexity per word, validation text",
+    "test_bits_per_character": "bits per character, test text",
+    "validation_bits_per_character": "bits per character, validation text",
+    "test_bits_per_byte": "bits per byte, test data",
+}
+COSTS = {"flops_per_token": "FLOPs per scored token", "flops_per_character": "FLOPs per character",
+         "flops_per_byte": "FLOPs per byte", "pairs_per_character": "attended pairs per character",
+         "pairs_per_byte": "attended pairs per byte", "memory_per_sequence": "memory of a sequence, bytes",
+         "state_numbers": "state carried on, numbers"}
+PEAK = "peak memory of the run, bytes"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Chart:
+    """How the runs of an experiment are told to those who explore them.
+
+    The metrics that QUALITIES and COSTS name are found in the records; all else is said here, in plain words.
+    """
+
+    id: str
+    paper: str
+    title: str
+    experiment: str
+    line: Callable[[Any], str]  # of a config: what kind of model it is
+    settings: Callable[[Any], Mapping[str, float]]  # of a config: what a reader may choose, with units
+    costs: Callable[[Any], Mapping[str, float]] = lambda config: {}  # of a config, besides those of its records
+    match: Callable[[Any], str] = lambda config: ""  # of a config: which printed point it repeats
+    printed: Callable[[str], list[dict[str, Any]]] = lambda metric: []  # the paper's: line, match, quality, costs
+
+
+def charts() -> list[Chart]:
+    """All charts of the papers."""
+    return list(declared(Chart).values())
+
+
+def measured(chart: Chart, scale: str, results: Path | str | None = None) -> list[dict[str, Any]]:
+    """The records of a chart at a scale as series, one for each corpus and quality; those without a point are left out.
+
+    A series has its `id`, `paper`, `title`, `scale`, `data`, `part_of`, `metric`, `quality` (its name), the names of
+    its `settings` and `costs`, its `points` (`line`, `settings`, `quality` with the 95 % interval over documents where
+    there is one, `costs`, `records`, their `files`, `command`, `match`), and the `printed` ones of the paper.
+    Raises ReproError for records that cannot be trusted.
+    """
+    parent = experiment(chart.experiment)
+    if scale not in parent.scales:
+        return []
+    found = [(config, records) for config in parent.plan(scale) if (records := Store.of(scale, results).seeds(config))]
+    series = []
+    for corpus in dict.fromkeys(config.corpus for config, _ in found):
+        for metric, quality in QUALITIES.items():
+            points = [_point(chart, config, records, metric) for config, records in found
+                      if config.corpus == corpus and all(metric in record.metrics for record in records)]
+            if points:
+                data = next(records[0].data for config, records in found if config.corpus == corpus)
+                series.append({
+                    "id": f"{chart.id}/{scale}/{corpus}/{metric}", "paper": title(chart.paper), "title": chart.title,
+                    "scale": heading(scale), "data": data["name"], "part_of": data["part_of"], "metric": metric,
+                    "quality": quality, "settings": list(dict.fromkeys(k for one in points for k in one["settings"])),
+                    "costs": list(dict.fromkeys(k for one in points for k in one["costs"])), "points": points,
+                    "printed": chart.printed(metric)})
+    return series
+
+
+def explored(scales: tuple[str, ...], results: Path | str | None = None) -> list[dict[str, Any]]:
+    """The series of all charts at these scales, the one to begin with first: that of the largest scale with records
+    and, of those in the unit that comes first in QUALITIES, the one that got furthest."""
+    with unchanging():
+        found = [(scales.index(scale), one) for scale in scales for chart in charts()
+                 for one in measured(chart, scale, results)]
+    order = list(QUALITIES)
+    found.sort(key=lambda at: (at[0], order.index(at[1]["metric"]), min(p["quality"][0] for p in at[1]["points"])))
+    return [one for _, one in found]
+
+
+def _point(chart: Chart, config: RunConfig, records: list[Record], metric: str) -> dict[str, Any]:
+    costs = {told: fmean(record.metrics[name] for record in records) for name, told in COSTS.items()
+             if all(name in record.metrics for record in records)}
+    peaks = [record.cost["peak_memory_bytes"] for record in records]
+    folder = Store.of(config.scale)
+    return {
+        "line": chart.line(config), "settings": dict(chart.settings(config)), "match": chart.match(config),
+        "quality": _interval(records, metric), "costs": costs | dict(chart.costs(config)) | {PEAK: fmean(peaks)},
+        "records": [record.id for record in records], "command": command(config),
+        "files": [f"../results/{folder.path(record).relative_to(folder.folder)}" for record in records
+                  if config.scale in COMMITTED]}
+
+
+def _interval(records: list[Record], metric: str) -> list[float]:
+    """The mean over seeds; of perplexities with the 95 % interval over documents, whose losses are averaged over seeds.
+    """
+    value, split = fmean(record.metrics[metric] for record in records), metric.partition("_")[0]
+    losses = [record.documents.get(split, {}).get("nll") for record in records]
+    if not metric.endswith("word_perplexity") or not all(losses) or len({len(one) for one in losses}) > 1 or (
+            len(losses[0]) < 2):
+        return [value]
+    from repro.evaluation import bootstrap
+
+    mean = [fmean(one) for one in zip(*losses, strict=True)]
+    return [float(end) for end in bootstrap(mean, records[0].documents[split]["n_words"])]

@@ -1,0 +1,120 @@
+"""Pre-training and fine-tuning of GPT: what the variants change, what a record holds, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+from repro.errors import ReproError
+from repro.papers.gpt1_2018 import FORMS, finetuning, pretraining
+from repro.study import Store, experiment, run
+
+TINY = {"n_layer": 2, "n_embd": 16, "n_head": 2, "n_positions": 64, "batch_size": 4, "tokens": 1_280, "checkpoints": 3}
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """The experiments with a base model at the size of a toy."""
+    with pytest.MonkeyPatch.context() as patch:
+        plan = type(pretraining.EXPERIMENT).plan
+
+        def small(self, scale, sets=None, seeds=(0,)):
+            own = TINY if self.name == "pretrain-gpt" else {}
+            return plan(self, scale, own | dict(sets or {}), seeds)
+        patch.setattr(type(pretraining.EXPERIMENT), "plan", small)
+        patch.setattr(pretraining, "HELD_OUT", 1_000)
+        yield
+
+
+def config(**changes):
+    return experiment("finetune-gpt").plan("smoke", changes)[0]
+
+
+def test_both_models_are_pretrained_and_their_weights_kept(tiny, home):
+    for one in pretraining.EXPERIMENT.plan("smoke"):
+        record = run(one)
+        assert record.notes["checkpoints"] == [512, 1024, 1280] and record.notes["tokens"] == 1280
+        folder = home / "work" / "runs" / record.id / "model"
+        model = pretraining.read(pretraining.build(one, 205), folder / pretraining.LAST)
+        last = pretraining.read(pretraining.build(one, 205), folder / f"{1280:012d}.safetensors")
+        first = pretraining.read(pretraining.build(one, 205), folder / f"{512:012d}.safetensors")
+        assert record.metrics["parameters"] == sum(weight.numel() for weight in model.parameters())
+        assert not torch.equal(first.embed.weight, last.embed.weight) and model.output.weight is model.embed.weight
+
+
+@pytest.mark.parametrize("task", ["topics", "nouns"])
+def test_a_record_holds_labels_and_predictions_in_the_order_of_the_file(tiny, home, task):
+    from repro.data.tasks import task as named
+
+    record = run(config(task=task, train_examples=40, epochs=1))
+    labels = [row.answer if task == "nouns" else row.label for row in named(task).examples("test")]
+    found = record.documents["test"]
+    assert found["label"] == labels and set(found["prediction"]) <= {0, 1, 2, 3}
+    hits = sum(one == other for one, other in zip(labels, found["prediction"], strict=True))
+    assert record.metrics["test_score"] == pytest.approx(100 * hits / 200) and record.metrics["best_score"] == 95
+    assert record.metrics["train_examples"] == 40 and Store.of("smoke").get(config(task=task, train_examples=40,
+                                                                                   epochs=1)) == record
+
+
+def started(tiny_context, **changes):
+    torch.manual_seed(9)
+    return finetuning.start(config(task="topics", **changes), tiny_context, type("Coder", (), {"vocab_size": 205}))
+
+
+def test_sixteen_bits_halve_what_a_transformer_is_told_to_take_and_not_an_lstm():
+    estimate = experiment("finetune-gpt").estimate
+    for variant, times in (("full", 2), ("lstm", 1)):
+        seconds = [estimate(config(task="topics", variant=variant, precision=precision)).seconds
+                   for precision in ("no", "bf16")]
+        assert seconds[0] == pytest.approx(times * seconds[1])
+
+
+def test_what_is_transferred(tiny, home):
+    base, _ = pretraining.EXPERIMENT.plan("smoke")
+    folder = home / "work" / "runs" / run(base).id
+    context = type("Context", (), {"need": staticmethod(lambda config: (None, folder))})
+    trained = pretraining.read(pretraining.build(base, 205), folder / "model" / pretraining.LAST)
+    fresh = started(context, variant="no-pretraining")
+    for transferred, own in ((0, 0), (1, 1), (2, 2), (None, 2)):
+        made = started(context, transferred=transferred)
+        assert torch.equal(made.embed.weight, trained.embed.weight)
+        assert torch.equal(made.places.weight, trained.places.weight)
+        for k in range(2):
+            other = trained if k < own else fresh
+            for one, wanted in zip(made.layers[k].parameters(), other.layers[k].parameters(), strict=True):
+                assert torch.equal(one, wanted)
+    assert not torch.equal(fresh.embed.weight, trained.embed.weight)
+
+
+def test_scores_are_in_the_papers_unit():
+    labels, told = [1, 1, 1, 0, 0, 1], [1, 0, 1, 0, 1, 1]
+    true, false, wrong, missed = 3, 1, 1, 1  # positives told, negatives told, and the two kinds of errors
+    matthews = (true * false - wrong * missed) / np.sqrt(4 * 4 * 2 * 2)
+    assert finetuning.score(labels, told, "matthews") == pytest.approx(100 * matthews)
+    assert finetuning.score(labels, told, "f1") == pytest.approx(100 * 6 / 8)
+    assert finetuning.score(labels, told, "accuracy") == pytest.approx(100 * 4 / 6)
+    assert finetuning.score([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], "pearson") == pytest.approx(100)
+    assert finetuning.score(labels, [1] * 6, "matthews") == 0
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"task": "topic"}, "unknown task 'topic'. Did you mean 'topics'"), ({"task": "gap"}, "nothing is fine-tuned for"),
+    ({"variant": "ful"}, "variant"), ({"transferred": 3}, "transferred is 3, but .* has 2 layers"),
+    ({"transferred": -1}, "transferred"), ({"lm_weight": -1}, "lm_weight"),
+    ({"train_examples": 0}, "train_examples"), ({"limit": 65}, "limit is 65 tokens, .* context ends at 64")])
+def test_settings_that_cannot_be(tiny, changes, words):
+    with pytest.raises(ReproError, match=words):
+        config(**{"task": "topics"} | changes)
+
+
+def test_layers_are_transferred_only_where_there_are_any(tiny):
+    plan = experiment("finetune-gpt").plan("smoke", {"task": "topics", "transferred": "0,1"})
+    assert [one.transferred for one in plan if one.variant in ("lstm", "no-pretraining")] == [None, None]
+    assert [one.transferred for one in plan if one.variant == "full"] == [0, 1]
+
+
+def test_every_task_has_a_form_and_its_corpus_is_that_of_the_task(tiny):
+    from repro.data.tasks import TASKS
+
+    assert set(FORMS) | {"gap"} == set(TASKS)
+    assert config(task="pairs").corpus == "synthetic-pairs"
+    assert {one.task for one in experiment("finetune-gpt").plan("smoke")} == set(finetuning.GENERATED)

@@ -1,0 +1,263 @@
+"""GPT-2 of four sizes and the sets it is tried on: plans, tiny runs, what a record holds, what claims measure."""
+
+import importlib
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from repro.data import corpus, detokeniser
+from repro.errors import ReproError
+from repro.evaluation import perplexity
+from repro.models import GPT, load_causal_lm
+from repro.papers.base.pretraining import tokeniser_of
+from repro.papers.gpt2_2019 import claims, sets, sizes, tables, zero_shot
+from repro.study import artifact, artifacts, claim, experiment, model_folder, run
+from repro.study import claims as all_claims
+from repro.study.published import printed_rows
+
+ENDS = ("117M", "1542M")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The smallest and the largest size at `smoke`, on next to no tokens: (results, config and record by size)."""
+    patch, folder = pytest.MonkeyPatch(), tmp_path_factory.mktemp("gpt2")
+    patch.setenv("REPRO_HOME", str(folder))
+    patch.setenv("REPRO_WORK", str(folder / "work"))
+    patch.setitem(sizes.SCALES, "smoke", sizes.SCALES["smoke"] | {"tokens": 4_096, "validate_every": 2_048})
+    patch.setitem(zero_shot.SCALES, "smoke", zero_shot.SCALES["smoke"] | {"examples": 6, "control": 3,
+                                                                          "summary_tokens": 6})
+    plans = importlib.import_module("repro.study.experiment")
+    patch.setattr(plans, "_plan", plans._plan.__wrapped__)  # or this plan would be kept for later tests
+    found = {}
+    for name in ("pretrain-gpt2-sizes", "zero-shot-gpt2"):
+        for config in experiment(name).plan("smoke"):
+            if config.size in ENDS or (name, config.size) == ("pretrain-gpt2-sizes", claims.SECOND):
+                found[name, config.size] = config, run(config, folder / "results", progress=False)
+    yield folder / "results", found
+    patch.undo()
+
+
+def test_plans_are_those_of_table_2_and_nearly_in_its_proportions():
+    printed = {row["model"]: row for row in printed_rows("gpt2_2019_table2_model_sizes")}
+    for scale in ("smoke", "small", "medium", "paper"):
+        plan = experiment("pretrain-gpt2-sizes").plan(scale)
+        assert [config.size for config in plan] == list(printed)
+        counts = [sizes.model_config(config, config.vocab_size).matrices for config in plan]
+        assert sorted(counts) == counts and len(set(counts)) == 4
+        for config in [*plan, *experiment("zero-shot-gpt2").plan(scale)]:
+            told = experiment(config.experiment).estimate(config)
+            assert told.parameters > 0 and told.seconds > 0 and told.memory_bytes > 0
+    for config in experiment("pretrain-gpt2-sizes").plan("paper"):
+        row = printed[config.size]
+        assert (str(config.n_layer), str(config.n_embd)) == (row["layers"], row["d_model"])
+        assert config.source.startswith("openai-community/gpt2") and config.n_positions == 1024
+    small = experiment("pretrain-gpt2-sizes").plan("small")
+    assert [(one.n_layer, one.n_embd) for one in small] == [(2, 64), (4, 80), (6, 112), (8, 128)]
+    assert {(one.tokens, one.precision, one.optimizer, one.n_positions) for one in small} == {
+        (8_000_000, "bf16", "muon", 1024)}
+
+
+def test_every_size_is_tried_as_it_was_trained_and_the_base_model_beside_them():
+    for scale in ("smoke", "small", "medium", "paper"):
+        plan = experiment("zero-shot-gpt2").plan(scale, seeds=(2,))
+        assert [one.size for one in plan] == [*sizes.SIZES, *["gpt2-mini"] * (scale in ("small", "medium"))]
+        for config in plan:
+            needed = zero_shot.model_run(config)
+            assert needed.scale == scale and (config.size == "gpt2-mini" or needed.size == config.size)
+            assert needed.seed == (0 if config.size == "gpt2-mini" else 2)
+            assert needed.experiment == ("pretrain-gpt2-mini" if config.size == "gpt2-mini" else "pretrain-gpt2-sizes")
+
+
+def test_a_window_must_be_longer_than_what_is_read_again():
+    with pytest.raises(ReproError, match=r"overlap is 128 tokens; it must be below the window \(128\)"):
+        experiment("zero-shot-gpt2").plan("smoke", {"overlap": "128"})
+    with pytest.raises(ReproError, match="Did you mean '345M'|size='346M'"):
+        experiment("zero-shot-gpt2").plan("smoke", {"size": "346M"})
+
+
+def test_training_tells_losses_of_text_that_was_read_and_of_text_that_was_not(made):
+    config, record = made[1]["pretrain-gpt2-sizes", "117M"]
+    for split in ("train", "validation"):
+        kept = record.documents[split]
+        assert set(kept["n_tokens"]) == {config.sequence}
+        assert record.metrics[f"{split}_token_loss"] == pytest.approx(sum(kept["nll"]) / sum(kept["n_tokens"]))
+    assert record.metrics["untrained_token_loss"] == pytest.approx(math.log(512), rel=0.02)
+    assert record.metrics["validation_token_loss"] < record.metrics["untrained_token_loss"]
+    assert record.metrics["parameters"] == sizes.model_config(config, 512).parameters
+
+
+def test_cut_texts_lose_only_what_fills_no_sequence():
+    rows = sizes.cut(np.arange(11), 3)
+    assert rows.tolist() == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]]
+
+
+def test_language_is_scored_in_words_of_the_text_as_it_was(made):
+    config, record = made[1]["zero-shot-gpt2", "1542M"]
+    trained = zero_shot.model_run(config)
+    model = GPT.from_transformers(load_causal_lm(model_folder(trained, made[0], progress=False)))
+    coder = tokeniser_of(trained)
+    books = [one.text for one in corpus("synthetic-books").documents("test")[:2]]
+    n_words = sum(len(book.split()) for book in books)
+    for metric, rewrite in (("wikitext103_word_perplexity", detokeniser("wikitext").apply),
+                            ("wikitext103_word_perplexity_tokenised", str)):
+        ids = np.concatenate([[coder.bos], *(coder.encode(rewrite(book)) for book in books)])
+        assert record.metrics[metric] == pytest.approx(math.exp(perplexity(model, ids, 128, 0).nll / n_words), rel=1e-4)
+    kept = record.documents["wikitext103"]
+    assert sum(kept["n_words"]) == n_words and len(kept["nll"]) == len(kept["tokenised"]) == 2
+    page = corpus("synthetic-web").documents("test")[:2]
+    assert record.documents["enwik8"]["n_bytes"] == [len(one.content) for one in page]
+    told = sum(record.documents["enwik8"]["nll"]) / math.log(2) / sum(len(one.content) for one in page)
+    assert record.metrics["enwik8_bits_per_byte"] == pytest.approx(told)
+
+
+def test_a_record_has_every_metric_and_a_number_for_every_unit(made):
+    for size in ENDS:
+        _, record = made[1]["zero-shot-gpt2", size]
+        lambada = record.documents["lambada"]
+        assert {len(values) for values in lambada.values()} == {6}
+        assert record.metrics["lambada_perplexity"] == pytest.approx(math.exp(np.mean(lambada["nll"])))
+        assert record.metrics["lambada_accuracy_stop_words_percent"] == pytest.approx(
+            100 * np.mean(lambada["correct_stop_words"]))
+        assert {"lambada_accuracy_percent", "wikitext2_word_perplexity", "text8_bits_per_character",
+                "cloze_names_accuracy_percent", "reading_f1_percent", "questions_exact_percent",
+                "summary_hint_rougeL", "translation_accuracy_percent", "untrained_lambada"} <= set(record.metrics)
+        assert len(record.notes["answers"]) == 6
+        shares = [one["probability"] for one in record.notes["answers"]]
+        assert shares == sorted(shares, reverse=True) and 0 <= shares[-1] <= shares[0] <= 1
+
+
+def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
+    mine = [one for one in artifacts() if one.paper == "gpt2_2019" and one.id.removeprefix("gpt2_2019-") != "table6"]
+    assert {one.id for one in mine} >= {f"gpt2_2019-{name}" for name in (
+        "table2", "table3", "table4", "table5", "figure1", "figure4", "text-results", "detokenised")}
+    shown = artifact("gpt2_2019-table3").render("smoke", (), made[0]).table
+    ours = shown[shown["source"] == "this study, smoke"].set_index("model")
+    _, record = made[1]["zero-shot-gpt2", "1542M"]
+    assert ours.loc["1542M", "enwik8 (ours: a part)"] == f"{record.metrics['enwik8_bits_per_byte']:.3f}"
+    assert ours.loc["345M", "WikiText-2"] == "not run" and set(ours["PTB"]) == {"not here"}
+    shown = artifact("gpt2_2019-text-results").render("smoke", (), made[0]).table
+    put = shown[shown["task"] == "translation"].set_index(["data set", "model"])["smoke"]
+    assert put["WMT-14 En-Fr", "GPT-2 (1542M)"] == (
+        f"{record.metrics['translation_accuracy_percent']:.2f} % (synthetic-translations)")
+    assert [cell for cell in put if "synthetic" in cell] == [put["WMT-14 En-Fr", "GPT-2 (1542M)"]]
+    for one in mine:
+        for scale, results in (("smoke", made[0]), ("small", tmp_path)):
+            assert one.render(scale, (), results)._repr_html_()
+    for one in all_claims():
+        if one.paper == "gpt2_2019" and "smoke" in one.scales and "overlap" not in one.id:
+            assert one.verdict("smoke", made[0]).verdict == "machinery works", one.id
+            assert one.verdict("small", tmp_path).verdict == "not run"
+
+
+def test_papers_effects_are_those_that_it_prints():
+    assert claim("gpt2_2019-filter").paper_effect() == pytest.approx(63.24 - 52.66)
+    assert claim("gpt2_2019-hint").paper_effect() == 6.4
+    assert claim("gpt2_2019-larger-lambada").expected() == pytest.approx(8.63 / 35.13 - 1)
+    assert claim("gpt2_2019-larger-text8").paper_effect() == pytest.approx(0.98 - 1.17)
+    assert claim("gpt2_2019-larger-lambada-accuracy").paper_effect() == pytest.approx(63.24 - 45.99)
+    assert claim("gpt2_2019-larger-questions").paper_effect() == pytest.approx(4.1 - 4.1 / 5.3)
+
+
+def made_up(size, seed, nll, correct, untrained):
+    return SimpleNamespace(config={"size": size}, seed=seed, metrics={"untrained_wikitext2": untrained}, documents={
+        "wikitext2": {"nll": nll, "n_words": [10, 30]},
+        "lambada": {"correct": [0, 0, 1], "correct_stop_words": correct, "correct_other_words": [0, 0, 0]}})
+
+
+def test_claims_measure_the_larger_less_the_smaller_and_with_less_without():
+    records = [made_up(size, seed, nll, [0, 1, 1], untrained) for seed in (0, 1) for size, nll, untrained in (
+        ("1542M", [20 + seed, 60], 9.0), ("117M", [30, 90], 9.5))]
+    found = claim("gpt2_2019-larger-wikitext2").measure(records)
+    assert found.effects.shape == (2, 2) and found.control.tolist() == [[-0.5], [-0.5]]
+    assert found.effects.mean(1).tolist() == pytest.approx([80 / 40 - 3, 81 / 40 - 3])
+    filtered = claim("gpt2_2019-filter").measure(records[:1])
+    assert filtered.effects.tolist() == [[0, 100, 0]] and filtered.control.tolist() == [[0, 0, -100]]
+    assert claims.room(lambda record: claims.percent(record, "lambada"), lambda record: 0.0)(records) == (
+        pytest.approx(100 / 3))
+
+
+def test_other_words_that_are_barred_are_the_most_frequent_ones():
+    known = {" the", " and", " said", " eyes", " door"}  # those of one token
+    coder = SimpleNamespace(encode=lambda text: [0] * (1 if text in known else 2))
+    passages = ["the eyes said the eyes and door Said", "the eyes , and the windows said window windows windows door"]
+    assert sets.other_words(coder, passages) == ["eyes", "said"]  # two stop words are one token; "door" stands once
+    known.add(" windows")
+    assert sets.other_words(coder, passages) == ["eyes", "windows"]
+
+
+def test_as_many_other_blanks_are_left_out():
+    text, rewritten = "the old king , he said , was here .", "the old king, he said, was here."
+    found = sets.fewer_blanks(text, rewritten)
+    assert found.count(" ") == rewritten.count(" ") and found.replace(" ", "") == text.replace(" ", "")
+    assert found != rewritten and found == sets.fewer_blanks(text, rewritten)
+    assert sets.fewer_blanks("a b", "a b") == "a b"
+
+
+def test_long_texts_are_kept_in_stretches_that_lose_nothing(monkeypatch):
+    monkeypatch.setattr(sets, "STRETCH", 100)
+    content = ("words and words " * 40).encode() + "é".encode()[:1]  # cut through a character
+    text = SimpleNamespace(content=content)
+    source = SimpleNamespace(documents=lambda split: [text], n_words=lambda text: len(text.split()))
+    monkeypatch.setattr("repro.data.corpus", lambda name: source)
+    found = sets.texts("cut", None)
+    assert len(found) == 7 and "".join(part for part, _, _ in found) == "words and words " * 40
+    assert sum(n for _, _, n in found) == 640 and sum(n for _, n, _ in found) == 120
+    assert sets.texts("cut", 2) == found[:2]
+
+
+def test_answers_end_with_their_line_and_have_the_probability_of_what_is_told(monkeypatch):
+    coder = SimpleNamespace(encode=lambda text: np.arange(len(text)), decode=lambda ids: "".join(map(chr, ids)))
+    model = SimpleNamespace(config=SimpleNamespace(n_positions=40))
+    seen = []
+
+    def continued(model, prompts, n_new):
+        seen.extend(map(len, prompts))
+        ids = np.array([[ord(sign) for sign in text.ljust(n_new)] for text in (" ab\ncd", " abcdefghijkl"[:n_new],
+                                                                             "\nab")])
+        return ids, np.full(ids.shape, 0.5)
+
+    monkeypatch.setattr("repro.evaluation.generation.continued", continued)
+    found = sets.answers(model, coder, ["x" * 50, "", ""], ["Q: a\nA:", "Q: b\nA:", "A:"])
+    assert seen == [40 - sets.ANSWER, 7, 2]  # what is too long loses its beginning
+    assert found == [("ab", pytest.approx(math.exp(-2))), ("abcdefghijk", pytest.approx(math.exp(-6))),
+                     ("", pytest.approx(math.exp(-0.5)))]  # the line end is counted: nothing is no sure answer
+
+
+def test_answers_are_held_against_those_of_the_next_question(monkeypatch):
+    rows = [SimpleNamespace(question=f"who {k}", answer=answer) for k, answer in enumerate(("a b", "c d", "e f"))]
+    monkeypatch.setattr(sets, "answers", lambda model, coder, contexts, asked: [("c d", 0.5), ("c d", 0.5), ("x", 0.9)])
+    found, written = sets.closed_book(None, None, rows, rows)
+    assert found["correct"] == [0, 1, 0] and found["correct_other"] == [1, 0, 0]
+    assert [one["answer"] for one in written] == ["x", "c d", "c d"]
+    with pytest.raises(ReproError, match="there are 1 questions without a text; give at least 2"):
+        sets.closed_book(None, None, rows[:1], rows)
+
+
+def test_of_equally_sure_answers_the_right_ones_do_not_come_first():
+    part = {"correct": [0, 1], "probability": [0.5, 0.5], "most_common": [0, 0]}
+    last = {"nll": [1.0], "correct": [0], "correct_stop_words": [0]}
+    assert zero_shot.scores({"lambada": last, "questions": part}, {})["questions_confident_percent"] == 0
+
+
+def test_of_a_cloze_that_fills_the_context_not_all_that_stands_before_is_read(monkeypatch):
+    seen = []
+    monkeypatch.setattr("repro.evaluation.generation.branch_nll",
+                        lambda model, prefix, branches: seen.append(len(prefix)) or [1, 0])
+    coder = SimpleNamespace(encode=lambda text: list(text))
+    for positions in (4, 5, 7):
+        row = SimpleNamespace(question="XXXXX x", paragraphs=["before"], candidates=["a", "b"], answer=1)
+        model = SimpleNamespace(config=SimpleNamespace(n_positions=positions))
+        assert sets.clozes(model, coder, [row]) == {"correct": [1]}
+    assert seen == [1, 1, 3]  # branches " a x" have 4 tokens
+
+
+def test_a_law_is_found_again():
+    law = tables.Law(1.5, 20.0, 0.4, 300.0, 0.5)
+    points = [(n, [[tokens, law(n, tokens)] for tokens in (2e5, 1e6, 4e6)]) for n in (1e4, 1e5, 1e6)]
+    records = [SimpleNamespace(metrics={"parameters": n}, curves={"validation_loss": curve}) for n, curve in points]
+    found = tables.fitted(records)
+    assert found(3e5, 2e6) == pytest.approx(law(3e5, 2e6), rel=0.01)
+    assert tables.fitted(records[:2]) is None  # six points for five numbers

@@ -1,0 +1,202 @@
+"""Readers of questions, from corpus to table and verdicts, on a tiny base model and questions of known best scores."""
+
+import importlib
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from repro.data import Corpus, Split, corpus, registry
+from repro.data import example_readers as readers
+from repro.data.examples import Question
+from repro.data.synthetic_hops import SyntheticHops
+from repro.errors import ReproError
+from repro.evaluation import answer_scores
+from repro.papers.base.pretraining import new_tokeniser
+from repro.papers.yoshida2020 import hotpotqa, hotpotqa_tables
+from repro.study import artifact, claim, experiment, run
+from repro.study.settings import as_text
+
+EXPERIMENT, RATES = experiment("recurrence-hotpotqa"), experiment("recurrence-hotpotqa-rates")
+TINY = {"n_layer": 3, "n_embd": 16, "n_head": 2, "sequence": 64, "n_positions": 100, "batch_size": 4, "growing": [],
+        "tokens": 1_000, "warmup_steps": 2, "validate_every": 1_000, "vocab_size": 300, "optimizer": "adamw"}
+
+
+@pytest.mark.parametrize("scale", ["small", "medium", "paper"])
+def test_other_scales_are_declared(scale):
+    plan = EXPERIMENT.plan(scale)
+    assert [config.model for config in plan] == ["baseline", "recurrent"]
+    for config in plan:
+        told = EXPERIMENT.estimate(config)
+        assert told.parameters > 6.9e6 and told.seconds > 0 and told.memory_bytes > 2**30
+        assert (config.window, config.insert_layer, config.hidden_size, config.hidden_layers) == (512, 1, 768, 1)
+        assert len(hotpotqa.rates_of(config)) == (0 if scale == "paper" else 3)
+    same = plan[1].model_dump(exclude={"model"})
+    assert same == plan[0].model_dump(exclude={"model"})
+    if scale == "small":
+        assert (plan[0].corpus, plan[0].epochs, plan[0].held_out) == ("hotpotqa-subset", 3, 300)
+        assert len(RATES.plan("small")) == 6
+    if scale == "paper":
+        assert (plan[0].n_train, plan[0].epochs, plan[0].rates) == (30_000, 4, (2e-5,))
+        assert hotpotqa.base_of(plan[0]).source == "FacebookAI/roberta-base"
+
+
+@pytest.mark.parametrize(("sets", "said"), [
+    ({"window": 65}, "window is 65 tokens, but the base model has n_positions=64"),
+    ({"insert_layer": 3}, "insert_layer is 3, but the base model has layers 0 to 2"),
+    ({"rates": "[]"}, "rates"), ({"model": "memory"}, "model='memory'"),
+    ({"corpus": "hotpot"}, "unknown corpus 'hotpot'"),
+])
+def test_settings_that_cannot_be(sets, said):
+    with pytest.raises(ReproError, match=said):
+        EXPERIMENT.plan("smoke", sets)
+
+
+def test_the_estimate_of_smoke_counts_the_tokens_that_are_read():
+    config = EXPERIMENT.plan("smoke")[0]
+    rows = list(corpus("synthetic-hops").examples("train"))
+    coder = new_tokeniser(hotpotqa.base_of(config))
+    found, _ = hotpotqa.prepared(rows[:60], coder, config.window)
+    each = sum(len(window.ids) for one in found for window in one.windows) / 60
+    assert EXPERIMENT.estimate(config).training_tokens == pytest.approx(config.epochs * len(rows) * each, rel=0.1)
+
+
+@pytest.fixture(scope="module")
+def study(home):
+    """Every run of smoke, on a tiny base and few questions."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry._BY_NAME, "tiny-hops", Corpus(
+            "tiny-hops", "MIT", "embedded", {"train": Split("", n_examples=24), "validation": Split("", n_examples=16)},
+            readers.generated[Question], generator=SyntheticHops(story_words=8, n_names=1)))
+        base, = hotpotqa.PRETRAINING.plan("smoke", {name: as_text(value) for name, value in TINY.items()})
+        patch.setattr(hotpotqa, "base_of", lambda config, plain=hotpotqa.base_of: base
+                      if config.scale == "smoke" else plain(config))
+        plans = importlib.import_module("repro.study.experiment")
+        patch.setattr(plans, "_plan", plans._plan.__wrapped__)  # or these plans would be kept for later tests
+        smoke = {"corpus": "tiny-hops", "window": 50, "batch_size": 4, "hidden_size": 8, "epochs": 1, "held_out": 6,
+                "search_train": 8, "precision": "bf16"}
+        patch.setitem(hotpotqa.SCALES, "smoke", hotpotqa.SCALES["smoke"] | smoke)
+        plan = EXPERIMENT.plan("smoke")
+        yield SimpleNamespace(plan=plan, folder=home / "results", found=[
+            run(config, home / "results", progress=False) for config in plan])
+
+
+def test_what_a_record_tells_of_each_question(study):
+    baseline, recurrent, deeper, later = study.found
+    assert [one.model for one in study.found] == ["baseline", *["recurrent"] * 3]
+    for config, record in zip(study.plan, study.found, strict=True):
+        told = record.documents["validation"]
+        ways = [""] if record.model == "baseline" else ["", "masked_", "other_"]
+        for way in ways:
+            for score in ("answer_f1", "answer_exact_match"):
+                values = told[f"{way}{score}"]
+                assert len(values) == 16 and all(0 <= one <= 100 for one in values)
+                assert record.metrics[f"{way}{score}"] == pytest.approx(np.mean(values))
+        assert record.units["answer_f1"] == "per cent"
+        assert set(told["distance"]) <= {0, 1} and set(told["windows"]) <= {1, 2}
+        first = record.notes["samples"][0]
+        exact, f1 = answer_scores(first["told"], first["wanted"])
+        assert (told["answer_exact_match"][0], told["answer_f1"][0]) == (100 * exact, pytest.approx(100 * f1))
+        low, high = record.metrics["best_alone"], record.metrics["best_together"]
+        assert low < high == 100
+        assert record.metrics["share_recovered"] == pytest.approx(
+            (record.metrics["answer_exact_match"] - low) / (high - low))
+        assert record.metrics["parameters"] == EXPERIMENT.estimate(config).parameters
+        assert record.metrics["train_questions"] == 24 and record.notes["left_out"] == 0
+    assert set(baseline.documents) == {"validation", "assay"} and set(recurrent.documents) == {"validation"}
+    assert all(len(baseline.documents["assay"][f"{way}_answer_f1"]) == 16 for way in ("together", "apart"))
+    assert len({recurrent.digest, deeper.digest, later.digest}) == 3
+    assert recurrent.metrics["parameters"] == baseline.metrics["parameters"] + 2 * 16 * 8 + 8 + 16
+    assert deeper.metrics["parameters"] == recurrent.metrics["parameters"] + 8 * 8 + 8
+    assert run(study.plan[1], study.folder / "again", progress=False, force=True).digest == recurrent.digest
+
+
+def test_table_figures_and_verdicts(study):
+    shown = artifact("yoshida2020-table3").render("smoke", (), study.folder).table
+    assert shown["F1"][:2].tolist() == ["48.17", "49.12"]
+    assert shown["model"][:2].tolist() == ["baseline", "recurrent"]
+    ours = shown.iloc[2:]
+    assert not (ours == "not run").any(axis=None)
+    assert ours["F1"].iloc[0].startswith(f"{study.found[0].metrics['answer_f1']:.1f} [")
+    assert ours["module"].tolist()[1:] == [f"{n} hidden x 8, index {at}" for n, at in ((1, 1), (2, 1), (1, 2))]
+    assert artifact("yoshida2020-hotpotqa-distance").render("smoke", (), study.folder).png()
+    assert len(artifact("yoshida2020-hotpotqa-open").render("smoke", (), study.folder).table) == 10
+    for name, effect in (("f1", 0.95), ("exact-match", 1.0)):
+        one = claim(f"yoshida2020-table3-{name}")
+        assert one.paper_effect() == pytest.approx(effect)
+        told = one.verdict("smoke", study.folder)
+        assert told.verdict == "machinery works" and told.n_units == 16 and told.control is not None
+        want = study.found[1].metrics[f"answer_{name.replace('-', '_')}"] - study.found[0].metrics[
+            f"answer_{name.replace('-', '_')}"]
+        assert told.effect == pytest.approx(want)
+
+
+def test_the_control_is_the_one_with_the_higher_score():
+    def record(model, **scores):
+        return SimpleNamespace(model=model, documents={"validation": scores})
+    base = record("baseline", answer_f1=[0., 50.])
+    ours = record("recurrent", answer_f1=[100., 60.], masked_answer_f1=[0., 0.],
+                  other_answer_f1=[90., 0.])
+    told = hotpotqa_tables.gain("answer_f1")([base, ours])
+    np.testing.assert_allclose(told.effects, [[100, 10]])
+    np.testing.assert_allclose(told.control, [[90, -50]])
+    assert "another question" in told.note
+    room = hotpotqa_tables.room("answer_f1")
+    assert room([SimpleNamespace(metrics={"together_answer_f1": 40., "apart_answer_f1": 15.})]) == 25
+    assert room([SimpleNamespace(metrics={})]) is None
+    assert room([SimpleNamespace(metrics={"together_answer_f1": 4., "apart_answer_f1": 15.})]) == 0
+
+
+def test_one_window_of_the_assay_is_the_readers(study, monkeypatch):
+    """At smoke one of all positions: there the paragraphs must not fit into the reader's own."""
+    rows, seen, model = list(corpus("tiny-hops").examples("validation"))[:2], [], torch.nn.Linear(1, 1)
+    coder = hotpotqa.tokeniser_of(hotpotqa.base_of(study.plan[0]))
+    monkeypatch.setattr(hotpotqa, "asked", lambda row, coder, window, *rest, **more: seen.append(window) or
+                        SimpleNamespace(windows=[], question=row))
+    for scale, window in (("smoke", 100), ("small", 512)):
+        config, = (one for one in EXPERIMENT.plan(scale) if one.model == "baseline")
+        assert hotpotqa.assay(config, model, rows, coder) is not None and set(seen) == {window}
+        seen.clear()
+    assert hotpotqa.assay(EXPERIMENT.plan("small", {"window": 64})[0], model, rows, coder) and set(seen) == {64}
+
+
+def test_the_learning_rate_is_the_best_of_those_tried_on_questions_held_out(study, monkeypatch):
+    config = study.plan[0].model_copy(update={"rates": (1e-3, 2e-3, 1e-5), "n_train": 20})
+    tried = hotpotqa.rates_of(config)
+    assert [(one.experiment, one.learning_rate, one.seed) for one in tried] == [
+        (RATES.name, rate, 0) for rate in config.rates]
+    assert hotpotqa.rates_of(config.model_copy(update={"seed": 2})) == tried
+    assert EXPERIMENT.needs(config)[1:] == tried and not EXPERIMENT.needs(study.plan[0])[1:]
+    scores = dict(zip(config.rates, (10., 30., 20.), strict=True))
+    context = SimpleNamespace(need=lambda one: (SimpleNamespace(
+        metrics={"held_out_answer_f1": scores[one.learning_rate]}, config={"learning_rate": one.learning_rate}), None))
+    assert hotpotqa.best_rate(config, context) == 2e-3
+    assert hotpotqa.best_rate(config.model_copy(update={"learning_rate": 7e-4}), None) == 7e-4
+    seen, plain = [], hotpotqa.prepared
+
+    def noted(rows, *rest, **more):
+        seen.append({row.id for row in rows})
+        return plain(rows, *rest, **more)
+
+    monkeypatch.setattr(hotpotqa, "prepared", noted)
+    record = run(tried[0], study.folder, progress=False)
+    held, train = seen[0], seen[1]
+    assert (len(held), len(train)) == (6, 8) and not held & train
+    assert 0 <= record.metrics["held_out_answer_f1"] <= 100
+
+
+def test_questions_whose_answer_stands_nowhere_are_left_out_of_training(study):
+    from dataclasses import replace
+
+    rows = list(corpus("tiny-hops").examples("train"))[:4]
+    lost = replace(next(row for row in rows if row.spans), answer="a fable", spans=())
+    coder = hotpotqa.tokeniser_of(hotpotqa.base_of(study.plan[0]))
+    found, left_out = hotpotqa.prepared([*rows, lost], coder, 50)
+    assert (len(found), left_out) == (4, 1)
+    assert len(hotpotqa.prepared([*rows, lost], coder, 50, must_stand=False)[0]) == 5
+
+
+def test_more_training_questions_than_there_are(study):
+    with pytest.raises(ReproError, match="n_train is 25, but tiny-hops has 24"):
+        hotpotqa.training_questions(study.plan[0].model_copy(update={"n_train": 25}))

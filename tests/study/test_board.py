@@ -1,0 +1,174 @@
+"""The scoreboard: what it says without a script, and what its filters do in a browser."""
+
+import re
+from math import log
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from bs4 import BeautifulSoup
+from chromium import Chromium, needs_chromium
+
+from repro.study import Artifact, Assay, Claim, Measured, Scoreboard, Verdict, claim, register, run
+from repro.study.board import place_of, row, standing_of, strip
+
+DECLARED = {"paper": "toy2020", "experiment": "toy-recurrence", "direction": "lower", "unit": "book", "relative": True,
+            "same_weights": True, "why_no_assay": "a toy", "control": "masked",
+            "paper_effect": lambda: log(0.9)}
+
+
+def measure(records):
+    by_model = {record.model: record.metrics["test_word_perplexity"] for record in records}
+    effect = log(by_model["recurrent"] / by_model["baseline"])
+    return Measured([[effect - 0.01, effect + 0.01, effect]], [[0.0, 0.001, 0.0]])
+
+
+@pytest.fixture
+def board(toy, tmp_path):
+    """A claim that was judged at `small`, one that was not run, and one of another paper; two tables."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks/06_toy.ipynb").touch()
+    register(Claim(id="toy-gain", sentence="Recurrence lowers <it>.", source="Table 1", **DECLARED, measure=measure,
+                   where=lambda config: config.overlap == 5, about=("toy-table1",)),
+             Claim(id="toy-free", sentence="It is free.", source="Table 2", **DECLARED, measure=measure,
+                   where=lambda config: config.overlap == 0),
+             Claim(**DECLARED | {"id": "other", "sentence": "Another.", "source": "Table 3", "paper": "other2021",
+                                 "assay": Assay("more text", lambda config: True, lambda records: 0.2),
+                                 "why_no_assay": ""}, measure=measure, about=("toy-table2",)),
+             Artifact("toy-table1", "toy2020", "Gains", "06_toy", "toy-recurrence", lambda context: None, "Table 1"),
+             Artifact("toy-table2", "other2021", "More", "07_toy", "toy-recurrence", lambda context: None, "Table 2"))
+    for config in toy.experiment.plan("small"):
+        if config.overlap == 5:
+            run(config, progress=False)
+    return BeautifulSoup(Scoreboard()._repr_html_(), "html.parser")
+
+
+def test_every_claim_is_there_with_its_verdict_and_what_it_rests_on(board):
+    rows = {one["id"]: one for one in board.select(".claim")}
+    told = {id: (one["data-paper"], one["data-verdict"], one["data-scale"]) for id, one in rows.items()}
+    assert told == {"toy-gain": ("toy2020", "reproduced", "small"), "toy-free": ("toy2020", "not run", ""),
+                    "other": ("other2021", "not run", "")}
+    gain = rows["toy-gain"]
+    assert gain.select_one(".sentence").get_text().startswith("Recurrence lowers <it>. Table 1, small")
+    assert gain.select_one("summary .effect small").get_text() == claim("toy-gain").verdict("small").text.split("; ")[0]
+    facts = {name.get_text(): text for name, text in zip(gain.select("dt"), gain.select("dd"), strict=True)}
+    assert facts["control"].get_text() == "masked" and facts["assay"].get_text() == "a toy"
+    assert facts["the paper's effect"].get_text() == "-10.00%" and "test_board.py:" in facts["declared in"].get_text()
+    assert [link["href"] for link in facts["in the book"].select("a")] == ["06_toy.html#toy-gain",
+                                                                          "06_toy.html#toy-table1"]
+    records = gain.select("details li")
+    assert len(records) == 2 and all(re.fullmatch(
+        r"\.\./results/small/toy-recurrence/[0-9a-f]{16}\.json", one.a["href"]) for one in records)
+    assert {one.code.get_text() for one in records} == {
+        f"repro run toy-recurrence --scale small --set model={model} --set overlap=5"
+        for model in ("baseline", "recurrent")}
+
+
+def test_scales_at_which_nothing_was_run_are_not_shown_and_a_claim_without_records_says_what_would_run_it(board):
+    gain, free = (board.select_one(f"#toy-{name}") for name in ("gain", "free"))
+    assert [cell.get_text() for cell in gain.select("tbody th")] == ["small"]
+    assert not free.table and "repro run toy-recurrence --scale small" in free.get_text() and not free.select("svg")
+
+
+def test_papers_with_judged_claims_come_first_and_tables_lead_to_their_place(board):
+    assert [one.get_text() for one in board.select(".paper h3")] == ["toy2020", "other2021"]
+    one, other = board.select(".gallery li")
+    assert one.a["href"] == "06_toy.html#toy-table1" and one.select_one(".thumb")["data-artifact"] == "toy-table1"
+    assert one["data-verdict"] == "reproduced" and not other.a and other["data-verdict"] == "not run"
+    assert [standing_of(SimpleNamespace(id="none", scales=("small",)))] == [("", "")]
+
+
+def test_what_cannot_be_filtered_without_a_script_is_not_offered(board):
+    assert board.form.has_attr("hidden") and len(board.select("details.claim:not([hidden])")) == 3
+    assert {one["name"]: [option["value"] for option in one.select("option")] for one in board.select("select")} == {
+        "paper": ["", "toy2020", "other2021"], "verdict": ["", "reproduced", "not run"], "scale": ["", "small"]}
+
+
+def test_a_strip_puts_the_claimed_side_to_the_right():
+    one = SimpleNamespace(direction="lower", expected=lambda: -0.4)
+    drawn = strip(one, Verdict("reproduced", effect=-0.2, low=-0.3, high=-0.1, detectable=0.05))
+    assert 'd="M75.0 0H25.0"' in drawn and '<g transform="translate(50.0)">' in drawn  # -0.3 to -0.1 of -0.4
+    assert 'class="paper" transform="translate(100.0)"' in drawn and 'class="band" d="M-12.5-8h25.0' in drawn
+    higher = SimpleNamespace(direction="higher", expected=lambda: None)
+    drawn = strip(higher, Verdict("not reproduced", effect=0.9, low=0.8, high=1.0, detectable=99, null=1.0))
+    assert '<g transform="translate(-50.0)">' in drawn and "paper" not in drawn and 'd="M-106.0-8h212.0' in drawn
+    assert strip(one, Verdict("not run")) == ""
+
+
+def test_a_row_of_a_claim_that_was_not_run_has_no_effect():
+    one = SimpleNamespace(sentence="A & b.", source="Table 1", direction="lower", expected=lambda: None)
+    assert "A &amp; b. <small>Table 1</small>" in row(one, "small", Verdict("not run", text="2 of 2 runs missing: x"))
+
+
+def test_what_has_no_chapter_yet_leads_nowhere(board):
+    assert place_of(claim("toy-gain")) == "06_toy.html#toy-gain"
+    assert place_of(claim("other")) == place_of(claim("toy-free")) == ""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Chromium(tmp_path_factory.mktemp("profile")) as chromium:
+        yield chromium
+
+
+LOOK = """({shown: [...document.querySelectorAll(".claim")].filter((one) => !one.hidden).map((one) => one.id),
+    told: document.querySelector("output").value,
+    open: [...document.querySelectorAll(".claim[open]")].map((one) => one.id),
+    hash: decodeURIComponent(location.hash)})"""
+
+
+@needs_chromium
+@pytest.mark.parametrize(("fragment", "shown", "told"), [
+    ("", 3, "3 of 3 claims, 2 of 2 tables and figures."),
+    ("#paper=toy2020", 2, "2 of 3 claims, 1 of 2 tables and figures."),
+    ("#verdict=reproduced&scale=small", 1, "1 of 3 claims, 1 of 2 tables and figures."),
+    ("#verdict=maybe&colour=red", 3, "No verdict is “maybe”. There is no filter “colour”. 3 of 3 claims, 2 of 2"),
+    ("#gone", 3, "There is nothing called “gone” here any more. 3 of 3 claims"),
+])
+def test_the_address_asks_for_some(board, browser, tmp_path, fragment, shown, told):
+    (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{board}")
+    browser.open("about:blank")
+    browser.open((tmp_path / "page.html").as_uri() + fragment)
+    seen = browser.evaluate(LOOK)
+    assert len(seen["shown"]) == shown and seen["told"].startswith(told) and browser.complaints() == []
+
+
+@needs_chromium
+def test_a_link_to_a_claim_opens_it_and_filters_stay_in_the_address(board, browser, tmp_path):
+    (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{board}")
+    browser.open("about:blank")
+    browser.open((tmp_path / "page.html").as_uri() + "#toy-free")
+    assert browser.evaluate(LOOK)["open"] == ["toy-free"]
+    browser.evaluate("""document.querySelector("[name=verdict]").value = "not run";
+        document.querySelector("form").dispatchEvent(new Event("change"))""")
+    seen = browser.evaluate(LOOK)
+    assert seen["shown"] == ["toy-free", "other"] and seen["hash"] == "#verdict=not+run"
+    browser.evaluate("document.querySelector('form').reset(); new Promise((done) => setTimeout(done, 0))")
+    seen = browser.evaluate(LOOK)
+    assert len(seen["shown"]) == 3 and seen["hash"] == ""
+
+
+@needs_chromium
+def test_a_thousand_rows_are_filtered_within_50_milliseconds(board, browser, tmp_path):
+    one = board.select_one("#toy-gain")
+    copies = "".join(str(one).replace("toy-gain", f"toy-{k}").replace('data-verdict="reproduced"', (
+        'data-verdict="reproduced"', 'data-verdict="not run"')[k % 2]) for k in range(1000))
+    css = (Path(__file__).parents[2] / "book/_static/book.css").read_text()
+    (tmp_path / "page.html").write_text(
+        f"<!doctype html><meta charset=utf-8><style>{css}</style>{board}".replace(str(one), copies))
+    browser.open("about:blank")
+    browser.open((tmp_path / "page.html").as_uri())
+    browser.call("Performance.enable", timeDomain="threadTicks")  # what the page itself takes, whoever else is at work
+
+    def seconds():
+        return {one["name"]: one["value"] for one in browser.call("Performance.getMetrics")["metrics"]}["TaskDuration"]
+
+    times = []
+    for value in ("not run", "", "not run", "", "reproduced"):
+        start = seconds()
+        browser.evaluate(f"""document.querySelector("[name=verdict]").value = "{value}";
+            document.querySelector("form").dispatchEvent(new Event("change")); document.body.offsetHeight""")
+        times.append(seconds() - start)
+    browser.call("Performance.disable")
+    assert browser.evaluate("document.querySelectorAll('.claim:not([hidden])').length") == 500
+    assert 0 < min(times) < 0.05
