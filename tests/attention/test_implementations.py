@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from repro.attention import (
     BlockLocal,
     Causal,
+    Columns,
+    Document,
     Fixed,
     Full,
     Global,
@@ -22,10 +24,11 @@ from repro.attention import (
     choose,
 )
 from repro.attention.blocked import block_size, tiles
-from repro.attention.implementations import DTYPES, _diagonals
+from repro.attention.implementations import DTYPES, Case, _diagonals, refusal
 from repro.errors import ReproError
 
 TRAINABLE = ["dense", "loop", "blocked"]
+FLEX_CPU = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"  # compiling costs seconds
 quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
@@ -136,7 +139,7 @@ def test_outputs_and_gradients(name, case):
 def test_flex_forward(case):
     x, key_mask, want = case.prepare()
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
-        patch.setattr("torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)  # seconds each
+        patch.setattr(FLEX_CPU, True)
         found = attend(*x, case.pattern, "flex", key_mask=key_mask)
     torch.testing.assert_close(found.double(), want, atol=case.tolerance, rtol=case.tolerance)
 
@@ -249,6 +252,118 @@ def test_tiles_and_diagonals_stay_few():
     assert _diagonals(SlidingWindow(5, 3), 100) == [0, 3, 6, 9, 12]
 
 
+@pytest.mark.parametrize("pattern", [SlidingWindow(4), SlidingWindow(4, 2, causal=False), Strided(5), Causal(),
+                                     BlockLocal(4), Fixed(5, 2), SlidingWindow(6) | Global([2])], ids=repr)
+@pytest.mark.parametrize("name", ["auto", *TRAINABLE, "flex"])
+def test_documents_are_read_as_if_alone(name, pattern, monkeypatch):
+    monkeypatch.setattr(FLEX_CPU, True)
+    x, lengths = inputs(2, 2, 21, 4), ([5, 9, 7], [1, 20])
+    documents = torch.stack([torch.repeat_interleave(torch.arange(len(one)) * 3 % 5, torch.tensor(one))
+                             for one in lengths])
+    if name != "dense" and name != "auto" and not pattern.steady or (name, pattern) == ("blocked", Causal()):
+        with pytest.raises(ReproError, match="use 'dense'|Use 'dense'"), torch.no_grad():
+            attend(*x, pattern, name, documents=documents)
+        return
+    want = torch.cat([torch.cat([written_out(*(part[row:row + 1, :, start:start + n] for part in x),
+                                             torch.stack([looking(pattern, n)] * 2))
+                                 for start, n in zip(torch.tensor([0, *one]).cumsum(0).tolist(), one, strict=False)], 2)
+                      for row, one in enumerate(lengths)])
+    if name == "flex":
+        with torch.no_grad():
+            torch.testing.assert_close(attend(*x, pattern, name, documents=documents), want, atol=1e-9, rtol=1e-9)
+    else:
+        agree(attend(*x, pattern, name, documents=documents), want, x, torch.randn_like(want))
+
+
+def looking(pattern, n):
+    i = torch.arange(n)
+    return pattern(i[:, None], i)
+
+
+@pytest.mark.parametrize("pattern", [SlidingWindow(4), SlidingWindow(3, 4), Strided(5), Causal(), Full(), Fixed(5, 2),
+                                     SlidingWindow(6, 2) | Columns([2, 9]), Columns([]), Document([0] * 7 + [1] * 193)],
+                         ids=str)
+@pytest.mark.parametrize("n_queries", [1, 3, 150])
+def test_fewer_queries_are_the_last_ones(pattern, n_queries):
+    x = inputs(2, 2, 200, 4, 3)
+    key_mask = torch.rand(2, 200, generator=torch.Generator().manual_seed(1)) < 0.5
+    shorter = [x[0][:, :, -n_queries:], *x[1:]]
+    for padding, mask in (None, pattern.mask(200).expand(2, 1, -1, -1)), (
+            key_mask, pattern.mask(200) & key_mask[:, None, None]):
+        want = written_out(*x, mask)[:, :, -n_queries:]
+        agree(attend(*shorter, pattern, key_mask=padding), want, x, torch.randn_like(want))
+
+
+@pytest.mark.parametrize("pattern", [SlidingWindow(16), SlidingWindow(8, 3), SlidingWindow(8) | Columns([0, 700])],
+                         ids=repr)
+def test_a_query_at_the_end_reads_only_what_it_sees(pattern, monkeypatch):
+    """The number of keys that reach the product is the number that are seen, however long the text is."""
+    read = []
+    real = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr("torch.nn.functional.scaled_dot_product_attention",
+                        lambda q, k, *rest, **more: read.append(k.shape[2]) or real(q, k, *rest, **more))
+    for n in 3000, 30_000:
+        with torch.no_grad():
+            attend(torch.ones(1, 1, 1, 4), *(torch.ones(1, 1, n, 4) for _ in range(2)), pattern)
+    assert read[0] == read[1] == pattern.per_query(3000)[-1]
+
+
+def dropped(x, pattern, name, share, seed, **settings):
+    """(the probabilities after dropout, one row for each query) by values that name their position."""
+    torch.manual_seed(seed)
+    values = torch.eye(x[1].shape[2], dtype=x[1].dtype).expand(*x[1].shape[:3], -1)
+    return attend(x[0], x[1], values, pattern, name, dropout=share, **settings)
+
+
+@pytest.mark.parametrize("name", TRAINABLE)
+def test_dropout(name):
+    """Weights are left out or grown by 1 / (1 - share), the same for the same seed; on average nothing changes."""
+    pattern, share, n, often = SlidingWindow(12, causal=False) | Global([3]), 0.25, 40, 100
+    x = inputs(2, 2, n, 4)
+    whole = dropped(x, pattern, name, 0.0, 0)
+    found = dropped(x, pattern, name, share, 1)
+    assert torch.equal(found, dropped(x, pattern, name, share, 1))
+    assert not torch.equal(found, dropped(x, pattern, name, share, 2))
+    seen = whole > 1e-12
+    torch.testing.assert_close(found, torch.where(found > 0, whole / (1 - share), 0))
+    assert (found[seen] == 0).double().mean() == pytest.approx(share, abs=0.03)
+    with torch.no_grad():
+        mean = sum(dropped(x, pattern, name, share, seed) for seed in range(often)) / often
+    assert ((mean - whole).abs() / (whole * math.sqrt(share / (1 - share) / often) + 1e-9)).max() < 7  # standard errors
+    weights = torch.randn(2, 2, n, 4, dtype=torch.float64)
+    torch.manual_seed(1)
+    got = torch.autograd.grad((attend(*x, pattern, name, dropout=share) * weights).sum(), x)
+    kept = (found.detach() > 0) / (1 - share)
+    scores = torch.einsum("bhid,bhjd->bhij", *x[:2]) / 2
+    shares = scores.masked_fill(~pattern.mask(n), -torch.inf).softmax(-1) * kept
+    want = torch.autograd.grad(((shares @ x[2]) * weights).sum(), x)
+    for one, other in zip(got, want, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-7)
+
+
+def test_dropout_on_a_gpu_is_not_for_flex():
+    case = Case(SlidingWindow(256), 8192, "cuda", torch.float32, True, 64, dropout=True)
+    assert refusal("flex", case) == "FlexAttention has no dropout; use 'blocked'."
+    x = [part.detach() for part in inputs(1, 1, 20, 8)]
+    with pytest.raises(ReproError, match="'flex', but FlexAttention has no dropout"):
+        attend(*x, SlidingWindow(5), "flex", dropout=0.1)
+
+
+def test_flex_compiled_for_real():
+    """Other positions are other numbers, and nothing is compiled for them. Takes some 10 s on one core."""
+    from torch._dynamo.utils import counters
+
+    x = [part.detach().float() for part in inputs(1, 1, 16, 8)]
+    found, compiled = [], []
+    for positions in [0, 7, 15], [0, 1, 2, 3], [5]:
+        pattern = SlidingWindow(16, causal=False) | Global(positions)
+        found.append((attend(*x, pattern, "flex"), written_out(*x, pattern.mask(16))))
+        compiled.append(counters["stats"]["unique_graphs"])
+    for one, want in found:
+        torch.testing.assert_close(one.double(), want, atol=1e-5, rtol=1e-5)
+    assert compiled[0] > 0 and compiled[0] == compiled[-1]
+
+
 def test_memory_is_linear():
     """What the backward pass keeps grows with n, not n * n."""
     def kept(n):
@@ -300,6 +415,13 @@ def test_choose(arguments, name, reason):
     ({"pattern": [SlidingWindow(2), 3]}, "pattern has the type int; it must be a Pattern"),
     ({"pattern": torch.ones(9, 9) > 0}, "pattern has the type Tensor; it must be a Pattern"),
     ({"query": torch.ones(1, 2, 9, 5)}, r"query is \(1, 2, 9, 5\), key \(1, 2, 9, 4\)"),
+    ({"query": torch.ones(1, 2, 10, 4)}, r"query is \(1, 2, 10, 4\), key \(1, 2, 9, 4\)"),
+    ({"query": torch.ones(1, 2, 3, 4), "implementation": "loop"}, "3 queries, 9 keys and implementation 'loop'"),
+    ({"documents": torch.ones(1, 9)}, r"documents are torch.float32 \(1, 9\); they must be whole numbers"),
+    ({"documents": torch.ones(1, 8).long()}, r"documents are torch.int64 \(1, 8\)"),
+    ({"documents": torch.ones(1, 9).long(), "pattern": BlockLocal(2), "implementation": "blocked"},
+     "positions start anew in every document, and under BlockLocal"),
+    ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and less than 1"),
     ({"key": torch.ones(1, 2, 9, 4, dtype=torch.float64)}, "key torch.float64"),
     ({"value": torch.ones(1, 2, 8, 4)}, r"value \(1, 2, 8, 4\); query and key must be \(B, H, N, D\)"),
     ({key: torch.ones(1, 2, 9, 0) for key in ("query", "key", "value")}, "with H, N and D at least 1"),

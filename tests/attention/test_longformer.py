@@ -98,6 +98,24 @@ def test_from_an_encoder_without_globals():
     assert torch.equal(ours.value_global.weight, layer.value.weight)
 
 
+@pytest.mark.parametrize("with_globals", [False, True])
+def test_dropout(with_globals):
+    """Brought along from transformers, seeded, off in eval, and on average without effect."""
+    theirs = BertSelfAttention(BertConfig(hidden_size=16, num_attention_heads=2, attention_probs_dropout_prob=0.2))
+    ours, hidden = LongformerSelfAttention.from_transformers(theirs.double(), window=4), torch.randn(2, 9, 16).double()
+    assert ours.training and ours.dropout == 0.2
+    assert LongformerSelfAttention.from_transformers(ours, window=4).dropout == 0.2
+    chosen = torch.arange(9).expand(2, -1) == 3 if with_globals else None
+    found = []
+    for seed in 0, 0, *range(300):
+        torch.manual_seed(seed)
+        found.append(ours(hidden, global_attention_mask=chosen).detach())
+    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[3])
+    trained, read = torch.stack(found[2:]), ours.eval()(hidden, global_attention_mask=chosen)
+    error = trained.std(0) / 300**0.5
+    assert (error > 0).all() and ((trained.mean(0) - read).abs() < 5 * error).all()
+
+
 @pytest.mark.parametrize(("make", "said"), [
     (lambda: LongformerSelfAttention(16, 3, 4), "num_heads is 3; it must divide the hidden size"),
     (lambda: LongformerSelfAttention(16, 2, 5), "window is 5; .* must be even"),

@@ -8,9 +8,25 @@ import numpy as np
 import pytest
 import torch
 
-from repro.attention import BlockLocal, Causal, Fixed, Full, Global, Keys, Pattern, SlidingWindow, Strided
+from repro.attention import (
+    BlockLocal,
+    Causal,
+    Columns,
+    Document,
+    Fixed,
+    Full,
+    Global,
+    Keys,
+    Pattern,
+    Prefix,
+    Rows,
+    SlidingWindow,
+    Strided,
+)
+from repro.attention.patterns import looking_back
 from repro.errors import ReproError
 
+IDS = (4, 4, 0, 0, 0, 4, 2, 0, 0, 7, 7, 2, 2, 2, 2, 2, 2)
 DEFINED = [  # a pattern, and who sees whom by its definition
     (Full(), lambda i, j: True),
     (Causal(), lambda i, j: j <= i),
@@ -29,6 +45,14 @@ DEFINED = [  # a pattern, and who sees whom by its definition
     (Fixed(5, 2).heads[0], lambda i, j: j <= i and i // 5 == j // 5),
     (Fixed(5, 2).heads[1], lambda i, j: j <= i and j % 5 in (3, 4)),
     (Global([7, 0, 1]), lambda i, j: i in (0, 1, 7) or j in (0, 1, 7)),
+    (Global([]), lambda i, j: False),
+    (Columns([7, 0, 1]), lambda i, j: j in (0, 1, 7)),
+    (Rows([7, 0, 1]), lambda i, j: i in (0, 1, 7)),
+    (Prefix(3), lambda i, j: j < 3),
+    (Prefix(0), lambda i, j: False),
+    (Document(IDS), lambda i, j: IDS[i] == IDS[j]),
+    (Document(IDS) & Causal(), lambda i, j: IDS[i] == IDS[j] and j <= i),
+    (Prefix(3) | Causal(), lambda i, j: j < 3 or j <= i),
 ]
 
 
@@ -52,6 +76,24 @@ def test_combinations(n):
         both = written_out(lambda i, j: rule(i, j) and other(i, j), n)  # noqa: B023
         assert torch.equal((p | q).mask(n), either) and (p | q).count(n) == either.sum(), (p, q)
         assert torch.equal((p & q).mask(n), both) and (p & q).count(n) == both.sum(), (p, q)
+
+
+@pytest.mark.parametrize("n", [8, 17])
+def test_what_a_pattern_says_of_itself(n):
+    """Looked up in tensors it is the same; it is steady, and does not look ahead, only where its definition says so."""
+    i = torch.arange(n)
+    for (p, _), (q, _) in product(DEFINED, DEFINED):
+        for pattern in (p | q, p & q):
+            assert torch.equal(pattern.predicate(n)(i[:, None], i), pattern.mask(n)), pattern
+            if pattern.steady:
+                assert torch.equal(pattern.mask(n)[1:, 1:], pattern.mask(n)[:-1, :-1]), pattern
+            if not pattern.looks_ahead and not repr(pattern).count("Prefix"):
+                assert not pattern.mask(n).triu(1).any(), pattern
+        assert not looking_back(p).mask(n).triu(1)[:, 3:].any() and torch.equal(
+            looking_back(p).mask(n).tril(), p.mask(n).tril())
+    assert (SlidingWindow(3, 2) | Strided(4)).steady and (Strided(3) & SlidingWindow(4, causal=False)).steady
+    assert not any(p.steady for p in (Fixed(4, 1), BlockLocal(3), Global([0]), Document([0]), Strided(3) | Prefix(2)))
+    assert not any(p.looks_ahead for p in (Strided(4), Fixed(4, 2), Full() & Causal(), Prefix(2) | Causal()))
 
 
 def test_deep_combination():
@@ -102,12 +144,16 @@ def test_asking_one_pair_or_many():
     (lambda: Fixed(4, None), "summary is None .* a whole number"),
     (lambda: Fixed(4, 0), "summary is 0 positions; it must be at least 1"),
     (lambda: BlockLocal(3.0), "block is 3.0 .* a whole number"),
-    (lambda: Global([1.5]), r"positions are \[1.5\]; name at least one, whole numbers counted from 0"),
+    (lambda: Global([1.5]), r"positions are \[1.5\]; list whole numbers counted from 0, or none at all"),
     (lambda: Global(torch.tensor([True, False])), r"positions are \[True, False\]; .* whole numbers"),
-    (lambda: Global(3), "positions are 3; name at least one"),
+    (lambda: Global(3), "positions are 3; list whole numbers"),
     (lambda: Fixed(4, 5), "summary is 5; it must lie between 1 and the stride"),
     (lambda: BlockLocal(0), "block is 0"),
-    (lambda: Global([]), "name at least one"),
+    (lambda: Prefix(-1), "n is -1 positions; it must be at least 0"),
+    (lambda: Document([]), r"ids are \[\]; give the whole number of its document to every position"),
+    (lambda: Document(3), "ids are 3"),
+    (lambda: Document([0, 0.5]), r"ids are \[0, 0.5\]"),
+    (lambda: Document([0, 0, 1]).mask(4), "ids name the documents of 3 positions, but the sequence has 4"),
     (lambda: Global([-1, 3]), "positions are"),
     (lambda: Global([3, 12]).mask(12), "positions name 12, but the sequence has 12: 0 to 11"),
     (lambda: (Global([12]) & Causal() | SlidingWindow(2)).count(12), "positions name 12"),

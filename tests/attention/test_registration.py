@@ -16,7 +16,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from repro.attention import BlockLocal, Causal, Fixed, Full, Global, SlidingWindow, Strided, register
+from repro.attention import BlockLocal, Causal, Fixed, Full, Global, Prefix, SlidingWindow, Strided, register
 from repro.errors import ReproError
 
 N, VOCABULARY = 21, 31
@@ -98,38 +98,53 @@ def test_decoder(kind, name, settings, pattern, tmp_path, shake):
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-def test_padding_and_caches(kind, cache, tmp_path, shake):
-    settings = {"sliding_window": 3, "sliding_dilation": 2}
+@pytest.mark.parametrize(("cache", "dilation"), [("dynamic", 1), ("dynamic", 2), ("static", 1)])
+def test_padding_and_caches(kind, cache, dilation, tmp_path, shake):
+    settings = {"sliding_window": 3, "sliding_dilation": dilation}
     dense, loaded = build(DECODERS[kind], settings, tmp_path, shake, "sliding", None)
     ids = torch.randint(2, VOCABULARY, (2, N), generator=torch.Generator().manual_seed(0))
     real = torch.ones(2, N, dtype=torch.bool)
     real[1, :4] = False
     with torch.no_grad():
-        want, logits = continued(dense, ids, SlidingWindow(3, 2), 6, real)
+        want, logits = continued(dense, ids, SlidingWindow(3, dilation), 6, real)
         found = loaded.generate(ids, attention_mask=real.long(), max_new_tokens=6, do_sample=False, output_logits=True,
                                 return_dict_in_generate=True, cache_implementation=cache)
     torch.testing.assert_close(torch.stack(found.logits, 1), logits, atol=2e-5, rtol=1e-4)
     assert torch.equal(found.sequences, want)
 
 
-def test_in_pieces(tmp_path, shake):
+def test_a_cache_that_drops_what_is_needed(tiny_gpt2):
+    """A window without gaps keeps its length of keys; where more is needed nothing wrong comes out, but a sentence."""
+    model, ids = with_window(tiny_gpt2(n_positions=40, sliding_window=4)), torch.zeros(1, 30, dtype=torch.long)
+    out = model.generate(ids, max_new_tokens=3, do_sample=False, return_dict_in_generate=True)
+    assert {layer.keys.shape[2] for layer in out.past_key_values.layers} == {3}
+    model.config.sliding_dilation = 2
+    with pytest.raises(ReproError, match=r"query 30 sees key 24 under .* has dropped all keys before 27; use one that"):
+        model.generate(ids, max_new_tokens=3, do_sample=False, cache_implementation="static")
+    out = model.generate(ids, max_new_tokens=3, do_sample=False, return_dict_in_generate=True)
+    assert {layer.keys.shape[2] for layer in out.past_key_values.layers} == {32}
+
+
+@pytest.mark.parametrize("cache", ["of the config", "of its own"])
+def test_in_pieces(cache, tmp_path, shake):
     dense, loaded = build(DECODERS["gpt2"], {"sliding_window": 4}, tmp_path, shake, "sliding", None)
     ids = torch.randint(2, VOCABULARY, (1, N), generator=torch.Generator().manual_seed(0))
-    cache = DynamicCache(config=loaded.config)
+    cache = DynamicCache(config=loaded.config) if cache == "of the config" else DynamicCache()
     with torch.no_grad():
         pieces = [loaded(piece, past_key_values=cache).logits for piece in ids.split([9, 7, 5], 1)]
         want = dense(ids, attention_mask=SlidingWindow(4).mask(N)[None, None]).logits
     torch.testing.assert_close(torch.cat(pieces, 1), want, atol=2e-5, rtol=1e-4)
 
 
-def test_packed_sequences(tmp_path, shake):
-    dense, loaded = build(DECODERS["llama"], {"sliding_window": 4}, tmp_path, shake, "sliding", None)
+@pytest.mark.parametrize(("name", "settings", "pattern"), SETTINGS, ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize("kind", ["llama", "mistral"])
+def test_packed_sequences(kind, name, settings, pattern, tmp_path, shake):
+    dense, loaded = build(DECODERS[kind], settings, tmp_path, shake, name, None)
     ids = torch.randint(2, VOCABULARY, (1, 12), generator=torch.Generator().manual_seed(0))
     positions = torch.cat([torch.arange(5), torch.arange(7)])[None]
     with torch.no_grad():
         packed = loaded(ids, position_ids=positions, use_cache=False).logits
-        alone = [dense(part, attention_mask=SlidingWindow(4).mask(part.shape[1])[None, None]).logits
+        alone = [dense(part, attention_mask=pattern.mask(part.shape[1])[None, None]).logits
                  for part in ids.split([5, 7], 1)]
     torch.testing.assert_close(packed, torch.cat(alone, 1), atol=2e-5, rtol=1e-4)
 
@@ -207,7 +222,7 @@ def test_full_encoder_stays_full(tmp_path, shake):
     ("sliding", {}, "sliding_window is missing in the config"),
     ("sliding", {"sliding_window": 0}, "window is 0 keys"),
     ("sliding", {"sliding_window": 4.5}, "window is 4.5 keys; .* a whole number"),
-    ("global", {"global_positions": []}, "name at least one"),
+    ("global", {"global_positions": 3}, "positions are 3; list whole numbers"),
     ("sliding", {"sliding_window": 4, "sliding_dilation": 0}, "dilation is 0"),
     ("fixed", {"fixed_stride": 4}, "fixed_summary is missing"),
     ("global", {"global_positions": [N]}, f"positions name {N}"),
@@ -226,11 +241,20 @@ def test_odd_window_in_an_encoder(shake):
         RobertaForMaskedLM(config).eval()(torch.arange(2, 9)[None])
 
 
-def test_dropout_of_weights_is_refused(tiny_gpt2):
-    model = tiny_gpt2(attn_pdrop=0.1, sliding_window=4).train()
+def test_dropout_of_weights(tiny_gpt2):
+    """A model in training drops weights, as the seed says; on average it does what it does without."""
+    model = tiny_gpt2(n_layer=1, attn_pdrop=0.3, sliding_window=4, dtype=torch.float64)
     model.set_attn_implementation("repro_sliding")
-    with pytest.raises(ReproError, match="attention dropout is 0.1"):
-        model(torch.zeros(1, 5, dtype=torch.long))
+    ids, heard = torch.arange(9)[None], []
+    model.transformer.h[0].attn.register_forward_hook(lambda module, inputs, out: heard.append(out[0].detach()))
+    for seed in 0, 0, *range(150):
+        torch.manual_seed(seed)
+        model.train()(ids)
+    model.eval()(ids)
+    assert torch.equal(heard[0], heard[1]) and not torch.equal(heard[0], heard[3])
+    trained, read = torch.stack(heard[2:-1]), heard[-1]
+    error = trained.std(0) / 150**0.5
+    assert (error > 1e-3).any() and ((trained.mean(0) - read).abs() < 5 * error + 1e-9).all()
 
 
 def tiny_roberta(**settings):
@@ -323,3 +347,165 @@ def test_rotary_positions_have_no_end():
                                          num_attention_heads=2, max_position_embeddings=10, sliding_window=4,
                                          attn_implementation="repro_sliding")).eval()
     assert model(torch.zeros(1, 30, dtype=torch.long)).logits.shape[1] == 30
+
+
+def read_aloud(model, ids, **settings):
+    with torch.no_grad():
+        return model(ids, **settings).logits
+
+
+def test_no_global_positions(tiny_gpt2):
+    """An empty list is no global tokens: everybody's attention is nothing, and the model still reads."""
+    model, ids = tiny_gpt2(global_positions=[]), torch.arange(9)[None]
+    model.set_attn_implementation("repro_global")
+    want = read_aloud(tiny_gpt2(), ids, attention_mask=torch.zeros(1, 1, 9, 9, dtype=torch.bool))
+    torch.testing.assert_close(read_aloud(model, ids), want)
+
+
+@pytest.mark.parametrize("name", ["repro_sliding", "mine"])
+def test_a_saved_model_comes_back_with_its_attention(name, tiny_gpt2, tmp_path):
+    register("mine", SlidingWindow(2) | Strided(5))
+    model, ids = tiny_gpt2(sliding_window=4), torch.arange(16)[None]
+    full = read_aloud(model, ids)
+    model.set_attn_implementation(name)
+    want = read_aloud(model, ids)
+    assert (want - full).abs().max() > 1e-2
+    for _ in range(2):  # a saved model that was loaded can be saved as well
+        model.save_pretrained(tmp_path)
+        model = GPT2LMHeadModel.from_pretrained(tmp_path)
+        assert torch.equal(read_aloud(model, ids), want)
+    asked = GPT2LMHeadModel.from_pretrained(tmp_path, attn_implementation="sdpa")
+    model.set_attn_implementation("sdpa")
+    for one in asked, model:
+        torch.testing.assert_close(read_aloud(one, ids), full)
+        one.save_pretrained(tmp_path / "full")
+        torch.testing.assert_close(read_aloud(GPT2LMHeadModel.from_pretrained(tmp_path / "full"), ids), full)
+
+
+def test_loading_an_attention_that_is_not_registered(tiny_gpt2, tmp_path):
+    model = with_window(tiny_gpt2(sliding_window=4))
+    model.save_pretrained(tmp_path)
+    config = (tmp_path / "config.json").read_text()
+    assert config.count("repro_sliding") == 1
+    (tmp_path / "config.json").write_text(config.replace("repro_sliding", "repro_of_later"))
+    with pytest.raises(ValueError, match="repro_of_later"):
+        GPT2LMHeadModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [*DECODERS, "roberta"])
+def test_probabilities(kind, shake, monkeypatch):
+    """output_attentions gives what eager attention gives under the same mask."""
+    model_class, config_class, shape = DECODERS.get(kind) or (RobertaForMaskedLM, RobertaConfig, {
+        "num_hidden_layers": 2, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2})
+    model = shake(model_class(config_class(**shape, vocab_size=VOCABULARY, sliding_window=4,
+                                           attn_implementation="eager"))).eval()
+    ids, causal = torch.arange(2, 2 + 12)[None], kind != "roberta"
+    mask = torch.zeros(1, 1, 12, 12).masked_fill(~SlidingWindow(4, causal=causal).mask(12), torch.finfo().min)
+    with torch.no_grad():
+        want = model(ids, attention_mask=mask, output_attentions=True).attentions
+        model.set_attn_implementation("repro_sliding")
+        found = model(ids, output_attentions=True).attentions
+    assert len(found) == len(want) == 2
+    for one, other in zip(found, want, strict=True):
+        torch.testing.assert_close(one, other)
+    monkeypatch.setattr("repro.attention.registration.LONGEST", 11)
+    with pytest.raises(ReproError, match="output_attentions asks for 12 x 12 probabilities a head; .* at most 11 keys"):
+        model(ids, output_attentions=True)
+
+
+def test_a_pattern_of_ones_own(tiny_gpt2, shake):
+    """One for all, one for each head, and a window that grows from layer to layer."""
+    ids = torch.arange(16)[None]
+    register("everywhere", SlidingWindow(6, causal=False) | Global([2]))
+    register("by_head", [SlidingWindow(2), SlidingWindow(3, 3)])
+    register("by_layer", lambda config, layer: SlidingWindow(config.grows * (layer + 1)))
+    one = (SlidingWindow(6, causal=False) | Global([2])).mask(16).tril()
+    masks = {"everywhere": [one.expand(1, 1, -1, -1)] * 3,
+             "by_head": [torch.stack([SlidingWindow(2).mask(16), SlidingWindow(3, 3).mask(16)])[None]] * 3,
+             "by_layer": [SlidingWindow(2 * k).mask(16).expand(1, 1, -1, -1) for k in (1, 2, 3)]}
+    for name, per_layer in masks.items():
+        model, by_hand = tiny_gpt2(grows=2), tiny_gpt2()
+        model.set_attn_implementation(name)
+        for layer, mask in zip(by_hand.transformer.h, per_layer, strict=True):
+            layer.attn.register_forward_pre_hook(
+                lambda module, inputs, named, mask=mask: (inputs, {**named, "attention_mask": mask}), with_kwargs=True)
+        torch.testing.assert_close(read_aloud(model, ids), read_aloud(by_hand, ids))
+        whole = model.generate(ids[:, :6], max_new_tokens=8, do_sample=False, output_logits=True,
+                               return_dict_in_generate=True)
+        again = read_aloud(model, whole.sequences[:, :-1])[:, 5:]
+        torch.testing.assert_close(torch.stack(whole.logits, 1), again, atol=2e-5, rtol=1e-4)
+
+
+def test_a_prefix_is_read_both_ways(tiny_gpt2):
+    register("question_first", Prefix(5) | Causal())
+    model, ids = tiny_gpt2(), torch.arange(12)[None]
+    want = read_aloud(model, ids, attention_mask=(Prefix(5) | Causal()).mask(12)[None, None])
+    model.set_attn_implementation("question_first")
+    torch.testing.assert_close(read_aloud(model, ids), want)
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("mine",), "name is 'mine' and pattern is None; give both"),
+    (("repro_mine", SlidingWindow(2)), "the name must be new and not start with repro_"),
+    (("sdpa", SlidingWindow(2)), "name is 'sdpa', .* the name must be new"),
+    (("mine", 3), "pattern 3; .* the pattern be a Pattern, one for each head, or a function"),
+])
+def test_bad_registrations(arguments, said):
+    with pytest.raises(ReproError, match=said):
+        register(*arguments)
+
+
+@pytest.mark.parametrize(("pattern", "said"), [
+    ([SlidingWindow(2)] * 3, "pattern names 3 patterns, but there are 2 heads"),
+    (lambda config, layer: [SlidingWindow(2)][layer], "gives layer 1 no pattern: list index out of range"),
+    (lambda config, layer: None, "gives layer 0 no pattern, but NoneType"),
+])
+def test_patterns_that_do_not_fit_the_model(pattern, said, tiny_gpt2):
+    register("unfit", pattern)
+    model = tiny_gpt2()
+    model.set_attn_implementation("unfit")
+    with pytest.raises(ReproError, match=said):
+        model(torch.zeros(1, 5, dtype=torch.long))
+
+
+class Graphs:
+    """A backend of torch.compile that counts graphs and remembers what they compute."""
+
+    def __init__(self):
+        self.count, self.operations, self.shapes = 0, [], []
+
+    def __call__(self, graph, inputs):
+        from torch._dynamo.backends.debugging import aot_eager
+
+        self.count += 1
+        for node in graph.graph.nodes:
+            self.operations.append(str(node.target))
+            value = node.meta.get("example_value")
+            self.shapes += [tuple(value.shape)] if isinstance(value, torch.Tensor) else []
+        return aot_eager(graph, inputs)
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral"])
+def test_compiled(kind, shake):
+    """One graph that calls our attention, without a mask of N x N; with the numbers of the model as it is."""
+    n, (model_class, config_class, shape) = 29, DECODERS[kind]
+    model = shake(model_class(config_class(**shape, vocab_size=VOCABULARY, sliding_window=4,
+                                           attn_implementation="repro_sliding")))
+    ids = torch.randint(2, VOCABULARY, (2, n), generator=torch.Generator().manual_seed(0))
+    want = model(ids, labels=ids, use_cache=False)
+    want.loss.backward()
+    expected = {name: weights.grad.clone() for name, weights in model.named_parameters()}
+    model.zero_grad()
+    graphs = Graphs()
+    found = torch.compile(model, backend=graphs, fullgraph=True)(ids, labels=ids, use_cache=False)
+    found.loss.backward()
+    torch.testing.assert_close(found.logits, want.logits)
+    for name, weights in model.named_parameters():
+        torch.testing.assert_close(weights.grad, expected[name], atol=1e-5, rtol=1e-4)
+    assert graphs.count == 1 and sum("repro" in one and "attend" in one for one in graphs.operations) == 2
+    assert not [shape for shape in graphs.shapes if shape.count(n) > 1]
+    positions = torch.cat([torch.arange(9), torch.arange(20)])[None].expand(2, -1)
+    packed = read_aloud(model.eval(), ids, position_ids=positions, use_cache=False)
+    again = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(read_aloud(again, ids, position_ids=positions, use_cache=False), packed)
+    assert (packed[:, 9:] - read_aloud(model, ids)[:, 9:]).abs().max() > 1e-2

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from repro.errors import ReproError
 from repro.evaluation import perplexity
 from repro.recurrence import MaskedOut, RecurrenceConfig, RecurrentLM
+from repro.recurrence.causal import attention_with_previous
 
 SETTINGS = [{}, {"insert_layer": 0}, {"insert_layer": 2}, {"n_embeddings": 2}, {"insert": "every"},
             {"insert": "every", "n_embeddings": 3, "hidden_layers": 1}]
@@ -95,6 +96,22 @@ def test_dropout_falls_where_transformers_lets_it_fall(tiny_recurrent, tiny_conf
         found = model.train()(ids).logits
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert (expected - without).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(("n_previous", "n_queries", "n_keys", "scaling"), [
+    (0, 9, 9, None), (1, 9, 9, None), (3, 9, 9, 0.2), (1, 1, 6, None)])
+def test_bf16_on_a_cpu_takes_plain_products_with_the_same_numbers(n_previous, n_queries, n_keys, scaling):
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 3, n, 8, generator=generator).bfloat16() for n in (n_queries, n_keys, n_keys))
+    previous = None
+    if n_previous:
+        previous = tuple(torch.randn(2, 3, n_previous, 8, generator=generator).bfloat16() for _ in range(2))
+    plain, _ = attention_with_previous(None, query, key, value, scaling=scaling, previous=previous)
+    fused, _ = attention_with_previous(None, query.float(), key.float(), value.float(), scaling=scaling,
+                                       previous=previous and tuple(x.float() for x in previous))
+    assert plain.dtype == torch.bfloat16 and plain.shape == fused.shape == (2, n_queries, 3, 8)
+    torch.testing.assert_close(plain.float(), fused, rtol=0.03, atol=0.03)
+    assert (plain.float() - fused).abs().max() > 0  # rounded otherwise, so it is the other way
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)

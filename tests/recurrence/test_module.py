@@ -10,7 +10,7 @@ from repro.recurrence import Recurrence, RecurrenceConfig
 
 
 def test_defaults_are_the_papers():
-    assert RecurrenceConfig().to_dict() == {"insert_layer": 2, "hidden_size": 200, "hidden_layers": 3, "pool": "mean",
+    assert RecurrenceConfig().to_dict() == {"insert_layer": 1, "hidden_size": 200, "hidden_layers": 3, "pool": "mean",
                                             "n_embeddings": 1, "insert": "one", "layers": "learned",
                                             "positions": "all"}
 
@@ -99,6 +99,19 @@ def test_a_fresh_network_keeps_the_size_of_what_passes_and_depends_on_it():
     assert 0.3 < h_prev.std().item() < 3  # GPT-2's own initialisation would leave about 0.00001
     assert h_prev.std(0).mean().item() > 0.3
     assert not torch.equal(h_prev[:, 0], h_prev[:, 1])
+
+
+def test_a_network_that_starts_at_zero_gives_zeros_and_learns(tiny_recurrent):
+    settings = RecurrenceConfig(hidden_size=8, zero_init=True)
+    assert settings.to_dict()["zero_init"] is True and RecurrenceConfig(**settings.to_dict()) == settings
+    module = Recurrence(settings, 3, 16)
+    module.reset_parameters()
+    z = torch.randn(5, 16)
+    out = module(z)
+    assert torch.equal(out, torch.zeros(5, 1, 16))
+    (out - torch.ones(16)).square().sum().backward()
+    assert module.feedforward[-1].weight.grad.abs().max() > 0
+    assert all(layer.weight.abs().max() > 0 for layer in module.feedforward[:-1:2])
 
 
 def test_the_several_embeddings_are_the_parts_of_one_output():

@@ -2,13 +2,14 @@
 
 import re
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from repro.errors import ReproError
-from repro.study import judge
+from repro.study import judge, rule
 from repro.study.rule import holm, worded
 
 SPREAD = np.array([[-0.9, -0.3, 0.1, 0.4, 0.7], [-0.5, -0.2, 0.0, 0.1, 0.6], [-0.7, 0.1, -0.1, 0.3, 0.4]])
@@ -262,3 +263,13 @@ def test_what_cannot_be_judged_is_refused_in_one_line(change, message):
     with pytest.raises(ReproError, match=re.escape(message)) as caught:
         judge(**{"effects": effects(0.1), "direction": "higher"} | change)
     assert "\n" not in str(caught.value)
+
+
+def test_the_page_tells_the_rule_in_the_order_of_the_code():
+    page = " ".join((Path(__file__).parents[2] / "book/how-to-read.md").read_text().split())
+    table = page[page.index("| verdict | when |"):page.index("\"Not reproduced\" comes")]
+    assert re.findall(r"\| ([a-z ]+) \| [^-]", table) == ["verdict", "not run", *STEPS]
+    assert list(STEPS) == [rule.OPEN, rule.NOT_TESTABLE, rule.REPRODUCED, rule.NOT_REPRODUCED, rule.INCONCLUSIVE]
+    for words in (f"{rule.DETECTABLE} standard errors", f"one error of {100 * rule.ERROR:.0f} %", "at least 93.7 %",
+                  f"{rule.MACHINERY} : what every claim says at `smoke`"):
+        assert words in page

@@ -147,6 +147,29 @@ def test_settings_tell_every_text_and_order_apart():
     assert (made[0].unit, made[0].units_per_batch) == ("tokens", 10)
 
 
+@pytest.mark.parametrize("before", [1, 4, 11, 30])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_what_is_read_before_changes_no_target_and_no_order(size, before):
+    """Tokens are their own places: in front of the text's first one stands its last."""
+    n, length, batch_size = size
+    if before > n:
+        pytest.skip("more than there is")
+    plain, reading = make(*size), Sequences(np.arange(n), length, batch_size, before=before)
+    assert (reading.units_per_batch, reading.per_epoch) == (plain.units_per_batch, plain.per_epoch)
+    for step in range(3 * plain.per_epoch):
+        expected, batch = plain.batch(step), reading.batch(step)
+        assert torch.equal(batch[:, before:], expected)
+        assert batch[:, :before].tolist() == [[(row - before + k) % n for k in range(before)]
+                                              for row in expected[:, 0].tolist()]
+    assert reading.settings() == plain.settings() | {"before": before}
+
+
+@pytest.mark.parametrize("before", [-1, 104])
+def test_more_than_the_text_cannot_be_read_before(before):
+    with pytest.raises(ReproError, match=f"before is {before} tokens; it must be from 0 to the 103"):
+        Sequences(np.arange(103), 5, 2, before=before)
+
+
 # Examples of many lengths.
 
 

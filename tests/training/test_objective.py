@@ -71,6 +71,38 @@ def test_training_and_evaluation_agree_on_one_text(tiny_gpt2, tiny_recurrent, re
     assert loss == pytest.approx(score, rel=1e-5)
 
 
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize(("n", "window", "overlap"), [(13, 4, 1), (12, 4, 3), (9, 4, 2), (14, 5, 2), (30, 15, 4),
+                                                      (3, 8, 2)])
+def test_with_tokens_before_the_same_targets_count_each_with_its_whole_overlap(tiny_gpt2, tiny_recurrent, recurrent, n,
+                                                                                window, overlap):
+    """Written out target by target: which window scores it, and what is read there; `n` tokens after those before."""
+    model = (tiny_recurrent if recurrent else tiny_gpt2)(dtype=torch.float64)
+    tokens = text(overlap + n)
+    stride, total, z = window - overlap, 0.0, None
+    for start in range(0, n - 1, stride):  # scores the targets start + 1 .. start + stride after the tokens before
+        ids = tokens[:, start:min(start + window, overlap + n - 1)]
+        if recurrent:
+            hidden, z = model._read_window(ids, z, stride)
+            scores = model.lm_head(hidden)
+        else:
+            scores = model(ids).logits
+        for target in range(overlap + start + 1, min(overlap + start + stride, overlap + n - 1) + 1):
+            wanted = scores[:, target - 1 - start].log_softmax(-1)
+            total = total - wanted.gather(1, tokens[:, target:target + 1]).sum()
+    expected = total / (3 * (n - 1))
+    loss = WindowedLM(model, window, overlap, before=overlap)(tokens)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-9)
+    weights = [weight for name, weight in model.named_parameters() if "layer_scores" not in name]
+    pairs = zip(torch.autograd.grad(loss, weights, allow_unused=True),
+                torch.autograd.grad(expected, weights, allow_unused=True), strict=True)
+    for a, b in pairs:
+        if a is not None and b is not None:
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
+    assert WindowedLM(model, window, overlap, before=overlap).settings()["before"] == overlap
+    assert "before" not in WindowedLM(model, window, overlap).settings()
+
+
 @pytest.mark.parametrize("recompute", ["layer", "window"])
 def test_recomputation_reaches_the_model(tiny_recurrent, recompute):
     model, tokens = tiny_recurrent(dtype=torch.float64).train(), text(14)

@@ -126,6 +126,40 @@ def test_muon_needs_blocks(bigram, stream):
         train(bigram(), Sequences(stream, 8, 4), config(), device="cpu")
 
 
+@pytest.mark.parametrize("choice", ["muon", "adamw"])
+def test_the_module_has_a_rate_of_its_own_on_the_same_schedule(tiny_recurrent, choice):
+    model = tiny_recurrent()
+    settings = config(3, optimizer=choice, module_learning_rate=0.04, warmup_steps=2)
+    found = optimizers(WindowedLM(model, 8), settings)
+    own = {id(weight) for weight in model.recurrence.parameters()}
+    rates = {id(weight): group.get("times", 1.0) for optimizer in found for group in optimizer.param_groups
+             for weight in group["params"]}
+    assert set(rates) == {id(weight) for weight in model.parameters()}
+    assert {key for key, times in rates.items() if times == 4} == own
+    assert {times for key, times in rates.items() if key not in own} == {1}
+
+
+def test_a_step_of_the_module_is_as_much_larger_as_its_rate(tiny_recurrent):
+    """The first step of Adam is the rate itself, in the direction of the gradient."""
+    moved = {}
+    for rate in (None, 0.03):
+        model = tiny_recurrent()
+        before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+        settings = config(1, optimizer="adamw", warmup_steps=0, module_learning_rate=rate)
+        train(WindowedLM(model, 4), Sequences(TEXT, 16, 4), settings, device="cpu")
+        moved[rate] = {name: (weight - before[name]).abs().max().item() for name, weight in model.named_parameters()}
+    for name, step in moved[None].items():
+        times = 3 if name.startswith("recurrence.") else 1
+        assert moved[0.03][name] == pytest.approx(times * step, rel=0.02), name
+
+
+def test_a_rate_of_a_module_that_is_not_there_is_refused(tiny_gpt2):
+    with pytest.raises(ReproError, match="module_learning_rate is 0.04, but GPT2LMHeadModel adds no weights"):
+        optimizers(WindowedLM(tiny_gpt2(), 8), config(module_learning_rate=0.04))
+    with pytest.raises(ReproError, match="module_learning_rate is 0"):
+        config(module_learning_rate=0.0)
+
+
 # Bfloat16 on a processor.
 
 

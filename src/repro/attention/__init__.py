@@ -3,10 +3,25 @@
 from repro.attention.conversions import CONVENTIONS
 from repro.attention.implementations import attend, choose
 from repro.attention.longformer import LongformerSelfAttention
-from repro.attention.patterns import BlockLocal, Causal, Fixed, Full, Global, Keys, Pattern, SlidingWindow, Strided
+from repro.attention.patterns import (
+    BlockLocal,
+    Causal,
+    Columns,
+    Document,
+    Fixed,
+    Full,
+    Global,
+    Keys,
+    Pattern,
+    Prefix,
+    Rows,
+    SlidingWindow,
+    Strided,
+)
 
-__all__ = ["CONVENTIONS", "BlockLocal", "Causal", "Fixed", "Full", "Global", "Keys", "LongformerSelfAttention",
-           "Pattern", "SlidingWindow", "Strided", "attend", "choose", "register"]
+__all__ = ["CONVENTIONS", "BlockLocal", "Causal", "Columns", "Document", "Fixed", "Full", "Global", "Keys",
+           "LongformerSelfAttention", "Pattern", "Prefix", "Rows", "SlidingWindow", "Strided", "attend", "choose",
+           "register"]
 
 
 def __getattr__(name: str):  # transformers takes seconds to import

@@ -6,6 +6,7 @@ pattern's progressions of keys: a dilated window is a plain window over the posi
 tiles are slices with a step.
 """
 
+from ctypes import string_at
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -27,9 +28,21 @@ class Tile(NamedTuple):
     bias: Tensor | None
 
 
-def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float,
-            key_mask: Tensor | None = None) -> Tensor:
-    """Sub-quadratic in time and memory; scores are computed in float32 at least."""
+class Hidden(NamedTuple):
+    """What differs from sample to sample: -inf at padding (B*H, 1, N), the documents (B*H, N), dropout and its seed."""
+
+    padding: Tensor | None
+    documents: Tensor | None
+    dropout: float
+    seed: int
+
+
+def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
+            documents: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+    """Sub-quadratic in time and memory; scores are computed in float32 at least.
+
+    The pattern has to be steady where there are documents: its tiles take positions from the sequence's start.
+    """
     batch, heads, n, _ = query.shape
     precise = torch.promote_types(query.dtype, torch.float32)
     flat = (x.to(precise).flatten(0, 1) for x in (query, key, value))
@@ -37,7 +50,10 @@ def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: 
     if key_mask is not None:
         padding = query.new_zeros(batch, n, dtype=precise).masked_fill_(~key_mask, -torch.inf)
         padding = padding.repeat_interleave(heads, 0)[:, None]
-    out = _Tiled.apply(*flat, tiles(pattern, n, block_size(query.device.type), query.device, precise), scale, padding)
+    if documents is not None:
+        documents = documents.repeat_interleave(heads, 0)
+    hidden = Hidden(padding, documents, dropout, torch.randint(2**62, ()).item() if dropout else 0)
+    out = _Tiled.apply(*flat, tiles(pattern, n, block_size(query.device.type), query.device, precise), scale, hidden)
     return out.unflatten(0, (batch, heads)).to(query.dtype)
 
 
@@ -74,7 +90,7 @@ def tiles(pattern: Pattern, n: int, block: int, device: torch.device | str = "cp
                 allowed = (j >= first[rows, None]) & (j <= last[rows, None])
                 if before is not None:
                     allowed &= ~before(position[rows, None], j)
-                known = allowed.shape, allowed.numpy().tobytes()
+                known = allowed.shape, string_at(allowed.data_ptr(), allowed.numel())  # its bytes, without NumPy
                 if allowed.any() and known not in biases:
                     bias = torch.zeros(allowed.shape, dtype=dtype).masked_fill_(~allowed, -torch.inf).to(device)
                     biases[known] = None if allowed.all() else bias
@@ -100,41 +116,58 @@ class _Tiled(torch.autograd.Function):
     """Softmax over all tiles of a query, merged by their log-sums; the backward pass computes the scores again."""
 
     @staticmethod
-    def forward(ctx, query, key, value, plan, scale, padding):
+    def forward(ctx, query, key, value, plan, scale, hidden):
         out = query.new_zeros(*query.shape[:2], value.shape[2])
         log_sum = query.new_full((*query.shape[:2], 1), NOTHING)
-        for tile in plan:
+        for number, tile in enumerate(plan):
             rows, keys, _ = tile
-            scores = _scores(query, key, tile, scale, padding)
+            scores = _scores(query, key, tile, scale, hidden)
             top = scores.amax(-1, keepdim=True).clamp_(min=NOTHING)
             weights = scores.sub_(top).exp_()
             merged = torch.logaddexp(log_sum[:, rows], top + weights.sum(-1, keepdim=True).log())
             out[:, rows] *= (log_sum[:, rows] - merged).exp_()
+            if hidden.dropout:
+                weights *= _kept(weights, hidden, number)
             out[:, rows] += torch.bmm(weights, value[:, keys]).mul_((top - merged).exp_())
             log_sum[:, rows] = merged
         ctx.save_for_backward(query, key, value, out, log_sum)
-        ctx.rest = plan, scale, padding
+        ctx.rest = plan, scale, hidden
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
         query, key, value, out, log_sum = ctx.saved_tensors
-        plan, scale, padding = ctx.rest
+        plan, scale, hidden = ctx.rest
         to_query, to_key, to_value = (torch.zeros_like(x) for x in (query, key, value))
-        for tile in plan:
+        for number, tile in enumerate(plan):
             rows, keys, _ = tile
-            weights = _scores(query, key, tile, scale, padding).sub_(log_sum[:, rows]).exp_()
-            to_value[:, keys].baddbmm_(weights.mT, grad[:, rows])
+            weights = _scores(query, key, tile, scale, hidden).sub_(log_sum[:, rows]).exp_()
+            kept = _kept(weights, hidden, number) if hidden.dropout else None
+            to_value[:, keys].baddbmm_((weights if kept is None else weights * kept).mT, grad[:, rows])
             dots = (grad[:, rows] * out[:, rows]).sum(-1, keepdim=True)
-            flow = torch.baddbmm(dots, grad[:, rows], value[:, keys].mT, beta=-1).mul_(weights)
+            if kept is None:
+                flow = torch.baddbmm(dots, grad[:, rows], value[:, keys].mT, beta=-1).mul_(weights)
+            else:
+                flow = torch.bmm(grad[:, rows], value[:, keys].mT).mul_(kept).sub_(dots).mul_(weights)
             to_query[:, rows].baddbmm_(flow, key[:, keys], alpha=scale)
             to_key[:, keys].baddbmm_(flow.mT, query[:, rows], alpha=scale)
         return to_query, to_key, to_value, None, None, None
 
 
-def _scores(query: Tensor, key: Tensor, tile: Tile, scale: float, padding: Tensor | None) -> Tensor:
+def _scores(query: Tensor, key: Tensor, tile: Tile, scale: float, hidden: Hidden) -> Tensor:
     rows, keys, bias = tile
     query, key = query[:, rows], key[:, keys].mT
     scores = torch.bmm(query, key).mul_(scale) if bias is None else torch.baddbmm(bias, query, key, alpha=scale)
-    return scores if padding is None else scores.add_(padding[:, :, keys])
+    if hidden.padding is not None:
+        scores += hidden.padding[:, :, keys]
+    if hidden.documents is not None:
+        scores.masked_fill_(hidden.documents[:, rows, None] != hidden.documents[:, None, keys], -torch.inf)
+    return scores
+
+
+def _kept(weights: Tensor, hidden: Hidden, number: int) -> Tensor:
+    """What a tile's weights are multiplied by: 0, or 1 / (1 - dropout); the same whenever that tile is asked for."""
+    generator = torch.Generator(weights.device).manual_seed(hidden.seed + number)
+    kept = torch.empty_like(weights).bernoulli_(1 - hidden.dropout, generator=generator)
+    return kept.div_(1 - hidden.dropout)

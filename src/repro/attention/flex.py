@@ -10,6 +10,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.nn.functional import pad
 
 from repro.attention.patterns import Pattern
+from repro.errors import ReproError
 
 BLOCK = 128  # queries, and keys, in a block
 LEAST_SIZE = 16  # of a head, in the kernel
@@ -17,15 +18,22 @@ PATTERNS = 64  # how many a process may use: the kernel is compiled for each
 
 
 def flex(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
-         compiled: bool | None = None) -> Tensor:
-    """compiled: None compiles on a GPU and not on CPU, where it takes a minute and serves only to measure."""
+         documents: Tensor | None = None, dropout: float = 0.0, compiled: bool | None = None) -> Tensor:
+    """compiled: None compiles on a GPU and not on CPU, where it takes a minute and serves only to measure.
+
+    What a pattern lists (positions, documents) reaches the kernel as a tensor: other lists compile nothing anew.
+    Raises ReproError for dropout, which the kernel does not have.
+    """
+    if dropout:
+        raise ReproError(f"dropout is {dropout}, and FlexAttention has none; use 'blocked'.")
     blocks = block_mask(pattern, query.shape[2], query.device)
-    if key_mask is not None:
-        blocks = _padded(blocks, pattern, key_mask)
+    if key_mask is not None or documents is not None:
+        blocks = _for_samples(blocks, key_mask, documents)
     size = value.shape[-1]
     query, key, value = (pad(x, (0, max(0, LEAST_SIZE - x.shape[-1]))) for x in (query, key, value))
     operator = _compiled() if compiled or compiled is None and query.is_cuda else _uncompiled
-    with dynamo.patch(recompile_limit=PATTERNS):
+    # numbers that become symbols give wrong results (PyTorch 2.13), so every window is compiled for itself
+    with dynamo.patch(recompile_limit=PATTERNS, automatic_dynamic_shapes=False):
         return operator(query, key, value, block_mask=blocks, scale=scale)[..., :size]
 
 
@@ -58,7 +66,8 @@ def block_mask(pattern: Pattern, n: int, device: torch.device | str = "cpu") -> 
             if step == 1:
                 whole |= (latest[:, None] <= start) & (earliest[:, None] >= start + BLOCK - 1)
     counts, order = zip(*(_listed(blocks.to(device)) for blocks in (needed & ~whole, whole)), strict=True)
-    return BlockMask.from_kv_blocks(counts[0], order[0], counts[1], order[1], BLOCK, lambda b, h, i, j: pattern(i, j),
+    asked = pattern.predicate(n, device)
+    return BlockMask.from_kv_blocks(counts[0], order[0], counts[1], order[1], BLOCK, lambda b, h, i, j: asked(i, j),
                                     seq_lengths=(n, n))
 
 
@@ -73,8 +82,20 @@ def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
     return blocks.sum(-1, dtype=torch.int32)[None, None], order.int()[None, None]
 
 
-def _padded(blocks: BlockMask, pattern: Pattern, key_mask: Tensor) -> BlockMask:
-    """Also ask `key_mask`, in every block."""
-    whole = blocks.to_dense()
-    return BlockMask.from_kv_blocks(*_listed(whole[0, 0].bool()), BLOCK_SIZE=BLOCK, seq_lengths=blocks.seq_lengths,
-                                    mask_mod=lambda b, h, i, j: pattern(i, j) & key_mask[b, j])
+def _for_samples(blocks: BlockMask, key_mask: Tensor | None, documents: Tensor | None) -> BlockMask:
+    """Also ask `key_mask` and `documents`, in every block."""
+    asked = blocks.mask_mod
+    if key_mask is not None:
+        asked = _and_padding(asked, key_mask)
+    if documents is not None:
+        asked = _and_documents(asked, documents)
+    return BlockMask.from_kv_blocks(*_listed(blocks.to_dense()[0, 0].bool()), BLOCK_SIZE=BLOCK,
+                                    seq_lengths=blocks.seq_lengths, mask_mod=asked)
+
+
+def _and_padding(asked, key_mask: Tensor):
+    return lambda b, h, i, j: asked(b, h, i, j) & key_mask[b, j]
+
+
+def _and_documents(asked, documents: Tensor):
+    return lambda b, h, i, j: asked(b, h, i, j) & (documents[b, i] == documents[b, j])

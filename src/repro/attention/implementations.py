@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from repro.attention import blocked as tiled
+from repro.attention.decoding import last_rows
 from repro.attention.patterns import Causal, Full, Pattern
 from repro.errors import ReproError, unknown
 
@@ -26,6 +27,8 @@ class Case(NamedTuple):
     dtype: torch.dtype
     gradients: bool
     size: int = 64  # of a head's queries and keys
+    documents: bool = False
+    dropout: bool = False
 
 
 class Choice(NamedTuple):
@@ -35,34 +38,53 @@ class Choice(NamedTuple):
     reason: str
 
 
-def dense(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float,
-          key_mask: Tensor | None = None) -> Tensor:
+def dense(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
+          documents: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """The reference: every score is computed, and the mask taken from the pattern. Any dtype, any device."""
-    if key_mask is None and pattern in (Full(), Causal()):
-        return F.scaled_dot_product_attention(query, key, value, is_causal=pattern == Causal(), scale=scale)
-    mask = pattern.mask(query.shape[2], query.device)
+    n, settings = query.shape[2], {"dropout_p": dropout, "scale": scale}
+    if key_mask is None and documents is None and pattern in (Full(), Causal()):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=pattern == Causal(), **settings)
+    if documents is None:
+        mask = pattern.mask(n, query.device)
+    else:
+        i = positions_in(documents)
+        mask = pattern(i[:, :, None], i[:, None]) & (documents[:, :, None] == documents[:, None])
+        mask = mask[:, None]
     if key_mask is not None:
         mask = mask & key_mask[:, None, None]
-    return F.scaled_dot_product_attention(query, key, value, mask, scale=scale)
+    return F.scaled_dot_product_attention(query, key, value, mask, **settings)
 
 
-def loop(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float,
-         key_mask: Tensor | None = None) -> Tensor:
+def positions_in(documents: Tensor) -> Tensor:
+    """(B, N): the position of each token in its document, counted from 0, where (B, N) `documents` lie end to end."""
+    i = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    starts = F.pad(documents[:, 1:] != documents[:, :-1], (1, 0))
+    return i - torch.where(starts, i, 0).cummax(1).values
+
+
+def loop(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
+         documents: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """One diagonal of the score matrix at a time: little memory, much time (Beltagy et al. 2020, section 3.2)."""
     dtype, n = query.dtype, query.shape[2]
     query, key, value = (x.to(torch.promote_types(dtype, torch.float32)) for x in (query, key, value))
     position = torch.arange(n, device=query.device)
     diagonals = [(slice(max(0, offset), n + min(0, offset)), slice(max(0, -offset), n - max(0, offset)))
                  for offset in _diagonals(pattern, n)]
+    if not diagonals:  # nobody sees anyone
+        return torch.zeros_like(value).to(dtype) + 0 * (query.sum() + key.sum() + value.sum()).to(dtype)
     scores, allowed = [], []
     for rows, keys in diagonals:
         around = rows.start, n - rows.stop
         scores.append(F.pad((query[:, :, rows] * key[:, :, keys]).sum(-1), around))
         seen = pattern(position[rows], position[keys])
-        allowed.append(F.pad(seen if key_mask is None else seen & key_mask[:, None, keys], around))
+        if key_mask is not None:
+            seen = seen & key_mask[:, None, keys]
+        if documents is not None:
+            seen = seen & (documents[:, None, rows] == documents[:, None, keys])
+        allowed.append(F.pad(seen, around))
     allowed = torch.stack(allowed, -1)
     weights = (torch.stack(scores, -1) * scale).masked_fill(~allowed, torch.finfo(query.dtype).min).softmax(-1)
-    weights = weights * allowed  # matters to a query that sees no key
+    weights = F.dropout(weights * allowed, dropout)  # the mask matters to a query that sees no key
     out = 0
     for number, (rows, keys) in enumerate(diagonals):
         part = weights[:, :, rows, number, None] * value[:, :, keys]
@@ -98,6 +120,11 @@ SHORT = 256  # positions up to which nothing is saved by leaving pairs out
 
 def refusal(name: str, case: Case) -> str | None:
     """Why this implementation cannot do it, or None."""
+    if name != "dense" and case.documents and not case.pattern.steady:
+        return (f"positions start anew in every document, and under {case.pattern} they decide who sees whom, not the "
+                "distance alone; use 'dense'.")
+    if name == "flex" and case.dropout:
+        return "FlexAttention has no dropout; use 'blocked'."
     if name == "blocked":
         share = tiled.density(case.pattern)
         return None if share <= 0.5 else (
@@ -129,14 +156,15 @@ def _choose(case: Case) -> Choice:
 
 
 def _weigh(case: Case) -> Choice:
-    if case.pattern in (Full(), Causal()):
+    if case.pattern in (Full(), Causal()) and not case.documents:
         return Choice("dense", "PyTorch has a kernel of its own for this pattern")
     if case.n <= SHORT:
         return Choice("dense", f"up to {SHORT} positions nothing is saved by leaving pairs out")
     if case.device == "cuda" and case.size <= WIDE and not refusal("flex", case):
         return Choice("flex", "on a GPU its compiled kernel is the fastest")
     if refusal("blocked", case):
-        return Choice("dense", "the pattern does not stay sparse")
+        return Choice("dense", "the pattern needs positions in documents, or does not stay sparse" if case.documents
+                      else "the pattern does not stay sparse")
     share = tiled.share_of_pairs(case.pattern, case.n, case.device)
     if share > 0.5:
         return Choice("dense", f"tiles would cover {share:.0%} of all pairs")
@@ -144,55 +172,76 @@ def _weigh(case: Case) -> Choice:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequence[Pattern],
-           implementation: str = "auto", scale: float | None = None, key_mask: Tensor | None = None) -> Tensor:
+           implementation: str = "auto", scale: float | None = None, key_mask: Tensor | None = None,
+           documents: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """Attention of the queries to the keys that the pattern allows.
 
-    query, key: (B, H, N, D); value: (B, H, N, E), where E may differ from D. Returns (B, H, N, E) in the dtype of the
-    inputs, which autocast does not change. pattern: one for all heads, or a sequence of H. implementation: "dense",
-    "loop", "blocked", "flex", or "auto" for what `choose` names. scale: of the scores, 1 / sqrt(D) if None. key_mask:
-    (B, N) bool, False where nobody may look (padding). A query that sees no key gets zeros, and its gradients are 0.
+    query: (B, H, Q, D); key: (B, H, N, D); value: (B, H, N, E), where E may differ from D. Q < N: the queries are those
+    of the last Q positions. Returns (B, H, Q, E) in the dtype of the inputs, which autocast does not change. pattern:
+    one for all heads, or a sequence of H. implementation: "dense", "loop", "blocked", "flex", or "auto" for what
+    `choose` names. scale: of the scores, 1 / sqrt(D) if None. key_mask: (B, N) bool, False where nobody may look
+    (padding). documents: (B, N) whole numbers, each position's document: these lie end to end, and each is read as if
+    it stood alone. dropout: the share of the weights that are left out, others growing to make up for it; seeded by
+    torch.manual_seed. A query that sees no key gets zeros, and its gradients are 0.
 
     Raises ReproError for an unknown implementation or one that cannot do this, and for shapes, dtypes or patterns that
     do not fit together.
     """
     if implementation not in ("auto", *IMPLEMENTATIONS):
         raise unknown("implementation", implementation, ("auto", *IMPLEMENTATIONS))
-    patterns = _check(query, key, value, pattern, key_mask)
+    patterns = _check(query, key, value, pattern, key_mask, documents, dropout)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    rest = scale, key_mask, documents, dropout
     with torch.autocast(query.device.type, enabled=False):
         if len(set(patterns)) == 1:
-            return _one(query, key, value, patterns[0], implementation, scale, key_mask)
+            return _one(query, key, value, patterns[0], implementation, *rest)
         out = {}
         for pattern in dict.fromkeys(patterns):
             heads = [head for head, own in enumerate(patterns) if own == pattern]
-            found = _one(*(x[:, heads] for x in (query, key, value)), pattern, implementation, scale, key_mask)
+            found = _one(*(x[:, heads] for x in (query, key, value)), pattern, implementation, *rest)
             out.update(zip(heads, found.unbind(1), strict=True))
         return torch.stack([out[head] for head in range(len(patterns))], 1)
 
 
-def _one(query, key, value, pattern, implementation, scale, key_mask) -> Tensor:
+def _one(query, key, value, pattern, implementation, scale, key_mask, documents, dropout) -> Tensor:
     """Heads that share a pattern."""
+    if query.shape[2] < key.shape[2]:
+        if implementation not in ("auto", "blocked") or documents is not None:
+            what = "documents" if documents is not None else f"implementation '{implementation}'"
+            raise ReproError(f"there are {query.shape[2]} queries, {key.shape[2]} keys and {what}; where queries are "
+                             "fewer, the implementation is 'auto' or 'blocked', and there are no documents.")
+        return last_rows(query, key, value, pattern, scale, key_mask, dropout)
     gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
-    case = Case(pattern, query.shape[2], query.device.type, query.dtype, gradients, query.shape[3])
+    case = Case(pattern, query.shape[2], query.device.type, query.dtype, gradients, query.shape[3],
+                documents is not None, dropout > 0)
     name = _choose(case).name if implementation == "auto" else implementation
     if reason := refusal(name, case):
         raise ReproError(f"implementation is '{name}', but {reason}")
-    return IMPLEMENTATIONS[name](query, key, value, pattern, scale, key_mask)
+    return IMPLEMENTATIONS[name](query, key, value, pattern, scale, key_mask, documents, dropout)
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequence[Pattern],
-           key_mask: Tensor | None) -> list[Pattern]:
+def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequence[Pattern], key_mask: Tensor | None,
+           documents: Tensor | None, dropout: float) -> list[Pattern]:
     """The pattern of every head, after a look at everything that has to fit."""
-    if query.ndim != 4 or query.shape != key.shape or query.shape[:3] != value.shape[:3] or 0 in query.shape[1:]:
-        raise ReproError(f"query is {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}; query "
-                         "and key must be (B, H, N, D), the value (B, H, N, E), with H, N and D at least 1.")
+    shapes = tuple(query.shape), tuple(key.shape), tuple(value.shape)
+    if ({len(shape) for shape in shapes} != {4} or len({shape[:2] for shape in shapes}) > 1
+            or key.shape[2] != value.shape[2] or query.shape[2] > key.shape[2] or query.shape[3] != key.shape[3]
+            or 0 in query.shape[1:]):
+        raise ReproError(f"query is {shapes[0]}, key {shapes[1]}, value {shapes[2]}; query and key must be "
+                         "(B, H, N, D), the value (B, H, N, E), with H, N and D at least 1; a query may be shorter, "
+                         "of the last positions.")
     if query.dtype not in DTYPES or not query.dtype == key.dtype == value.dtype:
         raise ReproError(f"query is {query.dtype}, key {key.dtype}, value {value.dtype}; all three must be one of "
                          f"{', '.join(str(dtype) for dtype in DTYPES)}.")
-    batch, heads, n, _ = query.shape
+    batch, heads, n, _ = key.shape
     if key_mask is not None and (key_mask.shape != (batch, n) or key_mask.dtype != torch.bool):
         raise ReproError(f"key_mask is {key_mask.dtype} {tuple(key_mask.shape)}; it must be torch.bool and (B, N), "
                          f"here {(batch, n)}.")
+    if documents is not None and (documents.shape != (batch, n) or documents.dtype not in (torch.int32, torch.int64)):
+        raise ReproError(f"documents are {documents.dtype} {tuple(documents.shape)}; they must be whole numbers and "
+                         f"(B, N), here {(batch, n)}.")
+    if not 0 <= dropout < 1:
+        raise ReproError(f"dropout is {dropout}; it must be at least 0 and less than 1.")
     patterns = list(pattern) if isinstance(pattern, Sequence) else [pattern] * heads
     for one in patterns:
         if not isinstance(one, Pattern):

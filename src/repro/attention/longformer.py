@@ -14,17 +14,18 @@ LOCAL = "query", "key", "value"
 
 
 class LongformerSelfAttention(nn.Module):
-    """Windowed self-attention with global tokens (Beltagy et al. 2020, section 3.1); no dropout of its weights.
+    """Windowed self-attention with global tokens (Beltagy et al. 2020, section 3.1).
 
-    window: keys on both sides of a query together, an even number. Parameters are named as in transformers. The
-    projections of the global tokens start as copies of the local ones.
+    window: keys on both sides of a query together, an even number. dropout: of the attention weights, in training.
+    Parameters are named as in transformers. The projections of the global tokens start as copies of the local ones.
     """
 
-    def __init__(self, hidden_size: int, num_heads: int, window: int, dilation: int = 1, implementation: str = "auto"):
+    def __init__(self, hidden_size: int, num_heads: int, window: int, dilation: int = 1, implementation: str = "auto",
+                 dropout: float = 0.0):
         super().__init__()
         if num_heads < 1 or hidden_size % num_heads:
             raise ReproError(f"num_heads is {num_heads}; it must divide the hidden size ({hidden_size}).")
-        self.num_heads, self.implementation = num_heads, implementation
+        self.num_heads, self.implementation, self.dropout = num_heads, implementation, dropout
         self.pattern = SlidingWindow(window, dilation, causal=False)
         for name in LOCAL:
             self.add_module(name, nn.Linear(hidden_size, hidden_size))
@@ -41,8 +42,8 @@ class LongformerSelfAttention(nn.Module):
         """The same layer with the weights of a transformers one.
 
         A LongformerSelfAttention brings its window and global projections along. Any other with `query`, `key` and
-        `value`, such as RoBERTa's, needs a `window`, and its projections serve for global tokens too. Raises ReproError
-        for a missing window or a layer without these projections.
+        `value`, such as RoBERTa's, needs a `window`, and its projections serve for global tokens too. Its dropout comes
+        along. Raises ReproError for a missing window or a layer without these projections.
         """
         weights = {name: value for name, value in layer.state_dict().items() if name.split(".")[0] in LOCAL}
         if len(weights) != 2 * len(LOCAL):
@@ -53,7 +54,9 @@ class LongformerSelfAttention(nn.Module):
                 raise ReproError(f"window is None, and a {type(layer).__name__} has none; give an even number of keys.")
             window = 2 * half
         heads = layer.num_heads if hasattr(layer, "num_heads") else layer.num_attention_heads
-        ours = cls(layer.query.in_features, heads, window, dilation, implementation).to(layer.query.weight)
+        dropout = getattr(layer, "dropout", 0.0)
+        ours = cls(layer.query.in_features, heads, window, dilation, implementation,
+                   dropout.p if isinstance(dropout, nn.Dropout) else dropout).to(layer.query.weight)
         ours.load_state_dict(weights, strict=False)
         ours.copy_local_to_global()
         if hasattr(layer, "query_global"):
@@ -75,7 +78,7 @@ class LongformerSelfAttention(nn.Module):
         real = None if attention_mask is None else attention_mask.bool()
         parts = [self._heads(name, hidden) for name in LOCAL]
         if global_attention_mask is None or not global_attention_mask.any():
-            out = attend(*parts, self.pattern, self.implementation, key_mask=real)
+            out = attend(*parts, self.pattern, self.implementation, key_mask=real, dropout=self._share)
         else:
             chosen = global_attention_mask.bool()
             rows = [slice(row, row + 1) for row in range(len(hidden))]
@@ -88,13 +91,17 @@ class LongformerSelfAttention(nn.Module):
         """One sequence (1, H, N, D): its global tokens are keys for all, and queries with projections of their own."""
         positions = chosen[0].nonzero().flatten()
         if not len(positions):
-            return attend(query, key, value, self.pattern, self.implementation, key_mask=real)
+            return attend(query, key, value, self.pattern, self.implementation, key_mask=real, dropout=self._share)
         pattern = self.pattern | Columns(positions.tolist())
-        out = attend(query, key, value, pattern, self.implementation, key_mask=real)
+        out = attend(query, key, value, pattern, self.implementation, key_mask=real, dropout=self._share)
         queries = self._heads("query_global", hidden[:, positions])
         keys, values = self._heads("key_global", hidden), self._heads("value_global", hidden)
         mask = None if real is None else real[:, None, None]
-        return out.index_copy(2, positions, F.scaled_dot_product_attention(queries, keys, values, mask))
+        return out.index_copy(2, positions, F.scaled_dot_product_attention(queries, keys, values, mask, self._share))
+
+    @property
+    def _share(self) -> float:
+        return self.dropout if self.training else 0.0
 
     def _heads(self, name: str, hidden: Tensor) -> Tensor:
         return getattr(self, name)(hidden).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

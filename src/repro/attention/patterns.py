@@ -6,7 +6,7 @@ number of allowed pairs, and the blocks that the implementations compute.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from itertools import product
@@ -59,6 +59,16 @@ class Pattern:
         """Patterns whose union this one is."""
         return (self,)
 
+    @property
+    def steady(self) -> bool:
+        """Whether who sees whom depends on the distance i - j alone; a pattern that does not say so counts as no."""
+        return self.parts != (self,) and all(part.steady for part in self.parts)
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether a query may see a later key; a pattern that does not say so counts as yes."""
+        return self.parts == (self,) or any(part.looks_ahead for part in self.parts)
+
     def keys(self, i: Tensor) -> list[Keys]:
         """The keys that each of the queries `i` sees, as progressions that share none."""
         raise NotImplementedError(f"{type(self).__name__} has no method `keys`; see Pattern.")
@@ -86,6 +96,15 @@ class Pattern:
         if not isinstance(other, Pattern):
             return NotImplemented
         return union([intersection(one, two) for one in self.parts for two in other.parts])
+
+    def predicate(self, n: int, device: torch.device | str | None = None) -> Callable[[Tensor, Tensor], Tensor]:
+        """`__call__` for positions below n on one device; what a pattern lists it looks up there, in a tensor."""
+        asked = [part._predicate(n, device) for part in self.parts]
+        return asked[0] if len(asked) == 1 else lambda i, j: reduce(or_, [one(i, j) for one in asked])
+
+    def _predicate(self, n, device):
+        """`predicate` of a pattern that is no union."""
+        return self._allows
 
     def mask(self, n: int, device: torch.device | str | None = None) -> Tensor:
         """(n, n) bool: row i, column j says whether query i sees key j."""
@@ -115,6 +134,8 @@ class Pattern:
 class Full(Pattern):
     """Every query sees every key."""
 
+    steady = True
+
     def keys(self, i):
         return [Keys(0, END)]
 
@@ -122,6 +143,8 @@ class Full(Pattern):
 @dataclass(frozen=True)
 class Causal(Pattern):
     """Query i sees the keys 0 .. i."""
+
+    steady, looks_ahead = True, False
 
     def keys(self, i):
         return [Keys(0, i)]
@@ -148,6 +171,12 @@ class SlidingWindow(Pattern):
             raise ReproError(f"window is {self.window}; without causal half of it lies on each side, so it must be "
                              f"even, for example {self.window + 1}.")
 
+    steady = True
+
+    @property
+    def looks_ahead(self) -> bool:
+        return not self.causal and self.window > 0
+
     def keys(self, i):
         back = self.window - 1 if self.causal else self.window // 2
         ahead = 0 if self.causal else self.window // 2
@@ -159,6 +188,8 @@ class BlockLocal(Pattern):
     """Causal inside disjoint blocks of `block` positions (Liu et al. 2018, section 4.2.4)."""
 
     block: int
+
+    looks_ahead = False
 
     def __post_init__(self):
         _at_least("block", self.block, 1, "positions")
@@ -173,6 +204,8 @@ class Multiples(Pattern):
 
     stride: int
 
+    steady, looks_ahead = True, False
+
     def __post_init__(self):
         _at_least("stride", self.stride, 1, "positions")
 
@@ -186,6 +219,8 @@ class Summary(Pattern):
 
     stride: int
     summary: int
+
+    looks_ahead = False
 
     def __post_init__(self):
         _at_least("stride", self.stride, 1, "positions")
@@ -232,23 +267,23 @@ class Fixed(Pattern):
     parts = heads
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class _At(Pattern):
-    """A pattern that names positions. Raises ReproError for none, for one that is no whole number of at least 0, and
-    on sequences that do not reach one."""
+    """A pattern that names positions, or none. Raises ReproError for one that is no whole number of at least 0, and on
+    sequences that do not reach one."""
 
     positions: tuple[int, ...]
 
     def __init__(self, positions: Iterable[int]):
         named = positions.tolist() if isinstance(positions, Tensor) else positions
-        named = list(named) if isinstance(named, Iterable) else []
-        if not named or not all(_whole(position) and position >= 0 for position in named):
-            raise ReproError(f"positions are {named or positions!r}; name at least one, whole numbers counted from 0.")
+        named = list(named) if isinstance(named, Iterable) else named
+        if not isinstance(named, list) or not all(_whole(one) and one >= 0 for one in named):
+            raise ReproError(f"positions are {named!r}; list whole numbers counted from 0, or none at all: [].")
         object.__setattr__(self, "positions", tuple(sorted({int(position) for position in named})))
 
     def check(self, n):
         super().check(n)
-        if self.positions[-1] >= n:
+        if self.positions and self.positions[-1] >= n:
             raise ReproError(f"positions name {self.positions[-1]}, but the sequence has {n}: 0 to {n - 1}.")
 
     @property
@@ -257,6 +292,12 @@ class _At(Pattern):
         starts = [p for p in self.positions if p - 1 not in self.positions]
         return list(zip(starts, (p for p in self.positions if p + 1 not in self.positions), strict=True))
 
+    def listed(self, n: int, device: torch.device | str | None = None) -> Tensor:
+        """(n,) bool: which positions are named."""
+        table = torch.zeros(n, dtype=torch.bool, device=device)
+        table[[position for position in self.positions if position < n]] = True
+        return table
+
 
 @dataclass(frozen=True, init=False)
 class Columns(_At):
@@ -264,6 +305,10 @@ class Columns(_At):
 
     def keys(self, i):
         return [Keys(first, last) for first, last in self.runs]
+
+    def _predicate(self, n, device):
+        table = self.listed(n, device)
+        return lambda i, j: table[j] & (i >= 0)
 
 
 @dataclass(frozen=True, init=False)
@@ -276,6 +321,10 @@ class Rows(_At):
             named = named | ((i >= first) & (i <= last))
         return [Keys(0, torch.where(named, END, -1))]
 
+    def _predicate(self, n, device):
+        table = self.listed(n, device)
+        return lambda i, j: table[i] & (j >= 0)
+
 
 @dataclass(frozen=True, init=False)
 class Global(_At):
@@ -284,6 +333,58 @@ class Global(_At):
     @property
     def parts(self):
         return Columns(self.positions), Rows(self.positions)
+
+
+@dataclass(frozen=True)
+class Prefix(Pattern):
+    """All attend to the first `n` positions: `Prefix(n) | Causal()` reads a question both ways, its answer causally.
+
+    As it is meant for decoders, it does not count as looking ahead there.
+    """
+
+    n: int
+    looks_ahead = False
+
+    def __post_init__(self):
+        _at_least("n", self.n, 0, "positions")
+
+    def keys(self, i):
+        return [Keys(0, self.n - 1)]
+
+
+@dataclass(frozen=True, init=False)
+class Document(Pattern):
+    """Positions of one document see one another, in either direction; `Document(ids) & Causal()` only looks back.
+
+    ids: the number of the document of every position, as a sequence or an (N,) tensor. Raises ReproError for ids that
+    are no whole numbers, and on sequences longer than them.
+    """
+
+    ids: tuple[int, ...]
+    runs: Tensor = field(repr=False, compare=False)  # (stretches, 2, N): first and last of each of a document's own
+
+    def __init__(self, ids: Iterable[int]):
+        named = ids.tolist() if isinstance(ids, Tensor) else ids
+        named = list(named) if isinstance(named, Iterable) else named
+        if not isinstance(named, list) or not named or not all(map(_whole, named)):
+            raise ReproError(f"ids are {named!r}; give the whole number of its document to every position.")
+        object.__setattr__(self, "ids", tuple(int(one) for one in named))
+        object.__setattr__(self, "runs", _stretches(self.ids))
+
+    def check(self, n):
+        super().check(n)
+        if n > len(self.ids):
+            raise ReproError(f"ids name the documents of {len(self.ids)} positions, but the sequence has {n}.")
+
+    def keys(self, i):
+        known = (i >= 0) & (i < len(self.ids))
+        at = torch.where(known, i, 0)
+        runs = self.runs.to(at.device)
+        return [Keys(first[at], torch.where(known, last[at], -1)) for first, last in runs]
+
+    def _predicate(self, n, device):
+        ids = torch.tensor(self.ids, device=device)
+        return lambda i, j: ids[i] == ids[j]
 
 
 @dataclass(frozen=True)
@@ -319,8 +420,20 @@ class Intersection(Pattern):
     def keys(self, i):
         return [reduce(_shared, keys) for keys in product(*(one.keys(i) for one in self.patterns))]
 
+    @property
+    def steady(self) -> bool:
+        return all(one.steady for one in self.patterns)
+
+    @property
+    def looks_ahead(self) -> bool:
+        return all(one.looks_ahead for one in self.patterns)
+
     def _allows(self, i, j):
         return reduce(and_, [one._allows(i, j) for one in self.patterns])
+
+    def _predicate(self, n, device):
+        asked = [one._predicate(n, device) for one in self.patterns]
+        return lambda i, j: reduce(and_, [one(i, j) for one in asked])
 
     def __repr__(self):
         return " & ".join(sorted(map(repr, self.patterns)))
@@ -330,7 +443,7 @@ class Intersection(Pattern):
 def _check_apart(pattern: Pattern) -> None:
     """Raise ReproError if a key is in two progressions of one of the first queries: it would be attended to twice."""
     position = torch.arange(256)
-    times = sum(keys.have(position).long() for keys in pattern.keys(position[:, None]))
+    times = sum((keys.have(position).long() for keys in pattern.keys(position[:, None])), torch.zeros(256, 256).long())
     if (twice := (times > 1).nonzero()).numel():
         raise ReproError(f"{pattern!r} gives query {twice[0, 0]} the key {twice[0, 1]} in two of its progressions; "
                          "those that `keys` returns must share none.")
@@ -345,6 +458,22 @@ def intersection(one: Pattern, two: Pattern) -> Pattern:
     """The pattern of what both allow, neither being a union."""
     both = (_factors(one) | _factors(two)) - {Full()}
     return Intersection(both) if len(both) > 1 else next(iter(both), one)
+
+
+def looking_back(pattern: Pattern) -> Pattern:
+    """The pattern of a causal model: parts that look ahead are cut off behind the query."""
+    return union([part & Causal() if part.looks_ahead else part for part in pattern.parts])
+
+
+def _stretches(ids: tuple[int, ...]) -> Tensor:
+    """(k, 2, N): the first and last position of each of the at most k stretches that a position's document has."""
+    starts = [i for i, one in enumerate(ids) if i == 0 or ids[i - 1] != one]
+    of = {}
+    for first, stop in zip(starts, [*starts[1:], len(ids)], strict=True):
+        of.setdefault(ids[first], []).append((first, stop - 1))
+    most = max(map(len, of.values()))
+    padded = {one: runs + [(0, -1)] * (most - len(runs)) for one, runs in of.items()}
+    return torch.tensor([padded[one] for one in ids]).permute(1, 2, 0).contiguous()
 
 
 def _factors(pattern: Pattern) -> frozenset[Pattern]:

@@ -1,149 +1,269 @@
-"""Our patterns inside any model of transformers: `attn_implementation="repro_sliding"` and so on."""
+"""Our patterns inside any model of transformers: `attn_implementation="repro_sliding"`, or a name of your own."""
 
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import MISSING, fields
 from functools import partial
-from inspect import getclosurevars
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import cache_utils
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, EncoderDecoderCache
 from transformers.masking_utils import (
     AttentionMaskInterface,
     bidirectional_mask_function,
     causal_mask_function,
-    sdpa_mask,
 )
 from transformers.modeling_utils import AttentionInterface, PreTrainedModel
 
-from repro.attention.implementations import attend
-from repro.attention.patterns import BlockLocal, Causal, Fixed, Full, Global, Pattern, SlidingWindow, Strided
+from repro.attention.compiled import attend_in_graph, number
+from repro.attention.patterns import (
+    BlockLocal,
+    Causal,
+    Fixed,
+    Full,
+    Global,
+    Pattern,
+    SlidingWindow,
+    Strided,
+    looking_back,
+)
+from repro.attention.places import KIND, attend_at, documents_of, places
 from repro.attention.positions import check_length
 from repro.errors import ReproError
 
 PREFIX = "repro_"
 PATTERNS = {"full": Full, "causal": Causal, "sliding": SlidingWindow, "strided": Strided, "fixed": Fixed,
             "block_local": BlockLocal, "global": Global}
+SETTINGS = {PREFIX + name: [f"{name}_{setting.name}" for setting in fields(kind)] for name, kind in PATTERNS.items()}
 PLAIN = causal_mask_function, bidirectional_mask_function
 UNKNOWN_TO_US = "softcap", "position_bias", "s_aux"  # what some models add to their scores
+LAYERS = "full_attention", "sliding_attention"  # the kinds of layers that we know
+UNSAID = -1  # the window of a model that has no windows of its own
+LONGEST = 4096  # positions up to which a model's attention probabilities are returned
+
+Chosen = Pattern | Sequence[Pattern]
+_asked_for = ContextVar("attention probabilities", default=False)  # some models do not tell their layers
+_own: dict[str, Chosen | Callable[..., Chosen]] = {}
 
 
-def register() -> None:
-    """Make every pattern available to transformers as `attn_implementation="repro_<name>"`.
+def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | None = None) -> None:
+    """Make patterns available to transformers as `attn_implementation`.
 
-    Names: full, causal, sliding, strided, fixed, block_local, global. A pattern's settings come from the model's
-    config, as <name>_<setting>: sliding_window and sliding_dilation, strided_stride, fixed_stride and fixed_summary,
-    block_local_block, global_positions. In a causal model every pattern is causal; in an encoder a sliding window looks
-    both ways. Attention to an encoder (cross-attention) stays as it is. With a cache every key is kept.
-    A mask (B, 1, N, N) that is given to the model takes the pattern's place, as it does in transformers.
-    A text beyond the model's learned positions raises ReproError.
+    register() makes ours available as "repro_<name>": full, causal, sliding, strided, fixed, block_local, global. A
+    pattern's settings come from the model's config, as <name>_<setting>: sliding_window and sliding_dilation,
+    strided_stride, fixed_stride and fixed_summary, block_local_block, global_positions. In an encoder a sliding window
+    looks both ways. "repro_sliding" leaves a model that has windows of its own (Mistral, Gemma 3, Qwen 2, ModernBERT)
+    its windows, in the layers that have one.
+
+    register(name, pattern) makes `pattern` available under a name of your own: a pattern, one for each head, or a
+    function(config, layer), called with the index of the layer from 0, that returns such.
+
+    In a causal model every pattern is cut off behind the query, save what is meant for it (`Prefix`). Attention to an
+    encoder (cross-attention) stays as it is. A mask (B, 1, N, N) that is given to the model takes the pattern's place,
+    as it does in transformers. A text beyond the model's learned positions raises ReproError. A model is saved with
+    the name of its attention; loading it asks for that name to be registered.
+
+    Raises ReproError for one argument without the other, and a name that is taken.
     """
-    for name in PATTERNS:
-        AttentionInterface.register(PREFIX + name, partial(_attention, name))
-        AttentionMaskInterface.register(PREFIX + name, partial(_mask, name))
-    if cache_utils.get_layer_types_and_kwargs is not _keep_every_key:
-        _keep_every_key.original = cache_utils.get_layer_types_and_kwargs
-        cache_utils.get_layer_types_and_kwargs = _keep_every_key
-    if PreTrainedModel.get_correct_attn_implementation is not _check_lengths:
-        _check_lengths.original = PreTrainedModel.get_correct_attn_implementation
-        PreTrainedModel.get_correct_attn_implementation = _check_lengths
+    if (name is None) != (pattern is None):
+        raise ReproError(f"name is {name!r} and pattern is {pattern!r}; give both, or neither for those of ours.")
+    if name is not None:
+        taken = name.startswith(PREFIX) or name not in _own and name in AttentionInterface().valid_keys()
+        if taken or not (isinstance(pattern, (Pattern, Sequence)) or callable(pattern)):
+            raise ReproError(f"name is {name!r}, pattern {pattern!r}; the name must be new and not start with {PREFIX},"
+                             " the pattern be a Pattern, one for each head, or a function(config, layer).")
+        _own[name] = pattern
+    for one in (PREFIX + kind for kind in PATTERNS) if name is None else [name]:
+        AttentionInterface.register(one, partial(_attention, one))
+        AttentionMaskInterface.register(one, partial(_mask, one))
+    if PreTrainedModel.get_correct_attn_implementation is not _prepared:
+        _prepared.original = PreTrainedModel.get_correct_attn_implementation
+        PreTrainedModel.get_correct_attn_implementation = _prepared
 
 
-def pattern_from_config(name: str, config, causal: bool) -> Pattern:
-    """The pattern called `name` with the settings of a model's config.
+def pattern_of(name: str, config, layer: int | None, causal: bool, window: int | None = UNSAID) -> Chosen:
+    """The pattern of a layer under `attn_implementation=name`: the one place where that is decided.
 
-    Raises ReproError when the config lacks one.
+    layer: its index from 0. window: what a model with windows of its own says of this layer, as it would to
+    FlashAttention: None for none, else one more than the keys on a side. Raises ReproError for a config that lacks a
+    setting, and for a model whose layers we do not know.
     """
-    kind, settings = PATTERNS[name], {}
+    types = getattr(config, "layer_types", None)
+    if types and (foreign := sorted(set(types) - set(LAYERS))):
+        raise ReproError(f"layer_types of this {config.model_type} has {foreign[0]}; '{name}' knows only "
+                         f"{' and '.join(LAYERS)}.")
+    if name in _own:
+        pattern = _chosen(name, config, layer)
+    else:
+        kind = PATTERNS[name.removeprefix(PREFIX)]
+        if kind is SlidingWindow and _is_full(name, config, layer, window):
+            kind = Full
+        settings = _settings(name, kind, config)
+        if kind is SlidingWindow:
+            settings["causal"] = causal
+            if window != UNSAID:
+                settings["window"] = window if causal else 2 * (window - 1)
+        pattern = kind(**settings)
+    if not causal:
+        return pattern
+    return looking_back(pattern) if isinstance(pattern, Pattern) else [looking_back(one) for one in pattern]
+
+
+def _chosen(name: str, config, layer: int | None) -> Chosen:
+    """What was registered under a name of one's own. Raises ReproError for a function that gives no pattern."""
+    pattern = _own[name]
+    if isinstance(pattern, (Pattern, Sequence)):
+        return pattern
+    try:
+        pattern = pattern(config, layer)
+    except (LookupError, TypeError) as error:
+        raise ReproError(f"the function of '{name}' gives layer {layer} no pattern: {error}.") from error
+    if not isinstance(pattern, (Pattern, Sequence)):
+        raise ReproError(f"the function of '{name}' gives layer {layer} no pattern, but {type(pattern).__name__}.")
+    return pattern
+
+
+def _is_full(name: str, config, layer: int | None, window: int | None) -> bool:
+    """Whether a layer of a model that mixes layers has no window."""
+    types = getattr(config, "layer_types", None)
+    if types and LAYERS[1] not in types:
+        raise ReproError(f"layer_types of this {config.model_type} names no {LAYERS[1]}, so '{name}' would change "
+                         "nothing; set it for the layers that shall have a window.")
+    if window != UNSAID:
+        return window is None and getattr(config, "sliding_window", None) is not None
+    if types and layer is None:
+        raise ReproError(f"this {config.model_type} mixes layers, but they do not say which they are; '{name}' cannot "
+                         "tell.")
+    return bool(types) and types[layer] == LAYERS[0]
+
+
+def _settings(name: str, kind: type[Pattern], config) -> dict:
+    """What the config says of a pattern. Raises ReproError when it lacks something."""
+    settings, short = {}, name.removeprefix(PREFIX)
     for setting in fields(kind):
-        value = getattr(config, f"{name}_{setting.name}", None)
+        value = getattr(config, f"{short}_{setting.name}", None)
         if value is not None:
             settings[setting.name] = value
         elif setting.default is MISSING:
-            raise ReproError(f"{name}_{setting.name} is missing in the config; attn_implementation '{PREFIX}{name}' "
-                             f"needs it, as the {setting.name} of {kind.__name__}.")
-    if kind is SlidingWindow:
-        settings["causal"] = causal
-    pattern = kind(**settings)
-    return pattern & Causal() if causal and kind in (Full, Global) else pattern
+            raise ReproError(f"{short}_{setting.name} is missing in the config; attn_implementation '{name}' needs it, "
+                             f"as the {setting.name} of {kind.__name__}.")
+    return settings
+
+
+@torch.compiler.assume_constant_result
+def _number(name, config, layer, causal, window, settings) -> int:
+    """The number of a layer's pattern, found once for a compiled graph; `settings` are there to be watched."""
+    return number(pattern_of(name, config, layer, causal, window))
 
 
 def _mask(name, batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=causal_mask_function,
-          attention_mask=None, config=None, **rest) -> Tensor | None:
-    """What the attention function gets as its mask: (B, N) bool padding or None for whole sequences, else 4-D."""
-    rest |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-    mask_function = _without_window(mask_function)
+          attention_mask=None, config=None, device=None, use_vmap=False, local_size=None, **rest) -> Tensor | None:
+    """What the attention function gets as its mask: `places`, or None for whole sequences without padding."""
+    if config is not None and name not in _own and not torch.compiler.is_compiling():
+        kind = PATTERNS[name.removeprefix(PREFIX)]
+        kind(**_settings(name, kind, config))  # bad settings are told before a cache stumbles over them
+    if use_vmap or mask_function.__name__ == "or_mask":
+        raise ReproError(f"this model lays a mask function of its own over its attention (images, prefixes); '{name}' "
+                         "does not know it. Give the model a mask (B, 1, N, N), or take attn_implementation='sdpa'.")
     whole = isinstance(q_offset, int) and q_offset == kv_offset == 0 and q_length == kv_length
-    if whole and mask_function in PLAIN:
-        return None if attention_mask is None or attention_mask.all() else attention_mask
-    if rest.get("local_size") and mask_function not in PLAIN:
-        raise ReproError("sliding_window is set together with packed sequences or a mask function of the model's own; "
-                         f"'{PREFIX}{name}' cannot tell them apart. Pass attention_mask, or one sequence at a time.")
-    mask = sdpa_mask(batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask, **rest)
-    zero = torch.zeros((), dtype=torch.long, device=mask.device)
-    causal = not mask_function(zero, zero, zero, zero + 1)
-    if not causal and not whole:
-        return mask  # cross-attention
-    i = torch.arange(q_length, device=mask.device) + q_offset
-    j = torch.arange(kv_length, device=mask.device) + kv_offset
-    return mask & pattern_from_config(name, config, causal)(i[:, None], j)
-
-
-def _without_window(mask_function):
-    """Where transformers itself made a sliding window of the config's, what it laid that over: ours comes instead."""
-    laid = getclosurevars(mask_function).nonlocals.get("mask_functions", ())
-    overlaid = len(laid) == 2 and laid[0].__qualname__.startswith("sliding_window_") and laid[1] in PLAIN
-    return laid[1] if overlaid else mask_function
+    neighbours = None
+    if whole and mask_function not in PLAIN and (local_size is None or local_size > 1):
+        def neighbours(b, i):  # documents that are packed, or chunks, do not see across their start
+            return mask_function(b, torch.zeros_like(b), i, (i - 1).clamp(min=0))
+    where = places(batch_size, q_length, kv_length, q_offset, kv_offset, neighbours, attention_mask, device)
+    if whole and not torch.compiler.is_compiling() and not where[:, :, 0].any():
+        return None
+    return where
 
 
 def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0, scaling=None, is_causal=None,
                **rest):
     """Attention (B, H, N, D) -> (B, N, H, D) as transformers calls it."""
-    if dropout:
-        raise ReproError(f"attention dropout is {dropout}; '{PREFIX}{name}' has none. Set it to 0 in the config.")
     for setting in UNKNOWN_TO_US:
         if rest.get(setting) is not None:
-            raise ReproError(f"{type(module).__name__} sets {setting}, which '{PREFIX}{name}' does not know.")
+            raise ReproError(f"{type(module).__name__} sets {setting}, which '{name}' does not know.")
+    config, n = module.config, query.shape[2]
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    if _is_cross(module, query, key) or attention_mask is not None and attention_mask.ndim == 4:
-        if attention_mask is not None and attention_mask.ndim == 2:
-            attention_mask = attention_mask[:, None, None]
-        out = F.scaled_dot_product_attention(query, key, value, attention_mask, scale=scaling)
+    where = attention_mask if attention_mask is not None and attention_mask.dtype == KIND else None
+    if _is_cross(module) or attention_mask is not None and where is None or where is None and n != key.shape[2]:
+        mask = attention_mask if where is None else (documents_of(where, query, key) >= 0)[:, None, None]
+
+        def attend(query, key, value, dropout):
+            return F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scaling)
     else:
-        causal = module.is_causal if is_causal is None else is_causal
-        pattern = pattern_from_config(name, module.config, causal and getattr(module.config, "is_causal", True))
-        out = attend(query, key, value, pattern, scale=scaling, key_mask=attention_mask)
-    return out.transpose(1, 2).contiguous(), None
+        causal = (module.is_causal if is_causal is None else is_causal) and getattr(config, "is_causal", True)
+        asked = name, config, getattr(module, "layer_idx", None), causal, rest.get("sliding_window", UNSAID)
+
+        def attend(query, key, value, dropout):
+            if not torch.compiler.is_compiling():
+                return attend_at(query, key, value, pattern_of(*asked), where, scaling, dropout)
+            pattern = _number(*asked, _watched(name, config))
+            seed = torch.randint(2**62, ()) if dropout else torch.zeros((), dtype=torch.int64)
+            return attend_in_graph(query, key, value, where, pattern, scaling, float(dropout), seed)
+    out = attend(query, key, value, dropout)
+    shares = None
+    if rest.get("output_attentions") or not torch.compiler.is_compiling() and _asked_for.get():
+        if key.shape[2] > LONGEST:
+            raise ReproError(f"output_attentions asks for {n} x {key.shape[2]} probabilities a head; '{name}' returns "
+                             f"them for at most {LONGEST} keys.")
+        shares = attend(query, key, torch.eye(key.shape[2]).to(key).expand(*key.shape[:3], -1), 0.0)
+    return out.transpose(1, 2).contiguous(), shares
 
 
-def _is_cross(module, query: Tensor, key: Tensor) -> bool:
+def _watched(name: str, config) -> tuple:
+    """The settings of a pattern of ours: with others, a compiled graph is compiled anew."""
+    return tuple([getattr(config, setting, None) for setting in SETTINGS.get(name, ())])
+
+
+def _is_cross(module) -> bool:
     """Whether keys come from an encoder: modules say so in different ways."""
     return (getattr(module, "is_cross_attention", False) or "CrossAttention" in type(module).__name__
-            or getattr(module, "is_decoder", False) and not module.is_causal or query.shape[2] != key.shape[2])
+            or getattr(module, "is_decoder", False) and not module.is_causal)
 
 
-def _keep_every_key(config):
-    """Cache layers of full length: by itself transformers reads `sliding_window` as leave to drop older keys.
+def _prepared(model, *arguments, **named) -> str:
+    """The implementation that a model takes; where it is one of ours, the model is made ready for it.
 
-    A dilated window still needs them, and a decoder needs all of its encoder's.
+    Its config remembers the name, which transformers would not save. Before it reads, texts are measured (transformers
+    looks up a token's position before it asks for a mask) and caches are made to keep what the pattern needs.
     """
-    types, settings = _keep_every_key.original(config)
-    if not str(config._attn_implementation).startswith(PREFIX):
-        return types, settings
-    kept = ["full_attention" if kind == "sliding_attention" else kind for kind in types]
-    return kept, [{} if kind == "sliding_attention" else one for kind, one in zip(types, settings, strict=True)]
-
-
-def _check_lengths(model, *arguments, **named) -> str:
-    """The implementation that a model takes. Where it is one of ours, texts are measured before they are read.
-
-    transformers looks up a token's position before it asks for a mask; a mask function comes too late for that.
-    """
-    name = _check_lengths.original(model, *arguments, **named)
-    if name.startswith(PREFIX):
+    name = _prepared.original(model, *arguments, **named)
+    if name in _own or name.startswith(PREFIX):
+        model.config.attn_implementation = name
         for one in model.modules():
             if isinstance(one, PreTrainedModel) and check_length not in one._forward_pre_hooks.values():
                 one.register_forward_pre_hook(check_length, with_kwargs=True)
+                one.register_forward_pre_hook(_before_reading, with_kwargs=True)
+    elif hasattr(model.config, "attn_implementation"):
+        del model.config.attn_implementation
     return name
+
+
+def _before_reading(model, inputs: tuple, named: dict) -> None:
+    """Note whether probabilities are asked for, and let a cache that is still empty keep every key.
+
+    By itself it keeps those of a window of `sliding_window` keys. That is enough for such a window, but not for one
+    with gaps, nor for any other pattern, nor for an encoder's keys.
+    """
+    if torch.compiler.is_compiling():
+        return
+    _asked_for.set(bool(named.get("output_attentions")))
+    cache, name = named.get("past_key_values"), getattr(model.config, "attn_implementation", None)
+    if cache is None or name is None:
+        return
+    if isinstance(cache, EncoderDecoderCache):
+        _widen(cache.cross_attention_cache)
+        cache = cache.self_attention_cache
+    dilation, window = (getattr(model.config, f"sliding_{setting}", None) or 0 for setting in ("dilation", "window"))
+    if name != PREFIX + "sliding" or dilation > 1 or window == 1:  # a layer for one key would mistake its length
+        _widen(cache)
+
+
+def _widen(cache) -> None:
+    layers = getattr(cache, "layers", ())
+    for k, layer in enumerate(layers):
+        if type(layer) is DynamicSlidingWindowLayer and not layer.is_initialized:
+            layers[k] = DynamicLayer()

@@ -6,7 +6,7 @@ from repro.evaluation.pareto import pareto_front
 from repro.windows import Window, windows
 
 __all__ = ["Interval", "Score", "Window", "bootstrap", "flops_per_token", "pareto_front", "perplexity",
-           "score_documents", "windows"]
+           "score_documents", "score_other_document", "windows"]
 
 
 def __getattr__(name: str):  # what needs torch is imported when it is used: tables and claims do without
@@ -16,4 +16,7 @@ def __getattr__(name: str):  # what needs torch is imported when it is used: tab
     if name == "score_documents":
         from repro.evaluation.documents import score_documents
         return score_documents
+    if name == "score_other_document":
+        from repro.evaluation.controls import score_other_document
+        return score_other_document
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,19 +15,33 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
     not predicted (`tokens.targets`) have no loss and are not counted as scored.
     Raises ReproError when no document has a token.
     """
-    ends = [*tokens.starts[1:] - (not tokens.joined), len(tokens.ids)]  # a book's successor has a bos before it
-    lengths = np.array(ends) - tokens.starts
-    told = lengths > 0
-    if not told.any():
+    scores = [perplexity(model, ids, window, overlap, batch_size=batch_size, progress=progress)
+              for ids in streams_of(tokens)]
+    return per_document(tokens, np.concatenate([score.target_nll for score in scores]))
+
+
+def streams_of(tokens) -> list[np.ndarray]:
+    """The texts that are read from their beginning: running text as one, or each book that has a token."""
+    told = np.flatnonzero(lengths_of(tokens))
+    if not len(told):
         raise ReproError(f"none of the {len(tokens)} documents has a token to score.")
-    streams = [tokens.ids] if tokens.joined else [tokens.document(k) for k in np.flatnonzero(told)]
-    scores = [perplexity(model, ids, window, overlap, batch_size=batch_size, progress=progress) for ids in streams]
-    target_nll = np.concatenate([score.target_nll for score in scores])
-    n_scored = len(target_nll)
+    return [tokens.ids] if tokens.joined else [tokens.document(k) for k in told]
+
+
+def per_document(tokens, target_nll: np.ndarray) -> tuple[Score, np.ndarray]:
+    """The whole Score and the nll (documents,) of the loss (targets,) of all tokens of all documents in their order."""
+    lengths, n_scored = lengths_of(tokens), len(target_nll)
+    told = lengths > 0
     if tokens.targets is not None:
-        counts = np.concatenate([tokens.targets[start:end] for start, end in zip(tokens.starts, ends, strict=True)])
+        counts = np.concatenate([tokens.targets[start:start + n] for start, n in zip(tokens.starts, lengths,
+                                                                                      strict=True)])
         target_nll, n_scored = np.where(counts, target_nll, np.float32(0)), int(counts.sum())
     nll = np.zeros(len(tokens))
     nll[told] = np.add.reduceat(target_nll.astype(np.float64), (np.cumsum(lengths) - lengths)[told])
     whole = Score(float(nll.sum()), n_scored, int(tokens.n_words.sum()), int(tokens.n_bytes.sum()), target_nll)
     return whole, nll
+
+
+def lengths_of(tokens) -> np.ndarray:
+    """Tokens of each document; a book's successor has a bos before it."""
+    return np.append(tokens.starts[1:] - (not tokens.joined), len(tokens.ids)) - tokens.starts

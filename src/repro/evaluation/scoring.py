@@ -78,7 +78,7 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
         with exact_products(model, batch_size * window, device):
             for batch, states, head in _read(model, tokens, windows(len(tokens), window, overlap), batch_size):
                 targets = torch.cat([tokens[w.first_target:w.stop + 1] for w in batch])
-                scored.append(_nll(states.flatten(0, 1), targets, head).cpu())
+                scored.append(window_nll(states.flatten(0, 1), targets, head).cpu())
                 if progress is not None:
                     progress(len(targets))
     finally:
@@ -108,7 +108,7 @@ def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterat
                 yield batch, getattr(logits, "logits", logits)[:, offset:], None
 
 
-def _nll(states: Tensor, targets: Tensor, head) -> Tensor:
+def window_nll(states: Tensor, targets: Tensor, head) -> Tensor:
     """Negative log-likelihood (n,) in nats of `targets` (n,), with the logits of a few rows at a time."""
     vocabulary = states.shape[-1] if head is None else head.weight.shape[0]
     rows = max(1, LOGIT_BYTES // (4 * vocabulary))

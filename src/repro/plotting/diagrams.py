@@ -56,7 +56,7 @@ def draw_windows(n_tokens: int, window: int, overlap: int | Sequence[int] = (0, 
 
 @house()
 def draw_recurrence(n_windows: int = 3, window: int = 4, overlap: int = 0, n_layer: int = 4,
-                    insert_layer: int = 2) -> Drawing:
+                    insert_layer: int = 1) -> Drawing:
     """How a long text is read window by window (Yoshida et al. 2020, Figure 1).
 
     A cell is one hidden state: columns are tokens, the lowest row their embeddings, row l + 1 the output of block l.
@@ -116,7 +116,7 @@ def _hand_over(axis, x: float, target: float, n_layer: int, y: float, top: float
 
 @house()
 def draw_insertion(n_windows: int = 3, window: int = 4, overlap: int = 0, n_layer: int = 4,
-                   insert_layer: int = 2) -> Drawing:
+                   insert_layer: int = 1) -> Drawing:
     """h_prev as an additional key and value of block `insert_layer` (Yoshida et al. 2020, Figure 2).
 
     Above: the self-attention of that block in any window but the first. Below: which query (row) sees which key

@@ -18,16 +18,18 @@ POSITIONS = ("all", "passed")
 class RecurrenceConfig:
     """The recurrence module's settings; defaults are those of the paper (section 3, Figure 2).
 
-    insert_layer: index of the block, counted from 0 as in `transformer.h`, whose self-attention sees h_prev.
+    insert_layer: index of the block, counted from 0 as in `transformer.h`, whose self-attention sees h_prev: 1 is the
+    paper's second layer, as Equation 1 counts layers from 1.
     hidden_size, hidden_layers: width in units and number of the hidden layers of the feedforward network.
     pool: how a window's positions become one vector: their "mean", their "max", or a mean weighted by "attention"
     under one learned key. layers: "learned" weights over all layers (Equation 1), or the "last" layer alone.
     n_embeddings: how many vectors h_prev consists of. insert: "one" gives h_prev to `insert_layer` only, "every" to
     all layers. positions: pool "all" of a window's positions, or only those it has "passed" when the next window
-    starts; with overlapping windows the others are read again there (footnote 3).
+    starts; with overlapping windows the others are read again there (footnote 3). zero_init: the feedforward network's
+    last layer starts at 0, so that a fresh module gives every window the same h_prev, of zeros; not in the paper.
     """
 
-    insert_layer: int = 2
+    insert_layer: int = 1
     hidden_size: int = 200
     hidden_layers: int = 3
     pool: str = "mean"
@@ -35,6 +37,7 @@ class RecurrenceConfig:
     insert: str = "one"
     layers: str = "learned"
     positions: str = "all"
+    zero_init: bool = False
 
     def __post_init__(self):
         for name, known in (("pool", POOLS), ("layers", LAYERS), ("insert", INSERTS), ("positions", POSITIONS)):
@@ -44,7 +47,9 @@ class RecurrenceConfig:
             if getattr(self, name) < low:
                 raise ReproError(f"{name} is {getattr(self, name)}; it must be at least {low}.")
 
-    to_dict = asdict
+    def to_dict(self) -> dict:
+        """The settings as plain values; `zero_init` only where it is on, as models saved before there was one say."""
+        return {name: value for name, value in asdict(self).items() if name != "zero_init" or value}
 
 
 class Recurrence(nn.Module):
@@ -81,6 +86,8 @@ class Recurrence(nn.Module):
             if isinstance(layer, nn.Linear):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
                 nn.init.zeros_(layer.bias)
+        if self.config.zero_init:
+            nn.init.zeros_(self.feedforward[-1].weight)
 
     @property
     def layer_weights(self) -> Tensor:

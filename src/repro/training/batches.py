@@ -41,11 +41,15 @@ class Sequences:
     batch at an epoch's end are left to later epochs.
     targets: (N,) bool, which tokens are to be predicted, such as `Tokens.targets`; None: all. With it a batch is a
     mapping as `repro.training.WindowedLM` reads it. Tokens that are not predicted count for the length of a training.
+
+    before: tokens in front of each sequence that are read and are no targets, for models that read with overlap; the
+    end of the stream stands before its beginning. They change neither where the stream is cut nor the order: with any
+    `before`, batch k has the same targets in the same order.
     """
 
     unit = "tokens"
 
-    def __init__(self, tokens, length: int, batch_size: int, seed: int = 0, targets=None):
+    def __init__(self, tokens, length: int, batch_size: int, seed: int = 0, targets=None, before: int = 0):
         if length < 1 or batch_size < 1:
             raise ReproError(f"length is {length} tokens and batch_size {batch_size}; both must be at least 1.")
         self.tokens = np.asarray(tokens)
@@ -53,7 +57,9 @@ class Sequences:
         if targets is not None and self.targets.shape != self.tokens.shape:
             raise ReproError(f"there are {len(self.targets):,} targets and {len(self.tokens):,} tokens; give one for "
                              "each.")
-        self.length, self.batch_size, self.seed = length, batch_size, seed
+        if not 0 <= before <= len(self.tokens):
+            raise ReproError(f"before is {before} tokens; it must be from 0 to the {len(self.tokens):,} of the text.")
+        self.length, self.batch_size, self.seed, self.before = length, batch_size, seed, before
         self.per_epoch = ((len(self.tokens) - 1) // length - 1) // batch_size  # one sequence is spent on the offset
         if self.per_epoch < 1:
             raise ReproError(f"{len(self.tokens):,} tokens are too few for one batch of {batch_size} sequences of "
@@ -68,7 +74,7 @@ class Sequences:
     units_per_batch = tokens_per_batch
 
     def batch(self, step: int) -> Tensor | dict[str, Tensor]:
-        """Batch number `step` (counted from 0, without end): (batch_size, length + 1) int64.
+        """Batch number `step` (counted from 0, without end): (batch_size, before + length + 1) int64.
 
         With `targets`: that as `input_ids`; `labels`, the same with -100 in place of what is not predicted; and
         `n_targets` (batch_size,), the targets that count in the whole batch, spread evenly over its rows, so that every
@@ -81,18 +87,22 @@ class Sequences:
             n = (len(self.tokens) - 1 - offset) // self.length
             self._order = (epoch, offset + self.length * generator.permutation(n))
         starts = self._order[1][index * self.batch_size:(index + 1) * self.batch_size]
-        ids = torch.from_numpy(np.stack([self.tokens[s:s + self.length + 1] for s in starts]).astype(np.int64))
+        places = starts[:, None] + np.arange(-self.before, self.length + 1)  # one below 0 counts from the end
+        ids = torch.from_numpy(self.tokens[places].astype(np.int64))
         if self.targets is None:
             return ids
-        counts = torch.from_numpy(np.stack([self.targets[s:s + self.length + 1] for s in starts]))
-        n = max(1, int(counts[:, 1:].sum()))
+        counts = torch.from_numpy(self.targets[places])
+        if self.before:
+            counts[:, :self.before + 1] = False  # the one after those before is only read, too
+        n = max(1, int(counts[:, self.before + 1:].sum()))
         return {"input_ids": ids, "labels": ids.masked_fill(~counts, -100),
                 "n_targets": torch.full((self.batch_size,), n / self.batch_size)}
 
     def settings(self) -> dict:
         """The sizes, the seed, the text, and what of it is predicted if not all is."""
         told = {"length": self.length, "batch_size": self.batch_size, "seed": self.seed, "text": _digest(self.tokens)}
-        return told if self.targets is None else told | {"targets": _digest(self.targets)}
+        told |= {} if self.targets is None else {"targets": _digest(self.targets)}
+        return told | ({"before": self.before} if self.before else {})
 
 
 def _digest(values: np.ndarray) -> str:

@@ -27,6 +27,7 @@ class TrainConfig:
     optimizer: str = "adamw"  # "adamw", or "muon" for the matrices of the blocks with AdamW for all other weights
     best: str = "loss"  # the metric of a validation that chooses the weights to keep, and patience looks at
     best_is: str = "lowest"  # its best value: "lowest" or "highest"
+    module_learning_rate: float | None = None  # of the part that the objective's model adds; None: `learning_rate`
 
     def __post_init__(self):
         for name, known in CHOICES.items():
@@ -35,8 +36,8 @@ class TrainConfig:
         for name, low in (("tokens", 1), ("validate_every", 1), ("warmup_steps", 0), ("patience", 1)):
             if getattr(self, name) is not None and getattr(self, name) < low:
                 raise ReproError(f"{name} is {getattr(self, name)}; it must be at least {low}.")
-        for name in ("learning_rate", "clip"):
-            if not getattr(self, name) > 0:
+        for name in ("learning_rate", "clip", "module_learning_rate"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ReproError(f"{name} is {getattr(self, name)}; it must be above 0.")
 
     def rate(self, step: int, steps: int) -> float:

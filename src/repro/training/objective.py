@@ -21,17 +21,18 @@ class WindowedLM(nn.Module):
     model: a `RecurrentLM` (windows one after the other, gradients through all of them) or any other transformers
     causal language model (windows independent, all read at once). Every target is scored exactly once in both.
     recompute, truncate: of `RecurrentLM.forward`; they change nothing in a model without recurrence.
+    before: the first tokens of every sequence that are read and are no targets, as many as `Sequences` puts there.
     """
 
     def __init__(self, model: nn.Module, window: int, overlap: int = 0, recompute: str = "none",
-                 truncate: int | None = None):
+                 truncate: int | None = None, before: int = 0):
         super().__init__()
         check_window(window, overlap, model.config.n_positions)
         self.model, self.window, self.overlap = model, window, overlap
-        self.recompute, self.truncate = recompute, truncate
+        self.recompute, self.truncate, self.before = recompute, truncate, before
 
     def forward(self, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
-        tokens, labels, n = _predicted(batch)
+        tokens, labels, n = _predicted(batch, self.before)
         if hasattr(self.model, "read_windows"):
             mean = self.model(tokens, self.window, self.overlap, labels=labels, recompute=self.recompute,
                               truncate=self.truncate, return_logits=False).loss
@@ -48,7 +49,7 @@ class WindowedLM(nn.Module):
     def settings(self) -> dict:
         """The windows, the truncation and the model's settings; recomputation changes no number."""
         return {"window": self.window, "overlap": self.overlap, "truncate": self.truncate,
-                "model": model_settings(self.model)}
+                "model": model_settings(self.model)} | ({"before": self.before} if self.before else {})
 
 
 class NextToken(nn.Module):
@@ -112,8 +113,15 @@ class Labels(nn.Module):
         return {"model": model_settings(self.model)}
 
 
-def _predicted(batch: Tensor | Mapping[str, Tensor]) -> tuple[Tensor, Tensor, int | Tensor]:
-    """What is read (B, N + 1), what is predicted of it (B, N + 1, -100: not), and the number the loss is divided by."""
+def _predicted(batch: Tensor | Mapping[str, Tensor], before: int = 0) -> tuple[Tensor, Tensor, int | Tensor]:
+    """What is read (B, N + 1), what is predicted of it (B, N + 1, -100: not), and the number the loss is divided by.
+
+    before: the first tokens that are no targets; the one after them is only read as well.
+    """
+    if isinstance(batch, Tensor) and before:
+        labels = batch.clone()
+        labels[:, :before + 1] = -100
+        return batch, labels, batch[:, before + 1:].numel()
     if isinstance(batch, Tensor):
         return batch, batch, batch[:, 1:].numel()
     return batch["input_ids"], batch["labels"], batch["n_targets"].sum()

@@ -69,7 +69,7 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
         rate = config.rate(result.steps, steps)
         for optimizer in stepping:
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * group.get("times", 1.0)
         loss = wrapped(share(batches.batch(result.steps), batches.batch_size, accelerator.process_index,
                              accelerator.num_processes, accelerator.device))
         accelerator.backward(loss)

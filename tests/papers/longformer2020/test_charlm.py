@@ -339,7 +339,7 @@ def test_five_neighbouring_blocks_are_one_unit():
     for blocks, certain in ((cancel, True), (cancel[1:] + cancel[:1], False)):
         found = difference([record((1, 2), 0, 0, blocks=blocks)], [record((2, 2), 0, 0, blocks=even)])
         assert found.shape == (1, 10) and found.mean() == pytest.approx(0)
-        assert (found.std() < 1e-9) is certain
+        assert bool(found.std() < 1e-9) is certain
 
 
 def test_the_table_tells_a_difference_as_verdicts_do():

@@ -265,7 +265,7 @@ ONE_PHASE = {
     "smoke": {**growing(4, 1), "length": 64, "steps": (250,), "batch_sizes": (4,), "decay": "linear",
               "eval_length": 128, "eval_step": 64},
     # Five seeds, 5 to 9; of windows without dilation and full attention in the figure of cost the first three.
-    "small": {**growing(4, 4), "n_embd": 128, "length": 256, "steps": (2_000,), "batch_sizes": (8,),
+    "small": {**growing(4, 4), "n_embd": 128, "length": 256, "steps": (4_000,), "batch_sizes": (4,),
               "learning_rate": 4e-3, "decay": "linear", "optimizer": "muon", "precision": "bf16",
               "attention": "products", "eval_length": 512, "eval_step": 256, "scored": 150_000},
     "medium": {**growing(12, 32), **LONG, "steps": (900,), "batch_sizes": (16,), "decay": "linear"},

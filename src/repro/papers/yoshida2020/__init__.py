@@ -1,5 +1,6 @@
 """Yoshida, Ettinger and Gimpel (2020), *Adding Recurrence to Pretrained Transformers*: what its chapters show."""
 
+from repro.papers.yoshida2020.deviations import deviations
 from repro.papers.yoshida2020.evaluation import evaluate
 from repro.papers.yoshida2020.explorer import architecture, measured
 from repro.papers.yoshida2020.normalisation import change_without
@@ -13,6 +14,6 @@ from repro.papers.yoshida2020.propagation_tables import (
 )
 from repro.papers.yoshida2020.tables import curves, kind, layer_weights, learning_curves, learning_rates
 
-__all__ = ["architecture", "change_without", "curves", "distance_names", "evaluate", "kind", "layer_weights",
-           "learning_curves", "learning_rates", "mean_over_books", "measured", "own_and_other", "propagation_records",
-           "reach_by_reader", "side_by_side", "trained"]
+__all__ = ["architecture", "change_without", "curves", "deviations", "distance_names", "evaluate", "kind",
+           "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "measured", "own_and_other",
+           "propagation_records", "reach_by_reader", "side_by_side", "trained"]

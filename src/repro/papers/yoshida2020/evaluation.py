@@ -1,7 +1,7 @@
 """Scoring fine-tuned models by word perplexity: what all tables of the recurrence chapters are made of."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -9,6 +9,7 @@ from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
 from repro.papers.yoshida2020 import finetuning
 from repro.papers.yoshida2020.finetuning import FINETUNING, held_out, module_parameters
+from repro.study import Absent
 from repro.study.experiment import Estimate, Experiment, Outcome
 
 
@@ -22,6 +23,7 @@ class Config(finetuning.Config):
     train_overlap: int | None = Field(None, ge=0)  # tokens; None: as the paper does
     test_positions: Literal["all", "passed"] = "all"  # which positions of a window are pooled, while testing
     splits: tuple[Literal["validation", "test"], ...] = ("validation", "test")
+    test_head: Annotated[int | None, Field(ge=2), Absent(None)] = None  # first tokens of each test book; None: all
 
 
 def trained(config) -> finetuning.Config:
@@ -38,7 +40,7 @@ def evaluate(config, context) -> Outcome:
     import torch
 
     from repro.data import tokens
-    from repro.evaluation import flops_per_token, score_documents
+    from repro.evaluation import flops_per_token, score_documents, score_other_document
     from repro.models import load_causal_lm
     from repro.recurrence import MaskedOut
 
@@ -50,20 +52,36 @@ def evaluate(config, context) -> Outcome:
     metrics, documents = {}, {}
     for split in config.splits:
         text = held_out(config, coder) if split == "validation" else tokens(config.corpus, split, coder)
+        if split == "test" and config.test_head:
+            text = text.heads(config.test_head, coder)
         with context.progress(len(text.ids), f"scoring {split}, overlap {config.overlap}", "tokens") as bar:
             score, nll = score_documents(model, text, config.window, config.overlap, progress=bar.advance)
         documents[split] = {"nll": nll.tolist(), "n_words": text.n_words.tolist(), "n_bytes": text.n_bytes.tolist()}
         metrics |= {f"{split}_word_perplexity": score.per_word, f"{split}_token_perplexity": score.per_token,
                     f"{split}_bits_per_byte": score.bits_per_byte}
-        whole_books = split == "test" and config.validation_head  # reading them twice costs more than it tells
-        if config.model == "recurrent" and not whole_books:
-            alone, _ = score_documents(MaskedOut(model), text, config.window, config.overlap)
-            metrics[f"{split}_word_perplexity_masked"] = alone.per_word
+        if config.model == "recurrent":
+            controls = {"masked": score_documents(MaskedOut(model), text, config.window, config.overlap)}
+            if len(text) > 1:  # a single document has no other
+                controls["other_document"] = score_other_document(model, text, config.window, config.overlap)
+            for name, (control, losses) in controls.items():
+                metrics[f"{split}_word_perplexity_{name}"] = control.per_word
+                documents[split][f"nll_{name}"] = losses.tolist()
     metrics["flops_per_token"] = flops_per_token(model.config.n_layer, model.config.n_embd, config.window,
                                                  config.overlap)
     units = {name: "per word" if "word" in name else "bits per byte" if "byte" in name else
              "FLOPs per scored token" if "flops" in name else "per token" for name in metrics}
     return Outcome(metrics, units, config.model, tuned.curves, documents, {**tuned.notes, "trained_by": tuned.id})
+
+
+def table_rows(baseline: Iterable[int] = (), recurrent: Iterable[int] = (), controls: Iterable[int] = (),
+               first: Iterable[int] = ()) -> list[dict[str, Any]]:
+    """Grid points of a table, by overlap: baselines; recurrent models; as controls, baselines that were trained on the
+    overlapping windows that they are tested on; recurrent models with the module at the first block. Of six blocks the
+    first is as deep as the second of the paper's twelve: the other reading of its "second layer"."""
+    return [*({"model": "baseline", "overlap": overlap} for overlap in baseline),
+            *({"model": "recurrent", "overlap": overlap} for overlap in recurrent),
+            *({"model": "baseline", "overlap": overlap, "train_overlap": overlap} for overlap in controls),
+            *({"model": "recurrent", "overlap": overlap, "insert_layer": 0} for overlap in first)]
 
 
 def estimate_evaluation(config, scored_tokens: int) -> Estimate:
@@ -73,8 +91,9 @@ def estimate_evaluation(config, scored_tokens: int) -> Estimate:
     base = PRETRAINING.plan(config.scale)[0]
     n = PRETRAINING.estimate(base).parameters + module_parameters(config, base)
     per_token = flops_per_token(base.n_layer, base.n_embd, config.window, config.overlap)
-    flops = (per_token + 2 * base.n_embd * base.vocab_size) * scored_tokens
-    return Estimate(n, 0, flops, PROCESS + 4 * n, flops / RATE[config.scale])
+    readings = 3.3 if config.model == "recurrent" else 1  # masked; for another document's states, and with them
+    flops = (per_token + 2 * base.n_embd * base.vocab_size) * scored_tokens * readings
+    return Estimate(n, 0, flops, PROCESS + 4 * n, flops / RATE[config.scale] / 2)  # twice as many as in training
 
 
 def evaluation(name: str, summary: str, scales: Mapping[str, Mapping[str, Any]],

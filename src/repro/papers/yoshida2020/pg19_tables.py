@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from repro.page import signed
-from repro.papers.yoshida2020.tables import compare, interval, module_effect
+from repro.papers.yoshida2020.tables import compare, interval, kind, module_effect
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.published import published
 from repro.study.record import Record
@@ -39,6 +39,7 @@ def points(context: ArtifactContext) -> "pandas.DataFrame":
 
 def families(plan: list) -> list:
     """The configs of the five curves of Figure 5: those whose overlap is tested at every window size."""
+    plan = [config for config in plan if kind(config) in ("baseline", "recurrent")]
     sizes = {config.window for config in plan}
     return [config for config in plan
             if sizes == {other.window for other in plan
@@ -52,7 +53,7 @@ def window_table(context: ArtifactContext) -> "pandas.DataFrame":
     rows = []
     for scale in reversed(context.scales):
         for window in sorted({config.window for config in context.plan(scale)}):
-            found = {model: [r for c in context.plan(scale, model=model, window=window, overlap=0)
+            found = {model: [r for c in context.plan(scale, window=window, overlap=0) if kind(c) == model
                              for r in context.records_of(c)] for model in ("baseline", "recurrent")}
             gain = _percent(*compare(found["recurrent"], found["baseline"], "validation")) if all(
                 found.values()) else NOT_RUN

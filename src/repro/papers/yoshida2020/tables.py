@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("validation", "test")
 CONTROL = "baseline trained overlapped"
+FIRST = "recurrent, first block"  # the depth-matched reading of the paper's second of twelve layers
 
 
 def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
@@ -129,6 +130,10 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
                 row[f"{heading(scale)}: test, against the control"] = (
                     _percent(*compare(pair[0], control, "test")) if pair[0] and control else control)
             row[f"{heading(scale)}: module"] = pair[0] and signed(module_effect(pair[0]), ".2%")
+            if not all(literal(config) for config in context.plan(scale)):
+                first = _at(context, scale, FIRST, share)
+                row[f"{heading(scale)}: test, first block"] = (
+                    _percent(*compare(first, pair[1], "test")) if first and pair[1] else first)
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
 
@@ -187,10 +192,17 @@ def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
 
 
 def kind(run) -> str:
-    """What a config or record is of: baseline, recurrent, or a baseline trained on the windows it is tested on."""
+    """What a config or record is of: baseline, recurrent, recurrent with the module at the first block, or a baseline
+    trained on the windows it is tested on."""
     values = run.model_dump() if isinstance(run, RunConfig) else run.config
-    overlapped = values["model"] == "baseline" and values["train_overlap"]
-    return CONTROL if overlapped else values["model"]
+    if values["model"] == "baseline":
+        return CONTROL if values["train_overlap"] else "baseline"
+    return FIRST if values.get("insert_layer") == 0 else values["model"]
+
+
+def literal(run) -> bool:
+    """Whether a config or record is none of the depth-matched reading, which stands beside the literal one."""
+    return kind(run) != FIRST
 
 
 def _table(context: ArtifactContext, scale: str) -> list:

@@ -22,19 +22,27 @@ VARIATIONS: dict[str, dict[str, Any]] = {  # section 3.1, footnote 3, and the fi
     "2 embeddings": {"n_embeddings": 2},
     "4 embeddings": {"n_embeddings": 4},
     "inserted at every layer": {"insert": "every"},
-    "inserted at the last layer": {"insert_layer": -1},
     "final layer only": {"layers": "last"},
     "h_prev detached": {"truncate": 1},
     "higher capacity": {"hidden_size": 800},
 }
 
 
+NAMES = {0: "inserted at the first layer", 2: "inserted at the third layer", 3: "inserted at the fourth layer",
+         -1: "inserted at the last layer"}
+PLACES = {"smoke": (-1,), "small": (-1,)}  # of these; elsewhere all
+LEFT_OUT = {"smoke": ("2 embeddings",)}
+NEXT = {"splits": ("validation",), "steps": 100}  # of `small` from the next revision on, besides those of books
+NEXT_PLACES, NEXT_LEFT_OUT = tuple(NAMES), ("2 embeddings",)
+
+
 def variations(scale: str) -> dict[str, dict[str, Any]]:
     """What each row changes: the module, on disjoint windows; then how one is trained that is tested with overlap."""
     last = finetuning.PRETRAINING.plan(scale)[0].n_layer - 1
-    rows = {name: change | ({"insert_layer": last} if "insert_layer" in change else {})
-            for name, change in VARIATIONS.items()}
-    most = max(pg19.RECURRENT.get(scale, (50,)))
+    rows = {name: change for name, change in VARIATIONS.items() if name not in LEFT_OUT.get(scale, ())}
+    for place in PLACES.get(scale, NAMES):
+        rows[NAMES[place]] = {"insert_layer": last if place == -1 else place}
+    most = pg19.most(scale)
     for positions in ("all", "passed"):
         rows[f"trained on disjoint windows, tested with overlap {most}, {positions} positions pooled"] = {
             "overlap": most, "train_overlap": 0, "test_positions": positions}
@@ -42,7 +50,7 @@ def variations(scale: str) -> dict[str, dict[str, Any]]:
 
 
 def grid(scale: str) -> list[dict[str, Any]]:
-    """A run for each row; at `smoke` two are one, as layer 2 is the last."""
+    """A run for each row."""
     return [{"model": "recurrent", "overlap": 0} | change for change in variations(scale).values()]
 
 
@@ -58,8 +66,10 @@ def module_counts(records) -> float:
     return max(log(1 / (1 + module_effect([record], "validation"))) for record in records)
 
 
+SCORED = {scale: tokens // 5 for scale, tokens in pg19.SCORED.items()}
+NEXT_SCORED = 78_000
 EVALUATION = evaluation("variations-pg19", "Variations of the recurrence module, on books.", SCALES, grid,
-                        {scale: tokens // 5 for scale, tokens in pg19.SCORED.items()})
+                        SCORED)
 register(
     EVALUATION,
     Artifact(id="yoshida2020-variations", paper="yoshida2020", title="Variations of the recurrence module",

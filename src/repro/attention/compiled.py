@@ -1,0 +1,76 @@
+"""Attention as one operation of a compiled graph: what is inside runs as it does without compilation."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from repro.attention.patterns import Pattern
+from repro.attention.places import attend_at
+
+PATTERNS: list[Pattern | tuple[Pattern, ...]] = []  # what the numbers mean that stand in a graph
+
+
+def number(pattern: Pattern | list[Pattern]) -> int:
+    """The number of a pattern, or of one for each head."""
+    pattern = tuple(pattern) if isinstance(pattern, list) else pattern
+    if pattern not in PATTERNS:
+        PATTERNS.append(pattern)
+    return PATTERNS.index(pattern)
+
+
+def _computed(query, key, value, where, pattern, scale, dropout, seed) -> Tensor:
+    pattern = PATTERNS[pattern]
+    pattern = list(pattern) if isinstance(pattern, tuple) else pattern
+    devices = [query.device] if query.is_cuda else []
+    with torch.random.fork_rng(devices, enabled=dropout > 0):
+        if dropout:
+            torch.manual_seed(int(seed))
+        return attend_at(query, key, value, pattern, where, scale, dropout)
+
+
+@torch.library.custom_op("repro::attend", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def attend_in_graph(query: Tensor, key: Tensor, value: Tensor, where: Tensor | None, pattern: int, scale: float | None,
+                    dropout: float, seed: Tensor) -> Tensor:
+    """`attend_at` with the pattern of that number; seed: of its dropout, drawn outside. Gradients compute it anew."""
+    return _computed(query, key, value, where, pattern, scale, dropout, seed).contiguous()
+
+
+@torch.library.custom_op("repro::attend_backward", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def _backward(grad: Tensor, query: Tensor, key: Tensor, value: Tensor, where: Tensor | None, pattern: int,
+              scale: float | None, dropout: float, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    stream = torch.cuda.current_stream(query.device) if query.is_cuda else None
+
+    def gradients():
+        with torch.enable_grad(), torch.cuda.stream(stream):
+            x = [part.detach().requires_grad_() for part in (query, key, value)]
+            out = _computed(*x, where, pattern, scale, dropout, seed)
+            to_query, to_key, to_value = (part.contiguous() for part in torch.autograd.grad(out, x, grad))
+        return to_query, to_key, to_value
+
+    with ThreadPoolExecutor(1) as thread:  # inside an operation PyTorch records no gradients; another thread does
+        return thread.submit(gradients).result()
+
+
+@attend_in_graph.register_fake
+def _(query, key, value, where, pattern, scale, dropout, seed):
+    return query.new_empty(*query.shape[:3], value.shape[3])
+
+
+@_backward.register_fake
+def _(grad, query, key, value, where, pattern, scale, dropout, seed):
+    return tuple(torch.empty_like(x, memory_format=torch.contiguous_format) for x in (query, key, value))
+
+
+def _keep(ctx, inputs, output):
+    query, key, value, where, ctx.pattern, ctx.scale, ctx.dropout, seed = inputs
+    ctx.save_for_backward(query, key, value, where, seed)
+
+
+def _gradients(ctx, grad):
+    query, key, value, where, seed = ctx.saved_tensors
+    found = _backward(grad, query, key, value, where, ctx.pattern, ctx.scale, ctx.dropout, seed)
+    return *found, None, None, None, None, None
+
+
+attend_in_graph.register_autograd(_gradients, setup_context=_keep)

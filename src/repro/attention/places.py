@@ -1,0 +1,79 @@
+"""Where queries and keys stand, in the place of a mask: padding, packed documents and caches in one small tensor.
+
+transformers makes the mask of a model once, before it knows which layer it is for, and hands it to every layer. Ours is
+linear in the number of positions, and says nothing of the pattern: (B, 1, 2, Q + N) whole numbers, the documents of Q
+queries and N keys (-1 for padding), and then their positions. A plain tensor of four dimensions is what passes through
+everything on the way: `generate`, recomputation, compilation, and models that were handed a mask of their own.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from repro.attention.decoding import last_rows
+from repro.attention.implementations import attend
+from repro.attention.patterns import Pattern
+from repro.errors import ReproError
+
+KIND = torch.int64  # tells ours from a mask of bools, or of floats to add
+
+
+def places(batch: int, n_queries: int, n_keys: int, first_query: int | Tensor = 0, first_key: int = 0,
+           neighbours: Callable[[Tensor, Tensor], Tensor] | None = None, real: Tensor | None = None,
+           device: torch.device | str | None = None) -> Tensor:
+    """The tensor for a batch: (B, 1, 2, Q + N).
+
+    first_query, first_key: their positions, counted with all that a cache has read. neighbours(b, i): whether position
+    i sees the one before it, and so belongs to the same document; None: one document. real (B, positions): False where
+    a token is padding; positions beyond are not filled yet.
+    """
+    i = torch.arange(n_queries, device=device) + first_query
+    j = torch.arange(n_keys, device=device) + first_key
+    document = torch.zeros(batch, n_keys, dtype=KIND, device=device)
+    if neighbours is not None:
+        new = ~neighbours(torch.arange(batch, device=device)[:, None], i[None]).expand(batch, -1)
+        document = (new & (i > 0)).to(KIND).cumsum(1)
+    if real is not None:
+        missing = max(0, first_key + n_keys - real.shape[1])
+        kept = torch.nn.functional.pad(real.to(torch.bool), (0, missing))[:, first_key:first_key + n_keys]
+        document = torch.where(kept, document, -1)
+    asked = document if n_queries == n_keys else document.new_zeros(batch, n_queries)
+    position = torch.cat([i, j]).to(KIND).expand(batch, -1)
+    return torch.stack([torch.cat([asked, document], 1), position], 1)[:, None]
+
+
+def documents_of(where: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """(B, N): the document of every key, -1 for padding. Raises ReproError where a cache has dropped keys."""
+    n, keys = query.shape[2], where.shape[3] - query.shape[2]
+    if key.shape[2] != keys:
+        raise ReproError(f"there are {key.shape[2]} keys, but the mask was made for {keys}; the cache dropped some: "
+                         "use one that keeps them, such as past_key_values=DynamicCache().")
+    return where[:, 0, 0, n:]
+
+
+def attend_at(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | list[Pattern], where: Tensor | None,
+              scale: float | None = None, dropout: float = 0.0) -> Tensor:
+    """`attend` for queries and keys that stand at `where`; None: one whole document each, without padding.
+
+    Raises ReproError where a query sees a key that the cache has dropped.
+    """
+    n, settings = query.shape[2], {"scale": scale, "dropout": dropout}
+    if where is None:
+        return attend(query, key, value, pattern, **settings)
+    document, position = documents_of(where, query, key), where[0, 0, 1]
+    first = int(position[n])
+    real = document >= 0
+    if n == key.shape[2]:
+        packed = document if bool((document > 0).any()) else None
+        return attend(query, key, value, pattern, key_mask=None if real.all() else real, documents=packed, **settings)
+    end = int(position[n - 1]) + 1 - first  # behind it a static cache is empty
+    key, value, real = key[:, :, :end], value[:, :, :end], real[:, :end]
+    real = None if real.all() else real
+    if first == 0:
+        return attend(query, key, value, pattern, key_mask=real, **settings)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    patterns = pattern if isinstance(pattern, list) else [pattern]
+    rows = [slice(head, head + 1) for head in range(len(patterns))] if len(patterns) > 1 else [slice(None)]
+    return torch.cat([last_rows(query[:, at], key[:, at], value[:, at], one, scale, real, dropout, first)
+                      for one, at in zip(patterns, rows, strict=True)], 1)

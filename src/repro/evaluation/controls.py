@@ -1,0 +1,117 @@
+"""A control of whatever is carried from window to window: the same text, with the state of another document."""
+
+from collections import defaultdict
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from repro.errors import ReproError
+from repro.evaluation.documents import lengths_of, per_document, streams_of
+from repro.evaluation.scoring import BATCH, Score, window_nll
+from repro.processor import exact_products
+from repro.windows import Window, check_window, windows
+
+
+@torch.no_grad()
+def score_other_document(model, tokens, window: int, overlap: int, batch_size: int | None = None,
+                         progress=None) -> tuple[Score, np.ndarray]:
+    """Score a `repro.data.Tokens` as `score_documents` does, but every window sees the state of another document.
+
+    model: a `RecurrentLM`, or another with `_read_window`. Window k of a document sees what the model has after it read
+    window k - 1 of the other document, which is read by itself, from its beginning; a shorter one is gone through
+    again. The other document is the next one (after the last, the first) of which the window holds nothing: in running
+    text a window can hold the end of an article and the beginning of the next. What is the first window of a text has
+    no state, here as ever. The first window of an article inside running text, which else sees the end of the article
+    before, sees the end of the other one.
+
+    Takes two readings: one for the states, one with them. batch_size: windows read at once.
+    Raises ReproError where a window holds something of every document, as where there is only one.
+    """
+    check_window(window, overlap, model.config.n_positions)
+    device = next(model.parameters()).device
+    batch_size = BATCH.get(device.type, 16) if batch_size is None else batch_size
+    was_training = model.training
+    model.eval()
+    try:
+        with exact_products(model, batch_size * window, device):
+            streams = [torch.from_numpy(ids.astype(np.int64)).to(device) for ids in streams_of(tokens)]
+            alone = streams if not tokens.joined else [
+                torch.from_numpy(tokens.document(k).astype(np.int64)).to(device) for k in range(len(tokens))]
+            carried = states(model, [ids for ids in alone if len(ids) > 1], window, overlap, batch_size)
+            target_nll = _read_given(model, streams, given(tokens, window, overlap), carried, window, overlap,
+                                     batch_size, progress)
+    finally:
+        model.train(was_training)
+    return per_document(tokens, target_nll)
+
+
+def states(model, texts: list[Tensor], window: int, overlap: int, batch_size: int) -> list[list]:
+    """What the model has after each window of each of `texts` (N,), read side by side, each from its beginning."""
+    covers = [windows(len(ids), window, overlap) for ids in texts]
+    found = [[] for _ in texts]
+    for k in range(max(map(len, covers))):
+        groups = defaultdict(list)
+        for n, cover in enumerate(covers):
+            if k < len(cover):
+                groups[cover[k].stop - cover[k].start].append(n)
+        for rows in (group[i:i + batch_size] for group in groups.values() for i in range(0, len(group), batch_size)):
+            ids = torch.stack([texts[n][covers[n][k].start:covers[n][k].stop] for n in rows])
+            _, z = model._read_window(ids, _together([found[n][-1] for n in rows]) if k else None, window - overlap)
+            for row, n in enumerate(rows):
+                found[n].append(tree_map(lambda x, row=row: x[row:row + 1], z))
+    return found
+
+
+def given(tokens, window: int, overlap: int) -> list[list[tuple[int, int] | None]]:
+    """For each window of each text, whose state it sees: (document, number of its window), None for a first window.
+
+    Documents are counted without those that have no token.
+    """
+    lengths = lengths_of(tokens)
+    starts = tokens.starts[lengths > 0]
+    n_windows = [len(windows(1 + n, window, overlap)) for n in lengths[lengths > 0]]
+    found = []
+    for text, ids in enumerate(streams_of(tokens)):
+        begun, sources = defaultdict(int), []
+        for k, span in enumerate(windows(len(ids), window, overlap)):
+            first, last = text, text
+            if tokens.joined:
+                first, last = (max(0, int(np.searchsorted(starts, at, "right")) - 1) for at in (span.start, span.stop))
+            other = (last + 1) % len(starts)
+            if last - first + 1 >= len(starts):
+                raise ReproError(f"window {k} holds something of each of the {len(starts)} documents with text: there "
+                                 "is no other document whose state it could see; give more documents.")
+            sources.append((other, (begun[first] - 1) % n_windows[other]) if k else None)
+            begun[first] += 1
+        found.append(sources)
+    return found
+
+
+def _read_given(model, streams, sources, carried, window, overlap, batch_size, progress) -> np.ndarray:
+    """Loss of every target of every stream, (targets,) in nats, in the order of the text."""
+    head = model.get_output_embeddings()
+    before = np.cumsum([0, *(len(ids) - 1 for ids in streams)])
+    target_nll = np.empty(before[-1], np.float32)
+    groups: dict[tuple, list[tuple[int, Window, tuple | None]]] = defaultdict(list)
+    for n, ids in enumerate(streams):
+        for span, source in zip(windows(len(ids), window, overlap), sources[n], strict=True):
+            groups[span.stop - span.start, span.offset, source is None].append((n, span, source))
+    for group in groups.values():
+        for some in (group[i:i + batch_size] for i in range(0, len(group), batch_size)):
+            ids = torch.stack([streams[n][span.start:span.stop] for n, span, _ in some])
+            z = None if some[0][2] is None else _together([carried[other][k] for _, _, (other, k) in some])
+            hidden, _ = model._read_window(ids, z, window - overlap)
+            targets = torch.stack([streams[n][span.first_target:span.stop + 1] for n, span, _ in some])
+            nll = window_nll(hidden[:, some[0][1].offset:].flatten(0, 1), targets.flatten(), head)
+            for (n, span, _), row in zip(some, nll.view_as(targets).cpu().numpy(), strict=True):
+                target_nll[before[n] + span.first_target - 1:before[n] + span.stop] = row
+            if progress is not None:
+                progress(targets.numel())
+    return target_nll
+
+
+def _together(zs: list):
+    """States of one text each as those of a batch."""
+    return tree_map(lambda *parts: torch.cat(parts), zs[0], *zs[1:])
