@@ -10,7 +10,7 @@ def test_copies_are_whole_records_of_their_own_and_as_many_as_asked_for(tmp_path
     paths = list((tmp_path / "many").rglob("*.json"))
     assert len({Record.read(path).id for path in paths}) == len(paths) == committed + 5
     charlm = Store(tmp_path / "many").find("charlm-ablation", "small")
-    assert {record.seed for record in charlm} >= {0, 1}
+    assert {record.seed for record in charlm} >= {5, 6}
 
 
 def test_the_report_holds_seconds_beside_their_bounds(tmp_path, monkeypatch):

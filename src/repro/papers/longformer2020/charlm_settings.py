@@ -123,8 +123,9 @@ def one_run(scales: Sequence[str]) -> "pandas.DataFrame":
         config = ABLATION.plan(scale)[2]
         columns[scale] = {"text": told_text(config.corpus), "layers": len(config.windows), "width": config.n_embd,
                           "widest window": f"{max(config.windows):,}", "length": f"{config.length:,}",
-                          "batch": config.batch_sizes[0], "learning rate": f"{config.learning_rate:g}",
-                          "decay": config.decay, "characters read in training": f"{sum(training_tokens(config)):,}"}
+                          "batch": config.batch_sizes[0], "optimiser": OPTIMISERS[config.optimizer],
+                          "learning rate": f"{config.learning_rate:g}", "decay": config.decay,
+                          "characters read in training": f"{sum(training_tokens(config)):,}"}
     return pandas.DataFrame(columns)
 
 
