@@ -12,7 +12,6 @@ from repro.papers.longformer2020.charlm import (
     ABLATION,
     CHAPTER,
     COST,
-    NEXT,
     ONE_PHASE,
     PAPER,
     SIZES,
@@ -33,7 +32,7 @@ from repro.study.record import Record
 if TYPE_CHECKING:
     import pandas
 
-BASE = {"smoke": ONE_PHASE["smoke"], "small": NEXT}  # the run of Table 4 that the rows change
+BASE = {scale: ONE_PHASE[scale] for scale in ("smoke", "small")}  # the run of Table 4 that the rows change
 GROWN, TWO_HEADS = ("increasing", False), ("increasing", True)
 AS_THERE = "as Transformer-XL's code has it"
 DETAILS = {
