@@ -17,6 +17,7 @@ TABLE = re.compile(r'<table id="([^"]+)">')
 THUMB = re.compile(r'(<span class="thumb \w+" data-artifact="([^"]+)">)</span>')
 FIGURE = re.compile(r'<figure class="drawing"(?: id="([^"]+)")?>(.*?)</figure>', re.DOTALL)
 NUMBER = re.compile(r'<span class="of-figure">(Figure \d+\.\d+)</span>')
+CAPTION = re.compile(r"\s*(?:<div>)?(.*?)</(?:div|figcaption)>", re.DOTALL)  # behind its number: the first line
 PLACE = "<!-- pictures -->"
 WIDE, HIGH = 8, 9  # cells of a table that its small picture shows at most
 
@@ -89,9 +90,9 @@ class Gallery:
         if not number:
             return found[0]
         id = id or number[1].lower().replace(" ", "-").replace(".", "-")
-        caption = re.search(r"</span>(.*?)</figcaption>", inside, re.DOTALL)
-        told = re.sub("<[^>]+>", "", caption[1]).strip() if caption else ""
-        self.figures.append(Picture(chapter, id, number[1], re.split(r"\. (?=[A-Z])", told)[0].removesuffix(".")))
+        caption = CAPTION.match(inside, number.end())[1]
+        told = re.sub("<[^>]+>", "", caption).strip()
+        self.figures.append(Picture(chapter, id, number[1], re.split(r"\. (?=\D)", told)[0].removesuffix(".")))
         if drawn := re.search(r"<svg.*?</svg>", inside, re.DOTALL):
             self._keep(id, drawn[0])
         return f'<figure class="drawing" id="{id}">{inside}</figure>'
