@@ -66,6 +66,18 @@ def test_recurrence_draws_every_state_and_h_prev_beside_the_input_of_its_block(n
     assert told.count("z") == told.count("feedforward") == n_windows - 1
 
 
+def test_recurrence_goes_step_by_step():
+    """A window, z, h_prev, the next window; every step has what the one before it had, the last one everything."""
+    figure = draw_recurrence(3, 4, 0, 4, 1)
+    seen = [(len(cells(one, "state")) // 20, [text.get_text() for text in one.axes[0].texts].count("z"),
+             len(cells(one, "h_prev"))) for one in figure.frames]
+    assert seen == [(1, 0, 0), (1, 1, 0), (1, 1, 1), (2, 1, 1), (2, 2, 1), (2, 2, 2), (3, 2, 2)]
+    assert figure.frames[-1].png() == figure.png()
+    assert {one.axes[0].get_xlim() + one.axes[0].get_ylim() for one in figure.frames} == {
+        figure.axes[0].get_xlim() + figure.axes[0].get_ylim()}
+    assert draw_recurrence(1).frames == ()
+
+
 @pytest.mark.parametrize(("n_windows", "window", "overlap"), [(3, 4, 0), (2, 6, 2), (1, 3, 0)])
 def test_insertion_draws_one_more_key_per_query_after_the_first_window(n_windows, window, overlap):
     figure = draw_insertion(n_windows, window, overlap)
