@@ -98,7 +98,8 @@ def _features(words: Words, rows: Sequence[Any]) -> "csr_matrix":
 def _of_candidates(rows: Sequence[Any], others: Sequence[Any]) -> dict[str, "np.ndarray"]:
     import numpy as np
 
-    words = Words([text for row in rows for text in (*row.paragraphs, row.question, *row.candidates)])
+    every = (*rows, *others)  # what a candidate shares with its own document need not stand in another one
+    words = Words([text for row in every for text in (*row.paragraphs, row.question, *row.candidates)])
     shown = [float(k == row.answer) for row in rows for k in range(len(row.candidates))]
     learnt = ridge(words([one for row in rows for one in row.candidates]), np.array(shown)[:, None],
                    words([one for row in others for one in row.candidates]))[:, 0]

@@ -88,10 +88,10 @@ def search(config) -> list[Config]:
         config.model_copy(update={"tokens": tokens, "learning_rate": one, "checkpoints": 1}) for one in RATES]
 
 
-def chosen_rate(config, context) -> tuple[float, dict[str, float]]:
-    """The learning rate, and the losses by which it was chosen, in nats per token of held-out text."""
-    losses = {one.learning_rate: context.need(one)[0].metrics["validation_token_loss"] for one in search(config)}
-    return min(losses, key=losses.get) if losses else config.learning_rate, {str(k): v for k, v in losses.items()}
+def chosen_rate(config, context) -> tuple[float, list[list[float]]]:
+    """The learning rate, and those it was chosen of, each with its loss in nats per token of held-out text."""
+    tried = [[one.learning_rate, context.need(one)[0].metrics["validation_token_loss"]] for one in search(config)]
+    return min(tried, key=lambda one: one[1])[0] if tried else config.learning_rate, tried
 
 
 def execute(config, context):
