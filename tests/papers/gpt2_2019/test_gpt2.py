@@ -221,6 +221,33 @@ def test_claims_measure_the_larger_less_the_smaller_and_with_less_without():
         pytest.approx(100 / 3))
 
 
+def test_clozes_beyond_copying_are_those_that_the_commonest_candidate_does_not_answer():
+    record = SimpleNamespace(documents={"names": {"correct": [1, 1, 0, 0], "commonest": [1, 0, 0, 1]}})
+    assert claims.beyond_copying(record, "names").mean() == pytest.approx(50)  # one of the two that are left
+    record.documents["names"]["commonest"] = [1, 1, 1, 1]
+    assert claims.beyond_copying(record, "names").tolist() == [0] * 4
+
+
+def trained(size, text_tokens, held_out, train, seed=0):
+    return SimpleNamespace(seed=seed, config={"size": size, "text_tokens": text_tokens}, metrics={
+        "train_token_loss": train, "validation_token_loss": held_out},
+        documents={"validation": {"nll": [8 * held_out, 8 * held_out], "n_tokens": [8, 8]}})
+
+
+def test_a_model_underfits_whose_gain_on_what_it_read_is_gained_elsewhere_too():
+    records = [trained("762M", None, 5.0, 4.8), trained("1542M", None, 4.7, 4.4), trained("1542M", 500, 5.6, 2.0)]
+    found = claims.learnt(records)
+    assert found.effects.mean() == pytest.approx(-0.3 + 0.2) and found.control.mean() == pytest.approx(0.9 + 1.2)
+    assert claims.gap([records[1], records[2]]) == pytest.approx(3.6 - 0.3)
+
+
+def test_the_assay_of_size_is_what_more_text_moves():
+    records = [SimpleNamespace(config={"text": text}, documents={"lambada": {"correct": hits}})
+               for text, hits in (("all", [1, 1, 0, 0]), ("little", [1, 0, 0, 0]))]
+    moved = claims.by_text(lambda record: claims.percent(record, "lambada"))
+    assert moved(records) == pytest.approx(25) and moved(records[:1]) is None
+
+
 def test_other_words_that_are_barred_are_the_most_frequent_ones():
     known = {" the", " and", " said", " eyes", " door"}  # those of one token
     coder = SimpleNamespace(encode=lambda text: [0] * (1 if text in known else 2))

@@ -25,7 +25,7 @@ class Config(RunConfig):
 
     source: str = "scratch"  # "scratch", or a checkpoint on the hub that is taken as it is
     model: Literal["transformer", "lstm"] = "transformer"
-    tokeniser: Literal["bpe", "word"] = "bpe"
+    tokeniser: Literal["bpe", "word", "openai-gpt"] = "bpe"
     vocab_size: int = Field(8192, ge=2)
     tokeniser_corpora: tuple[str, ...] = ()
     n_layer: int = Field(6, ge=1)
@@ -100,10 +100,16 @@ def execute(config, context):
 
     from repro.data import tokens
     from repro.evaluation import perplexity
+    from repro.models import GPT, load_causal_lm
     from repro.training import NextToken, Sequences, TrainConfig, train
 
-    coder, folder = new_tokeniser(config), context.folder / "model"
+    folder = context.folder / "model"
     folder.mkdir(exist_ok=True)
+    if config.source != "scratch":
+        model = GPT.from_transformers(load_causal_lm(config.source))
+        keep(model, folder / LAST)
+        return Outcome({"parameters": model.config.parameters}, {"parameters": "weights"}, config.model)
+    coder = new_tokeniser(config)
     torch.manual_seed(config.seed)
     model = build(config, coder.vocab_size)
     text = tokens(config.corpus, "train", coder)
@@ -146,15 +152,27 @@ def execute(config, context):
                           "checkpoints": sorted(int(one.stem) for one in folder.glob("0*.safetensors"))})
 
 
-def estimate(config) -> Estimate:
+def size_of(config):
+    """The size of the model: a `GPTConfig` or `LSTMConfig`."""
     import torch
 
     with torch.device("meta"):
-        size = build(config, config.vocab_size).config
-    flops = 3 * size.flops_per_token(config.n_positions) * config.tokens
+        return build(config, config.vocab_size).config
+
+
+def training_flops(config) -> float:
+    """FLOPs of one training token: three times the forward pass."""
+    return 3 * size_of(config).flops_per_token(config.n_positions)
+
+
+def estimate(config) -> Estimate:
+    n = size_of(config).parameters
+    if config.source != "scratch":
+        return Estimate(n, 0, 0.0, 8 * n, 60.0, note=f"({config.source} as it is)")
+    flops = training_flops(config) * config.tokens
     kept = config.batch_size * config.n_positions * 4 * (34 * config.n_layer * config.n_embd + 3 * config.vocab_size)
     seconds = flops / rate(config.scale, config.model, config.precision)
-    return Estimate(size.parameters, config.tokens, flops, PROCESS + 16 * size.parameters + kept, seconds)
+    return Estimate(n, config.tokens, flops, PROCESS + 16 * n + kept, seconds)
 
 
 def rate(scale: str, model: str, precision: str) -> float:
@@ -164,7 +182,10 @@ def rate(scale: str, model: str, precision: str) -> float:
 
 
 def grid(scale: str) -> list[dict]:
-    """A transformer and an LSTM, and at `small` the short trainings by which the learning rate of each is chosen."""
+    """A transformer and an LSTM, and at `small` the short trainings by which the learning rate of each is chosen; at
+    `paper` the transformer that was released."""
+    if scale == "paper":
+        return [{"model": "transformer", "source": "openai-community/openai-gpt"}]
     both = [{"model": "transformer"}, {"model": "lstm"}]
     if scale != "small":
         return both
@@ -179,6 +200,9 @@ SCALES = {
               "learning_rate": 5e-3, "warmup_steps": 20},
     "small": {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("books-and-wikipedia",), "tokens": 15_000_000,
               "precision": "bf16"},
+    "paper": {"corpus": "gutenberg-pretrain", "tokeniser": "openai-gpt", "vocab_size": 40_478, "n_layer": 12,
+              "n_embd": 768, "n_head": 12, "dropout": 0.1, "batch_size": 64, "tokens": 1, "learning_rate": 2.5e-4,
+              "warmup_steps": 2_000, "weight_decay": 0.01, "optimizer": "adamw", "checkpoints": 1},
 }
 
 

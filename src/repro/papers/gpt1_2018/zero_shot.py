@@ -209,7 +209,7 @@ def estimate(config) -> Estimate:
     trained = pretraining.EXPERIMENT.estimate(base)
     n, length = LENGTHS.get(config.task, (800, 20))
     tokens = (base.checkpoints + 3) * n * length  # each checkpoint, the untrained model, and two controls
-    flops = trained.flops / 3 / base.tokens * tokens
+    flops = pretraining.training_flops(base) / 3 * tokens
     seconds = flops / pretraining.rate(config.scale, base.model, "no")
     return Estimate(trained.parameters, 0, flops, PROCESS + 8 * trained.parameters, seconds + 10)
 
