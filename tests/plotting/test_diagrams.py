@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 from repro.errors import ReproError
-from repro.plotting import COLOURS, diagrams, draw_insertion, draw_recurrence, draw_windows
+from repro.plotting import COLOURS, diagrams, draw_inputs, draw_insertion, draw_recurrence, draw_windows
 from repro.windows import windows
 
 
@@ -137,3 +137,16 @@ def test_letters_stay_inside_and_apart_and_are_large_enough(draw):
                for box in boxes)
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1:])
     assert min(text.get_fontsize() for text in figure.axes[0].texts) >= 9
+
+
+def test_inputs_have_a_row_for_each_sequence_and_special_tokens_apart():
+    rows = [[("Start", True), ("a cat", False), ("Extract", True)], [("Start", True), ("b", False)]]
+    figure = draw_inputs({"one": rows[:1], "two": rows})
+    axis = figure.axes[0]
+    told = [text.get_text() for text in axis.texts]
+    assert told == ["one", "Start", "a cat", "Extract", "two", "Start", "a cat", "Extract", "Start", "b"]
+    assert len({text.get_position()[1] for text in axis.texts}) == 5  # two names, three sequences
+    faces = Counter(colour(patch) for patch in axis.patches)
+    assert faces == {COLOURS["scored"]: 5, COLOURS["read"]: 3}
+    with pytest.raises(ReproError, match="a form without a sequence"):
+        draw_inputs({"one": []})

@@ -1,6 +1,6 @@
 """Drawings of windows and of the recurrence module, computed from the code that does the work."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from math import ceil
 
@@ -212,6 +212,35 @@ def _attention_block(axis, width: float, scale: float, window: int, n_layer: int
     vectors(middle, high - size - 0.2, "output", False)
     _text(axis, middle + beside, high - size / 2 - 0.2, "one output per token", ha="left")
     return high
+
+
+@house()
+def draw_inputs(forms: Mapping[str, Sequence[Sequence[tuple[str, bool]]]]) -> Drawing:
+    """How a model reads an example of each form (Radford et al. 2018, Figure 1): a row for each of its sequences.
+
+    forms: of each form the sequences, of each sequence its tokens and whether they are special. Raises ReproError for a
+    form without a sequence.
+    """
+    if not forms or not all(forms.values()):
+        raise ReproError("there is a form without a sequence; give at least one sequence of each.")
+    figure, axis = canvas(1, alt=f"How an example of {', '.join(forms)} is read: its tokens, between special ones.")
+    y, right = 0.0, 0.0
+    for name, rows in forms.items():
+        _text(axis, 0, y, name, ha="left", size=10.5, weight="bold")
+        y -= 1.5
+        for ids in rows:
+            x = 0.0
+            for text, special in ids:
+                width = 0.62 * max(len(text.strip()), 2) + 0.8
+                face = COLOURS["scored"] if special else COLOURS["read"]
+                axis.add_patch(_box(x, y - 0.6, width, 1.3, face, COLOURS["ink"] if special else face))
+                _text(axis, x + width / 2, y, text.strip(), color="white" if special else COLOURS["ink"],
+                      weight="bold" if special else "normal")
+                x += width + 0.15
+            right = max(right, x)
+            y -= 1.6
+        y -= 0.6
+    return _fit(figure, axis, (-0.2, max(right, 30)), (y + 0.4, 0.9))
 
 
 def grid(cover: Iterable[Window], inserted: bool) -> tuple[np.ndarray, list[int], list[int | None]]:
