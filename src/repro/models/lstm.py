@@ -12,7 +12,13 @@ from repro.models.gpt import INIT, GPTConfig
 
 @dataclass(frozen=True)
 class LSTMConfig:
-    """Size of an `LSTM`. Raises ReproError for sizes below 1."""
+    """Size of an `LSTM`. Raises ReproError for sizes below 1.
+
+    >>> LSTMConfig(vocab_size=9, n_embd=8, units=0)
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: units is 0; it must be at least 1.
+    """
 
     vocab_size: int
     n_embd: int
@@ -56,6 +62,10 @@ class LSTM(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
     It starts every text from zeros. What it computes is single precision at least, autocast or not.
+
+    >>> model = LSTM(LSTMConfig(vocab_size=9, n_embd=8, units=16))
+    >>> model(torch.zeros(1, 20, dtype=torch.int64)).shape
+    torch.Size([1, 20, 9])
     """
 
     hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them

@@ -1,4 +1,8 @@
-"""Every figure of the study in one style. Functions return a figure; notebooks show it, nothing is drawn twice."""
+"""Every figure of the study in one style. Functions return a figure; notebooks show it, nothing is drawn twice.
+
+>>> COLOURS["baseline"], COLOURS["recurrent"]
+('#0072B2', '#D55E00')
+"""
 
 from repro.plotting.attention import draw_cost_and_quality, draw_growth, draw_patterns
 from repro.plotting.curves import (

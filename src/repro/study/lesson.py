@@ -30,7 +30,11 @@ SIGNS = {"reproduced": "✓", "not reproduced": "✗", "inconclusive": "≈", "n
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a record for a `sentence`, written as `style` says; `value` is None where it was not run."""
+    """A number of a record for a `sentence`, written as `style` says; `value` is None where it was not run.
+
+    >>> f"{Metric(18.5371, '.1f')}, or {Metric(18.5371):.0f}"
+    '18.5, or 19'
+    """
 
     value: float | None
     style: str = ".2f"
@@ -44,6 +48,11 @@ def metric(experiment_name: str, name: str, scale: str = "small", style: str = "
     """The metric `name` of the one planned run of an experiment that has these `fields`; the mean over its seeds.
 
     Raises ReproError for an unknown experiment, scale, field or metric, and for fields that leave no run or several.
+
+    >>> from repro.papers.example import EXPERIMENT
+    >>> found = metric(EXPERIMENT.name, "test_word_perplexity", "smoke", ".1f", context=1)
+    >>> isinstance(found, Metric), found.style
+    (True, '.1f')
     """
     parent = experiment(experiment_name)
     for key in fields:
@@ -63,7 +72,11 @@ def metric(experiment_name: str, name: str, scale: str = "small", style: str = "
 
 @dataclass(frozen=True)
 class Sentence:
-    """Markdown whose numbers come from records; without Markdown's marks in a terminal."""
+    """Markdown whose numbers come from records; without Markdown's marks in a terminal.
+
+    >>> Sentence("It takes *two* hours.")
+    It takes two hours.
+    """
 
     markdown: str
 
@@ -80,6 +93,9 @@ def sentence(template: str, **values: Any) -> Sentence:
     A value is a number, a `metric`, a word, or the `Verdict` of a claim, of which `{gain}` is the effect in words and
     `{gain.verdict}`, `{gain.effect:+.1%}`, `{gain.low}`, `{gain.high}` its parts. Where a record is missing it says
     "not run", and the sentence ends with the command. Raises ReproError for a name without a value.
+
+    >>> print(sentence("It costs {flops:.1e} FLOPs a token, or {change:+.1%}.", flops=1.754e8, change=-0.5))
+    It costs 1.8e+08 FLOPs a token, or -50.0%.
     """
     missing = dict.fromkeys(one for one in map(_missing, values.values()) if one)
     note = f" ({NOT_RUN}: {', '.join(f'`{line}`' for line in missing)})" if missing else ""
@@ -113,6 +129,9 @@ def badge(verdict: str, href: str = "", about: str = "") -> str:
 
     href: where it leads. about: what it is a verdict on, for those who point at it.
     Raises ReproError for a verdict that does not exist.
+
+    >>> badge("open")
+    '<span class="verdict verdict-open"><span aria-hidden="true">?</span> open</span>'
     """
     if verdict not in SIGNS:
         raise unknown("verdict", verdict, SIGNS)
@@ -137,7 +156,11 @@ def latest(one: Claim, results: Path | str | None = None) -> tuple[str, Verdict]
 
 @dataclass(frozen=True)
 class InShort:
-    """A chapter's first cell, one output below the other: question and answer, verdicts, picture."""
+    """A chapter's first cell, one output below the other: question and answer, verdicts, picture.
+
+    >>> InShort("How far back?", "Two windows.").question
+    'How far back?'
+    """
 
     question: str
     answer: Sentence | str
@@ -185,6 +208,10 @@ def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any =
     each at the largest scale with records in the repository. So nothing here depends on the page's scale.
     caption: of a drawing, instead of the words that describe it; an artifact has its own.
     Raises ReproError for an unknown claim.
+
+    >>> told = in_short("04_recurrence_module", "How can GPT-2 remember?", "By one vector a window.")
+    >>> told.question
+    'How can GPT-2 remember?'
     """
     chosen = [*(found for found in claims() if found.chapter == chapter), *map(claim, also)]
     return InShort(question, answer, tuple((one, *latest(one)) for one in chosen), chapter, picture, caption)
