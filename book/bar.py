@@ -41,8 +41,8 @@ def words_before(cells: list[dict]) -> int:
 
 
 def count(text: str) -> int:
-    """The words of a text, without tags, styles and the marks of Markdown."""
-    return len(WORD.findall(re.sub(r"<style.*?</style>|<[^>]*>", " ", text, flags=re.DOTALL)))
+    """The words of a text, without tags, styles, what is folded and the marks of Markdown."""
+    return len(WORD.findall(re.sub(r"<(style|details).*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL)))
 
 
 def is_repr(output: dict) -> bool:

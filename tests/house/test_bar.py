@@ -16,7 +16,8 @@ def shown(html):
 def test_words_are_counted_down_to_the_first_picture():
     cells = [new_markdown_cell("# 4 · Two *words*\n\n- and `three` more"),
              new_code_cell("not = 'read'", outputs=[new_output("stream", text="printed: 7"),
-                                                    shown("<style>p { color: red }</style><p>one two</p>")])]
+                                                    shown("<style>p { color: red }</style><p>one two</p>"),
+                                                    shown("<details>folded away</details>")])]
     assert bar.words_before(cells) == 3 + 3 + 2 + 2
     after = [new_code_cell(outputs=[shown('before <figure class="drawing"><svg>no</svg></figure> no')]),
              new_markdown_cell("nobody reads this")]

@@ -22,6 +22,7 @@ from repro.study.store import Store
 
 COMMITTED = ("paper", "medium", "small")  # scales whose records lie in the repository, the largest first
 SECTION = "claims-and-verdicts"  # where a chapter's badges lead: its heading "Claims and verdicts"
+SHOWN = 6  # verdicts in a chapter's first cell: the picture is not to stand below the window
 
 # Besides its colour (book.css) each verdict has a sign of its own.
 SIGNS = {"reproduced": "✓", "not reproduced": "✗", "inconclusive": "≈", "not testable here": "∅", "open": "?",
@@ -176,7 +177,7 @@ class InShort:
 
     @property
     def badges(self) -> dict[str, str]:
-        """The verdicts as an output of a notebook; {} where there are none."""
+        """The verdicts as an output of a notebook, those after the first few folded; {} where there are none."""
         if not self.verdicts:
             return {}
         rows, lines = [], []
@@ -185,7 +186,10 @@ class InShort:
             rows.append(f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
                         f"{html.escape(one.sentence, quote=False)} <small>{one.source}, {scale}</small></li>")
             lines.append(f"{found.verdict}: {one.sentence} ({one.source}, {scale})")
-        return {"text/html": f'<ul class="verdicts">{"".join(rows)}</ul>', "text/plain": "\n".join(lines)}
+        told = f'<ul class="verdicts">{"".join(rows[:SHOWN])}</ul>'
+        if rest := rows[SHOWN:]:
+            told += f'<details><summary>{len(rest)} more</summary><ul class="verdicts">{"".join(rest)}</ul></details>'
+        return {"text/html": told, "text/plain": "\n".join(lines)}
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
