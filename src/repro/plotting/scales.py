@@ -29,7 +29,7 @@ def draw_scales(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Draw
     figure, axes = canvas(0.9 + 0.42 * max(map(len, kept.values())), columns=len(kept), alt=told, squeeze=False)
     for axis, (label, rows) in zip(axes[0], kept.items(), strict=True):
         named = set()
-        for y, (name, row) in enumerate(rows.items()):
+        for y, row in enumerate(rows.values()):
             axis.plot([min(row.values()), max(row.values())], [y, y], color=COLOURS["grid"], lw=4, zorder=1)
             for scale, size in row.items():
                 own = scale != PAPER
