@@ -79,7 +79,7 @@
   choice("model", "model", Object.keys(data.models).map((name) => [name, name]));
   choice("precision", "precision", Object.entries(data.precisions));
   const nearest = data.cards.findIndex((card) => card >= data.start.card);
-  slider("card", "memory of the card", 0, data.cards.length - 1, nearest < 0 ? data.cards.length - 1 : nearest);
+  slider("card", "card", 0, data.cards.length - 1, nearest < 0 ? data.cards.length - 1 : nearest);
   slider("window", "window, tokens", ...data.windows, data.start.window);
   slider("batch", "texts at once", ...data.batches, data.start.batch);
   root.classList.add("ready");

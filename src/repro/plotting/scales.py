@@ -36,7 +36,8 @@ def draw_scales(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Draw
                 axis.plot(size, y, "o" if own else "D", ms=7, mfc=COLOURS["baseline"] if own else "white",
                           mec=COLOURS["baseline"] if own else COLOURS["ink"], mew=1.4)
                 if scale not in named:
-                    axis.annotate(scale, (size, y), (0, 7), textcoords="offset points", ha="center", fontsize=8)
+                    axis.annotate(scale, (size, y), (0, 7 if own else -15), textcoords="offset points", ha="center",
+                                  fontsize=8)
             named |= set(row)
         axis.set_xscale("log")
         axis.margins(x=0.12)
