@@ -32,11 +32,14 @@ def render(target: str | Path, *chapters: str | Path) -> None:
     shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("__pycache__"))
     (source / "notebooks").mkdir()
     gallery = Gallery(source / "_extra/gallery")
-    for chapter in map(Path, chapters):
+    titles = {}
+    for chapter in sorted(map(Path, chapters)):
         notebook = set_outputs(nbformat.read(chapter, as_version=4), gallery, chapter.stem)
+        titles[chapter.stem] = notebook.cells[0].source.partition("\n")[0].removeprefix("# ")
         (source / "notebooks" / chapter.name).write_text(nbformat.writes(notebook))
     for name, part in (("index.md", landing), ("design.md", rooms), ("api.md", api)):
         (source / name).write_text(gallery.finished(part.filled((source / name).read_text())))
+    (source / "pictures.md").write_text(gallery.filled((source / "pictures.md").read_text(), titles))
     for chapter in (source / "notebooks").glob("*.ipynb"):
         notebook = nbformat.read(chapter, as_version=4)
         for data in datas(notebook):

@@ -10,7 +10,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
 
@@ -352,6 +352,7 @@ def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) 
     "byte": one id per byte that the train split has; `vocab_size` is not used.
     "gpt2": the original GPT-2 one (50,257 ids), from $REPRO_DATA/gpt2-tokenizer or the hub; the rest is not used.
     "roberta": RoBERTa's own (50,265 ids), from the hub; the rest is not used.
+    "openai-gpt": GPT's own (40,478 ids, lower case, no <|endoftext|>), from the hub; the rest is not used.
     Raises ReproError for another name, fewer ids than bytes and special tokens, an unknown or missing corpus.
 
     >>> coder = tokeniser("word", corpus="synthetic-books")
@@ -481,18 +482,20 @@ def _gpt2() -> object:
     return made
 
 
-def _roberta() -> object:
+def _from_hub(repository: str) -> object:
     from tokenizers import Tokenizer
 
     try:
         from huggingface_hub import hf_hub_download
-        return Tokenizer.from_file(hf_hub_download("FacebookAI/roberta-base", "tokenizer.json"))
+        return Tokenizer.from_file(hf_hub_download(repository, "tokenizer.json"))
     except Exception as error:  # no network, no such file: many types, one meaning
-        raise ReproError(f"RoBERTa's tokeniser cannot be had from the hub ({type(error).__name__}): fetch "
-                         "FacebookAI/roberta-base where there is a network.") from error
+        raise ReproError(f"the tokeniser of {repository} cannot be had from the hub ({type(error).__name__}): fetch it "
+                         "where there is a network.") from error
 
 
-_PUBLISHED = {"gpt2": _gpt2, "roberta": _roberta}
+_PUBLISHED = {"gpt2": _gpt2, "roberta": partial(_from_hub, "FacebookAI/roberta-base"),
+              "openai-gpt": partial(_from_hub, "openai-community/openai-gpt")}
+
 
 
 def _key(*parts: object) -> str:

@@ -85,7 +85,8 @@ class NextToken(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`.
+    """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`, which may say
+    besides, for a Longformer, which tokens are global (`global_attention_mask`).
 
     model: a transformers masked language model with RoBERTa's names, or a `repro.models.Longformer`. Its output layer
     is applied to the positions that are to be predicted only.
@@ -104,7 +105,7 @@ class MaskedLM(nn.Module):
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
         if hasattr(self.model, "encode"):
-            hidden = self.model.encode(batch["ids"])
+            hidden = self.model.encode(batch["ids"], global_attention_mask=batch.get("global_attention_mask"))
         else:
             hidden = self.model.base_model(input_ids=batch["ids"]).last_hidden_state
         states = hidden.gather(1, batch["positions"][..., None].expand(-1, -1, hidden.shape[-1]))

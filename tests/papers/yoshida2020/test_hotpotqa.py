@@ -194,6 +194,9 @@ def test_questions_whose_answer_stands_nowhere_are_left_out_of_training(study):
     coder = hotpotqa.tokeniser_of(hotpotqa.base_of(study.plan[0]))
     found, left_out = hotpotqa.prepared([*rows, lost], coder, 50)
     assert (len(found), left_out) == (4, 1)
+    every, _ = hotpotqa.prepared(corpus("tiny-hops").examples("train"), coder, 50)
+    cut = sum(bool(one.question.spans) and not one.answers for one in every)
+    assert cut > 0 and {record.notes["type_alone"] for record in study.found} == {cut}
     assert len(hotpotqa.prepared([*rows, lost], coder, 50, must_stand=False)[0]) == 5
 
 
