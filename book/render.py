@@ -1,7 +1,6 @@
 """Render executed chapters and the pages around them: python book/render.py TARGET CHAPTER.ipynb ... TARGET/../book
 is the source that is built, a copy; nothing is written into `book/`."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -67,7 +66,7 @@ def configured(file: Path) -> Path:
     local = config["sphinx"]["local_extensions"]  # beside the settings
     config["sphinx"]["local_extensions"] = {name: path.removeprefix("book/") for name, path in local.items()}
     if address:
-        config["repository"] = {"url": address, "branch": os.environ.get("GITHUB_REF_NAME", "main")}
+        config["repository"] = {"url": address, "branch": landing.BRANCH}  # only what opens a chapter asks for a branch
         config["html"]["use_repository_button"] = True
         if "//github.com/" in address:
             config["launch_buttons"] = {"binderhub_url": "https://mybinder.org",

@@ -135,7 +135,13 @@ def test_the_repository_is_known_from_where_it_is_built(monkeypatch):
     landing.repository.cache_clear()
     try:
         assert landing.repository() == "https://github.com/some/book"
-        assert '<a href="https://github.com/some/book">Source</a>' in landing.actions()
+        links = re.findall('<a href="(.*?)">(.*?)</a>', landing.actions())
+        assert ("https://github.com/some/book", "Source") in links
+        opened = {told: address for address, told in links if told.startswith("at ")}
+        assert opened == {
+            "at Colab": f"https://colab.research.google.com/github/some/book/blob/{landing.BRANCH}/{landing.FIRST}",
+            "at Binder": f"https://mybinder.org/v2/gh/some/book/{landing.BRANCH}?urlpath=lab/tree/{landing.FIRST}"}
+        assert (landing.ROOT / landing.FIRST).exists()
     finally:
         landing.repository.cache_clear()
 
@@ -145,6 +151,7 @@ def test_a_public_repository_gives_every_chapter_its_buttons(tmp_path, monkeypat
     config = yaml.safe_load(render.configured(tmp_path / "_config.yml").read_text())
     assert config["repository"]["url"] == "https://github.com/some/book" and config["html"]["use_repository_button"]
     assert set(config["launch_buttons"]) == {"binderhub_url", "colab_url"}
+    assert config["repository"]["branch"] == landing.BRANCH
     monkeypatch.setattr(landing, "repository", lambda: "")
     config = yaml.safe_load(render.configured(tmp_path / "_config.yml").read_text())
     assert "repository" not in config and "launch_buttons" not in config

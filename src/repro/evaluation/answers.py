@@ -20,7 +20,11 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 def normalise_answer(text: str) -> str:
     """Lower case, without punctuation and the articles a, an and the, single blanks between words; as in both papers'
-    own scripts."""
+    own scripts.
+
+    >>> normalise_answer("The  Eiffel Tower!")
+    'eiffel tower'
+    """
     words = re.sub(r"\b(a|an|the)\b", " ", text.lower().translate(_PUNCTUATION))
     return " ".join(words.split())
 
@@ -32,6 +36,10 @@ def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "h
     gives 0 unless both are the same, "squad" knows no such words. As in both scripts an answer without any word left
     (an article alone) can be matched exactly, but has no F1.
     Raises ReproError for other rules, and where there is no answer.
+
+    >>> exact, f1 = answer_scores("the Eiffel Tower in Paris", ["Eiffel Tower"])
+    >>> exact, round(f1, 3)
+    (0.0, 0.667)
     """
     if rules not in RULES:
         raise unknown("rules of answers", rules, RULES)

@@ -30,6 +30,12 @@ class Longformer(LongformerForMaskedLM):
     """A masked language model for long texts: a window around every token, and global tokens that see all.
 
     `save_pretrained` writes what transformers' LongformerForMaskedLM reads, and the other way round.
+
+    >>> from transformers import LongformerConfig
+    >>> small = LongformerConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+    ...     intermediate_size=8, attention_window=[4])
+    >>> Longformer(small)(torch.randint(4, 30, (1, 20))).logits.shape
+    torch.Size([1, 20, 30])
     """
 
     def __init__(self, config: LongformerConfig):

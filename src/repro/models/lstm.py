@@ -12,7 +12,13 @@ from repro.models.gpt import INIT, GPTConfig
 
 @dataclass(frozen=True)
 class LSTMConfig:
-    """Size of an `LSTM`. Raises ReproError for sizes below 1."""
+    """Size of an `LSTM`. Raises ReproError for sizes below 1.
+
+    >>> LSTMConfig(vocab_size=9, n_embd=8, units=0)
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: units is 0; it must be at least 1.
+    """
 
     vocab_size: int
     n_embd: int
@@ -57,6 +63,10 @@ class LSTM(nn.Module):
 
     It starts every text from zeros. What it computes is single precision at least, autocast or not. Its matrices are in
     an `nn.ModuleList`, as the blocks of transformers are, so that the optimiser of these is theirs too.
+
+    >>> model = LSTM(LSTMConfig(vocab_size=9, n_embd=8, units=16))
+    >>> model(torch.zeros(1, 20, dtype=torch.int64)).shape
+    torch.Size([1, 20, 9])
     """
 
     hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them

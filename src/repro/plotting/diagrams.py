@@ -22,6 +22,9 @@ def draw_windows(n_tokens: int, window: int, overlap: int | Sequence[int] = (0, 
 
     All in tokens, drawn from `repro.windows.windows`. A pale cell is a token that is read, a dark square one that is
     predicted and scored. Raises ReproError for an overlap out of range and for a text too long or short to draw.
+
+    >>> draw_windows(n_tokens=9, window=4, overlap=[0, 2]).alt
+    'Windows of 4 tokens over a text of 9, at overlap 0, 2: what each window reads and what it scores.'
     """
     _drawable(n_tokens, most=120)
     overlaps = [overlap] if isinstance(overlap, int) else list(overlap)
@@ -64,6 +67,9 @@ def draw_recurrence(n_windows: int = 3, window: int = 4, overlap: int = 0, n_lay
     beside the input of block `insert_layer` (counted from 0) in the next window. The first window has none.
     A page can show it step by step: a window is read, z is made, h_prev is made, the next window is read.
     Raises ReproError for a size out of range.
+
+    >>> print(draw_recurrence(n_windows=2, window=3).alt.partition(";")[0])
+    2 windows of 3 tokens
     """
     if n_windows > 3:
         raise ReproError(f"n_windows is {n_windows}; there is room for 1 to 3 beside each other.")
@@ -144,6 +150,9 @@ def draw_insertion(n_windows: int = 3, window: int = 4, overlap: int = 0, n_laye
     Above: the self-attention of that block in any window but the first. Below: which query (row) sees which key
     (column) in that block and in all others, read off `attention_with_previous`, the attention that the model uses.
     Raises ReproError for a size out of range.
+
+    >>> print(draw_insertion(n_windows=2, window=2).alt[:66])
+    Block 1 gets one more key and value, h_prev, and no query; the gri
     """
     cover = _some_windows(n_windows, window, overlap)
     _layer(insert_layer, n_layer)
@@ -220,6 +229,9 @@ def draw_inputs(forms: Mapping[str, Sequence[Sequence[tuple[str, bool]]]]) -> Dr
 
     forms: of each form the sequences, of each sequence its tokens and whether they are special. Raises ReproError for a
     form without a sequence.
+
+    >>> draw_inputs({"classification": [[("start", True), ("a", False), ("text", False), ("extract", True)]]}).alt
+    'How an example of classification is read: its tokens, between special ones.'
     """
     if not forms or not all(forms.values()):
         raise ReproError("there is a form without a sequence; give at least one sequence of each.")
