@@ -1,4 +1,4 @@
-# make book, make test: each sets up what it needs. SCALE=small make book renders committed records.
+# make book, make pdf, make test: each sets up what it needs. SCALE=small make book renders committed records.
 SCALE ?= smoke
 JOBS ?= 2
 GPUS ?= $(shell nvidia-smi -L 2>/dev/null | wc -l)
@@ -11,10 +11,13 @@ export MALLOC_TRIM_THRESHOLD_ := -1
 export MALLOC_MMAP_MAX_ := 0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: book runs test versions notebooks setup clean
+.PHONY: book pdf runs test versions notebooks setup clean
 
 book: setup
 	$(BIN)/snakemake book $(OPTIONS)
+
+pdf: setup
+	$(BIN)/snakemake pdf $(OPTIONS)
 
 runs: setup
 	$(BIN)/snakemake runs $(OPTIONS)

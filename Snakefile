@@ -139,7 +139,7 @@ def gpus(wildcards):
     return int(wildcards.scale in ("medium", "paper"))
 
 
-localrules: book, runs, notebooks
+localrules: book, pdf, runs, notebooks
 
 
 rule book:
@@ -155,6 +155,17 @@ rule book:
         "book: {output}"
     shell:
         "python book/render.py build/html {input} > {log} 2>&1"
+
+
+rule pdf:
+    input:
+        "build/html/index.html",
+    output:
+        "build/book.pdf",
+    message:
+        "pdf: {output}"
+    shell:
+        "python book/pdf.py build/html {output}"
 
 
 # At smoke a chapter shows runs made here. At other scales it shows the records in results/, and no run of that scale is
@@ -175,14 +186,14 @@ rule chapter:
         "python book/execute.py notebooks/{wildcards.name}.ipynb {output} {wildcards.scale}"
 
 
-# Stores the outputs that the chapters have at smoke in notebooks/.
+# Stores the outputs that the chapters have at smoke in notebooks/, and what they measure in CONTRIBUTING.md.
 rule notebooks:
     input:
         expand("build/chapters/smoke/{name}.ipynb", name=CHAPTERS),
     message:
         "notebooks: outputs stored"
     shell:
-        "cp {input} notebooks"
+        "cp {input} notebooks && python book/bar.py"
 
 
 # Makes the records of a scale that are missing; with `--config experiment=NAME` those of one experiment.

@@ -17,7 +17,7 @@ def filled(text: str) -> str:
 def room(name: str) -> str:
     """A room: what it is for, and each of its public names, in the order of the alphabet."""
     module = importlib.import_module(f"repro.{name}")
-    return "\n".join([f"## repro.{name}", "", inspect.getdoc(module), "",
+    return "\n".join([f"## repro.{name}", "", written(inspect.getdoc(module)), "",
                       *(entry(one, getattr(module, one)) for one in public(name))])
 
 
@@ -40,7 +40,8 @@ def signature(value: object) -> str:
         found = inspect.signature(value)
     except (TypeError, ValueError):
         return ""
-    parts = [str(one).replace("'", "") for one in found.parameters.values() if one.name != "self"]
+    parts = [re.sub(r"<function \S+ at \w+>", "...", str(one)).replace("'", "")  # a default that has no name
+             for one in found.parameters.values() if one.name != "self"]
     flat = f"({', '.join(parts)})"
     return flat if len(flat) < 90 else "(\n    " + ",\n    ".join(parts) + ",\n)"
 
@@ -50,5 +51,11 @@ def docstring(value: object) -> str:
     told = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else ""
     if not told or told.startswith(f"{getattr(value, '__name__', '')}("):
         return ""
-    parts = re.split(r"(`[^`]*`|^ {4}.*$)", told, flags=re.MULTILINE)  # code, which stays as it is, at odd places
-    return "".join(part if k % 2 else part.replace("<", r"\<") for k, part in enumerate(parts))
+    return written(told)
+
+
+def written(told: str) -> str:
+    """A docstring as Markdown: its examples set as code, and nothing in it taken for a tag."""
+    told = re.sub(r"^>>> .*(?:\n.+)*", r"```pycon\n\g<0>\n```", told, flags=re.MULTILINE)
+    code = re.compile(r"(^```pycon$[\s\S]*?^```$|`[^`]*`|^ {4}.*$)", re.MULTILINE)  # it stays as it is
+    return "".join(part if k % 2 else part.replace("<", r"\<") for k, part in enumerate(code.split(told)))

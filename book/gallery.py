@@ -1,9 +1,12 @@
-"""Where chapters show tables, figures and claims, so that the scoreboard and the landing page can lead there."""
+"""Where chapters show tables, figures and claims, so that the scoreboard, the landing page and the page of all pictures
+can lead there."""
 
 import html
 import re
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from repro.page import ABSENT, numeric
 from repro.study import artifacts, claims
@@ -12,7 +15,20 @@ LINK = re.compile(r'href="(notebooks/)?(\d\d_\w+)\.html#([\w.-]+)"')
 ROW = re.compile(r'<tr((?: [^>]*)?)>(<th scope="row"[^>]*>)([^<]*)(</th>)')
 TABLE = re.compile(r'<table id="([^"]+)">')
 THUMB = re.compile(r'(<span class="thumb \w+" data-artifact="([^"]+)">)</span>')
+FIGURE = re.compile(r'<figure class="drawing"(?: id="([^"]+)")?>(.*?)</figure>', re.DOTALL)
+NUMBER = re.compile(r'<span class="of-figure">(Figure \d+\.\d+)</span>')
+CAPTION = re.compile(r"\s*(?:<div>)?(.*?)</(?:div|figcaption)>", re.DOTALL)  # behind its number: the first line
+PLACE = "<!-- pictures -->"
 WIDE, HIGH = 8, 9  # cells of a table that its small picture shows at most
+
+
+class Picture(NamedTuple):
+    """A figure of a chapter: where it stands, its number, and the first sentence of what it shows (HTML)."""
+
+    chapter: str
+    id: str
+    number: str
+    told: str
 
 
 @dataclass
@@ -22,6 +38,7 @@ class Gallery:
     folder: Path
     places: dict[str, set[str]] = field(default_factory=dict)  # chapter -> ids of what it shows
     pictures: dict[str, str] = field(default_factory=dict)  # artifact -> HTML
+    figures: list[Picture] = field(default_factory=list)  # all of them, those computed in the chapters too
 
     def __post_init__(self) -> None:
         self.headings = {one.heading: one.id for one in artifacts()}
@@ -40,6 +57,7 @@ class Gallery:
             if '<figure class="drawing">' in text and self._first(here, id):
                 text = text.replace('<figure class="drawing">', f'<figure class="drawing" id="{id}">', 1)
             self.pictures.setdefault(id, text)
+        text = FIGURE.sub(lambda found: self._numbered(chapter, found), text)
 
         def told(found: re.Match) -> str:
             one = self.sentences.get(html.unescape(found[3]))
@@ -57,6 +75,38 @@ class Gallery:
         text = THUMB.sub(lambda found: f"{found[1]}{self._small(found[2])}</span>", text)
         return re.sub(r'href="\.\./(src/[\w/]+\.py)#', r'href="../\1.html#', LINK.sub(link, text))
 
+    def filled(self, text: str, titles: dict[str, str]) -> str:
+        """The page of all pictures: a card for each, under the title of its chapter."""
+        before, after = text.split(PLACE)
+        parts = (f'<section class="gallery"><h2>{html.escape(titles[chapter])}</h2>'
+                 f"<ul>{''.join(map(self._card, some))}</ul></section>"
+                 for chapter, some in groupby(self.figures, lambda one: one.chapter))
+        return before + "\n".join(parts) + after
+
+    def _numbered(self, chapter: str, found: re.Match) -> str:
+        """A numbered figure with an id; it is remembered, and its picture becomes a file."""
+        id, inside = found.groups()
+        number = NUMBER.search(inside)
+        if not number:
+            return found[0]
+        id = id or number[1].lower().replace(" ", "-").replace(".", "-")
+        caption = CAPTION.match(inside, number.end())[1]
+        told = re.sub("<[^>]+>", "", caption).strip()
+        self.figures.append(Picture(chapter, id, number[1], re.split(r"\. (?=\D)", told)[0].removesuffix(".")))
+        if drawn := re.search(r"<svg.*?</svg>", inside, re.DOTALL):
+            self._keep(id, drawn[0])
+        return f'<figure class="drawing" id="{id}">{inside}</figure>'
+
+    def _card(self, one: Picture) -> str:
+        drawn = f'<img src="gallery/{one.id}.svg" alt="" loading="lazy" width="160" height="96">'
+        here = drawn if (self.folder / f"{one.id}.svg").exists() else ""
+        return (f'<li><a href="notebooks/{one.chapter}.html#{one.id}"><span class="thumb figure">{here}</span>'
+                f"<b>{one.number}</b> {one.told}</a></li>")
+
+    def _keep(self, id: str, drawn: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / f"{id}.svg").write_text(drawn)
+
     def _first(self, here: set[str], id: str) -> bool:
         fresh = id not in here
         here.add(id)
@@ -70,8 +120,7 @@ class Gallery:
         drawn = re.search(r"<svg.*?</svg>", text, re.DOTALL)
         if not drawn:
             return ""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / f"{id}.svg").write_text(drawn[0])
+        self._keep(id, drawn[0])
         return f'<img src="../gallery/{id}.svg" alt="" loading="lazy" width="160" height="96">'
 
 

@@ -36,6 +36,8 @@ GPT2 = 124  # million weights of the GPT-2 that the recurrence is added to
 LAST = 23  # chapter
 FINDINGS = 5  # that the page begins with
 BASE = "pretrain-gpt2-mini"
+BRANCH = "colab"  # of the repository, whose chapters set themselves up where they are opened (book/colab.py)
+FIRST = "notebooks/04_recurrence_module.ipynb"  # the chapter that the page offers to run
 
 
 def filled(text: str) -> str:
@@ -62,6 +64,10 @@ def actions() -> str:
     """Where to go: the source only where it is known."""
     known = [("Read", "how-to-read.html"), ("Explore", "notebooks/23_explorer.html"),
              ("Run a chapter", "how-to-run.html")]
+    if "//github.com/" in repository():
+        name = repository().partition("//github.com/")[2]
+        known += [("at Colab", f"https://colab.research.google.com/github/{name}/blob/{BRANCH}/{FIRST}"),
+                  ("at Binder", f"https://mybinder.org/v2/gh/{name}/{BRANCH}?urlpath=lab/tree/{FIRST}")]
     known += [("Source", repository())] * bool(repository()) + [("Cite", "references.html")]
     links = "".join(f'<a href="{address}">{name}</a>' for name, address in known)
     return f'<nav class="actions" aria-label="Where to go">{links}</nav>'

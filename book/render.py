@@ -1,7 +1,6 @@
 """Render executed chapters and the pages around them: python book/render.py TARGET CHAPTER.ipynb ... TARGET/../book
 is the source that is built, a copy; nothing is written into `book/`."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -33,11 +32,14 @@ def render(target: str | Path, *chapters: str | Path) -> None:
     shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("__pycache__"))
     (source / "notebooks").mkdir()
     gallery = Gallery(source / "_extra/gallery")
-    for chapter in map(Path, chapters):
+    titles = {}
+    for chapter in sorted(map(Path, chapters)):
         notebook = set_outputs(nbformat.read(chapter, as_version=4), gallery, chapter.stem)
+        titles[chapter.stem] = notebook.cells[0].source.partition("\n")[0].removeprefix("# ")
         (source / "notebooks" / chapter.name).write_text(nbformat.writes(notebook))
     for name, part in (("index.md", landing), ("design.md", rooms), ("api.md", api)):
         (source / name).write_text(gallery.finished(part.filled((source / name).read_text())))
+    (source / "pictures.md").write_text(gallery.filled((source / "pictures.md").read_text(), titles))
     for chapter in (source / "notebooks").glob("*.ipynb"):
         notebook = nbformat.read(chapter, as_version=4)
         for data in datas(notebook):
@@ -64,7 +66,7 @@ def configured(file: Path) -> Path:
     local = config["sphinx"]["local_extensions"]  # beside the settings
     config["sphinx"]["local_extensions"] = {name: path.removeprefix("book/") for name, path in local.items()}
     if address:
-        config["repository"] = {"url": address, "branch": os.environ.get("GITHUB_REF_NAME", "main")}
+        config["repository"] = {"url": address, "branch": landing.BRANCH}  # only what opens a chapter asks for a branch
         config["html"]["use_repository_button"] = True
         if "//github.com/" in address:
             config["launch_buttons"] = {"binderhub_url": "https://mybinder.org",

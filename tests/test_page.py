@@ -107,7 +107,7 @@ def test_frames_stand_in_turn_where_the_picture_stood():
     svg = '<svg role="img" aria-label="What it shows." width="1pt"></svg>'
     plain, moving = page.figure(svg, "What."), page.figure(svg, "What.", [svg] * 3)
     assert "moving" not in plain and plain.count("<svg") == 1
-    assert moving.count("<svg") == 4 and moving.count("aria-label") == 1
+    assert moving.count("<svg") == 4 and moving.count('aria-label="What it shows."') == 1
     assert moving.index('aria-label="What it shows."') < moving.index('<div class="moving" aria-hidden="true">')
     turns = [float(one) for one in re.findall(r"animation-delay: (-[\d.]+)s", moving)]
     period = float(re.search(r"turn-of-3 ([\d.]+)s", moving)[1])
@@ -115,3 +115,5 @@ def test_frames_stand_in_turn_where_the_picture_stood():
     for turn in range(3):  # one is seen at a time, in order
         moment = (turn + 0.5) * page.FRAME
         assert [k for k, delay in enumerate(turns) if (moment - delay) % period < period / 3] == [turn]
+    words = [one.text.strip() for one in read_html(moving).select(".steps > label")]
+    assert words == ["whole", "play it", "step 1", "step 2", "step 3"] and moving.count(" checked>") == 1

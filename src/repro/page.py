@@ -25,13 +25,14 @@ FOLD = (f'<style>.tabular:not(:has(:checked)) .{FOLDED} {{ display: none }}</sty
 def figure(picture: str, caption: str, frames: Sequence[str] = ()) -> str:
     """A picture (HTML) with its caption (HTML).
 
-    frames: pictures (SVG) that take its place in turn, over and over, while a box is ticked; never in print.
+    frames: pictures (SVG) that can take its place: all in turn, over and over, or the one that is chosen; never in
+    print.
     """
     before = ""
     if frames:
         shown = "".join(_apart(WORDS.sub("", one, count=1)) for one in frames)
         picture = f'<div class="still">{_apart(picture)}</div><div class="moving" aria-hidden="true">{shown}</div>'
-        before = f'{_motion(len(frames))}<label class="fold"><input type="checkbox"> play it</label>'
+        before = _motion(len(frames)) + _choice(len(frames), f"of-{crc32(shown.encode()):08x}")
     return (f'<figure class="drawing">{before}<div class="scroll">{picture}</div>'
             f'<figcaption>{caption}</figcaption></figure>')
 
@@ -41,16 +42,32 @@ def _apart(svg: str) -> str:
     return NAMES.sub(rf"\g<0>of-{crc32(svg.encode()):08x}-", svg)
 
 
+def _choice(number: int, name: str) -> str:
+    """One of a group: the picture, all frames in turn, or one of them; arrow keys go from one to the next."""
+    words = ["whole", "play it", *(f"step {k + 1}" for k in range(number))]
+    return '<div class="steps" role="radiogroup" aria-label="What the figure shows">' + "".join(
+        f'<label><input type="radio" name="{name}"{" checked" * (not k)}> {word}</label>'
+        for k, word in enumerate(words)) + "</div>"
+
+
 def _motion(number: int) -> str:
-    """What makes so many frames follow one another; nothing moves before the box is ticked."""
-    turns = "".join(f".moving > svg:nth-child({k + 1}) {{ animation-delay: {(k - number) * FRAME:g}s }} "
+    """What makes so many frames follow one another, or one of them stay; nothing moves before it is asked for."""
+    def chosen(place: int) -> str:
+        return f".steps > label:nth-child({place}) > :checked"
+
+    turns = "".join(f"figure:has({chosen(2)}) .moving > svg:nth-child({k + 1}) "
+                    f"{{ animation-delay: {(k - number) * FRAME:g}s }} " for k in range(number))
+    steps = "".join(f"figure:has({chosen(k + 3)}) .moving > svg:nth-child({k + 1}) {{ visibility: visible }} "
                     for k in range(number))
-    return ("<style>.moving { display: none } @media screen { "
-            "figure:has(:checked) > .scroll > .still { display: none } "
-            "figure:has(:checked) > .scroll > .moving { display: grid } } "
-            f".moving > svg {{ animation: turn-of-{number} {number * FRAME:g}s step-end infinite; grid-area: 1 / 1 }} "
-            ".moving > svg:not(:last-child) { visibility: hidden } "  # the end, where nothing may move
-            f"{turns}@keyframes turn-of-{number} {{ from {{ visibility: visible }} "
+    return ("<style>.steps > label { margin-right: 1em; white-space: nowrap } .moving { display: none } "
+            "@media print { .steps { display: none } } @media screen { "
+            f"figure:not(:has({chosen(1)})) > .scroll > .still {{ display: none }} "
+            f"figure:not(:has({chosen(1)})) > .scroll > .moving {{ display: grid }} }} "
+            ".moving > svg { grid-area: 1 / 1; visibility: hidden } "
+            f"figure:has({chosen(2)}) .moving > svg:last-child {{ visibility: visible }} "  # where nothing may move
+            f"figure:has({chosen(2)}) .moving > svg "
+            f"{{ animation: turn-of-{number} {number * FRAME:g}s step-end infinite }} "
+            f"{turns}{steps}@keyframes turn-of-{number} {{ from {{ visibility: visible }} "
             f"{100 / number:g}% {{ visibility: hidden }} to {{ visibility: hidden }} }}</style>")
 
 

@@ -7,7 +7,14 @@ from repro.errors import ReproError
 
 
 class Window(NamedTuple):
-    """Inputs `start .. stop-1` predict targets `start+1 .. stop`; only targets `first_target .. stop` are scored."""
+    """Inputs `start .. stop-1` predict targets `start+1 .. stop`; only targets `first_target .. stop` are scored.
+
+    >>> first = windows(n_tokens=100, window=16, overlap=4)[1]
+    >>> first
+    Window(start=12, stop=28, first_target=17)
+    >>> first.first_target - first.start  # tokens that the first target of the window sees
+    5
+    """
 
     start: int
     stop: int
@@ -43,6 +50,9 @@ def windows(n_tokens: int, window: int, overlap: int) -> list[Window]:
     shorter. Only the first token of the stream is never a target; fewer than two tokens give no window.
 
     Raises ReproError unless `0 <= overlap < window`.
+
+    >>> windows(n_tokens=10, window=6, overlap=2)
+    [Window(start=0, stop=6, first_target=1), Window(start=4, stop=9, first_target=7)]
     """
     check_window(window, overlap)
     cover = []

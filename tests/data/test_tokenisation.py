@@ -390,6 +390,17 @@ def test_gpt2_neither_here_nor_on_the_hub(data, monkeypatch):
         tokeniser("gpt2")
 
 
+@pytest.mark.parametrize(("name", "repository"), [("roberta", "FacebookAI/roberta-base"),
+                                                  ("openai-gpt", "openai-community/openai-gpt")])
+def test_a_published_tokeniser_that_the_hub_does_not_give(monkeypatch, name, repository):
+    def refuse(*arguments):
+        assert arguments == (repository, "tokenizer.json")
+        raise OSError("no network")
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
+    with pytest.raises(ReproError, match=f"the tokeniser of {repository} cannot be had from the hub .OSError."):
+        tokeniser(name)
+
+
 def test_a_tokeniser_is_trained_on_the_texts_of_examples(tmp_path, monkeypatch, declare):
     monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
     rows = [{"text": "one zebra, two zebras", "pair": "zebra crossing " * 9, "label": k % 2} for k in range(5)]

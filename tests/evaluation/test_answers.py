@@ -97,8 +97,11 @@ def test_the_best_span_is_that_of_trying_all():
         found = best_spans(start, end, text, longest)
         for b in range(12):
             every = [(start[b, w, i] + end[b, w, j], (w, i, j)) for w in range(3) for i in range(9)
-                     for j in range(i, min(i + longest, 9)) if text[b, w, i] and text[b, w, j]]
+                     for j in range(i, min(i + longest, 9)) if text[b, w, i:j + 1].all()]
             assert found[b] == max(every)[1]
+    none = torch.zeros(1, 2, 4)
+    assert best_spans(none, none, torch.ones(1, 2, 4) > 0) == [(0, 0, 0)], "of equals the first"
+    assert best_spans(none, none, torch.tensor([[[False] * 4, [False, True, True, False]]])) == [(1, 1, 1)]
     assert best_spans(torch.zeros(1, 1, 50), torch.arange(50.)[None, None], torch.ones(1, 1, 50) > 0) == [(0, 20, 49)]
     wide = torch.zeros(1, 1, 50)
     wide[0, 0, 0] = 99

@@ -95,9 +95,17 @@ def test_a_table_scrolls_under_its_first_column(page):
 def test_a_figure_moves_for_those_who_ask_and_stands_still_in_print(page):
     displayed = """(() => { const figure = document.querySelector(".moving").closest("figure");
         return [".still", ".moving"].map((one) => getComputedStyle(figure.querySelector(one)).display); })()"""
+    seen = """[...document.querySelectorAll(".moving")][0].querySelectorAll(":scope > svg").values().map(
+        (one) => getComputedStyle(one).visibility == "visible").toArray()"""
+    choose = "document.querySelector('.moving').closest('figure').querySelectorAll('input')[{}].click()"
     assert page.evaluate(displayed) == ["block", "none"]
-    page.evaluate("document.querySelector('.moving').closest('figure').querySelector('input').click()")
+    page.evaluate(choose.format(1))
     assert page.evaluate(displayed) == ["none", "grid"]
+    frames = len(page.evaluate(seen))
+    for frame in range(frames):  # one after the other
+        page.evaluate(choose.format(frame + 2))
+        assert page.evaluate(displayed) == ["none", "grid"]
+        assert page.evaluate(seen) == [k == frame for k in range(frames)]
     page.call("Emulation.setEmulatedMedia", media="print")
     assert page.evaluate(displayed) == ["block", "none"]
     page.call("Emulation.setEmulatedMedia", media="")

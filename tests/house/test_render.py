@@ -135,7 +135,13 @@ def test_the_repository_is_known_from_where_it_is_built(monkeypatch):
     landing.repository.cache_clear()
     try:
         assert landing.repository() == "https://github.com/some/book"
-        assert '<a href="https://github.com/some/book">Source</a>' in landing.actions()
+        links = re.findall('<a href="(.*?)">(.*?)</a>', landing.actions())
+        assert ("https://github.com/some/book", "Source") in links
+        opened = {told: address for address, told in links if told.startswith("at ")}
+        assert opened == {
+            "at Colab": f"https://colab.research.google.com/github/some/book/blob/{landing.BRANCH}/{landing.FIRST}",
+            "at Binder": f"https://mybinder.org/v2/gh/some/book/{landing.BRANCH}?urlpath=lab/tree/{landing.FIRST}"}
+        assert (landing.ROOT / landing.FIRST).exists()
     finally:
         landing.repository.cache_clear()
 
@@ -145,6 +151,7 @@ def test_a_public_repository_gives_every_chapter_its_buttons(tmp_path, monkeypat
     config = yaml.safe_load(render.configured(tmp_path / "_config.yml").read_text())
     assert config["repository"]["url"] == "https://github.com/some/book" and config["html"]["use_repository_button"]
     assert set(config["launch_buttons"]) == {"binderhub_url", "colab_url"}
+    assert config["repository"]["branch"] == landing.BRANCH
     monkeypatch.setattr(landing, "repository", lambda: "")
     config = yaml.safe_load(render.configured(tmp_path / "_config.yml").read_text())
     assert "repository" not in config and "launch_buttons" not in config
@@ -173,6 +180,28 @@ def test_what_chapters_show_is_found_again(tmp_path):
                                                   "../src/repro/page.py.html#L3", "06_x.html#what"]
     assert f'src="../gallery/{figure.id}.svg"' in page
     assert (tmp_path / f"gallery/{figure.id}.svg").read_text() == "<svg><text>x</text></svg>"
+
+
+def test_every_figure_has_a_card_that_leads_to_it(tmp_path):
+    shown = gallery.Gallery(tmp_path / "gallery")
+    caption = ('<figcaption><span class="of-figure">Figure {}</span> What it <i>shows</i>, e.g. 2.5. And more.'
+               "</figcaption>")
+    drawn = '<figure class="drawing"><svg>one</svg>' + caption.format("4.1") + "</figure>"
+    words = '<figure class="drawing"><p>two</p>' + caption.format("4.2") + "</figure>"
+    other = '<figure class="drawing"><svg>three</svg>' + caption.format("13.10") + "</figure>"
+    found = [shown.visit(chapter, text, "") for chapter, text in (
+        ("04_recurrence_module", drawn + words), ("13_factorised_attention", other))]
+    assert re.findall('class="drawing" id="([^"]*)"', "".join(found)) == ["figure-4-1", "figure-4-2", "figure-13-10"]
+    page = shown.filled(f"before {gallery.PLACE} after", {"04_recurrence_module": "4 · R & D",
+                                                          "13_factorised_attention": "13 · F"})
+    assert page.startswith("before <section") and page.endswith("</section> after")
+    assert re.findall("<h2>(.*?)</h2>", page) == ["4 · R &amp; D", "13 · F"]
+    assert re.findall(r'href="([^"]*)".*?<b>(.*?)</b> (.*?)</a>', page) == [
+        (f"notebooks/{chapter}.html#{id}", number, "What it shows, e.g. 2.5") for chapter, id, number in (
+            ("04_recurrence_module", "figure-4-1", "Figure 4.1"), ("04_recurrence_module", "figure-4-2", "Figure 4.2"),
+            ("13_factorised_attention", "figure-13-10", "Figure 13.10"))]
+    assert re.findall('src="([^"]*)"', page) == ["gallery/figure-4-1.svg", "gallery/figure-13-10.svg"]
+    assert (tmp_path / "gallery/figure-13-10.svg").read_text() == "<svg>three</svg>"
 
 
 def test_a_table_in_small_has_a_bar_for_each_cell():

@@ -205,6 +205,12 @@ def test_what_else_transformers_takes(theirs, tmp_path):
     for found in (ours(ids, mask).logits, ours(ids, mask, masks["global_attention_mask"]).logits,
                   ours(input_ids=ids, attention_mask=mask, token_type_ids=0 * ids).logits):
         torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-5)
+    loss, logits = ours(ids, mask, labels=ids, return_dict=False)
+    torch.testing.assert_close(logits, want, atol=1e-5, rtol=1e-5)
+    assert loss == ours(ids, mask, labels=ids, output_hidden_states=False).loss
+    for name in ("output_hidden_states", "output_attentions"):
+        with pytest.raises(ReproError, match=f"{name} is True, but this Longformer keeps none"):
+            ours(ids, **{name: True})
 
 
 def test_bad_texts_and_labels(roberta, tmp_path):

@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 from repro.errors import ReproError
-from repro.plotting import COLOURS, diagrams, draw_insertion, draw_recurrence, draw_windows
+from repro.plotting import COLOURS, diagrams, draw_inputs, draw_insertion, draw_recurrence, draw_windows
 from repro.windows import windows
 
 
@@ -64,6 +64,18 @@ def test_recurrence_draws_every_state_and_h_prev_beside_the_input_of_its_block(n
     assert {int(patch.get_y()) for patch in inserted} == {int(insert_layer * diagrams.STEP)}
     told = [text.get_text() for text in figure.axes[0].texts]
     assert told.count("z") == told.count("feedforward") == n_windows - 1
+
+
+def test_recurrence_goes_step_by_step():
+    """A window, z, h_prev, the next window; every step has what the one before it had, the last one everything."""
+    figure = draw_recurrence(3, 4, 0, 4, 1)
+    seen = [(len(cells(one, "state")) // 20, [text.get_text() for text in one.axes[0].texts].count("z"),
+             len(cells(one, "h_prev"))) for one in figure.frames]
+    assert seen == [(1, 0, 0), (1, 1, 0), (1, 1, 1), (2, 1, 1), (2, 2, 1), (2, 2, 2), (3, 2, 2)]
+    assert figure.frames[-1].png() == figure.png()
+    assert {one.axes[0].get_xlim() + one.axes[0].get_ylim() for one in figure.frames} == {
+        figure.axes[0].get_xlim() + figure.axes[0].get_ylim()}
+    assert draw_recurrence(1).frames == ()
 
 
 @pytest.mark.parametrize(("n_windows", "window", "overlap"), [(3, 4, 0), (2, 6, 2), (1, 3, 0)])
@@ -125,3 +137,16 @@ def test_letters_stay_inside_and_apart_and_are_large_enough(draw):
                for box in boxes)
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1:])
     assert min(text.get_fontsize() for text in figure.axes[0].texts) >= 9
+
+
+def test_inputs_have_a_row_for_each_sequence_and_special_tokens_apart():
+    rows = [[("Start", True), ("a cat", False), ("Extract", True)], [("Start", True), ("b", False)]]
+    figure = draw_inputs({"one": rows[:1], "two": rows})
+    axis = figure.axes[0]
+    told = [text.get_text() for text in axis.texts]
+    assert told == ["one", "Start", "a cat", "Extract", "two", "Start", "a cat", "Extract", "Start", "b"]
+    assert len({text.get_position()[1] for text in axis.texts}) == 5  # two names, three sequences
+    faces = Counter(colour(patch) for patch in axis.patches)
+    assert faces == {COLOURS["scored"]: 5, COLOURS["read"]: 3}
+    with pytest.raises(ReproError, match="a form without a sequence"):
+        draw_inputs({"one": []})

@@ -12,6 +12,7 @@ from repro.page import written
 from repro.study import (
     Artifact,
     Claim,
+    InShort,
     Measured,
     Sentence,
     Verdict,
@@ -23,7 +24,7 @@ from repro.study import (
     run,
     sentence,
 )
-from repro.study.lesson import SIGNS
+from repro.study.lesson import SHOWN, SIGNS
 
 RUN = "repro run toy-recurrence --scale smoke --set model=recurrent --set overlap=5"
 CSS = (Path(__file__).parents[2] / "book/_static/book.css").read_text()
@@ -191,3 +192,11 @@ def test_badges_can_be_read_in_both_modes(verdict, dark):
 def test_badges_differ_in_shape():
     shapes = {verdict: re.findall("border[^;]*;", rules(verdict, dark=False)) for verdict in SIGNS}
     assert all(shapes[one] != shapes[other] for one, other in combinations(SIGNS, 2))
+
+
+def test_many_verdicts_are_folded_behind_the_first_few(claimed):
+    found = (claim("toy-gain"), "small", Verdict("open"))
+    few, many = (InShort("Q?", "A.", (found,) * n).badges["text/html"] for n in (SHOWN, SHOWN + 2))
+    assert "<details>" not in few and few.count("<li>") == SHOWN
+    shown, folded = many.split("<details><summary>2 more</summary>")
+    assert shown == few and folded.count("<li>") == 2

@@ -1,7 +1,11 @@
 """Runs: once each, needs first, never a different record for the same config."""
 
+import ctypes
 import multiprocessing
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -233,3 +237,23 @@ def test_two_processes_do_not_run_the_same_config_at_the_same_time(toy, tmp_path
         process.join()
     assert [process.exitcode for process in processes] == [0, 0]
     assert log.read_text() == "executed\n"
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot be asked for it")
+def test_a_process_that_keeps_freed_memory_gives_it_back_between_runs():
+    tried = """
+from repro.study.runner import give_back
+def held():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
+before = held()
+some = [bytearray(4000 + k % 7 * 4000) for k in range(10_000)]
+kept = some[::500]
+del some
+freed = held()
+give_back()
+print(before, freed, held())
+"""
+    settings = os.environ | {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0"}
+    told = subprocess.run([sys.executable, "-c", tried], env=settings, capture_output=True, text=True, check=True)
+    before, freed, after = map(float, told.stdout.split())
+    assert freed - before > 100 and after - before < 30

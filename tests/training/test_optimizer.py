@@ -10,7 +10,7 @@ from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig
 
 from repro.attention import SlidingWindow
 from repro.errors import ReproError
-from repro.models import Decoder, DecoderConfig, gpt2_mini
+from repro.models import LSTM, Decoder, DecoderConfig, LSTMConfig, gpt2_mini
 from repro.training import NextToken, Sequences, TrainConfig, WindowedLM, train, trainer
 from repro.training.optimizer import matrices, optimizers
 
@@ -56,6 +56,14 @@ def test_and_of_our_decoder_but_not_the_vectors_of_its_heads():
     model = decoder()
     assert names(model) == of_layers("layers.{}.{}.weight", 2, "attention.project", "attention.out", "inner", "outer")
     assert model.layers[0].attention.u.ndim == 2
+
+
+def test_and_of_an_lstm_the_gates_and_the_way_back():
+    model = LSTM(LSTMConfig(29, 8, 16))
+    assert names(model) == {"layers.0.weight_ih_l0", "layers.0.weight_hh_l0", "layers.1.weight"}
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    train(NextToken(model), Sequences(TEXT, 8, 4), config(2))
+    assert all(not torch.equal(weight, before[name]) for name, weight in model.named_parameters())
 
 
 def test_and_of_encoders_but_not_the_classifier():

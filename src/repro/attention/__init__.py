@@ -1,4 +1,8 @@
-"""Who attends to whom, and ways to compute it (Child et al. 2019; Beltagy, Peters and Cohan 2020)."""
+"""Who attends to whom, and ways to compute it (Child et al. 2019; Beltagy, Peters and Cohan 2020).
+
+>>> [(one.library, one.pattern(8).count(100)) for one in CONVENTIONS[:4]]
+[('repro', 772), ('repro', 880), ('Longformer (paper; transformers)', 880), ('allenai/longformer', 1628)]
+"""
 
 from repro.attention.conversions import CONVENTIONS
 from repro.attention.implementations import attend, choose

@@ -151,6 +151,11 @@ def choose(pattern: Pattern, n: int, device: torch.device | str = "cpu", dtype: 
     """What `auto` takes for sequences of n positions on a type of device, and the reason.
 
     gradients: whether a backward pass will follow. size: of a head's queries and keys.
+
+    >>> choose(SlidingWindow(256), 8_192).name
+    'blocked'
+    >>> choose(Causal(), 8_192)
+    Choice(name='dense', reason='PyTorch has a kernel of its own for this pattern')
     """
     return _choose(Case(pattern, n, torch.device(device).type, dtype, gradients, size))
 
@@ -196,6 +201,13 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
 
     Raises ReproError for an unknown implementation or one that cannot do this, and for shapes, dtypes or patterns that
     do not fit together.
+
+    >>> q, k, v = torch.randn(3, 1, 2, 64, 8)
+    >>> blocked = attend(q, k, v, SlidingWindow(16), implementation="blocked")
+    >>> torch.allclose(blocked, attend(q, k, v, SlidingWindow(16), implementation="dense"), atol=1e-5)
+    True
+    >>> attend(q, k, v, [SlidingWindow(16), Causal()]).shape
+    torch.Size([1, 2, 64, 8])
     """
     if implementation not in ("auto", *IMPLEMENTATIONS):
         raise unknown("implementation", implementation, ("auto", *IMPLEMENTATIONS))

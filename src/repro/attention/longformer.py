@@ -18,6 +18,10 @@ class LongformerSelfAttention(nn.Module):
 
     window: keys on both sides of a query together, an even number. dropout: of the attention weights, in training.
     Parameters are named as in transformers. The projections of the global tokens start as copies of the local ones.
+
+    >>> layer = LongformerSelfAttention(hidden_size=16, num_heads=2, window=4)
+    >>> layer(torch.zeros(1, 10, 16)).shape
+    torch.Size([1, 10, 16])
     """
 
     def __init__(self, hidden_size: int, num_heads: int, window: int, dilation: int = 1, implementation: str = "auto",

@@ -23,7 +23,11 @@ END = 2**31 - 1  # past the last position of any sequence
 
 
 class Keys(NamedTuple):
-    """The key positions first, first + step, ... up to last; none if last < first. Positions below 0 do not exist."""
+    """The key positions first, first + step, ... up to last; none if last < first. Positions below 0 do not exist.
+
+    >>> SlidingWindow(3).keys(torch.tensor(7))
+    [Keys(first=tensor(5), last=tensor(7), step=1)]
+    """
 
     first: Tensor | int
     last: Tensor | int
@@ -52,6 +56,12 @@ class Pattern:
             def keys(self, i):
                 start = i - i % self.block
                 return [Keys(0, torch.clamp(start - 1, max=0)), Keys(start, i)]
+
+    >>> either = SlidingWindow(4) | BlockLocal(8)
+    >>> either(torch.tensor(9), torch.tensor([5, 6, 8]))
+    tensor([False,  True,  True])
+    >>> either.count(1_000)
+    5244
     """
 
     @property
@@ -132,7 +142,11 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Full(Pattern):
-    """Every query sees every key."""
+    """Every query sees every key.
+
+    >>> Full().count(1_000)
+    1000000
+    """
 
     steady = True
 
@@ -142,7 +156,15 @@ class Full(Pattern):
 
 @dataclass(frozen=True)
 class Causal(Pattern):
-    """Query i sees the keys 0 .. i."""
+    """Query i sees the keys 0 .. i.
+
+    >>> Causal().mask(3).int()
+    tensor([[1, 0, 0],
+            [1, 1, 0],
+            [1, 1, 1]], dtype=torch.int32)
+    >>> Causal().count(1_000)
+    500500
+    """
 
     steady, looks_ahead = True, False
 
@@ -158,6 +180,16 @@ class SlidingWindow(Pattern):
     Otherwise it sees half a window on each side plus itself: window + 1 keys, i - j a multiple of the dilation and
     |i - j| <= dilation * window / 2. Raises ReproError for a window below 1 (0 without causal), an odd one without
     causal, and a dilation below 1.
+
+    >>> SlidingWindow(2).mask(4).int()
+    tensor([[1, 0, 0, 0],
+            [1, 1, 0, 0],
+            [0, 1, 1, 0],
+            [0, 0, 1, 1]], dtype=torch.int32)
+    >>> SlidingWindow(2, dilation=2).mask(7)[6].int()
+    tensor([0, 0, 0, 0, 1, 0, 1], dtype=torch.int32)
+    >>> SlidingWindow(4, causal=False).mask(7)[3].int()
+    tensor([0, 1, 1, 1, 1, 1, 0], dtype=torch.int32)
     """
 
     window: int
@@ -185,7 +217,14 @@ class SlidingWindow(Pattern):
 
 @dataclass(frozen=True)
 class BlockLocal(Pattern):
-    """Causal inside disjoint blocks of `block` positions (Liu et al. 2018, section 4.2.4)."""
+    """Causal inside disjoint blocks of `block` positions (Liu et al. 2018, section 4.2.4).
+
+    >>> BlockLocal(2).mask(4).int()
+    tensor([[1, 0, 0, 0],
+            [1, 1, 0, 0],
+            [0, 0, 1, 0],
+            [0, 0, 1, 1]], dtype=torch.int32)
+    """
 
     block: int
 
@@ -249,7 +288,13 @@ class Summary(Pattern):
 
 @dataclass(frozen=True)
 class Strided(Pattern):
-    """Union of its `heads`: the last `stride` positions, and every `stride`-th one (Child et al. 2019, section 4.3)."""
+    """Union of its `heads`: the last `stride` positions, and every `stride`-th one (Child et al. 2019, section 4.3).
+
+    >>> Strided(3).mask(7)[6].int()
+    tensor([1, 0, 0, 1, 1, 1, 1], dtype=torch.int32)
+    >>> [head.mask(7)[6].int().tolist() for head in Strided(3).heads]
+    [[0, 0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0, 1]]
+    """
 
     stride: int
 
@@ -270,6 +315,11 @@ class Fixed(Pattern):
 
     sub_block: another stretch of `summary` positions instead, counted from the block's end; heads of one layer take
     different ones.
+
+    >>> Fixed(stride=3, summary=1).mask(7)[6].int()
+    tensor([0, 0, 1, 0, 0, 1, 1], dtype=torch.int32)
+    >>> [head.mask(7)[6].int().tolist() for head in Fixed(stride=3, summary=1).heads]
+    [[0, 0, 0, 0, 0, 0, 1], [0, 0, 1, 0, 0, 1, 0]]
     """
 
     stride: int
@@ -321,7 +371,14 @@ class _At(Pattern):
 
 @dataclass(frozen=True, init=False)
 class Columns(_At):
-    """All attend to these positions."""
+    """All attend to these positions.
+
+    >>> (Columns([0]) | SlidingWindow(1)).mask(4).int()
+    tensor([[1, 0, 0, 0],
+            [1, 1, 0, 0],
+            [1, 0, 1, 0],
+            [1, 0, 0, 1]], dtype=torch.int32)
+    """
 
     def keys(self, i):
         return [Keys(first, last) for first, last in self.runs]
@@ -333,7 +390,14 @@ class Columns(_At):
 
 @dataclass(frozen=True, init=False)
 class Rows(_At):
-    """These positions attend to all."""
+    """These positions attend to all.
+
+    >>> (Rows([2]) | SlidingWindow(1)).mask(4).int()
+    tensor([[1, 0, 0, 0],
+            [0, 1, 0, 0],
+            [1, 1, 1, 1],
+            [0, 0, 0, 1]], dtype=torch.int32)
+    """
 
     def keys(self, i):
         named = i < 0
@@ -348,7 +412,14 @@ class Rows(_At):
 
 @dataclass(frozen=True, init=False)
 class Global(_At):
-    """These positions attend to all, and all attend to them (Beltagy et al. 2020, section 3.1 and Figure 2d)."""
+    """These positions attend to all, and all attend to them (Beltagy et al. 2020, section 3.1 and Figure 2d).
+
+    >>> (SlidingWindow(1) | Global([1])).mask(4).int()
+    tensor([[1, 1, 0, 0],
+            [1, 1, 1, 1],
+            [0, 1, 1, 0],
+            [0, 1, 0, 1]], dtype=torch.int32)
+    """
 
     @property
     def parts(self):
@@ -360,6 +431,12 @@ class Prefix(Pattern):
     """All attend to the first `n` positions: `Prefix(n) | Causal()` reads a question both ways, its answer causally.
 
     As it is meant for decoders, it does not count as looking ahead there.
+
+    >>> (Prefix(2) | Causal()).mask(4).int()
+    tensor([[1, 1, 0, 0],
+            [1, 1, 0, 0],
+            [1, 1, 1, 0],
+            [1, 1, 1, 1]], dtype=torch.int32)
     """
 
     n: int
@@ -378,6 +455,12 @@ class Document(Pattern):
 
     ids: the number of the document of every position, as a sequence or an (N,) tensor. Raises ReproError for ids that
     are no whole numbers, and on sequences longer than them.
+
+    >>> (Document([0, 0, 1, 1]) & Causal()).mask(4).int()
+    tensor([[1, 0, 0, 0],
+            [1, 1, 0, 0],
+            [0, 0, 1, 0],
+            [0, 0, 1, 1]], dtype=torch.int32)
     """
 
     ids: tuple[int, ...]

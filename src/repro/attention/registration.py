@@ -68,6 +68,13 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
     Raises ReproError for one argument without the other, and a name that is taken. Models that would not ask for an
     attention of ours, or that add to their scores what we do not know (softcap, sinks, biases by position), are refused
     with a ReproError when they are made or first read.
+
+    >>> from transformers import GPT2Config, GPT2LMHeadModel
+    >>> register("near-and-first", SlidingWindow(8) | Global([0]))
+    >>> model = GPT2LMHeadModel(GPT2Config(vocab_size=9, n_layer=1, n_head=2, n_embd=8))
+    >>> model.set_attn_implementation("near-and-first")
+    >>> model(torch.zeros(1, 20, dtype=torch.int64)).logits.shape
+    torch.Size([1, 20, 9])
     """
     if (name is None) != (pattern is None):
         raise ReproError(f"name is {name!r} and pattern is {pattern!r}; give both, or neither for those of ours.")

@@ -1,4 +1,9 @@
-"""Corpora, tokenisers and token streams: `tokens("wikitext-103", "test", tokeniser("gpt2"))`."""
+"""Corpora, tokenisers and token streams: `tokens("wikitext-103", "test", tokeniser("gpt2"))`.
+
+>>> books: Documents = corpus("synthetic-books").documents("test")
+>>> len(books), sum(len(book.text.split()) for book in books)
+(8, 20000)
+"""
 
 from repro.data.base import CheckRow, Corpus, Document, Documents, Reader, Split, root
 from repro.data.detokenisation import Detokeniser, detokeniser

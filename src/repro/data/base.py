@@ -21,7 +21,11 @@ from repro.errors import ReproError, unknown
 
 @dataclass(frozen=True)
 class Document:
-    """One book or article. `text` is exactly what the corpus holds: joined, the documents of a split are its text."""
+    """One book or article. `text` is exactly what the corpus holds: joined, the documents of a split are its text.
+
+    >>> Document("a-tale", "Once upon a time.").content
+    b'Once upon a time.'
+    """
 
     kind: ClassVar[str] = "text"
     id: str
@@ -57,6 +61,9 @@ class Reader:
     """How a split is read: `rows(corpus, split)` yields rows of the class `row`.
 
     settings: what a reader of examples is told to take from the files, in words; they enter the fingerprint.
+
+    >>> corpus("synthetic-books").read.row.__name__
+    'Document'
     """
 
     row: type
@@ -74,6 +81,9 @@ class Split:
     of WikiText's published perplexities), n_bytes counts UTF-8 bytes.
     Of examples: n_examples counts rows; `counts` what is in them, such as {"hyperpartisan": 192} of labels. Of text
     that is apart from another: `counts` what was left out. Of text in which something is never predicted: how often.
+
+    >>> corpus("synthetic-books").split("test").n_words
+    20000
     """
 
     description: str
@@ -89,7 +99,11 @@ class Split:
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One line of `Corpus.check`: what was counted in `split`, what it must be, what was found."""
+    """One line of `Corpus.check`: what was counted in `split`, what it must be, what was found.
+
+    >>> CheckRow("test", "words", expected=10, found=9).ok
+    False
+    """
 
     split: str
     what: str
@@ -104,7 +118,14 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus with its splits, always the same. `source`: hub id, where else it is from, or "embedded"."""
+    """A corpus with its splits, always the same. `source`: hub id, where else it is from, or "embedded".
+
+    >>> books = corpus("synthetic-books")
+    >>> books.source, list(books.splits)
+    ('embedded', ['train', 'validation', 'test'])
+    >>> books.n_words("Three plain words")
+    3
+    """
 
     name: str
     licence: str
@@ -364,5 +385,9 @@ class Corpus:
 
 
 def root() -> Path:
-    """The folder of real corpora: $REPRO_DATA, else `data` in the project's root."""
+    """The folder of real corpora: $REPRO_DATA, else `data` in the project's root.
+
+    >>> bool(root().name)
+    True
+    """
     return paths.data() or paths.home() / "data"

@@ -28,6 +28,10 @@ class Detokeniser:
     joins: words of a line -> for each, whether it stands directly behind the one before.
     write: words of a chunk -> the chunk. read: a chunk without a mark -> its words.
     edges: whether a text whose lines begin and end with a blank, as WikiText's do, is written without these.
+
+    >>> style = detokeniser("wikitext")
+    >>> style.name, style.apply('He said : " no . "')
+    ('wikitext', 'He said: "no."')
     """
 
     name: str
@@ -101,6 +105,11 @@ def detokeniser(style: str) -> Detokeniser:
     """The de-tokeniser of a corpus: "wikitext" or "lambada" (its plain form: lower case, cut into words).
 
     `.apply(text)` and `.invert(text)` are pure functions; `.mark` is the escape mark. ReproError for another style.
+
+    >>> style = detokeniser("wikitext")
+    >>> plain = style.apply("It 's 3 @.@ 5 km ( 2 miles ) .")
+    >>> plain, style.invert(plain)
+    ("It's 3.5 km (2 miles).", "It 's 3 @.@ 5 km ( 2 miles ) .")
     """
     if style not in _STYLES:
         raise unknown("style of a de-tokeniser", style, _STYLES)

@@ -17,6 +17,9 @@ from repro.errors import ReproError
 
 def normalise(text: str) -> str:
     """The words of `text` by which texts are compared: lower case, runs of letters and digits, one blank between them.
+
+    >>> normalise("The  Robin's _nest_, 1,900 m!")
+    'the robin s nest 1 900 m'
     """
     return " ".join(words(text))
 
@@ -28,6 +31,11 @@ class NgramFilter:
     in it. The hash is fixed: the same texts give the same answers in every process and on every machine.
     Raises ReproError for numbers out of range, a filter larger than the memory of this machine, and when it is asked to
     hold more.
+
+    >>> train = NgramFilter(capacity=1_000, n=3)
+    >>> train.update(["One, two, three, four!"])
+    >>> "two three four" in train, "three four five" in train
+    (True, False)
     """
 
     def __init__(self, capacity: int, n: int = 8, error_rate: float = 1e-8):
@@ -83,7 +91,13 @@ class NgramFilter:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many runs of words some texts have, by position, and how many of these are in a filter."""
+    """How many runs of words some texts have, by position, and how many of these are in a filter.
+
+    >>> train = NgramFilter(capacity=1_000, n=3)
+    >>> train.update(["one two three four"])
+    >>> overlap(["zero one two three"], train)
+    Overlap(n_grams=2, found=1)
+    """
 
     n_grams: int
     found: int
@@ -96,7 +110,14 @@ class Overlap:
 
 def overlap(texts: Iterable[str], filter: NgramFilter) -> Overlap:
     """How much of `texts` is in `filter`: every run of `filter.n` words inside a text counts, as often as it stands
-    there. Raises ReproError for one string in the place of a list."""
+    there. Raises ReproError for one string in the place of a list.
+
+    >>> train = NgramFilter(capacity=1_000, n=3)
+    >>> train.update(["one two three four"])
+    >>> found = overlap(["zero one two three four"], train)
+    >>> found.n_grams, found.found
+    (3, 2)
+    """
     n_grams = found = 0
     for text in _listed(texts):
         for one in filter.found(text):

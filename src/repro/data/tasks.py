@@ -18,6 +18,10 @@ class Task:
     """Rows to train on and to be tested on: the first `n_train` and `n_test` (None: all) of two splits of a corpus.
 
     named: whether the corpus' file gives labels by name; else by number, or scores.
+
+    >>> from dataclasses import replace
+    >>> replace(task("sst2"), n_train=100).n_train
+    100
     """
 
     name: str
@@ -78,7 +82,11 @@ TASKS = {one.name: one for one in (
 
 
 def task(name: str) -> Task:
-    """The task called `name`; ReproError with the nearest name if there is none."""
+    """The task called `name`; ReproError with the nearest name if there is none.
+
+    >>> task("sst2").corpus
+    'sst2-subset'
+    """
     if name not in TASKS:
         raise unknown("task", name, TASKS)
     return TASKS[name]

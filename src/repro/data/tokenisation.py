@@ -10,7 +10,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
 
@@ -31,7 +31,12 @@ BATCH = 64  # pieces per call
 
 @dataclass(frozen=True)
 class Tokeniser:
-    """A tokenizers.Tokenizer (`backend`) with the few things the study needs of it."""
+    """A tokenizers.Tokenizer (`backend`) with the few things the study needs of it.
+
+    >>> coder = train_bpe(["the cat sat on the mat"] * 9, 270)
+    >>> coder.decode(coder.encode("the mat sat")), coder.vocab_size
+    ('the mat sat', 269)
+    """
 
     name: str
     backend: object = field(repr=False)
@@ -208,6 +213,10 @@ class Tokens:
     starts: (documents,) index in `ids` of each document's first token.
     n_words, n_bytes: (documents,) words (as `Corpus.n_words` counts) and UTF-8 bytes, without what is never predicted.
     targets: (n,) bool, which tokens are to be predicted; the others are context alone. None: all of them.
+
+    >>> books = tokens("synthetic-books", "test", tokeniser("word", corpus="synthetic-books"), n_documents=2)
+    >>> len(books.starts), bool(books.ids[0] == books.bos), books.joined
+    (2, True, False)
     """
 
     ids: np.ndarray
@@ -258,6 +267,11 @@ def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser | Bytes,
     such as the `drawn` ones.
     Raises ReproError for an unknown corpus, split or name, missing or damaged files, more documents than there are, and
     a full disk.
+
+    >>> coder = tokeniser("word", corpus="synthetic-books")
+    >>> books = tokens("synthetic-books", "test", coder, n_documents=2)
+    >>> books.n_words.tolist()
+    [2500, 2500]
     """
     source = corpus_name if isinstance(corpus_name, Corpus) else corpus(corpus_name)
     chosen = [*[n_documents] * bool(n_documents), *sorted(names or ())]
@@ -282,6 +296,9 @@ def drawn(corpus_name: str | Corpus, split: str, n: int, seed: int) -> tuple[str
     A pure function, the same on every machine: documents are sorted by a hash of seed and name. So the first names of
     a longer draw are those of a shorter one, and a document more or less in the corpus moves no other.
     Raises ReproError for an unknown corpus or split, missing files, and unless there are as many documents.
+
+    >>> drawn("synthetic-books", "test", 3, seed=0) == drawn("synthetic-books", "test", 5, seed=0)[:3]
+    True
     """
     source = corpus_name if isinstance(corpus_name, Corpus) else corpus(corpus_name)
     names = {document.id for document in source.stream(split)}
@@ -335,7 +352,13 @@ def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) 
     "byte": one id per byte that the train split has; `vocab_size` is not used.
     "gpt2": the original GPT-2 one (50,257 ids), from $REPRO_DATA/gpt2-tokenizer or the hub; the rest is not used.
     "roberta": RoBERTa's own (50,265 ids), from the hub; the rest is not used.
+    "openai-gpt": GPT's own (40,478 ids, lower case, no <|endoftext|>), from the hub; the rest is not used.
     Raises ReproError for another name, fewer ids than bytes and special tokens, an unknown or missing corpus.
+
+    >>> coder = tokeniser("word", corpus="synthetic-books")
+    >>> book = corpus("synthetic-books").documents("test")[0].text
+    >>> coder.decode(coder.encode(book)).split() == book.split()
+    True
     """
     names = (corpus,) if isinstance(corpus, str) else tuple(corpus)
     if name in _PUBLISHED:
@@ -366,6 +389,10 @@ def train_bpe(texts: Iterable[str], vocab_size: int, level: str = "byte", catego
     Empty texts are passed over. Raises ReproError for another level, fewer than 257 ids, texts that are no list of
     strings, hold no word at all, "<|endoftext|>" or what is no character (a lone surrogate), and categories=False for
     words.
+
+    >>> coder = train_bpe(["low lower lowest"] * 9, 262)
+    >>> [coder.decode([one]) for one in coder.encode("lower")]
+    ['low', 'e', 'r']
     """
     if level not in bpe.LEVELS:
         raise unknown("level of BPE", level, bpe.LEVELS)
@@ -455,18 +482,20 @@ def _gpt2() -> object:
     return made
 
 
-def _roberta() -> object:
+def _from_hub(repository: str) -> object:
     from tokenizers import Tokenizer
 
     try:
         from huggingface_hub import hf_hub_download
-        return Tokenizer.from_file(hf_hub_download("FacebookAI/roberta-base", "tokenizer.json"))
+        return Tokenizer.from_file(hf_hub_download(repository, "tokenizer.json"))
     except Exception as error:  # no network, no such file: many types, one meaning
-        raise ReproError(f"RoBERTa's tokeniser cannot be had from the hub ({type(error).__name__}): fetch "
-                         "FacebookAI/roberta-base where there is a network.") from error
+        raise ReproError(f"the tokeniser of {repository} cannot be had from the hub ({type(error).__name__}): fetch it "
+                         "where there is a network.") from error
 
 
-_PUBLISHED = {"gpt2": _gpt2, "roberta": _roberta}
+_PUBLISHED = {"gpt2": _gpt2, "roberta": partial(_from_hub, "FacebookAI/roberta-base"),
+              "openai-gpt": partial(_from_hub, "openai-community/openai-gpt")}
+
 
 
 def _key(*parts: object) -> str:

@@ -25,7 +25,12 @@ STEPS = ("karma", "date", "text", "Wikipedia", "duplicate")  # in this order
 
 @dataclass(frozen=True)
 class Page:
-    """A link that was shared: where it leads, the karma it got, the day (such as "2017-03-31"), and the page's HTML."""
+    """A link that was shared: where it leads, the karma it got, the day (such as "2017-03-31"), and the page's HTML.
+
+    >>> page = Page("https://a.example/1", karma=5, day="2017-03-31", html="<p>Text.</p>")
+    >>> page.day
+    '2017-03-31'
+    """
 
     url: str
     karma: int
@@ -35,7 +40,12 @@ class Page:
 
 @dataclass(frozen=True)
 class WebText:
-    """documents: what is kept, in order, by URL. dropped: URL and step of each page that is not kept, in order."""
+    """documents: what is kept, in order, by URL. dropped: URL and step of each page that is not kept, in order.
+
+    >>> found = webtext([Page("https://a.example/1", karma=1, day="2017-03-31", html="")])
+    >>> found.documents, found.dropped
+    ([], [('https://a.example/1', 'karma')])
+    """
 
     documents: list[Document]
     dropped: list[tuple[str, str]]
@@ -56,6 +66,14 @@ def webtext(pages: Iterable[Page], karma: int = KARMA, first: str | None = None,
     similar: share of its runs of five words that a page has with an earlier one, of all that either has (Jaccard's
     index, 0 to 1), from which it counts as a copy. None for a day: no limit.
     Raises ReproError for a day that is none, numbers out of range, and without the packages.
+
+    >>> said = "The boats of {} came home before dusk, and every child of {} ran down to count them."
+    >>> names = "Ann", "Bea", "Cid", "Dan", "Eve", "Fay", "Gus", "Hal"
+    >>> text = "".join(f"<p>{said.format(one, one)}</p>" for one in names)
+    >>> html = f"<html><body><article>{text}</article></body></html>"
+    >>> found = webtext(Page(f"https://{site}.example/a", 5, "2017-03-31", html) for site in "ab")
+    >>> [one.id for one in found.documents], found.dropped
+    (['https://a.example/a'], [('https://b.example/a', 'duplicate')])
     """
     if not 0 < similar <= 1:
         raise ReproError(f"similar={similar}: allowed are shares above 0, up to 1.")

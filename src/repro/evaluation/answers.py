@@ -20,7 +20,11 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 def normalise_answer(text: str) -> str:
     """Lower case, without punctuation and the articles a, an and the, single blanks between words; as in both papers'
-    own scripts."""
+    own scripts.
+
+    >>> normalise_answer("The  Eiffel Tower!")
+    'eiffel tower'
+    """
     words = re.sub(r"\b(a|an|the)\b", " ", text.lower().translate(_PUNCTUATION))
     return " ".join(words.split())
 
@@ -32,6 +36,10 @@ def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "h
     gives 0 unless both are the same, "squad" knows no such words. As in both scripts an answer without any word left
     (an article alone) can be matched exactly, but has no F1.
     Raises ReproError for other rules, and where there is no answer.
+
+    >>> exact, f1 = answer_scores("the Eiffel Tower in Paris", ["Eiffel Tower"])
+    >>> exact, round(f1, 3)
+    (0.0, 0.667)
     """
     if rules not in RULES:
         raise unknown("rules of answers", rules, RULES)
@@ -56,7 +64,8 @@ def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
     """For each question the window and the first and last token of the span with the highest sum of its two logits.
 
     start_logits, end_logits (B, W, T); text (B, W, T): True where a token is of the text, not of the question or
-    padding. A span lies in the text of one window and has at most `longest` tokens; of equals the first is taken.
+    padding. A span lies in the text of one window, all of it, and has at most `longest` tokens; of equals the first is
+    taken.
     Raises ReproError for a question without text.
     """
     import torch
@@ -67,9 +76,11 @@ def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
     length = text.shape[-1]
     start, end = (x.float().masked_fill(~text, -torch.inf) for x in (start_logits, end_logits))
     within = torch.ones(length, length, dtype=torch.bool, device=text.device).triu().tril(longest - 1)
+    others = (~text).cumsum(-1)  # tokens before this one that are no text
     found = []
-    for one, other in zip(start, end, strict=True):  # a question at a time: all pairs of tokens of its windows
-        pairs = (one[:, :, None] + other[:, None, :]).masked_fill(~within, -torch.inf)
+    for one, other, gaps in zip(start, end, others, strict=True):  # all pairs of tokens of a question's windows
+        allowed = within & (gaps[:, :, None] == gaps[:, None, :])
+        pairs = (one[:, :, None] + other[:, None, :]).masked_fill(~allowed, -torch.inf)
         window, pair = divmod(int(pairs.flatten().argmax()), length * length)
         found.append((window, *divmod(pair, length)))
     return found

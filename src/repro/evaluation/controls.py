@@ -28,6 +28,15 @@ def score_other_document(model, tokens, window: int, overlap: int, batch_size: i
 
     Takes two readings: one for the states, one with them. batch_size: windows read at once.
     Raises ReproError where a window holds something of every document, as where there is only one.
+
+    >>> from repro.data import tokeniser, tokens
+    >>> from repro.recurrence import RecurrentLM
+    >>> from transformers import GPT2Config
+    >>> model = RecurrentLM(GPT2Config(vocab_size=64, n_layer=2, n_head=2, n_embd=8)).eval()
+    >>> books = tokens("synthetic-books", "test", tokeniser("byte", corpus="synthetic-books"), n_documents=2)
+    >>> score, nll = score_other_document(model, books, window=512, overlap=0)
+    >>> len(nll), bool(nll.sum() == score.nll)
+    (2, True)
     """
     check_window(window, overlap, model.config.n_positions)
     device = next(model.parameters()).device

@@ -14,6 +14,12 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
     after its own <|endoftext|>. A document without a token keeps its place, with a loss of 0. Tokens that are read but
     not predicted (`tokens.targets`) have no loss and are not counted as scored.
     Raises ReproError when no document has a token.
+
+    >>> from repro.data import tokeniser, tokens
+    >>> books = tokens("synthetic-books", "test", tokeniser("byte", corpus="synthetic-books"), n_documents=2)
+    >>> score, nll = score_documents(lambda ids: torch.zeros(*ids.shape, 64), books, window=256, overlap=0)
+    >>> round(score.per_token, 3), len(nll)
+    (64.0, 2)
     """
     scores = [perplexity(model, ids, window, overlap, batch_size=batch_size, progress=progress)
               for ids in streams_of(tokens)]

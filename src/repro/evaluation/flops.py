@@ -10,6 +10,11 @@ def flops_per_token(n_layer: int, d_model: int, window: int, overlap: int) -> fl
     layer, biases and layer norms left out) and `2 * window * d_model` a layer for attention. The paper prints its
     results only; this is the count that gives them: 1.754e8 for GPT-2 small at 300 tokens. With overlap each scored
     token pays for `window / (window - overlap)` read ones. Raises ReproError unless `0 <= overlap < window`.
+
+    >>> f"{flops_per_token(12, 768, window=300, overlap=0):.3e}"
+    '1.754e+08'
+    >>> flops_per_token(12, 768, 300, 150) / flops_per_token(12, 768, 300, 0)
+    2.0
     """
     check_window(window, overlap)
     per_read_token = 2 * 12 * n_layer * d_model**2 + 2 * n_layer * window * d_model

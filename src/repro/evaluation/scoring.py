@@ -20,7 +20,12 @@ LOGIT_BYTES = 64 * 2**20  # logits held at any one time; small enough to stay ne
 
 @dataclass(frozen=True)
 class Score:
-    """Summed loss of a text and its normalisers. `per_token` and `per_word` are perplexities."""
+    """Summed loss of a text and its normalisers. `per_token` and `per_word` are perplexities.
+
+    >>> score = Score(nll=300.0, n_scored=100, n_words=80, n_bytes=450)
+    >>> round(score.per_token, 2), round(score.per_word, 2), round(score.bits_per_byte, 3)
+    (20.09, 42.52, 0.962)
+    """
 
     nll: float  # nats, summed over all scored targets
     n_scored: int  # targets scored, in tokens
@@ -58,6 +63,12 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
     Logits are computed for scored positions only, in chunks: nothing of size N x vocabulary is held. On a CPU, large
     float32 products take the fastest path that is exact (`repro.processor`).
     Raises ReproError for fewer than two tokens, or unless `0 <= overlap < window <=` the model's context.
+
+    >>> def uniform(ids):
+    ...     return torch.zeros(*ids.shape, 8)
+    >>> score = perplexity(uniform, torch.arange(100) % 8, window=16, overlap=4, n_words=50)
+    >>> score.n_scored, round(score.per_token, 6), round(score.per_word, 3)
+    (99, 8.0, 61.393)
     """
     tokens = torch.as_tensor(np.asarray(tokens) if not isinstance(tokens, Tensor) else tokens).long().flatten()
     config = getattr(model, "config", None)

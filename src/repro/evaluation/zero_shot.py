@@ -27,6 +27,12 @@ def continuation_nll(model: Callable, prefixes: Sequence[Ids], continuations: Se
 
     Raises ReproError for no texts, sides of different length, an empty prefix (nothing tells the first token then) or
     continuation, and texts beyond the model's context.
+
+    >>> def uniform(ids):
+    ...     return torch.zeros(*ids.shape, 8)
+    >>> nats, n_tokens = continuation_nll(uniform, [[1, 2], [3]], [[4], [5, 6]])
+    >>> nats.round(3), n_tokens
+    (array([2.079, 4.159]), array([1, 2]))
     """
     _check(model, prefixes, continuations, batch_size)
     sums = np.zeros(len(prefixes))
@@ -69,6 +75,14 @@ def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Seq
     A line end is no blank: what it joins is one word.
     Raises ReproError for no passages, one without a word behind a blank, one string in the place of a list, and what
     `continuation_nll` refuses.
+
+    >>> from types import SimpleNamespace
+    >>> names = ["the", "dog", "ran", "home"]
+    >>> coder = SimpleNamespace(encode=lambda text: [names.index(word) for word in text.split()])
+    >>> def next_name(ids):
+    ...     return 10 * torch.nn.functional.one_hot((ids + 1) % 4, 4).float()
+    >>> lambada(next_name, coder, ["the dog ran home", "the dog home"]).accuracy
+    0.5
     """
     for name, given in (("passages", passages), ("stop_words", stop_words)):
         if isinstance(given, str):

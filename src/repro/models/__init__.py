@@ -1,4 +1,8 @@
-"""The study's own models: the architectures of the papers at sizes that a laptop or one GPU can train."""
+"""The study's own models: the architectures of the papers at sizes that a laptop or one GPU can train.
+
+>>> f"{SIZES['gpt2-xl'].parameters:,}"
+'1,557,611,200'
+"""
 
 from repro.models.checkpoints import save_model
 from repro.models.gpt2_mini import gpt2_mini, load_causal_lm, parameters

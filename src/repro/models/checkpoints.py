@@ -61,6 +61,12 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
 
     weights: "fp32", or "bf16", to which they are rounded and which takes half the space. Under torchrun only the first
     process writes. Raises ReproError when the disk refuses.
+
+    >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base", weights="bf16")
+    >>> sorted(file.name for file in (folder / "base").iterdir())
+    ['config.json', 'generation_config.json', 'model.safetensors']
+    >>> save_causal_lm is save_model
+    True
     """
     from safetensors import SafetensorError
 

@@ -108,7 +108,12 @@ DETAILS = {  # of the code of Transformer-XL that a decoder here has only if ask
 @dataclass(frozen=True)
 class DecoderConfig(LayersConfig):
     """Size and patterns of a `Decoder`. Raises ReproError for sizes that do not fit, patterns that look ahead, and
-    unknown positions and details."""
+    unknown positions and details.
+
+    >>> from repro.attention import BlockLocal, Causal
+    >>> DecoderConfig(vocab_size=9, n_embd=8, n_head=2, patterns=(Causal(), BlockLocal(4))).parameters
+    1937
+    """
 
     positions: str = "relative"  # one of POSITIONS
     details: tuple[str, ...] = ()  # some of DETAILS
@@ -153,6 +158,11 @@ class Decoder(nn.Module):
     Pre-layernorm, GELU, tied embeddings; what else may be chosen is in POSITIONS and DETAILS. implementation: of
     `attend`, in single precision at least; or "products", in the precision that autocast gives. recompute: keep only
     what enters a layer and compute the rest again in the backward pass (Chen et al. 2016).
+
+    >>> from repro.attention import SlidingWindow
+    >>> model = Decoder(DecoderConfig(vocab_size=9, n_embd=8, n_head=2, patterns=(SlidingWindow(4),) * 2))
+    >>> model(torch.zeros(1, 50, dtype=torch.int64)).shape
+    torch.Size([1, 50, 9])
     """
 
     def __init__(self, config: DecoderConfig, implementation: str = "auto", recompute: bool = False):
@@ -333,6 +343,11 @@ def longformer_patterns(windows: Sequence[int], n_head: int, dilation: Sequence[
     windows, dilation: of each layer, the bottom one first; the first `dilated_heads` heads of a layer have its
     dilation, the others none. Dilation 1 is none: the paper counts the positions left out, one less.
     Raises ReproError for lists of different length and more dilated heads than heads.
+
+    >>> for heads in longformer_patterns([4, 8], n_head=2, dilation=[1, 2], dilated_heads=1):
+    ...     print(heads)
+    (SlidingWindow(window=4, dilation=1, causal=True), SlidingWindow(window=4, dilation=1, causal=True))
+    (SlidingWindow(window=8, dilation=2, causal=True), SlidingWindow(window=8, dilation=1, causal=True))
     """
     dilation = [1] * len(windows) if dilation is None else dilation
     if len(dilation) != len(windows):

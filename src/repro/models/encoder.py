@@ -17,7 +17,11 @@ from repro.models.decoder import Layer, LayersConfig, sinusoids
 
 @dataclass(frozen=True)
 class EncoderConfig(LayersConfig):
-    """Size and patterns of an `Encoder`. Raises ReproError for sizes that do not fit together."""
+    """Size and patterns of an `Encoder`. Raises ReproError for sizes that do not fit together.
+
+    >>> EncoderConfig(9, 8, 2, classifier_patterns(window=4, n_layer=2)).n_labels
+    2
+    """
 
     n_labels: int = 2
 
@@ -37,6 +41,10 @@ class Encoder(nn.Module):
 
     lengths (B,): how many tokens of each row belong to its document; nobody sees the rest. None: all. implementation:
     of `attend`.
+
+    >>> config = EncoderConfig(9, 8, 2, classifier_patterns(window=4, n_layer=2), n_labels=3)
+    >>> Encoder(config)(torch.zeros(2, 50, dtype=torch.int64), lengths=torch.tensor([50, 20])).shape
+    torch.Size([2, 3])
     """
 
     def __init__(self, config: EncoderConfig, implementation: str = "auto"):
@@ -64,5 +72,12 @@ class Encoder(nn.Module):
 
 
 def classifier_patterns(window: int, n_layer: int) -> tuple[Pattern, ...]:
-    """In every layer a window of `window` keys on both sides together, an even number, and the first token global."""
+    """In every layer a window of `window` keys on both sides together, an even number, and the first token global.
+
+    >>> classifier_patterns(window=2, n_layer=1)[0].mask(4).int()
+    tensor([[1, 1, 1, 1],
+            [1, 1, 1, 0],
+            [1, 1, 1, 1],
+            [1, 0, 1, 1]], dtype=torch.int32)
+    """
     return (SlidingWindow(window, causal=False) | Global([0]),) * n_layer

@@ -27,6 +27,10 @@ class Experts(nn.Module):
     Noisy top-k gating (Shazeer et al. 2017, Equations 3 to 5): the k experts with the highest x W_gate + noise, with
     the softmax over these k as weights; noise is normal, of scale softplus(x W_noise), and only in training. Raises
     ReproError for bad numbers of experts.
+
+    >>> mixed, balance, used = Experts(n_embd=8, n_experts=4)(torch.randn(10, 8))
+    >>> mixed.shape, used.sum().item()
+    (torch.Size([10, 8]), 20)
     """
 
     def __init__(self, n_embd: int, n_experts: int, k: int = 2, size: int | None = None):

@@ -28,6 +28,13 @@ class GPTConfig:
     """Size of a `GPT`. Raises ReproError for sizes that do not fit together.
 
     norm: "pre" (GPT-2) or "post" (GPT). dropout: of embeddings, attention weights and residual branches.
+
+    >>> GPTConfig(vocab_size=9, n_positions=64, n_layer=2, n_embd=8, n_head=2).parameters
+    2344
+    >>> GPTConfig(vocab_size=9, n_positions=64, n_layer=2, n_embd=8, n_head=3)
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: n_embd is 8 and n_head 3; the width must be a multiple of the heads.
     """
 
     vocab_size: int
@@ -89,6 +96,10 @@ class GPT(nn.Module):
     implementation: of `attend`; "products", in the precision that autocast gives; or "auto" for what is faster, the
     second where that is 16 bits on a CPU. recompute: keep only what enters a layer and compute the rest again in the
     backward pass. Raises ReproError for texts without tokens or beyond the context, and on a CPU for unknown ids.
+
+    >>> model = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=2, n_embd=8, n_head=2))
+    >>> model(torch.zeros(1, 20, dtype=torch.int64)).shape
+    torch.Size([1, 20, 9])
     """
 
     hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them

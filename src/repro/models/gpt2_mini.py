@@ -14,6 +14,13 @@ def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positio
     The texts here are read once or twice, where dropout costs more than it gives. activation: GPT-2's own, or
     "gelu_pytorch_tanh", the same function in one operation instead of eight: faster, and less is kept for the backward
     pass. Raises ReproError when the width does not divide among the heads.
+
+    >>> gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9).config.n_positions
+    1024
+    >>> gpt2_mini(n_layer=2, n_embd=8, n_head=3, vocab_size=9)
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: n_embd is 8 and n_head 3; the width must be a multiple of the heads.
     """
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -26,7 +33,11 @@ def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positio
 
 
 def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 1024) -> int:
-    """Number of weights of such a model: biases and layer norms included, the tied output layer counted once."""
+    """Number of weights of such a model: biases and layer norms included, the tied output layer counted once.
+
+    >>> f"{parameters(n_layer=12, n_embd=768, vocab_size=50_257):,}"
+    '124,439,808'
+    """
     block = 12 * n_embd**2 + 13 * n_embd
     return n_layer * block + (vocab_size + n_positions) * n_embd + 2 * n_embd
 
@@ -37,6 +48,11 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | No
 
     Its weights are fp32, as whatever they were kept. A folder saved by a RecurrentLM or MemoryLM comes back as one.
     Raises ReproError when there is no such checkpoint.
+
+    >>> from repro.recurrence import RecurrenceConfig
+    >>> _ = save_causal_lm(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")
+    >>> type(load_causal_lm(folder / "base", RecurrenceConfig(hidden_size=4))).__name__
+    'RecurrentLM'
     """
     import torch
     from transformers import GPT2LMHeadModel

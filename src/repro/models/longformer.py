@@ -30,6 +30,12 @@ class Longformer(LongformerForMaskedLM):
     """A masked language model for long texts: a window around every token, and global tokens that see all.
 
     `save_pretrained` writes what transformers' LongformerForMaskedLM reads, and the other way round.
+
+    >>> from transformers import LongformerConfig
+    >>> small = LongformerConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+    ...     intermediate_size=8, attention_window=[4])
+    >>> Longformer(small)(torch.randint(4, 30, (1, 20))).logits.shape
+    torch.Size([1, 20, 30])
     """
 
     def __init__(self, config: LongformerConfig):
@@ -101,15 +107,22 @@ class Longformer(LongformerForMaskedLM):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                 global_attention_mask: Tensor | None = None, labels: Tensor | None = None,
-                token_type_ids: Tensor | None = None) -> MaskedLMOutput:
+                token_type_ids: Tensor | None = None, return_dict: bool | None = None,
+                output_hidden_states: bool | None = None,
+                output_attentions: bool | None = None) -> MaskedLMOutput | tuple[Tensor, ...]:
         """Logits (B, N, V) of token ids (B, N), N being any length up to `n_positions`.
 
         attention_mask (B, N): 0 where a token is padding, and as in transformers 2 where it is global.
         global_attention_mask (B, N): 1 where a token is global. token_type_ids (B, N): 0, as tokenisers give them.
         labels (B, N): what is to be told; -100 counts nothing; the loss is the mean over the others, in nats.
-        Raises ReproError for a text beyond `n_positions`, masks or labels of another shape, and labels of which none
-        counts.
+        return_dict: False for a tuple, as in transformers.
+        Raises ReproError for a text beyond `n_positions`, masks or labels of another shape, labels of which none
+        counts, and where hidden states or attentions of all layers are asked for, which are not kept.
         """
+        for name, value in (("output_hidden_states", output_hidden_states), ("output_attentions", output_attentions)):
+            if value:
+                raise ReproError(f"{name} is {value}, but this Longformer keeps none; leave it out, or open the saved "
+                                 "checkpoint with transformers' LongformerForMaskedLM.")
         states = self.encode(input_ids, attention_mask, global_attention_mask, token_type_ids)
         logits, loss = self.lm_head(states), None
         if labels is not None:
@@ -118,7 +131,8 @@ class Longformer(LongformerForMaskedLM):
                 raise ReproError(f"labels have shape {tuple(labels.shape)} and {int(n)} that count; give them the shape"
                                  f" of input_ids, {tuple(input_ids.shape)}, and at least one that is not -100.")
             loss = cross_entropy(logits.flatten(0, 1), labels.flatten()) / n
-        return MaskedLMOutput(loss=loss, logits=logits)
+        found = MaskedLMOutput(loss=loss, logits=logits)
+        return found.to_tuple() if return_dict is False else found
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                global_attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None) -> Tensor:

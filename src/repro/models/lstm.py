@@ -12,7 +12,13 @@ from repro.models.gpt import INIT, GPTConfig
 
 @dataclass(frozen=True)
 class LSTMConfig:
-    """Size of an `LSTM`. Raises ReproError for sizes below 1."""
+    """Size of an `LSTM`. Raises ReproError for sizes below 1.
+
+    >>> LSTMConfig(vocab_size=9, n_embd=8, units=0)
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: units is 0; it must be at least 1.
+    """
 
     vocab_size: int
     n_embd: int
@@ -55,7 +61,12 @@ class LSTMConfig:
 class LSTM(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
-    It starts every text from zeros. What it computes is single precision at least, autocast or not.
+    It starts every text from zeros. What it computes is single precision at least, autocast or not. Its matrices are in
+    an `nn.ModuleList`, as the blocks of transformers are, so that the optimiser of these is theirs too.
+
+    >>> model = LSTM(LSTMConfig(vocab_size=9, n_embd=8, units=16))
+    >>> model(torch.zeros(1, 20, dtype=torch.int64)).shape
+    torch.Size([1, 20, 9])
     """
 
     hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them
@@ -64,8 +75,8 @@ class LSTM(nn.Module):
         super().__init__()
         self.config = config
         self.embed = nn.Embedding(config.vocab_size, config.n_embd)
-        self.recurrent = nn.LSTM(config.n_embd, config.units, batch_first=True)
-        self.back = nn.Linear(config.units, config.n_embd)
+        self.layers = nn.ModuleList([nn.LSTM(config.n_embd, config.units, batch_first=True),
+                                     nn.Linear(config.units, config.n_embd)])
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(config.n_embd, config.vocab_size, bias=False)
         self.output.weight = self.embed.weight
@@ -83,3 +94,13 @@ class LSTM(nn.Module):
         with torch.autocast(embedded.device.type, enabled=False):
             states, _ = self.recurrent(self.dropout(embedded))
         return self.back(self.dropout(states))
+
+    @property
+    def recurrent(self) -> nn.LSTM:
+        """From embeddings to the states of its units."""
+        return self.layers[0]
+
+    @property
+    def back(self) -> nn.Linear:
+        """From units to the width of an embedding."""
+        return self.layers[1]

@@ -15,6 +15,10 @@ def receptive_field(patterns: Sequence[Sequence[Pattern]], n: int) -> Tensor:
 
     patterns: of each layer, the bottom one first, one for each head. A position always sees itself, through the
     residual connection (Beltagy et al. 2020, section 3.1: windows of w over l layers reach l * w, dilated d * l * w).
+
+    >>> receptive_field(longformer_patterns([2, 2], n_head=2), n=5).int()
+    tensor([[0, 0, 0, 1, 1],
+            [0, 0, 1, 1, 1]], dtype=torch.int32)
     """
     position, rows = torch.arange(n), []
     for top in range(len(patterns)):
@@ -31,6 +35,11 @@ def measured_field(model: Decoder, ids: Tensor) -> Tensor:
     """The same, found by asking: where the gradient of the last position after each layer is not zero.
 
     ids: (N,). Use a model in double precision: a small gradient may vanish in single.
+
+    >>> model = Decoder(DecoderConfig(9, 8, 2, tuple(longformer_patterns([2, 2], n_head=2)))).double()
+    >>> measured_field(model, torch.zeros(5, dtype=torch.int64)).int()
+    tensor([[0, 0, 0, 1, 1],
+            [0, 0, 1, 1, 1]], dtype=torch.int32)
     """
     was_training = model.training
     model.eval()

@@ -13,6 +13,9 @@ def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_posi
 
     As in RoBERTa, positions count from the id of padding on, so that there are two more rows of them than positions.
     Raises ReproError when the width does not divide among the heads.
+
+    >>> roberta_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9).config.max_position_embeddings
+    514
     """
     from transformers import RobertaConfig, RobertaForMaskedLM
 
@@ -26,7 +29,11 @@ def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_posi
 
 
 def roberta_parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 512) -> int:
-    """Number of weights of such a model: biases and layer norms included, the tied output matrix counted once."""
+    """Number of weights of such a model: biases and layer norms included, the tied output matrix counted once.
+
+    >>> f"{roberta_parameters(n_layer=12, n_embd=768, vocab_size=50_265):,}"
+    '124,697,433'
+    """
     block = 12 * n_embd**2 + 13 * n_embd
     embeddings = (vocab_size + n_positions + 2 + 1) * n_embd + 2 * n_embd  # one row of token types
     return n_layer * block + embeddings + n_embd**2 + 3 * n_embd + vocab_size
@@ -36,6 +43,10 @@ def load_masked_lm(name_or_folder: str | Path):
     """A RoBERTa checkpoint (hub name or folder) with fp32 weights.
 
     Raises ReproError when there is no such one, and for one of another kind, damaged or without some of its weights.
+
+    >>> _ = save_model(roberta_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")
+    >>> type(load_masked_lm(folder / "base")).__name__
+    'RobertaForMaskedLM'
     """
     import torch
     from transformers import RobertaForMaskedLM

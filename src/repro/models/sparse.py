@@ -27,6 +27,11 @@ def integrated(pattern: Pattern, integration: str, n_layer: int, n_head: int) ->
     "interleaved": layer r has head r mod p, in all its heads. "merged": every head has the union. "multi-head": the
     heads of a layer take turns. Heads with summaries take different sub-blocks (section 4.3). A pattern without
     `.heads`, such as Causal(), is that of all. Raises ReproError for an unknown integration.
+
+    >>> from repro.attention import Strided
+    >>> layers = integrated(Strided(4), "interleaved", n_layer=3, n_head=1)
+    >>> [layer[0].count(16) for layer in layers]
+    [58, 40, 58]
     """
     if integration not in INTEGRATIONS:
         raise unknown("integration", integration, INTEGRATIONS)
@@ -55,6 +60,10 @@ class SparseConfig:
 
     embeddings: of positions: "data" (row, column and channel of an image, whose sizes are `shape`; for a sequence
     without a shape, its one index) and "attention" (row and column in a matrix as wide as `columns`, the stride).
+
+    >>> from repro.attention import Strided
+    >>> SparseConfig(vocab_size=9, length=16, n_layer=2, n_head=2, n_embd=8, pattern=Strided(4)).parameters
+    2945
     """
 
     vocab_size: int
@@ -143,6 +152,11 @@ class SparseTransformer(nn.Module):
     implementation: of `attend`; or "products", in the precision that autocast gives. recompute: keep what enters a
     residual branch and compute the rest again in the backward pass (section 5.4). Weights start as in the paper; the
     output layer at 0, so that the first loss is log V.
+
+    >>> from repro.attention import Strided
+    >>> config = SparseConfig(vocab_size=9, length=16, n_layer=2, n_head=2, n_embd=8, pattern=Strided(4))
+    >>> SparseTransformer(config)(torch.zeros(1, 16, dtype=torch.int64)).shape
+    torch.Size([1, 16, 9])
     """
 
     def __init__(self, config: SparseConfig, implementation: str = "auto", recompute: bool = False):
@@ -285,6 +299,10 @@ def sample(model: SparseTransformer, ids: Tensor, n_new: int, seed: int = 0, tem
 
     temperature: 1.0 in the paper, no other trick. allowed (V,) bool: which tokens may be drawn; None: all.
     Raises ReproError for more positions than the model has.
+
+    >>> model = SparseTransformer(SparseConfig(vocab_size=9, length=8, n_layer=1, n_head=2, n_embd=8))
+    >>> sample(model, torch.tensor([[3, 4]]), n_new=6, seed=1)[0, :2]
+    tensor([3, 4])
     """
     if ids.shape[1] - 1 + n_new > model.config.length:
         raise ReproError(f"{ids.shape[1]} given and {n_new:,} drawn tokens are more than the {model.config.length:,} "

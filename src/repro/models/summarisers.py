@@ -27,7 +27,14 @@ class Read(NamedTuple):
 
 class OneText(nn.Module):
     """A decoder that reads input, separator and summary as one text (T-D, section 4.2.3): a `Decoder`, a `TDMCA` or
-    a `Pretrained`."""
+    a `Pretrained`.
+
+    >>> from repro.attention import Causal
+    >>> model = OneText(Decoder(DecoderConfig(9, 8, 2, (Causal(),))))
+    >>> source, summary = torch.tensor([[3, 4, 5]]), torch.tensor([[0, 6, 7]])
+    >>> model(source, torch.tensor([3]), summary).shape
+    torch.Size([1, 3, 9])
+    """
 
     def __init__(self, decoder: nn.Module):
         super().__init__()
@@ -47,7 +54,12 @@ class OneText(nn.Module):
 
 
 class Pretrained(nn.Module):
-    """A GPT-2 (`transformers`) as the decoder of a `OneText`: token ids (B, N), N at most its context, to logits."""
+    """A GPT-2 (`transformers`) as the decoder of a `OneText`: token ids (B, N), N at most its context, to logits.
+
+    >>> model = OneText(Pretrained(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9)))
+    >>> model(torch.tensor([[3, 4, 5]]), torch.tensor([3]), torch.tensor([[0, 6, 7]])).shape
+    torch.Size([1, 3, 9])
+    """
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -75,7 +87,11 @@ class GPT2Past(NamedTuple):
 
 @dataclass(frozen=True)
 class EncoderDecoderConfig:
-    """Size of an `EncoderDecoder`: n_layer layers on either side. Raises ReproError for sizes that do not fit."""
+    """Size of an `EncoderDecoder`: n_layer layers on either side. Raises ReproError for sizes that do not fit.
+
+    >>> EncoderDecoderConfig(vocab_size=9, n_embd=8, n_head=2, n_layer=1).parameters
+    2225
+    """
 
     vocab_size: int
     n_embd: int
@@ -116,7 +132,12 @@ class EncoderDecoderConfig:
 
 class EncoderDecoder(nn.Module):
     """T-ED: an encoder reads the input both ways, a decoder the summary, looking at what the encoder made of the input
-    (Vaswani et al. 2017). Layers as those of `Decoder`, with relative positions on either side and none across."""
+    (Vaswani et al. 2017). Layers as those of `Decoder`, with relative positions on either side and none across.
+
+    >>> model = EncoderDecoder(EncoderDecoderConfig(vocab_size=9, n_embd=8, n_head=2, n_layer=1))
+    >>> model(torch.tensor([[3, 4, 5]]), torch.tensor([3]), torch.tensor([[0, 6, 7]])).shape
+    torch.Size([1, 3, 9])
+    """
 
     def __init__(self, config: EncoderDecoderConfig, implementation: str = "auto", recompute: bool = False):
         super().__init__()
@@ -187,7 +208,11 @@ class Looking(Layer):
 
 @dataclass(frozen=True)
 class Seq2SeqConfig:
-    """Size of a `Seq2Seq`. Raises ReproError for sizes below 1."""
+    """Size of a `Seq2Seq`. Raises ReproError for sizes below 1.
+
+    >>> Seq2SeqConfig(vocab_size=9, n_embd=8).parameters
+    2585
+    """
 
     vocab_size: int
     n_embd: int = 128
@@ -217,7 +242,12 @@ class Seq2SeqConfig:
 
 
 class Seq2Seq(nn.Module):
-    """A recurrent encoder and decoder (LSTM) with attention (Bahdanau et al. 2015, as in Luong et al. 2015)."""
+    """A recurrent encoder and decoder (LSTM) with attention (Bahdanau et al. 2015, as in Luong et al. 2015).
+
+    >>> model = Seq2Seq(Seq2SeqConfig(vocab_size=9, n_embd=8))
+    >>> model(torch.tensor([[3, 4, 5]]), torch.tensor([3]), torch.tensor([[0, 6, 7]])).shape
+    torch.Size([1, 3, 9])
+    """
 
     def __init__(self, config: Seq2SeqConfig):
         super().__init__()

@@ -39,6 +39,12 @@ def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> li
 
     Raises ReproError for an unknown form, another number of texts, a text that is no string, is empty or has only
     blanks, and a limit that is no whole number, leaves nothing of a text, or does not hold question and candidate.
+
+    >>> from repro.data import train_bpe
+    >>> coder = train_bpe(["a cat sat. a dog ran."], 260)
+    >>> first, second = encode_example("similarity", ("a cat", "a dog"), coder, limit=16)
+    >>> sorted(first) == sorted(second), first == second
+    (True, False)
     """
     if form not in FORMS:
         raise unknown("form", form, FORMS)
@@ -95,6 +101,10 @@ def collate(examples: Sequence[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
     """A batch of encoded examples: ids (B, S, N), zeros behind each end, and lengths (B, S), both int64.
 
     Raises ReproError for no examples, for examples with different numbers of sequences, and an empty sequence.
+
+    >>> ids, lengths = collate([[[1, 2, 3]], [[4, 5]]])
+    >>> ids.tolist(), lengths.tolist()
+    ([[[1, 2, 3]], [[4, 5, 0]]], [[3], [2]])
     """
     examples = [list(example) for example in examples]
     counts = sorted({len(example) for example in examples})
@@ -112,7 +122,12 @@ def collate(examples: Sequence[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
 
 
 def labelled(examples: Sequence[tuple[Sequence[Ids], float]]) -> dict[str, Tensor]:
-    """A batch of (encoded example, label): `ids` and `lengths` of `collate`, and `labels` (B,)."""
+    """A batch of (encoded example, label): `ids` and `lengths` of `collate`, and `labels` (B,).
+
+    >>> batch = labelled([([[1, 2, 3]], 0), ([[4, 5]], 1)])
+    >>> batch["ids"].shape, batch["labels"]
+    (torch.Size([2, 1, 3]), tensor([0, 1]))
+    """
     ids, lengths = collate([example for example, _ in examples])
     return {"ids": ids, "lengths": lengths, "labels": torch.tensor([label for _, label in examples])}
 
@@ -148,6 +163,12 @@ class TaskModel(nn.Module):
 
     Candidates share a beginning, which a `GPT` reads once (`shared`): the same numbers in a fraction of the time.
     Raises ReproError for an unknown form and numbers out of range.
+
+    >>> base = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=1, n_embd=8, n_head=2))
+    >>> model = TaskModel(base, "entailment", n_outputs=3)
+    >>> told = model(**labelled([([[1, 2, 3, 4]], 0), ([[1, 2, 3]], 2)]))
+    >>> told.logits.shape, told.loss.requires_grad
+    (torch.Size([2, 3]), True)
     """
 
     def __init__(self, base: nn.Module, form: str, n_outputs: int = 1, dropout: float = 0.1):
@@ -289,6 +310,10 @@ def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int
 
     Batches hold examples of similar length. On a CPU, large float32 products take the fastest path that is exact
     (`repro.processor`). Raises ReproError for no examples, and for different numbers of candidates.
+
+    >>> base = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=1, n_embd=8, n_head=2))
+    >>> answers(TaskModel(base, "classification", n_outputs=2), [[[1, 2, 3]], [[4, 5]]]).shape
+    (2, 2)
     """
     collate(examples)  # raises ReproError for what does not go together
     lengths = [max(map(len, example)) for example in examples]

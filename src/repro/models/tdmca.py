@@ -28,6 +28,13 @@ class TDMCAConfig:
 
     Raises ReproError for sizes that do not fit together, other letters than L and M, a convolution that would see ahead
     or pass tokens over, and experts that cannot be chosen or stand in no layer.
+
+    >>> TDMCAConfig(vocab_size=9, n_embd=8, n_head=2).layers
+    'LMLML'
+    >>> TDMCAConfig(vocab_size=9, n_embd=8, n_head=2, layers="LX")
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: layers is 'LX' and has 'X'; a layer is L (local) or M (memory-compressed).
     """
 
     vocab_size: int
@@ -104,6 +111,10 @@ class TDMCA(nn.Module):
     keeps its experts in use (a scalar; 0 without experts) and `use` how many tokens each chose, by layer.
     implementation: of the local layers as in `Decoder`; "products" also keeps compressed attention in the precision
     that autocast gives. recompute: keep only what enters a layer.
+
+    >>> model = TDMCA(TDMCAConfig(vocab_size=9, n_embd=8, n_head=2, layers="LM", block=16))
+    >>> model(torch.zeros(1, 50, dtype=torch.int64)).shape
+    torch.Size([1, 50, 9])
     """
 
     def __init__(self, config: TDMCAConfig, implementation: str = "auto", recompute: bool = False):

@@ -1,4 +1,8 @@
-"""Every figure of the study in one style. Functions return a figure; notebooks show it, nothing is drawn twice."""
+"""Every figure of the study in one style. Functions return a figure; notebooks show it, nothing is drawn twice.
+
+>>> COLOURS["baseline"], COLOURS["recurrent"]
+('#0072B2', '#D55E00')
+"""
 
 from repro.plotting.attention import draw_cost_and_quality, draw_growth, draw_patterns
 from repro.plotting.curves import (
@@ -11,20 +15,23 @@ from repro.plotting.curves import (
     draw_quality_and_cost,
     draw_table_curves,
 )
-from repro.plotting.diagrams import draw_insertion, draw_recurrence, draw_windows
+from repro.plotting.diagrams import draw_inputs, draw_insertion, draw_recurrence, draw_windows
 from repro.plotting.explorer import Explorer
 from repro.plotting.live import LiveCurve
 from repro.plotting.pictures import draw_connectivity, draw_images, draw_spectrograms, draw_weights
+from repro.plotting.planner import Planner
 from repro.plotting.playground import Playground
 from repro.plotting.propagation import draw_own_and_other, draw_reach
+from repro.plotting.query import draw_query
 from repro.plotting.receptive import draw_receptive_fields
+from repro.plotting.scales import draw_scales
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 from repro.plotting.svg import as_svg
 from repro.plotting.words import ColouredText, Page, Word, draw_words
 
-__all__ = ["COLOURS", "ColouredText", "Drawing", "Explorer", "LiveCurve", "Page", "Playground", "Word", "as_svg",
-           "canvas", "draw_bars", "draw_connectivity", "draw_cost_and_quality", "draw_cost_front", "draw_curves",
-           "draw_gains", "draw_growth", "draw_images", "draw_insertion", "draw_layer_weights", "draw_memory",
-           "draw_own_and_other", "draw_patterns", "draw_quality_and_cost", "draw_reach", "draw_receptive_fields",
-           "draw_recurrence", "draw_spectrograms", "draw_table_curves", "draw_weights", "draw_windows", "draw_words",
-           "house"]
+__all__ = ["COLOURS", "ColouredText", "Drawing", "Explorer", "LiveCurve", "Page", "Planner", "Playground", "Word",
+           "as_svg", "canvas", "draw_bars", "draw_connectivity", "draw_cost_and_quality", "draw_cost_front",
+           "draw_curves", "draw_gains", "draw_growth", "draw_images", "draw_inputs", "draw_insertion",
+           "draw_layer_weights", "draw_memory", "draw_own_and_other", "draw_patterns", "draw_quality_and_cost",
+           "draw_query", "draw_reach", "draw_receptive_fields", "draw_recurrence", "draw_scales", "draw_spectrograms",
+           "draw_table_curves", "draw_weights", "draw_windows", "draw_words", "house"]

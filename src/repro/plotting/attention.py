@@ -25,6 +25,10 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
 
     patterns: by name, for a panel each; where it is a sequence of two, the first is blue, and orange what the second
     adds. Below the name stands the number of allowed pairs. Raises ReproError for an n that cannot be drawn.
+
+    >>> from repro.attention import SlidingWindow, Strided
+    >>> draw_patterns({"window": SlidingWindow(4), "strided": Strided(4).heads}, n=16).alt
+    'Who sees whom among 16 positions. Allowed pairs: window 58, strided 82.'
     """
     if not 2 <= n <= MOST:
         raise ReproError(f"n is {n} positions; 2 to {MOST} can be drawn.")
@@ -67,6 +71,9 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
 
     panels: title -> name -> [n, value] pairs; a name has one colour in all panels, and keeps it where it has no pair.
     bounds: the names that are computed and not measured, which are dashed. A panel without a pair says "not run".
+
+    >>> draw_growth({"memory": {"full": [[8, 64], [16, 256]], "window": [[8, 32], [16, 64]]}}).alt
+    'memory against positions N. Lines: full; window.'
     """
     names = dict.fromkeys(name for curves in panels.values() for name in curves)
     measured, computed = [name for name in names if name not in bounds], [name for name in names if name in bounds]
@@ -108,6 +115,10 @@ def draw_cost_and_quality(panels: Mapping[str, Mapping[str, Sequence[tuple[float
     """What quality costs: one panel each, a line a name, its points (cost, quality, name of the point).
 
     limit: the name whose one point is a star, with a dashed line at its quality. Without a panel it says "not run".
+
+    >>> lines = {"no dilation": [(64, 2.4, "w = 8"), (128, 2.2, "w = 16")], "full attention": [(512, 2.0, "all")]}
+    >>> draw_cost_and_quality({"small": lines}, limit="full attention", labels=("pairs", "bits")).alt
+    'bits against pairs; panels: small.'
     """
     figure, axes = canvas(3.7, columns=len(panels) or 1, squeeze=False, alt=(
         f"{labels[1]} against {labels[0]}; panels: {', '.join(panels) or 'not run'}."))

@@ -28,6 +28,12 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
     intervals, `low` and `high`; all numbers as numbers or texts, rows without a number are left out. log_x: each
     doubling of x takes the same room. Where no row has a number the figure says "not run".
     Raises ReproError for a missing column and for two rows of one source, model and `x`.
+
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"source": "paper", "model": ["baseline", "recurrent"], "overlap": 0,
+    ...     "perplexity": ["30.47", "29.01"]})
+    >>> draw_table_curves(frame).alt
+    'perplexity per word against overlap (tokens), a line for each model; panels: paper.'
     """
     import pandas
 
@@ -71,6 +77,12 @@ def draw_gains(frame: "pandas.DataFrame", names: Sequence[str] = ()) -> Drawing:
     last two missing where there is no interval. Names that begin with "paper" or "recurrent" are no controls.
     names: all that there can be, so that each looks the same in figures that lack others. Without a row it says "not
     run". Raises ReproError for two rows of one source, name and overlap.
+
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"source": "small", "name": "recurrent", "overlap": [0, 10], "gain": [-1.5, -0.5],
+    ...     "low": [-2, -1], "high": [-1, 0.1]})
+    >>> draw_gains(frame).alt
+    'Gain of recurrence over the baseline against overlap; panels: small; marks: recurrent.'
     """
     _once(frame, ["source", "name", "overlap"])
     sources, shown = list(dict.fromkeys(frame["source"])), list(dict.fromkeys(frame["name"]))
@@ -103,6 +115,12 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
 
     frame: a row per point with columns `source`, `model`, `overlap`, `window`, `flops`, `perplexity`.
     Raises ReproError when there is no point, and for two rows of one source, model, overlap and window.
+
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"source": "small", "model": ["baseline", "recurrent"], "overlap": 0,
+    ...     "window": 300, "flops": [1.0, 1.1], "perplexity": [9.0, 8.5]})
+    >>> draw_cost_front(frame).alt
+    'validation perplexity per word against FLOPs per token with the Pareto front; panels: small.'
     """
     if frame.empty:
         raise ReproError("there is no point to draw: every run is missing.")
@@ -138,6 +156,12 @@ def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "perplexity pe
 
     frame: a row per point with columns `source`, `name`, `flops`, `perplexity`, `low`, `high`. Without a row the figure
     says "not run". Raises ReproError for two rows of one source and name.
+
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"source": "small", "name": ["gated", "rmt"], "flops": [1.0, 1.2],
+    ...     "perplexity": [9.0, 8.5], "low": [8.8, 8.3], "high": [9.2, 8.7]})
+    >>> draw_quality_and_cost(frame).alt
+    'perplexity per word against FLOPs per token; points: gated, rmt.'
     """
     _once(frame, ["source", "name"])
     sources, names = list(dict.fromkeys(frame["source"])), list(dict.fromkeys(frame["name"]))
@@ -189,6 +213,9 @@ def draw_curves(curves: Named[Points], labels: tuple[str, str] = ("tokens", "nat
 
     Curves with ten points or fewer get markers. log_x: each doubling of x takes the same room.
     Raises ReproError when no curve has a point, and for two lines with one label.
+
+    >>> draw_curves({"train": [[0, 5.0], [20_000, 3.0]]}, bounds={"best possible": 2.0}).alt
+    'nats per token against tokens: train, best possible.'
     """
     curves = named(curves)
     if not any(len(points) for points in curves.values()):
@@ -226,6 +253,9 @@ def draw_bars(values: Named[float], label: str, digits: int = 2, bounds: Mapping
 
     Where no bar is of a known series all are alike: their names stand beside them. Raises ReproError for a name that
     comes twice.
+
+    >>> draw_bars({"baseline": 15.25, "recurrent": 13.5}, "perplexity").alt
+    'perplexity: baseline 15.25, recurrent 13.50.'
     """
     values = named(values)
     colour = colours(values) if any(map(series, values)) else dict.fromkeys(values, CYCLE[0])
@@ -250,6 +280,9 @@ def draw_layer_weights(weights: Sequence[float] | Mapping[str, Sequence[float]])
     """The learned weights w_l of the layers in z (Yoshida et al. 2020, Equation 1), beside equal ones.
 
     weights: (n_layer,) of one module, or several by name. Raises ReproError when one does not sum to 1.
+
+    >>> draw_layer_weights([0.5, 0.3, 0.2]).alt
+    'Weight of each layer in z: learned: 0.500, 0.300, 0.200'
     """
     modules = weights if isinstance(weights, Mapping) else {"learned": weights}
     colour = colours(modules)
@@ -281,6 +314,9 @@ def draw_memory(peaks: Named[Points], allowed: float, settled: int = 1) -> Drawi
     peaks: kind of recomputation -> [windows, bytes] pairs. allowed: bytes per further window in the paper's model
     (Yoshida et al. 2020, section 3.2). Kinds without a point, such as runs that are missing, are left out.
     Raises ReproError for a kind that comes twice.
+
+    >>> draw_memory({"none": [[1, 1e6], [2, 2e6], [4, 4e6]]}, allowed=5e5).alt
+    'Left: peak memory against windows; right: what is added after 1. Lines: none.'
     """
     peaks = named(peaks)
     colour = colours(peaks)

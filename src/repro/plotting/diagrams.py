@@ -1,7 +1,7 @@
 """Drawings of windows and of the recurrence module, computed from the code that does the work."""
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
 from math import ceil
 
 import numpy as np
@@ -22,6 +22,9 @@ def draw_windows(n_tokens: int, window: int, overlap: int | Sequence[int] = (0, 
 
     All in tokens, drawn from `repro.windows.windows`. A pale cell is a token that is read, a dark square one that is
     predicted and scored. Raises ReproError for an overlap out of range and for a text too long or short to draw.
+
+    >>> draw_windows(n_tokens=9, window=4, overlap=[0, 2]).alt
+    'Windows of 4 tokens over a text of 9, at overlap 0, 2: what each window reads and what it scores.'
     """
     _drawable(n_tokens, most=120)
     overlaps = [overlap] if isinstance(overlap, int) else list(overlap)
@@ -62,55 +65,80 @@ def draw_recurrence(n_windows: int = 3, window: int = 4, overlap: int = 0, n_lay
     A cell is one hidden state: columns are tokens, the lowest row their embeddings, row l + 1 the output of block l.
     The rows' means are weighed and summed to z (Equation 1); a feedforward network makes h_prev of it, which stands
     beside the input of block `insert_layer` (counted from 0) in the next window. The first window has none.
+    A page can show it step by step: a window is read, z is made, h_prev is made, the next window is read.
     Raises ReproError for a size out of range.
+
+    >>> print(draw_recurrence(n_windows=2, window=3).alt.partition(";")[0])
+    2 windows of 3 tokens
     """
     if n_windows > 3:
         raise ReproError(f"n_windows is {n_windows}; there is room for 1 to 3 beside each other.")
     cover = _some_windows(n_windows, window, overlap)
     _layer(insert_layer, n_layer)
-    figure, axis = canvas(1, alt=f"{n_windows} windows of {window} tokens; the hidden states of each are pooled to z, "
+    whole, *steps = (_recurrence(cover, window, n_layer, insert_layer, shown)
+                     for shown in (None, *range(1, 3 * n_windows - 1)))
+    whole.frames = steps if n_windows > 1 else ()
+    return whole
+
+
+def _recurrence(cover: Sequence[Window], window: int, n_layer: int, insert_layer: int, shown: int | None) -> Drawing:
+    """The first `shown` of the steps of reading these windows; None: all of them."""
+    figure, axis = canvas(1, alt=f"{len(cover)} windows of {window} tokens; the hidden states of each are pooled to z, "
                                  f"turned into h_prev and given to block {insert_layer} in the next window.")
-    scale = max(n_windows * window / (29.8 - 6.2 * n_windows), 1)  # letters keep their size: wide windows, wide gaps
+    scale = max(len(cover) * window / (29.8 - 6.2 * len(cover)), 1)  # letters keep their size: wide windows, wide gaps
     gap, top = 6.2 * scale, n_layer * STEP + 1 + 0.6 * scale
-    lefts = [k * (window + gap) for k in range(n_windows)]
-    for k, (x, span) in enumerate(zip(lefts, cover, strict=True)):
-        for layer in range(n_layer + 1):
-            for token in range(span.start, span.stop):
-                colour = COLOURS["read"] if layer else COLOURS["grid"]
-                _cell(axis, x + token - span.start, layer * STEP, colour, "state")
-        for layer in range(n_layer):
-            extra = 1.3 if k and layer == insert_layer else 0
-            axis.add_patch(_box(x - extra, layer * STEP + 1.18, window + extra, 0.64,
-                                COLOURS["pale"] if extra else COLOURS["empty"],
-                                COLOURS["h_prev"] if extra else COLOURS["faint"]))
-        for token in range(span.start, span.stop, ceil(scale / 1.2)):
-            _text(axis, x + token - span.start + 0.5, -0.55 * scale, token, color=COLOURS["faint"])
-        _text(axis, x + window / 2, -1.6 * scale, f"window {k + 1}", size=10)
-        if k:
-            _cell(axis, x - 1.25, insert_layer * STEP, COLOURS["h_prev"], "h_prev")
-            _hand_over(axis, x - gap, x - 0.75, n_layer, insert_layer * STEP, top, scale)
+    lefts = [k * (window + gap) for k in range(len(cover))]
     for layer in range(n_layer):
         _text(axis, -0.5, layer * STEP + 1.5, f"block {layer}", ha="right")
     _text(axis, -0.5, min(0.5, 1.5 - 0.55 * scale), "embedding", ha="right")
+    steps = []
+    for k, (x, span) in enumerate(zip(lefts, cover, strict=True)):
+        if k:
+            steps += [partial(_pool, axis, x - gap, n_layer, top, scale),
+                      partial(_hand_over, axis, x - gap, x - 0.75, insert_layer * STEP, top, scale)]
+        steps.append(partial(_read, axis, x, span, f"window {k + 1}", n_layer, insert_layer if k else None, scale))
+    for step in steps[:shown]:
+        step()
     return _fit(figure, axis, (-4.4 * scale, lefts[-1] + window + 0.3), (-2.2 * scale, top + 1.2 * scale))
 
 
-def _hand_over(axis, x: float, target: float, n_layer: int, y: float, top: float, scale: float) -> None:
-    """From the window that ends at x to h_prev at (target, y): the layers' means, z, the feedforward network."""
-    bus, middle = x + 1.3 * scale, top + 0.45 * scale
+def _read(axis, x: float, span: Window, name: str, n_layer: int, insert_layer: int | None, scale: float) -> None:
+    """The hidden states of a window whose first token stands at x; block `insert_layer` has room for h_prev."""
+    width = span.stop - span.start
+    for layer in range(n_layer + 1):
+        for token in range(width):
+            _cell(axis, x + token, layer * STEP, COLOURS["read"] if layer else COLOURS["grid"], "state")
+    for layer in range(n_layer):
+        extra = 1.3 if layer == insert_layer else 0
+        axis.add_patch(_box(x - extra, layer * STEP + 1.18, width + extra, 0.64,
+                            COLOURS["pale"] if extra else COLOURS["empty"],
+                            COLOURS["h_prev"] if extra else COLOURS["faint"]))
+    for token in range(0, width, ceil(scale / 1.2)):
+        _text(axis, x + token + 0.5, -0.55 * scale, span.start + token, color=COLOURS["faint"])
+    _text(axis, x + width / 2, -1.6 * scale, name, size=10)
+
+
+def _pool(axis, x: float, n_layer: int, top: float, scale: float) -> None:
+    """From the window that ends at x: the layers' means, and z."""
+    bus = x + 1.3 * scale
     for layer in range(1, n_layer + 1):
         axis.plot([x + 0.5 * scale, bus], [layer * STEP + 0.5] * 2, color=COLOURS["pool"], lw=1)
         axis.plot(x + 0.5 * scale, layer * STEP + 0.5, "o", ms=6, color=COLOURS["pool"])
     axis.plot([bus, bus], [STEP + 0.5, top], color=COLOURS["pool"], lw=1)
     _text(axis, bus - 0.2 * scale, STEP + 0.5 - 0.9 * scale, "means", color=WORDS["pool"])
-    axis.plot(bus, middle, "o", ms=17, color=WORDS["pool"])
-    _text(axis, bus, middle, "z", color="white", size=10, weight="bold", va="center_baseline")
-    down, width = target - 1.25 * scale, 3.5 * scale
+    axis.plot(bus, top + 0.45 * scale, "o", ms=17, color=WORDS["pool"])
+    _text(axis, bus, top + 0.45 * scale, "z", color="white", size=10, weight="bold", va="center_baseline")
+
+
+def _hand_over(axis, x: float, target: float, y: float, top: float, scale: float) -> None:
+    """From z of the window that ends at x, through the feedforward network, to h_prev at (target, y)."""
+    middle, down, width = top + 0.45 * scale, target - 1.25 * scale, 3.5 * scale
     axis.add_patch(_box(down - width / 2, top, width, 0.9 * scale, "white", COLOURS["h_prev"]))
     _text(axis, down, middle, "feedforward")
-    _arrow(axis, (bus + 0.6 * scale, middle), (down - width / 2, middle))
+    _arrow(axis, (x + 1.9 * scale, middle), (down - width / 2, middle))
     axis.plot([down, down], [top, y + 0.5], color=COLOURS["ink"], lw=1, solid_capstyle="butt")
     _arrow(axis, (down, y + 0.5), (target - 0.45, y + 0.5))
+    _cell(axis, target - 0.5, y, COLOURS["h_prev"], "h_prev")
     _text(axis, target + 0.45, y - 0.42 * scale, "h_prev", color=WORDS["h_prev"], ha="right")
 
 
@@ -122,6 +150,9 @@ def draw_insertion(n_windows: int = 3, window: int = 4, overlap: int = 0, n_laye
     Above: the self-attention of that block in any window but the first. Below: which query (row) sees which key
     (column) in that block and in all others, read off `attention_with_previous`, the attention that the model uses.
     Raises ReproError for a size out of range.
+
+    >>> print(draw_insertion(n_windows=2, window=2).alt[:66])
+    Block 1 gets one more key and value, h_prev, and no query; the gri
     """
     cover = _some_windows(n_windows, window, overlap)
     _layer(insert_layer, n_layer)
@@ -190,6 +221,38 @@ def _attention_block(axis, width: float, scale: float, window: int, n_layer: int
     vectors(middle, high - size - 0.2, "output", False)
     _text(axis, middle + beside, high - size / 2 - 0.2, "one output per token", ha="left")
     return high
+
+
+@house()
+def draw_inputs(forms: Mapping[str, Sequence[Sequence[tuple[str, bool]]]]) -> Drawing:
+    """How a model reads an example of each form (Radford et al. 2018, Figure 1): a row for each of its sequences.
+
+    forms: of each form the sequences, of each sequence its tokens and whether they are special. Raises ReproError for a
+    form without a sequence.
+
+    >>> draw_inputs({"classification": [[("start", True), ("a", False), ("text", False), ("extract", True)]]}).alt
+    'How an example of classification is read: its tokens, between special ones.'
+    """
+    if not forms or not all(forms.values()):
+        raise ReproError("there is a form without a sequence; give at least one sequence of each.")
+    figure, axis = canvas(1, alt=f"How an example of {', '.join(forms)} is read: its tokens, between special ones.")
+    y, right = 0.0, 0.0
+    for name, rows in forms.items():
+        _text(axis, 0, y, name, ha="left", size=10.5, weight="bold")
+        y -= 1.5
+        for ids in rows:
+            x = 0.0
+            for text, special in ids:
+                width = 0.62 * max(len(text.strip()), 2) + 0.8
+                face = COLOURS["scored"] if special else COLOURS["read"]
+                axis.add_patch(_box(x, y - 0.6, width, 1.3, face, COLOURS["ink"] if special else face))
+                _text(axis, x + width / 2, y, text.strip(), color="white" if special else COLOURS["ink"],
+                      weight="bold" if special else "normal")
+                x += width + 0.15
+            right = max(right, x)
+            y -= 1.6
+        y -= 0.6
+    return _fit(figure, axis, (-0.2, max(right, 30)), (y + 0.4, 0.9))
 
 
 def grid(cover: Iterable[Window], inserted: bool) -> tuple[np.ndarray, list[int], list[int | None]]:

@@ -19,6 +19,14 @@ class Explorer:
 
     series: as `repro.study.charts.explored` gives them, the one to begin with first; it opens at its best point.
     Without a script there are a picture of the first series and the tables of all.
+
+    >>> point = {"line": "baseline", "settings": {"window, tokens": 300}, "match": "", "quality": [20, 18, 22],
+    ...     "costs": {"FLOPs": 1e6}, "command": "repro run x", "records": [], "files": []}
+    >>> told = {"id": "toy", "paper": "Toy et al.", "title": "Toys", "scale": "small", "data": "toy-text",
+    ...     "part_of": "", "metric": "m", "quality": "perplexity", "settings": ["window, tokens"],
+    ...     "costs": ["FLOPs"], "printed": [], "points": [point]}
+    >>> "perplexity" in Explorer([told])._repr_html_()
+    True
     """
 
     series: Sequence[Mapping[str, Any]]

@@ -18,6 +18,11 @@ class LiveCurve:
     labels: of the axes. bounds: name -> height of horizontal lines. every: training steps averaged into one point.
     refresh: seconds between two drawings. Outside a notebook, with REPRO_QUIET set, and when nbval runs the notebook,
     nothing is drawn before the end. After the `with` statement `.figure` is the figure and `.curves` the points.
+
+    >>> with LiveCurve(bounds={"best possible": 2.0}, every=1) as live:
+    ...     live.line("model").advance(8, loss=2.5)
+    >>> live.curves
+    {'model': [[8.0, 2.5]]}
     """
 
     def __init__(self, labels: tuple[str, str] = ("tokens", "nats per token"),

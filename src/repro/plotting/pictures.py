@@ -16,7 +16,12 @@ MOST = 8  # pictures side by side
 
 @house()
 def draw_images(rows: Mapping[str, Sequence[np.ndarray]]) -> Drawing:
-    """Images (side, side, 3) uint8, a row for each name; a name without any says "not run"."""
+    """Images (side, side, 3) uint8, a row for each name; a name without any says "not run".
+
+    >>> import numpy as np
+    >>> draw_images({"drawn": [np.zeros((4, 4, 3), dtype=np.uint8)], "sampled": []}).alt
+    'Images. drawn: 1; sampled: not run.'
+    """
     columns = min(MOST, max((len(images) for images in rows.values()), default=1) or 1)
     height = 7 / (columns + 1) if any(len(images) for images in rows.values()) else 0.3  # inches
     figure, axes = canvas(0.35 + height * len(rows), columns=columns, rows=len(rows), squeeze=False,
@@ -33,7 +38,12 @@ def draw_images(rows: Mapping[str, Sequence[np.ndarray]]) -> Drawing:
 
 @house()
 def draw_spectrograms(sounds: Mapping[str, np.ndarray], rate: int, window: int = 512) -> Drawing:
-    """How loud each frequency is at each moment, in decibels below the loudest, a panel for each sound (n,) -1 .. 1."""
+    """How loud each frequency is at each moment, in decibels below the loudest, a panel for each sound (n,) -1 .. 1.
+
+    >>> import numpy as np
+    >>> draw_spectrograms({"tone": np.sin(np.arange(4_800))}, rate=12_000).alt
+    'Spectrograms: tone, 0.40 s.'
+    """
     figure, axes = canvas(2.4, columns=max(1, len(sounds)), squeeze=False, sharey=True, alt=(
         f"Spectrograms: {', '.join(f'{name}, {len(x) / rate:.2f} s' for name, x in sounds.items()) or 'not run'}."))
     if not sounds:
@@ -57,6 +67,9 @@ def draw_weights(panels: Mapping[str, "Tensor"], columns: int = 4) -> Drawing:
     """How much each query (rows, from above) takes of each key (columns): (n, n) weights of a softmax, or a mask.
 
     Darker is more; every row is shown relative to its largest weight.
+
+    >>> draw_weights({"head 1": torch.eye(3)}).alt
+    'Who attends to whom, and how much: head 1.'
     """
     rows = -(-len(panels) // columns)
     figure, axes = canvas(2.0 * rows, columns=columns, rows=rows, squeeze=False,
@@ -77,6 +90,9 @@ def draw_connectivity(fields: Mapping[str, Sequence["Tensor"]]) -> Drawing:
 
     fields: name -> (n, n) bool of each layer, the first one first. Blue was heard before, orange is new in a layer.
     A page can play it layer by layer, from where every position knows itself alone.
+
+    >>> draw_connectivity({"causal": [torch.ones(4, 4).tril().bool()]}).alt
+    'Whom each position has heard from, layer by layer. causal: 10 pairs.'
     """
     layers = max(len(masks) for masks in fields.values())
     figure, axes = canvas(0.3 + 1.75 * len(fields), columns=layers, rows=len(fields), squeeze=False, alt=(

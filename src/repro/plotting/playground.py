@@ -47,7 +47,11 @@ def pattern_of(choice: Mapping[str, Any]) -> "Pattern":
 
 @dataclass(frozen=True, repr=False)
 class Playground:
-    """Static HTML with its own script, for a notebook's output. start: where the controls stand at first, of START."""
+    """Static HTML with its own script, for a notebook's output. start: where the controls stand at first, of START.
+
+    >>> "<svg" in Playground({"pattern": "strided"})._repr_html_()
+    True
+    """
 
     start: Mapping[str, Any] = field(default_factory=dict)
 

@@ -19,6 +19,11 @@ def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Dr
 
     fields: name -> (n_layer, N) bool of `repro.models.receptive_field` and of `measured_field`. Where the two differ
     the cell has the colour of an error. Raises ReproError for shapes that differ.
+
+    >>> from repro.models import longformer_patterns, receptive_field
+    >>> field = receptive_field(longformer_patterns([2, 2], n_head=2), n=5)
+    >>> draw_receptive_fields({"window 2": (field, field)}).alt
+    'Input positions that the last one depends on. window 2: 1, 2 positions back after layers 1 to 2.'
     """
     told = []
     figure, axes = canvas(0.7 + 1.6 * len(fields), rows=len(fields), squeeze=False,

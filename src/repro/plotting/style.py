@@ -103,7 +103,13 @@ STYLE = {
 
 @contextmanager
 def house() -> Iterator[None]:
-    """Use the house style in a `with` statement, or as a decorator of a function that draws."""
+    """Use the house style in a `with` statement, or as a decorator of a function that draws.
+
+    >>> import matplotlib
+    >>> with house():
+    ...     matplotlib.rcParams["axes.spines.top"]
+    False
+    """
     with matplotlib.rc_context(STYLE):
         yield
 
@@ -112,6 +118,10 @@ class Drawing(Figure):
     """A figure that a notebook shows once, where it is the value of a cell, with `alt` as its text and its caption.
 
     It does not live in pyplot: nothing has to be closed, and no backend shows it a second time.
+
+    >>> figure = draw_windows(6, window=4, overlap=1)
+    >>> isinstance(figure, Drawing), figure.alt
+    (True, 'Windows of 4 tokens over a text of 6, at overlap 1: what each window reads and what it scores.')
     """
 
     alt: str
@@ -144,6 +154,10 @@ def canvas(height: float = 3.0, columns: int = 1, rows: int = 1, *, alt: str, **
 
     height: in inches, the width being 7. alt: what the figure shows, in one sentence, for those who cannot see it.
     subplots: further arguments of `Figure.subplots`, such as sharey=True. Raises ReproError for an empty alt.
+
+    >>> figure, (left, right) = canvas(columns=2, alt="Two empty panels.")
+    >>> figure.alt
+    'Two empty panels.'
     """
     if not alt.strip():
         raise ReproError("a figure without words; alt has to say what it shows to those who cannot see it.")

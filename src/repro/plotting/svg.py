@@ -12,7 +12,13 @@ LETTERS = "'DejaVu Sans', Verdana, sans-serif"  # letters stay letters, in the f
 
 
 def as_svg(figure: Figure, alt: str) -> str:
-    """The figure as an `<svg>` element. alt: what it shows, in one sentence, for those who cannot see it."""
+    """The figure as an `<svg>` element. alt: what it shows, in one sentence, for those who cannot see it.
+
+    >>> figure, axes = canvas(alt="A line that rises.")
+    >>> _ = axes.plot([1, 2, 3])
+    >>> as_svg(figure, figure.alt)[:4]
+    '<svg'
+    """
     drawn = _drawn(figure)
     if len(drawn) > LARGEST:
         for axis in figure.axes:

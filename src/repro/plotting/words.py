@@ -33,7 +33,12 @@ STYLE = "".join([
 
 
 class Word(NamedTuple):
-    """A word, the nats that the recurrent model saves on it (below 0: loses), its kind, and the window it stands in."""
+    """A word, the nats that the recurrent model saves on it (below 0: loses), its kind, and the window it stands in.
+
+    >>> word = Word("Ann", saved=1.5, kind="name", window=3)
+    >>> word.saved, word.begins
+    (1.5, False)
+    """
 
     text: str
     saved: float
@@ -43,7 +48,11 @@ class Word(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some words in their order, where they come from, and a sentence or two below."""
+    """Some words in their order, where they come from, and a sentence or two below.
+
+    >>> Page("A page", [Word("Ann", 1.5, "name"), Word("ran", -0.2)], note="From a test.").note
+    'From a test.'
+    """
 
     title: str
     words: Sequence[Word]
@@ -52,7 +61,12 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ColouredText:
-    """A figure made of words (HTML), which a notebook shows where it is the value of a cell."""
+    """A figure made of words (HTML), which a notebook shows where it is the value of a cell.
+
+    >>> page = Page("A page", [Word("Ann", 1.5, "name"), Word("ran", -0.2)])
+    >>> draw_words([page]).alt
+    'Text whose words are coloured by the nats that recurrence saves on each (A page: 2 words, +1.3 nats).'
+    """
 
     inside: str
     alt: str
@@ -75,6 +89,9 @@ def draw_words(pages: Iterable[Page]) -> ColouredText:
 
     All but the first page are folded away. Without a page it says "not run". Raises ReproError for a page without a
     word and for a kind that has no line.
+
+    >>> draw_words([Page("live", [Word("Ann", 1.5, "name"), Word("ran", -0.2)])]).alt
+    'Text whose words are coloured by the nats that recurrence saves on each (live: 2 words, +1.3 nats).'
     """
     pages = list(pages)
     for one in pages:

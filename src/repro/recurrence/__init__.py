@@ -1,5 +1,9 @@
 """What is carried between the windows of a pretrained transformer: the recurrence module of Yoshida, Ettinger and
-Gimpel (2020), and other memories beside it."""
+Gimpel (2020), and other memories beside it.
+
+>>> sorted(MEMORIES)[:4]
+['block-recurrent', 'cache', 'compressed', 'embeddings-4']
+"""
 
 from repro.recurrence.module import Recurrence, RecurrenceConfig
 

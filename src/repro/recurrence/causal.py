@@ -180,6 +180,13 @@ class RecurrentLM(WindowByWindow):
     """A GPT-2 language model with a recurrence module (Yoshida et al. 2020, section 3).
 
     The base weights keep the names they have in `GPT2LMHeadModel`; the module's are under `recurrence.`.
+
+    >>> from transformers import GPT2Config
+    >>> model = RecurrentLM(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8))
+    >>> ids = torch.arange(18)[None] % 9
+    >>> out = model(ids, window=6, overlap=2, labels=ids)
+    >>> out.logits.shape, out.loss.requires_grad
+    (torch.Size([1, 18, 9]), True)
     """
 
     def __init__(self, config: GPT2Config, recurrence: RecurrenceConfig | None = None):
@@ -278,7 +285,13 @@ def chosen(logits: Tensor, do_sample: bool, temperature: float, generator: torch
 
 
 class MaskedOut(nn.Module):
-    """A RecurrentLM whose module is masked out, for scoring: the difference shows how much it leans on h_prev."""
+    """A RecurrentLM whose module is masked out, for scoring: the difference shows how much it leans on h_prev.
+
+    >>> from transformers import GPT2Config
+    >>> model = RecurrentLM(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8)).eval()
+    >>> MaskedOut(model)(torch.arange(8)[None]).shape
+    torch.Size([1, 8, 9])
+    """
 
     def __init__(self, model: RecurrentLM):
         super().__init__()

@@ -35,6 +35,12 @@ class MemoryLM(WindowByWindow):
 
     The base weights keep the names they have in `GPT2LMHeadModel`; the memory's are under `memory.`. Its config's
     `memory` tells the memory's name and settings.
+
+    >>> from repro.models import gpt2_mini, save_model
+    >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")
+    >>> model = with_memory(folder / "base", "gated")
+    >>> isinstance(model, MemoryLM), model.config.memory["name"]
+    (True, 'gated')
     """
 
     attention = ATTENTION
@@ -117,6 +123,12 @@ def with_memory(name_or_folder: str | Path, memory: str | None = None, dtype: to
     memory: one of `repro.recurrence.MEMORIES`, fresh, with settings of its own, such as `n_tokens=16` for "rmt"; None
     for a folder saved with one. `model(input_ids, window, overlap, labels, recompute)` gives loss and logits.
     Raises ReproError for an unknown memory or setting, and where another memory was saved.
+
+    >>> from repro.models import gpt2_mini, save_model
+    >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")
+    >>> model = with_memory(folder / "base", "rmt", n_tokens=3)
+    >>> model(torch.arange(8)[None], window=4).logits.shape
+    torch.Size([1, 8, 9])
     """
     wanted = None if memory is None else complete(memory, **settings)
     return MemoryLM.from_pretrained(str(name_or_folder), wanted, dtype=dtype)

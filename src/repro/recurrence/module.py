@@ -27,6 +27,13 @@ class RecurrenceConfig:
     all layers. positions: pool "all" of a window's positions, or only those it has "passed" when the next window
     starts; with overlapping windows the others are read again there (footnote 3). zero_init: the feedforward network's
     last layer starts at 0, so that a fresh module gives every window the same h_prev, of zeros; not in the paper.
+
+    >>> RecurrenceConfig(insert_layer=2).hidden_layers
+    3
+    >>> RecurrenceConfig(pool="sum")
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: unknown pool 'sum'. Known: attention, max, mean.
     """
 
     insert_layer: int = 1
@@ -57,6 +64,13 @@ class Recurrence(nn.Module):
 
     n_layer, d_model: of the model it is attached to. What leaves it are `n_embeddings` vectors of width d_model that
     stand in the input of a layer as tokens do.
+
+    >>> module = Recurrence(RecurrenceConfig(hidden_size=4), n_layer=2, d_model=8)
+    >>> module.layer_weights
+    tensor([0.5000, 0.5000], grad_fn=<SoftmaxBackward0>)
+    >>> h = [torch.randn(1, 5, 8) for _ in range(2)]
+    >>> module(module.combine([module.pool(layer) for layer in h])).shape
+    torch.Size([1, 1, 8])
     """
 
     def __init__(self, config: RecurrenceConfig, n_layer: int, d_model: int):

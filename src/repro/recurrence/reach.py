@@ -26,6 +26,12 @@ def reach_windows(model, tokens: Tensor, other: Tensor, window: int, overlap: in
     of at least two windows. A change is the mean absolute difference in nats per target of the last window; one above
     `tolerance` counts. Only what a window passes on is replaced, not the overlap that the next one reads itself.
     Raises ReproError for texts of other shapes or of one window.
+
+    >>> from transformers import GPT2Config
+    >>> model = RecurrentLM(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8)).eval()
+    >>> text, other = torch.arange(18)[None] % 9, torch.arange(18)[None] % 7
+    >>> len(reach_windows(model, text, other, window=6).changes)
+    2
     """
     cover = windows(tokens.shape[-1], window, overlap)
     if tokens.ndim != 2 or tokens.shape != other.shape or len(cover) < 2:

@@ -38,6 +38,12 @@ def question_windows(question: Sequence[int], context: Sequence[int], window: in
 
     question, context: token ids without special ones. Every token of the context is in one window, once.
     Raises ReproError for an empty question or context, and for a question that leaves a window no room for text.
+
+    >>> first, last = question_windows([7], [20, 21, 22, 23, 24], window=7)
+    >>> first
+    QuestionWindow(ids=[0, 7, 2, 20, 21, 22, 2], start=0, stop=3)
+    >>> last
+    QuestionWindow(ids=[0, 7, 2, 23, 24, 2], start=3, stop=5)
     """
     question, context = ([int(one) for one in ids] for ids in (question, context))
     for name, ids in (("question", question), ("context", context)):
@@ -67,6 +73,13 @@ class RecurrentRoberta(RobertaPreTrainedModel):
     The mean over the real tokens of a window's last layer goes through the module's feedforward network and stands, as
     key and value only, in one layer of the next window. Base weights keep the names of RobertaForQuestionAnswering
     (`roberta.`, `qa_outputs.`), what is added is under `answer_type.` and `recurrence.`.
+
+    >>> from transformers import RobertaConfig
+    >>> small = RobertaConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+    ...     intermediate_size=8)
+    >>> windows = torch.randint(4, 30, (1, 3, 12))  # one question, three windows
+    >>> RecurrentRoberta(small)(windows, torch.ones_like(windows)).start_logits.shape
+    torch.Size([1, 3, 12])
     """
 
     def __init__(self, config: RobertaConfig, recurrence: RecurrenceConfig | None = None):

@@ -1,4 +1,10 @@
-"""The study's engine: experiments, their runs and records, artifacts and claims, and what the papers printed."""
+"""The study's engine: experiments, their runs and records, artifacts and claims, and what the papers printed.
+
+>>> ADDED
+'not in the paper'
+>>> SCALES
+('smoke', 'small', 'medium', 'paper')
+"""
 
 from repro.study.artifacts import ADDED, Artifact, ArtifactContext, Rendered, artifact, artifacts, beside
 from repro.study.board import Scoreboard

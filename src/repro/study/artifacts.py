@@ -73,7 +73,13 @@ class Based:
 @dataclass(frozen=True)
 class Artifact(Based):
     """One table or figure of a paper. `build(context)` returns a pandas DataFrame, a matplotlib Figure or a
-    `ColouredText`."""
+    `ColouredText`.
+
+    >>> table = Artifact(id="toy", paper="this book", title="Toys", chapter="", experiment="recurrence-pg19",
+    ...     source="Table 1", build=lambda context: [config.overlap for config in context.plan()])
+    >>> table.build(ArtifactContext(table, ("smoke",)))[:3]
+    [0, 3, 5]
+    """
 
     id: str
     paper: str
@@ -111,7 +117,12 @@ class Artifact(Based):
 
 @dataclass
 class ArtifactContext:
-    """What `build` asks for records. It remembers which it was given and which were missing, for the caption."""
+    """What `build` asks for records. It remembers which it was given and which were missing, for the caption.
+
+    >>> context = ArtifactContext(artifact("yoshida2020-table1"), ("small",), results=folder)
+    >>> context.value("test_word_perplexity", scale="small", model="recurrent", overlap=0)
+    'not run'
+    """
 
     artifact: Artifact
     scales: tuple[str, ...]  # the scale asked for, then those shown beside it
@@ -201,7 +212,12 @@ def _set(key: str, value: Any) -> str:
 
 @dataclass(frozen=True)
 class Rendered:
-    """An artifact made visible. `content` is the DataFrame or Figure; notebooks and rich show it with its caption."""
+    """An artifact made visible. `content` is the DataFrame or Figure; notebooks and rich show it with its caption.
+
+    >>> rendered = artifact("yoshida2020-table1").render("small")
+    >>> rendered.caption.partition(":")[0]
+    'Table 1 of yoshida2020'
+    """
 
     artifact: Artifact
     content: Any
@@ -276,17 +292,29 @@ def _line(line: str) -> str:
 
 
 def beside(scale: str) -> tuple[str, ...]:
-    """The scales whose records a page at `scale` shows first: `small`, whose records lie in the repository."""
+    """The scales whose records a page at `scale` shows first: `small`, whose records lie in the repository.
+
+    >>> beside("smoke"), beside("small")
+    (('small',), ())
+    """
     return tuple(name for name in ("small",) if name != scale)
 
 
 def artifact(id: str) -> Artifact:
-    """The artifact with this id. Raises ReproError, with the nearest id, when there is none."""
+    """The artifact with this id. Raises ReproError, with the nearest id, when there is none.
+
+    >>> artifact("yoshida2020-table1").kind
+    'table'
+    """
     return lookup(Artifact, id)
 
 
 def artifacts() -> list[Artifact]:
-    """All artifacts of the papers."""
+    """All artifacts of the papers.
+
+    >>> {"yoshida2020-table1", "longformer2020-table4"} <= {one.id for one in artifacts()}
+    True
+    """
     return list(declared(Artifact).values())
 
 

@@ -36,7 +36,11 @@ LEGEND = ("Each strip has a scale of its own: no effect in the middle, the side 
 
 @dataclass(frozen=True, repr=False)
 class Scoreboard:
-    """Every claim, then every table and figure, as a page for a notebook. results: the folder of the records."""
+    """Every claim, then every table and figure, as a page for a notebook. results: the folder of the records.
+
+    >>> Scoreboard(results=folder).results == folder
+    True
+    """
 
     results: Path | str | None = None
 

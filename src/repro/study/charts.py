@@ -35,6 +35,11 @@ class Chart:
     """How the runs of an experiment are told to those who explore them.
 
     The metrics that QUALITIES and COSTS name are found in the records; all else is said here, in plain words.
+
+    >>> chart = Chart(id="toy", paper="yoshida2020", title="Toys", experiment="recurrence-pg19",
+    ...     line=lambda config: config.model, settings=lambda config: {"overlap, tokens": config.overlap})
+    >>> chart.line(experiment("recurrence-pg19").plan("smoke")[0])
+    'baseline'
     """
 
     id: str
@@ -83,7 +88,11 @@ def measured(chart: Chart, scale: str, results: Path | str | None = None) -> lis
 
 def explored(scales: tuple[str, ...], results: Path | str | None = None) -> list[dict[str, Any]]:
     """The series of all charts at these scales, the one to begin with first: that of the largest scale with records
-    and, of those in the unit that comes first in QUALITIES, the one that got furthest."""
+    and, of those in the unit that comes first in QUALITIES, the one that got furthest.
+
+    >>> explored(("small",), results=folder)
+    []
+    """
     with unchanging():
         found = [(scales.index(scale), one) for scale in scales for chart in charts()
                  for one in measured(chart, scale, results)]

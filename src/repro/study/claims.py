@@ -42,7 +42,11 @@ SEEDS = 3
 
 
 class Measured(NamedTuple):
-    """What a claim measures in its records."""
+    """What a claim measures in its records.
+
+    >>> Measured(effects=[[-0.03, -0.02]], control=[[0.0, 0.01]]).note
+    ''
+    """
 
     effects: Any  # (seeds, units)
     control: Any = None  # the same without the mechanism, (seeds, units) or (seeds, 1)
@@ -50,7 +54,11 @@ class Measured(NamedTuple):
 
 
 class Assay(NamedTuple):
-    """A positive control: what has to move by at least the paper's effect, or the claim cannot be tested here."""
+    """A positive control: what has to move by at least the paper's effect, or the claim cannot be tested here.
+
+    >>> Assay("the overlap", where=lambda config: config.overlap == 50, room=lambda records: 0.1).room([])
+    0.1
+    """
 
     what: str  # in words
     where: Callable[[Any], bool]  # which configs of the plan it reads
@@ -67,6 +75,12 @@ class Claim(Based):
 
     Raises ReproError where something is neither declared nor explained: the paper's effect, and, unless the claim is
     about a number that has no chance in it ("exact"), the control and the assay.
+
+    >>> Claim(id="toy", paper="this book", sentence="It helps.", source="Table 1", experiment="recurrence-pg19",
+    ...     measure=lambda records: Measured([[-0.1]]), direction="lower", unit="book")
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: claim 'toy' declares neither paper_effect nor why_no_paper_effect; give one of them.
     """
 
     id: str
@@ -234,12 +248,20 @@ def _as_shares(verdict: Verdict, sign: int) -> Verdict:
 
 
 def claim(id: str) -> Claim:
-    """The claim with this id. Raises ReproError, with the nearest id, when there is none."""
+    """The claim with this id. Raises ReproError, with the nearest id, when there is none.
+
+    >>> claim("yoshida2020-table1-gain-disjoint").sentence
+    'Without overlap, the recurrent model has a lower test perplexity than the fine-tuned baseline.'
+    """
     return lookup(Claim, id)
 
 
 def claims() -> list[Claim]:
-    """All claims of the papers."""
+    """All claims of the papers.
+
+    >>> all(one.sentence.endswith(".") for one in claims())
+    True
+    """
     return list(declared(Claim).values())
 
 
@@ -279,6 +301,10 @@ def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.D
     """The claims of a chapter (default: all claims) with their verdicts, a row for each claim and scale shown.
 
     Shown are `scale` and, before it, the scales that stand `beside` it. Raises ReproError for an unknown chapter.
+
+    >>> table = verdict_table("smoke", "06_wikitext103")
+    >>> type(table).__name__
+    'DataFrame'
     """
     import pandas
 
@@ -326,6 +352,9 @@ def tally(chosen: Sequence[Claim], results: Path | str | None = None) -> dict[st
     """How many of these claims have which verdict, each at the largest scale, `smoke` apart, at which it was judged.
 
     Verdicts are always in the same order, whatever that of the claims is.
+
+    >>> tally(claims(), results=folder).keys() == {"not run"}
+    True
     """
     found: dict[str, int] = dict.fromkeys((*DECIDED, NOT_TESTABLE, OPEN, NOT_RUN), 0)
     for one in chosen:

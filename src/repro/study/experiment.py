@@ -21,6 +21,10 @@ class Context:
     `folder` is the run's own and survives an interruption: checkpoints go there, and under `folder / "model"` what
     other runs need. `progress(total, description, unit)` opens a bar with `.advance(n, **info)`. `need(config)` gives
     the record of a run that the experiment's `needs` named, and its folder unless the record is all that is needed.
+
+    >>> from dataclasses import fields
+    >>> [one.name for one in fields(Context)]
+    ['folder', 'progress', 'need']
     """
 
     folder: Path
@@ -30,7 +34,11 @@ class Context:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `execute` returns; everything in it must be a deterministic function of config, data and machine."""
+    """What `execute` returns; everything in it must be a deterministic function of config, data and machine.
+
+    >>> Outcome(metrics={"loss": 2.1}, units={"loss": "nats per token"}, model="counts").documents
+    {}
+    """
 
     metrics: dict[str, float]  # flat and finite, e.g. {"test_word_perplexity": 30.47}
     units: dict[str, str]  # unit of each metric, e.g. {"test_word_perplexity": "per word"}
@@ -42,7 +50,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take, told before it starts: by `repro run --dry-run`."""
+    """What a run will take, told before it starts: by `repro run --dry-run`.
+
+    >>> plan = Estimate(parameters=7_000_000, training_tokens=60_000_000, flops=2.5e15, memory_bytes=2**30,
+    ...     seconds=7_200)
+    >>> plan.seconds / 3_600
+    2.0
+    """
 
     parameters: int
     training_tokens: int
@@ -61,6 +75,12 @@ class Experiment:
     `reads(config)` the corpora it reads besides `config.corpus`, such as those that a tokeniser is trained on. Of the
     needs that are not `models_of(config)` the record is enough; None: each of them has to leave its model.
     `revision` counts how often what the settings *do* has changed since the first records: it enters their ids.
+
+    >>> toy = Experiment(name="toy", paper="this book", summary="Counts.", config=RunConfig,
+    ...     scales={"smoke": {"corpus": "synthetic-books"}}, execute=print, grid=lambda scale: [{}],
+    ...     estimate=lambda config: Estimate(0, 0, 0.0, 2**20, 1.0))
+    >>> [config.seed for config in toy.plan("smoke", seeds=(0, 1))]
+    [0, 1]
     """
 
     name: str
@@ -119,12 +139,20 @@ def _plan(experiment: Experiment, scale: str) -> list[RunConfig]:
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of this name. Raises ReproError, with the nearest name, when there is none."""
+    """The experiment of this name. Raises ReproError, with the nearest name, when there is none.
+
+    >>> experiment("recurrence-wikitext103").paper
+    'yoshida2020'
+    """
     return lookup(Experiment, name)
 
 
 def experiments() -> list[Experiment]:
-    """All experiments of the papers."""
+    """All experiments of the papers.
+
+    >>> "recurrence-pg19" in [one.name for one in experiments()]
+    True
+    """
     return list(declared(Experiment).values())
 
 

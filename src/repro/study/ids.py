@@ -12,6 +12,11 @@ def run_id(config: RunConfig) -> str:
 
     One whose weights lie beside its record needs no corpus: where these are absent its id is that record's. Raises
     ReproError when another's corpus, or that of a run it needs, is not on this machine.
+
+    >>> from repro.papers.example import EXPERIMENT
+    >>> one, other = EXPERIMENT.plan("smoke")[:2]
+    >>> len(run_id(one)), run_id(one) == run_id(other)
+    (16, False)
     """
     if not _data_here(config) and (kept := weights.known(config)):
         return kept.id

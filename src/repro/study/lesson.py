@@ -22,6 +22,7 @@ from repro.study.store import Store
 
 COMMITTED = ("paper", "medium", "small")  # scales whose records lie in the repository, the largest first
 SECTION = "claims-and-verdicts"  # where a chapter's badges lead: its heading "Claims and verdicts"
+SHOWN = 6  # verdicts in a chapter's first cell: the picture is not to stand below the window
 
 # Besides its colour (book.css) each verdict has a sign of its own.
 SIGNS = {"reproduced": "✓", "not reproduced": "✗", "inconclusive": "≈", "not testable here": "∅", "open": "?",
@@ -30,7 +31,11 @@ SIGNS = {"reproduced": "✓", "not reproduced": "✗", "inconclusive": "≈", "n
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a record for a `sentence`, written as `style` says; `value` is None where it was not run."""
+    """A number of a record for a `sentence`, written as `style` says; `value` is None where it was not run.
+
+    >>> f"{Metric(18.5371, '.1f')}, or {Metric(18.5371):.0f}"
+    '18.5, or 19'
+    """
 
     value: float | None
     style: str = ".2f"
@@ -44,6 +49,11 @@ def metric(experiment_name: str, name: str, scale: str = "small", style: str = "
     """The metric `name` of the one planned run of an experiment that has these `fields`; the mean over its seeds.
 
     Raises ReproError for an unknown experiment, scale, field or metric, and for fields that leave no run or several.
+
+    >>> from repro.papers.example import EXPERIMENT
+    >>> found = metric(EXPERIMENT.name, "test_word_perplexity", "smoke", ".1f", context=1)
+    >>> isinstance(found, Metric), found.style
+    (True, '.1f')
     """
     parent = experiment(experiment_name)
     for key in fields:
@@ -63,7 +73,11 @@ def metric(experiment_name: str, name: str, scale: str = "small", style: str = "
 
 @dataclass(frozen=True)
 class Sentence:
-    """Markdown whose numbers come from records; without Markdown's marks in a terminal."""
+    """Markdown whose numbers come from records; without Markdown's marks in a terminal.
+
+    >>> Sentence("It takes *two* hours.")
+    It takes two hours.
+    """
 
     markdown: str
 
@@ -80,6 +94,9 @@ def sentence(template: str, **values: Any) -> Sentence:
     A value is a number, a `metric`, a word, or the `Verdict` of a claim, of which `{gain}` is the effect in words and
     `{gain.verdict}`, `{gain.effect:+.1%}`, `{gain.low}`, `{gain.high}` its parts. Where a record is missing it says
     "not run", and the sentence ends with the command. Raises ReproError for a name without a value.
+
+    >>> print(sentence("It costs {flops:.1e} FLOPs a token, or {change:+.1%}.", flops=1.754e8, change=-0.5))
+    It costs 1.8e+08 FLOPs a token, or -50.0%.
     """
     missing = dict.fromkeys(one for one in map(_missing, values.values()) if one)
     note = f" ({NOT_RUN}: {', '.join(f'`{line}`' for line in missing)})" if missing else ""
@@ -113,6 +130,9 @@ def badge(verdict: str, href: str = "", about: str = "") -> str:
 
     href: where it leads. about: what it is a verdict on, for those who point at it.
     Raises ReproError for a verdict that does not exist.
+
+    >>> badge("open")
+    '<span class="verdict verdict-open"><span aria-hidden="true">?</span> open</span>'
     """
     if verdict not in SIGNS:
         raise unknown("verdict", verdict, SIGNS)
@@ -137,7 +157,11 @@ def latest(one: Claim, results: Path | str | None = None) -> tuple[str, Verdict]
 
 @dataclass(frozen=True)
 class InShort:
-    """A chapter's first cell, one output below the other: question and answer, verdicts, picture."""
+    """A chapter's first cell, one output below the other: question and answer, verdicts, picture.
+
+    >>> InShort("How far back?", "Two windows.").question
+    'How far back?'
+    """
 
     question: str
     answer: Sentence | str
@@ -153,7 +177,7 @@ class InShort:
 
     @property
     def badges(self) -> dict[str, str]:
-        """The verdicts as an output of a notebook; {} where there are none."""
+        """The verdicts as an output of a notebook, those after the first few folded; {} where there are none."""
         if not self.verdicts:
             return {}
         rows, lines = [], []
@@ -162,7 +186,10 @@ class InShort:
             rows.append(f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
                         f"{html.escape(one.sentence, quote=False)} <small>{one.source}, {scale}</small></li>")
             lines.append(f"{found.verdict}: {one.sentence} ({one.source}, {scale})")
-        return {"text/html": f'<ul class="verdicts">{"".join(rows)}</ul>', "text/plain": "\n".join(lines)}
+        told = f'<ul class="verdicts">{"".join(rows[:SHOWN])}</ul>'
+        if rest := rows[SHOWN:]:
+            told += f'<details><summary>{len(rest)} more</summary><ul class="verdicts">{"".join(rest)}</ul></details>'
+        return {"text/html": told, "text/plain": "\n".join(lines)}
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
@@ -185,6 +212,10 @@ def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any =
     each at the largest scale with records in the repository. So nothing here depends on the page's scale.
     caption: of a drawing, instead of the words that describe it; an artifact has its own.
     Raises ReproError for an unknown claim.
+
+    >>> told = in_short("04_recurrence_module", "How can GPT-2 remember?", "By one vector a window.")
+    >>> told.question
+    'How can GPT-2 remember?'
     """
     chosen = [*(found for found in claims() if found.chapter == chapter), *map(claim, also)]
     return InShort(question, answer, tuple((one, *latest(one)) for one in chosen), chapter, picture, caption)

@@ -13,7 +13,12 @@ from repro.study.store import Store
 
 
 def command(config: RunConfig) -> str:
-    """The shell command that runs exactly this config: it sets every key in which the experiment's grid differs."""
+    """The shell command that runs exactly this config: it sets every key in which the experiment's grid differs.
+
+    >>> from repro.papers.example import EXPERIMENT
+    >>> command(EXPERIMENT.plan("smoke", {"train_books": 5})[0])
+    'repro run counted-words --scale smoke --set context=0 --set train_books=5'
+    """
     parent = experiment(config.experiment)
     values, plan = config.model_dump(mode="json"), [c.model_dump(mode="json") for c in parent.plan(config.scale)]
     words = ["repro", "run", config.experiment, "--scale", config.scale]

@@ -18,6 +18,11 @@ class Record:
     """What a run leaves. Everything but `cost` is a deterministic function of config, data and machine.
 
     Read from a file it is shared by all who ask for it: nobody changes what is in it.
+
+    >>> from repro.papers.example import EXPERIMENT
+    >>> made = run(EXPERIMENT.plan("smoke", {"train_books": 5})[0], folder, progress=False)
+    >>> made.experiment, made.units, Record.read(Store(folder).path(made)) == made
+    ('counted-words', {'test_word_perplexity': 'per word'}, True)
     """
 
     schema: int

@@ -24,6 +24,12 @@ def register(*declarations: Any) -> None:
 
     Raises ReproError for an id that is already taken, and for what does not fit beside the others of its kind
     (`check_beside`, where it has one).
+
+    >>> from repro.papers.example import EXPERIMENT  # which registers it
+    >>> register(EXPERIMENT)
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: experiment 'counted-words' is declared twice, in repro.papers.example and ...
     """
     module = sys._getframe(1).f_globals["__name__"]
     for declaration in declarations:

@@ -27,7 +27,12 @@ DETECTABLE = 2.8  # standard errors: of that size an effect is found in four of 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What records say about a claim: a word, the effect with its interval, and `text`, which tells both."""
+    """What records say about a claim: a word, the effect with its interval, and `text`, which tells both.
+
+    >>> verdict = judge([[-0.031, -0.027, -0.030]], "lower", paper_effect=-0.05, seeds=1)
+    >>> verdict.verdict, verdict.n_units
+    ('reproduced', 3)
+    """
 
     verdict: Literal["reproduced", "not reproduced", "inconclusive", "not testable here", "open", "not run",
                      "machinery works"]
@@ -69,6 +74,11 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
 
     Raises ReproError for arrays that are empty, not finite or do not fit together, for another direction, and for a
     paper's effect that contradicts it.
+
+    >>> effects = [[-0.031, -0.027, -0.040], [-0.035, -0.022, -0.038], [-0.029, -0.030, -0.036]]
+    >>> control = [[0.001, -0.002, 0.000], [0.002, 0.001, -0.001], [-0.001, 0.000, 0.001]]  # (seeds, documents)
+    >>> print(judge(effects, "lower", paper_effect=-0.05, control=control, room=0.08).text)
+    -0.032 [-0.0465, -0.0175]; without the mechanism +0.000111
     """
     import numpy as np
 

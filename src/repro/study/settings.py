@@ -23,6 +23,12 @@ class Absent:
     A run with this value keeps the id that it had without the field, and its record does not hold it. The value is
     that of the past and stays when the default changes, so that another default gives other ids. When what a value
     *does* changes, `Experiment.revision` changes the ids.
+
+    >>> from typing import Annotated
+    >>> class Old(RunConfig):
+    ...     optimizer: Annotated[str, Absent("adamw")] = "adamw"
+    >>> Old(experiment="e", scale="smoke", corpus="c").settings()
+    {'experiment': 'e', 'scale': 'smoke', 'seed': 0, 'corpus': 'c'}
     """
 
     meant: Any
@@ -33,6 +39,11 @@ class RunConfig(BaseModel):
 
     Subclasses add fields with defaults, later ones marked as `Absent`; check combinations in a pydantic
     `model_validator` that raises ValueError with one clear line.
+
+    >>> class Counting(RunConfig):
+    ...     order: int = 2
+    >>> Counting(experiment="counting", scale="smoke", corpus="synthetic-books").settings()
+    {'experiment': 'counting', 'scale': 'smoke', 'seed': 0, 'corpus': 'synthetic-books', 'order': 2}
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)

@@ -16,7 +16,15 @@ from repro.study.settings import RunConfig, canonical
 
 @dataclass(frozen=True)
 class Store:
-    """The records below a folder, at `<folder>/<scale>/<experiment>/<id>.json`, some with their weights beside them."""
+    """The records below a folder, at `<folder>/<scale>/<experiment>/<id>.json`, some with their weights beside them.
+
+    >>> from repro.papers.example import EXPERIMENT
+    >>> config = EXPERIMENT.plan("smoke", {"train_books": 5})[0]
+    >>> Store(folder).get(config) is None
+    True
+    >>> run(config, folder, progress=False).id == Store(folder).get(config).id
+    True
+    """
 
     folder: Path
 

@@ -20,6 +20,13 @@ class Batches(Protocol):
     as many rows, what these are multiples of.
     unit, units_per_batch: what a training is counted in, and how many of these each batch counts for, all alike. They
     are "tokens", its targets, where every example has the same number, and else "examples".
+
+    >>> class Countdown:
+    ...     batch_size, unit, units_per_batch = 2, "tokens", 6
+    ...     def batch(self, step: int):
+    ...         return torch.full((2, 4), step)
+    >>> Countdown().batch(3).shape  # all that `train` asks for
+    torch.Size([2, 4])
     """
 
     batch_size: int
@@ -45,6 +52,11 @@ class Sequences:
     before: tokens in front of each sequence that are read and are no targets, for models that read with overlap; the
     end of the stream stands before its beginning. They change neither where the stream is cut nor the order: with any
     `before`, batch k has the same targets in the same order.
+
+    >>> import numpy as np
+    >>> batch = Sequences(np.arange(100), length=4, batch_size=2).batch(0)
+    >>> batch.shape, (batch[:, 1:] - batch[:, :-1]).unique()
+    (torch.Size([2, 5]), tensor([1]))
     """
 
     unit = "tokens"
@@ -116,6 +128,12 @@ class Stages:
     of rows falls as they grow. Every stage has its own order.
 
     Raises ReproError for no stages, and for batches of different numbers of tokens.
+
+    >>> import numpy as np
+    >>> short, long = (Sequences(np.arange(100), n, 16 // n) for n in (4, 8))
+    >>> grown = Stages([(short, 2), (long, 1)])
+    >>> [tuple(grown.batch(step).shape) for step in range(3)]
+    [(4, 5), (4, 5), (2, 9)]
     """
 
     unit = "tokens"
@@ -150,6 +168,11 @@ class LengthBuckets:
     but for the fewer than `batch_size`, others in every epoch, that would not fill a batch.
 
     Raises ReproError for sizes below 1, lengths that are not as many as the examples, and too few examples.
+
+    >>> texts = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
+    >>> batches = LengthBuckets(texts, list(map(len, texts)), collate=list, batch_size=2)
+    >>> sorted(batches.batch(0) + batches.batch(1))
+    [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
     """
 
     unit = "examples"

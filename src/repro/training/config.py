@@ -12,7 +12,15 @@ CHOICES = {"decay": ("none", "linear", "cosine", "cubic"), "precision": ("no", "
 @dataclass(frozen=True)
 class TrainConfig:
     """How to train. Tokens are targets over all processes, or what else the batches count in (`Batches.unit`); steps
-    are optimiser steps. Raises ReproError for a choice that there is not and a number out of range."""
+    are optimiser steps. Raises ReproError for a choice that there is not and a number out of range.
+
+    >>> TrainConfig(tokens=1_000, learning_rate=1e-3, optimizer="muon").precision
+    'no'
+    >>> TrainConfig(tokens=1_000, learning_rate=1e-3, optimizer="sgd")
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: unknown optimizer 'sgd'. Known: adamw, muon.
+    """
 
     tokens: int  # stop after this many targets
     learning_rate: float

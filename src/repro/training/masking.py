@@ -29,6 +29,11 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
     counts nothing, where a row has fewer than K that can be masked.
 
     Raises ReproError for rows of fewer than 3 tokens, and for a vocabulary without any that is ordinary.
+
+    >>> import numpy as np
+    >>> batch = masked(np.arange(4, 26)[None], vocab_size=50, draw=np.random.default_rng(0))
+    >>> batch["ids"].shape, batch["targets"].shape
+    (torch.Size([1, 22]), torch.Size([1, 3]))
     """
     if rows.shape[1] < 3:
         raise ReproError(f"a row has {rows.shape[1]} tokens; between <s> and </s> at least one is needed.")
@@ -57,6 +62,11 @@ class Masked:
 
     The masks of a step are a function of the seed and the step alone. Of sequences that say which tokens are targets
     only these are masked.
+
+    >>> import numpy as np
+    >>> batches = Masked(Sequences(np.arange(4, 204) % 40 + 4, length=20, batch_size=2), vocab_size=50)
+    >>> {name: tuple(one.shape) for name, one in batches.batch(0).items()}
+    {'ids': (2, 20), 'positions': (2, 3), 'targets': (2, 3)}
     """
 
     unit = "tokens"

@@ -23,6 +23,11 @@ class WindowedLM(nn.Module):
     causal language model (windows independent, all read at once). Every target is scored exactly once in both.
     recompute, truncate: of `RecurrentLM.forward`; they change nothing in a model without recurrence.
     before: the first tokens of every sequence that are read and are no targets, as many as `Sequences` puts there.
+
+    >>> from repro.models import gpt2_mini
+    >>> model = gpt2_mini(n_layer=1, n_embd=8, n_head=2, vocab_size=9)
+    >>> WindowedLM(model, window=6, overlap=2)(torch.arange(18)[None] % 9).ndim
+    0
     """
 
     def __init__(self, model: nn.Module, window: int, overlap: int = 0, recompute: str = "none",
@@ -58,6 +63,12 @@ class NextToken(nn.Module):
 
     A batch is one of those that `WindowedLM` takes.
     model: from token ids (B, N) to logits (B, N, V), such as `repro.models.Decoder`.
+
+    >>> from repro.models import SparseConfig, SparseTransformer
+    >>> model = SparseTransformer(SparseConfig(vocab_size=9, length=20, n_layer=1, n_head=2, n_embd=8))
+    >>> loss = NextToken(model)(torch.arange(20)[None] % 9)
+    >>> round(loss.exp().item(), 4)  # an output layer that starts at 0 guesses among 9
+    9.0
     """
 
     def __init__(self, model: nn.Module):
@@ -74,10 +85,18 @@ class NextToken(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`.
+    """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`, which may say
+    besides, for a Longformer, which tokens are global (`global_attention_mask`).
 
     model: a transformers masked language model with RoBERTa's names, or a `repro.models.Longformer`. Its output layer
     is applied to the positions that are to be predicted only.
+
+    >>> import numpy as np
+    >>> from repro.models import roberta_mini
+    >>> model = roberta_mini(n_layer=1, n_embd=8, n_head=2, vocab_size=50)
+    >>> batches = Masked(Sequences(np.arange(4, 204) % 40 + 4, length=20, batch_size=2), vocab_size=50)
+    >>> MaskedLM(model)(batches.batch(0)).ndim
+    0
     """
 
     def __init__(self, model: nn.Module):
@@ -86,7 +105,7 @@ class MaskedLM(nn.Module):
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
         if hasattr(self.model, "encode"):
-            hidden = self.model.encode(batch["ids"])
+            hidden = self.model.encode(batch["ids"], global_attention_mask=batch.get("global_attention_mask"))
         else:
             hidden = self.model.base_model(input_ids=batch["ids"]).last_hidden_state
         states = hidden.gather(1, batch["positions"][..., None].expand(-1, -1, hidden.shape[-1]))
@@ -106,6 +125,13 @@ class Answers(nn.Module):
     A start is one of all tokens of the text, in all windows of its question (one softmax); so is an end. Where the
     answer stands in several places each of them is right: their probabilities are added up.
     model: `repro.recurrence.RecurrentRoberta`. recurrent, recompute: of its forward.
+
+    >>> from repro.recurrence import RecurrenceConfig, RecurrentRoberta
+    >>> from transformers import RobertaConfig
+    >>> model = RecurrentRoberta(RobertaConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8), RecurrenceConfig(insert_layer=0))
+    >>> Answers(model, recurrent=False).settings()["recurrent"]
+    False
     """
 
     def __init__(self, model: nn.Module, recurrent: bool = True, recompute: str = "none"):
@@ -137,6 +163,13 @@ class Labels(nn.Module):
     """Mean negative log-likelihood per document, in nats, of its label; of batches by `evaluation.classification`.
 
     model: from token ids (B, N) and lengths (B,) to logits (B, labels), such as `repro.models.Encoder`.
+
+    >>> from repro.models import Encoder, EncoderConfig, classifier_patterns
+    >>> model = Encoder(EncoderConfig(9, 8, 2, classifier_patterns(window=4, n_layer=1)))
+    >>> batch = {"ids": torch.ones(2, 10, dtype=torch.int64), "lengths": torch.tensor([10, 4]),
+    ...     "labels": torch.tensor([0, 1])}
+    >>> Labels(model)(batch).ndim
+    0
     """
 
     def __init__(self, model: nn.Module):
@@ -157,6 +190,12 @@ class Task(nn.Module):
     by `repro.models.labelled`.
 
     model: a `repro.models.TaskModel`. lm_weight: what the loss of tokens counts.
+
+    >>> from repro.models import GPT, GPTConfig, TaskModel, labelled
+    >>> base = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=1, n_embd=8, n_head=2))
+    >>> objective = Task(TaskModel(base, "classification", n_outputs=2), lm_weight=0.5)
+    >>> objective(labelled([([[1, 2, 3]], 0), ([[4, 5]], 1)])).ndim
+    0
     """
 
     def __init__(self, model: nn.Module, lm_weight: float = 0.5):
@@ -177,6 +216,13 @@ class Summaries(nn.Module):
 
     model: with `read(source, lengths, ids)`, such as `repro.models.OneText`. input_weight: what a token of an input
     counts, where one of a summary counts 1. balance: what the loss counts that keeps experts in use.
+
+    >>> from repro.models import EncoderDecoder, EncoderDecoderConfig
+    >>> model = EncoderDecoder(EncoderDecoderConfig(vocab_size=9, n_embd=8, n_head=2, n_layer=1))
+    >>> batch = {"source": torch.tensor([[3, 4, 5]]), "lengths": torch.tensor([3]),
+    ...     "ids": torch.tensor([[0, 6, 7]]), "labels": torch.tensor([[6, 7, 0]])}
+    >>> Summaries(model)(batch).ndim
+    0
     """
 
     def __init__(self, model: nn.Module, input_weight: float = 1.0, balance: float = 0.01):
@@ -215,7 +261,14 @@ def _predicted(batch: Tensor | Mapping[str, Tensor], before: int = 0) -> tuple[T
 
 
 def model_settings(model: nn.Module) -> dict:
-    """What a model's config says of how it computes, without where it was loaded from; {} for one without a config."""
+    """What a model's config says of how it computes, without where it was loaded from; {} for one without a config.
+
+    >>> from repro.models import gpt2_mini
+    >>> model_settings(gpt2_mini(n_layer=1, n_embd=8, n_head=2, vocab_size=9))["n_layer"]
+    1
+    >>> model_settings(torch.nn.Linear(2, 2))
+    {}
+    """
     config = getattr(model, "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}
     return {k: v for k, v in settings.items() if k not in ("_name_or_path", "transformers_version", "architectures")}

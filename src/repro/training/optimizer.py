@@ -9,7 +9,7 @@ from repro.training.config import TrainConfig
 
 def matrices(module: nn.Module) -> list[nn.Parameter]:
     """The matrices of the blocks: the `weight` of every layer in an `nn.ModuleList` that has two dimensions and is no
-    embedding.
+    embedding, and the two matrices of an `nn.LSTM` in one, each of all its gates.
 
     A transformer keeps its blocks in such a list (`h` of GPT-2, `layer` of RoBERTa, `layers` of BART and of our
     Decoder). Not among them are therefore embeddings, positions and the output layer, tied or not, a recurrence module
@@ -17,8 +17,10 @@ def matrices(module: nn.Module) -> list[nn.Parameter]:
     """
     embeddings = {id(layer.weight) for layer in module.modules() if isinstance(layer, nn.Embedding)}
     blocks = [part for part in module.modules() if isinstance(part, nn.ModuleList)]
-    weights = [getattr(layer, "weight", None) for block in blocks for layer in block.modules()]
-    found = {id(weight): weight for weight in weights if isinstance(weight, nn.Parameter) and weight.ndim == 2}
+    weights = [weight for block in blocks for layer in block.modules()
+               for name, weight in layer.named_parameters(recurse=False)
+               if name == "weight" or isinstance(layer, nn.RNNBase)]
+    found = {id(weight): weight for weight in weights if weight.ndim == 2}
     return [weight for key, weight in found.items() if key not in embeddings]
 
 

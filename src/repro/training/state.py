@@ -22,7 +22,11 @@ from repro.training.config import TrainConfig
 
 @dataclass
 class TrainResult:
-    """Curves as [tokens seen, value] pairs, losses in nats per token; and where the training ended."""
+    """Curves as [tokens seen, value] pairs, losses in nats per token; and where the training ended.
+
+    >>> TrainResult(curves={"train": [[8, 2.3], [16, 2.1]]}, tokens=16).curves["train"][-1]
+    [16, 2.1]
+    """
 
     curves: dict[str, list[list[float]]] = field(default_factory=lambda: {"train_loss": [], "validation_loss": []})
     best: dict[str, float] = field(default_factory=dict)  # every metric of the validation whose weights were kept

@@ -37,6 +37,15 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     Works on a CPU, on one GPU, and under `torchrun` on several. Raises ReproError for an objective without
     `settings()`, a loss or metric that is not finite, a metric that is not returned, a checkpoint of another
     configuration or that not every process sees, or a batch that does not divide among them.
+
+    >>> import numpy as np
+    >>> from repro.models import GPT, GPTConfig
+    >>> model = GPT(GPTConfig(vocab_size=9, n_positions=16, n_layer=1, n_embd=16, n_head=2))
+    >>> text = Sequences(np.arange(500) % 9, length=8, batch_size=8)  # each token tells the next
+    >>> result = train(NextToken(model), text, TrainConfig(tokens=6_400, learning_rate=1e-2, warmup_steps=5))
+    >>> (first, before), *_, (last, after) = result.curves["train_loss"]
+    >>> last, after < before / 2
+    (6400, True)
     """
     from accelerate import Accelerator, DistributedDataParallelKwargs
     from accelerate.state import AcceleratorState

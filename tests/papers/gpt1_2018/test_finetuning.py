@@ -25,6 +25,24 @@ def tiny():
         yield
 
 
+def test_there_are_as_many_checkpoints_as_asked_for_where_steps_do_not_divide(tiny, home):
+    one = pretraining.EXPERIMENT.plan("smoke", {"tokens": "2560", "checkpoints": "8"})[0]  # ten steps
+    kept = run(one).notes["checkpoints"]
+    assert len(kept) == 8 and kept[-1] == 2560
+
+
+def test_the_rate_is_the_one_at_which_a_short_training_of_the_same_model_went_best(tiny, home, monkeypatch):
+    monkeypatch.setattr(pretraining, "RATES", (1e-6, 1e-2))
+    for one in pretraining.EXPERIMENT.plan("smoke", {"learning_rate": "null"}):
+        tried = pretraining.search(one)
+        assert [short.learning_rate for short in tried] == [1e-6, 1e-2]
+        assert {(short.tokens, short.model) for short in tried} == {(128, one.model)}
+        record, losses = run(one), [run(short).metrics["validation_token_loss"] for short in tried]
+        assert losses[1] < losses[0] and record.metrics["learning_rate"] == 1e-2
+        assert record.notes["rates_tried"] == [[1e-6, losses[0]], [1e-2, losses[1]]]
+    assert pretraining.search(pretraining.EXPERIMENT.plan("smoke")[0]) == []
+
+
 def config(**changes):
     return experiment("finetune-gpt").plan("smoke", changes)[0]
 
@@ -33,6 +51,9 @@ def test_both_models_are_pretrained_and_their_weights_kept(tiny, home):
     for one in pretraining.EXPERIMENT.plan("smoke"):
         record = run(one)
         assert record.notes["checkpoints"] == [512, 1024, 1280] and record.notes["tokens"] == 1280
+        told = record.documents["validation"]
+        assert set(told["n_tokens"][:-1]) == {64} and sum(told["n_tokens"]) == 999
+        assert record.metrics["validation_token_loss"] == pytest.approx(sum(told["nll"]) / 999, rel=1e-3)
         folder = home / "work" / "runs" / record.id / "model"
         model = pretraining.read(pretraining.build(one, 205), folder / pretraining.LAST)
         last = pretraining.read(pretraining.build(one, 205), folder / f"{1280:012d}.safetensors")
@@ -60,9 +81,9 @@ def started(tiny_context, **changes):
     return finetuning.start(config(task="topics", **changes), tiny_context, type("Coder", (), {"vocab_size": 205}))
 
 
-def test_sixteen_bits_halve_what_a_transformer_is_told_to_take_and_not_an_lstm():
+def test_sixteen_bits_shorten_what_a_transformer_is_told_to_take_and_not_an_lstm():
     estimate = experiment("finetune-gpt").estimate
-    for variant, times in (("full", 2), ("lstm", 1)):
+    for variant, times in (("full", 3), ("lstm", 1)):
         seconds = [estimate(config(task="topics", variant=variant, precision=precision)).seconds
                    for precision in ("no", "bf16")]
         assert seconds[0] == pytest.approx(times * seconds[1])
@@ -109,7 +130,7 @@ def test_settings_that_cannot_be(tiny, changes, words):
 def test_layers_are_transferred_only_where_there_are_any(tiny):
     plan = experiment("finetune-gpt").plan("smoke", {"task": "topics", "transferred": "0,1"})
     assert [one.transferred for one in plan if one.variant in ("lstm", "no-pretraining")] == [None, None]
-    assert [one.transferred for one in plan if one.variant == "full"] == [0, 1]
+    assert {one.transferred for one in plan if one.variant == "full"} == {0, 1}
 
 
 def test_every_task_has_a_form_and_its_corpus_is_that_of_the_task(tiny):

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from repro.data import corpus, detokeniser
+from repro.data import corpus, detokeniser, tokens
 from repro.errors import ReproError
 from repro.evaluation import perplexity
 from repro.models import GPT, load_causal_lm
+from repro.papers.base import gpt2_mini
 from repro.papers.base.pretraining import tokeniser_of
 from repro.papers.gpt2_2019 import claims, sets, sizes, tables, zero_shot
 from repro.study import artifact, artifacts, claim, experiment, model_folder, run
@@ -27,6 +28,7 @@ def made(tmp_path_factory):
     patch.setenv("REPRO_HOME", str(folder))
     patch.setenv("REPRO_WORK", str(folder / "work"))
     patch.setitem(sizes.SCALES, "smoke", sizes.SCALES["smoke"] | {"tokens": 4_096, "validate_every": 2_048})
+    patch.setattr(sizes, "AGAIN", 2)
     patch.setitem(zero_shot.SCALES, "smoke", zero_shot.SCALES["smoke"] | {"examples": 6, "control": 3,
                                                                           "summary_tokens": 6})
     plans = importlib.import_module("repro.study.experiment")
@@ -34,8 +36,9 @@ def made(tmp_path_factory):
     found = {}
     for name in ("pretrain-gpt2-sizes", "zero-shot-gpt2"):
         for config in experiment(name).plan("smoke"):
+            little = getattr(config, "text", "all") == "little" or getattr(config, "text_tokens", None) is not None
             if config.size in ENDS or (name, config.size) == ("pretrain-gpt2-sizes", claims.SECOND):
-                found[name, config.size] = config, run(config, folder / "results", progress=False)
+                found[name, config.size + "-little" * little] = config, run(config, folder / "results", progress=False)
     yield folder / "results", found
     patch.undo()
 
@@ -43,8 +46,9 @@ def made(tmp_path_factory):
 def test_plans_are_those_of_table_2_and_nearly_in_its_proportions():
     printed = {row["model"]: row for row in printed_rows("gpt2_2019_table2_model_sizes")}
     for scale in ("smoke", "small", "medium", "paper"):
-        plan = experiment("pretrain-gpt2-sizes").plan(scale)
+        *plan, little = [*experiment("pretrain-gpt2-sizes").plan(scale), *[None] * (scale == "paper")]
         assert [config.size for config in plan] == list(printed)
+        assert little is None or (little.n_layer, little.text_tokens) == (plan[-1].n_layer, little.tokens // 16)
         counts = [sizes.model_config(config, config.vocab_size).matrices for config in plan]
         assert sorted(counts) == counts and len(set(counts)) == 4
         for config in [*plan, *experiment("zero-shot-gpt2").plan(scale)]:
@@ -54,7 +58,7 @@ def test_plans_are_those_of_table_2_and_nearly_in_its_proportions():
         row = printed[config.size]
         assert (str(config.n_layer), str(config.n_embd)) == (row["layers"], row["d_model"])
         assert config.source.startswith("openai-community/gpt2") and config.n_positions == 1024
-    small = experiment("pretrain-gpt2-sizes").plan("small")
+    small = experiment("pretrain-gpt2-sizes").plan("small", {"text_tokens": "null"})
     assert [(one.n_layer, one.n_embd) for one in small] == [(2, 64), (4, 80), (6, 112), (8, 128)]
     assert {(one.tokens, one.precision, one.optimizer, one.n_positions) for one in small} == {
         (8_000_000, "bf16", "muon", 1024)}
@@ -63,12 +67,49 @@ def test_plans_are_those_of_table_2_and_nearly_in_its_proportions():
 def test_every_size_is_tried_as_it_was_trained_and_the_base_model_beside_them():
     for scale in ("smoke", "small", "medium", "paper"):
         plan = experiment("zero-shot-gpt2").plan(scale, seeds=(2,))
-        assert [one.size for one in plan] == [*sizes.SIZES, *["gpt2-mini"] * (scale in ("small", "medium"))]
+        assert [one.size for one in plan if one.text == "all"] == [
+            *sizes.SIZES, *["gpt2-mini"] * (scale in ("small", "medium"))]
+        assert [one.size for one in plan if one.text == "little"] == ["1542M"] * (scale != "paper")
         for config in plan:
             needed = zero_shot.model_run(config)
             assert needed.scale == scale and (config.size == "gpt2-mini" or needed.size == config.size)
+            assert (getattr(needed, "text_tokens", None) is not None) == (config.text == "little")
             assert needed.seed == (0 if config.size == "gpt2-mini" else 2)
             assert needed.experiment == ("pretrain-gpt2-mini" if config.size == "gpt2-mini" else "pretrain-gpt2-sizes")
+
+
+def test_the_base_model_to_come_is_the_largest_point():
+    others = [experiment("pretrain-gpt2-sizes").estimate(one).parameters
+              for one in experiment("pretrain-gpt2-sizes").plan("small")]
+    mini, = experiment("pretrain-gpt2-mini").plan("small", {key: [value] for key, value in gpt2_mini.NEXT.items()})
+    assert experiment("pretrain-gpt2-mini").estimate(mini).parameters > max(others)
+
+
+def test_little_text_is_the_beginning_read_again(made):
+    config, record = made[1]["pretrain-gpt2-sizes", "1542M-little"]
+    other, whole = made[1]["pretrain-gpt2-sizes", "1542M"]
+    assert config.text_tokens == 2_048 and other.text_tokens is None and config.tokens == other.tokens
+    text = tokens(config.corpus, "train", tokeniser_of(config)).ids
+    told = [sequences.flatten() for sequences in (sizes.read_ones(sizes.batches_of(one), 4, one, 32)
+                                                  for one in (config, other))]
+    known = {tuple(text[k:k + 9]) for k in range(2_048 - 8)}
+    share = [np.mean([tuple(row[k:k + 9]) in known for k in range(0, len(row) - 9, 129)]) for row in told]
+    assert share[0] == 1 and share[1] < 1
+    assert record.metrics["validation_token_loss"] != whole.metrics["validation_token_loss"]
+    with pytest.raises(ReproError, match="text_tokens is 999,999,999, but the text of synthetic-web has"):
+        sizes.batches_of(config.model_copy(update={"text_tokens": 999_999_999}))
+
+
+def test_only_the_largest_size_is_trained_on_little_text():
+    with pytest.raises(ReproError, match="text is little and size 117M at smoke; only 1542M is"):
+        experiment("zero-shot-gpt2").plan("smoke", {"size": "117M", "text": "little"})
+
+
+def test_the_commonest_candidate_of_a_context_and_of_equal_ones_the_last():
+    told = ("Tom saw Ann. Ann's hat, Tom-cat and Bob",)  # "Ann's" and "Tom-cat" are other words
+    assert sets.commonest(told, ("Bob", "Ann", "Tom")) == 0
+    assert sets.commonest(("Tom saw Ann, Bob and Tom",), ("Bob", "Ann", "Tom")) == 2
+    assert sets.commonest(("Tom saw Ann",), ("Bob", "Ann", "Tom")) == 1
 
 
 def test_a_window_must_be_longer_than_what_is_read_again():
@@ -122,8 +163,9 @@ def test_a_record_has_every_metric_and_a_number_for_every_unit(made):
         assert record.metrics["lambada_accuracy_stop_words_percent"] == pytest.approx(
             100 * np.mean(lambada["correct_stop_words"]))
         assert {"lambada_accuracy_percent", "wikitext2_word_perplexity", "text8_bits_per_character",
-                "cloze_names_accuracy_percent", "reading_f1_percent", "questions_exact_percent",
-                "summary_hint_rougeL", "translation_accuracy_percent", "untrained_lambada"} <= set(record.metrics)
+                "cloze_names_accuracy_percent", "cloze_names_commonest_percent", "reading_f1_percent",
+                "questions_exact_percent", "summary_hint_rougeL", "translation_accuracy_percent",
+                "untrained_lambada"} <= set(record.metrics)
         assert len(record.notes["answers"]) == 6
         shares = [one["probability"] for one in record.notes["answers"]]
         assert shares == sorted(shares, reverse=True) and 0 <= shares[-1] <= shares[0] <= 1
@@ -177,6 +219,33 @@ def test_claims_measure_the_larger_less_the_smaller_and_with_less_without():
     assert filtered.effects.tolist() == [[0, 100, 0]] and filtered.control.tolist() == [[0, 0, -100]]
     assert claims.room(lambda record: claims.percent(record, "lambada"), lambda record: 0.0)(records) == (
         pytest.approx(100 / 3))
+
+
+def test_clozes_beyond_copying_are_those_that_the_commonest_candidate_does_not_answer():
+    record = SimpleNamespace(documents={"names": {"correct": [1, 1, 0, 0], "commonest": [1, 0, 0, 1]}})
+    assert claims.beyond_copying(record, "names").mean() == pytest.approx(50)  # one of the two that are left
+    record.documents["names"]["commonest"] = [1, 1, 1, 1]
+    assert claims.beyond_copying(record, "names").tolist() == [0] * 4
+
+
+def trained(size, text_tokens, held_out, train, seed=0):
+    return SimpleNamespace(seed=seed, config={"size": size, "text_tokens": text_tokens}, metrics={
+        "train_token_loss": train, "validation_token_loss": held_out},
+        documents={"validation": {"nll": [8 * held_out, 8 * held_out], "n_tokens": [8, 8]}})
+
+
+def test_a_model_underfits_whose_gain_on_what_it_read_is_gained_elsewhere_too():
+    records = [trained("762M", None, 5.0, 4.8), trained("1542M", None, 4.7, 4.4), trained("1542M", 500, 5.6, 2.0)]
+    found = claims.learnt(records)
+    assert found.effects.mean() == pytest.approx(-0.3 + 0.2) and found.control.mean() == pytest.approx(0.9 + 1.2)
+    assert claims.gap([records[1], records[2]]) == pytest.approx(3.6 - 0.3)
+
+
+def test_the_assay_of_size_is_what_more_text_moves():
+    records = [SimpleNamespace(config={"text": text}, documents={"lambada": {"correct": hits}})
+               for text, hits in (("all", [1, 1, 0, 0]), ("little", [1, 0, 0, 0]))]
+    moved = claims.by_text(lambda record: claims.percent(record, "lambada"))
+    assert moved(records) == pytest.approx(25) and moved(records[:1]) is None
 
 
 def test_other_words_that_are_barred_are_the_most_frequent_ones():
@@ -250,7 +319,7 @@ def test_of_a_cloze_that_fills_the_context_not_all_that_stands_before_is_read(mo
     for positions in (4, 5, 7):
         row = SimpleNamespace(question="XXXXX x", paragraphs=["before"], candidates=["a", "b"], answer=1)
         model = SimpleNamespace(config=SimpleNamespace(n_positions=positions))
-        assert sets.clozes(model, coder, [row]) == {"correct": [1]}
+        assert sets.clozes(model, coder, [row]) == {"correct": [1], "commonest": [0]}
     assert seen == [1, 1, 3]  # branches " a x" have 4 tokens
 
 

@@ -120,6 +120,10 @@ def test_table_figures_and_verdicts(study):
     assert not (ours == "not run").any(axis=None)
     assert ours["F1"].iloc[0].startswith(f"{study.found[0].metrics['answer_f1']:.1f} [")
     assert ours["module"].tolist()[1:] == [f"{n} hidden x 8, index {at}" for n, at in ((1, 1), (2, 1), (1, 2))]
+    said = artifact("yoshida2020-hotpotqa-answers").render("smoke", (), study.folder).table
+    samples = [record.notes["samples"] for record in study.found[:2]]
+    assert said["baseline"].tolist() == [one["told"] for one in samples[0]]
+    assert said["recurrent"].tolist() == [one["told"] for one in samples[1]] and len(said) == 5
     assert artifact("yoshida2020-hotpotqa-distance").render("smoke", (), study.folder).png()
     assert len(artifact("yoshida2020-hotpotqa-open").render("smoke", (), study.folder).table) == 10
     for name, effect in (("f1", 0.95), ("exact-match", 1.0)):
@@ -194,6 +198,9 @@ def test_questions_whose_answer_stands_nowhere_are_left_out_of_training(study):
     coder = hotpotqa.tokeniser_of(hotpotqa.base_of(study.plan[0]))
     found, left_out = hotpotqa.prepared([*rows, lost], coder, 50)
     assert (len(found), left_out) == (4, 1)
+    every, _ = hotpotqa.prepared(corpus("tiny-hops").examples("train"), coder, 50)
+    cut = sum(bool(one.question.spans) and not one.answers for one in every)
+    assert cut > 0 and {record.notes["type_alone"] for record in study.found} == {cut}
     assert len(hotpotqa.prepared([*rows, lost], coder, 50, must_stand=False)[0]) == 5
 
 

@@ -87,6 +87,13 @@ def test_yes_and_no_have_no_span():
         assert one.type == kind and not one.answers
 
 
+@pytest.mark.parametrize(("n", "answers"), [(30, ((0, 5, 34),)), (31, ())])
+def test_a_span_too_long_to_be_an_answer_is_none(n, answers):
+    text = " ".join(f"w{k}" for k in range(n))
+    one = Question("q", "what is it", (Paragraph("", (text,)),), text, (Span(0, 0, len(text)),), ())
+    assert asked(one, Words(), 60).answers == answers
+
+
 def test_bad_questions():
     with pytest.raises(ReproError, match="the answer 'red sea' of question q does not stand in its context"):
         asked(question("red sea", ()), Words(), 12)

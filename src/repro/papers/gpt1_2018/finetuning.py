@@ -1,7 +1,8 @@
 """GPT fine-tuned for tasks of four forms, and what each part of the recipe is worth (Radford et al. 2018, Table 5).
 
 The pretrained weights are those of `pretrain-gpt` at seed 0, whatever the seed here: that draws the new weights, the
-order of the examples and the dropout.
+order of the examples and the dropout. Beside the score of the whole recipe stand those of what needs no language model
+(`repro.papers.gpt1_2018.baselines`).
 """
 
 from typing import Literal, NamedTuple
@@ -11,6 +12,7 @@ from pydantic import Field, model_validator
 from repro.errors import ReproError
 from repro.papers.base.pretraining import PROCESS, new_tokeniser
 from repro.papers.gpt1_2018 import pretraining
+from repro.papers.gpt1_2018.baselines import baselines
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 Variant = Literal["full", "no-pretraining", "no-auxiliary", "lstm", "shuffled-labels"]
@@ -35,6 +37,7 @@ FORMS = {
     "belonging": Told("entailment", 2, "accuracy"), "pairs": Told("similarity", 2, "accuracy"),
     "nouns": Told("multiple-choice", 1, "accuracy")}
 GENERATED = "topics", "belonging", "pairs", "nouns"
+SHOWN = "belonging"  # of these, the one with all variants at smoke
 
 
 class Config(RunConfig):
@@ -166,9 +169,10 @@ def execute(config, context):
         result = train(Task(model, weight), batches, settings, context.folder / "training", progress=bar)
     logits, labels = answers(model, [example for example, _ in test]), [label for _, label in test]
     told = logits[:, 0].tolist() if logits.shape[1] == 1 else logits.argmax(1).tolist()
-    metrics = {"test_score": score(labels, told, metric), "train_examples": len(rows),
-               "parameters": sum(weight.numel() for weight in model.parameters())}
-    units = {"test_score": f"{metric}, times 100", "train_examples": "examples", "parameters": "weights"}
+    metrics = {"test_score": score(labels, told, metric), **without_a_model(config, task, labels)}
+    units = dict.fromkeys(metrics, f"{metric}, times 100")
+    metrics |= {"train_examples": len(rows), "parameters": sum(weight.numel() for weight in model.parameters())}
+    units |= {"train_examples": "examples", "parameters": "weights"}
     if generator := corpus(config.corpus).generator:
         metrics["best_score"], units["best_score"] = 100 * generator.best_score(), f"{metric}, times 100, expected"
     return Outcome(metrics, units, config.variant, result.curves, {"test": {
@@ -176,8 +180,18 @@ def execute(config, context):
         "prediction": [task.told(one) if task.named else one for one in told]}})
 
 
+def without_a_model(config, task, labels) -> dict[str, float]:
+    """The scores of what learns from the same rows without a language model, beside those of the whole recipe."""
+    if config.variant != "full" or config.transferred is not None:
+        return {}
+    rows, others = list(task.examples("train", config.train_examples)), list(task.examples("test"))
+    told = baselines(rows, others, FORMS[task.name].n_outputs)
+    return {f"{name}_score": score(labels, found, FORMS[task.name].metric) for name, found in told.items()}
+
+
+# Examples, and tokens of each, about; what candidates have in common counts once.
 KNOWN = {"cola": (8_551, 11), "sst2": (5_000, 12), "mrpc": (4_076, 110), "stsb": (5_749, 60), "rte": (2_490, 70),
-         "sick": (4_500, 26), "openbookqa": (4_957, 80), "race": (1_000, 1_700)}  # examples, tokens of each, about
+         "sick": (4_500, 26), "openbookqa": (4_957, 60), "race": (1_000, 550)}
 TESTS = {"sick": 1.1, "race": 0.6, "mrpc": 0.4}  # test examples a training example
 
 
@@ -185,8 +199,8 @@ def estimate(config) -> Estimate:
     base = base_of(config)
     known, length = KNOWN.get(config.task, (600, 40))
     tokens = config.epochs * (config.train_examples or known) * length
+    per_token = pretraining.training_flops(base)
     model = pretraining.EXPERIMENT.estimate(base)
-    per_token = model.flops / base.tokens
     flops = per_token * (tokens + known * length * TESTS.get(config.task, 0.2) / 3)
     rate = pretraining.rate(config.scale, base.model, config.precision)
     return Estimate(model.parameters, tokens, flops, PROCESS + 16 * model.parameters, flops / rate)
@@ -197,20 +211,38 @@ def needs(config) -> list:
     return [] if config.variant == "no-pretraining" else [base_of(config)]
 
 
+VARIANTS = ("full", "no-pretraining", "no-auxiliary", "lstm", "shuffled-labels")
+TABLE_5 = ("cola", "sst2", "mrpc", "stsb", "rte", "sick")  # of its eight tasks those that are here, SICK for MultiNLI
+QUESTIONS = ("openbookqa", "race")
+FETCHED = ("mnli", "mnli-mismatched", "qnli", "qqp", "snli", "scitail")  # by `repro data fetch`
+LAYERS = ("sick", "sst2")  # tasks on which only some layers are transferred
+EXAMPLES = (500, 20_000)  # of SST-2, beside the 5,000 of Table 5
+
+
 def grid(scale: str) -> list[dict]:
-    """Table 5: every task and variant, and the control, which learns from labels of other examples; at smoke with all
-    variants for one task."""
-    variants = ("full", "no-pretraining", "no-auxiliary", "lstm", "shuffled-labels")
+    """Table 5, every task and variant, with the control that learns from labels of other examples; Table 3; layers
+    transferred; and SST-2 by its number of examples. At smoke all variants and layers for one task; at `paper` every
+    data set that can be had."""
+    def points(tasks, variants, **fields) -> list[dict]:
+        return [{"task": task, "variant": variant} | fields for task in tasks for variant in variants]
+
     if scale == "smoke":
-        return [{"task": task, "variant": variant} for task in GENERATED for variant in (
-            variants if task == "topics" else variants[:2])]
-    return [{"task": task, "variant": variant} for task in ("cola", "sst2", "mrpc", "stsb", "rte", "sick")
-            for variant in variants]
+        rest = [one for one in GENERATED if one != SHOWN]
+        return [*points((SHOWN,), VARIANTS), *points(rest, VARIANTS[:2]),
+                *[one for n in (0, 1) for one in points((SHOWN,), ("full",), transferred=n)],
+                *points((SHOWN,), ("full", "no-auxiliary"), train_examples=100)]
+    if scale == "paper":  # of the variants those that need no LSTM, which nobody has released
+        return points((*TABLE_5, *FETCHED, "race"), [one for one in VARIANTS if one != "lstm"])
+    some = [one for n in range(pretraining.EXPERIMENT.plan(scale)[0].n_layer)
+            for one in points(LAYERS, ("full",), transferred=n)]
+    return [*points(TABLE_5, VARIANTS), *points(QUESTIONS, ("full", "no-pretraining", "shuffled-labels")), *some,
+            *[one for n in EXAMPLES for one in points(("sst2",), ("full", "no-auxiliary"), train_examples=n)]]
 
 
 EXPERIMENT = Experiment(
     name="finetune-gpt", paper="gpt1_2018", summary="GPT fine-tuned for tasks, whole and without its parts.",
     config=Config, grid=grid, execute=execute, estimate=estimate, needs=needs,
     reads=lambda config: base_of(config).tokeniser_corpora,
-    scales={"smoke": {"limit": 64, "epochs": 4, "learning_rate": 2e-3}, "small": {"precision": "bf16"}})
+    scales={"smoke": {"limit": 64, "epochs": 4, "learning_rate": 2e-3}, "small": {"precision": "bf16"},
+            "paper": {"epochs": 3, "batch_size": 32, "learning_rate": 6.25e-5}})
 register(EXPERIMENT)

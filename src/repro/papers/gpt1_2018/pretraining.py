@@ -2,24 +2,30 @@
 
 The paper trains for a month on 7,000 books. Here each sees the same few million tokens once or twice: one training of
 each, whose chance is not averaged out. Weights are kept at several moments, for what improves while they train.
+
+So that neither is helped by settings found for the other, both have the same optimiser, and each the learning rate at
+which short trainings of its own, which are runs too, tell held-out text best.
 """
 
+from math import ceil
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from repro.papers.base.pretraining import PROCESS, RATE, new_tokeniser
+from repro.papers.base.pretraining import BF16, PROCESS, RATE, new_tokeniser
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 HELD_OUT = 60_000  # tokens of the validation text that are scored
 LAST = "model.safetensors"
+RATES, SEARCH = (1e-3, 3e-3, 1e-2), 1 / 10  # learning rates that are tried, and on which share of the tokens
 
 
 class Config(RunConfig):
     """Tokeniser, size and training; the LSTM has as many weights as the transformer of these sizes."""
 
+    source: str = "scratch"  # "scratch", or a checkpoint on the hub that is taken as it is
     model: Literal["transformer", "lstm"] = "transformer"
-    tokeniser: Literal["bpe", "word"] = "bpe"
+    tokeniser: Literal["bpe", "word", "openai-gpt"] = "bpe"
     vocab_size: int = Field(8192, ge=2)
     tokeniser_corpora: tuple[str, ...] = ()
     n_layer: int = Field(6, ge=1)
@@ -29,7 +35,7 @@ class Config(RunConfig):
     dropout: float = Field(0.0, ge=0, lt=1)  # 0.1 in the paper, whose text is read 100 times
     batch_size: int = Field(8, ge=1)  # sequences of n_positions tokens
     tokens: int = Field(ge=1)  # that are read
-    learning_rate: float = Field(3e-3, gt=0)
+    learning_rate: float | None = Field(3e-3, gt=0)  # null: the one of `RATES` at which a short training went best
     warmup_steps: int = Field(100, ge=0)
     weight_decay: float = Field(0.1, ge=0)
     optimizer: Literal["adamw", "muon"] = "muon"
@@ -41,8 +47,6 @@ class Config(RunConfig):
         if self.n_embd % self.n_head:
             raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
                              "heads")
-        if self.model == "lstm" and self.optimizer == "muon":
-            raise ValueError("model is lstm and optimizer muon, which trains blocks; it has none: take adamw")
         if self.tokeniser == "bpe" and self.vocab_size < 257:
             raise ValueError(f"vocab_size is {self.vocab_size}; byte-level BPE needs at least 257")
         return self
@@ -63,7 +67,8 @@ def keep(model, path) -> None:
 
     from repro.paths import write_atomic
 
-    weights = {name: weight.contiguous() for name, weight in model.state_dict().items() if name != "output.weight"}
+    weights = {name: weight.cpu().contiguous() for name, weight in model.state_dict().items()
+               if name != "output.weight"}
     write_atomic(path, save(weights))
 
 
@@ -76,17 +81,35 @@ def read(model, path):
     return model
 
 
-def execute(config, context):
-    import math
+def search(config) -> list[Config]:
+    """The short trainings by which the learning rate is chosen; none where it is given."""
+    tokens = ceil(SEARCH * config.tokens)
+    return [] if config.learning_rate is not None else [
+        config.model_copy(update={"tokens": tokens, "learning_rate": one, "checkpoints": 1}) for one in RATES]
 
+
+def chosen_rate(config, context) -> tuple[float, list[list[float]]]:
+    """The learning rate, and those it was chosen of, each with its loss in nats per token of held-out text."""
+    tried = [[one.learning_rate, context.need(one)[0].metrics["validation_token_loss"]] for one in search(config)]
+    return min(tried, key=lambda one: one[1])[0] if tried else config.learning_rate, tried
+
+
+def execute(config, context):
+    import numpy as np
     import torch
 
     from repro.data import tokens
     from repro.evaluation import perplexity
+    from repro.models import GPT, load_causal_lm
     from repro.training import NextToken, Sequences, TrainConfig, train
 
-    coder, folder = new_tokeniser(config), context.folder / "model"
+    folder = context.folder / "model"
     folder.mkdir(exist_ok=True)
+    if config.source != "scratch":
+        model = GPT.from_transformers(load_causal_lm(config.source))
+        keep(model, folder / LAST)
+        return Outcome({"parameters": model.config.parameters}, {"parameters": "weights"}, config.model)
+    coder = new_tokeniser(config)
     torch.manual_seed(config.seed)
     model = build(config, coder.vocab_size)
     text = tokens(config.corpus, "train", coder)
@@ -108,48 +131,83 @@ def execute(config, context):
         score = perplexity(objective.model, held_out, config.n_positions, 0)
         return score.nll / score.n_scored
 
-    steps = math.ceil(config.tokens / batches.tokens_per_batch)
-    every = math.ceil(steps / config.checkpoints) * batches.tokens_per_batch
-    settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "cosine", config.weight_decay,
+    rate, tried = chosen_rate(config, context)
+    read_in_all = ceil(config.tokens / batches.tokens_per_batch) * batches.tokens_per_batch
+    every = max(1, read_in_all // config.checkpoints)  # in tokens, so that there are as many where steps do not divide
+    settings = TrainConfig(config.tokens, rate, config.warmup_steps, "cosine", config.weight_decay,
                            validate_every=every, precision=config.precision, seed=config.seed,
                            optimizer=config.optimizer)
     with context.progress(config.tokens, f"pretraining the {config.model}", "tokens") as bar:
         result = train(NextToken(model), batches, settings, context.folder / "training", validate, bar)
     keep(model, folder / LAST)
-    return Outcome({"validation_token_loss": result.best_loss, "parameters": model.config.parameters},
-                   {"validation_token_loss": "nats per token", "parameters": "weights"}, config.model, result.curves,
-                   notes={"tokens": result.tokens, "tokeniser": coder.fingerprint,
+    told = perplexity(model, held_out, config.n_positions, 0).target_nll
+    parts = np.split(told, range(config.n_positions, len(told), config.n_positions))
+    documents = {"validation": {"nll": [float(part.sum(dtype=np.float64)) for part in parts],
+                                "n_tokens": [len(part) for part in parts]}}
+    return Outcome({"validation_token_loss": result.best_loss, "learning_rate": rate,
+                    "parameters": model.config.parameters},
+                   {"validation_token_loss": "nats per token", "learning_rate": "at its highest",
+                    "parameters": "weights"}, config.model, result.curves, documents,
+                   notes={"tokens": result.tokens, "tokeniser": coder.fingerprint, "rates_tried": tried,
                           "checkpoints": sorted(int(one.stem) for one in folder.glob("0*.safetensors"))})
 
 
-def estimate(config) -> Estimate:
+def size_of(config):
+    """The size of the model: a `GPTConfig` or `LSTMConfig`."""
     import torch
 
     with torch.device("meta"):
-        size = build(config, config.vocab_size).config
-    flops = 3 * size.flops_per_token(config.n_positions) * config.tokens
+        return build(config, config.vocab_size).config
+
+
+def training_flops(config) -> float:
+    """FLOPs of one training token: three times the forward pass."""
+    return 3 * size_of(config).flops_per_token(config.n_positions)
+
+
+def estimate(config) -> Estimate:
+    n = size_of(config).parameters
+    if config.source != "scratch":
+        return Estimate(n, 0, 0.0, 8 * n, 60.0, note=f"({config.source} as it is)")
+    flops = training_flops(config) * config.tokens
     kept = config.batch_size * config.n_positions * 4 * (34 * config.n_layer * config.n_embd + 3 * config.vocab_size)
     seconds = flops / rate(config.scale, config.model, config.precision)
-    return Estimate(size.parameters, config.tokens, flops, PROCESS + 16 * size.parameters + kept, seconds)
+    return Estimate(n, config.tokens, flops, PROCESS + 16 * n + kept, seconds)
 
 
 def rate(scale: str, model: str, precision: str) -> float:
     """FLOP/s; an LSTM is no faster in bf16, as it does not compute in it."""
-    return RATE[scale] * (2 if precision == "bf16" and model == "transformer" else 1)
+    faster = precision == "bf16" and model == "transformer" and scale in ("smoke", "small")
+    return RATE[scale] * (BF16 if faster else 1)
 
 
 def grid(scale: str) -> list[dict]:
-    """A transformer, and an LSTM, which has no blocks that Muon could train."""
-    return [{"model": "transformer"}, {"model": "lstm", "optimizer": "adamw", "weight_decay": 0.01}]
+    """A transformer and an LSTM, and at `small` the short trainings by which the learning rate of each is chosen; at
+    `paper` the transformer that was released."""
+    if scale == "paper":
+        return [{"model": "transformer", "source": "openai-community/openai-gpt"}]
+    both = [{"model": "transformer"}, {"model": "lstm"}]
+    if scale != "small":
+        return both
+    tokens = ceil(SEARCH * SCALES[scale]["tokens"])
+    return [one | {"learning_rate": None} for one in both] + [
+        one | {"tokens": tokens, "learning_rate": rate, "checkpoints": 1} for one in both for rate in RATES]
+
+
+SCALES = {
+    "smoke": {"corpus": "synthetic-books", "tokeniser": "word", "tokeniser_corpora": ("synthetic-books",),
+              "vocab_size": 205, "n_layer": 2, "n_embd": 64, "n_positions": 64, "batch_size": 16, "tokens": 400_000,
+              "learning_rate": 5e-3, "warmup_steps": 20},
+    "small": {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("books-and-wikipedia",), "tokens": 15_000_000,
+              "precision": "bf16"},
+    "paper": {"corpus": "gutenberg-pretrain", "tokeniser": "openai-gpt", "vocab_size": 40_478, "n_layer": 12,
+              "n_embd": 768, "n_head": 12, "dropout": 0.1, "batch_size": 64, "tokens": 1, "learning_rate": 2.5e-4,
+              "warmup_steps": 2_000, "weight_decay": 0.01, "optimizer": "adamw", "checkpoints": 1},
+}
 
 
 EXPERIMENT = Experiment(
     name="pretrain-gpt", paper="gpt1_2018", summary="A transformer and an LSTM of equal size, pretrained on books.",
-    config=Config, grid=grid, execute=execute, estimate=estimate, reads=lambda config: config.tokeniser_corpora,
-    scales={
-        "smoke": {"corpus": "synthetic-books", "tokeniser": "word", "tokeniser_corpora": ("synthetic-books",),
-                  "vocab_size": 205, "n_layer": 2, "n_embd": 64, "n_positions": 64, "batch_size": 16,
-                  "tokens": 400_000, "learning_rate": 5e-3, "warmup_steps": 20},
-        "small": {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("books-and-wikipedia",), "tokens": 15_000_000,
-                  "precision": "bf16"}})
+    config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate, needs=search,
+    models_of=lambda config: [], reads=lambda config: config.tokeniser_corpora)
 register(EXPERIMENT)

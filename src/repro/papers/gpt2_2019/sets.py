@@ -102,13 +102,18 @@ def other_words(coder, passages: Sequence[str]) -> list[str]:
 
 
 def clozes(model, coder, rows: Iterable) -> dict[str, list]:
-    """Whether the right candidate is told: the one after which it and the rest of the sentence are likeliest."""
+    """Whether the right candidate is told: the one after which it and the rest of the sentence are likeliest.
+
+    commonest: whether the candidate that stands most often in the context is right, of equal ones the last mentioned.
+    The right one always stands there, and where a book has few names others may not: copying alone tells some.
+    """
     import numpy as np
 
     from repro.evaluation.generation import branch_nll
 
-    found = []
+    found, common = [], []
     for row in rows:
+        common.append(int(commonest(row.paragraphs, row.candidates) == row.answer))
         before, _, after = row.question.partition(BLANK)
         prefix = " ".join([*row.paragraphs, before]).rstrip(" ")
         blank = " " if not before or before.endswith(" ") else ""
@@ -116,7 +121,17 @@ def clozes(model, coder, rows: Iterable) -> dict[str, list]:
         room = max(1, model.config.n_positions - max(map(len, branches)))  # or all that is too long is refused
         told = int(np.argmin(branch_nll(model, coder.encode(prefix)[-room:], branches)))
         found.append(int(told == row.answer))
-    return {"correct": found}
+    return {"correct": found, "commonest": common}
+
+
+def commonest(paragraphs: Sequence[str], candidates: Sequence[str]) -> int:
+    """The number of the candidate that stands most often in a text, of equal ones the last mentioned."""
+    from repro.data.clozes import WORD
+
+    places: dict[str, list[int]] = {word: [] for word in candidates}
+    for place, word in enumerate(WORD.findall(" ".join(paragraphs))):
+        places.get(word, []).append(place)
+    return max(range(len(candidates)), key=lambda k: (len(places[candidates[k]]), places[candidates[k]][-1:]))
 
 
 def reading(model, coder, rows: Sequence) -> dict[str, list]:

@@ -2,11 +2,16 @@
 
 At `small` and `medium` the sizes are nearly in the proportions of Table 2: a sixth (a third) of the layers, as many
 heads as fit, all of one size. Text read in training and held-out text are both scored at the end, so that one can see
-whether a larger model learns by heart or just learns more.
+whether a larger model learns by heart or just learns more. What learning by heart looks like is seen in the largest
+size where it reads a sixteenth of the text sixteen times.
 """
 
+from dataclasses import replace
 from typing import Literal
 
+from pydantic import Field
+
+from repro.errors import ReproError
 from repro.papers.base import pretraining
 from repro.papers.base.gpt2_mini import HELD_OUT
 from repro.papers.base.pretraining import growing_batches, new_tokeniser
@@ -22,6 +27,7 @@ class Config(pretraining.Config):
 
     size: Literal["117M", "345M", "762M", "1542M"]
     tokeniser: Literal["bpe", "gpt2"] = "bpe"
+    text_tokens: int | None = Field(None, ge=2)  # the first of the text, read again and again; null: all of it
 
 
 # The settings of the base models, on books alone and with fewer tokens; the text is read less than once.
@@ -47,13 +53,16 @@ SHAPES = {  # layers, heads, features of a head
 }
 
 
+AGAIN = 16  # times that the largest size reads the beginning of the text, where it reads that alone
+
+
 def grid(scale: str) -> list[dict]:
-    """A point for each size."""
+    """A point for each size; where they are trained here, one more of the largest, with little text."""
     points = [{"size": size, "n_layer": layers, "n_head": heads, "n_embd": heads * features}
               for size, (layers, heads, features) in zip(SIZES, SHAPES[scale], strict=True)]
     if scale == "paper":
-        points = [point | {"source": f"openai-community/{CHECKPOINTS[point['size']]}"} for point in points]
-    return points
+        return [point | {"source": f"openai-community/{CHECKPOINTS[point['size']]}"} for point in points]
+    return [*points, points[-1] | {"text_tokens": SCALES[scale]["tokens"] // AGAIN}]
 
 
 def model_config(config, vocab_size: int):
@@ -77,7 +86,7 @@ def execute(config, context):
     model = GPT(model_config(config, coder.vocab_size))
     held_out = cut(tokens(config.corpus, "validation", coder).ids[:HELD_OUT], config.sequence)
     before = _mean(sequences(model, held_out[:2]))  # of a model that was not trained
-    batches = growing_batches(config, tokens(config.corpus, "train", coder))
+    batches = batches_of(config)
     settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "linear", config.weight_decay,
                            validate_every=config.validate_every, precision=config.precision, seed=config.seed,
                            optimizer=config.optimizer)
@@ -91,6 +100,20 @@ def execute(config, context):
     told = pretraining.outcome(config, context, config.size, model.to_transformers(), coder, result, metrics,
                                dict.fromkeys(metrics, "nats per token"))
     return Outcome(told.metrics, told.units, told.model, told.curves, documents, told.notes)
+
+
+def batches_of(config):
+    """Batches of the text, or of its beginning. Raises ReproError for a beginning longer than the text."""
+    from repro.data import tokens
+
+    text = tokens(config.corpus, "train", new_tokeniser(config))
+    if config.text_tokens is None:
+        return growing_batches(config, text)
+    if config.text_tokens > len(text.ids):
+        raise ReproError(f"text_tokens is {config.text_tokens:,}, but the text of {config.corpus} has "
+                         f"{len(text.ids):,} tokens; take fewer, or null for all.")
+    targets = None if text.targets is None else text.targets[:config.text_tokens]
+    return growing_batches(config, replace(text, ids=text.ids[:config.text_tokens], targets=targets))
 
 
 def cut(ids, length: int):

@@ -55,7 +55,7 @@ def sizes(context: ArtifactContext) -> "pandas.DataFrame":
                 "counted, as released": f"{counted.parameters:,}", "paper: layers": row["layers"],
                 "paper: width": row["d_model"]}
         for scale in reversed(context.scales):
-            config, = context.plan(scale, size=row["model"])
+            config, = context.plan(scale, size=row["model"], text_tokens=None)
             ours = model_config(config, config.vocab_size)
             told |= {f"{scale}: parameters": f"{ours.parameters:,}", f"{scale}: without embeddings":
                      f"{ours.matrices:,}", f"{scale}: layers": str(ours.n_layer), f"{scale}: width": str(ours.n_embd)}
@@ -73,7 +73,8 @@ def zero_shot(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale):
             found = context.records_of(config)
-            rows.append({"source": f"this study, {scale}", "model": config.size,
+            rows.append({"source": f"this study, {scale}", "model": config.size + ", little text" * (
+                             config.text == "little"),
                          "weights": mean(found, "parameters", ",.0f")} |
                         {head: mean(found, metric, style) if metric else NOT_HERE
                          for head, metric, style in TABLE_3.values()} | {"seeds": str(len(found)) if found else "–"})
@@ -88,7 +89,7 @@ def summarised(context: ArtifactContext) -> "pandas.DataFrame":
              "R-2": row["rouge2_f1"], "R-L": row["rougeL_f1"], "R-AVG": row["rouge_average"]}
             for row in published("gpt2_2019_table4_summarization").to_dict("records")]
     for scale in reversed(context.scales):
-        for config in context.plan(scale, size=LARGEST):
+        for config in context.plan(scale, size=LARGEST, text="all"):
             found = context.records_of(config)
             for name, told in SUMMARIES.items():
                 values = [mean(found, f"summary_{name}_{measure}", ".2f") for measure in ROUGE]
@@ -116,7 +117,7 @@ def most_confident(context: ArtifactContext) -> "pandas.DataFrame":
              "correct": row["correct"], "probability": f"{row['probability_percent']} %"}
             for row in published("gpt2_2019_table5_natural_questions_top30").to_dict("records")]
     for scale in reversed(context.scales):
-        for config in context.plan(scale, size=LARGEST):
+        for config in context.plan(scale, size=LARGEST, text="all"):
             found = context.records_of(config)[:1]
             rows += [{"source": f"this study, {scale}, {config.questions}", "question": one["question"],
                       "answer": one["answer"] or "(nothing)", "correct": "yes" if one["correct"] else "no",
@@ -134,7 +135,7 @@ def detokenised(context: ArtifactContext) -> "pandas.DataFrame":
 
     rows = []
     for scale in reversed(context.scales):
-        for config in context.plan(scale):
+        for config in context.plan(scale, text="all"):
             found = context.records_of(config)
             tokens = found[0].documents["wikitext103"] if found else {}
             other = [exp(sum(r.documents["wikitext103"]["other_blanks"]) / sum(tokens["n_words"])) for r in found]
@@ -179,7 +180,7 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
         return f"{getattr(context.plan(scale, experiment=PRETRAINING.name)[0], SETTINGS[row['metric']]):,}"
     if row["metric"] == "residual init scaling":
         return "the same"
-    config, = context.plan(scale, experiment=ZERO_SHOT.name, size=LARGEST)
+    config, = context.plan(scale, experiment=ZERO_SHOT.name, size=LARGEST, text="all")
     found = context.records_of(config)
     key = next((key for key in OURS if key[:2] == (row["task"], row["metric"]) and row["model"].startswith(key[2])),
                None)
@@ -203,7 +204,7 @@ def by_size(context: ArtifactContext) -> Any:
     rows = []
     for task, metric in TASKS.items():
         for scale in reversed(context.scales):
-            for config in context.plan(scale):
+            for config in context.plan(scale, text="all"):
                 found = context.records_of(config)
                 values = [value for record in found if (value := _score(record, metric)) is not None]
                 if values:
@@ -230,10 +231,9 @@ def losses_by_size(context: ArtifactContext) -> Any:
 
     rows = []
     for scale in reversed(context.scales):
-        records = context.records(scale)
-        law = fitted(records)
-        for config in context.plan(scale):
-            found = [record for record in records if record.config["size"] == config.size]
+        law = fitted(context.records(scale, text_tokens=None))
+        for config in context.plan(scale, text_tokens=None):
+            found = context.records_of(config)
             if not found or "train_token_loss" not in found[0].metrics:
                 continue
             point = {"source": scale, "weights": found[0].metrics["parameters"]}

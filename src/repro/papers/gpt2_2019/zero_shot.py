@@ -24,6 +24,7 @@ class Config(RunConfig):
     """
 
     size: Literal["117M", "345M", "762M", "1542M", "gpt2-mini"]
+    text: Literal["all", "little"] = "all"  # that the model was trained on: "little" of the largest size only
     wikitext2: str | None = None  # the raw text
     wikitext103: str | None = None  # the one with <unk>
     enwik8: str | None = None
@@ -45,6 +46,9 @@ class Config(RunConfig):
     def _fits(self):
         if self.overlap >= self.window:
             raise ValueError(f"overlap is {self.overlap} tokens; it must be below the window ({self.window})")
+        if self.text == "little" and (self.size != SIZES[-1] or self.scale == "paper"):
+            raise ValueError(f"text is little and size {self.size} at {self.scale}; only {SIZES[-1]} is trained on "
+                             "little text, and not at paper")
         return self
 
 
@@ -66,15 +70,17 @@ FIELDS = (*LANGUAGE, "names", "nouns", "reading", "questions", "articles", "tran
 
 
 def grid(scale: str) -> list[dict]:
-    """The four sizes, and the base model where it reads the same texts."""
-    return [{"size": size} for size in (*SIZES, *[BASE] * (scale in ("small", "medium")))]
+    """The four sizes, the base model where it reads the same texts, and the largest size trained on little text."""
+    points = [{"size": size} for size in (*SIZES, *[BASE] * (scale in ("small", "medium")))]
+    return points + [{"size": SIZES[-1], "text": "little"}] * (scale != "paper")
 
 
 def model_run(config) -> RunConfig:
     """The run that trained the model."""
     if config.size == BASE:
         return MINI.plan(config.scale)[0]
-    return next(one for one in PRETRAINING.plan(config.scale, seeds=(config.seed,)) if one.size == config.size)
+    return next(one for one in PRETRAINING.plan(config.scale, seeds=(config.seed,))
+                if one.size == config.size and (one.text_tokens is None) == (config.text == "all"))
 
 
 def execute(config, context):
@@ -189,6 +195,8 @@ def scores(documents: dict[str, Any], control: dict[str, float]) -> dict[str, fl
             found[metric] = sets.bits(documents[name]["nll"], documents[name]["n_bytes"])
     for name in filter(documents.__contains__, ("names", "nouns", "translations")):
         found[f"{CALLED[name]}_accuracy_percent"] = 100 * _share(documents[name]["correct"])
+    for name in filter(documents.__contains__, ("names", "nouns")):
+        found[f"{CALLED[name]}_commonest_percent"] = 100 * _share(documents[name]["commonest"])
     if "reading" in documents:
         found["reading_f1_percent"] = 100 * _share(documents["reading"]["f1"])
         found["reading_alone_f1_percent"] = 100 * _share(documents["reading"]["f1_alone"])

@@ -104,6 +104,7 @@ def execute(config, context) -> Outcome:
         curves = trained(config, context, model, text, coder, pieces).curves
         notes |= {"train_tokens": len(text.ids), "train_documents": len(text)}
         save_model(model, context.folder / "model")
+    model.to("cuda" if torch.cuda.is_available() else "cpu")  # where training leaves it, and what is not trained too
     books = tokens(config.scored_corpus, config.scored_split, coder)
     reach = pieces if model is roberta else config.max_positions
     ways = {"": reach} | ({"pieces_": pieces} if reach > pieces else {})
@@ -119,6 +120,7 @@ def execute(config, context) -> Outcome:
                for name in ways}
     curves |= {"loss_by_position": by_position(told[""], pieces)}
     if config.configuration == "frozen":
+        model.cpu()  # whose products are the most exact
         plain, same = load_masked_lm(folder / "model").eval(), config.window // 2 + 1
         metrics["largest_difference"] = largest_difference(model, plain, held, min(same, pieces))
         if same < pieces:

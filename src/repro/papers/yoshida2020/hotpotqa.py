@@ -68,7 +68,7 @@ def execute(config, context) -> Outcome:
     source, coder = corpus(config.corpus), tokeniser_of(base_of(config))
     rows = training_questions(config)
     rate = best_rate(config, context)
-    model, result, left_out = trained(config, context, rows, coder, rate, config.epochs)
+    model, result, notes = trained(config, context, rows, coder, rate, config.epochs)
     held = prepared(source.examples("validation"), coder, config.window, must_stand=False)[0]
     told = {"": {}, "masked_": {"recurrent": False}, "other_": {}}
     if config.model == BASELINE:
@@ -98,11 +98,11 @@ def execute(config, context) -> Outcome:
             metrics["share_recovered"] = (metrics["answer_exact_match"] - alone) / (everything - alone)
     added = sum(weight.numel() for weight in model.added_parameters()) if config.model == BASELINE else 0  # not used
     metrics |= {"learning_rate": rate, "parameters": sum(weight.numel() for weight in model.parameters()) - added,
-                "train_questions": len(rows) - left_out}
+                "train_questions": len(rows) - notes["left_out"]}
     units = {name: UNITS.get(name, "per cent") for name in metrics}
     save_model(model, context.folder / "model")
     return Outcome(metrics, units, config.model, result.curves, split,
-                   {"tokeniser": coder.fingerprint, "left_out": left_out, "samples": samples})
+                   notes | {"tokeniser": coder.fingerprint, "samples": samples})
 
 
 UNITS = {"share_recovered": "of what reading windows together can give", "learning_rate": "per step",
@@ -139,7 +139,8 @@ def prepared(rows, coder, window: int, must_stand: bool = True) -> tuple[list[As
 
 
 def trained(config, context, rows, coder, rate: float, epochs: int, name: str = "training"):
-    """A reader that has read `rows`, its training's curves, and how many questions were left out."""
+    """A reader that has read `rows`, its training's curves, and of how many questions it could learn no span: those
+    `left_out`, and those of which only the type was learnt, since every right span is cut by windows or too long."""
     import torch
 
     from repro.recurrence import RecurrenceConfig, RecurrentRoberta
@@ -158,7 +159,8 @@ def trained(config, context, rows, coder, rate: float, epochs: int, name: str = 
     with context.progress(total, f"{name} {config.model}", "questions") as bar:
         result = train(Answers(model, config.model == RECURRENT, config.recompute), batches, settings,
                        context.folder / name, progress=bar)
-    return model, result, left_out
+    told = sum(not one.type and not one.answers for one in questions)
+    return model, result, {"left_out": left_out, "type_alone": told}
 
 
 def scored(questions: list[Asked], answers: list[str], name: str = "") -> dict[str, list[float]]:

@@ -63,6 +63,20 @@ def left_open(context: ArtifactContext) -> "pandas.DataFrame":
     return pandas.DataFrame(OPEN, columns=["the paper", "here", "other reading tried at smoke"])
 
 
+def sayings(context: ArtifactContext) -> "pandas.DataFrame":
+    """Some validation questions, what is wanted, and what both readers of the first seed answer."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        found = {config.model: context.records_of(config) for config in context.plan(scale) if _main(config)}
+        told = {model: records[0].notes["samples"] if records else [] for model, records in found.items()}
+        rows += [[f"this study, {scale}", one["question"], one["wanted"], one["told"], other["told"]]
+                 for one, other in zip(told[BASELINE], told[RECURRENT], strict=False)] or [
+                     [f"this study, {scale}", *[NOT_RUN] * 4]]
+    return pandas.DataFrame(rows, columns=["source", "question", "wanted", BASELINE, RECURRENT])
+
+
 def by_distance(context: ArtifactContext):
     """F1 of both readers by how many windows lie between the paragraphs that hold the answer."""
     import pandas
@@ -144,7 +158,9 @@ CHOICES = Artifact(id="yoshida2020-hotpotqa-open", **OF, source=ADDED, build=lef
                    title="What the paper leaves open about its reader, and how it is read here")
 FIGURE = Artifact(id="yoshida2020-hotpotqa-distance", **OF, source=ADDED, kind="figure", build=by_distance,
                   title="F1 by the distance of the paragraphs that hold the answer")
-register(TABLE_3, CHOICES, FIGURE)
+SAMPLES = Artifact(id="yoshida2020-hotpotqa-answers", **OF, source=ADDED, build=sayings,
+                   title="Some questions, and what both readers answer")
+register(TABLE_3, CHOICES, FIGURE, SAMPLES)
 
 register(*(Claim(
     id=f"yoshida2020-table3-{name.replace(' ', '-')}".lower(), paper=PAPER, source="Table 3",

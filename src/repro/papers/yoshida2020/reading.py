@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from repro.errors import ReproError
-from repro.evaluation.answers import best_spans
+from repro.evaluation.answers import LONGEST, best_spans
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
     windows: list  # of `repro.recurrence.question_windows`
     offsets: Any  # (tokens, 2): where each token of the context begins and ends in it
     before: int  # special tokens and the question's, in front of the text of each window
-    answers: tuple[tuple[int, int, int], ...]  # window, first and last token in it, of each right span
+    answers: tuple[tuple[int, int, int], ...]  # window, first and last token in it, of each right span that it can tell
     type: int  # of the answer, an index of TYPES
     paragraphs: dict[int, int]  # of each paragraph that is read, by its number: which token is its first
 
@@ -52,7 +52,9 @@ def asked(question: "Question", coder: Any, window: int, only: Sequence[int] | N
     """A question in windows of `window` tokens.
 
     only: the numbers of the paragraphs that are read, in this order; None: all. apart: a new window begins with each
-    paragraph. Where it is known what supports the answer, its span has to lie there; else every place is right.
+    paragraph. Where it is known what supports the answer, its span has to lie there; else every place is right. A span
+    that goes on in the next window, or has more than 30 tokens, is none that a reader can tell: it is not among the
+    `answers`.
     must_stand: False for a question that is to be answered only. Raises ReproError where the answer is neither yes or
     no nor stands in what is read, and for what `question_windows` refuses.
     """
@@ -85,7 +87,7 @@ def asked(question: "Question", coder: Any, window: int, only: Sequence[int] | N
     for start, stop in spans:
         first, last = int((offsets[:, 1] <= start).sum()), int((offsets[:, 0] < stop).sum()) - 1
         answers += [(k, before + first - one.start, before + last - one.start) for k, one in enumerate(windows)
-                    if one.start <= first and last < one.stop]
+                    if one.start <= first and last < one.stop and last - first < LONGEST]
     return Asked(question, context, windows, offsets, before, tuple(answers), kind, starts)
 
 

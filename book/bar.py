@@ -1,0 +1,71 @@
+"""What chapters are measured by: python book/bar.py writes the table into CONTRIBUTING.md, as `make notebooks` does."""
+
+import json
+import re
+from pathlib import Path
+from statistics import fmean
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "CONTRIBUTING.md"
+BEGIN, END = "<!-- bar: book/bar.py -->\n", "<!-- end of bar -->\n"
+PICTURE = re.compile(r'<figure class="drawing"|<figure class="claims"|<svg|<img')
+WORD = re.compile(r"[^\W_]\S*")
+
+
+def measured(file: Path) -> dict[str, int | float]:
+    """What is measured of a chapter, in its stored outputs: words that a reader meets before the first picture,
+    characters in a line of code (the mean of all lines, and the longest), and cells that show a repr."""
+    cells = json.loads(file.read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    lines = [line for cell in code for line in "".join(cell["source"]).splitlines() if line.strip()]
+    return {"words before the first picture": words_before(cells),
+            "characters per line of code": round(fmean(map(len, lines))), "longest line": max(map(len, lines)),
+            "cells that show a repr": sum(any(map(is_repr, cell["outputs"])) for cell in code)}
+
+
+def words_before(cells: list[dict]) -> int:
+    """Words of prose and of outputs down to the first picture, or to the end where there is none; code is not read."""
+    n = 0
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            n += count("".join(cell["source"]))
+        for output in cell.get("outputs", []):
+            data = output.get("data", {"text/plain": output.get("text", "")})
+            kind = next(kind for kind in ("text/html", "text/markdown", "text/plain") if kind in data)
+            text = "".join(data[kind])
+            picture = PICTURE.search(text)
+            n += count(text[:picture.start()] if picture else text)
+            if picture:
+                return n
+    return n
+
+
+def count(text: str) -> int:
+    """The words of a text, without tags, styles, what is folded and the marks of Markdown."""
+    return len(WORD.findall(re.sub(r"<(style|details).*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL)))
+
+
+def is_repr(output: dict) -> bool:
+    """Whether a reader sees what Python calls a value: nothing but its repr, or its address."""
+    bare = set(output.get("data", ["none"])) == {"text/plain"}
+    return bare or bool(re.search(r"<[\w.]+ .*at 0x", json.dumps(output)))
+
+
+def table() -> str:
+    """The table, in Markdown."""
+    files = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    rows = {file.stem: measured(file) for file in files}
+    names = list(next(iter(rows.values())))
+    lines = [["chapter", *names], ["---", *["---:"] * len(names)]]
+    lines += [[name, *map(str, row.values())] for name, row in rows.items()]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def written(page: str) -> str:
+    """The page with the table as it is now."""
+    before, _, after = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after.partition(END)[2]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text()))

@@ -1,0 +1,156 @@
+"""The book on paper: python book/pdf.py build/html build/book.pdf. Every page that was built, in the order of the
+contents, is put into one (build/book.html) that Chromium prints. What answers to a reader is left out: what is folded
+is opened or dropped, what moves stands still."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+import landing
+import yaml
+from bs4 import BeautifulSoup, Tag
+
+ROOT = Path(__file__).parents[1]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DROPPED = ("script, .fold, .steps, form, button, [hidden], .moving, .headerlink, noscript p, "
+           "details:not(.claim) > summary, .tag_hide-input > details, figure details, details.claim > div, .actions, "
+           ".take")
+UNWRAPPED = "noscript, details:not(.claim), summary"
+PATIENCE = 600  # seconds that Chromium may take
+
+
+def printed(pages: Path, target: Path) -> None:
+    """Write the book that lies rendered in the folder `pages` to the file `target`. Exits where there is no Chromium,
+    and with what it said where it prints nothing."""
+    if not CHROMIUM:
+        sys.exit("Printing needs Chromium, and none is here: install it (Debian package chromium).")
+    whole, target = target.with_suffix(".html").resolve(), target.resolve()
+    text = joined(pages.resolve(), whole.parent)
+    whole.write_text(text)
+    chromium(whole, target)
+    found = numbers(target.read_bytes())  # of the pages, which are known once it is printed: the contents name them
+    whole.write_text(re.sub(r'<b data-page="(.*?)"></b>', lambda at: f"<b>{found.get(at[1], '')}</b>", text))
+    chromium(whole, target)
+
+
+def chromium(page: Path, target: Path) -> None:
+    """Print one page (HTML) to a PDF."""
+    with tempfile.TemporaryDirectory() as profile:
+        done = subprocess.run(
+            [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-extensions", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync",
+             f"--user-data-dir={profile}", "--no-pdf-header-footer", "--generate-pdf-document-outline",
+             "--virtual-time-budget=600000",  # milliseconds, for formulas; it ends when nothing is to come
+             f"--print-to-pdf={target}", page.as_uri()], capture_output=True, text=True, timeout=PATIENCE)
+    if done.returncode or not target.exists():
+        sys.exit(f"Chromium printed nothing:\n{done.stderr}")
+
+
+def numbers(pdf: bytes) -> dict[str, int]:
+    """The number of the page on which each place of a PDF lies that a link leads to, as Chromium writes it: places are
+    names with the object of their page, and pages come in the order of their objects."""
+    pages = [int(one) for one in re.findall(rb"(\d+) 0 obj\n<</Type /Page\b", pdf)]
+    rank = {one: k for k, one in enumerate(sorted(pages), start=1)}
+    places = re.findall(rb"/(\S+) \[(\d+) 0 R /XYZ", pdf)
+    return {name.decode(): rank[int(one)] for name, one in places if int(one) in rank}
+
+
+def joined(pages: Path, beside: Path) -> str:
+    """One page (HTML) that holds all of them and lies in the folder `beside`: cover, contents, parts, chapters."""
+    there, names = os.path.relpath(pages, beside), [name for _, inside in parts() for name in inside]
+    first = soup(pages / "index.html")
+    head = "".join(f'<link rel="stylesheet" href="{there}/{link["href"]}">' for link in first.select(
+        'link[rel="stylesheet"]'))
+    mathematics = "".join(f"<script>{one.string}</script>" if one.string else f'<script src="{there}/{one["src"]}">'
+                          "</script>" for one in first.find_all("script")
+                          if "MathJax" in (one.string or "") or "mathjax" in one.get("src", ""))
+    articles = {name: article(pages, name, names, there) for name in names}
+    listed, body = "", ""
+    for caption, inside in parts():
+        listed += f"<li>{escape(caption)}<ul>" if caption else ""
+        listed += "".join(f'<li><a href="#{place(name)}">{escape(title(articles[name]))}</a>'
+                          f'<b data-page="{place(name)}"></b></li>' for name in inside)
+        listed += "</ul></li>" if caption else ""
+        body += "".join(f'<article class="bd-article" id="{place(name)}">{articles[name].decode_contents()}</article>'
+                        for name in inside)
+    cover = yaml.safe_load((ROOT / "_config.yml").read_text())
+    return (f'<!doctype html><html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8">'
+            f'<title>{escape(cover["title"])}</title>{head}<style>{(ROOT / "book/print.css").read_text()}</style>'
+            f'{mathematics}</head><body><main class="bd-content"><section class="cover"><h1>{escape(cover["title"])}'
+            f'</h1><p>{escape(cover["author"])}, {cover["copyright"]}</p></section><nav class="toc"><h2>Contents'
+            f"</h2><ul>{listed}</ul></nav>{body}</main></body></html>")
+
+
+def parts() -> Iterator[tuple[str, list[str]]]:
+    """The parts of the book with the names of their pages, such as "notebooks/04_recurrence_module"; the first has no
+    caption and holds the landing page."""
+    contents = yaml.safe_load((ROOT / "book/_toc.yml").read_text())
+    yield "", [contents["root"]]
+    for part in contents["parts"]:
+        yield part["caption"], [one["file"] for one in part["chapters"]]
+
+
+def article(pages: Path, name: str, names: list[str], there: str) -> Tag:
+    """What a page says, without what needs a reader's hand, its places and links as they are in the whole."""
+    found = soup(pages / f"{name}.html").select_one("article")
+    for one in found.select(DROPPED):
+        one.decompose()
+    for one in found.select(UNWRAPPED):
+        one.unwrap()
+    for one in found.select("details"):
+        one.name = "div"
+    folder = (pages / name).parent
+    for one in found.find_all(True):
+        for key, value in one.attrs.items():
+            if isinstance(value, str) and "url(#" in value:
+                one[key] = value.replace("url(#", f"url(#{place(name)}--")
+        if "id" in one.attrs:
+            one["id"] = f"{place(name)}--{one['id']}"
+        for key in ("href", "xlink:href"):
+            if key in one.attrs:
+                one[key] = link(pages, folder, name, names, one[key])
+                if not one[key]:
+                    del one[key]
+        if one.name == "img":
+            one["src"] = f"{there}/{os.path.relpath(folder / one['src'], pages)}"
+            one.attrs.pop("loading", None)
+    return found
+
+
+def link(pages: Path, folder: Path, name: str, names: list[str], address: str) -> str:
+    """Where a link leads in the whole: to a page or a place of it, or to the world. What lies beside the pages is in
+    the repository; "" where that is not public, as paper has no files beside it."""
+    file, _, at = address.partition("#")
+    if re.match(r"[a-z]+:", file):
+        return address
+    target = os.path.relpath(folder / file, pages) if file else f"{name}.html"
+    if target.removesuffix(".html") in names:
+        here = place(target.removesuffix(".html"))
+        return f"#{here}--{at}" if at and "=" not in at else f"#{here}"
+    kept = target.replace(".py.html", ".py")
+    if not landing.repository() or not (ROOT / kept).is_file():
+        return ""
+    return f"{landing.repository()}/blob/{os.environ.get('GITHUB_REF_NAME', 'main')}/{kept}" + f"#{at}" * bool(at)
+
+
+def place(name: str) -> str:
+    """The place of a page in the whole."""
+    return name.replace("/", "-")
+
+
+def title(page: Tag) -> str:
+    return page.h1.get_text()
+
+
+def soup(file: Path) -> BeautifulSoup:
+    return BeautifulSoup(file.read_text(), "html.parser")
+
+
+if __name__ == "__main__":
+    printed(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,157 @@
+"""Encoders: a converted Longformer beside transformers' own, a step on masked tokens beside RobertaForMaskedLM with
+labels, and a reader of questions that carries h_prev beside one that does not.
+
+Ours is trained with an output layer on the masked tokens alone, transformers' with labels for all positions; how fast
+ours is called as theirs is told besides.
+"""
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from repro.bench.training import one_thread
+
+OURS, SAME_CALL, THEIRS = "ours, masked tokens alone", "ours, labels", "LongformerForMaskedLM, labels"
+MASKED, LABELS = "masked tokens alone", "RobertaForMaskedLM, labels"
+RECURRENT, DISJOINT = "recurrent reader", "disjoint reader"
+
+
+def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, vocabulary: int = 8192, n: int = 4096,
+         window: int = 512, globals_: int = 24, piece: int = 512, batch_size: int = 8, questions: int = 4,
+         windows: int = 3, rounds: int = 3, precision: str = "no") -> dict:
+    """Time the contenders in turns, forward and backward, on one thread; precision: "no" (float32) or "bf16".
+
+    On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
+
+    n, window: tokens of a long text and keys around each. globals_: of its tokens that are global, spread evenly.
+    piece, batch_size: tokens that RoBERTa reads at once. questions, windows: those that readers read, `piece` tokens
+    each.
+    """
+    from repro.bench import compare, report
+
+    settings = {"n_layer": n_layer, "width": width, "heads": heads, "vocabulary": vocabulary, "n": n, "window": window,
+                "globals": globals_, "piece": piece, "batch_size": batch_size, "questions": questions,
+                "windows": windows, "rounds": rounds,
+                "precision": precision}
+    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
+
+    def fresh():
+        from repro.models import roberta_mini
+
+        torch.manual_seed(0)
+        return roberta_mini(n_layer, width, heads, vocabulary, piece)
+
+    measured = {
+        f"{n:,} tokens": (long_texts(fresh, n, window, 0, precision), OURS, THEIRS, 1.7),
+        f"{n:,} tokens, {globals_} global": (long_texts(fresh, n, window, globals_, precision), OURS, THEIRS, 1.7),
+        f"{piece} tokens": (masked_tokens(fresh, batch_size, piece, precision), MASKED, LABELS, 1.15),
+        "questions": (readers(fresh, questions, windows, piece, precision), RECURRENT, DISJOINT, 0.8)}
+    speeds, ratios = {}, {}
+    with one_thread():
+        for title, (works, first, second, bound) in measured.items():
+            found = compare(works, rounds, clock=clock)
+            speeds |= {f"{title}: {name}": speed for name, speed in found.items()}
+            for name in works:
+                if name != second:
+                    ratio = found[name]["tokens_per_second"] / found[second]["tokens_per_second"]
+                    ratios[f"{title}: {name} / {second}"] = ratio, bound if name == first else None
+    return report("encoders", settings, f"Encoders, {n_layer} layers of width {width}, window {window}", speeds, ratios,
+                  json_path)
+
+
+def step(loss: Callable[[], Tensor], model: nn.Module, tokens: int, precision: str) -> Callable[[], int]:
+    """A pass forward and backward, which returns how many tokens it read."""
+    device = next(model.parameters()).device
+
+    def work() -> int:
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            found = loss()
+        found.backward()
+        model.zero_grad(set_to_none=True)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return tokens
+    return work
+
+
+def placed(model: nn.Module) -> nn.Module:
+    """The model as it is trained, on the GPU where there is one."""
+    return model.train().to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def masked_batch(rows: int, length: int, vocabulary: int) -> dict[str, Tensor]:
+    """Random text with masks as training has them (`repro.training.masked`), and `labels` (rows, length) besides."""
+    import numpy as np
+
+    from repro.training import masked
+
+    draw = np.random.default_rng(0)
+    batch = masked(draw.integers(4, vocabulary - 1, (rows, length)), vocabulary, draw)
+    labels = torch.full_like(batch["ids"], -100).scatter_(1, batch["positions"], batch["targets"])
+    return batch | {"labels": labels}
+
+
+def long_texts(fresh: Callable, n: int, window: int, globals_: int, precision: str) -> dict[str, Callable[[], int]]:
+    """By name, what learns to tell the masked tokens of one long text, all from the same weights."""
+    from transformers import LongformerForMaskedLM
+
+    from repro.models import Longformer
+    from repro.training import MaskedLM
+
+    own = Longformer.from_roberta(fresh(), n, window)
+    peer = LongformerForMaskedLM(own.config)
+    peer.load_state_dict(own.state_dict())
+    own, peer = placed(own), placed(peer)
+    batch = {name: x.to(own.device) for name, x in masked_batch(1, n, own.config.vocab_size).items()}
+    chosen = None
+    if globals_:
+        chosen = torch.zeros_like(batch["ids"])
+        chosen[:, [k * n // globals_ for k in range(globals_)]] = 1
+        batch["global_attention_mask"] = chosen
+
+    def labelled(model):
+        return lambda: model(batch["ids"], global_attention_mask=chosen, labels=batch["labels"]).loss
+
+    return {name: step(loss, model, n, precision) for name, loss, model in (
+        (OURS, lambda: MaskedLM(own)(batch), own), (SAME_CALL, labelled(own), own), (THEIRS, labelled(peer), peer))}
+
+
+def masked_tokens(fresh: Callable, batch_size: int, length: int, precision: str) -> dict[str, Callable[[], int]]:
+    """By name, what predicts the masked tokens of the same text: with our objective, and with transformers' labels."""
+    from repro.training import MaskedLM
+
+    own, peer = placed(fresh()), placed(fresh())
+    if precision == "bf16" and own.device.type == "cpu":
+        own.set_attn_implementation("eager")  # as in training: plain products, which are faster
+    batch = {name: x.to(own.device) for name, x in masked_batch(batch_size, length, own.config.vocab_size).items()}
+    tokens = batch["ids"].numel()
+    return {MASKED: step(lambda: MaskedLM(own)(batch), own, tokens, precision),
+            LABELS: step(lambda: peer(input_ids=batch["ids"], labels=batch["labels"]).loss, peer, tokens, precision)}
+
+
+def readers(fresh: Callable, questions: int, windows: int, length: int, precision: str) -> dict[str, Callable[[], int]]:
+    """By name, what learns from the same questions, window after window with h_prev, and all windows at once."""
+    from repro.recurrence import RecurrentRoberta
+    from repro.training import Answers
+
+    base = fresh()
+    models = {name: RecurrentRoberta(base.config) for name in (RECURRENT, DISJOINT)}
+    models[DISJOINT].load_state_dict(models[RECURRENT].state_dict())
+    shape = questions, windows, length
+    draw = torch.Generator().manual_seed(0)
+    text = torch.zeros(shape, dtype=torch.bool)
+    text[:, :, length // 8:-1] = True  # behind a question
+    starts, ends = torch.zeros_like(text), torch.zeros_like(text)
+    starts[:, windows // 2, length // 2] = ends[:, windows // 2, length // 2 + 2] = True
+    batch = {"windows": torch.randint(4, base.config.vocab_size - 1, shape, generator=draw), "text": text,
+             "attention_mask": torch.ones_like(text), "starts": starts, "ends": ends,
+             "types": torch.zeros(questions, dtype=torch.int64)}
+    works = {}
+    for name, model in models.items():
+        objective = placed(Answers(model, recurrent=name == RECURRENT))
+        given = {key: x.to(model.device) for key, x in batch.items()}
+        works[name] = step(lambda objective=objective, given=given: objective(given), objective, text.numel(),
+                           precision)
+    return works

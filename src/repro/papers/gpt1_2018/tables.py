@@ -1,0 +1,278 @@
+"""Tables 1 to 5, Figures 1 and 2 and the settings, with the paper's values beside ours."""
+
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+from repro.papers.gpt1_2018.finetuning import EXPERIMENT as FINETUNING
+from repro.papers.gpt1_2018.finetuning import FORMS, GENERATED, LAYERS, SHOWN, encoded
+from repro.papers.gpt1_2018.pretraining import EXPERIMENT as PRETRAINING
+from repro.papers.gpt1_2018.zero_shot import EXPERIMENT as ZERO_SHOT
+from repro.papers.gpt1_2018.zero_shot import HEURISTICS
+from repro.study import Artifact, ArtifactContext, Record, published, register
+from repro.study.artifacts import ADDED, NOT_RUN
+from repro.study.published import printed_rows
+
+if TYPE_CHECKING:
+    import pandas
+
+PAPER, CHAPTER = "gpt1_2018", "11_gpt"
+OURS = "Finetuned Transformer LM (GPT-1, ours)"
+# Column of a printed table -> its heading, and our task (None: the data set is not here).
+TABLE_2 = {"mnli_matched_accuracy_percent": ("MNLI-m", "mnli"),
+           "mnli_mismatched_accuracy_percent": ("MNLI-mm", "mnli-mismatched"),
+           "snli_accuracy_percent": ("SNLI (ours: SICK)", "sick"), "scitail_accuracy_percent": ("SciTail", "scitail"),
+           "qnli_accuracy_percent": ("QNLI", "qnli"), "rte_accuracy_percent": ("RTE", "rte")}
+TABLE_3 = {"story_cloze_accuracy_percent": ("Story Cloze", None), "race_m_accuracy_percent": ("RACE-m", None),
+           "race_h_accuracy_percent": ("RACE-h", None), "race_accuracy_percent": ("RACE", "race")}
+TABLE_4 = {"cola_matthews": ("CoLA", "cola"), "sst2_accuracy_percent": ("SST-2", "sst2"),
+           "mrpc_f1_percent": ("MRPC", "mrpc"), "stsb_pearson": ("STS-B", "stsb"), "qqp_f1_percent": ("QQP", "qqp"),
+           "glue_score": ("GLUE", None)}
+TABLE_5 = {name: TABLE_4[name] for name in ("cola_matthews", "sst2_accuracy_percent", "mrpc_f1_percent", "stsb_pearson",
+                                            "qqp_f1_percent")} | {
+    "mnli_accuracy_percent": ("MNLI (ours: SICK)", "sick"), "qnli_accuracy_percent": ("QNLI", "qnli"),
+    "rte_accuracy_percent": ("RTE", "rte")}
+VARIANTS = {  # of Table 5: the paper's row
+    "full": "Transformer with auxiliary LM (full)", "no-pretraining": "Transformer without pre-training",
+    "no-auxiliary": "Transformer without auxiliary LM", "lstm": "LSTM with auxiliary LM"}
+CALLED = {"full": "GPT", "no-pretraining": "without pre-training", "shuffled-labels": "control: shuffled labels"}
+BASELINES = {"majority_score": "control: the commonest label", "words_score": "control: tf-idf",
+             "alone_score": "control: hypothesis or candidates alone"}
+WHERE = {  # data set of Table 1 -> what stands here for it
+    "SNLI": "SICK for it; SNLI by `repro data fetch`", "MultiNLI": "by `repro data fetch`",
+    "Question NLI": "by `repro data fetch`", "RTE": "development set", "SciTail": "by `repro data fetch`",
+    "RACE": "1,000 training questions, 600 of test; OpenBookQA beside it", "Story Cloze": "missing: on request only",
+    "MSR Paraphrase Corpus": "whole", "Quora Question Pairs": "by `repro data fetch`", "STS Benchmark": "whole",
+    "Stanford Sentiment Treebank-2": "5,000 of 20,000 rows, development set", "CoLA": "development set"}
+
+
+def mean(found: Sequence[Record], metric: str = "test_score") -> str:
+    """The mean over seeds, with the standard deviation where there are several."""
+    values = [record.metrics[metric] for record in found if metric in record.metrics]
+    if not values:
+        return NOT_RUN if not found else "–"
+    spread = stdev(values) if len(values) > 1 else 0.0
+    return f"{fmean(values):.1f}" + (f" ± {spread:.1f}" if spread else "")
+
+
+def whole(context: ArtifactContext, scale: str, task: str, variant: str) -> list[Record]:
+    """The records of a variant with all layers and the examples of Table 5."""
+    return [record for config in context.plan(scale, task=task, variant=variant, transferred=None, train_examples=None)
+            for record in context.records_of(config)]
+
+
+def cell(context: ArtifactContext, scale: str, task: str | None, variant: str, metric: str = "test_score") -> str:
+    """What a table says of a task and a variant; "–" where there is no such run."""
+    if task is None or not context.plan(scale, task=task, variant=variant):
+        return "–"
+    return mean(whole(context, scale, task, variant), metric)
+
+
+def figure_1(context: ArtifactContext) -> Any:
+    """How an example of each form is read: the tokens that `encode_example` gives for one of each generated task."""
+    from repro.data.tasks import task
+    from repro.papers.base.pretraining import new_tokeniser
+    from repro.plotting import draw_inputs
+
+    coder = new_tokeniser(PRETRAINING.plan("smoke")[0])
+    special = ("Start", "Delim", "Extract")
+    shown = {}
+    for name in GENERATED:
+        form = FORMS[name].form
+        (sequences, _), = encoded(task(name), "test", 1, coder, 12 if form == "similarity" else 9)
+        shown[form] = [[(special[k - coder.vocab_size], True) if k >= coder.vocab_size else
+                        (coder.decode([k]), False) for k in ids] for ids in sequences]
+    return draw_inputs(shown)
+
+
+def datasets(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 1: the data sets of the paper, and what is here of each."""
+    import pandas
+
+    return pandas.DataFrame([{"task": row["task"], "data set": name, "here": WHERE[name]}
+                             for row in printed_rows("gpt1_2018_table1_datasets")
+                             for name in row["datasets"].split("; ")])
+
+
+def scores(table: str, columns: dict[str, tuple[str, str | None]], more: Sequence[str] = ()):
+    """Build Table 2, 3 or 4: the paper's rows, then ours with controls. more: tasks of ours that the paper has not."""
+    heads = {head: task for head, task in columns.values()} | {name: name for name in more}
+
+    def build(context: ArtifactContext) -> "pandas.DataFrame":
+        import pandas
+
+        rows = [{"source": "the paper", "method": row["method"]} |
+                {head: row[column] or "–" for column, (head, _) in columns.items()} | dict.fromkeys(more, "–")
+                for row in published(table).fillna("").to_dict("records")]
+        for scale in reversed([one for one in context.scales if one != "smoke"]):  # it has generated tasks only
+            for variant, called in CALLED.items():
+                rows.append({"source": f"this study, {scale}", "method": called} | {
+                    head: cell(context, scale, task, variant) for head, task in heads.items()})
+            for metric, called in BASELINES.items():
+                rows.append({"source": f"this study, {scale}", "method": called} | {
+                    head: cell(context, scale, task, "full", metric) for head, task in heads.items()})
+        return pandas.DataFrame(rows)
+    return build
+
+
+def ablation(context: ArtifactContext) -> "pandas.DataFrame":
+    """Table 5: what the score is without each part, and with labels of other examples; at smoke of generated tasks."""
+    import pandas
+
+    rows = [{"source": "the paper", "method": row["method"]} |
+            {head: row[column] for column, (head, _) in TABLE_5.items()}
+            for row in published("gpt1_2018_table5_ablation").to_dict("records")]
+    for scale in reversed(context.scales):
+        tasks = GENERATED if scale == "smoke" else [task for _, task in TABLE_5.values()]
+        heads = GENERATED if scale == "smoke" else [head for head, _ in TABLE_5.values()]
+        for variant, called in (VARIANTS | {"shuffled-labels": CALLED["shuffled-labels"]}).items():
+            told = {head: cell(context, scale, task, variant) for head, task in zip(heads, tasks, strict=True)}
+            rows.append({"source": f"this study, {scale}", "method": called} | told)
+    return pandas.DataFrame(rows).fillna("–")
+
+
+def by_layers(context: ArtifactContext) -> Any:
+    """Figure 2, left: the score with the embeddings and so many layers transferred, of all that there are."""
+    import pandas
+
+    from repro.plotting import draw_table_curves
+
+    rows = []
+    for scale in reversed(context.scales):
+        n = PRETRAINING.plan(scale)[0].n_layer
+        for task in LAYERS if scale != "smoke" else (SHOWN,):
+            for config in context.plan(scale, task=task, variant="full", train_examples=None):
+                rows += [{"source": scale, "model": task, "layers": n if config.transferred is None
+                          else config.transferred, "score": fmean(r.metrics["test_score"] for r in found)}
+                         for found in [context.records_of(config)] if found]
+    frame = pandas.DataFrame(rows, columns=["source", "model", "layers", "score"])
+    return draw_table_curves(frame, "layers", "score", ("layers transferred", "score, times 100"))
+
+
+def by_checkpoint(context: ArtifactContext) -> Any:
+    """Figure 2, right: what the heuristics tell after so many tokens of pre-training, a panel a task.
+
+    The paper draws shares of the way from guessing to the best known; here are the scores themselves.
+    """
+    import pandas
+
+    from repro.plotting import draw_table_curves
+
+    rows = []
+    for config in context.plan(context.scales[0]):
+        for record in context.records_of(config)[:1]:
+            called = HEURISTICS[config.task].called or config.task
+            rows += [{"source": called, "model": config.model, "tokens": tokens / 1e6, "score": value}
+                     for tokens, value in record.curves["score"]]
+            if config.model == "transformer":
+                rows += [{"source": called, "model": "commonest label", "tokens": tokens / 1e6,
+                          "score": record.metrics["majority_score"]} for tokens, _ in record.curves["score"]]
+    frame = pandas.DataFrame(rows, columns=["source", "model", "tokens", "score"])
+    return draw_table_curves(frame, "tokens", "score", ("million tokens", "score, times 100"))
+
+
+def by_examples(context: ArtifactContext) -> "pandas.DataFrame":
+    """The score with and without the auxiliary objective, by the number of examples of one task."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        task = "sst2" if scale != "smoke" else SHOWN
+        found = {}
+        for config in context.plan(scale, task=task, transferred=None):
+            if config.variant in ("full", "no-auxiliary"):
+                found[config.train_examples, config.variant] = context.records_of(config)
+        for n in sorted({n for n, _ in found}, key=lambda n: (n is None, n or 0)):
+            records = found[n, "full"]
+            told = n or (int(records[0].metrics["train_examples"]) if records else None)
+            rows.append({"scale": scale, "task": task, "examples": f"{told:,}" if told else "all of Table 5",
+                         "with the auxiliary objective": mean(records), "without": mean(found[n, "no-auxiliary"])})
+    return pandas.DataFrame(rows)
+
+
+def rates(context: ArtifactContext) -> "pandas.DataFrame":
+    """The pretraining of both models: held-out loss, the rate taken, and the rates that short trainings chose it of."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        longest = max(config.tokens for config in context.plan(scale))
+        for config in context.plan(scale, tokens=longest):
+            found = context.records_of(config)[:1]
+            told = {name: NOT_RUN for name in ("weights", "nats per token", "rate", "tried before, nats per token")}
+            for record in found:
+                tried = [f"{rate:g}: {loss:.3f}" for rate, loss in record.notes.get("rates_tried", [])]
+                loss = record.metrics.get("validation_token_loss")
+                told = {"weights": f"{record.metrics['parameters']:,.0f}",
+                        "nats per token": "–" if loss is None else f"{loss:.3f}",
+                        "rate": f"{record.metrics['learning_rate']:g}" if loss is not None else "–",
+                        "tried before, nats per token": ", ".join(tried) or "–"}
+            rows.append({"scale": scale, "model": config.model, "tokens": f"{config.tokens:,}"} | told)
+    return pandas.DataFrame(rows)
+
+
+SETTINGS = {  # parameter of the paper -> how it is told of our pretraining and fine-tuning
+    "layers": lambda base, tuned: base.n_layer, "hidden size": lambda base, tuned: base.n_embd,
+    "attention heads": lambda base, tuned: base.n_head,
+    "feed-forward inner size": lambda base, tuned: 4 * base.n_embd, "activation": lambda base, tuned: "GELU",
+    "position embeddings": lambda base, tuned: "learned", "corpus": lambda base, tuned: base.corpus,
+    "optimizer": lambda base, tuned: {"muon": "Muon, AdamW", "adamw": "AdamW"}[base.optimizer],
+    "maximum learning rate": lambda base, tuned: "searched" if base.learning_rate is None else base.learning_rate,
+    "BPE merges": lambda base, tuned: base.vocab_size - 257 if base.tokeniser == "bpe" else "none: words",
+    "dropout (residual, embedding, attention)": lambda base, tuned: base.dropout,
+    "modified L2 weight w": lambda base, tuned: base.weight_decay,
+    "classifier dropout": lambda base, tuned: tuned.dropout,
+    "auxiliary LM weight lambda": lambda base, tuned: tuned.lm_weight}
+STAGES = {  # (stage, parameter) -> the same, where both stages have one
+    ("pre-training", "batch"): lambda base, tuned: f"{base.batch_size} of {base.n_positions} tokens",
+    ("pre-training", "warmup"): lambda base, tuned: base.warmup_steps,
+    ("pre-training", "epochs"): lambda base, tuned: f"{base.tokens / 1e6:g}M tokens",
+    ("pre-training", "weight init"): lambda base, tuned: "N(0, 0.02)",
+    ("fine-tuning", "learning rate"): lambda base, tuned: tuned.learning_rate,
+    ("fine-tuning", "batch size"): lambda base, tuned: tuned.batch_size,
+    ("fine-tuning", "epochs"): lambda base, tuned: tuned.epochs,
+    ("fine-tuning", "warmup"): lambda base, tuned: 100 * tuned.warmup_share}
+
+
+def settings(context: ArtifactContext) -> "pandas.DataFrame":
+    """The settings that the paper prints, and ours."""
+    import pandas
+
+    rows = []
+    for row in printed_rows("gpt1_2018_hyperparameters"):
+        told = {"stage": row["stage"], "setting": row["parameter"], "paper": f"{row['value']} {row['unit']}".strip()}
+        ours = STAGES.get((row["stage"], row["parameter"])) or SETTINGS.get(row["parameter"])
+        for scale in reversed(context.scales):
+            base, = context.plan(scale, experiment=PRETRAINING.name, model="transformer")[:1]
+            tuned = context.plan(scale, experiment=FINETUNING.name)[0]
+            told[scale] = "–" if ours is None else str(ours(base, tuned))
+        rows.append(told)
+    return pandas.DataFrame(rows)
+
+
+OF = {"paper": PAPER, "chapter": CHAPTER}
+FIGURE_1 = Artifact(id="gpt1_2018-figure1", **OF, experiment=FINETUNING.name, source="Figure 1", build=figure_1,
+                    kind="figure", title="How an example of each form is read, as `encode_example` gives it")
+TABLE_1 = Artifact(id="gpt1_2018-table1", **OF, experiment=FINETUNING.name, source="Table 1", build=datasets,
+                   title="The data sets, and what is here of them")
+NLI = Artifact(id="gpt1_2018-table2", **OF, experiment=FINETUNING.name, source="Table 2", title="Inference, accuracy",
+               build=scores("gpt1_2018_table2_nli", TABLE_2))
+QA = Artifact(id="gpt1_2018-table3", **OF, experiment=FINETUNING.name, source="Table 3", title="Questions, accuracy",
+              build=scores("gpt1_2018_table3_qa", TABLE_3, ("openbookqa",)))
+GLUE = Artifact(id="gpt1_2018-table4", **OF, experiment=FINETUNING.name, source="Table 4",
+                title="Classification and similarity", build=scores("gpt1_2018_table4_similarity_classification",
+                                                                    TABLE_4))
+ABLATION = Artifact(id="gpt1_2018-table5", **OF, experiment=FINETUNING.name, source="Table 5", build=ablation,
+                    title="What each part of the recipe is worth (ours: one pre-training of each model)")
+BY_LAYERS = Artifact(id="gpt1_2018-figure2-layers", **OF, experiment=FINETUNING.name, source="Figure 2, left",
+                     build=by_layers, kind="figure", title="The score by the number of layers transferred")
+BY_CHECKPOINT = Artifact(id="gpt1_2018-figure2-zero-shot", **OF, experiment=ZERO_SHOT.name, source="Figure 2, right",
+                         build=by_checkpoint, kind="figure",
+                         title="What a model that was not fine-tuned tells while it is pre-trained")
+BY_EXAMPLES = Artifact(id="gpt1_2018-examples", **OF, experiment=FINETUNING.name, source=ADDED, build=by_examples,
+                       title="The auxiliary objective by the number of examples")
+RATES = Artifact(id="gpt1_2018-pretraining", **OF, experiment=PRETRAINING.name, source=ADDED, build=rates,
+                 title="Both models as they are pre-trained, one training of each")
+HYPERPARAMETERS = Artifact(id="gpt1_2018-hyperparameters", **OF, experiment=(PRETRAINING.name, FINETUNING.name),
+                           source="Sections 4.1 and 4.2", build=settings, title="Settings")
+register(FIGURE_1, TABLE_1, NLI, QA, GLUE, ABLATION, BY_LAYERS, BY_CHECKPOINT, BY_EXAMPLES, RATES, HYPERPARAMETERS)

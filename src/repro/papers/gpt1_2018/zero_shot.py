@@ -1,0 +1,229 @@
+"""What a language model that was never fine-tuned tells of four tasks, while it is pretrained (Radford et al. 2018, 5).
+
+Each task is put as a question of likelihood (Figure 2, right). CoLA: a sentence is acceptable if its mean
+log-probability is above a threshold, chosen on training rows. SST-2: "very" goes behind the text, and the likelier of
+"positive" and "negative" is taken. RACE: the candidate with the highest mean log-probability behind document and
+question. Winograd schemas: a candidate takes the pronoun's place, and the one after which the rest has the highest mean
+log-probability is taken; here of GAP, whose pronouns stand in Wikipedia, for DPRD, which the paper has.
+
+The same is asked of the model before any training. At both ends of its training it is asked with a text in front that
+belongs to the next row, too, so that only the answer itself can be judged.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from repro.errors import ReproError
+from repro.papers.base.pretraining import PROCESS, new_tokeniser
+from repro.papers.gpt1_2018 import pretraining
+from repro.papers.gpt1_2018.finetuning import score
+from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Ids = list[int]
+Texts = tuple[str, str, str]  # what may lose its end, what stands behind it, and what is told
+
+
+def acceptable(row: Any, other: Any) -> list[Texts]:
+    """CoLA: the sentence itself; of two texts the second behind the first."""
+    return [("", "", other.text)] if row.pair is None else [("", other.text, f" {row.pair}")]
+
+
+def sentiment(row: Any, other: Any) -> list[Texts]:
+    """SST-2: either word behind the text and "very"."""
+    return [("", f"{other.text.strip()} very", f" {word}") for word in ("negative", "positive")]
+
+
+def question(row: Any, other: Any) -> list[Texts]:
+    """RACE: each candidate behind document and question."""
+    return [("\n".join(other.paragraphs), f"\n{other.question}", f" {one}") for one in row.candidates]
+
+
+def pronoun(row: Any, other: Any) -> list[Texts]:
+    """GAP: the rest of the text behind each name in the pronoun's place."""
+    before = other.text[:other.pronoun.start]
+    return [("", f"{before}{name.text}", _rest(row)) for name in (row.a, row.b)]
+
+
+def _rest(row: Any) -> str:
+    return row.text[row.pronoun.start + len(row.pronoun.text):]
+
+
+class Heuristic(NamedTuple):
+    """How a task is told: from a row, and the one whose text stands in front, to what is read and told."""
+
+    reads: Callable[[Any, Any], list[Texts]]
+    metric: str
+    mean: bool = True  # the mean log-probability of a token; else that of all together
+    called: str = ""  # in Figure 2
+
+
+HEURISTICS = {
+    "cola": Heuristic(acceptable, "matthews", called="linguistic acceptability"),
+    "sst2": Heuristic(sentiment, "accuracy", mean=False, called="sentiment analysis"),
+    "race": Heuristic(question, "accuracy", called="question answering"),
+    "gap": Heuristic(pronoun, "accuracy", called="Winograd schema"),
+    "belonging": Heuristic(acceptable, "accuracy"), "nouns": Heuristic(question, "accuracy")}
+
+
+class Config(RunConfig):
+    """A task, and the model whose checkpoints it is asked of."""
+
+    task: str
+    model: Literal["transformer", "lstm"] = "transformer"
+    train_examples: int = Field(2_000, ge=2)  # rows by which a threshold is chosen, where there is one
+    examples: int | None = Field(None, ge=2)  # test rows, the first; null: all of the task
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled(cls, values):
+        """With the corpus of the task."""
+        from repro.data.tasks import task
+
+        name = values.get("task")
+        if isinstance(name, str):
+            values = {**values, "corpus": task(name).corpus}  # raises ReproError for an unknown one
+            if name not in HEURISTICS:
+                raise ReproError(f"no heuristic tells task {name}; take one of {', '.join(sorted(HEURISTICS))}")
+        return values
+
+
+def base_of(config):
+    """The pretraining whose checkpoints are asked."""
+    return next(one for one in pretraining.EXPERIMENT.plan(config.scale) if one.model == config.model)
+
+
+def rows_of(config, split: str) -> tuple[list[Any], list[int]]:
+    """Rows of "train" or "test" and their labels. Of pronouns those that mean one of the two names, and after which
+    something stands."""
+    from repro.data.tasks import task
+
+    rows = list(task(config.task).examples(split, config.train_examples if split == "train" else config.examples))
+    if hasattr(rows[0], "pronoun"):
+        rows = [row for row in rows if row.is_a != row.is_b and _rest(row).strip()]
+        return rows, [int(row.is_b) for row in rows]
+    return rows, [row.answer if hasattr(row, "candidates") else row.label for row in rows]
+
+
+def asked(heuristic: Heuristic, rows: Sequence[Any], others: Sequence[Any], coder, limit: int
+          ) -> list[list[tuple[Ids, Ids]]]:
+    """Of each row, for each of its answers, the ids that stand before and the ids that are told, `limit` at most.
+
+    What is too long loses the end of its document, or else its beginning; what is told is cut at its end where it alone
+    is longer. Texts begin with <|endoftext|>.
+    """
+    found = []
+    for row, other in zip(rows, others, strict=True):
+        found.append([])
+        for document, before, told in heuristic.reads(row, other):
+            wanted = coder.encode(told).tolist()[:limit - 1]
+            room = limit - 1 - len(wanted)
+            close = coder.encode(before).tolist()[-room:] if room and before else []
+            far = coder.encode(document).tolist()[:room - len(close)] if document else []
+            found[-1].append(([coder.bos, *far, *close], wanted))
+    return found
+
+
+def log_probabilities(model, texts: Sequence[Sequence[tuple[Ids, Ids]]], mean: bool) -> list["np.ndarray"]:
+    """Of each row (answers,): the log-probability of what is told, the mean over its tokens or all together."""
+    import numpy as np
+
+    from repro.evaluation import continuation_nll
+
+    nats, n = continuation_nll(model, [before for row in texts for before, _ in row],
+                               [told for row in texts for _, told in row], batch_size=32)
+    values = -nats / n if mean else -nats
+    return np.split(values, np.cumsum([len(row) for row in texts])[:-1])
+
+
+def threshold(values: Sequence[float], labels: Sequence[int], metric: str) -> float:
+    """The value from which on label 1 is told, the one with the best score, of equals the lowest."""
+    import numpy as np
+
+    values = np.asarray(values)
+    cuts = np.unique(values)
+    cuts = cuts[np.linspace(0, len(cuts) - 1, min(len(cuts), 200)).astype(int)]  # as many quantiles are enough
+    return float(max(cuts, key=lambda cut: score(labels, (values >= cut).astype(int), metric)))
+
+
+def execute(config, context):
+    import numpy as np
+    import torch
+
+    heuristic, base = HEURISTICS[config.task], base_of(config)
+    record, folder = context.need(base)
+    coder = new_tokeniser(base)
+    rows, labels = rows_of(config, "test")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(config.seed)
+    model = pretraining.build(base, coder.vocab_size).to(device).eval()
+    learnt = heuristic.reads is acceptable  # a threshold
+    shown, known = rows_of(config, "train") if learnt else ([], [])
+
+    def encoded(some) -> tuple[list, list]:
+        """With each row's own text in front, and with the next one's."""
+        return tuple(asked(heuristic, some, others, coder, base.n_positions) for others in (some, some[1:] + some[:1]))
+
+    def told(texts, to_learn_from) -> "np.ndarray":
+        """(rows,): the answers."""
+        values = log_probabilities(model, texts, heuristic.mean)
+        if not learnt:
+            return np.array([value.argmax() for value in values])
+        cut = threshold(np.concatenate(log_probabilities(model, to_learn_from, heuristic.mean)), known,
+                        heuristic.metric)
+        return (np.concatenate(values) >= cut).astype(int)
+
+    mine, others = zip(encoded(rows), encoded(shown), strict=True)
+    moments = [0, *record.notes["checkpoints"]]
+    curves, documents = {"score": [], "other_score": []}, {}
+    with context.progress(len(moments), f"asking for {config.task}", "checkpoints") as bar:
+        for number, tokens in enumerate(moments):
+            if tokens:
+                pretraining.read(model, folder / "model" / f"{tokens:012d}.safetensors")
+            own = told(*mine)
+            documents[f"checkpoint_{number}"] = {"correct": (own == labels).astype(int).tolist()}
+            curves["score"].append([tokens, score(labels, own, heuristic.metric)])
+            if tokens in (moments[0], moments[-1]):
+                other = told(*others)
+                documents[f"checkpoint_{number}"]["correct_other"] = (other == labels).astype(int).tolist()
+                curves["other_score"].append([tokens, score(labels, other, heuristic.metric)])
+            bar.advance(1)
+    documents["test"] = {"label": [int(label) for label in labels], "prediction": own.tolist()}
+    commonest = np.bincount(labels).argmax()  # of the test rows themselves: no baseline without a text does better
+    metrics = {"test_score": curves["score"][-1][1], "untrained_score": curves["score"][0][1],
+               "other_score": curves["other_score"][-1][1],
+               "majority_score": score(labels, np.full(len(labels), commonest), heuristic.metric)}
+    units = dict.fromkeys(metrics, f"{heuristic.metric}, times 100")
+    return Outcome(metrics | {"rows": len(rows)}, units | {"rows": "examples"}, config.model, curves, documents)
+
+
+LENGTHS = {"cola": (3_043, 11), "sst2": (1_744, 30), "race": (1_200, 450), "gap": (1_780, 110)}  # texts, tokens of each
+
+
+def estimate(config) -> Estimate:
+    base = base_of(config)
+    trained = pretraining.EXPERIMENT.estimate(base)
+    n, length = LENGTHS.get(config.task, (800, 20))
+    tokens = (base.checkpoints + 3) * n * length  # each checkpoint, the untrained model, and two controls
+    flops = pretraining.training_flops(base) / 3 * tokens
+    seconds = flops / pretraining.rate(config.scale, base.model, "no")
+    return Estimate(trained.parameters, 0, flops, PROCESS + 8 * trained.parameters, seconds + 10)
+
+
+def grid(scale: str) -> list[dict]:
+    """Both models, each task of Figure 2; at smoke what the heuristics tell of generated tasks."""
+    tasks = {"belonging": {}, "nouns": {}} if scale == "smoke" else {
+        "cola": {}, "sst2": {}, "race": {"examples": 300}, "gap": {"examples": 1_000}}
+    return [{"task": task, "model": model} | few for task, few in tasks.items() for model in ("transformer", "lstm")]
+
+
+EXPERIMENT = Experiment(
+    name="zero-shot-gpt", paper="gpt1_2018", config=Config, grid=grid, execute=execute, estimate=estimate,
+    summary="What GPT tells of tasks that it was not fine-tuned for, while it is pretrained.",
+    needs=lambda config: [base_of(config)], reads=lambda config: base_of(config).tokeniser_corpora,
+    scales={"smoke": {"train_examples": 400}, "small": {}})
+register(EXPERIMENT)

@@ -1,0 +1,53 @@
+"""How large ours is beside the paper's, from scale to scale."""
+
+from collections.abc import Mapping
+
+from repro.errors import ReproError
+from repro.plotting.style import COLOURS, Drawing, canvas, house
+
+PAPER = "paper"  # the size that is a paper's own: a hollow diamond, the others are filled
+
+
+@house()
+def draw_scales(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Drawing:
+    """Sizes on a logarithmic axis, a ladder for each row: from the smallest scale to the paper's own size.
+
+    panels: what is counted, such as "weights" -> row -> scale -> size; a size of 0 is none, and a row without a size is
+    left out. Every mark is named in the first row of its panel that has it. Raises ReproError where nothing is left.
+
+    >>> draw_scales({"weights": {"GPT-2": {"smoke": 2e5, "small": 7e6, "paper": 1.24e8}}}).alt
+    'weights from scale to scale. GPT-2: 200,000 at smoke, 7,000,000 at small, 124,000,000 at paper.'
+    """
+    kept = {}
+    for label, rows in panels.items():
+        sizes = {name: {scale: size for scale, size in row.items() if size > 0} for name, row in rows.items()}
+        kept[label] = {name: row for name, row in sizes.items() if row}
+    if not any(kept.values()):
+        raise ReproError("there is nothing to draw: no row has a size above 0.")
+    told = " ".join(f"{label} from scale to scale. {'; '.join(map(_told, rows, rows.values()))}."
+                    for label, rows in kept.items())
+    figure, axes = canvas(0.9 + 0.42 * max(map(len, kept.values())), columns=len(kept), alt=told, squeeze=False)
+    for axis, (label, rows) in zip(axes[0], kept.items(), strict=True):
+        named = set()
+        for y, row in enumerate(rows.values()):
+            axis.plot([min(row.values()), max(row.values())], [y, y], color=COLOURS["grid"], lw=4, zorder=1)
+            for scale, size in row.items():
+                own = scale != PAPER
+                axis.plot(size, y, "o" if own else "D", ms=7, mfc=COLOURS["baseline"] if own else "white",
+                          mec=COLOURS["baseline"] if own else COLOURS["ink"], mew=1.4)
+                if scale not in named:
+                    axis.annotate(scale, (size, y), (0, 7 if own else -15), textcoords="offset points", ha="center",
+                                  fontsize=8)
+            named |= set(row)
+        axis.set_xscale("log")
+        axis.margins(x=0.12)
+        axis.set_yticks(range(len(rows)), list(rows))
+        axis.grid(axis="y", visible=False)
+        axis.tick_params(axis="y", length=0)
+        axis.set_ylim(len(rows) - 0.5, -0.8)
+        axis.set_xlabel(label)
+    return figure
+
+
+def _told(name: str, row: Mapping[str, float]) -> str:
+    return f"{name}: {', '.join(f'{size:,.0f} at {scale}' for scale, size in row.items())}"

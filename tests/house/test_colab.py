@@ -1,0 +1,92 @@
+"""The set-up cell of the chapters at Colab, run on a machine that looks like one, as far as that goes offline."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import colab
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PIP = """import json, os, sys
+with open(os.environ["CALLED"], "a") as file:
+    file.write(json.dumps([os.getcwd(), *sys.argv[1:]]) + "\\n")
+"""
+HERE = """
+import json, os, sys
+import repro, repro.paths
+print(json.dumps([os.getcwd(), repro.__file__, str(repro.paths.home())]))
+"""
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Runs code as a fresh kernel: a google.colab that is imported, a pip that notes what it is asked for."""
+    (tmp_path / "fake/google/colab").mkdir(parents=True)
+    (tmp_path / "fake/google/colab/__init__.py").touch()
+    (tmp_path / "fake/pip").mkdir()
+    (tmp_path / "fake/pip/__init__.py").touch()
+    (tmp_path / "fake/pip/__main__.py").write_text(PIP)
+    called = tmp_path / "called"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("REPRO")}
+
+    def run(code, imported=True):
+        done = subprocess.run([sys.executable, "-c", "import google.colab\n" * imported + code], cwd=tmp_path,
+                              env=environment | {"PYTHONPATH": str(tmp_path / "fake"), "CALLED": str(called)},
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, [json.loads(line) for line in called.read_text().splitlines()] if called.exists() else []
+    return run
+
+
+@pytest.fixture
+def cloned(tmp_path):
+    """A small repository, and where it is to be cloned to."""
+    there, home = tmp_path / "there", tmp_path / "content/repro"
+    (there / "notebooks").mkdir(parents=True)
+    (there / "notebooks/a.ipynb").touch()
+    (there / "src").mkdir()
+    (there / "src/repro").symlink_to(ROOT / "src/repro")
+    git = ["git", "-C", there, "-c", "user.name=a", "-c", "user.email=a@b.example"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *words], check=True)
+    home.parent.mkdir()
+    return there.as_uri(), home
+
+
+def test_a_fresh_machine_is_set_up_once(machine, cloned):
+    address, home = cloned
+    cell = colab.CELL.format(address=address, home=home)
+    told, called = machine(cell + HERE)
+    assert json.loads(told) == [f"{home}/notebooks", f"{home}/src/repro/__init__.py", str(home)]
+    assert called == [[str(home), "install", "-q", "-c", "constraints.txt", "-e", ".[study,webtext,bench]"]]
+    again, called = machine(cell + HERE)
+    assert again == told and len(called) == 1
+
+
+def test_elsewhere_it_does_nothing(machine, cloned):
+    address, home = cloned
+    machine(colab.CELL.format(address=address, home=home), imported=False)
+    assert not home.exists()
+
+
+def test_what_it_installs_is_declared():
+    import tomllib
+
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = colab.CELL.partition('".[')[2].partition("]")[0].split(",")
+    assert set(asked) <= set(declared) and (ROOT / "constraints.txt").exists()
+
+
+def test_every_chapter_has_the_cell_behind_its_title_and_is_else_the_same(tmp_path):
+    colab.write(tmp_path, "https://github.com/some/book")
+    files = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [path.name for path in files]
+    for file in files:
+        own, made = (nbformat.read(path, as_version=4).cells for path in (file, tmp_path / file.name))
+        first = made.pop(1)
+        assert made == own and own[0].cell_type == "markdown"
+        assert "https://github.com/some/book" in first.source and max(map(len, first.source.splitlines())) <= 80

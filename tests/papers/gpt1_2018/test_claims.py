@@ -1,0 +1,152 @@
+"""What claims of GPT measure, what tables show, and the plan at the paper's scale."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from repro.papers.gpt1_2018 import claims, finetuning, pretraining, tables
+from repro.study import artifact, artifacts, claim, experiment
+from repro.study import claims as all_claims
+
+MINE = [one for one in artifacts() if one.paper == "gpt1_2018"]
+
+
+def test_there_is_every_table_and_figure_and_it_renders_without_records(tmp_path):
+    assert {one.id.removeprefix("gpt1_2018-") for one in MINE} == {
+        "figure1", "table1", "table2", "table3", "table4", "table5", "figure2-layers", "figure2-zero-shot", "examples",
+        "pretraining", "hyperparameters"}
+    for one in MINE:
+        for scale in one.scales:
+            assert one.render(scale, (), tmp_path)._repr_html_()
+    for one in all_claims():
+        if one.paper == "gpt1_2018":
+            assert {one.verdict(scale, tmp_path).verdict for scale in one.scales} == {"not run"}
+
+
+def test_tables_have_the_papers_numbers_and_say_what_is_missing(tmp_path):
+    shown = artifact("gpt1_2018-table5").render("small", (), tmp_path).table.set_index(["source", "method"])
+    full = "Transformer with auxiliary LM (full)"
+    assert shown.loc[("the paper", full), "CoLA"] == "45.4"
+    assert shown.loc[("this study, small", full), "CoLA"] == "not run"
+    assert shown.loc[("this study, small", full), "QQP"] == "–"  # it is not here
+    data = artifact("gpt1_2018-table1").render("small", (), tmp_path).table.set_index("data set")["here"]
+    assert "missing" in data["Story Cloze"] and set(data.index) == set(tables.WHERE)
+    paper = artifact("gpt1_2018-table2").render("paper", (), tmp_path).table.set_index(["source", "method"])
+    assert paper.loc[("this study, paper", "GPT"), "MNLI-m"] == "not run"
+    settings = artifact("gpt1_2018-hyperparameters").render("paper", (), tmp_path).table
+    ours = {(row["stage"], row["setting"]): row.iloc[-1] for _, row in settings.iterrows()}
+    wanted = {
+        ("model", "layers"): "12", ("model", "hidden size"): "768", ("model", "attention heads"): "12",
+        ("pre-training", "optimizer"): "AdamW", ("pre-training", "maximum learning rate"): "0.00025",
+        ("pre-training", "batch"): "64 of 512 tokens", ("pre-training", "warmup"): "2000",
+        ("fine-tuning", "learning rate"): "6.25e-05", ("fine-tuning", "batch size"): "32",
+        ("fine-tuning", "auxiliary LM weight lambda"): "0.5", ("pre-training", "modified L2 weight w"): "0.01"}
+    assert {key: ours[key] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews", "pearson"])
+def test_the_mean_of_units_is_the_score_and_they_spread_as_it_does(metric):
+    draw = np.random.default_rng(0)
+    labels = draw.integers(0, 2, 400) if metric != "pearson" else draw.normal(size=400)
+    told = np.where(draw.random(400) < 0.7, labels, 1 - labels)
+    found = claims.units(labels, told, metric)
+    assert found.shape == (400,) and found.mean() == pytest.approx(finetuning.score(labels, told, metric))
+    again = [draw.integers(400, size=400) for _ in range(400)]
+    spread = np.std([finetuning.score(labels[k], told[k], metric) for k in again])
+    assert found.std() / 20 == pytest.approx(spread, rel=0.15)
+    assert claims.units([0, 1, 1], [1, 1, 1], "matthews").tolist() == [0, 0, 0]
+
+
+def test_tasks_weigh_the_same_however_many_rows_they_have():
+    parts = [np.full(10, 3.0), np.full(1000, 5.0)]
+    assert claims.averaged(parts).mean() == pytest.approx(4) and len(claims.averaged(parts)) == 1010
+
+
+def made(task, variant, seed, right, transferred=None, n=None, of=4, majority=50.0):
+    """A record of a task of accuracy, of whose `of` rows the first `right` are told."""
+    test = {"label": [1] * of, "prediction": [1] * right + [0] * (of - right)}
+    config = {"task": task, "variant": variant, "transferred": transferred, "train_examples": n}
+    return SimpleNamespace(config=config, seed=seed, documents={"test": test}, metrics={
+        "test_score": 100 * right / of, "majority_score": majority, "train_examples": n or 600})
+
+
+def test_variants_are_held_against_each_other_task_by_task_and_seed_by_seed():
+    records = [made(task, variant, seed, right + (seed == 1 and variant == "full"))
+               for seed in (1, 0) for task, extra in (("rte", 0), ("sick", 1)) for variant, right in (
+                   ("full", 2 + extra), ("no-pretraining", 1), ("lstm", 2), ("shuffled-labels", 2 - extra))]
+    found = claims.between("full", "no-pretraining")(records)
+    assert found.effects.mean(1).tolist() == [(25 + 50) / 2, (50 + 75) / 2]
+    assert found.control.tolist() == [[-12.5], [-12.5]]  # shuffled labels leave 50 and 25, the commonest label 50
+    assert claims.moved("full", "lstm")(records) == pytest.approx((50 + 75 + 75 + 100) / 4 - 50)
+
+
+def test_the_auxiliary_objective_with_many_examples_less_that_with_few():
+    hits = {("full", 500): 1, ("no-auxiliary", 500): 2, ("full", None): 3, ("no-auxiliary", None): 1,
+            ("full", 20_000): 4, ("no-auxiliary", 20_000): 2}
+    records = [made("sst2", variant, seed, right - seed * (variant == "full"), n=n)
+               for seed in (0, 1) for (variant, n), right in hits.items()]
+    found = claims.auxiliary(records)
+    assert found.effects.mean(1).tolist() == [50 + 25, 25 + 50] and found.control.mean(1).tolist() == [0, 0]
+    assert claims.learning(records) == pytest.approx(75)
+
+
+def test_layers_are_a_slope_times_all_of_them():
+    records = [made("sick", "full", 0, right, k) for k, right in ((0, 1), (1, 2), (None, 3))]
+    records.append(made("sick", "no-pretraining", 0, 0))
+    found = claims.layers(records)
+    assert found.effects.mean() == pytest.approx(50) and found.control.mean() == pytest.approx(25)  # two layers
+    assert claims.best_layers(records) == 75
+
+
+def test_heuristics_are_held_against_the_untrained_model():
+    documents = {"test": {"label": [0, 1, 1, 0]},
+                 "checkpoint_0": {"correct": [1, 0, 0, 0], "correct_other": [0, 0, 1, 0]},
+                 "checkpoint_1": {"correct": [1, 1, 1, 0], "correct_other": [0, 1, 1, 0]}}
+    record = SimpleNamespace(config={"task": "sst2"}, documents=documents, curves={"score": [[0, 25], [9, 75]]})
+    found = claims.checkpoints([record])
+    assert found.effects.tolist() == [[0, 100, 100, 0]] and found.control.tolist() == [[0, 100, 0, 0]]
+    record.config["task"] = "cola"  # told are 0 1 1 1 at the end, 0 0 0 1 before
+    wanted = finetuning.score([0, 1, 1, 0], [0, 1, 1, 1], "matthews") - finetuning.score([0, 1, 1, 0], [0, 0, 0, 1],
+                                                                                        "matthews")
+    assert claims.checkpoints([record]).effects.mean() == pytest.approx(wanted)
+
+
+def test_papers_effects_are_those_of_table_5():
+    means = [np.mean(row) for row in ([45.4, 91.3, 82.3, 82.0, 56.0, 81.8], [18.9, 84.0, 79.4, 30.9, 53.8, 75.7],
+                                      [30.3, 90.5, 83.2, 71.8, 54.6, 73.7])]
+    assert claim("gpt1_2018-pretraining-helps").paper_effect() == pytest.approx(means[0] - means[1], abs=1e-5)
+    assert claim("gpt1_2018-lstm-worse").paper_effect() == pytest.approx(means[0] - means[2], abs=1e-5)
+    large, small = np.mean([0.5, 0.7, 1.2]), np.mean([-2.5, -0.7, -2.6, -1.2, 1.6])
+    assert claim("gpt1_2018-auxiliary").paper_effect() == pytest.approx(large - small, abs=1e-5)
+
+
+def test_the_papers_own_scale_is_planned():
+    base, = experiment("pretrain-gpt").plan("paper")
+    told = experiment("pretrain-gpt").estimate(base)
+    assert told.parameters == 116_534_784 and told.training_tokens == 0 and "openai-gpt" in told.note
+    plan = experiment("finetune-gpt").plan("paper")
+    assert {one.variant for one in plan} == set(finetuning.VARIANTS) - {"lstm"}
+    assert {"mnli", "qqp", "race", "cola"} <= {one.task for one in plan}
+    for one in plan:
+        assert (one.epochs, one.batch_size, one.learning_rate, one.lm_weight, one.dropout) == (3, 32, 6.25e-5, 0.5, 0.1)
+        told = experiment("finetune-gpt").estimate(one)
+        assert told.parameters == 116_534_784 and told.flops > 0 and told.seconds > 0
+        assert experiment("finetune-gpt").needs(one) == ([] if one.variant == "no-pretraining" else [base])
+
+
+def test_a_released_model_is_taken_as_it_is(home, monkeypatch):
+    import transformers
+
+    small = transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(
+        vocab_size=50, n_positions=16, n_embd=8, n_layer=2, n_head=2))
+    monkeypatch.setattr("repro.models.load_causal_lm", lambda source: small)
+    from repro.study import run
+
+    one = pretraining.EXPERIMENT.plan("smoke", {"source": "somebody/gpt", "vocab_size": "50", "n_positions": "16",
+                                                "n_embd": "8", "n_head": "2"})[0]
+    record = run(one)
+    kept = pretraining.read(pretraining.build(one, 50),
+                            home / "work" / "runs" / record.id / "model" / pretraining.LAST)
+    assert kept.embed.weight.equal(small.transformer.tokens_embed.weight) and record.metrics["parameters"] == (
+        kept.config.parameters)

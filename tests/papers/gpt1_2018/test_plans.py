@@ -1,0 +1,37 @@
+"""Which runs there are of GPT."""
+
+from repro.papers.gpt1_2018 import finetuning, pretraining
+from repro.study import experiment
+
+
+def test_the_short_trainings_are_declared_and_those_that_are_needed():
+    plan = experiment("pretrain-gpt").plan("small")
+    assert [one.model for one in plan[:2]] == ["transformer", "lstm"] and len(plan) == 2 + 2 * 3
+    assert [short for one in plan[:2] for short in pretraining.search(one)] == plan[2:]
+    assert {(one.optimizer, one.weight_decay) for one in plan} == {("muon", 0.1)}  # alike for both
+    assert {one.tokens for one in plan} == {15_000_000, 1_500_000}
+
+
+def test_the_grid_has_every_part_that_is_shown():
+    plan = experiment("finetune-gpt").plan("small")
+    def of(task, **fields):
+        return [one for one in plan if one.task == task and all(getattr(one, k) == v for k, v in fields.items())]
+    for task in finetuning.TABLE_5:
+        assert {one.variant for one in of(task, transferred=None, train_examples=None)} == set(finetuning.VARIANTS)
+    for task in ("openbookqa", "race"):
+        assert {one.variant for one in of(task)} == {"full", "no-pretraining", "shuffled-labels"}
+    for task in ("sick", "sst2"):
+        assert [one.transferred for one in of(task, variant="full", train_examples=None)] == [None, *range(6)]
+    for variant in ("full", "no-auxiliary"):
+        assert [one.train_examples for one in of("sst2", variant=variant, transferred=None)] == [None, 500, 20_000]
+    assert len(plan) == 30 + 6 + 12 + 4
+
+
+def test_heuristics_are_asked_of_both_models_at_the_same_rows():
+    plan = experiment("zero-shot-gpt").plan("small")
+    assert {(one.task, one.model) for one in plan} == {
+        (task, model) for task in ("cola", "sst2", "race", "gap") for model in ("transformer", "lstm")}
+    assert {one.examples for one in plan if one.task == "race"} == {300}
+    for one in plan:
+        need, = experiment("zero-shot-gpt").needs(one)
+        assert need.model == one.model and need.learning_rate is None and need.checkpoints == 8
