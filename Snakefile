@@ -46,13 +46,13 @@ def runs(scale):
 
 @functools.cache
 def jobs(scale):
-    """What is made in one process, by a hash: a run; at smoke, where to start takes as long as to run, up to 4 runs of
+    """What is made in one process, by a hash: a run; at smoke, where to start takes as long as to run, up to 8 runs of
     an experiment of which none needs another."""
     rows = {}
     for run in runs(scale).values():
         alike = not any(need.experiment == run.experiment for need in plan.needed([run]))
         rows.setdefault((run.experiment, "" if scale == "smoke" and alike else plan.key(run)), []).append(run)
-    cut = [row[at:at + 4] for row in rows.values() for at in range(0, len(row), 4)]
+    cut = [row[at:at + 8] for row in rows.values() for at in range(0, len(row), 8)]
     return {plan.key(row[0]) if len(row) == 1 else sha256(list(map(plan.key, row)))[:16]: row for row in cut}
 
 

@@ -174,7 +174,7 @@ def test_a_record_has_every_metric_and_a_number_for_every_unit(made):
 def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     mine = [one for one in artifacts() if one.paper == "gpt2_2019" and one.id.removeprefix("gpt2_2019-") != "table6"]
     assert {one.id for one in mine} >= {f"gpt2_2019-{name}" for name in (
-        "table2", "table3", "table4", "table5", "figure1", "figure4", "text-results", "detokenised")}
+        "table2", "table3", "table3-figure", "table4", "table5", "figure1", "figure4", "text-results", "detokenised")}
     shown = artifact("gpt2_2019-table3").render("smoke", (), made[0]).table
     ours = shown[shown["source"] == "this study, smoke"].set_index("model")
     _, record = made[1]["zero-shot-gpt2", "1542M"]

@@ -1,6 +1,6 @@
 """Tables 2 to 5, Figures 1 and 4 and the results in the text, with the paper's values beside ours."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import exp
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -197,21 +197,41 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
 
 def by_size(context: ArtifactContext) -> Any:
     """Figure 1: the score of each task against the weights of the model, a panel a task, a line a scale."""
-    import pandas
+    return _panels(_scores(context, TASKS), "score, per cent")
 
-    from repro.plotting import draw_table_curves
 
+def accuracies_by_size(context: ArtifactContext) -> Any:
+    """The accuracies of Table 3 against the weights of the model, the paper's and ours, a panel a set."""
+    told = {column: head.partition(" (")[0] for column, (head, _, _) in TABLE_3.items()
+            if column.endswith("accuracy_percent")}
+    rows = [{"source": name, "model": "paper", "weights": float(row["model"].removesuffix("M")),
+             "score": float(row[column])} for row in printed_rows("gpt2_2019_table3_zero_shot_lm")
+            if row["model"] in SIZES for column, name in told.items()]
+    return _panels(rows + _scores(context, {name: TABLE_3[column][1] for column, name in told.items()}),
+                   "right, per cent")
+
+
+def _scores(context: ArtifactContext, metrics: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Of each named metric and scale, the mean over seeds for every size that has one."""
     rows = []
-    for task, metric in TASKS.items():
+    for name, metric in metrics.items():
         for scale in reversed(context.scales):
             for config in context.plan(scale, text="all"):
                 found = context.records_of(config)
                 values = [value for record in found if (value := _score(record, metric)) is not None]
                 if values:
-                    rows.append({"source": task, "model": scale, "weights": found[0].metrics["parameters"],
+                    rows.append({"source": name, "model": scale, "weights": found[0].metrics["parameters"] / 1e6,
                                  "score": fmean(values)})
+    return rows
+
+
+def _panels(rows: list[dict[str, Any]], label: str) -> Any:
+    import pandas
+
+    from repro.plotting import draw_table_curves
+
     frame = pandas.DataFrame(rows, columns=["source", "model", "weights", "score"])
-    return draw_table_curves(frame, "weights", "score", ("weights", "score, per cent"), log_x=True)
+    return draw_table_curves(frame, "weights", "score", ("million weights", label), log_x=True)
 
 
 def _score(record: Record, metric: str) -> float | None:
@@ -307,6 +327,8 @@ TEXT = Artifact(id="gpt2_2019-text-results", **OF, experiment=(PRETRAINING.name,
                 source="Sections 2 to 4", build=in_text, title="What the text of the paper reports, and ours beside it")
 FIGURE_1 = Artifact(id="gpt2_2019-figure1", **OF, experiment=ZERO_SHOT.name, source="Figure 1", build=by_size,
                     kind="figure", title="Scores on tasks that nothing was trained for, by the size of the model")
+BY_SIZE = Artifact(id="gpt2_2019-table3-figure", **OF, experiment=ZERO_SHOT.name, source="Table 3", kind="figure",
+                   build=accuracies_by_size, title="Accuracy on sets that nothing was trained for, by size")
 FIGURE_4 = Artifact(id="gpt2_2019-figure4", **OF, experiment=PRETRAINING.name, source="Figure 4", build=losses_by_size,
                     kind="figure", title="Loss on text read in training and on held-out text, by the size of the model")
-register(TABLE_2, TABLE, TABLE_4, TABLE_5, DETOKENISED, TEXT, FIGURE_1, FIGURE_4)
+register(TABLE_2, TABLE, TABLE_4, TABLE_5, DETOKENISED, TEXT, FIGURE_1, BY_SIZE, FIGURE_4)
