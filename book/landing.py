@@ -54,10 +54,13 @@ def lead() -> str:
     """What was tested, with models of what size, and how many claims came out how."""
     counted = tally(claims())
     words = ", ".join(f"**{n}** {verdict}" for verdict, n in counted.items())
-    sizes = [size for paper in PAPERS if (size := ours(paper))]
+    names = {each.name for one, *_ in judged() for each in one.experiments}
+    sizes = [record.metrics["parameters"] / 1e6 for name in names for record in recorded(name)
+             if "parameters" in record.metrics]
     of = f" with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
-    return (f"Papers on long context, run again{of}, and {sum(counted.values())} of their claims judged by one rule: "
-            f"{words}.")
+    every = sum(counted.values())
+    return (f"Papers on long context, run again{of}, and {every - counted.get(NOT_RUN, 0)} of {every} claims judged by "
+            f"one rule: {words}.")
 
 
 def actions() -> str:
@@ -142,8 +145,8 @@ def papers() -> str:
         told = f"**planned**: {chapter}" + f"; {shown} tables and figures are declared" * (shown > 0)
         if here:
             part = f"chapters {spans(here)} of {spans(planned)}"
-            state, which = ("done", chapter) if here == planned else ("in part", part)
             made = runs(paper)
+            state, which = (("done" if made else "written"), chapter) if here == planned else ("in part", part)
             hours = sum(record.cost["wall_seconds"] for record in made) / 3600
             took = f"{len(made)} recorded runs, which took {hours:.0f} hours" if made else "runs that are still to come"
             told = f"**{state}**: {which}; {shown} tables and figures from {took}"
