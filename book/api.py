@@ -40,10 +40,20 @@ def signature(value: object) -> str:
         found = inspect.signature(value)
     except (TypeError, ValueError):
         return ""
-    parts = [re.sub(r"<function \S+ at \w+>", "...", str(one)).replace("'", "")  # a default that has no name
-             for one in found.parameters.values() if one.name != "self"]
+    parts = [argument(one) for one in found.parameters.values() if one.name != "self"]
     flat = f"({', '.join(parts)})"
     return flat if len(flat) < 90 else "(\n    " + ",\n    ".join(parts) + ",\n)"
+
+
+def argument(one: inspect.Parameter) -> str:
+    """A parameter as it is written: a type in quotes without them, a default that has no name as "..."."""
+    kind = one.annotation if isinstance(one.annotation, str) else inspect.formatannotation(one.annotation)
+    name = str(one.replace(annotation=one.empty, default=one.empty))
+    typed = name if one.annotation is one.empty else f"{name}: {kind}"
+    if one.default is one.empty:
+        return typed
+    default = re.sub(r"<function \S+ at \w+>", "...", repr(one.default))
+    return f"{typed}{'=' if typed == name else ' = '}{default}"
 
 
 def docstring(value: object) -> str:

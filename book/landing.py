@@ -4,6 +4,7 @@ import html
 import os
 import re
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -54,10 +55,12 @@ def lead() -> str:
     """What was tested, with models of what size, and how many claims came out how."""
     counted = tally(claims())
     words = ", ".join(f"**{n}** {verdict}" for verdict, n in counted.items())
-    sizes = [size for paper in PAPERS if (size := ours(paper))]
+    names = {each.name for one, *_ in judged() for each in one.experiments}
+    sizes = weights(record for name in names for record in recorded(name))
     of = f" with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
-    return (f"Papers on long context, run again{of}, and {sum(counted.values())} of their claims judged by one rule: "
-            f"{words}.")
+    every = sum(counted.values())
+    return (f"Papers on long context, run again{of}, and {every - counted.get(NOT_RUN, 0)} of {every} claims judged by "
+            f"one rule: {words}.")
 
 
 def actions() -> str:
@@ -142,8 +145,8 @@ def papers() -> str:
         told = f"**planned**: {chapter}" + f"; {shown} tables and figures are declared" * (shown > 0)
         if here:
             part = f"chapters {spans(here)} of {spans(planned)}"
-            state, which = ("done", chapter) if here == planned else ("in part", part)
             made = runs(paper)
+            state, which = (("done" if made else "written"), chapter) if here == planned else ("in part", part)
             hours = sum(record.cost["wall_seconds"] for record in made) / 3600
             took = f"{len(made)} recorded runs, which took {hours:.0f} hours" if made else "runs that are still to come"
             told = f"**{state}**: {which}; {shown} tables and figures from {took}"
@@ -153,13 +156,16 @@ def papers() -> str:
 
 
 def ours(paper: str) -> float | None:
-    """Millions of weights of the largest model in a paper's records, or of the base model that they start from."""
-    made = runs(paper)
-    found = [record.metrics["parameters"] for record in made if "parameters" in record.metrics]
+    """Millions of weights of the largest model in a paper's records."""
+    return max(weights(runs(paper)), default=None)
+
+
+def weights(made: Iterable[Record]) -> list[float]:
+    """Millions of weights of the models of some records, and of the base model where they start from it."""
+    made = list(made)
     if any("base" in record.config for record in made):
-        found += [record.metrics["parameters"] for scale in SCALES if scale != "smoke"
-                  for record in Store.of(scale).find(BASE, scale) if "parameters" in record.metrics]
-    return max(found) / 1e6 if found else None
+        made += recorded(BASE)
+    return [record.metrics["parameters"] / 1e6 for record in made if "parameters" in record.metrics]
 
 
 def theirs(paper: str) -> float | None:

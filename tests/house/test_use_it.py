@@ -58,7 +58,10 @@ def test_a_long_signature_has_a_line_for_each_argument():
 
     def long(first_argument: "tuple[int, ...]", second_argument: float = 0.5, *, third_argument: str = "x" * 30): ...
 
+    def worded(*some: "int | str", d="x", e: "str | None" = "auto", f=short): ...
+
     assert api.signature(short) == "(a, b: int = 2)" and api.signature(3) == ": int"
+    assert api.signature(worded) == "(*some: int | str, d='x', e: str | None = 'auto', f=...)"
     assert api.signature(long).splitlines()[1:3] == ["    first_argument: tuple[int, ...],",
                                                      "    second_argument: float = 0.5,"]
 

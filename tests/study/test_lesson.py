@@ -155,6 +155,10 @@ def test_a_caption_takes_the_place_of_a_drawings_own(toy, monkeypatch):
     text, figure = shown
     assert figure["text/plain"] == "Three <windows>."
     assert figure["text/html"].endswith("<figcaption>Three &lt;windows&gt;.</figcaption></figure>")
+    assert 'class="moving"' not in figure["text/html"]
+    drawn.frames = [draw_windows(12, 5, 0)]
+    in_short("01_toy", "Q?", "A.", drawn, "Three <windows>.")._ipython_display_()
+    assert shown[-1]["text/html"].count("<svg") == 2 and 'class="moving"' in shown[-1]["text/html"]
     assert drawn.svg() in figure["text/html"]
 
 

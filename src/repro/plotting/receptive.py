@@ -18,13 +18,21 @@ def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Dr
     """One panel for each model: a row for each layer, the bottom one at the bottom; the text ends at the right.
 
     fields: name -> (n_layer, N) bool of `repro.models.receptive_field` and of `measured_field`. Where the two differ
-    the cell has the colour of an error. Raises ReproError for shapes that differ.
+    the cell has the colour of an error. A page can show it layer by layer. Raises ReproError for shapes that differ.
 
     >>> from repro.models import longformer_patterns, receptive_field
     >>> field = receptive_field(longformer_patterns([2, 2], n_head=2), n=5)
     >>> draw_receptive_fields({"window 2": (field, field)}).alt
     'Input positions that the last one depends on. window 2: 1, 2 positions back after layers 1 to 2.'
     """
+    layers = max(len(computed) for computed, _ in fields.values())
+    whole, *steps = (_painted(fields, shown) for shown in (layers, *range(1, layers + 1)))
+    whole.frames = steps
+    return whole
+
+
+def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Drawing:
+    """The first `shown` layers of every panel."""
     told = []
     figure, axes = canvas(0.7 + 1.6 * len(fields), rows=len(fields), squeeze=False,
                           alt="Input positions that the last one depends on.")
@@ -32,18 +40,18 @@ def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Dr
         if computed.shape != measured.shape:
             raise ReproError(f"{name}: computed for {tuple(computed.shape)} layers and positions, measured for "
                              f"{tuple(measured.shape)}.")
-        layers, n = computed.shape
+        own, n = computed.shape
         back = n - 1 - np.argmax(computed.numpy(), 1)  # from the last position to the first that it sees
-        kinds = np.where(computed == measured, computed, 2)
-        shown = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
-        axis.imshow(kinds, cmap=shown, vmin=0, vmax=2, aspect="auto", origin="lower", interpolation="nearest",
-                    extent=(-n + 0.5, 0.5, 0.5, layers + 0.5))
-        for layer, reach in enumerate(back, 1):
+        kinds = np.where(computed == measured, computed, 2) * (np.arange(own) < shown)[:, None]
+        colours = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
+        axis.imshow(kinds, cmap=colours, vmin=0, vmax=2, aspect="auto", origin="lower", interpolation="nearest",
+                    extent=(-n + 0.5, 0.5, 0.5, own + 0.5))
+        for layer, reach in enumerate(back[:shown], 1):
             axis.annotate(f"{reach:,}", (-reach - 0.5, layer), (-2, 0), textcoords="offset points", ha="right",
                           va="center", size=8)
-        axis.set(ylabel="after layer", yticks=range(1, layers + 1), title=name)
+        axis.set(ylabel="after layer", yticks=range(1, own + 1), title=name)
         axis.grid(visible=False)
-        told.append(f"{name}: {', '.join(map(str, back))} positions back after layers 1 to {layers}")
+        told.append(f"{name}: {', '.join(map(str, back))} positions back after layers 1 to {own}")
     axes[-1, 0].set_xlabel("position, 0 being the last character")
     figure.alt += f" {'; '.join(told)}."
     return figure

@@ -18,8 +18,12 @@
     return asked;
   }
 
+  function decoded(text) { // as it stands where it is no address that a browser writes
+    try { return decodeURIComponent(text); } catch { return text; }
+  }
+
   function restore() { // what the address asks for: #paper=…&verdict=…&scale=…, or #ID for one claim
-    const wanted = decodeURIComponent(location.hash.slice(1));
+    const address = location.hash.slice(1), wanted = address.includes("=") ? address : decoded(address);
     const trouble = [];
     if (wanted.includes("=")) {
       form.querySelectorAll("select").forEach((select) => select.value = "");

@@ -198,7 +198,8 @@ class InShort:
         if self.badges:
             display(self.badges, raw=True)
         if self.caption and hasattr(self.picture, "svg"):
-            drawn = page.figure(self.picture.svg(), html.escape(self.caption, quote=False))
+            frames = [frame.svg() for frame in getattr(self.picture, "frames", ())]
+            drawn = page.figure(self.picture.svg(), html.escape(self.caption, quote=False), frames)
             display({"text/html": drawn, "text/plain": self.caption}, raw=True)
         elif self.picture:
             display(self.picture)
