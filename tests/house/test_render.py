@@ -187,7 +187,8 @@ def test_what_chapters_show_is_found_again(tmp_path):
 
 
 def test_a_page_loads_no_script_that_it_does_not_need():
-    icons, other = '<script src="_static/vendor/fontawesome/6/js/all.min.js">\n</script>', '<script src="a.js"></script>'
+    icons = '<script src="_static/vendor/fontawesome/6/js/all.min.js">\n</script>'
+    other = '<script src="a.js"></script>'
     drawn = '<script defer="defer" src="_static/../mathjax/tex-svg.js?v=1"></script>'
     assert render.lighter(f"{icons}{drawn}{other}<p>no formula</p>") == f"{other}<p>no formula</p>"
     formula = '<span class="math notranslate">n</span>'
