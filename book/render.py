@@ -21,7 +21,7 @@ from gallery import Gallery
 from repro import page
 
 ROOT = Path(__file__).parents[1]
-MATHJAX = re.compile(r'<script[^>]*mathjax[^>]*></script>')
+SCRIPT = r"<script[^>]*/{}/[^>]*>\s*</script>"
 ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^>]*>')
 
 
@@ -55,11 +55,17 @@ def render(target: str | Path, *chapters: str | Path) -> None:
     if done.returncode:
         sys.exit("The book does not build without warnings (above).")
     for file in (source / "_build/html").rglob("*.html"):
-        if 'class="math' not in (text := file.read_text()):  # two megabytes for a page without a formula
-            file.write_text(MATHJAX.sub("", text))
+        file.write_text(lighter(file.read_text()))
         if found := ELSEWHERE.search(file.read_text()):
             sys.exit(f"{file.name} loads something from elsewhere; it has to lie beside it: {found.group()}")
     (source / "_build/html").rename(target)
+
+
+def lighter(text: str) -> str:
+    """A page without the scripts that it does not need: what draws formulas, where it has none, and what draws icons,
+    which are letters of a font that is loaded anyway."""
+    names = ["fontawesome/.*/js", *(["mathjax"] if 'class="math' not in text else [])]
+    return re.sub("|".join(map(SCRIPT.format, names)), "", text)
 
 
 def configured(file: Path) -> Path:

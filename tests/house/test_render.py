@@ -186,6 +186,15 @@ def test_what_chapters_show_is_found_again(tmp_path):
     assert (tmp_path / f"gallery/{figure.id}.svg").read_text() == "<svg><text>x</text></svg>"
 
 
+def test_a_page_loads_no_script_that_it_does_not_need():
+    icons = '<script src="_static/vendor/fontawesome/6/js/all.min.js">\n</script>'
+    other = '<script src="a.js"></script>'
+    drawn = '<script defer="defer" src="_static/../mathjax/tex-svg.js?v=1"></script>'
+    assert render.lighter(f"{icons}{drawn}{other}<p>no formula</p>") == f"{other}<p>no formula</p>"
+    formula = '<span class="math notranslate">n</span>'
+    assert render.lighter(f"{drawn}{icons}{other}{formula}") == f"{drawn}{other}{formula}"
+
+
 def test_every_figure_has_a_card_that_leads_to_it(tmp_path):
     shown = gallery.Gallery(tmp_path / "gallery")
     caption = ('<figcaption><span class="of-figure">Figure {}</span> What it <i>shows</i>, e.g. 2.5. And more.'
