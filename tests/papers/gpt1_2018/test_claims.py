@@ -150,3 +150,7 @@ def test_a_released_model_is_taken_as_it_is(home, monkeypatch):
                             home / "work" / "runs" / record.id / "model" / pretraining.LAST)
     assert kept.embed.weight.equal(small.transformer.tokens_embed.weight) and record.metrics["parameters"] == (
         kept.config.parameters)
+
+
+def test_what_layers_are_worth_is_what_the_paper_prints():
+    assert claim("gpt1_2018-layers").expected() == 9.0  # "up to 9%"

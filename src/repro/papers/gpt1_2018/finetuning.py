@@ -5,7 +5,8 @@ order of the examples and the dropout. Beside the score of the whole recipe stan
 (`repro.papers.gpt1_2018.baselines`).
 """
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -40,6 +41,20 @@ GENERATED = "topics", "belonging", "pairs", "nouns"
 SHOWN = "belonging"  # of these, the one with all variants at smoke
 
 
+def with_corpus(values: dict[str, Any], known: Iterable[str], refused: str) -> dict[str, Any]:
+    """Settings with the corpus of their task. Raises ReproError, which begins with `refused`, for one that is not among
+    the `known` ones, and for one that nobody knows."""
+    from repro.data.tasks import task
+
+    name = values.get("task")
+    if not isinstance(name, str):
+        return values
+    corpus = task(name).corpus
+    if name not in known:
+        raise ReproError(f"{refused} {name}; take one of {', '.join(sorted(known))}")
+    return {**values, "corpus": corpus}
+
+
 class Config(RunConfig):
     """A task, a variant of the recipe, and how it is trained."""
 
@@ -63,13 +78,7 @@ class Config(RunConfig):
     @classmethod
     def _filled(cls, values):
         """With the corpus of the task."""
-        from repro.data.tasks import task
-
-        name = values.get("task")
-        if isinstance(name, str):
-            values = {**values, "corpus": task(name).corpus}  # raises ReproError for an unknown one
-            if name not in FORMS:
-                raise ReproError(f"nothing is fine-tuned for task {name}; take one of {', '.join(sorted(FORMS))}")
+        values = with_corpus(values, FORMS, "nothing is fine-tuned for task")
         if values.get("variant") in ("lstm", "no-pretraining"):
             values = {**values, "transferred": None}
         return values

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from repro.errors import ReproError
 from repro.papers.base.pretraining import PROCESS, new_tokeniser
 from repro.papers.gpt1_2018 import pretraining
-from repro.papers.gpt1_2018.finetuning import score
+from repro.papers.gpt1_2018.finetuning import score, with_corpus
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 if TYPE_CHECKING:
@@ -82,14 +81,7 @@ class Config(RunConfig):
     @classmethod
     def _filled(cls, values):
         """With the corpus of the task."""
-        from repro.data.tasks import task
-
-        name = values.get("task")
-        if isinstance(name, str):
-            values = {**values, "corpus": task(name).corpus}  # raises ReproError for an unknown one
-            if name not in HEURISTICS:
-                raise ReproError(f"no heuristic tells task {name}; take one of {', '.join(sorted(HEURISTICS))}")
-        return values
+        return with_corpus(values, HEURISTICS, "no heuristic tells task")
 
 
 def base_of(config):
