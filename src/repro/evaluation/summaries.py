@@ -39,15 +39,17 @@ def nats(model: "nn.Module", pairs: Sequence[Pair], separator: int, batch_size: 
 
     lengths = [len(source) for source, _ in pairs]
     order, found, was_training = np.argsort(lengths, kind="stable"), [], model.training
+    device = next(model.parameters()).device
     model.eval()
     with torch.no_grad():
         for start in range(0, len(order), batch_size):
             batch = padded([pairs[k] for k in order[start:start + batch_size]], separator)
+            batch = {name: part.to(device) for name, part in batch.items()}
             logits = model(batch["source"], batch["lengths"], batch["ids"])
             each = cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), "none")
             found.append(each.double().view_as(batch["labels"]).sum(1))
     model.train(was_training)
-    return torch.cat(found).numpy()[np.argsort(order)]
+    return torch.cat(found).cpu().numpy()[np.argsort(order)]
 
 
 def written(model: "nn.Module", source: Sequence[int], separator: int, size: int = 4, alpha: float = 0.6,
@@ -55,8 +57,9 @@ def written(model: "nn.Module", source: Sequence[int], separator: int, size: int
     """The summary (token ids) of one input that `beam_search` finds under a model such as `repro.models.OneText`."""
     import torch
 
-    given = torch.as_tensor(source, dtype=torch.int64)[None]
-    lengths = torch.tensor([len(source)])
+    device = next(model.parameters()).device
+    given = torch.as_tensor(source, dtype=torch.int64, device=device)[None]
+    lengths = torch.tensor([len(source)], device=device)
     with torch.no_grad():
         if not hasattr(model, "encode"):
             return beam_search(_OneText(model.decoder, given), separator, separator, size, alpha, longest)
@@ -64,8 +67,8 @@ def written(model: "nn.Module", source: Sequence[int], separator: int, size: int
 
         def follow(prefixes):
             k = len(prefixes)
-            logits = model.decode(_repeated(memory, k), lengths.expand(k), prefixes)
-            return logits[:, -1].float().log_softmax(-1)
+            logits = model.decode(_repeated(memory, k), lengths.expand(k), prefixes.to(device))
+            return logits[:, -1].float().log_softmax(-1).cpu()
 
         return beam_search(follow, separator, separator, size, alpha, longest)
 
@@ -77,7 +80,7 @@ class _OneText:
     """
 
     def __init__(self, decoder: "nn.Module", given: "Tensor"):
-        self.extend, self.past = decoder.extend, decoder.extend(given)[1]
+        self.extend, self.past, self.device = decoder.extend, decoder.extend(given)[1], given.device
         self.read: list[list[int]] = [[]]  # what `past` holds behind the input, a row each
 
     def __call__(self, prefixes: "Tensor") -> "Tensor":
@@ -85,9 +88,9 @@ class _OneText:
         rows = [self.read.index(text[:-1]) for text in texts]
         if rows != list(range(len(self.read))):
             self.past = self.past.of(rows)
-        logits, self.past = self.extend(prefixes[:, -1:], self.past)
+        logits, self.past = self.extend(prefixes[:, -1:].to(self.device), self.past)
         self.read = texts
-        return logits.float().log_softmax(-1)
+        return logits.float().log_softmax(-1).cpu()
 
 
 def _repeated(memory, k: int):

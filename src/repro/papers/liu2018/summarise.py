@@ -232,10 +232,10 @@ def expert_use(model, pairs, separator: int) -> dict[str, float]:
 
     from repro.evaluation.summaries import padded
 
-    use = 0
+    use, device = 0, next(model.parameters()).device
     with torch.no_grad():
         for pair in pairs:  # one at a time: padding is no token
-            batch = padded([pair], separator)
+            batch = {name: part.to(device) for name, part in padded([pair], separator).items()}
             model(batch["source"], batch["lengths"], batch["ids"])
             use = use + torch.stack(list(model.decoder.use.values())).float()
     shares = use / use.sum(1, keepdim=True)
