@@ -108,7 +108,7 @@ def line(one: Claim, found: Verdict) -> str:
     """One claim: sign, sentence, strip, effect."""
     sign = (f'<span class="verdict verdict-{found.verdict.replace(" ", "-")}"><span aria-hidden="true">'
             f'{SIGNS[found.verdict]}</span><span class="visually-hidden">{found.verdict}:</span></span>')
-    told = f'{sign}<span class="sentence">{html.escape(one.sentence)}</span>{strip(one, found)}' + (
+    told = f'{sign}<span class="sentence">{html.escape(one.brief)}</span>{strip(one, found)}' + (
         f"<small>{html.escape(found.text.partition('; ')[0])}</small>")
     address = place_of(one)
     about = html.escape(f"{found.verdict}: {one.sentence} {found.text} ({one.source})")

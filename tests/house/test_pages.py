@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from statistics import median
 
 import pytest
 from chromium import Chromium, needs_chromium
@@ -171,6 +172,53 @@ def test_the_landing_page_is_light_and_has_a_head(book, browser):
     assert head["og:title"].startswith("Long context") and len(head["description"]) > 50
     assert (book / head["og:image"]).exists()
     assert browser.evaluate("document.querySelectorAll('.claims li a svg').length") > 10
+
+
+@pytest.mark.parametrize("name", ["index"])
+def test_claims_on_the_landing_page_are_said_in_a_line(page):
+    cut = """[...document.querySelectorAll(".claims .sentence")].filter((one) =>
+        one.scrollWidth > one.clientWidth || one.clientHeight > 24).map((one) => one.textContent)"""
+    assert page.evaluate(cut) == [] and page.evaluate("document.querySelectorAll('.claims .sentence').length") > 10
+
+
+@pytest.mark.parametrize("name", ["notebooks/22_scoreboard"])
+def test_rows_of_the_scoreboard_are_a_line_each(page):
+    found = page.evaluate("""[...document.querySelectorAll(".claim")].map((one) => {
+        one.style.contentVisibility = one.parentElement.style.contentVisibility = "visible";
+        const cut = [...one.querySelectorAll("summary :is(.sentence, small)")].some((part) =>
+            part.getBoundingClientRect().right > part.closest("summary").getBoundingClientRect().right
+            || part.scrollWidth > part.clientWidth && getComputedStyle(part).display !== "inline");
+        return [one.id, one.getBoundingClientRect().height, cut]; })""")
+    assert len(found) > 50 and [row for row in found if row[1] > 40 or row[2]] == []
+
+
+def test_a_thousand_rows_are_filtered_within_50_milliseconds(book, browser):
+    """Of the real page, with all of its claims several times; the median in both directions of each filter."""
+    text = (book / "notebooks/22_scoreboard.html").read_text()
+    times = -(-1_000 // text.count('<details class="claim"'))
+    (book / "notebooks/thousand.html").write_text(re.sub(
+        '<div class="rows">.*?</div>(?=<div class="rows">|</section>)', lambda found: "".join(
+            found[0].replace(' id="', f' id="{k}-') for k in range(times)), text, flags=re.DOTALL))
+    browser.size(1400)
+    browser.open((book / "notebooks/thousand.html").as_uri())
+    (book / "notebooks/thousand.html").unlink()
+    browser.call("Performance.enable", timeDomain="threadTicks")  # what the page itself takes, whoever else is at work
+
+    def seconds():
+        return {one["name"]: one["value"] for one in browser.call("Performance.getMetrics")["metrics"]}["TaskDuration"]
+
+    took = {}
+    for _ in range(7):
+        for name, value in (("verdict", "not run"), ("verdict", ""), ("paper", "yoshida2020"), ("paper", "")):
+            browser.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
+            start = seconds()
+            browser.evaluate(f"""document.querySelector("[name={name}]").value = "{value}";
+                document.querySelector(".board form").dispatchEvent(new Event("change")); document.body.offsetHeight""")
+            took.setdefault((name, value), []).append(seconds() - start)
+            shown = browser.evaluate("document.querySelectorAll('.claim:not([hidden])').length")
+            assert (shown >= 1_000) == (not value) and shown
+    browser.call("Performance.disable")
+    assert {key: median(found) for key, found in took.items() if median(found) >= 0.05} == {}
 
 
 def test_without_a_script_claims_tables_and_pictures_are_there(book):

@@ -109,7 +109,7 @@ def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
     from repro.study.lesson import latest
 
     found = BeautifulSoup(page, "html.parser").select(".claims li")
-    judged = {one.sentence: one for one in claims() if latest(one)[1].verdict != "not run"}
+    judged = {one.brief: one for one in claims() if latest(one)[1].verdict != "not run"}
     assert {row.select_one(".sentence").get_text() for row in found} == set(judged) and len(found) == len(judged) > 0
     for row in found:
         one = judged[row.select_one(".sentence").get_text()]
