@@ -221,6 +221,16 @@ def test_a_thousand_rows_are_filtered_within_50_milliseconds(book, browser):
     assert {key: median(found) for key, found in took.items() if median(found) >= 0.05} == {}
 
 
+@pytest.mark.parametrize("name", ["notebooks/23_explorer"])
+def test_the_explorer_begins_with_its_chart(page):
+    assert page.evaluate("document.querySelector('.charts').getBoundingClientRect().top") < 700
+    asked = page.evaluate("location.href") + "#against=%E0%A4%A"  # which no browser writes
+    page.open("about:blank")
+    page.open(asked)
+    assert "Nothing is measured against" in page.evaluate("document.querySelector('.explorer .status').textContent")
+    assert page.complaints() == []
+
+
 def test_without_a_script_claims_tables_and_pictures_are_there(book):
     text = (book / "notebooks/22_scoreboard.html").read_text()
     assert text.count('<details class="claim"') > 50 and "<form hidden" in text
