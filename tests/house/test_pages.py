@@ -221,6 +221,14 @@ def test_a_thousand_rows_are_filtered_within_50_milliseconds(book, browser):
     assert {key: median(found) for key, found in took.items() if median(found) >= 0.05} == {}
 
 
+@pytest.mark.parametrize("name", ["pictures"])
+def test_every_card_has_a_picture_and_those_without_a_number_are_there(page):
+    assert page.evaluate("document.querySelectorAll('.thumb:not(:has(svg, img))').length") == 0
+    cards = page.evaluate("[...document.querySelectorAll('.gallery li a')].map((one) => one.getAttribute('href'))")
+    assert {"notebooks/05_memory_and_recomputation.html#planner", "notebooks/23_explorer.html#playground",
+            "notebooks/08_what_is_propagated.html#yoshida2020-continuations"} <= set(cards)
+
+
 @pytest.mark.parametrize("name", ["notebooks/23_explorer"])
 def test_the_explorer_begins_with_its_chart(page):
     assert page.evaluate("document.querySelector('.charts').getBoundingClientRect().top") < 700

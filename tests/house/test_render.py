@@ -14,6 +14,8 @@ import yaml
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from repro.study import artifact
+
 
 def read(frame_or_style, **options):
     text = frame_or_style.to_html(**options) if isinstance(frame_or_style, pd.DataFrame) else frame_or_style.to_html()
@@ -162,7 +164,7 @@ def test_a_public_repository_gives_every_chapter_its_buttons(tmp_path, monkeypat
 
 
 def test_what_chapters_show_is_found_again(tmp_path):
-    from repro.study import artifact, claim, claims
+    from repro.study import claim, claims
 
     one, figure = artifact("yoshida2020-table1"), artifact("longformer2020-figure1")
     told = next(other for other in claims() if other.chapter == one.chapter)
@@ -215,6 +217,34 @@ def test_every_figure_has_a_card_that_leads_to_it(tmp_path):
             ("13_factorised_attention", "figure-13-10", "Figure 13.10"))]
     assert re.findall('src="([^"]*)"', page) == ["gallery/figure-4-1.svg", "gallery/figure-13-10.svg"]
     assert (tmp_path / "gallery/figure-13-10.svg").read_text() == "<svg>three</svg>"
+
+
+def test_words_texts_and_what_is_moved_by_sliders_have_cards_with_a_picture(tmp_path):
+    shown = gallery.Gallery(tmp_path / "gallery")
+    words = ('<figure class="drawing"><div class="words"><p>short</p><p>Ann <span class="r3">ran</span> <span '
+             'class="b1 name">home</span></p></div><figcaption><span class="of-figure">Figure 8.4</span> Words.'
+             "</figcaption></figure>")
+    one = artifact("yoshida2020-continuations")
+    texts = (f'<figure class="tabular"><table class="texts"><tr><td>a</td></tr></table><figcaption>{one.heading}'
+             "</figcaption></figure>")
+    moved = '<section class="planner" aria-label="What fits"><table><tr><th>1</th></tr></table></section>'
+    mask = '<section class="playground" aria-label="Who"><svg></svg><svg><path/></svg></section>'
+    assert 'id="figure-8-4"' in shown.visit(one.chapter, words, "")
+    assert f'<table id="{one.id}" class="texts">' in shown.visit(one.chapter, texts, "")
+    assert shown.visit(one.chapter, texts, "") == texts  # the second time: an id is there once
+    assert shown.visit("06_wikitext103", texts, "") == texts  # another chapter's
+    assert 'class="planner" id="planner" aria-label="What fits"' in shown.visit("09_x", moved + mask, "")
+    cards = BeautifulSoup(shown.filled(gallery.PLACE, {one.chapter: "8", "09_x": "9"}), "html.parser").select("li")
+    assert [(card.a["href"], card.a.get_text()) for card in cards] == [
+        (f"notebooks/{one.chapter}.html#figure-8-4", "Figure 8.4 Words"),
+        (f"notebooks/{one.chapter}.html#{one.id}", one.title), ("notebooks/09_x.html#planner", "What fits"),
+        ("notebooks/09_x.html#playground", "Who")]
+    assert all(card.select_one(".thumb :is(svg, img)") for card in cards)
+    strokes = {path.get("fill", "none"): path["d"] for path in cards[0].select("path")}
+    assert len(strokes) == 3 and strokes[gallery.COLOURS["recurrent"]] == "M10 5h7v6h-7z"
+    assert (tmp_path / "gallery/playground.svg").read_text() == "<svg><path/></svg>"
+    card = f'<span class="thumb table" data-artifact="{one.id}">'
+    assert f"{card}<svg" in shown.finished(f"{card}</span>")
 
 
 def test_a_table_in_small_has_a_bar_for_each_cell():
