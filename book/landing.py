@@ -71,7 +71,7 @@ def actions() -> str:
         name = repository().partition("//github.com/")[2]
         known += [("at Colab", f"https://colab.research.google.com/github/{name}/blob/{BRANCH}/{FIRST}"),
                   ("at Binder", f"https://mybinder.org/v2/gh/{name}/{BRANCH}?urlpath=lab/tree/{FIRST}")]
-    known += [("Source", repository())] * bool(repository()) + [("Cite", "references.html")]
+    known += [("Source", repository())] * bool(repository()) + [("Cite", "references.html#cite-this-book")]
     links = "".join(f'<a href="{address}">{name}</a>' for name, address in known)
     return f'<nav class="actions" aria-label="Where to go">{links}</nav>'
 
@@ -84,6 +84,13 @@ def repository() -> str:
     asked = subprocess.run(["git", "remote", "get-url", "origin"], cwd=ROOT, capture_output=True, text=True)
     found = re.fullmatch(r"(?:https://|git@)([\w.-]+)[/:]([\w./-]+?)(?:\.git)?", asked.stdout.strip())
     return f"https://{found[1]}/{found[2]}" if found else ""
+
+
+def site() -> str:
+    """Where the book is read once it is published from GitHub, with a slash behind; "" where that is not known."""
+    owner, _, name = repository().partition("//github.com/")[2].partition("/")
+    root = f"{owner.lower()}.github.io"
+    return f"https://{root}/" + (f"{name}/" if name.lower() != root else "") if name else ""
 
 
 def judged() -> list[tuple[Claim, str, Verdict]]:

@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 from statistics import median
 
+import landing
 import pytest
 from chromium import Chromium, needs_chromium
 
@@ -170,7 +171,9 @@ def test_the_landing_page_is_light_and_has_a_head(book, browser):
     head = browser.evaluate("""Object.fromEntries([...document.querySelectorAll("meta")].map((one) =>
         [one.getAttribute("property") ?? one.name, one.content]))""")
     assert head["og:title"].startswith("Long context") and len(head["description"]) > 50
-    assert (book / head["og:image"]).exists()
+    site = landing.site()
+    assert head["og:image"].startswith(site) and (book / head["og:image"].removeprefix(site)).exists()
+    assert browser.evaluate("document.querySelector('.actions').textContent").endswith("Cite")
     assert browser.evaluate("document.querySelectorAll('.claims li a svg').length") > 10
 
 

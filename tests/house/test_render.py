@@ -4,6 +4,7 @@ import csv
 import json
 import re
 
+import cite
 import gallery
 import landing
 import pandas as pd
@@ -148,6 +149,11 @@ def test_the_repository_is_known_from_where_it_is_built(monkeypatch):
             "at Colab": f"https://colab.research.google.com/github/some/book/blob/{landing.BRANCH}/{landing.FIRST}",
             "at Binder": f"https://mybinder.org/v2/gh/some/book/{landing.BRANCH}?urlpath=lab/tree/{landing.FIRST}"}
         assert (landing.ROOT / landing.FIRST).exists()
+        assert landing.site() == "https://some.github.io/book/"
+        assert "  url = {https://some.github.io/book/},\n" in cite.told()
+        monkeypatch.setenv("GITHUB_REPOSITORY", "Some/some.github.io")
+        landing.repository.cache_clear()
+        assert landing.site() == "https://some.github.io/"
     finally:
         landing.repository.cache_clear()
 
@@ -158,9 +164,34 @@ def test_a_public_repository_gives_every_chapter_its_buttons(tmp_path, monkeypat
     assert config["repository"]["url"] == "https://github.com/some/book" and config["html"]["use_repository_button"]
     assert set(config["launch_buttons"]) == {"binderhub_url", "colab_url"}
     assert config["repository"]["branch"] == landing.BRANCH
-    monkeypatch.setattr(landing, "repository", lambda: "")
-    config = yaml.safe_load(render.configured(tmp_path / "_config.yml").read_text())
-    assert "repository" not in config and "launch_buttons" not in config
+    assert config["sphinx"]["config"]["html_context"]["site"] == "https://some.github.io/book/"
+    for other in ("", "https://gitlab.example/some/book"):
+        monkeypatch.setattr(landing, "repository", lambda other=other: other)
+        config = yaml.safe_load(render.configured(tmp_path / "_config.yml").read_text())
+        assert "launch_buttons" not in config and not config["sphinx"]["config"]["html_context"].get("site")
+        assert ("repository" in config) == bool(other)
+
+
+def test_the_book_says_how_it_is_cited():
+    page = cite.filled((landing.ROOT / "book/references.md").read_text())
+    known = yaml.safe_load((landing.ROOT / "CITATION.cff").read_text())
+    assert "## Cite this book\n" in page and known["message"] in page and cite.PLACE not in page
+    assert '<a href="references.html#cite-this-book">Cite</a>' in landing.actions()
+    assert cite.entry({"authors": [{"name": "A B"}, {"family-names": "C", "given-names": "D"}], "title": "It: x",
+                       "version": "1.2.3", "license": "MIT"}).splitlines()[:4] == [
+        "@software{repro,", "  author = {{A B} and C, D},", "  title = {{It: x}},", "  version = {1.2.3},"]
+    assert f"title = {{{{{known['title']}}}}}" in page and f"version = {{{known['version']}}}" in page
+
+
+def test_the_head_of_a_page_tells_its_first_sentences():
+    head = '<meta name="description" content="all"><meta property="og:description" content="all">'
+    told = "A chapter about windows &amp; <i>what</i> lies in them, " + "word " * 50
+    page = render.described(f'{head}<p>before</p><article class="bd-article"><h1>A</h1><p>{told}</p><p>b</p></article>')
+    found = re.findall('content="([^"]*)"', page)
+    assert found[0] == found[1] and found[0].startswith("A chapter about windows &amp; what lies in them, word word")
+    assert found[0].endswith("word …") and 190 < len(found[0]) < 210
+    for short in (f'{head}<article class="bd-article"><p>Short.</p></article>', f"{head}<p>{told}</p>"):
+        assert render.described(short) == short
 
 
 def test_what_chapters_show_is_found_again(tmp_path):
