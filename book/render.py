@@ -66,8 +66,9 @@ def render(target: str | Path, *chapters: str | Path) -> None:
 
 def lighter(text: str) -> str:
     """A page without the scripts that it does not need: what draws formulas, where it has none, and what draws icons,
-    which are letters of a font that is loaded anyway."""
+    which are letters of a font that is loaded anyway. It has the light colours where no script runs to choose."""
     names = ["fontawesome/.*/js", *(["mathjax"] if 'class="math' not in text else [])]
+    text = re.sub(r'(<html [^>]*data-theme=")auto"', r'\1light"', text)
     return re.sub("|".join(map(SCRIPT.format, names)), "", text)
 
 

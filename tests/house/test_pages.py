@@ -249,6 +249,28 @@ def test_without_a_script_claims_tables_and_pictures_are_there(book):
     assert "<noscript><svg" in text and '<path class="cells" d="M0 0h' in text and text.count("<table") > 5
 
 
+NOSCRIPT = """({plain: [...document.querySelectorAll("noscript")].map((one) => one.textContent),
+    paper: [...document.querySelectorAll(".strip .paper")].map((one) => getComputedStyle(one).fill),
+    null: [...document.querySelectorAll(".strip .null")].map((one) => getComputedStyle(one).stroke),
+    theme: document.documentElement.dataset.theme, page: getComputedStyle(document.body).backgroundColor,
+    shown: [...document.querySelectorAll(".claim, .claims li, .tabular table, .explorer noscript svg")].length})"""
+
+
+@pytest.mark.parametrize(("name", "said"), [("index", ""), ("notebooks/22_scoreboard", "The filters need JavaScript"),
+                                            ("notebooks/23_explorer", "The sliders need JavaScript")])
+def test_a_browser_without_scripts_shows_it_all_and_says_what_is_missing(book, browser, name, said):
+    browser.size(1400)
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open((book / f"{name}.html").as_uri())
+        seen = browser.evaluate(NOSCRIPT)
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert seen["theme"] == "light" and seen["shown"] > 3 and said in " ".join(seen["plain"])
+    assert set(seen["paper"]) <= {"rgb(255, 255, 255)"} and "none" not in seen["null"]  # hollow; and a line for nothing
+    assert name.endswith("explorer") or seen["paper"] and seen["null"]
+
+
 def test_references_are_called_what_the_text_calls_them(book):
     from bs4 import BeautifulSoup
 

@@ -123,11 +123,29 @@ def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
         assert row.select_one("svg.strip") and row.small.get_text() == verdict.text.partition("; ")[0]
 
 
-def test_findings_are_decided_claims_one_a_chapter(page):
+def test_the_papers_sizes_are_those_that_they_print():
+    assert [landing.theirs(paper) for paper in ("yoshida2020", "gpt2_2019", "longformer2020", "liu2018")] == [
+        124, 1542, 41, None]
+
+
+def test_findings_are_decided_claims_one_a_chapter_and_one_that_waits_for_seeds(page):
+    from repro.study import claims
+    from repro.study.artifacts import heading
+    from repro.study.lesson import latest
+
     found = BeautifulSoup(page, "html.parser").select(".findings li")
     words = [row.select_one(".verdict").get_text().split(maxsplit=1)[1] for row in found]
-    assert 3 <= len(found) <= 5 and set(words) <= {"reproduced", "not reproduced", "inconclusive"}
-    assert len({row.a["href"].partition("#")[0] for row in found}) == len(found)
+    decided = [row for row, word in zip(found, words, strict=True) if word != "open"]
+    assert 3 <= len(found) <= 5 and set(words) <= {"reproduced", "not reproduced", "inconclusive", "open"}
+    assert len({row.a["href"].partition("#")[0] for row in decided}) == len(decided)
+    waiting = any(latest(one)[1].verdict == "open" for one in claims())
+    assert words.count("open") == waiting and ("seed" in found[-1].get_text() or not waiting)
+    for row in found:
+        one = next(one for one in claims() if one.sentence in row.get_text())
+        scale, verdict = latest(one)
+        assert row.b.get_text() == landing.PAPERS[one.paper][0] and (
+            f"At {heading(scale)}: " in row.get_text())
+        assert verdict.text.partition("; ")[0] in row.get_text()
 
 
 def test_without_records_the_landing_page_says_so(toy, monkeypatch):
@@ -225,6 +243,8 @@ def test_a_page_loads_no_script_that_it_does_not_need():
     drawn = '<script defer="defer" src="_static/../mathjax/tex-svg.js?v=1"></script>'
     assert render.lighter(f"{icons}{drawn}{other}<p>no formula</p>") == f"{other}<p>no formula</p>"
     formula = '<span class="math notranslate">n</span>'
+    assert render.lighter('<html lang="en" data-theme="auto"><b data-theme="auto">').startswith(
+        '<html lang="en" data-theme="light"><b data-theme="auto">')
     assert render.lighter(f"{drawn}{icons}{other}{formula}") == f"{drawn}{other}{formula}"
 
 

@@ -124,6 +124,8 @@ def _filters(choices: dict[str, dict[str, str]]) -> str:
         for name, known in choices.items() for options in [[
             f'<option value="{html.escape(value)}">{_text(told)}</option>' for value, told in known.items()]])
     return (f'<form hidden>{selects}<button type="reset">show all</button></form><p role="status"><output></output></p>'
+            "<noscript><p>The filters need JavaScript, which is switched off: here are all claims, tables and figures."
+            "</p></noscript>"
             '<p class="take">All of it, as <code>repro list --json</code> prints it: '
             '<a href="../scoreboard.json" download>JSON</a>, <a href="../scoreboard.csv" download>CSV</a>.</p>')
 
