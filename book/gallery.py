@@ -8,7 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from bs4 import BeautifulSoup, Tag
+
 from repro.page import ABSENT, numeric
+from repro.plotting.style import COLOURS
 from repro.study import artifacts, claims
 
 LINK = re.compile(r'href="(notebooks/)?(\d\d_\w+)\.html#([\w.-]+)"')
@@ -17,18 +20,23 @@ TABLE = re.compile(r'<table id="([^"]+)">')
 THUMB = re.compile(r'(<span class="thumb \w+" data-artifact="([^"]+)">)</span>')
 FIGURE = re.compile(r'<figure class="drawing"(?: id="([^"]+)")?>(.*?)</figure>', re.DOTALL)
 NUMBER = re.compile(r'<span class="of-figure">(Figure \d+\.\d+)</span>')
+TEXTS = re.compile(r'<table class="texts">')
+PART = re.compile(r'<section class="(explorer|planner|playground)" aria-label="([^"]*)"')
 CAPTION = re.compile(r"\s*(?:<div>)?(.*?)</(?:div|figcaption)>", re.DOTALL)  # behind its number: the first line
 PLACE = "<!-- pictures -->"
 WIDE, HIGH = 8, 9  # cells of a table that its small picture shows at most
+SIDES = {"r": COLOURS["recurrent"], "b": COLOURS["baseline"]}  # of a page of words (repro.plotting.words)
 
 
 class Picture(NamedTuple):
-    """A figure of a chapter: where it stands, its number, and the first sentence of what it shows (HTML)."""
+    """A figure of a chapter: where it stands, its number ("" where it has none), the first sentence of what it shows
+    (HTML), and what is drawn of it in small (SVG)."""
 
     chapter: str
     id: str
     number: str
     told: str
+    small: str
 
 
 @dataclass
@@ -57,7 +65,9 @@ class Gallery:
             if '<figure class="drawing">' in text and self._first(here, id):
                 text = text.replace('<figure class="drawing">', f'<figure class="drawing" id="{id}">', 1)
             self.pictures.setdefault(id, text)
+        text = TEXTS.sub(lambda found: self._texts(chapter, found, text), text)
         text = FIGURE.sub(lambda found: self._numbered(chapter, found), text)
+        text = PART.sub(lambda found: self._part(chapter, found, text), text)
 
         def told(found: re.Match) -> str:
             one = self.sentences.get(html.unescape(found[3]))
@@ -92,20 +102,45 @@ class Gallery:
         id = id or number[1].lower().replace(" ", "-").replace(".", "-")
         caption = CAPTION.match(inside, number.end())[1]
         told = re.sub("<[^>]+>", "", caption).strip()
-        self.figures.append(Picture(chapter, id, number[1], re.split(r"\. (?=\D)", told)[0].removesuffix(".")))
-        if drawn := re.search(r"<svg.*?</svg>", inside, re.DOTALL):
-            self._keep(id, drawn[0])
+        self._remember(chapter, id, number[1], re.split(r"\. (?=\D)", told)[0].removesuffix("."), inside)
         return f'<figure class="drawing" id="{id}">{inside}</figure>'
 
-    def _card(self, one: Picture) -> str:
-        drawn = f'<img src="gallery/{one.id}.svg" alt="" loading="lazy" width="160" height="96">'
-        here = drawn if (self.folder / f"{one.id}.svg").exists() else ""
-        return (f'<li><a href="notebooks/{one.chapter}.html#{one.id}"><span class="thumb figure">{here}</span>'
-                f"<b>{one.number}</b> {one.told}</a></li>")
+    def _texts(self, chapter: str, found: re.Match, text: str) -> str:
+        """Texts side by side, of the artifact that is named below them: the first ones of a chapter, with its id."""
+        id = next((id for heading, id in self.headings.items() if html.escape(heading) in text), "")
+        if self.known.get(id) != chapter or not self._first(self.places[chapter], id):
+            return found[0]
+        self.pictures.setdefault(id, text)
+        told = next(one.title for one in artifacts() if one.id == id)
+        self._remember(chapter, id, "", html.escape(told, quote=False), text)
+        return f'<table id="{id}" class="texts">'
 
-    def _keep(self, id: str, drawn: str) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / f"{id}.svg").write_text(drawn)
+    def _part(self, chapter: str, found: re.Match, text: str) -> str:
+        """What a reader moves by sliders, with an id."""
+        kind, told = found.groups()
+        self._remember(chapter, kind, "", told, text)
+        return f'<section class="{kind}" id="{kind}" aria-label="{told}"'
+
+    def _remember(self, chapter: str, id: str, number: str, told: str, drawn: str) -> None:
+        """A picture for the page of all pictures."""
+        self.figures.append(Picture(chapter, id, number, told, self._drawn(id, drawn, "gallery")))
+
+    def _card(self, one: Picture) -> str:
+        number = f"<b>{one.number}</b> " * bool(one.number)
+        return (f'<li><a href="notebooks/{one.chapter}.html#{one.id}"><span class="thumb figure">{one.small}</span>'
+                f"{number}{one.told}</a></li>")
+
+    def _drawn(self, id: str, text: str, folder: str) -> str:
+        """What is shown of an output in small: its picture as a file of its own, which is loaded when it is looked at;
+        a sketch of its words or of its table; "" where it has nothing of these."""
+        if 'class="words"' in text:
+            return sketch_words(text)
+        drawn = max(re.findall(r"<svg.*?</svg>", text, re.DOTALL), key=len, default="")
+        if drawn and "<table id" not in text:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / f"{id}.svg").write_text(drawn)
+            return f'<img src="{folder}/{id}.svg" alt="" loading="lazy" width="160" height="96">'
+        return sketch(text) if "<table" in text else ""
 
     def _first(self, here: set[str], id: str) -> bool:
         fresh = id not in here
@@ -113,15 +148,8 @@ class Gallery:
         return fresh
 
     def _small(self, id: str) -> str:
-        """A figure as a file of its own, loaded when it is looked at; of a table where its numbers are."""
-        text = self.pictures.get(id, "")
-        if "<table" in text:
-            return sketch(text)
-        drawn = re.search(r"<svg.*?</svg>", text, re.DOTALL)
-        if not drawn:
-            return ""
-        self._keep(id, drawn[0])
-        return f'<img src="../gallery/{id}.svg" alt="" loading="lazy" width="160" height="96">'
+        """What a card of the scoreboard shows of an artifact."""
+        return self._drawn(id, self.pictures.get(id, ""), "../gallery")
 
 
 def sketch(text: str) -> str:
@@ -136,4 +164,23 @@ def sketch(text: str) -> str:
             kind = ("absent" if cell in ABSENT else "head" if not i else "number" if numeric([cell]) else "word")
             kinds[kind] += f"M{k * wide + 2:.0f} {i * 10 + 5}h{wide - 4:.0f}v5h{4 - wide:.0f}z"
     drawn = "".join(f'<path class="{kind}" d="{path}"/>' for kind, path in kinds.items() if path)
+    return f'<svg viewBox="0 0 160 96" aria-hidden="true">{drawn}</svg>'
+
+
+def sketch_words(text: str) -> str:
+    """A page of coloured words in small: a stroke for each word, in its colour; of several pages the first."""
+    page = max(BeautifulSoup(text, "html.parser").select(".words p"), key=lambda one: len(one.get_text()))
+    strokes: dict[str, str] = {}  # side and strength, "" for none -> a path
+    across, down = 0.0, 5
+    for part in page.children:
+        kinds = part.get("class", []) if isinstance(part, Tag) else []
+        kind = next((kind for kind in kinds if re.fullmatch("[rb][1-3]", kind)), "")
+        for word in part.get_text().split():
+            wide = min(160.0, 2.4 * len(word))
+            if across + wide > 160:
+                across, down = 0.0, down + 10
+            strokes[kind] = strokes.get(kind, "") + f"M{across:.0f} {down}h{wide:.0f}v6h-{wide:.0f}z"
+            across += wide + 3
+    drawn = "".join(f'<path fill="{SIDES[kind[0]]}" fill-opacity="{int(kind[1]) / 3:.2f}" d="{path}"/>' if kind else
+                    f'<path class="word" d="{path}"/>' for kind, path in sorted(strokes.items()))
     return f'<svg viewBox="0 0 160 96" aria-hidden="true">{drawn}</svg>'

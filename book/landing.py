@@ -9,12 +9,13 @@ from functools import cache
 from pathlib import Path
 
 from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, badge, claims, experiment, experiments, tally
+from repro.study.artifacts import heading
 from repro.study.board import LEGEND, place_of, strip
 from repro.study.lesson import SIGNS, latest
 from repro.study.once import unchanging
 from repro.study.published import published
 from repro.study.registry import title
-from repro.study.rule import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, REPRODUCED
+from repro.study.rule import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, OPEN, REPRODUCED
 
 ROOT = Path(__file__).parents[1]
 PAPERS = {  # in the order of the chapters: name, citation, idea, first and last chapter
@@ -30,8 +31,9 @@ PAPERS = {  # in the order of the chapters: name, citation, idea, first and last
                        "slide a window over the text and let a few tokens see everything", 16, 21),
 }
 SIZES = {  # of a paper's model in millions of weights: where it is printed
-    "longformer2020": ("longformer2020_table2_small_char_lm", "model.str.contains('ours')"),
-    "sparse2019": ("sparse2019_table1_density_modelling", "model.str.contains('Sparse')"),
+    "gpt2_2019": ("gpt2_2019_table2_model_sizes", "model != ''", "parameters_millions_as_printed"),
+    "longformer2020": ("longformer2020_table2_small_char_lm", "model.str.contains('ours')", "parameters_millions"),
+    "sparse2019": ("sparse2019_table1_density_modelling", "model.str.contains('Sparse')", "parameters_millions"),
 }
 GPT2 = 124  # million weights of the GPT-2 that the recurrence is added to
 LAST = 23  # chapter
@@ -71,7 +73,7 @@ def actions() -> str:
         name = repository().partition("//github.com/")[2]
         known += [("at Colab", f"https://colab.research.google.com/github/{name}/blob/{BRANCH}/{FIRST}"),
                   ("at Binder", f"https://mybinder.org/v2/gh/{name}/{BRANCH}?urlpath=lab/tree/{FIRST}")]
-    known += [("Source", repository())] * bool(repository()) + [("Cite", "references.html")]
+    known += [("Source", repository())] * bool(repository()) + [("Cite", "references.html#cite-this-book")]
     links = "".join(f'<a href="{address}">{name}</a>' for name, address in known)
     return f'<nav class="actions" aria-label="Where to go">{links}</nav>'
 
@@ -84,6 +86,13 @@ def repository() -> str:
     asked = subprocess.run(["git", "remote", "get-url", "origin"], cwd=ROOT, capture_output=True, text=True)
     found = re.fullmatch(r"(?:https://|git@)([\w.-]+)[/:]([\w./-]+?)(?:\.git)?", asked.stdout.strip())
     return f"https://{found[1]}/{found[2]}" if found else ""
+
+
+def site() -> str:
+    """Where the book is read once it is published from GitHub, with a slash behind; "" where that is not known."""
+    owner, _, name = repository().partition("//github.com/")[2].partition("/")
+    root = f"{owner.lower()}.github.io"
+    return f"https://{root}/" + (f"{name}/" if name.lower() != root else "") if name else ""
 
 
 def judged() -> list[tuple[Claim, str, Verdict]]:
@@ -108,7 +117,7 @@ def line(one: Claim, found: Verdict) -> str:
     """One claim: sign, sentence, strip, effect."""
     sign = (f'<span class="verdict verdict-{found.verdict.replace(" ", "-")}"><span aria-hidden="true">'
             f'{SIGNS[found.verdict]}</span><span class="visually-hidden">{found.verdict}:</span></span>')
-    told = f'{sign}<span class="sentence">{html.escape(one.sentence)}</span>{strip(one, found)}' + (
+    told = f'{sign}<span class="sentence">{html.escape(one.brief)}</span>{strip(one, found)}' + (
         f"<small>{html.escape(found.text.partition('; ')[0])}</small>")
     address = place_of(one)
     about = html.escape(f"{found.verdict}: {one.sentence} {found.text} ({one.source})")
@@ -117,21 +126,32 @@ def line(one: Claim, found: Verdict) -> str:
 
 def findings() -> str:
     """A few of what was found, as a list: of each chapter one claim at most, what was decided on measurements before
-    what could be counted."""
+    what could be counted; and the first of what more seeds have still to decide."""
     order = {REPRODUCED: 0, NOT_REPRODUCED: 0, INCONCLUSIVE: 1}
-    decided = [row for row in judged() if row[2].verdict in order]
+    rows = judged()
+    decided = [row for row in rows if row[2].verdict in order]
     decided.sort(key=lambda row: (row[0].unit == "exact", order[row[2].verdict]))
-    first = {}
-    for one, _, found in decided:
-        first.setdefault(one.chapter, (one, found))
-    told = []
-    for one, found in list(first.values())[:FINDINGS]:
-        paper = f", in the paper {one.write(one.expected())}" if one.expected() is not None else ""
-        effect, address = found.text.partition("; ")[0], place_of(one)
-        where = f' <a href="notebooks/{address}">Chapter {one.chapter[:2].lstrip("0")}</a>' if address else ""
-        told.append(f"<li>{badge(found.verdict)} {html.escape(one.sentence, quote=False)} Here {html.escape(effect)}"
-                    f"{html.escape(paper)}.{where}</li>")
-    return f'<ul class="findings">{"".join(told)}</ul>' if told else "Nothing was decided yet."
+    first: dict[str, tuple[Claim, str, Verdict]] = {}
+    for row in decided:
+        first.setdefault(row[0].chapter, row)
+    if not first:
+        return "Nothing was decided yet."
+    waiting = [row for row in rows if row[2].verdict == OPEN][:1]
+    chosen = [*list(first.values())[:FINDINGS - len(waiting)], *waiting]
+    return f'<ul class="findings">{"".join(finding(*row) for row in chosen)}</ul>'
+
+
+def finding(one: Claim, scale: str, found: Verdict) -> str:
+    """A claim in a sentence: of which paper, what came out at which scale, what the paper has."""
+    name = PAPERS[one.paper][0] if one.paper in PAPERS else title(one.paper)
+    effect, _, why = found.text.partition("; ")
+    seeds = f", with {why.partition('; ')[0]}" * (found.verdict == OPEN and "seed" in why)
+    unit = f" {one.told_in}" * bool(one.told_in and not one.relative)
+    paper = f"; in the paper: {one.write(one.expected())}{unit}" if one.expected() is not None else ""
+    address = place_of(one)
+    where = f' <a href="notebooks/{address}">Chapter {one.chapter[:2].lstrip("0")}</a>' if address else ""
+    told = html.escape(f"{one.sentence} At {heading(scale)}: {effect}{seeds}{paper}.", quote=False)
+    return f"<li>{badge(found.verdict)} <b>{name}</b>. {told}{where}</li>"
 
 
 def papers() -> str:
@@ -172,8 +192,8 @@ def theirs(paper: str) -> float | None:
     """Millions of weights of the paper's own model, where it says so."""
     if paper not in SIZES:
         return GPT2 if paper == "yoshida2020" else None
-    table, query = SIZES[paper]
-    return max(map(float, filter(None, published(table).query(query)["parameters_millions"])), default=None)
+    table, query, column = SIZES[paper]
+    return max(map(float, filter(None, published(table).query(query)[column])), default=None)
 
 
 def time() -> str:
@@ -189,11 +209,13 @@ def time() -> str:
     longest = max(hours.values(), default=1)
     bars = "".join(f'<li><span>{kind}</span><i style="width: {100 * value / longest:.0f}%"></i><b>{value:.1f} h</b>'
                    "</li>" for kind, value in sorted(hours.items(), key=lambda at: -at[1]))
-    steps = [(len({record.data["name"] for record in every}), "corpora"), (len(every), "records"),
+    steps = [(len({record.data["name"] for record in every}), "corpora"),
+             (len(every), f"records <small>{sum(hours.values()):.0f} h of computing</small>"),
              (len(artifacts()), "tables and figures"), (len(claims()), "claims"), (len(chapters()), "chapters")]
     boxes = "".join(f"<li><b>{n}</b> {what}</li>" for n, what in steps)
-    return (f'<figure class="time"><ol>{boxes}</ol><ul>{bars}</ul><figcaption>From corpus to page, and the hours of '
-            "computing in the records that lie in the repository.</figcaption></figure>")
+    return (f'<figure class="time"><ol>{boxes}</ol><ul>{bars}</ul><figcaption>From corpus to page. The time goes into '
+            "the records that lie in the repository, so many hours for each kind of run; what comes behind them is "
+            "rendered anew with every build.</figcaption></figure>")
 
 
 def missing() -> str:

@@ -1,6 +1,7 @@
 """Render executed chapters and the pages around them: python book/render.py TARGET CHAPTER.ipynb ... TARGET/../book
 is the source that is built, a copy; nothing is written into `book/`."""
 
+import html
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from itertools import count
 from pathlib import Path
 
 import api
+import cite
 import landing
 import nbformat
 import rooms
@@ -21,6 +23,7 @@ from gallery import Gallery
 from repro import page
 
 ROOT = Path(__file__).parents[1]
+DESCRIBED = 200  # characters that others show of a description
 SCRIPT = r"<script[^>]*/{}/[^>]*>\s*</script>"
 ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^>]*>')
 
@@ -38,7 +41,7 @@ def render(target: str | Path, *chapters: str | Path) -> None:
         notebook = set_outputs(nbformat.read(chapter, as_version=4), gallery, chapter.stem)
         titles[chapter.stem] = notebook.cells[0].source.partition("\n")[0].removeprefix("# ")
         (source / "notebooks" / chapter.name).write_text(nbformat.writes(notebook))
-    for name, part in (("index.md", landing), ("design.md", rooms), ("api.md", api)):
+    for name, part in (("index.md", landing), ("design.md", rooms), ("api.md", api), ("references.md", cite)):
         (source / name).write_text(gallery.finished(part.filled((source / name).read_text())))
     (source / "pictures.md").write_text(gallery.filled((source / "pictures.md").read_text(), titles))
     for chapter in (source / "notebooks").glob("*.ipynb"):
@@ -55,7 +58,7 @@ def render(target: str | Path, *chapters: str | Path) -> None:
     if done.returncode:
         sys.exit("The book does not build without warnings (above).")
     for file in (source / "_build/html").rglob("*.html"):
-        file.write_text(lighter(file.read_text()))
+        file.write_text(described(lighter(file.read_text())))
         if found := ELSEWHERE.search(file.read_text()):
             sys.exit(f"{file.name} loads something from elsewhere; it has to lie beside it: {found.group()}")
     (source / "_build/html").rename(target)
@@ -63,9 +66,22 @@ def render(target: str | Path, *chapters: str | Path) -> None:
 
 def lighter(text: str) -> str:
     """A page without the scripts that it does not need: what draws formulas, where it has none, and what draws icons,
-    which are letters of a font that is loaded anyway."""
+    which are letters of a font that is loaded anyway. It has the light colours where no script runs to choose."""
     names = ["fontawesome/.*/js", *(["mathjax"] if 'class="math' not in text else [])]
+    text = re.sub(r'(<html [^>]*data-theme=")auto"', r'\1light"', text)
     return re.sub("|".join(map(SCRIPT.format, names)), "", text)
+
+
+def described(text: str) -> str:
+    """A page whose head describes it by its own first sentences, where it has some."""
+    article = text.partition('<article class="bd-article"')[2]
+    first = re.search(r"<p>(.*?)</p>", article, re.DOTALL)
+    told = " ".join(html.unescape(re.sub("<[^>]+>", "", first[1])).split()) if first else ""
+    if len(told) < 40:
+        return text
+    shown = html.escape(told if len(told) <= DESCRIBED else f"{told[:DESCRIBED].rpartition(' ')[0]} …")
+    described = r'(<meta (?:name="description"|property="og:description") content=")[^"]*'
+    return re.sub(described, lambda one: one[1] + shown, text)
 
 
 def configured(file: Path) -> Path:
@@ -77,6 +93,7 @@ def configured(file: Path) -> Path:
     if address:
         config["repository"] = {"url": address, "branch": landing.BRANCH}  # only what opens a chapter asks for a branch
         config["html"]["use_repository_button"] = True
+        config["sphinx"]["config"]["html_context"]["site"] = landing.site()  # social pictures have whole addresses
         if "//github.com/" in address:
             config["launch_buttons"] = {"binderhub_url": "https://mybinder.org",
                                         "colab_url": "https://colab.research.google.com"}

@@ -7,6 +7,8 @@ import sys
 import sysconfig
 import tomllib
 import venv
+import zipfile
+from email import message_from_string
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -47,8 +49,7 @@ def asked_for(wanted):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """(wanted) -> the python of a new environment with links to these packages, and with this repository installed, or
-    what was unpacked at `source`."""
+    """(wanted) -> the python of a new environment with links to these packages, and to this repository as `source`."""
     def make(wanted, source=ROOT / "src"):
         folder = tmp_path_factory.mktemp("environment")
         venv.create(folder, symlinks=True)
@@ -57,7 +58,8 @@ def alone(tmp_path_factory):
             for name in {file.parts[0] for file in package.files} - {"..", "__pycache__"}:
                 if not (packages / name).exists():
                     (packages / name).symlink_to(package.locate_file(name))
-        (packages / "repro.pth").write_text(str(source))
+        if source:
+            (packages / "repro.pth").write_text(str(source))
         return folder / "bin" / "python"
     return make
 
@@ -78,25 +80,67 @@ def test_an_environment_with_attention_alone(alone):
                            "pip install 'repro[study]'.\n") and told.returncode
 
 
-def test_a_wheel_installs_into_an_empty_environment(alone, tmp_path):
-    """What `pip install` takes from a wheel: the code, the published values, the pages' scripts; and it runs."""
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """What is built from this repository for `pip install`."""
     pytest.importorskip("setuptools", "77", reason="no setuptools of 77 or newer to build a wheel without a network")
+    folder = tmp_path_factory.mktemp("wheel")
     for name in ("src", "pyproject.toml", "README.md", "LICENSE"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, tmp_path / name)
+        copy(ROOT / name, folder / name)
     made = run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-index", "--no-build-isolation",
-               "-w", str(tmp_path), str(tmp_path))
+               "-w", str(folder), str(folder))
     assert not made.returncode, made.stderr
-    (wheel,) = tmp_path.glob("repro-*.whl")
+    (found,) = folder.glob("repro-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(alone, wheel):
+    """(wanted) -> the python of a new environment with links to these packages, into which pip has put the wheel."""
+    def make(wanted):
+        python = alone(wanted, None)
+        done = run(sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index",
+                   str(wheel))
+        assert not done.returncode, done.stderr
+        return python
+    return make
+
+
+def test_a_wheel_installs_into_an_empty_environment(installed, wheel):
+    """The code, the published values, the pages' scripts, the command; and it runs."""
     assert wheel.name.split("-")[1] == PROJECT["version"]
-    shutil.unpack_archive(wheel, tmp_path / "unpacked", "zip")
-    inside = {str(path.relative_to(tmp_path / "unpacked")) for path in (tmp_path / "unpacked").rglob("*")}
-    kept = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src/repro").rglob("*")
-            if path.suffix in (".py", ".js", ".html", ".csv")}
-    assert kept <= inside
-    done = run(alone(ATTENTION, tmp_path / "unpacked"), "-W", "ignore", "-c",
-               f"{LINES}\nimport repro; print(repro.__file__)")
-    assert done.stdout.splitlines() == ["read 400", str(tmp_path / "unpacked/repro/__init__.py")], done.stderr
+    python = installed(ATTENTION)
+    told = run(python, "-W", "ignore", "-c", f"{LINES}\nimport repro; print(repro.__file__)")
+    read, file = told.stdout.splitlines()
+    assert read == "read 400" and Path(file).is_relative_to(python.parents[1]), told.stderr
+    inside = {str(path.relative_to(Path(file).parents[1])) for path in Path(file).parent.rglob("*")}
+    assert inside >= {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src/repro").rglob("*")
+                      if path.suffix in (".py", ".js", ".html", ".csv")}
+    told = run(python.with_name("repro"), "list")
+    assert told.stderr.startswith("repro: error: the commands need the packages of the study") and told.returncode
+
+
+def test_its_command_runs_where_the_study_is_installed(installed):
+    python = installed(PROJECT["optional-dependencies"]["study"])
+    told = run(python.with_name("repro"), "--help")
+    assert not told.returncode and "doctor" in told.stdout, told.stderr
+
+
+def test_a_wheel_names_its_extras_and_what_each_needs_is_here(wheel):
+    (name,) = (one for one in zipfile.ZipFile(wheel).namelist() if one.endswith("/METADATA"))
+    told = message_from_string(zipfile.ZipFile(wheel).read(name).decode())
+    extras = told.get_all("Provides-Extra")
+    assert set(extras) == set(PROJECT["optional-dependencies"]) >= {"attention", "book", "data", "test"}
+    needs = [Requirement(one) for one in told.get_all("Requires-Dist")]
+    assert [one.name for one in needs if not one.marker] == ["torch"]
+    for extra in extras:
+        asked = [one for one in needs if one.marker and one.marker.evaluate({"extra": extra})]
+        assert {(one.name, str(one.specifier)) for one in asked} == {
+            (one.name, str(one.specifier)) for one in map(Requirement, PROJECT["optional-dependencies"][extra])}
+        for one in asked:
+            assert one.extras <= set(extras) if one.name == "repro" else one.specifier.contains(
+                distribution(one.name).version.partition("+")[0]), one
 
 
 def test_its_own_tests_pass_there(alone):

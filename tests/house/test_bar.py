@@ -1,6 +1,7 @@
 """What chapters are measured by: counts by hand, the table in CONTRIBUTING.md as it is now, lessons above the bar."""
 
 import json
+import subprocess
 
 import bar
 import pytest
@@ -40,8 +41,23 @@ def test_the_table_is_as_the_chapters_are():
     assert bar.written(page) == page, "the chapters have changed: run `python book/bar.py`"
 
 
+@pytest.mark.parametrize("name", bar.BEFORE)
+def test_what_was_measured_before_is_what_the_history_has(name):
+    commit, *told = bar.BEFORE[name]
+    shown = subprocess.run(["git", "show", f"{commit}:notebooks/{name}.ipynb"], cwd=bar.ROOT, capture_output=True)
+    if shown.returncode:
+        pytest.skip("the history of this repository is not here")
+    assert list(bar.measures(json.loads(shown.stdout)["cells"]).values()) == told and b'"in-short"' not in shown.stdout
+
+
+def test_a_row_tells_what_is_and_what_was():
+    row = next(line for line in bar.table().splitlines() if line.startswith("| 04_recurrence_module |"))
+    assert row.endswith("| 0, from 4 |") and ", from 1,306 |" in row
+    assert f"at most {bar.BAR} words" in bar.PAGE.read_text()
+
+
 @pytest.mark.parametrize("file", LESSONS, ids=lambda file: file.stem)
 def test_a_lesson_is_above_the_bar(file):
     found = bar.measured(file)
-    assert found["words before the first picture"] <= 500
+    assert found["words before the first picture"] <= bar.BAR
     assert found["longest line"] <= 80 and found["cells that show a repr"] == 0

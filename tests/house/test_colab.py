@@ -1,7 +1,9 @@
-"""The set-up cell of the chapters at Colab, run on a machine that looks like one, as far as that goes offline."""
+"""The set-up cell of the chapters at Colab, run on a machine that looks like one, and what Binder installs, as far as
+that goes offline."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import colab
 import nbformat
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PIP = """import json, os, sys
@@ -79,6 +82,32 @@ def test_what_it_installs_is_declared():
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     asked = colab.CELL.partition('".[')[2].partition("]")[0].split(",")
     assert set(asked) <= set(declared) and (ROOT / "constraints.txt").exists()
+
+
+def test_binder_installs_what_colab_does_for_processors_and_in_the_pinned_versions():
+    """By repo2docker's rules: from the folder `.binder` alone where there is one, in the root of the repository."""
+    import tomllib
+
+    lines = [line for line in (ROOT / ".binder/requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    told = dict(line.partition(" ")[::2] for line in lines)
+    assert told.pop("--extra-index-url") == "https://download.pytorch.org/whl/cpu"
+    assert (ROOT / ".binder" / told.pop("-c")).resolve() == ROOT / "constraints.txt"  # from where the file lies
+    assert told.pop("-e") == f".[{colab.CELL.partition('.[')[2].partition(']')[0]}]"  # from where pip is called
+    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert set(told) == {"ipykernel", "ipywidgets"} <= pinned  # what a kernel and the bars of chapters need
+    python = (ROOT / ".binder/runtime.txt").read_text().strip()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert Requirement(f"python{project['requires-python']}").specifier.contains(python.removeprefix("python-") + ".0")
+
+
+def test_what_binder_installs_is_all_here():
+    """pip finds nothing to fetch for it: every requirement is installed, in a version that the constraints allow."""
+    pytest.importorskip("setuptools", "77", reason="no setuptools of 77 or newer to read the project without a network")
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--no-build-isolation",
+                           "-r", ".binder/requirements.txt"], cwd=ROOT, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    found = re.search("Would install (.*)", done.stdout)
+    assert not found or found[1].startswith("repro-") and " " not in found[1]
 
 
 def test_every_chapter_has_the_cell_behind_its_title_and_is_else_the_same(tmp_path):

@@ -11,7 +11,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from statistics import median
 
+import landing
 import pytest
 from chromium import Chromium, needs_chromium
 
@@ -169,8 +171,75 @@ def test_the_landing_page_is_light_and_has_a_head(book, browser):
     head = browser.evaluate("""Object.fromEntries([...document.querySelectorAll("meta")].map((one) =>
         [one.getAttribute("property") ?? one.name, one.content]))""")
     assert head["og:title"].startswith("Long context") and len(head["description"]) > 50
-    assert (book / head["og:image"]).exists()
+    site = landing.site()
+    assert head["og:image"].startswith(site) and (book / head["og:image"].removeprefix(site)).exists()
+    assert browser.evaluate("document.querySelector('.actions').textContent").endswith("Cite")
     assert browser.evaluate("document.querySelectorAll('.claims li a svg').length") > 10
+
+
+@pytest.mark.parametrize("name", ["index"])
+def test_claims_on_the_landing_page_are_said_in_a_line(page):
+    cut = """[...document.querySelectorAll(".claims .sentence")].filter((one) =>
+        one.scrollWidth > one.clientWidth || one.clientHeight > 24).map((one) => one.textContent)"""
+    assert page.evaluate(cut) == [] and page.evaluate("document.querySelectorAll('.claims .sentence').length") > 10
+
+
+@pytest.mark.parametrize("name", ["notebooks/22_scoreboard"])
+def test_rows_of_the_scoreboard_are_a_line_each(page):
+    found = page.evaluate("""[...document.querySelectorAll(".claim")].map((one) => {
+        one.style.contentVisibility = one.parentElement.style.contentVisibility = "visible";
+        const cut = [...one.querySelectorAll("summary :is(.sentence, small)")].some((part) =>
+            part.getBoundingClientRect().right > part.closest("summary").getBoundingClientRect().right
+            || part.scrollWidth > part.clientWidth && getComputedStyle(part).display !== "inline");
+        return [one.id, one.getBoundingClientRect().height, cut]; })""")
+    assert len(found) > 50 and [row for row in found if row[1] > 40 or row[2]] == []
+
+
+def test_a_thousand_rows_are_filtered_within_50_milliseconds(book, browser):
+    """Of the real page, with all of its claims several times; the median in both directions of each filter."""
+    text = (book / "notebooks/22_scoreboard.html").read_text()
+    times = -(-1_000 // text.count('<details class="claim"'))
+    (book / "notebooks/thousand.html").write_text(re.sub(
+        '<div class="rows">.*?</div>(?=<div class="rows">|</section>)', lambda found: "".join(
+            found[0].replace(' id="', f' id="{k}-') for k in range(times)), text, flags=re.DOTALL))
+    browser.size(1400)
+    browser.open((book / "notebooks/thousand.html").as_uri())
+    (book / "notebooks/thousand.html").unlink()
+    browser.call("Performance.enable", timeDomain="threadTicks")  # what the page itself takes, whoever else is at work
+
+    def seconds():
+        return {one["name"]: one["value"] for one in browser.call("Performance.getMetrics")["metrics"]}["TaskDuration"]
+
+    took = {}
+    for _ in range(7):
+        for name, value in (("verdict", "not run"), ("verdict", ""), ("paper", "yoshida2020"), ("paper", "")):
+            browser.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
+            start = seconds()
+            browser.evaluate(f"""document.querySelector("[name={name}]").value = "{value}";
+                document.querySelector(".board form").dispatchEvent(new Event("change")); document.body.offsetHeight""")
+            took.setdefault((name, value), []).append(seconds() - start)
+            shown = browser.evaluate("document.querySelectorAll('.claim:not([hidden])').length")
+            assert (shown >= 1_000) == (not value) and shown
+    browser.call("Performance.disable")
+    assert {key: median(found) for key, found in took.items() if median(found) >= 0.05} == {}
+
+
+@pytest.mark.parametrize("name", ["pictures"])
+def test_every_card_has_a_picture_and_those_without_a_number_are_there(page):
+    assert page.evaluate("document.querySelectorAll('.thumb:not(:has(svg, img))').length") == 0
+    cards = page.evaluate("[...document.querySelectorAll('.gallery li a')].map((one) => one.getAttribute('href'))")
+    assert {"notebooks/05_memory_and_recomputation.html#planner", "notebooks/23_explorer.html#playground",
+            "notebooks/08_what_is_propagated.html#yoshida2020-continuations"} <= set(cards)
+
+
+@pytest.mark.parametrize("name", ["notebooks/23_explorer"])
+def test_the_explorer_begins_with_its_chart(page):
+    assert page.evaluate("document.querySelector('.charts').getBoundingClientRect().top") < 700
+    asked = page.evaluate("location.href") + "#against=%E0%A4%A"  # which no browser writes
+    page.open("about:blank")
+    page.open(asked)
+    assert "Nothing is measured against" in page.evaluate("document.querySelector('.explorer .status').textContent")
+    assert page.complaints() == []
 
 
 def test_without_a_script_claims_tables_and_pictures_are_there(book):
@@ -178,6 +247,28 @@ def test_without_a_script_claims_tables_and_pictures_are_there(book):
     assert text.count('<details class="claim"') > 50 and "<form hidden" in text
     text = (book / "notebooks/23_explorer.html").read_text()
     assert "<noscript><svg" in text and '<path class="cells" d="M0 0h' in text and text.count("<table") > 5
+
+
+NOSCRIPT = """({plain: [...document.querySelectorAll("noscript")].map((one) => one.textContent),
+    paper: [...document.querySelectorAll(".strip .paper")].map((one) => getComputedStyle(one).fill),
+    null: [...document.querySelectorAll(".strip .null")].map((one) => getComputedStyle(one).stroke),
+    theme: document.documentElement.dataset.theme, page: getComputedStyle(document.body).backgroundColor,
+    shown: [...document.querySelectorAll(".claim, .claims li, .tabular table, .explorer noscript svg")].length})"""
+
+
+@pytest.mark.parametrize(("name", "said"), [("index", ""), ("notebooks/22_scoreboard", "The filters need JavaScript"),
+                                            ("notebooks/23_explorer", "The sliders need JavaScript")])
+def test_a_browser_without_scripts_shows_it_all_and_says_what_is_missing(book, browser, name, said):
+    browser.size(1400)
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        browser.open((book / f"{name}.html").as_uri())
+        seen = browser.evaluate(NOSCRIPT)
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert seen["theme"] == "light" and seen["shown"] > 3 and said in " ".join(seen["plain"])
+    assert set(seen["paper"]) <= {"rgb(255, 255, 255)"} and "none" not in seen["null"]  # hollow; and a line for nothing
+    assert name.endswith("explorer") or seen["paper"] and seen["null"]
 
 
 def test_references_are_called_what_the_text_calls_them(book):

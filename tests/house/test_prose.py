@@ -24,6 +24,8 @@ RESULT = re.compile(
     rf"|\b(?:{MEASURE})(?: value)?\s?(?:of|is|was|=|<|>|to|from|by|about|falls to)?\s?[+−-]?{NUMBER}"
     r"|\b(?:not )?reproduced\b|\binconclusive\b|\bnot testable here\b", re.IGNORECASE)
 
+SCALE = re.compile(r"`(?:smoke|small|medium|paper)`")
+FOUND = re.compile(r"\b(?:helps?|worse|better|ahead|cannot be told apart|nothing more|(?:one|two) to \w+ powers)\b")
 EXEMPT = [
     r"^```.*?^```$",  # directives, the paper's admonition among them, and code
     r"^## Exercises$.*?(?=^## |\Z)",
@@ -38,10 +40,13 @@ EXEMPT = [
 
 
 def typed_results(markdown: str) -> list[str]:
-    """What in a piece of Markdown looks like a result that somebody typed."""
+    """What in a piece of Markdown looks like a result that somebody typed: in numbers, or in words about a scale."""
+    plain = re.sub("|".join(EXEMPT[:2]), " … ", markdown, flags=re.MULTILINE | re.DOTALL)
+    said = [FOUND.search(part)[0] for part in re.split(r"(?<=[.:;])\s+", plain)
+            if SCALE.search(part) and FOUND.search(part)]
     for pattern in EXEMPT:
         markdown = re.sub(pattern, " … ", markdown, flags=re.MULTILINE | re.DOTALL | re.IGNORECASE)
-    return [found[0].strip() for found in RESULT.finditer(markdown)]
+    return [found[0].strip() for found in RESULT.finditer(markdown)] + said
 
 
 @pytest.mark.parametrize(("prose", "result"), [
@@ -60,6 +65,9 @@ def typed_results(markdown: str) -> list[str]:
     ("It stays inconclusive.", "inconclusive"),
     ("## 5 % of everything", "5 %"),
     ("As Table 1 shows, 0.3 is lost.", "0.3"),
+    ("At `small` recurrence does not help:\nit is new.", "help"),
+    ("Chapter 6 finds it a\nlittle worse at `small`.", "worse"),
+    ("The two cannot be told apart at `medium`.", "cannot be told apart"),
 ])
 def test_a_typed_result_is_found(prose, result):
     assert typed_results(prose)[0] == result
@@ -80,6 +88,8 @@ def test_a_typed_result_is_found(prose, result):
     "a small effect, a larger gain, and a better perplexity than before; the ratio of both",
     "The code is shown in full. The run is repeated at 4 seeds.",
     "It stands in 1 of 2 rows.",
+    "At `smoke` every run is short. A longer one would be better.",
+    "## Exercises\n\nDoes it help at `smoke`?",
 ])
 def test_settings_citations_and_the_papers_words_are_none(prose):
     assert typed_results(prose) == []

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 
+import cite
 import gallery
 import landing
 import pandas as pd
@@ -13,6 +14,8 @@ import taken
 import yaml
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from repro.study import artifact
 
 
 def read(frame_or_style, **options):
@@ -109,7 +112,7 @@ def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
     from repro.study.lesson import latest
 
     found = BeautifulSoup(page, "html.parser").select(".claims li")
-    judged = {one.sentence: one for one in claims() if latest(one)[1].verdict != "not run"}
+    judged = {one.brief: one for one in claims() if latest(one)[1].verdict != "not run"}
     assert {row.select_one(".sentence").get_text() for row in found} == set(judged) and len(found) == len(judged) > 0
     for row in found:
         one = judged[row.select_one(".sentence").get_text()]
@@ -120,11 +123,29 @@ def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
         assert row.select_one("svg.strip") and row.small.get_text() == verdict.text.partition("; ")[0]
 
 
-def test_findings_are_decided_claims_one_a_chapter(page):
+def test_the_papers_sizes_are_those_that_they_print():
+    assert [landing.theirs(paper) for paper in ("yoshida2020", "gpt2_2019", "longformer2020", "liu2018")] == [
+        124, 1542, 41, None]
+
+
+def test_findings_are_decided_claims_one_a_chapter_and_one_that_waits_for_seeds(page):
+    from repro.study import claims
+    from repro.study.artifacts import heading
+    from repro.study.lesson import latest
+
     found = BeautifulSoup(page, "html.parser").select(".findings li")
     words = [row.select_one(".verdict").get_text().split(maxsplit=1)[1] for row in found]
-    assert 3 <= len(found) <= 5 and set(words) <= {"reproduced", "not reproduced", "inconclusive"}
-    assert len({row.a["href"].partition("#")[0] for row in found}) == len(found)
+    decided = [row for row, word in zip(found, words, strict=True) if word != "open"]
+    assert 3 <= len(found) <= 5 and set(words) <= {"reproduced", "not reproduced", "inconclusive", "open"}
+    assert len({row.a["href"].partition("#")[0] for row in decided}) == len(decided)
+    waiting = any(latest(one)[1].verdict == "open" for one in claims())
+    assert words.count("open") == waiting and ("seed" in found[-1].get_text() or not waiting)
+    for row in found:
+        one = next(one for one in claims() if one.sentence in row.get_text())
+        scale, verdict = latest(one)
+        assert row.b.get_text() == landing.PAPERS[one.paper][0] and (
+            f"At {heading(scale)}: " in row.get_text())
+        assert verdict.text.partition("; ")[0] in row.get_text()
 
 
 def test_without_records_the_landing_page_says_so(toy, monkeypatch):
@@ -146,6 +167,11 @@ def test_the_repository_is_known_from_where_it_is_built(monkeypatch):
             "at Colab": f"https://colab.research.google.com/github/some/book/blob/{landing.BRANCH}/{landing.FIRST}",
             "at Binder": f"https://mybinder.org/v2/gh/some/book/{landing.BRANCH}?urlpath=lab/tree/{landing.FIRST}"}
         assert (landing.ROOT / landing.FIRST).exists()
+        assert landing.site() == "https://some.github.io/book/"
+        assert "  url = {https://some.github.io/book/},\n" in cite.told()
+        monkeypatch.setenv("GITHUB_REPOSITORY", "Some/some.github.io")
+        landing.repository.cache_clear()
+        assert landing.site() == "https://some.github.io/"
     finally:
         landing.repository.cache_clear()
 
@@ -156,13 +182,38 @@ def test_a_public_repository_gives_every_chapter_its_buttons(tmp_path, monkeypat
     assert config["repository"]["url"] == "https://github.com/some/book" and config["html"]["use_repository_button"]
     assert set(config["launch_buttons"]) == {"binderhub_url", "colab_url"}
     assert config["repository"]["branch"] == landing.BRANCH
-    monkeypatch.setattr(landing, "repository", lambda: "")
-    config = yaml.safe_load(render.configured(tmp_path / "_config.yml").read_text())
-    assert "repository" not in config and "launch_buttons" not in config
+    assert config["sphinx"]["config"]["html_context"]["site"] == "https://some.github.io/book/"
+    for other in ("", "https://gitlab.example/some/book"):
+        monkeypatch.setattr(landing, "repository", lambda other=other: other)
+        config = yaml.safe_load(render.configured(tmp_path / "_config.yml").read_text())
+        assert "launch_buttons" not in config and not config["sphinx"]["config"]["html_context"].get("site")
+        assert ("repository" in config) == bool(other)
+
+
+def test_the_book_says_how_it_is_cited():
+    page = cite.filled((landing.ROOT / "book/references.md").read_text())
+    known = yaml.safe_load((landing.ROOT / "CITATION.cff").read_text())
+    assert "## Cite this book\n" in page and known["message"] in page and cite.PLACE not in page
+    assert '<a href="references.html#cite-this-book">Cite</a>' in landing.actions()
+    assert cite.entry({"authors": [{"name": "A B"}, {"family-names": "C", "given-names": "D"}], "title": "It: x",
+                       "version": "1.2.3", "license": "MIT"}).splitlines()[:4] == [
+        "@software{repro,", "  author = {{A B} and C, D},", "  title = {{It: x}},", "  version = {1.2.3},"]
+    assert f"title = {{{{{known['title']}}}}}" in page and f"version = {{{known['version']}}}" in page
+
+
+def test_the_head_of_a_page_tells_its_first_sentences():
+    head = '<meta name="description" content="all"><meta property="og:description" content="all">'
+    told = "A chapter about windows &amp; <i>what</i> lies in them, " + "word " * 50
+    page = render.described(f'{head}<p>before</p><article class="bd-article"><h1>A</h1><p>{told}</p><p>b</p></article>')
+    found = re.findall('content="([^"]*)"', page)
+    assert found[0] == found[1] and found[0].startswith("A chapter about windows &amp; what lies in them, word word")
+    assert found[0].endswith("word …") and 190 < len(found[0]) < 210
+    for short in (f'{head}<article class="bd-article"><p>Short.</p></article>', f"{head}<p>{told}</p>"):
+        assert render.described(short) == short
 
 
 def test_what_chapters_show_is_found_again(tmp_path):
-    from repro.study import artifact, claim, claims
+    from repro.study import claim, claims
 
     one, figure = artifact("yoshida2020-table1"), artifact("longformer2020-figure1")
     told = next(other for other in claims() if other.chapter == one.chapter)
@@ -192,6 +243,8 @@ def test_a_page_loads_no_script_that_it_does_not_need():
     drawn = '<script defer="defer" src="_static/../mathjax/tex-svg.js?v=1"></script>'
     assert render.lighter(f"{icons}{drawn}{other}<p>no formula</p>") == f"{other}<p>no formula</p>"
     formula = '<span class="math notranslate">n</span>'
+    assert render.lighter('<html lang="en" data-theme="auto"><b data-theme="auto">').startswith(
+        '<html lang="en" data-theme="light"><b data-theme="auto">')
     assert render.lighter(f"{drawn}{icons}{other}{formula}") == f"{drawn}{other}{formula}"
 
 
@@ -215,6 +268,34 @@ def test_every_figure_has_a_card_that_leads_to_it(tmp_path):
             ("13_factorised_attention", "figure-13-10", "Figure 13.10"))]
     assert re.findall('src="([^"]*)"', page) == ["gallery/figure-4-1.svg", "gallery/figure-13-10.svg"]
     assert (tmp_path / "gallery/figure-13-10.svg").read_text() == "<svg>three</svg>"
+
+
+def test_words_texts_and_what_is_moved_by_sliders_have_cards_with_a_picture(tmp_path):
+    shown = gallery.Gallery(tmp_path / "gallery")
+    words = ('<figure class="drawing"><div class="words"><p>short</p><p>Ann <span class="r3">ran</span> <span '
+             'class="b1 name">home</span></p></div><figcaption><span class="of-figure">Figure 8.4</span> Words.'
+             "</figcaption></figure>")
+    one = artifact("yoshida2020-continuations")
+    texts = (f'<figure class="tabular"><table class="texts"><tr><td>a</td></tr></table><figcaption>{one.heading}'
+             "</figcaption></figure>")
+    moved = '<section class="planner" aria-label="What fits"><table><tr><th>1</th></tr></table></section>'
+    mask = '<section class="playground" aria-label="Who"><svg></svg><svg><path/></svg></section>'
+    assert 'id="figure-8-4"' in shown.visit(one.chapter, words, "")
+    assert f'<table id="{one.id}" class="texts">' in shown.visit(one.chapter, texts, "")
+    assert shown.visit(one.chapter, texts, "") == texts  # the second time: an id is there once
+    assert shown.visit("06_wikitext103", texts, "") == texts  # another chapter's
+    assert 'class="planner" id="planner" aria-label="What fits"' in shown.visit("09_x", moved + mask, "")
+    cards = BeautifulSoup(shown.filled(gallery.PLACE, {one.chapter: "8", "09_x": "9"}), "html.parser").select("li")
+    assert [(card.a["href"], card.a.get_text()) for card in cards] == [
+        (f"notebooks/{one.chapter}.html#figure-8-4", "Figure 8.4 Words"),
+        (f"notebooks/{one.chapter}.html#{one.id}", one.title), ("notebooks/09_x.html#planner", "What fits"),
+        ("notebooks/09_x.html#playground", "Who")]
+    assert all(card.select_one(".thumb :is(svg, img)") for card in cards)
+    strokes = {path.get("fill", "none"): path["d"] for path in cards[0].select("path")}
+    assert len(strokes) == 3 and strokes[gallery.COLOURS["recurrent"]] == "M10 5h7v6h-7z"
+    assert (tmp_path / "gallery/playground.svg").read_text() == "<svg><path/></svg>"
+    card = f'<span class="thumb table" data-artifact="{one.id}">'
+    assert f"{card}<svg" in shown.finished(f"{card}</span>")
 
 
 def test_a_table_in_small_has_a_bar_for_each_cell():

@@ -53,6 +53,51 @@ def test_the_reference_has_every_public_name_with_what_the_code_says(room):
             assert told.strip().splitlines()[0] in text, name
 
 
+class Base:
+    """A base of its own."""
+
+    def kept(self):
+        """Of the base."""
+
+    def changed(self):
+        """Of the base, too."""
+
+
+class Thing(Base):
+    """A thing."""
+
+    @classmethod
+    def made(cls, name: str | Path = "x") -> "Thing":
+        """Make one
+        of a <name>.
+
+        At length.
+        """
+
+    def changed(self, n: int, *, m=2):
+        """Of its own."""
+
+    def _hidden(self):
+        """Not told."""
+
+    def bare(self):
+        pass
+
+
+def test_a_class_has_its_public_methods_and_a_room_an_index_whose_links_arrive(monkeypatch):
+    monkeypatch.setattr(Base, "__module__", "repro.toy")
+    monkeypatch.setattr(Thing, "__module__", "repro.toy")
+    assert api.methods(Thing, "Thing").split("\n") == [
+        "", "- `.kept()`: Of the base.", "- `.changed(n: int, m=2)`: Of its own.",
+        "- `.made(name: str | Path = 'x')`: Make one of a \\<name>.", "", ""]
+    assert api.methods(test_a_long_signature_has_a_line_for_each_argument, "f") == ""
+    text = api.room("recurrence")
+    links = re.findall('href="#([^"]+)"', text)
+    assert links == re.findall('<span id="([^"]+)">', text) and len(links) == len(set(links)) > 5
+    assert re.findall("single: (.*);", text) == [one.removeprefix("repro.recurrence.") for one in links]
+    assert "- `.generate(input_ids: Tensor, max_new_tokens: int, " in text.partition("### RecurrentLM\n")[2]
+
+
 def test_a_long_signature_has_a_line_for_each_argument():
     def short(a, b: int = 2): ...
 

@@ -19,9 +19,9 @@ def point(line, window, overlap, value, flops, match=""):
 
 
 def series(id, metric="perplexity, test text", **more):
-    return {"id": id, "paper": "Toy et al.", "title": "Toys", "scale": "small", "data": "toy-text", "metric": "m",
-            "part_of": "toys </script><b>", "quality": metric, "settings": ["window, tokens", "overlap, tokens"],
-            "costs": [FLOPS, PEAK], "printed": []} | more
+    return {"id": id, "paper": "Toy et al.", "title": "Toys", "text": "Toys, small", "data": "toy-text", "metric": "m",
+            "part_of": "toys </script><b>", "generated": False, "quality": metric, "costs": [FLOPS, PEAK],
+            "settings": ["window, tokens", "overlap, tokens"], "printed": []} | more
 
 
 PRINTED = [{"line": line, "match": match, "quality": [value], "settings": {"window, tokens": 300}, "source": "Table 1",
@@ -31,7 +31,7 @@ SERIES = [
         point("baseline", 300, 0, 20, 1e6, "b0"), point("baseline", 300, 50, 12, 2e6),
         point("baseline", 200, 0, 25, 9e5), point("recurrent", 300, 0, 18, 1.1e6, "r0")]),
     series("toy/bytes", "bits per byte", points=[point("baseline", 300, 0, 2, 1e6)]),
-    series("other", paper="Other et al.", scale="full", points=[point("dense", 7, 1, 3, 5)]),
+    series("other", paper="Other et al.", text="Toys, full", generated=True, points=[point("dense", 7, 1, 3, 5)]),
 ]
 LOOK = """(() => {
 const SHOWN = ".charts > div:not([hidden])";
@@ -74,8 +74,7 @@ def test_it_opens_at_the_best_point_that_the_paper_has_too(drive):
     assert page["status"] == ("Recurrent, window 300 tokens, overlap 0 tokens. Ours: 18 [16, 20]; the paper’s: 9 "
                               "(Table 1).")
     assert page["dots"] == [4, 2] and page["rings"] == [1, 1] and page["key"] == ["baseline", "recurrent"]
-    assert page["picked"] == ["Toy et al.", "Toys: toy-text, a part, small", "perplexity, test text", FLOPS,
-                              "recurrent"]
+    assert page["picked"] == ["Toy et al.", "Toys, small", "perplexity, test text", FLOPS, "recurrent"]
     assert page["chosen"] == ["qualityperplexity, test text: 18 [16, 20]", f"{FLOPS}1.1 M", f"{PEAK}500 M",
                               "recordr300-0 ", "made byrepro run recurrent"]
 
@@ -106,8 +105,9 @@ def test_arrow_keys_and_clicks_move_along_the_cost(drive):
 def test_another_paper_and_another_quality(drive):
     _, other, back, coded = drive([("[name=paper]", "Other et al."), ("[name=paper]", "Toy et al."),
                                    ("[name=quality]", "bits per byte")])
-    assert other["status"].startswith("Dense, window 7 tokens, overlap 1 tokens. Ours: 3") and other["dots"] == [1]
-    assert other["picked"][1] == "Toys: toy-text, a part, full" and back["status"].startswith("Recurrent")
+    assert other["status"].endswith("overlap 1 tokens. Ours: 3 [1, 5]. No paper reads generated text.")
+    assert other["dots"] == [1]
+    assert other["picked"][1] == "Toys, full" and back["status"].startswith("Recurrent")
     assert coded["status"].startswith("Baseline, window 300 tokens, overlap 0 tokens. Ours: 2")
 
 
@@ -116,6 +116,12 @@ def test_another_paper_and_another_quality(drive):
     ("#series=toy%2Ftest&record=b200-0", "Baseline, window 200 tokens, overlap 0 tokens. Ours: 25"),
     ("#series=toy%2Ftest&record=gone", "The record gone is gone; here is the best point that there is. Recurrent"),
     ("#series=lost&record=b200-0", "There is no series “lost” any more; here is another. Baseline, window 200"),
+    ("#series=lost&record=gone", "There is no series “lost” any more; here is another. Recurrent"),
+    ("#series=toy%2Ftest&against=love", "Nothing is measured against “love” here. Recurrent, window 300"),
+    ("#colour=red", "Nothing is called “colour” here. Recurrent, window 300"),
+    ("#pattern=full&n=8", "Recurrent, window 300"),
+    ("#series=%E0%A4%A&record=%", "There is no series “\ufffd%A” any more; here is another. Recurrent"),
+    ("#what-the-paper-says", "Recurrent, window 300"),
 ])
 def test_the_address_chooses_a_point(drive, fragment, status):
     (page,) = drive(fragment=fragment)

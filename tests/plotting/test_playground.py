@@ -83,7 +83,25 @@ def test_controls_and_the_address_move_the_picture(page):
     assert other["told"].endswith("Query 9 sees 6 keys: 0, 5–9.")
     fixed = pattern_of({"pattern": "fixed", "stride": 8, "summary": 2, "global": [0, 5]})
     assert other["path"] == cells(fixed.mask(32))
-    assert page("#pattern=knitted&query=x").evaluate(look)["code"] == first["code"]
+    assert browser.complaints() == []
+
+
+@needs_chromium
+@pytest.mark.parametrize(("fragment", "code", "told"), [
+    ("#pattern=knitted", "SlidingWindow(12) | Global([0])", "There is no pattern “knitted”; here is another. 817 "),
+    ("#pattern=toString", "SlidingWindow(12) | Global([0])", "There is no pattern “toString”; here is another. 817"),
+    ("#pattern=strided&stride=abc&globals=0", "Strided(8)",
+     "“abc” is none of the values 1 to 32 of stride or block; here is 8. "),
+    ("#pattern=sliding&window=49&globals=0&query=-1", "SlidingWindow(12)",
+     "“49” is none of the values 2 to 48 of window; here is 12. “-1” is none of the values 0 to 95 of query; here is "),
+    ("#pattern=causal&globals=0&colour=50%", "Causal()", "Nothing is called “colour” here. 2080 pairs"),
+    ("#pattern=%E0%A4%A", "SlidingWindow(12) | Global([0])", "There is no pattern “\ufffd%A”; here is another. "),
+    ("#colour=red", "SlidingWindow(12) | Global([0])", "817 pairs"),  # not its address
+])
+def test_what_an_address_asks_for_in_vain_is_said(page, fragment, code, told):
+    browser = page(fragment)
+    assert browser.evaluate("document.querySelector('.written').textContent") == code
+    assert browser.evaluate("document.querySelector('.told').textContent").startswith(told)
     assert browser.complaints() == []
 
 

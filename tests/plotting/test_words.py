@@ -4,7 +4,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from repro.errors import ReproError
-from repro.plotting import COLOURS, Page, Word, draw_words
+from repro.plotting import COLOURS, Page, Word, draw_changes, draw_words
 from repro.plotting.words import LINES, SHADES, STYLE, shade
 
 WORDS = [Word("Ann", 1.5, "name", 3), Word("<took>", -0.2, window=3), Word("her", 0.04, "pronoun", 3),
@@ -55,6 +55,28 @@ def test_kinds_are_told_by_lines_that_differ_and_sides_by_the_colours_of_the_hou
     for side, of in (("r", "recurrent"), ("b", "baseline")):
         for k, share in enumerate(SHADES, 1):
             assert f".words .{side}{k}{{background:{COLOURS[of]}{round(255 * share):02X}}}" in STYLE
+
+
+def test_later_words_are_coloured_by_how_far_a_replaced_one_moves_their_loss():
+    words = [Word("The", 0.0), Word("ship → barn", 0.0, "replaced"), Word("took", 0.25, window=0),
+             Word("<her>", -0.002, window=1), Word("home", 0.0009, window=1)]
+    found = draw_changes([Page("recurrent", words), Page("baseline", [*words[:3], *(Word("it", 0.0),) * 2])])
+    page = BeautifulSoup(found.html(), "html.parser")
+    told = [(one.text, one.get("class"), one["title"]) for one in page.select("p > span[title]")]
+    assert told[:5] == [("The", None, "0 nats"), ("ship → barn", ["replaced"], "replaced, 0 nats"),
+                        ("took", ["r3"], "+0.2 nats"), ("<her>", ["b1"], "-0.002 nats"), ("home", None, "+0.0009 nats")]
+    assert found.alt == ("Text of which one word was replaced (ship → barn). recurrent: 2 of 3 later words move, the "
+                         "last one 2 words on. baseline: 1 of 3 later words move, the last one 1 word on.")
+    assert "recurrent: 2 of 3 later words move" in page.get_text() and page.details.summary.text == "baseline"
+    assert "0.001 to 0.01" in page.p.text and "over 0.1" in page.p.text and "less than 0.001" in page.p.text
+
+
+@pytest.mark.parametrize("kinds", [["other"], ["replaced", "replaced"]])
+def test_exactly_one_word_is_replaced(kinds):
+    with pytest.raises(ReproError, match="the page 'small' has not exactly one word of kind 'replaced'"):
+        draw_changes([Page("small", [Word("it", 0.1, kind) for kind in kinds])])
+    with pytest.raises(ReproError, match="there is nothing to draw"):
+        draw_changes([])
 
 
 def test_what_cannot_be_drawn_is_refused():

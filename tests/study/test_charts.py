@@ -54,6 +54,18 @@ def test_every_point_with_a_record_is_there_once_for_each_quality(charted):
     assert point["command"].startswith("repro run toy-recurrence --scale smoke") and point["files"] == []
 
 
+def test_generated_text_is_called_so_and_has_nothing_of_a_paper_beside_it(charted, monkeypatch):
+    run(charted.plan("smoke")[1], progress=False)
+    assert measured(charts()[0], "smoke")[0]["text"] == "Toys: toy, a part, smoke"
+    monkeypatch.setattr("repro.study.charts.GENERATED", "toy-")
+    words = measured(charts()[0], "smoke")[0]
+    assert (words["text"], words["printed"], words["generated"]) == ("Generated text, smoke", [], True)
+    register(replace(charts()[0], id="again", title="Toys, once more"), replace(charts()[0], id="more", title="Others"))
+    every = [one for one in explored(("smoke",)) if one["metric"] == words["metric"]]
+    told = [(one["id"].partition("/")[0], one["text"]) for one in every]
+    assert told == [("toy", "Generated text, smoke"), ("again", "Generated text, once more, smoke")]
+
+
 def test_seeds_are_one_point(charted):
     for config in charted.plan("small", seeds=(0, 2))[:4:3]:
         run(config, progress=False)

@@ -25,7 +25,7 @@ from repro.study import (
     tally,
     verdict_table,
 )
-from repro.study.claims import as_rows, listing, overall
+from repro.study.claims import SHORT, as_rows, listing, overall
 
 
 def difference(records):
@@ -49,11 +49,20 @@ DECLARED = {"id": "toy-gain", "paper": "toy2020", "sentence": "Recurrence lowers
     ({"why_no_paper_effect": ""}, "claim 'toy-gain' declares neither paper_effect nor why_no_paper_effect"),
     ({"paper_effect": lambda: -1.0}, "claim 'toy-gain' declares both paper_effect and why_no_paper_effect"),
     ({"unit": "exact", "why_no_paper_effect": ""}, "declares neither paper_effect"),
+    ({"short": "x" * 61}, "claim 'toy-gain' has a short form of 61 characters; it is to have 60 or fewer."),
     ({"seeds": 2}, "claim 'toy-gain' asks for 2 seeds, not 3 or more; where the same weights are compared, say"),
 ])
 def test_what_is_neither_declared_nor_explained_is_refused(change, message):
     with pytest.raises(ReproError, match=re.escape(message)):
         Claim(**DECLARED | change)
+
+
+def test_a_claim_is_said_in_short_where_its_sentence_is_long():
+    assert Claim(**DECLARED).brief == DECLARED["sentence"]
+    assert Claim(**DECLARED | {"short": "It helps."}).brief == "It helps."
+    every = claims()
+    assert [one.id for one in every if len(one.brief) > SHORT or not one.brief.endswith(".")] == []
+    assert len({one.brief for one in every}) == len(every) > 50
 
 
 def test_exact_claims_need_neither_control_nor_assay():

@@ -27,11 +27,12 @@ from repro.plotting.receptive import draw_receptive_fields
 from repro.plotting.scales import draw_scales
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 from repro.plotting.svg import as_svg
-from repro.plotting.words import ColouredText, Page, Word, draw_words
+from repro.plotting.words import ColouredText, Page, Word, draw_changes, draw_words
 
 __all__ = ["COLOURS", "ColouredText", "Drawing", "Explorer", "LiveCurve", "Page", "Planner", "Playground", "Word",
-           "as_svg", "canvas", "draw_bars", "draw_connectivity", "draw_cost_and_quality", "draw_cost_front",
-           "draw_curves", "draw_gains", "draw_growth", "draw_images", "draw_inputs", "draw_insertion",
-           "draw_layer_weights", "draw_memory", "draw_own_and_other", "draw_patterns", "draw_quality_and_cost",
-           "draw_query", "draw_reach", "draw_receptive_fields", "draw_recurrence", "draw_scales", "draw_spectrograms",
-           "draw_table_curves", "draw_weights", "draw_windows", "draw_words", "house"]
+           "as_svg", "canvas", "draw_bars", "draw_changes", "draw_connectivity", "draw_cost_and_quality",
+           "draw_cost_front", "draw_curves", "draw_gains", "draw_growth", "draw_images", "draw_inputs",
+           "draw_insertion", "draw_layer_weights", "draw_memory", "draw_own_and_other", "draw_patterns",
+           "draw_quality_and_cost", "draw_query", "draw_reach", "draw_receptive_fields", "draw_recurrence",
+           "draw_scales", "draw_spectrograms", "draw_table_curves", "draw_weights", "draw_windows", "draw_words",
+           "house"]

@@ -21,7 +21,7 @@
   }
   const options = (select, names) => select.replaceChildren(...names.map((one) => make("option", {}, one)));
   const unique = (names) => [...new Set(names)];
-  const text = (one) => `${one.title}: ${one.data}${one.part_of ? ", a part" : ""}, ${one.scale}`;
+  const text = (one) => one.text;
   const printed = (one) => (one.match ? series.printed.filter((other) => other.match === one.match) : []);
   const best = (points) => { // of those that the paper prints too, if there are any
     const known = points.filter((one) => printed(one).length);
@@ -137,7 +137,8 @@
       make("path", {class: "dot", d: SHAPES[k % SHAPES.length]})), line)));
     const said = named(point);
     find(".status").textContent = `${trouble}${said[0].toUpperCase()}${said.slice(1)}. Ours: ${quality(point.quality)}` +
-      (twin.length ? `; the paper’s: ${quality(twin[0].quality)} (${twin[0].source}).` : "; the paper prints no such point.");
+      (twin.length ? `; the paper’s: ${quality(twin[0].quality)} (${twin[0].source}).`
+      : series.generated ? ". No paper reads generated text." : "; the paper prints no such point.");
     trouble = "";
     const rows = [["quality", `${series.quality}: ${quality(point.quality)}`],
       ...Object.entries(point.costs).map(([name, value]) => [name, told(value)])];
@@ -164,13 +165,17 @@
   }
 
   function restore() { // what the address asks for
-    const asked = new URLSearchParams(location.hash.slice(1)), wanted = asked.get("series");
+    const hash = location.hash.slice(1), asked = new URLSearchParams(hash.includes("=") ? hash : "");
+    const wanted = asked.get("series"), against = asked.get("against");
     const found = data.find((one) => one.id === wanted) ?? data[0];
     if (wanted && found.id !== wanted) trouble = `There is no series “${wanted}” any more; here is another. `;
-    turn(found, asked.get("against"));
+    turn(found, against);
+    if (against && pick.cost.value !== against) trouble += `Nothing is measured against “${against}” here. `;
+    for (const name of asked.keys()) // an address with a pattern is the playground's
+      if (!["series", "record", "against"].includes(name) && !asked.has("pattern")) trouble += `Nothing is called “${name}” here. `;
     const record = asked.get("record"), known = series.points.find((one) => one.records.includes(record));
     if (known) point = known;
-    else if (record && !trouble) trouble = `The record ${record} is gone; here is the best point that there is. `;
+    else if (record && found.id === (wanted ?? found.id)) trouble += `The record ${record} is gone; here is the best point that there is. `;
     show();
   }
 

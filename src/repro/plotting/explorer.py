@@ -22,8 +22,8 @@ class Explorer:
 
     >>> point = {"line": "baseline", "settings": {"window, tokens": 300}, "match": "", "quality": [20, 18, 22],
     ...     "costs": {"FLOPs": 1e6}, "command": "repro run x", "records": [], "files": []}
-    >>> told = {"id": "toy", "paper": "Toy et al.", "title": "Toys", "scale": "small", "data": "toy-text",
-    ...     "part_of": "", "metric": "m", "quality": "perplexity", "settings": ["window, tokens"],
+    >>> told = {"id": "toy", "paper": "Toy et al.", "title": "Toys", "text": "Toys, small",
+    ...     "data": "toy-text", "part_of": "", "metric": "m", "quality": "perplexity", "settings": ["window, tokens"],
     ...     "costs": ["FLOPs"], "printed": [], "points": [point]}
     >>> "perplexity" in Explorer([told])._repr_html_()
     True
@@ -66,7 +66,7 @@ def table(series: Mapping[str, Any]) -> str:
                     | {series["quality"]: value + (f" [{', '.join(ends)}]" if ends else "")}
                     | {name: f"{one['costs'][name]:.4g}" if name in one["costs"] else "–" for name in series["costs"]})
     part = f", part of {series['part_of']}" if series["part_of"] else ""
-    told = f"{series['title']}: {series['data']}{part}; {series['scale']}. {series['paper']}"
+    told = f"{series['text']}: {series['data']}{part}. {series['paper']}"
     return page.table(pandas.DataFrame(rows), html.escape(told, quote=False))
 
 

@@ -110,10 +110,20 @@
 
   function restore() {
     const asked = new URLSearchParams(location.hash.slice(1)), wanted = asked.has("pattern") ? Object.fromEntries(asked) : {};
+    const known = {...inputs, query: {value: start.query, min: 0, max: start.ranges.n[1] - 1}}, trouble = [];
+    for (const [name, value] of Object.entries(wanted)) {
+      const node = Object.hasOwn(known, name) && known[name], number = /^\d+$/.test(value) ? Number(value) : NaN;
+      if (!node) trouble.push(`Nothing is called “${name}” here.`);
+      else if (name === "pattern" ? !Object.hasOwn(start.patterns, value) : !(number >= node.min && number <= node.max)) {
+        trouble.push(name === "pattern" ? `There is no pattern “${value}”; here is another.`
+          : `“${value}” is none of the values ${node.min} to ${node.max} of ${start.names[name] ?? name}; here is ${start[name]}.`);
+        delete wanted[name];
+      }
+    }
     for (const [name, node] of Object.entries(inputs)) node.value = wanted[name] ?? start[name];
-    if (select.selectedIndex < 0) select.value = start.pattern;
-    query = /^\d+$/.test(wanted.query) ? Number(wanted.query) : start.query;
+    query = Number(wanted.query ?? start.query);
     draw();
+    if (trouble.length) find(".told").prepend(`${trouble.join(" ")} `);
   }
 
   function move(to) {

@@ -1,4 +1,5 @@
-"""A page of text in colours: for each word which of two models predicts it better, and by how much."""
+"""A page of text in colours: for each word which of two models predicts it better, and by how much; or how far another
+word moves its loss."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -12,11 +13,13 @@ from repro.page import signed
 from repro.plotting.style import COLOURS
 
 STEPS = 0.1, 0.3, 1.0  # nats from which on a word is coloured, and more strongly
+MOVES = 0.001, 0.01, 0.1  # nats by which a word that was replaced has to move the loss of a later one
 SHADES = 0.2, 0.36, 0.55  # of the colour over the page, whatever its own is: letters stay readable on all of them
 LINES = {"topic": "solid", "name": "double", "pronoun": "wavy"}  # below a word, by its kind
 
 NAMES = {"topic": "topic words", "name": "names", "pronoun": "pronouns", "other": "others"}
 
+REPLACED = "replaced"  # a kind that `draw_changes` knows alone
 CUT = '<span class="cut"></span>'  # where a window begins
 
 # Everything that tells something is in the figure itself, so that it looks alike in a notebook and in the book.
@@ -101,41 +104,81 @@ def draw_words(pages: Iterable[Page]) -> ColouredText:
             if word.kind not in NAMES:
                 raise ReproError(f"'{word.text}' is of kind '{word.kind}'; one of {', '.join(LINES)} or other can be "
                                  "drawn.")
-    parts = [_page(one) for one in pages[:1]] or ['<p class="absent">not run</p>']
-    parts += [f"<details><summary>{html.escape(one.title)}</summary>{_page(one)}</details>" for one in pages[1:]]
+    parts = [_page(one, STEPS, _sums(one.words)) for one in pages]
     told = "; ".join(f"{one.title}: {len(one.words)} words, {_total(one.words)} nats" for one in pages)
     alt = f"Text whose words are coloured by the nats that recurrence saves on each ({told or 'not run'})."
-    return ColouredText(_legend() * bool(pages) + "".join(parts), alt)
+    kinds = ", ".join(f'<span class="{kind}">{NAMES[kind]}</span>' for kind in LINES)
+    better, worse, least = _shades(STEPS)
+    legend = (f"<p>Nats by which the recurrent model is the better one: {better}, the baseline: {worse}, neither: "
+              f"{least}. Underlined: {kinds}. {CUT}A window begins.</p>")
+    return ColouredText(legend * bool(pages) + _first_open(pages, parts), alt)
 
 
-def shade(saved: float) -> str:
+def draw_changes(pages: Sequence[Page]) -> ColouredText:
+    """Pages of one text, a page for each model, in which one word was replaced: what that does to each later word.
+
+    `saved` is here the loss of a word behind the replaced word less its loss behind the text's own, in nats: above 0
+    where the own word was of use. The word that was replaced is of kind "replaced"; its text tells both. Colours begin
+    at a thousandth of a nat. Raises ReproError for a page in which not exactly one word is of this kind.
+
+    >>> words = [Word("Ann → Bob", 0, "replaced"), Word("ran", 0.2), Word("home", 0.0, window=1)]
+    >>> draw_changes([Page("baseline", words)]).alt
+    'Text of which one word was replaced (Ann → Bob). baseline: 1 of 2 later words move, the last one 1 word on.'
+    """
+    if not pages:
+        raise ReproError("there is nothing to draw: no page was given.")
+    parts, told = [], []
+    for one in pages:
+        if [word.kind for word in one.words].count(REPLACED) != 1:
+            raise ReproError(f"the page '{one.title}' has not exactly one word of kind '{REPLACED}'.")
+        first = next(k for k, word in enumerate(one.words) if word.kind == REPLACED)
+        later = one.words[first + 1:]
+        moved = [k for k, word in enumerate(later, 1) if abs(word.saved) >= MOVES[0]]
+        last = f", the last one {moved[-1]} word{'s' * (moved[-1] > 1)} on" if moved else ""
+        told.append(f"{len(moved)} of {len(later)} later words move{last}.")
+        parts.append(_page(one, MOVES, told[-1]))
+    replaced = next(word.text for word in pages[0].words if word.kind == REPLACED)
+    alt = f"Text of which one word was replaced ({replaced}). " + " ".join(
+        f"{one.title}: {line}" for one, line in zip(pages, told, strict=True))
+    worse, better, least = _shades(MOVES)
+    legend = (f'<p>Nats by which the loss of a word rises when <span class="{REPLACED}">this one</span> is replaced: '
+              f"{worse}; by which it falls: {better}; uncoloured: {least}. {CUT}A window begins.</p>")
+    return ColouredText(f"<style>.words .{REPLACED}{{outline:2px solid;font-weight:700}}</style>{legend}"
+                        f"{_first_open(pages, parts)}", alt)
+
+
+def shade(saved: float, steps: Sequence[float] = STEPS) -> str:
     """The class of a word by the nats saved on it: "r1" to "r3" where the recurrent model is the better one, "b1" to
     "b3" where the baseline is, "" where both are about alike."""
-    strength = sum(abs(saved) >= step for step in STEPS)
+    strength = sum(abs(saved) >= step for step in steps)
     return f"{'r' if saved > 0 else 'b'}{strength}" if strength else ""
 
 
-def _legend() -> str:
-    least, *_, most = STEPS
-    ends = [*(f"{a:g} to {b:g}" for a, b in pairwise(STEPS)), f"over {most:g}"]
-    sides = {name: " ".join(f'<span class="{side}{k}">{told}</span>' for k, told in enumerate(ends, 1))
-             for side, name in (("r", "recurrent"), ("b", "baseline"))}
-    kinds = ", ".join(f'<span class="{kind}">{NAMES[kind]}</span>' for kind in LINES)
-    return (f"<p>Nats by which the recurrent model is the better one: {sides['recurrent']}, the baseline: "
-            f"{sides['baseline']}, neither: less than {least:g}. Underlined: {kinds}. "
-            f"{CUT}A window begins.</p>")
+def _shades(steps: Sequence[float]) -> tuple[str, str, str]:
+    """What the colours mean: of one side, of the other, of none."""
+    least, *_, most = steps
+    ends = [*(f"{a:g} to {b:g}" for a, b in pairwise(steps)), f"over {most:g}"]
+    one, other = (" ".join(f'<span class="{side}{k}">{told}</span>' for k, told in enumerate(ends, 1)) for side in "rb")
+    return one, other, f"less than {least:g}"
 
 
-def _page(one: Page) -> str:
+def _first_open(pages: Sequence[Page], parts: Sequence[str]) -> str:
+    """The pages one below the other, all but the first folded away."""
+    folded = (f"<details><summary>{html.escape(one.title)}</summary>{part}</details>"
+              for one, part in zip(pages[1:], parts[1:], strict=True))
+    return (parts[0] if parts else '<p class="absent">not run</p>') + "".join(folded)
+
+
+def _page(one: Page, steps: Sequence[float], sums: str) -> str:
     rows, window = [], None
     for word in one.words:
         before = "<br>" * (word.begins and bool(rows)) + CUT * (word.window != window)
-        window, kind = word.window, word.kind if word.kind in LINES else ""
-        classes = " ".join(filter(None, (shade(word.saved), kind)))
+        window, kind = word.window, word.kind if word.kind in (*LINES, REPLACED) else ""
+        classes = " ".join(filter(None, (shade(word.saved, steps), kind)))
         named = f' class="{classes}"' if classes else ""
-        told = ", ".join(filter(None, (kind, f"{signed(word.saved, '.2f')} nats")))
+        told = ", ".join(filter(None, (kind, f"{signed(word.saved, '.2f' if steps is STEPS else '.1g')} nats")))
         rows.append(f'{before}<span{named} title="{told}">{html.escape(word.text)}</span>')
-    return f"<p>{' '.join(rows)}</p><p>{html.escape(f'{one.title}: {_sums(one.words)}')} {html.escape(one.note)}</p>"
+    return f"<p>{' '.join(rows)}</p><p>{html.escape(f'{one.title}: {sums}')} {html.escape(one.note)}</p>"
 
 
 def _sums(words: Sequence[Word]) -> str:

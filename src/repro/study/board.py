@@ -23,6 +23,7 @@ from repro.study.store import Store
 
 ROOT = Path(repro.__file__).parent
 SCRIPT = Path(__file__).with_suffix(".js")
+ROWS = 20  # are laid out together, when they are looked at: a filter of many answers at once
 MARKS = {  # of an effect, so that no verdict is told by its colour alone; each lies around 0, 0
     "reproduced": '<circle r="5"/>', "not reproduced": '<path d="M-4.5-4.5h9v9h-9z"/>',
     "inconclusive": '<path d="M0-6 6 5H-6z"/>', "not testable here": '<path class="line" d="M-4.5-4.5l9 9m0-9l-9 9"/>',
@@ -103,9 +104,9 @@ def strip(one: Claim, found: Verdict) -> str:
 
 
 def row(one: Claim, scale: str, found: Verdict) -> str:
-    """A claim in a line: its badge, its sentence, the strip, the effect in numbers."""
+    """A claim in a line: its badge, its sentence in short, the strip, the effect in numbers."""
     effect = found.text.partition("; ")[0] if found.effect is not None else ""
-    return (f'{badge(found.verdict)} <span class="sentence">{_text(one.sentence)} <small>{_text(one.source)}'
+    return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{_text(one.source)}'
             f'{f", {scale}" * bool(effect)}</small></span><span class="effect">{strip(one, found)}'
             f'<small>{_text(effect)}</small></span>')
 
@@ -123,6 +124,8 @@ def _filters(choices: dict[str, dict[str, str]]) -> str:
         for name, known in choices.items() for options in [[
             f'<option value="{html.escape(value)}">{_text(told)}</option>' for value, told in known.items()]])
     return (f'<form hidden>{selects}<button type="reset">show all</button></form><p role="status"><output></output></p>'
+            "<noscript><p>The filters need JavaScript, which is switched off: here are all claims, tables and figures."
+            "</p></noscript>"
             '<p class="take">All of it, as <code>repro list --json</code> prints it: '
             '<a href="../scoreboard.json" download>JSON</a>, <a href="../scoreboard.csv" download>CSV</a>.</p>')
 
@@ -131,8 +134,10 @@ def _paper(paper: str, told: Sequence[tuple[Claim, str, Verdict]], results: Path
     if not told:
         return ""
     counted = " ".join(f"{badge(verdict)} {n}" for verdict, n in tally([one for one, *_ in told], results).items())
+    rows = [_claim(*one, results) for one in told]
+    parts = (f'<div class="rows">{"".join(rows[k:k + ROWS])}</div>' for k in range(0, len(rows), ROWS))
     return (f'<section class="paper"><h3>{_text(title(paper))}</h3><p class="counts">{counted}</p>'
-            f'{"".join(_claim(*one, results) for one in told)}</section>')
+            f'{"".join(parts)}</section>')
 
 
 def _data(paper: str, verdict: str, scale: str) -> str:
@@ -158,6 +163,7 @@ def _declared(one: Claim) -> dict[str, str]:
     links = [_link(place_of(other), f"{other.source}: {other.title}") for other in shown]
     expected, side = one.expected(), f"{one.direction} than {one.null:g}"
     return {
+        "in full": _text(one.sentence) if one.short else "",
         "in the book": ", ".join([_link(place_of(one), f"chapter {one.chapter.partition('_')[0].lstrip('0')}"), *links]
                                  if one.chapter else links),
         "judged by": _text(f"an effect {'(as the log of a ratio) ' * one.relative}{side}, " + (

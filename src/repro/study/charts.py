@@ -27,6 +27,7 @@ COSTS = {"flops_per_token": "FLOPs per scored token", "flops_per_character": "FL
          "flops_per_byte": "FLOPs per byte", "pairs_per_character": "attended pairs per character",
          "pairs_per_byte": "attended pairs per byte", "memory_per_sequence": "memory of a sequence, bytes",
          "state_numbers": "state carried on, numbers"}
+GENERATED = "synthetic-"  # begins the name of a corpus that no paper has read
 PEAK = "peak memory of the run, bytes"
 
 
@@ -61,9 +62,10 @@ def charts() -> list[Chart]:
 def measured(chart: Chart, scale: str, results: Path | str | None = None) -> list[dict[str, Any]]:
     """The records of a chart at a scale as series, one for each corpus and quality; those without a point are left out.
 
-    A series has its `id`, `paper`, `title`, `scale`, `data`, `part_of`, `metric`, `quality` (its name), the names of
-    its `settings` and `costs`, its `points` (`line`, `settings`, `quality` with the 95 % interval over documents where
-    there is one, `costs`, `records`, their `files`, `command`, `match`), and the `printed` ones of the paper.
+    A series has its `id`, `paper`, `title`, `scale`, `data`, `part_of`, `text` (all of these in plain words), `metric`,
+    `quality` (its name), the names of its `settings` and `costs`, its `points` (`line`, `settings`, `quality` with the
+    95 % interval over documents where there is one, `costs`, `records`, their `files`, `command`, `match`), and the
+    `printed` ones of the paper: none beside generated text.
     Raises ReproError for records that cannot be trusted.
     """
     parent = experiment(chart.experiment)
@@ -77,18 +79,21 @@ def measured(chart: Chart, scale: str, results: Path | str | None = None) -> lis
                       if config.corpus == corpus and all(metric in record.metrics for record in records)]
             if points:
                 data = next(records[0].data for config, records in found if config.corpus == corpus)
+                generated = data["name"].startswith(GENERATED)
                 series.append({
                     "id": f"{chart.id}/{scale}/{corpus}/{metric}", "paper": title(chart.paper), "title": chart.title,
-                    "scale": heading(scale), "data": data["name"], "part_of": data["part_of"], "metric": metric,
-                    "quality": quality, "settings": list(dict.fromkeys(k for one in points for k in one["settings"])),
+                    "scale": heading(scale), "data": data["name"], "part_of": data["part_of"], "generated": generated,
+                    "text": f"{_told(chart.title, data)}, {heading(scale)}", "metric": metric, "quality": quality,
+                    "settings": list(dict.fromkeys(k for one in points for k in one["settings"])),
                     "costs": list(dict.fromkeys(k for one in points for k in one["costs"])), "points": points,
-                    "printed": chart.printed(metric)})
+                    "printed": [] if generated else chart.printed(metric)})
     return series
 
 
 def explored(scales: tuple[str, ...], results: Path | str | None = None) -> list[dict[str, Any]]:
     """The series of all charts at these scales, the one to begin with first: that of the largest scale with records
-    and, of those in the unit that comes first in QUALITIES, the one that got furthest.
+    and, of those in the unit that comes first in QUALITIES, the one that got furthest. Of series with the same name, as
+    experiments have that read the same generated text, there is the one with the most points.
 
     >>> explored(("small",), results=folder)
     []
@@ -96,9 +101,18 @@ def explored(scales: tuple[str, ...], results: Path | str | None = None) -> list
     with unchanging():
         found = [(scales.index(scale), one) for scale in scales for chart in charts()
                  for one in measured(chart, scale, results)]
+    found.sort(key=lambda at: -len(at[1]["points"]))
+    found = list({(one["paper"], one["text"], one["metric"]): (at, one) for at, one in reversed(found)}.values())
     order = list(QUALITIES)
     found.sort(key=lambda at: (at[0], order.index(at[1]["metric"]), min(p["quality"][0] for p in at[1]["points"])))
     return [one for _, one in found]
+
+
+def _told(title: str, data: Mapping[str, Any]) -> str:
+    """What a series is of, such as "Books: PG-19, a part" and "Generated books, variations of the module"."""
+    if data["name"].startswith(GENERATED):
+        return f"Generated {data['name'].removeprefix(GENERATED)}{title.removeprefix(title.partition(',')[0])}"
+    return f"{title}: {(data['part_of'] or data['name']).partition(':')[0]}{', a part' * bool(data['part_of'])}"
 
 
 def _point(chart: Chart, config: RunConfig, records: list[Record], metric: str) -> dict[str, Any]:

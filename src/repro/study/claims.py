@@ -39,6 +39,7 @@ DECIDED = REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE
 WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, REPRODUCED, MACHINERY
 UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "question": "questions", "exact": "exact"}
 SEEDS = 3
+SHORT = 60  # characters of a sentence that fits into a line beside its effect
 
 
 class Measured(NamedTuple):
@@ -86,6 +87,7 @@ class Claim(Based):
     id: str
     paper: str
     sentence: str  # in our words
+    short: str = ""  # the same in SHORT characters or fewer, where the sentence has more
     source: str  # where in the paper, e.g. "Table 1"
     experiment: str | tuple[str, ...]  # whose runs it is judged by, one or several
     about: tuple[str, ...] = ()  # ids of artifacts, the one that shows it best first
@@ -116,6 +118,9 @@ class Claim(Based):
             if given and why or needed and not given and not why:
                 raise ReproError(f"claim '{self.id}' declares {'both' if given else 'neither'} {name} "
                                  f"{'and' if given else 'nor'} why_no_{name}; give one of them.")
+        if len(self.short) > SHORT:
+            raise ReproError(f"claim '{self.id}' has a short form of {len(self.short)} characters; it is to have "
+                             f"{SHORT} or fewer.")
         if self.seeds < SEEDS:
             raise ReproError(f"claim '{self.id}' asks for {self.seeds} seed{'s' * (self.seeds > 1)}, not {SEEDS} or "
                              "more; where the same weights are compared, say same_weights=True.")
@@ -129,6 +134,11 @@ class Claim(Based):
                 raise ReproError(f"family '{self.family}' has two directions: claim '{other.id}' says "
                                  f"'{other.direction}', claim '{self.id}' '{self.direction}'; give one of them another "
                                  "family.")
+
+    @property
+    def brief(self) -> str:
+        """Its sentence for a line of a list: the short form, where there is one."""
+        return self.short or self.sentence
 
     @property
     def chapter(self) -> str:

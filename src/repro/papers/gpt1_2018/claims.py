@@ -121,6 +121,7 @@ register(
                       moved("full", "shuffled-labels"))),
     Claim(id="gpt1_2018-lstm-worse", **COMMON, source="Table 5", about=(ABLATION.id, RATES.id),
           sentence="An LSTM pre-trained on the same text is worth less than a transformer of the same size.",
+          short="An LSTM pre-trained alike is worth less than a transformer.",
           where=variants(*EVERY), measure=between("full", "lstm"),
           control="what shuffled labels leave of the full recipe above the commonest label",
           paper_effect=lambda: printed("full", "lstm"), family="gpt1_2018-parts",
@@ -163,6 +164,7 @@ def learning(records: list[Record]) -> float:
 register(Claim(
     id="gpt1_2018-auxiliary", **COMMON, source="Section 5", about=(BY_EXAMPLES.id, ABLATION.id), where=of_examples,
     sentence="The auxiliary objective helps where there are many examples more than where there are few.",
+    short="The auxiliary objective helps more where examples are many.",
     measure=auxiliary, control="another seed of the full recipe in the place of the one without the objective",
     paper_effect=lambda: round(printed("full", "no-auxiliary", LARGE_SETS)
                                - printed("full", "no-auxiliary", SMALL_SETS), 6),
@@ -213,6 +215,7 @@ def transferred() -> float:
 register(Claim(
     id="gpt1_2018-layers", **COMMON, source="Figure 2, left", about=(BY_LAYERS.id,), where=of_layers, measure=layers,
     sentence="Every layer that is transferred raises the score: by up to 9 points all together.",
+    short="Every layer that is transferred raises the score.",
     control="the embeddings alone, against no pre-training",
     paper_effect=transferred,
     assay=Assay("all that was pre-trained against nothing", of_layers, best_layers)))
@@ -258,25 +261,29 @@ def above_majority(records: list[Record]) -> float:
     return fmean(record.metrics["test_score"] - record.metrics["majority_score"] for record in records)
 
 
-def heuristic(task: str, sentence: str) -> Claim:
+def heuristic(task: str, sentence: str, short: str) -> Claim:
     """The claim that what a model tells of a task without fine-tuning improves while it is pre-trained."""
     tuned = task in FORMS
     positive = {"assay": Assay("the fine-tuned model, above the commonest label", fine_tuned(task), above_majority)
                 } if tuned else {"why_no_assay": "no model here is fine-tuned for it"}
     return Claim(id=f"gpt1_2018-heuristic-{task}",
                  **COMMON | {"experiment": (ZERO_SHOT.name, *([FINETUNING.name] if tuned else []))},
-                 source="Figure 2, right", about=(BY_CHECKPOINT.id,), sentence=sentence, where=asked(task),
-                 measure=checkpoints, same_weights=True, family="gpt1_2018-heuristics",
+                 source="Figure 2, right", about=(BY_CHECKPOINT.id,), sentence=sentence, short=short,
+                 where=asked(task), measure=checkpoints, same_weights=True, family="gpt1_2018-heuristics",
                  control="the same with the next row's text in front",
                  why_no_paper_effect="the paper draws shares of the way to the best known, and prints no number",
                  **positive)
 
 
 register(
-    heuristic("cola", "Sentences that are acceptable become likelier than others while the model is pre-trained."),
-    heuristic("sst2", "“very positive” and “very negative” come to be told apart while the model is pre-trained."),
-    heuristic("race", "Right answers become likelier than others while the model is pre-trained."),
-    heuristic("gap", "What a pronoun means becomes clearer while the model is pre-trained."))
+    heuristic("cola", "Sentences that are acceptable become likelier than others while the model is pre-trained.",
+              "Pre-training makes acceptable sentences likelier."),
+    heuristic("sst2", "“very positive” and “very negative” come to be told apart while the model is pre-trained.",
+              "Pre-training tells “very positive” from “very negative”."),
+    heuristic("race", "Right answers become likelier than others while the model is pre-trained.",
+              "Pre-training makes right answers likelier."),
+    heuristic("gap", "What a pronoun means becomes clearer while the model is pre-trained.",
+              "Pre-training makes clearer what a pronoun means."))
 
 
 def language(records: Sequence[Record]) -> Measured:
@@ -292,7 +299,8 @@ def language(records: Sequence[Record]) -> Measured:
 
 register(Claim(
     id="gpt1_2018-lstm-language", paper=PAPER, experiment=PRETRAINING.name, source="Section 5", about=(RATES.id,),
-    sentence="Pre-trained alike, the transformer tells held-out text better than the LSTM.", unit="stretch",
+    sentence="Pre-trained alike, the transformer tells held-out text better than the LSTM.",
+    short="The transformer tells held-out text better than the LSTM.", unit="stretch",
     direction="lower", told_in="nats per token", measure=language, same_weights=True,
     where=lambda config: config.source == "scratch" and config.tokens == max(
         one.tokens for one in PRETRAINING.plan(config.scale)),

@@ -131,8 +131,9 @@ def larger(name: str, field: str, column: str, told: str, score: Score, untraine
     control = f"untrained_{untrained}"
     return Claim(
         id=f"gpt2_2019-larger-{name}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name, about=(TABLE.id,),
-        sentence=f"A larger model does better on {told}, which it was not trained for.", where=of(
-            SMALLEST, LARGEST, having=field), paper_effect=printed(column, change),
+        sentence=f"A larger model does better on {told}, which it was not trained for.",
+        short=f"Larger models win on {told.partition(',')[0]}.", where=of(SMALLEST, LARGEST, having=field),
+        paper_effect=printed(column, change),
         measure=between(LARGEST, SMALLEST, score, lambda record: record.metrics[control]),
         control="the same difference between two models of these sizes that were never trained",
         assay=Assay("the largest model, trained on all text against a sixteenth of it", of_largest(field),
@@ -166,6 +167,7 @@ COMMON = {"paper": PAPER, "experiment": ZERO_SHOT.name}
 register(
     Claim(id="gpt2_2019-larger-reading", **COMMON, **ACCURACY, source="Figure 1", about=(FIGURE_1.id, TEXT.id),
           sentence="A larger model answers more questions about a text, which it was not trained for.",
+          short="Larger models answer more questions about a text.",
           where=of(SMALLEST, LARGEST, having="reading"), family="gpt2_2019-larger-higher",
           measure=between(LARGEST, SMALLEST, lambda record: percent(record, "reading", "f1"),
                           lambda record: percent(record, "reading", "f1_alone")),
@@ -176,6 +178,7 @@ register(
                            lambda record: percent(record, "reading", "f1_alone")))),
     Claim(id="gpt2_2019-larger-questions", **COMMON, **ACCURACY, source="Section 3.8", about=(FIGURE_1.id, TEXT.id),
           sentence="A larger model answers more questions without any text, 5.3 times as many as the smallest.",
+          short="Larger models answer more questions without any text.",
           where=of(SMALLEST, LARGEST, having="questions"), family="gpt2_2019-larger-higher",
           measure=between(LARGEST, SMALLEST, lambda record: percent(record, "questions"),
                           lambda record: percent(record, "questions", "correct_other")),
@@ -186,6 +189,7 @@ register(
                       room(lambda record: percent(record, "questions"), lambda record: 0.0))),
     Claim(id="gpt2_2019-detokenisers", **COMMON, source="Section 3.1", about=(DETOKENISED.id,), unit="document",
           sentence="De-tokenisers that can be inverted lower the perplexity of text that was cut into words.",
+          short="De-tokenisers lower the perplexity of text cut into words.",
           where=of(LARGEST, having="wikitext103"), same_weights=True, direction="lower", **PERPLEXITY,
           measure=within(lambda record: nats(record, "wikitext103"),
                          lambda record: nats(record, "wikitext103", "tokenised"),
@@ -218,6 +222,7 @@ register(
     Claim(id="gpt2_2019-hint", **COMMON, source="Section 3.6", about=(TABLE_4.id,), unit="document", same_weights=True,
           direction="higher", told_in="points of mean ROUGE F1", where=of(LARGEST, having="articles"),
           sentence="The hint TL;DR: behind an article makes what is written more of a summary.",
+          short="The hint TL;DR makes what is written more of a summary.",
           measure=within(lambda record: rouge(record, "hint"), lambda record: rouge(record, "no_hint"),
                          lambda record: rouge(record, "scrambled")),
           control="the signs of the hint in another order",
@@ -255,7 +260,7 @@ register(Claim(
     id="gpt2_2019-underfits", paper=PAPER, experiment=PRETRAINING.name, source="Section 4, Figure 4",
     about=(FIGURE_4.id,), unit="stretch", direction="lower", told_in="nats per token", measure=learnt,
     sentence="Even the largest model underfits: of what it gains over the next smaller one on training text, more than "
-             "half is gained on held-out text too.",
+             "half is gained on held-out text too.", short="Even the largest model underfits its training text.",
     where=lambda config: config.source == "scratch" and config.size in (SECOND, LARGEST),
     control="what is gained by reading a sixteenth of the text sixteen times",
     why_no_paper_effect="the paper draws these losses and prints no number",

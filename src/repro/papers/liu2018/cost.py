@@ -174,8 +174,10 @@ register(
     Claim(id="liu2018-memory-half", **COUNTED, source="section 4.2.3", direction="lower", null=1.0,
           where=lambda config: config.model in ("t-ed", "t-d"), measure=ratio("parameters", "t-d", "t-ed"),
           paper_effect=lambda: 0.5, told_in="times the weights of T-ED",
-          sentence="A decoder alone needs nearly half the weights of an encoder and a decoder."),
+          sentence="A decoder alone needs nearly half the weights of an encoder and a decoder.",
+          short="A decoder alone needs nearly half the weights."),
     Claim(id="liu2018-memory-length", **COUNTED, source="section 4.2.4", direction="higher", null=1.0,
           where=lambda config: config.model in ("t-d", "t-dmca"), measure=ratio("longest", "t-dmca", "t-d"),
           paper_effect=lambda: 3.0, told_in="times the input of T-D",
-          sentence="Memory-compressed attention trains on three times as long an input in the same memory."))
+          sentence="Memory-compressed attention trains on three times as long an input in the same memory.",
+          short="Compressed attention trains on three times as long an input."))

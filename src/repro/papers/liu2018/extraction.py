@@ -133,7 +133,9 @@ register(
     EXPERIMENT, FIGURE, EXAMPLE,
     Claim(id="liu2018-figure2-tfidf", **SHARED, measure=gain("tf-idf", "textrank"), family="liu2018-extractive",
           assay=Assay("cheating against the beginning", lambda config: True, room),
-          sentence="Extraction by tf-idf of the title finds more of the lead than TextRank."),
+          sentence="Extraction by tf-idf of the title finds more of the lead than TextRank.",
+          short="Tf-idf of the title finds more of the lead than TextRank."),
     Claim(id="liu2018-figure2-sumbasic", **SHARED, measure=gain("tf-idf", "sumbasic"), family="liu2018-extractive",
           assay=Assay("cheating against the beginning", lambda config: True, room),
-          sentence="Extraction by tf-idf of the title finds more of the lead than SumBasic."))
+          sentence="Extraction by tf-idf of the title finds more of the lead than SumBasic.",
+          short="Tf-idf of the title finds more of the lead than SumBasic."))

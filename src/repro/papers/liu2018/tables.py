@@ -274,11 +274,11 @@ def printed_share(worse: str, better: str) -> Callable[[], float]:
     return lambda: printed_extractors(worse, better)() / printed_extractors("identity", "cheating")()
 
 
-def extracted(id: str, model: str, worse: str, better: str, sentence: str) -> Claim:
+def extracted(id: str, model: str, worse: str, better: str, sentence: str, short: str) -> Claim:
     """The claim that a model makes more of what one extractor puts first than of what another does."""
     return Claim(id=id, **SHARED | {"direction": "higher", "told_in": "of the way from the beginning to cheating"},
                  where=lambda config: any(_extracted(name, model)(config) for name in EXTRACTORS),
-                 measure=share(worse, better), source="Table 3", about=(TABLE_3.id,), sentence=sentence,
+                 measure=share(worse, better), source="Table 3", about=(TABLE_3.id,), sentence=sentence, short=short,
                  paper_effect=printed_share(worse, better), family=f"liu2018-extractors-{model}",
                  why_no_assay="effects are shares of the way from the beginning to cheating: where it is short, none "
                               "can be seen")
@@ -311,25 +311,33 @@ def printed_longer() -> float:
 SEARCH = "What a search for the title puts first makes a better input than what comes first"
 ROOM = "Extraction leaves room: what has the lead's own bigrams makes a better input than a search"
 register(
-    extracted("liu2018-table3-tfidf", "t-ed", "identity", EXTRACTOR, f"{SEARCH}."),
-    extracted("liu2018-table3-cheating", "t-ed", EXTRACTOR, "cheating", f"{ROOM}."),
-    extracted("liu2018-table3-tfidf-base", "gpt2-mini", "identity", EXTRACTOR, f"{SEARCH}, also if pretrained."),
-    extracted("liu2018-table3-cheating-base", "gpt2-mini", EXTRACTOR, "cheating", f"{ROOM}, also if pretrained."),
+    extracted("liu2018-table3-tfidf", "t-ed", "identity", EXTRACTOR, f"{SEARCH}.",
+              "A search for the title beats what comes first."),
+    extracted("liu2018-table3-cheating", "t-ed", EXTRACTOR, "cheating", f"{ROOM}.",
+              "What has the lead's own bigrams beats a search."),
+    extracted("liu2018-table3-tfidf-base", "gpt2-mini", "identity", EXTRACTOR, f"{SEARCH}, also if pretrained.",
+              "If pretrained, too, a search beats what comes first."),
+    extracted("liu2018-table3-cheating-base", "gpt2-mini", EXTRACTOR, "cheating", f"{ROOM}, also if pretrained.",
+              "If pretrained, too, the lead's own bigrams beat a search."),
     compared("liu2018-figure3-longer-base", _base_reads(-1), _base_reads(0), source="Figure 3",
              about=(TABLE_4.id,), family="liu2018-models-base", paper_effect=printed_longer,
-             sentence="A decoder that reads the input as text does better with more of it, if pretrained."),
+             sentence="A decoder that reads the input as text does better with more of it, if pretrained.",
+             short="A pretrained decoder does better with more of the input."),
     compared("liu2018-table4-seq2seq", lambda c: _is(c, "t-ed", 0), lambda c: _is(c, "seq2seq", 0), source="Table 4",
              about=(TABLE_4.id,), family="liu2018-models",
              paper_effect=printed(("Transformer-ED", ""), ("seq2seq-attention", "")),
-             sentence="A recurrent sequence-to-sequence model with attention does worse than T-ED."),
+             sentence="A recurrent sequence-to-sequence model with attention does worse than T-ED.",
+             short="A recurrent sequence-to-sequence model is worse than T-ED."),
     compared("liu2018-table4-one-text", lambda c: _is(c, "t-d", 1), lambda c: _is(c, "t-ed", 0), source="Table 4",
              about=(TABLE_4.id, FIGURE_3.id), family="liu2018-models",
              paper_effect=printed(("Transformer-D", ""), ("Transformer-ED", "")),
-             sentence="A decoder that reads the input as text, longer inputs included, does better than T-ED."),
+             sentence="A decoder that reads the input as text, longer inputs included, does better than T-ED.",
+             short="A decoder that reads the input as text is better than T-ED."),
     compared("liu2018-table4-compressed", lambda c: _is(c, "t-dmca", 2), lambda c: _is(c, "t-d", 1), source="Table 4",
              about=(TABLE_4.id, FIGURE_3.id), family="liu2018-models",
              paper_effect=printed(("Transformer-DMCA", "0"), ("Transformer-D", "")),
-             sentence="Memory-compressed attention, with the longer inputs that it allows, does better than T-D."),
+             sentence="Memory-compressed attention, with the longer inputs that it allows, does better than T-D.",
+             short="Compressed attention with longer inputs is better than T-D."),
     compared("liu2018-table4-experts", lambda c: _is(c, "t-dmca", 2, experts=True), lambda c: _is(c, "t-dmca", 2),
              source="Table 4", about=(TABLE_4.id, FIGURE_3.id), family="liu2018-models",
              paper_effect=printed(("Transformer-DMCA", "128"), ("Transformer-DMCA", "0")),

@@ -229,10 +229,12 @@ register(
           null=LINEAR, paper_effect=lambda: 1.0),
     Claim(id="longformer2020-figure1-quadratic", **COUNTED, source="Figure 1", about=("longformer2020-figure1",),
           sentence="Memory of full attention that keeps its scores grows quadratically with the text.",
+          short="Memory of full attention grows quadratically with the text.",
           where=lambda config: config.implementation == "full", measure=growth_of("full"), direction="higher",
           null=QUADRATIC, paper_effect=lambda: 2.0, told_in="as exponent of the length"),
     Claim(id="longformer2020-appendix-a-chunks", **COUNTED, source="Appendix A",
           about=("longformer2020-appendix-a",),
           sentence="Chunks take more memory than is needed (the paper: twice of a perfect implementation).",
+          short="Chunks take more memory than is needed.",
           where=lambda config: config.implementation in ("chunks", "loop"), measure=bytes_of_chunks,
           direction="higher", null=1.0, paper_effect=lambda: 2.0, told_in="times the bytes of the loop"))

@@ -411,12 +411,13 @@ def order(better: str, other: str) -> dict:
 register(
     Claim(id="longformer2020-table4-increasing", **order("Increasing w", "Fixed w"),
           sentence="Windows that grow from the bottom layer to the top give fewer bits per character than one of their "
-                   "mean in all layers."),
+                   "mean in all layers.", short="Windows that grow with depth beat one of their mean."),
     Claim(id="longformer2020-table4-decreasing", **order("Fixed w", "Decreasing w"),
           sentence="One window in all layers gives fewer bits per character than windows that shrink from the bottom "
-                   "layer to the top."),
+                   "layer to the top.", short="One window in all layers beats windows that shrink."),
     Claim(id="longformer2020-table4-order", **order("Increasing w", "Decreasing w"),
           sentence="Windows that grow from the bottom layer to the top give fewer bits per character than the same "
-                   "windows in the opposite order."),
+                   "windows in the opposite order.", short="Windows that grow with depth beat windows that shrink."),
     Claim(id="longformer2020-table4-dilation", **order("Dilation on 2 heads", "No dilation"),
-          sentence="Dilation on two heads of the higher layers gives fewer bits per character than none."))
+          sentence="Dilation on two heads of the higher layers gives fewer bits per character than none.",
+          short="Dilation on two heads of the higher layers beats none."))

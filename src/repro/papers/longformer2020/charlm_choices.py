@@ -107,7 +107,7 @@ register(
              source=ADDED, build=choices),
     Claim(id="longformer2020-two-heads", paper=PAPER, source="Section 4.1",
           sentence="Dilation on two heads of the higher layers gives fewer bits per character than dilation on all of "
-                   "their heads.",
+                   "their heads.", short="Dilation on two heads beats dilation on all heads.",
           experiment=(CHOICES.name, ABLATION.name, COST.name), about=("longformer2020-choices",), direction="lower",
           unit="stretch", told_in="bits", family="longformer2020-character-text", measure=two_heads,
           where=lambda config: (config.experiment == CHOICES.name and choice(config) == ALL_HEADS

@@ -132,9 +132,9 @@ register(
              title="Five phases against other ways to read as many characters", source=ADDED, build=ways),
     Claim(id="longformer2020-later-phases", **growth_helps(FIVE, ONE, RATES), measure=against(ONE, RATES),
           sentence="Later phases, with wider windows and longer sequences, give fewer bits per character than one "
-                   "phase that reads as much.",
+                   "phase that reads as much.", short="Later, wider phases beat one phase that reads as much.",
           control="the same five learning rates with the windows and sequences of the first phase"),
     Claim(id="longformer2020-growing-phases", **growth_helps(FIVE, WIDEST), measure=against(WIDEST),
           sentence="Windows and sequences that grow from phase to phase give fewer bits per character than those of "
-                   "the last phase from the start.",
+                   "the last phase from the start.", short="Phases that grow beat the last phase from the start.",
           why_no_control="the other way is the control: as many characters at the same five learning rates"))

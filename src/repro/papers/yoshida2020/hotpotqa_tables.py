@@ -170,5 +170,6 @@ register(*(Claim(
     control="the better of the reader with its module masked and with another question's states",
     assay=Assay("what a reader of single windows loses when the paragraphs that hold the answer come apart",
                 lambda config: config.model == BASELINE, room(score)),
-    sentence=f"RoBERTa with recurrence answers questions about long texts with a higher {name} than on single windows."
+    sentence=f"RoBERTa with recurrence answers questions about long texts with a higher {name} than on single windows.",
+    short=f"Recurrence raises the {name} of answers on long texts."
 ) for score, name in SCORES.items()))

@@ -172,6 +172,7 @@ register(
     Claim(id="yoshida2020-memory-window", paper=PAPER, source=SOURCE, experiment=EXPERIMENT.name,
           about=("yoshida2020-memory-growth", "yoshida2020-memory"),
           sentence="With each window recomputed, memory grows with the sequence by no more than 2k numbers a window.",
+          short="With each window recomputed, one more adds 2k numbers.",
           where=lambda config: config.recompute == "window", measure=growth, direction="lower", null=ALLOWED,
           unit="exact", paper_effect=lambda: 1.0, told_in="times 2k"),
     Claim(id="yoshida2020-memory-forward", paper=PAPER, source=SOURCE, experiment=EXPERIMENT.name,

@@ -107,14 +107,14 @@ GAIN = {"paper": PAPER, "source": "Table 2", "experiment": EVALUATION.name, "uni
         "relative": True, "control": MASKED, "assay": context_counts(), "measure": gain}
 
 
-def economy(id: str, recurrent: int, baseline: int, sentence: str, margin: float = 0.0) -> Claim:
+def economy(id: str, recurrent: int, baseline: int, sentence: str, short: str, margin: float = 0.0) -> Claim:
     """The recurrent model at one overlap against the baseline at a larger one, of which it may fall short by `margin`.
 
     Its assay is what that step of the overlap gains the baseline: where it gains nothing, to be as good is no merit.
     """
     points = ("recurrent", recurrent), ("baseline", baseline)
     return Claim(id=f"yoshida2020-table2-{id}", **GAIN | {"assay": context_counts(baseline, recurrent)},
-                 sentence=sentence, null=log1p(margin), where=at(*points),
+                 sentence=sentence, short=short, null=log1p(margin), where=at(*points),
                  family="yoshida2020-table2-economy", paper_effect=printed(TABLE, *points),
                  about=("yoshida2020-table2",))
 
@@ -131,55 +131,68 @@ register(
     *(Claim(id=f"yoshida2020-table2-gain-{overlap}", **GAIN, where=at(*both(overlap), also=fair(overlap)),
             about=("yoshida2020-table2-gain", "yoshida2020-table2"), paper_effect=printed(TABLE, *both(overlap)),
             sentence=f"On books, with an overlap of {overlap} of 300 tokens, the recurrent model has a lower test "
-                     "perplexity than the fine-tuned baseline.", family="yoshida2020-table2-gain",
-            seeds=3 if overlap else 5) for overlap in (0, 5, 10, 30, 50)),
+                     "perplexity than the fine-tuned baseline.",
+            short=f"On books, recurrence helps at an overlap of {overlap} of 300.",
+            family="yoshida2020-table2-gain", seeds=3 if overlap else 5) for overlap in (0, 5, 10, 30, 50)),
     Claim(id="yoshida2020-table2-gain-0-first-block", **GAIN | {"measure": first_gain},
           family="yoshida2020-table2-gain", where=at((FIRST, 0), ("baseline", 0)),
           about=("yoshida2020-table2-gain", "yoshida2020-table2"), paper_effect=printed(TABLE, *both(0)),
           sentence="On books, without overlap, the recurrent model with its module at the first of six blocks, as deep "
                    "as the second of twelve, has a lower test perplexity than the fine-tuned baseline."),
     economy("recurrent-0-baseline-30", 0, 30, "A recurrent model on disjoint windows is about as good (at most 1 % "
-            "worse) as a baseline with an overlap of a tenth of the window.", 0.01),
+            "worse) as a baseline with an overlap of a tenth of the window.",
+            "Recurrence without overlap is as good as a baseline at 30.", 0.01),
     economy("recurrent-5-baseline-50", 5, 50, "A recurrent model with a small overlap beats a baseline with a much "
-            "larger one (5 and 50 of 300)."),
+            "larger one (5 and 50 of 300).", "Recurrence at overlap 5 beats a baseline at 50."),
     economy("recurrent-5-baseline-75", 5, 75, "A recurrent model with a small overlap is about as good (at most 1 % "
-            "worse) as a baseline with a quarter of the window (5 and 75 of 300).", 0.01),
+            "worse) as a baseline with a quarter of the window (5 and 75 of 300).",
+            "Recurrence at overlap 5 is as good as a baseline at 75.", 0.01),
     economy("recurrent-50-baseline-200", 50, 200, "With an overlap of a sixth of the window, the recurrent model is as "
-            "good (at most 0.5 % worse) as a baseline with an overlap of two thirds, or better.", 0.005),
+            "good (at most 0.5 % worse) as a baseline with an overlap of two thirds, or better.",
+            "Recurrence at overlap 50 is as good as a baseline at 200.", 0.005),
     Claim(id="yoshida2020-table2-half-the-cost", paper=PAPER, source="Table 2", experiment=EVALUATION.name,
           about=("yoshida2020-table2", "yoshida2020-figure5"), unit="exact", direction="lower", relative=True,
           sentence="A token costs the recurrent model with an overlap of a sixth of the window less than half of what "
                    "it costs the baseline with two thirds.",
+          short="At overlap 50 recurrence costs under half of overlap 200.",
           where=at(("recurrent", 50), ("baseline", 200)), measure=cost, null=log(0.5),
           paper_effect=printed(TABLE, ("recurrent", 50), ("baseline", 200), column="flops_per_token_1e8")),
     Claim(id="yoshida2020-table2-gain-shrinks", **GAIN | {"measure": shrinking},
           sentence="On books, too, what recurrence gains is larger on disjoint windows than with the largest overlap.",
+          short="On books, recurrence gains most on disjoint windows.",
           about=("yoshida2020-table2-gain", "yoshida2020-table2"), where=at(*both(0), *both(50), also=fair(50)),
           paper_effect=lambda: printed(TABLE, *both(0))() - printed(TABLE, *both(50))()),
     Claim(id="yoshida2020-table2-more-on-books", **GAIN | {
             "measure": more_on_books, "experiment": EXPERIMENTS, "source": "Tables 1 and 2"},
           sentence="On disjoint windows, recurrence gains more on books than on articles of Wikipedia.",
+          short="Recurrence gains more on books than on Wikipedia.",
           about=("yoshida2020-table2-gain", "yoshida2020-table1-gain"), where=at(*both(0)),
           paper_effect=lambda: printed(TABLE, *both(0))() - printed("yoshida2020_table1_wikitext103", *both(0))()),
     Claim(id="yoshida2020-table2-recurrent-falls", **GAIN | {
             "measure": falling, "control": "", "about": ("yoshida2020-table2",),
             "why_no_control": "the claim is about overlap, which the module has no part in"},
           sentence="The recurrent model's test perplexity on books falls with every step of the overlap.",
+          short="On books, recurrence does better with every step of overlap.",
           where=at(*(("recurrent", overlap) for overlap in (0, 5, 10, 30, 50))),
           paper_effect=printed_steps(TABLE, "recurrent")),
     Claim(id="yoshida2020-table2-overlap-falls", **GAIN | {
             "measure": falling, "control": "", "why_no_control": SAME_WEIGHTS, "assay": None, "same_weights": True,
             "why_no_assay": "it is the assay itself", "about": ("yoshida2020-table2",)},
           sentence="The baseline's test perplexity on books falls with every step of the overlap, up to two thirds of "
-                   "the window.", paper_effect=printed_steps(TABLE, "baseline"),
+                   "the window.",
+          short="On books, a baseline does better with every step of overlap.",
+          paper_effect=printed_steps(TABLE, "baseline"),
           where=at(*(("baseline", overlap) for overlap in (0, 5, 10, 30, 50, 75, 100, 150, 200)))),
     Claim(id="yoshida2020-figure4-every-window", **FIGURES | {"measure": every_window},
           sentence="On disjoint windows, the recurrent model is better than the baseline at every window size.",
+          short="Recurrence helps at every window size.",
           where=lambda config: config.overlap == 0 and literal(config)),
     Claim(id="yoshida2020-figure4-widens", **FIGURES | {"measure": widening},
           sentence="On disjoint windows, recurrence gains more with the smallest window than with the largest.",
+          short="Recurrence gains more with the smallest window.",
           where=lambda config: config.overlap == 0 and literal(config)),
     Claim(id="yoshida2020-figure5-front", **FIGURES | {
             "measure": front, "source": "Figure 5", "about": ("yoshida2020-figure5",)},
           sentence="Every point of the recurrent model lies on the Pareto front of perplexity and cost.",
+          short="Every point of recurrence lies on the Pareto front.",
           where=on_curves))

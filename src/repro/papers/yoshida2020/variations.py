@@ -77,6 +77,7 @@ register(
           about=("yoshida2020-variations",), unit="book", direction="lower", relative=True, same_weights=True,
           sentence="A model that was trained on disjoint windows reads overlapping ones better if only the positions "
                    "that the next window does not read again are pooled.",
+          short="With overlap, pooling only what is not read again is better.",
           where=lambda config: config.overlap > 0 and config.train_overlap == 0, measure=passed_or_all,
           why_no_paper_effect="no numbers are printed",
           why_no_control="the same weights; the pooling is all that differs",

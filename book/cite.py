@@ -1,0 +1,32 @@
+"""How to cite the book, from CITATION.cff."""
+
+from pathlib import Path
+
+import landing
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PLACE = "<!-- cite -->"
+
+
+def filled(text: str) -> str:
+    """The page of references with what CITATION.cff says in its place."""
+    before, after = text.split(PLACE)
+    return before + told() + after
+
+
+def told() -> str:
+    """What is asked of those who cite, and the entry for a list of references (Markdown)."""
+    known = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    return (f"{known['message']}\n\n```bibtex\n{entry(known)}\n```\n\n"
+            "For programs that read it, the same lies beside the README, in `CITATION.cff`.")
+
+
+def entry(known: dict) -> str:
+    """The BibTeX entry of the book; with an address where it has a public one."""
+    authors = " and ".join(f"{{{one['name']}}}" if "name" in one else f"{one['family-names']}, {one['given-names']}"
+                           for one in known["authors"])
+    fields = {"author": authors, "title": f"{{{known['title']}}}", "version": known["version"],
+              "license": known["license"], "url": landing.site() or landing.repository()}
+    lines = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items() if value)
+    return f"@software{{repro,\n{lines}}}"
