@@ -71,6 +71,7 @@ def claim(corpus: str, unit: str, table: str, place: str) -> Claim:
         family="yoshida2020-matched", control=MASKED, seeds=3 if first else 5,
         sentence=f"On {corpus}, at the window at which overlap is worth the paper's 10 %, the recurrent model with its "
                  f"module at the {place} block has a lower test perplexity than the baseline, both without overlap.",
+        short=f"At a short window recurrence helps ({'books' if unit == 'book' else 'articles'}, {place} block).",
         where=of_text(corpus, (FIRST if first else "recurrent", False), ("baseline", False)),
         measure=first_gain if first else gain, paper_effect=printed(table, *both(0)),
         assay=Assay("the baseline's gain from an overlap of a sixth of the window",

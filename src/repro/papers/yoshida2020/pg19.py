@@ -138,7 +138,8 @@ register(
           family="yoshida2020-table2-gain", where=at((FIRST, 0), ("baseline", 0)),
           about=("yoshida2020-table2-gain", "yoshida2020-table2"), paper_effect=printed(TABLE, *both(0)),
           sentence="On books, without overlap, the recurrent model with its module at the first of six blocks, as deep "
-                   "as the second of twelve, has a lower test perplexity than the fine-tuned baseline."),
+                   "as the second of twelve, has a lower test perplexity than the fine-tuned baseline.",
+          short="On books, recurrence at the first of six blocks helps."),
     economy("recurrent-0-baseline-30", 0, 30, "A recurrent model on disjoint windows is about as good (at most 1 % "
             "worse) as a baseline with an overlap of a tenth of the window.",
             "Recurrence without overlap is as good as a baseline at 30.", 0.01),

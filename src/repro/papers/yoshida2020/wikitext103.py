@@ -75,7 +75,8 @@ register(
           where=at((FIRST, 0), ("baseline", 0)), paper_effect=printed(TABLE, *both(0)),
           family="yoshida2020-table1-gain",
           sentence="Without overlap, the recurrent model with its module at the first of six blocks, as deep as the "
-                   "second of twelve, has a lower test perplexity than the fine-tuned baseline."),
+                   "second of twelve, has a lower test perplexity than the fine-tuned baseline.",
+          short="Recurrence at the first of six blocks helps."),
     Claim(id="yoshida2020-table1-gain-overlapped", **GAIN, family="yoshida2020-table1-gain",
           sentence="Recurrence still helps when both models read with the largest overlap of the table.",
           short="Recurrence still helps at the largest overlap.",
