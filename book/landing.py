@@ -170,7 +170,8 @@ def papers() -> str:
             hours = sum(record.cost["wall_seconds"] for record in made) / 3600
             took = f"{len(made)} recorded runs, which took {hours:.0f} hours" if made else "runs that are still to come"
             told = f"**{state}**: {which}; {shown} tables and figures from {took}"
-        sizes = " / ".join(f"{size:.3g} M" if size else "–" for size in (ours(paper), theirs(paper)))
+        sizes = " / ".join(f"{size:{',.0f' if size >= 1000 else '.3g'}} M" if size else "–"
+                           for size in (ours(paper), theirs(paper)))
         rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {told} | {sizes} | {verdicts(paper)} |")
     return "\n".join(rows)
 
@@ -274,6 +275,9 @@ def social(file: Path) -> None:
             widest = max(abs(end - found.null) for end in ends) or 1
             at = {end: sign * (end - found.null) / widest for end in ends}
             colour = COLOURS.get(found.verdict, "#666666")
+            if found.detectable:
+                reach = min(1.06, found.detectable / widest)
+                axes.plot([-reach, reach], [-k, -k], color="#dddddd", linewidth=8, solid_capstyle="butt", zorder=0)
             if found.low is not None:
                 axes.plot([at[found.low], at[found.high]], [-k, -k], color=colour, linewidth=2.5)
             if expected is not None:

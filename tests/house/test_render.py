@@ -126,6 +126,7 @@ def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
 def test_the_papers_sizes_are_those_that_they_print():
     assert [landing.theirs(paper) for paper in ("yoshida2020", "gpt2_2019", "longformer2020", "liu2018")] == [
         124, 1542, 41, None]
+    assert "/ 1,542 M |" in landing.papers() and "/ 41 M |" in landing.papers()
 
 
 def test_findings_are_decided_claims_one_a_chapter_and_one_that_waits_for_seeds(page):
