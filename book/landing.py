@@ -4,6 +4,7 @@ import html
 import os
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -167,8 +168,7 @@ def papers() -> str:
             part = f"chapters {spans(here)} of {spans(planned)}"
             made = runs(paper)
             state, which = (("done" if made else "written"), chapter) if here == planned else ("in part", part)
-            hours = sum(record.cost["wall_seconds"] for record in made) / 3600
-            took = f"{len(made)} recorded runs, which took {hours:.0f} hours" if made else "runs that are still to come"
+            took = f"{len(made)} recorded runs ({spent(made)})" if made else "runs that are still to come"
             told = f"**{state}**: {which}; {shown} tables and figures from {took}"
         sizes = " / ".join(f"{size:{',.0f' if size >= 1000 else '.3g'}} M" if size else "–"
                            for size in (ours(paper), theirs(paper)))
@@ -197,6 +197,15 @@ def theirs(paper: str) -> float | None:
     return max(map(float, filter(None, published(table).query(query)[column])), default=None)
 
 
+def spent(made: Iterable[Record]) -> str:
+    """What the runs of some records took, told apart by device: a run has a core to itself, or shares a GPU."""
+    hours = Counter()
+    for record in made:
+        hours[record.environment["device"]] += record.cost["wall_seconds"] / 3600
+    return ", ".join(f"{value:.1f} h on " + ("one core" if device == "cpu" else f"a shared {device.split()[1]}")
+                     for device, value in sorted(hours.items(), key=lambda one: (one[0] != "cpu", one[0])))
+
+
 def time() -> str:
     """Where the time goes on the way from corpus to page, as a drawing: the hours of each kind of run, and what became
     of them."""
@@ -211,11 +220,11 @@ def time() -> str:
     bars = "".join(f'<li><span>{kind}</span><i style="width: {100 * value / longest:.0f}%"></i><b>{value:.1f} h</b>'
                    "</li>" for kind, value in sorted(hours.items(), key=lambda at: -at[1]))
     steps = [(len({record.data["name"] for record in every}), "corpora"),
-             (len(every), f"records <small>{sum(hours.values()):.0f} h of computing</small>"),
+             (len(every), f"records <small>{spent(every)}</small>"),
              (len(artifacts()), "tables and figures"), (len(claims()), "claims"), (len(chapters()), "chapters")]
     boxes = "".join(f"<li><b>{n}</b> {what}</li>" for n, what in steps)
     return (f'<figure class="time"><ol>{boxes}</ol><ul>{bars}</ul><figcaption>From corpus to page. The time goes into '
-            "the records that lie in the repository, so many hours for each kind of run; what comes behind them is "
+            "the records that lie in the repository, so many hours of runs of each kind; what comes behind them is "
             "rendered anew with every build.</figcaption></figure>")
 
 
