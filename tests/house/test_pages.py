@@ -93,7 +93,8 @@ def test_a_table_scrolls_under_its_first_column(page):
     assert head_then == head and number_then == number - 60
 
 
-@pytest.mark.parametrize("name", ["notebooks/13_factorised_attention"])
+@pytest.mark.parametrize("name", ["notebooks/04_recurrence_module", "notebooks/13_factorised_attention",
+                                  "notebooks/17_character_lm"])
 def test_a_figure_moves_for_those_who_ask_and_stands_still_in_print(page):
     displayed = """(() => { const figure = document.querySelector(".moving").closest("figure");
         return [".still", ".moving"].map((one) => getComputedStyle(figure.querySelector(one)).display); })()"""
