@@ -82,8 +82,8 @@ def joined(pages: Path, beside: Path) -> str:
     return (f'<!doctype html><html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8">'
             f'<title>{escape(cover["title"])}</title>{head}<style>{(ROOT / "book/print.css").read_text()}</style>'
             f'{mathematics(pages, names, there)}</head><body><main class="bd-content"><section class="cover"><h1>'
-            f'{escape(cover["title"])}</h1><p>{escape(cover["author"])}, {cover["copyright"]}</p></section><nav class="toc"><h2>Contents'
-            f"</h2><ul>{listed}</ul></nav>{body}</main></body></html>")
+            f'{escape(cover["title"])}</h1><p>{escape(cover["author"])}, {cover["copyright"]}</p></section>'
+            f'<nav class="toc"><h2>Contents</h2><ul>{listed}</ul></nav>{body}</main></body></html>')
 
 
 def mathematics(pages: Path, names: list[str], there: str) -> str:
