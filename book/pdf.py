@@ -27,11 +27,13 @@ PATIENCE = 600  # seconds that Chromium may take
 
 def printed(pages: Path, target: Path) -> None:
     """Write the book that lies rendered in the folder `pages` to the file `target`. Exits where there is no Chromium,
-    and with what it said where it prints nothing."""
+    where a link would lead nowhere, and with what Chromium said where it prints nothing."""
     if not CHROMIUM:
         sys.exit("Printing needs Chromium, and none is here: install it (Debian package chromium).")
     whole, target = target.with_suffix(".html").resolve(), target.resolve()
     text = joined(pages.resolve(), whole.parent)
+    if lost := set(re.findall('href="#([^"]+)"', text)) - set(re.findall(r'\bid="([^"]+)"', text)):
+        sys.exit(f"On paper these links would lead nowhere: {', '.join(sorted(lost))}.")
     whole.write_text(text)
     chromium(whole, target)
     found = numbers(target.read_bytes())  # of the pages, which are known once it is printed: the contents name them
@@ -67,9 +69,6 @@ def joined(pages: Path, beside: Path) -> str:
     first = soup(pages / "index.html")
     head = "".join(f'<link rel="stylesheet" href="{there}/{link["href"]}">' for link in first.select(
         'link[rel="stylesheet"]'))
-    mathematics = "".join(f"<script>{one.string}</script>" if one.string else f'<script src="{there}/{one["src"]}">'
-                          "</script>" for one in first.find_all("script")
-                          if "MathJax" in (one.string or "") or "mathjax" in one.get("src", ""))
     articles = {name: article(pages, name, names, there) for name in names}
     listed, body = "", ""
     for caption, inside in parts():
@@ -82,9 +81,22 @@ def joined(pages: Path, beside: Path) -> str:
     cover = yaml.safe_load((ROOT / "_config.yml").read_text())
     return (f'<!doctype html><html lang="en" data-theme="light" data-mode="light"><head><meta charset="utf-8">'
             f'<title>{escape(cover["title"])}</title>{head}<style>{(ROOT / "book/print.css").read_text()}</style>'
-            f'{mathematics}</head><body><main class="bd-content"><section class="cover"><h1>{escape(cover["title"])}'
-            f'</h1><p>{escape(cover["author"])}, {cover["copyright"]}</p></section><nav class="toc"><h2>Contents'
-            f"</h2><ul>{listed}</ul></nav>{body}</main></body></html>")
+            f'{mathematics(pages, names, there)}</head><body><main class="bd-content"><section class="cover"><h1>'
+            f'{escape(cover["title"])}</h1><p>{escape(cover["author"])}, {cover["copyright"]}</p></section>'
+            f'<nav class="toc"><h2>Contents</h2><ul>{listed}</ul></nav>{body}</main></body></html>')
+
+
+def mathematics(pages: Path, names: list[str], there: str) -> str:
+    """The scripts that set formulas, as the first page has them that has a formula; "" where none has."""
+    for name in names:
+        found = [one for one in soup(pages / f"{name}.html").find_all("script")
+                 if "MathJax" in (one.string or "") or "mathjax" in one.get("src", "")]
+        if any("src" in one.attrs for one in found):
+            folder = (pages / name).parent
+            return "".join(f"<script>{one.string}</script>" if one.string else
+                           f'<script src="{there}/{os.path.relpath(folder / one["src"], pages)}"></script>'
+                           for one in found)
+    return ""
 
 
 def parts() -> Iterator[tuple[str, list[str]]]:

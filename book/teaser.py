@@ -30,7 +30,9 @@ def lead() -> str:
     row = published("yoshida2020_table1_wikitext103").query("not model.str.contains('recurrence')").iloc[0]
     ours = metric("recurrence-wikitext103", "test_word_perplexity", model="baseline", overlap=0, train_overlap=None)
     perplexity = f"{ours:,.0f} word perplexity on WikiText-103 where the paper has {row['test_perplexity_per_word']}"
-    told = (f"Of {sum(counted.values())} claims of these papers, judged by one rule: {words}. The models are small "
+    every = sum(counted.values())
+    judged = every - counted.get("not run", 0)
+    told = (f"{judged} of {every} claims of these papers were judged, all by one rule: {words}. The models are small "
             f"({weights()}; the paper's GPT-2 has 124 million), and so is what they can show: {perplexity}. \"Open\" "
             "claims lack seeds; \"not testable here\" means that an effect of the paper's size could not be seen with "
             "such models.")

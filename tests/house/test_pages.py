@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 
 import landing
+import pdf
 import pytest
 from chromium import Chromium, needs_chromium
 
@@ -93,7 +94,8 @@ def test_a_table_scrolls_under_its_first_column(page):
     assert head_then == head and number_then == number - 60
 
 
-@pytest.mark.parametrize("name", ["notebooks/13_factorised_attention"])
+@pytest.mark.parametrize("name", ["notebooks/04_recurrence_module", "notebooks/13_factorised_attention",
+                                  "notebooks/17_character_lm"])
 def test_a_figure_moves_for_those_who_ask_and_stands_still_in_print(page):
     displayed = """(() => { const figure = document.querySelector(".moving").closest("figure");
         return [".still", ".moving"].map((one) => getComputedStyle(figure.querySelector(one)).display); })()"""
@@ -269,6 +271,17 @@ def test_a_browser_without_scripts_shows_it_all_and_says_what_is_missing(book, b
     assert seen["theme"] == "light" and seen["shown"] > 3 and said in " ".join(seen["plain"])
     assert set(seen["paper"]) <= {"rgb(255, 255, 255)"} and "none" not in seen["null"]  # hollow; and a line for nothing
     assert name.endswith("explorer") or seen["paper"] and seen["null"]
+
+
+def test_the_book_on_paper_has_every_figure_and_its_links_arrive(book):
+    whole = pdf.joined(book, book.parent)
+    numbers = re.compile('<span class="of-figure">(Figure [0-9.]+)</span>')
+    shown = [number for path in sorted((book / "notebooks").glob("*.html")) for number in numbers.findall(
+        path.read_text())]
+    assert len(shown) > 50 and sorted(numbers.findall(whole)) == sorted(shown)
+    links = re.findall('href="#([^"]+)"', whole)
+    assert len(links) > 100 and set(links) <= set(re.findall(r'\bid="([^"]+)"', whole))
+    assert "tex-svg.js" in whole
 
 
 def test_references_are_called_what_the_text_calls_them(book):

@@ -8,12 +8,14 @@ from bs4 import BeautifulSoup
 from chromium import needs_chromium
 
 FIRST = """<html><head><link rel="stylesheet" href="_static/a.css"><script>window.MathJax = {}</script>
-<script src="_static/../mathjax/tex-svg.js"></script><script src="_static/other.js"></script></head><body>
+<script src="_static/other.js"></script></head><body>
 <article class="bd-article"><section id="top"><h1>First &amp; more<a class="headerlink" href="#top">#</a></h1>
 <p><a href="notebooks/04_two.html#place">two</a> <a href="notebooks/04_two.html">all</a> <a href="#top">up</a>
 <a href="https://example.org/x#y">out</a> <a href="src/repro/page.py.html#L3">code</a>
 <a href="notebooks/23.html">gone</a></p></section></article></body></html>"""
-SECOND = """<html><body><article class="bd-article"><section id="place"><h1>4 · Two</h1>
+SECOND = """<html><head><script>window.MathJax = {tex: 2}</script>
+<script src="../_static/../mathjax/tex-svg.js?v=1"></script></head><body>
+<article class="bd-article"><section id="place"><h1>4 · Two</h1>
 <div class="tag_hide-input"><details><summary>Show</summary><pre>hidden code</pre></details></div>
 <div class="tag_hide-cell"><details><summary>Show</summary><pre>solution</pre></details></div>
 <details class="claim" id="c"><summary>a claim</summary><div>what it rests on</div></details>
@@ -67,7 +69,9 @@ def test_a_drawing_keeps_what_it_refers_to_and_files_are_found(pages):
     assert second.img.attrs == {"src": "html/gallery/x.svg"}
     head = read(pages).head
     assert head.link["href"] == "html/_static/a.css"
-    assert [one.get("src", "") for one in head.find_all("script")] == ["", "html/_static/../mathjax/tex-svg.js"]
+    scripts = head.find_all("script")  # of the first page with a formula
+    assert [one.get("src", one.string) for one in scripts] == [
+        "window.MathJax = {tex: 2}", "html/mathjax/tex-svg.js?v=1"]
 
 
 def test_every_page_of_the_book_is_printed_once():
@@ -94,6 +98,13 @@ def test_paper_has_pages_links_that_lead_somewhere_and_numbers_in_its_contents(p
                                                         b"https://example.org/repo/blob/main/src/repro/page.py#L3"}
     listed = BeautifulSoup(target.with_suffix(".html").read_text(), "html.parser").select(".toc b")
     assert [one.get_text() for one in listed] == ["3", str(n)]
+
+
+@needs_chromium
+def test_a_link_that_leads_nowhere_is_not_printed(pages, tmp_path):
+    (pages / "index.html").write_text(FIRST.replace("04_two.html#place", "04_two.html#lost"))
+    with pytest.raises(SystemExit, match="links would lead nowhere: notebooks-04_two--lost."):
+        pdf.printed(pages, tmp_path / "build/book.pdf")
 
 
 def test_without_chromium_it_says_what_to_install(pages, tmp_path, monkeypatch):
