@@ -23,6 +23,13 @@ def weights(scale: str = "small") -> str:
     return f"{base.metrics['parameters'] / 1e6:.1f} million weights"
 
 
+def seeds(scale: str = "small") -> str:
+    """How many seeds stand behind the rows of the table, such as "3 to 5 seeds"."""
+    plan = experiment("recurrence-wikitext103").plan(scale)
+    counts = sorted({len(Store.of(scale).seeds(config)) for config in plan} - {0})
+    return (" to ".join(map(str, (counts[0], counts[-1]))) if len(counts) > 1 else f"{counts[0]}") + " seeds"
+
+
 def lead() -> str:
     """What was tested, with models of which size, and how many claims came out how."""
     counted = tally([one for one in claims() if {*one.scales} - {"smoke"}])  # those of the reading guide apart
@@ -43,7 +50,7 @@ def with_results(text: str) -> str:
     """`text` with a fresh table between its markers."""
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     told = ("How recurrence changes word perplexity on WikiText-103 at equal overlap (Yoshida et al., Table 1; 95 % "
-            f"intervals\nover documents, one seed; ours with a model of {weights()}, fine-tuned on WikiText-2's "
+            f"intervals\nover documents and {seeds()}; ours with a model of {weights()}, fine-tuned on WikiText-2's "
             "training text):")
     below = ("`module` is the test perplexity of the recurrent model against the same with its module masked out;\n"
              "below zero the module helps. Chapter 6 says why it helps so little here, and chapter 4 shows it at\n"
