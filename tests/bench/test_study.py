@@ -17,10 +17,10 @@ def test_the_report_holds_seconds_beside_their_bounds(tmp_path, monkeypatch):
     asked = []
     seconds = {"few": 0.5, "many": 3.0}
     monkeypatch.setattr(study, "listing", lambda store: asked.append(store.name) or seconds[store.name])
-    found = study.main(tmp_path / "study.json", many=160, rounds=2)
+    found = study.main(tmp_path / "study.json", many=1_600, rounds=2)
     assert asked == ["few", "many"] * 2
     assert read(tmp_path / "study.json") == found
-    ratio = found["ratios"]["seconds for 160 records"]
+    ratio = found["ratios"]["seconds for 1,600 records"]
     assert (ratio["measured"], ratio["wanted"], ratio["bound"]) == (3.0, 4, "at most")
 
 

@@ -125,7 +125,7 @@ def test_published_sizes():
 def test_wikitext_with_its_unknown_words():
     whole, raw = corpus("wikitext-103-unk"), corpus("wikitext-103")
     for split, n in (("validation", 1_657), ("test", 2_492)):
-        words = [word for one in whole.documents(split) for word in one.text.split()]
+        words = [word for one in whole.documents(split) for word in raw.normalise(one.text, split).split()]
         plain = [word for one in raw.documents(split) for word in one.text.split()]
         assert words.count("<unk>") == n
         assert all(word == other or word == "<unk>" for word, other in zip(words, plain, strict=True))

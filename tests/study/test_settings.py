@@ -132,7 +132,7 @@ def test_what_a_tokeniser_is_trained_on_counts_in_the_id_of_the_base_model():
     for scale in pretraining.scales:
         config, = pretraining.plan(scale)
         assert tuple(pretraining.reads(config)) == config.tokeniser_corpora
-    assert pretraining.reads(pretraining.plan("small")[0]) == ("gutenberg-pretrain", "wikitext-103")
+    assert pretraining.reads(pretraining.plan("small")[0]) == ("books-and-wikipedia",)
 
 
 def test_the_command_runs_exactly_that_config(toy):

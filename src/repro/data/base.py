@@ -83,7 +83,7 @@ class Split:
     that is apart from another: `counts` what was left out. Of text in which something is never predicted: how often.
 
     >>> corpus("synthetic-books").split("test").n_words
-    20000
+    100000
     """
 
     description: str

@@ -120,7 +120,7 @@ class ArtifactContext:
     """What `build` asks for records. It remembers which it was given and which were missing, for the caption.
 
     >>> context = ArtifactContext(artifact("yoshida2020-table1"), ("small",), results=folder)
-    >>> context.value("test_word_perplexity", scale="small", model="recurrent", overlap=0)
+    >>> context.value("test_word_perplexity", scale="small", model="recurrent", overlap=0, insert_layer=1)
     'not run'
     """
 

@@ -104,8 +104,8 @@ def strip(one: Claim, found: Verdict) -> str:
 
 
 def row(one: Claim, scale: str, found: Verdict) -> str:
-    """A claim in a line: its badge, its sentence in short, the strip, the effect in numbers."""
-    effect = found.text.partition("; ")[0] if found.effect is not None else ""
+    """A claim in a line: badge, sentence in short, strip, and the effect in numbers, whose unit is in the details."""
+    effect = found.text.partition("; ")[0].removesuffix(f" {one.told_in}") if found.effect is not None else ""
     return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{_text(one.source)}'
             f'{f", {scale}" * bool(effect)}</small></span><span class="effect">{strip(one, found)}'
             f'<small>{_text(effect)}</small></span>')

@@ -37,7 +37,7 @@ def run(config: RunConfig, results: Path | str | None = None, progress: bool = T
     >>> from repro.papers.example import EXPERIMENT
     >>> made = run(EXPERIMENT.plan("smoke", {"train_books": 5})[0], folder, progress=False)
     >>> made.data["name"], round(made.metrics["test_word_perplexity"])
-    ('synthetic-books', 175)
+    ('synthetic-books', 159)
     """
     with Progress(progress) as bars:
         return _obtain(config, results, bars, force)[0]
