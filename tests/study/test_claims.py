@@ -20,6 +20,8 @@ from repro.study import (
     artifact,
     claim,
     claims,
+    ids,
+    in_short,
     register,
     run,
     tally,
@@ -270,6 +272,25 @@ def test_everything_is_looked_at_once_when_everything_is_asked_for(toy, judged, 
     assert listing() == before
     assert set(read) == set((paths.results("smoke") / "smoke").rglob("*.json"))
     assert len(read) <= 3 * len(set(read)), "listed, found by its id, and as what another stands on"
+
+
+@pytest.mark.parametrize("cell", [lambda: in_short("toy", "why?", "so", also=["toy-gain"]),
+                                  lambda: verdict_table("small"), lambda: claim("toy-gain").verdict("small"),
+                                  lambda: artifact("toy-read").render("small")])
+def test_a_cell_asks_once_for_the_files_of_a_corpus(toy, judged, monkeypatch, cell):
+    for index in (1, 3):
+        run(toy.experiment.plan("small")[index], progress=False)
+    register(Artifact("toy-read", "toy2020", "Table", "06_toy", "toy-recurrence",
+                      lambda context: context.records() + context.records() and None, "Table 1"))
+    asked, named = [], ids.corpus_named
+
+    def counted(name):
+        found = named(name)
+        return SimpleNamespace(fingerprint=found.fingerprint, available=lambda: asked.append(name) or found.available())
+
+    monkeypatch.setattr(ids, "corpus_named", counted)
+    cell()
+    assert asked and len(asked) == len(set(asked)), asked
 
 
 def test_an_artifact_has_the_worst_verdict_of_the_claims_about_it(toy, judged):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from repro import page
 from repro.errors import ReproError, unknown
 from repro.study.experiment import Experiment, experiment
+from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, lookup
@@ -96,6 +97,7 @@ class Artifact(Based):
         return (f"{self.title} ({self.source})." if self.source.startswith(ADDED) else
                 f"{self.source} of {self.paper}: {self.title}.")
 
+    @unchanging()
     def render(self, scale: str = "smoke", also: Sequence[str] | None = None, results: Path | str | None = None,
                sets: Mapping[str, Any] | None = None) -> "Rendered":
         """The artifact from the records of `scale`, beside those of the scales in `also` (default: `beside(scale)`).

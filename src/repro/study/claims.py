@@ -145,6 +145,7 @@ class Claim(Based):
         """The chapter of the first artifact that it is about."""
         return artifact(self.about[0]).chapter if self.about else ""
 
+    @unchanging()
     def verdict(self, scale: str = "smoke", results: Path | str | None = None) -> Verdict:
         """The verdict of the records of `scale`; "not run", with the command, while one is missing.
 
@@ -307,6 +308,7 @@ def standings(results: Path | str | None = None) -> list[tuple[Artifact | Claim,
         return [(entry, standing(entry, results)) for entry in (*artifacts(), *claims())]
 
 
+@unchanging()
 def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.DataFrame":
     """The claims of a chapter (default: all claims) with their verdicts, a row for each claim and scale shown.
 

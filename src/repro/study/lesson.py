@@ -16,6 +16,7 @@ from repro.page import written
 from repro.study.artifacts import NOT_RUN
 from repro.study.claims import Claim, claim, claims
 from repro.study.experiment import experiment
+from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.rule import Verdict
 from repro.study.store import Store
@@ -205,6 +206,7 @@ class InShort:
             display(self.picture)
 
 
+@unchanging()
 def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any = None, caption: str = "",
              also: Sequence[str] = ()) -> InShort:
     """What stands before everything else in a chapter: the question, the answer so far, a badge a claim, one picture.

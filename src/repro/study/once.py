@@ -1,4 +1,4 @@
-"""Looking at everything once, for those who ask for everything: `repro list`, the scoreboard, the landing page."""
+"""Looking at everything once, for those who ask for much: `repro list`, the scoreboard, a cell of a chapter."""
 
 import functools
 from collections.abc import Callable, Iterator

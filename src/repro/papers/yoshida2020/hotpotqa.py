@@ -267,7 +267,7 @@ def _weights(config, base) -> int:
 
 # At smoke a window holds the story, and not all that follows it: the things stand in the next one.
 SCALES = {
-    "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 3, "batch_size": 16, "rates": (2e-3,),
+    "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 1, "batch_size": 16, "rates": (2e-3,),
               "hidden_size": 64, "optimizer": "muon"},
     "small": {"corpus": "hotpotqa-subset", "epochs": 3, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
               "precision": "bf16"},
