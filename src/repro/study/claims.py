@@ -360,6 +360,7 @@ def as_rows(listed: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
             for entry in (*listed["artifacts"], *listed["claims"]) for scale, told in entry["scales"].items()]
 
 
+@unchanging()
 def tally(chosen: Sequence[Claim], results: Path | str | None = None) -> dict[str, int]:
     """How many of these claims have which verdict, each at the largest scale, `smoke` apart, at which it was judged.
 
