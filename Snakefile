@@ -44,14 +44,19 @@ def runs(scale):
     return {plan.key(run): run for run in plan.every_run(scale)}
 
 
+def height(run):
+    """How many runs stand below a run, each on the next."""
+    return max((1 + height(need) for need in experiment(run.experiment).needs(run)), default=0)
+
+
 @functools.cache
 def jobs(scale):
     """What is made in one process, by a hash: a run; at smoke, where to start takes as long as to run, up to 8 runs of
-    an experiment of which none needs another."""
+    a paper that stand equally high upon others, so that none of them needs another of them."""
     rows = {}
     for run in runs(scale).values():
-        alike = not any(need.experiment == run.experiment for need in plan.needed([run]))
-        rows.setdefault((run.experiment, "" if scale == "smoke" and alike else plan.key(run)), []).append(run)
+        alike = package(experiment(run.experiment)), height(run)
+        rows.setdefault(alike if scale == "smoke" else plan.key(run), []).append(run)
     cut = [row[at:at + 8] for row in rows.values() for at in range(0, len(row), 8)]
     return {plan.key(row[0]) if len(row) == 1 else sha256(list(map(plan.key, row)))[:16]: row for row in cut}
 
@@ -81,7 +86,7 @@ def recorded(run):
 def stamp(run):
     """The file that says that the job of a run is done. It goes when a record of the job goes."""
     name = job_of(run.scale)[plan.key(run)]
-    path = Path(f"build/runs/{run.scale}/{run.experiment}/{name}")
+    path = Path(f"build/runs/{run.scale}/{jobs(run.scale)[name][0].experiment}/{name}")
     if path.exists() and not all(map(recorded, jobs(run.scale)[name])):
         path.unlink()
     return str(path)
@@ -103,7 +108,7 @@ def needed(wildcards):
 
 
 def estimates(wildcards):
-    return [experiment(wildcards.experiment).estimate(run) for run in planned(wildcards)]
+    return [experiment(run.experiment).estimate(run) for run in planned(wildcards)]
 
 
 def command(wildcards):

@@ -162,6 +162,7 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
     if save:
         raise ReproError(f"--save {save}: {shown.id} is a claim; only a table or a figure can be saved.")
     from repro.study.claims import standing
+    from repro.study.registry import cited
 
     rows = []
     for one in [scale] if scale else shown.scales:
@@ -170,7 +171,7 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
     if as_json:
         return _print_json({"id": shown.id, "sentence": shown.sentence, "paper": shown.paper, "source": shown.source,
                             "verdicts": rows})
-    _print_table(f"{shown.sentence}\n{shown.id}: {shown.source} of {shown.paper}",
+    _print_table(f"{shown.sentence}\n{shown.id}: {shown.source} of {cited(shown.paper)}",
                  ["scale", "verdict", "effect [95 % interval], or what is missing", "records"],
                  [[row["scale"], row["verdict"], row["text"], " ".join(row["records"])] for row in rows])
 

@@ -298,3 +298,9 @@ def test_an_artifact_has_the_worst_verdict_of_the_claims_about_it(toy, judged):
     for index in (1, 3):
         run(toy.experiment.plan("smoke")[index], progress=False)
     assert overall(artifact("toy-table1"), "smoke").verdict == "not reproduced"
+
+
+@pytest.mark.parametrize(("number", "told"), [(-0.0123, "-1.23%"), (5e-5, "+0.01%"), (4.94e-5, "+0.005%"),
+                                              (-4.5e-6, "-0.0004%"), (0.0, "0.00%")])
+def test_a_small_share_is_not_told_as_none(number, told):
+    assert Claim(**DECLARED | {"relative": True}).write(number) == told

@@ -60,3 +60,10 @@ def test_two_papers_that_declare_one_id_are_told_apart_in_one_line(papers):
         artifact("table1")
     assert str(refused.value) == (f"artifact 'table1' is declared twice, in {name}.one2020.tables and in "
                                   f"{name}.two2021.numbers; rename one of them.")
+
+
+def test_a_paper_is_cited_by_its_first_author_and_year():
+    told = [registry.cited(name) for name in sorted(registry.packages()) if name != "base"]
+    assert told == ["Radford et al. (2018)", "Radford et al. (2019)", "Liu et al. (2018)", "Beltagy et al. (2020)",
+                    "Child et al. (2019)", "Yoshida et al. (2020)"]
+    assert registry.cited("toy2020") == "toy2020"

@@ -16,7 +16,7 @@ from repro.study.experiment import Experiment, experiment
 from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.record import Record
-from repro.study.registry import declared, lookup
+from repro.study.registry import cited, declared, lookup
 from repro.study.settings import SCALES, RunConfig, as_text
 from repro.study.store import Store
 
@@ -95,7 +95,7 @@ class Artifact(Based):
     def heading(self) -> str:
         """What its caption begins with."""
         return (f"{self.title} ({self.source})." if self.source.startswith(ADDED) else
-                f"{self.source} of {self.paper}: {self.title}.")
+                f"{self.source} of {cited(self.paper)}: {self.title}.")
 
     @unchanging()
     def render(self, scale: str = "smoke", also: Sequence[str] | None = None, results: Path | str | None = None,
@@ -218,7 +218,7 @@ class Rendered:
 
     >>> rendered = artifact("yoshida2020-table1").render("small")
     >>> rendered.caption.partition(":")[0]
-    'Table 1 of yoshida2020'
+    'Table 1 of Yoshida et al. (2020)'
     """
 
     artifact: Artifact

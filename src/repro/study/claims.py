@@ -244,6 +244,8 @@ class Claim(Based):
     def write(self, number: float) -> str:
         """A number of a verdict, in the claim's own way."""
         counted = self.null or self.unit == "exact"  # not a difference
+        if self.relative and 0 < abs(number) < 5e-5:  # two digits would say that there is nothing
+            return written(100 * number, "+.1g") + "%"
         return written(number, "+.2%" if self.relative else ".3g" if counted else "+.3g")
 
 

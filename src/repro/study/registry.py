@@ -77,6 +77,12 @@ def title(paper: str) -> str:
     return f"{found[1]}{found[2]}" if found else paper
 
 
+def cited(paper: str) -> str:
+    """A paper as a text names it, "Yoshida et al. (2020)": by its first author and year; else by its own name."""
+    found = re.match(r"(\w+).*(\(\d{4}\))", title(paper))
+    return f"{found[1]} et al. {found[2]}" if found else paper
+
+
 @cache
 def _discover() -> None:
     """Import every module of every package of a paper once."""

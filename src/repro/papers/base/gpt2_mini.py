@@ -26,7 +26,8 @@ REAL = {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("gutenberg-pretrai
 SCALES = {
     "smoke": {"corpus": "synthetic-books", "tokeniser": "word", "tokeniser_corpora": ("synthetic-books",),
               "vocab_size": 205, "n_layer": 3, "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 8,
-              "tokens": 1_200_000, "learning_rate": 4e-3, "warmup_steps": 20, "validate_every": 200_000},
+              "tokens": 400_000, "optimizer": "muon", "learning_rate": 2e-2, "warmup_steps": 20,
+              "validate_every": 200_000},
     # Its tokeniser is trained on its own text alone, so that its id hangs on no other corpus. The text has 29,832,187
     # tokens: it is read twice. What was tried before these were chosen: `repro.papers.base.recipes`. Short trainings
     # favour high rates: this long one takes 3e-3.

@@ -38,7 +38,7 @@ from repro.papers.yoshida2020.tables import FIRST, gain_figure, gains, literal, 
 from repro.study import Artifact, Claim, Measured, register
 
 BOOKS = {
-    "smoke": {},
+    "smoke": {"test_head": 1000},
     # Every step has 6,000 targets at every window size, and books are read in part.
     "small": {"corpus": "pg19-subset", "train_documents": 20, "train_draw": "random", "sequence": 6000,
               "validation_documents": None, "validation_head": 3000, "test_head": 4000},
@@ -46,7 +46,7 @@ BOOKS = {
     "paper": {"corpus": "pg19", "train_documents": 1250, "validation_head": 15_000},
 }
 SCALES = {scale: finetuning.SCALES[scale] | books for scale, books in BOOKS.items()}
-SCORED = {"smoke": 115_000, "small": 210_000, "medium": 3_300_000, "paper": 10_000_000}
+SCORED = {"smoke": 55_000, "small": 210_000, "medium": 3_300_000, "paper": 10_000_000}
 
 PAPERS = (0, 5, 10, 30, 50, 75, 100, 150, 200)  # overlaps of Table 2, in tokens
 WHOLE = table_rows(PAPERS, PAPERS[:5], controls=PAPERS[1:5])
