@@ -219,10 +219,11 @@ def time() -> str:
     longest = max(hours.values(), default=1)
     bars = "".join(f'<li><span>{kind}</span><i style="width: {100 * value / longest:.0f}%"></i><b>{value:.1f} h</b>'
                    "</li>" for kind, value in sorted(hours.items(), key=lambda at: -at[1]))
-    steps = [(len({record.data["name"] for record in every}), "corpora"),
-             (len(every), f"records <small>{spent(every)}</small>"),
-             (len(artifacts()), "tables and figures"), (len(claims()), "claims"), (len(chapters()), "chapters")]
-    boxes = "".join(f"<li><b>{n}</b> {what}</li>" for n, what in steps)
+    anew = "made anew by every build"
+    steps = [(len({record.data["name"] for record in every}), "corpora", "fetched once"),
+             (len(every), "records", spent(every)), (len(artifacts()), "tables and figures", anew),
+             (len(claims()), "claims", anew), (len(chapters()), "chapters", anew)]
+    boxes = "".join(f"<li><b>{n}</b> {what} <small>{took}</small></li>" for n, what, took in steps)
     return (f'<figure class="time"><ol>{boxes}</ol><ul>{bars}</ul><figcaption>From corpus to page. The time goes into '
             "the records that lie in the repository, so many hours of runs of each kind; what comes behind them is "
             "rendered anew with every build.</figcaption></figure>")

@@ -273,8 +273,9 @@ def test_a_browser_without_scripts_shows_it_all_and_says_what_is_missing(book, b
     assert name.endswith("explorer") or seen["paper"] and seen["null"]
 
 
-def test_the_book_on_paper_has_every_figure_and_its_links_arrive(book):
-    whole = pdf.joined(book, book.parent)
+def test_the_book_on_paper_has_every_figure_and_its_links_arrive(book, tmp_path):
+    pdf.printed(book, tmp_path / "book.pdf")
+    whole, paper = (tmp_path / "book.html").read_text(), (tmp_path / "book.pdf").read_bytes()
     numbers = re.compile('<span class="of-figure">(Figure [0-9.]+)</span>')
     shown = [number for path in sorted((book / "notebooks").glob("*.html")) for number in numbers.findall(
         path.read_text())]
@@ -282,6 +283,10 @@ def test_the_book_on_paper_has_every_figure_and_its_links_arrive(book):
     links = re.findall('href="#([^"]+)"', whole)
     assert len(links) > 100 and set(links) <= set(re.findall(r'\bid="([^"]+)"', whole))
     assert "tex-svg.js" in whole
+    places, n_pages = pdf.numbers(paper), len(re.findall(rb"/Type /Page\b", paper))
+    assert {one.decode() for one in re.findall(rb"/Dest /(\S+)", paper)} <= set(places)
+    listed = [int(n) for n in re.findall(r"</a><b>(\d+)</b>", whole)]  # a page begins on a sheet of its own
+    assert len(listed) == len(NAMES) - 2 and listed == sorted(set(listed)) and 300 < listed[-1] <= n_pages
 
 
 def test_references_are_called_what_the_text_calls_them(book):
