@@ -291,7 +291,7 @@ LONG = {"length": 2_048, "eval_length": 32_256, "eval_step": 512}
 # keys in all layers, where 4e-3 gave full attention 2.159: 2.152. It led by 0.05 after 0.5 million characters and by
 # nothing at the end, so these go on to 4.1 million. (The runs before had 2.345 and 2.305 after 2.6 million.)
 ONE_PHASE = {
-    "smoke": {**growing(4, 1), "length": 64, "steps": (250,), "batch_sizes": (4,), "decay": "linear",
+    "smoke": {**growing(4, 1), "length": 64, "steps": (150,), "batch_sizes": (4,), "decay": "linear",
               "eval_length": 128, "eval_step": 64},
     "small": {**growing(4, 4), "n_embd": 128, "length": 256, "steps": (4_000,), "batch_sizes": (4,),
               "learning_rate": 4e-3, "decay": "linear", "optimizer": "muon", "precision": "bf16",
@@ -300,7 +300,7 @@ ONE_PHASE = {
     "paper": {**growing(12, 32), **LONG, "steps": (150_000,), "batch_sizes": (32,)},
 }
 FIVE_PHASES = {
-    "smoke": {**growing(4, 1), "length": 64, "longest": 720, "steps": (200, 80, 30, 10, 4),
+    "smoke": {**growing(4, 1), "length": 64, "longest": 720, "steps": (100, 40, 15, 5, 2),
               "batch_sizes": (4, 4, 2, 2, 2), "learning_rate": 1e-2, "eval_length": 1_008, "eval_step": 252,
               "implementations": ("dense", "loop", "blocked")},
     "small": {**growing(6, 2), "length": 128, "longest": 1_440, "steps": (800, 400, 200, 80, 40),

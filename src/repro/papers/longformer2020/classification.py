@@ -159,7 +159,7 @@ def estimate(config):
 
 # At smoke nothing in the first 128 words of a document tells its label. At small the shorter length is the paper's.
 SCALES = {
-    "smoke": {"corpus": "synthetic-documents", "tokeniser": "word", "n_embd": 32, "epochs": 3, "dropout": 0.0,
+    "smoke": {"corpus": "synthetic-documents", "tokeniser": "word", "n_embd": 32, "epochs": 2, "dropout": 0.0,
               "learning_rate": 5e-3, "optimizer": "adamw"},
     "small": {"corpus": "hyperpartisan", "vocab_size": 4_096},
 }

@@ -95,7 +95,7 @@ class Config(RunConfig):
 
 
 SCALES = {
-    "smoke": {"corpus": "synthetic-books", "window": 30, "windows_per_sequence": 8, "batch_size": 8, "epochs": 0.3,
+    "smoke": {"corpus": "synthetic-books", "window": 30, "windows_per_sequence": 8, "batch_size": 8, "epochs": 0.2,
               "learning_rate": 2e-3, "warmup_steps": 20, "validate_every": 120_000},
     # 200 steps of 6,000 targets, 1.2 million in all.
     "small": {"corpus": "wikitext-103", "steps": 200, "learning_rates": (3e-4, 1e-3, 3e-3),

@@ -43,7 +43,7 @@ class Config(RunConfig):
 
 SCALES = {
     "smoke": {"corpus": "synthetic-books", "n_layer": 3, "n_embd": 64, "vocab_size": 205, "n_positions": 128,
-              "window": 30, "batch_size": 8},
+              "window": 30, "windows": (1, 2, 3, 4, 8, 16, 32), "batch_size": 8},
     "small": {"corpus": "synthetic-books"},
     "medium": {"corpus": "synthetic-books", "n_layer": 8, "n_embd": 512, "n_head": 8, "vocab_size": 16_384,
                "batch_size": 4, "precision": "bf16"},

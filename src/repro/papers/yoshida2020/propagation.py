@@ -58,7 +58,7 @@ class Config(RunConfig):
 
 SCALES = {
     "smoke": {"corpus": "synthetic-books", "window": 30, "contexts": 240, "topic_piece": 250, "topic_passes": 3,
-              "reach_texts": 60, "reach_overlap": 15},
+              "reach_texts": 30, "reach_overlap": 15},
     "small": {"corpus": "pg19-subset", "contexts": 2000, "reach_texts": 100},
     "medium": {"corpus": "pg19-subset", "contexts": 4000},
     "paper": {"corpus": "pg19", "topic_books": 5000},
