@@ -201,7 +201,8 @@ rule notebooks:
         "cp {input} notebooks && python book/bar.py"
 
 
-# Makes the records of a scale that are missing; with `--config experiment=NAME` those of one experiment.
+# Makes the records of a scale that are missing; with `--config experiment=NAME` those of one experiment (at smoke a job
+# has runs of other experiments of its paper too).
 rule runs:
     input:
         lambda wildcards: list(dict.fromkeys(stamp(run) for run in asked() if not recorded(run))),

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -57,13 +57,19 @@ def filled(text: str) -> str:
 def lead() -> str:
     """What was tested, with models of what size, and how many claims came out how."""
     counted = tally(claims())
-    words = ", ".join(f"**{n}** {verdict}" for verdict, n in counted.items())
+    words = ", ".join(f"**{n}** {verdict}{exact(verdict, claims())}" for verdict, n in counted.items())
     names = {each.name for one, *_ in judged() for each in one.experiments}
     sizes = weights(record for name in names for record in recorded(name))
     of = f" with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
     every = sum(counted.values())
     return (f"Papers on long context, run again{of}, and {every - counted.get(NOT_RUN, 0)} of {every} claims judged by "
             f"one rule: {words}.")
+
+
+def exact(verdict: str, chosen: Sequence[Claim]) -> str:
+    """How many of the claims that were reproduced are about a number without chance, such as a count of operations."""
+    found = tally([one for one in chosen if one.unit == "exact"]).get(verdict, 0) if verdict == REPRODUCED else 0
+    return f" ({found} of them by counting, without chance)" if found else ""
 
 
 def actions() -> str:

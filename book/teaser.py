@@ -3,6 +3,8 @@
 from pathlib import Path
 from textwrap import fill
 
+from landing import exact
+
 from repro.paths import write_atomic
 from repro.study import Store, artifact, claims, experiment, metric, published
 from repro.study.claims import tally
@@ -32,17 +34,18 @@ def seeds(scale: str = "small") -> str:
 
 def lead() -> str:
     """What was tested, with models of which size, and how many claims came out how."""
-    counted = tally([one for one in claims() if {*one.scales} - {"smoke"}])  # those of the reading guide apart
-    words = ", ".join(f"{n} {verdict}" for verdict, n in counted.items())
+    chosen = [one for one in claims() if {*one.scales} - {"smoke"}]  # those of the reading guide apart
+    counted = tally(chosen)
+    words = ", ".join(f"{n} {verdict}{exact(verdict, chosen)}" for verdict, n in counted.items())
     row = published("yoshida2020_table1_wikitext103").query("not model.str.contains('recurrence')").iloc[0]
     ours = metric("recurrence-wikitext103", "test_word_perplexity", model="baseline", overlap=0, train_overlap=None)
     perplexity = f"{ours:,.0f} word perplexity on WikiText-103 where the paper has {row['test_perplexity_per_word']}"
     every = sum(counted.values())
     judged = every - counted.get("not run", 0)
-    told = (f"{judged} of {every} claims of these papers were judged, all by one rule: {words}. The models are small "
-            f"({weights()}; the paper's GPT-2 has 124 million), and so is what they can show: {perplexity}. \"Open\" "
-            "claims lack seeds; \"not testable here\" means that an effect of the paper's size could not be seen with "
-            "such models.")
+    told = (f"{judged} of {every} claims of these papers were judged, all by one rule: {words}. The base models are "
+            f"small ({weights()}; the paper's GPT-2 has 124 million), and so is what they can show: {perplexity}. "
+            "\"Open\" claims lack seeds; \"not testable here\" means that an effect of the paper's size could not be "
+            "seen with such models.")
     return fill(told, 120)
 
 
@@ -53,8 +56,8 @@ def with_results(text: str) -> str:
             f"intervals\nover documents and {seeds()}; ours with a model of {weights()}, fine-tuned on WikiText-2's "
             "training text):")
     below = ("`module` is the test perplexity of the recurrent model against the same with its module masked out;\n"
-             "below zero the module helps. Chapter 6 says why it helps so little here, and chapter 4 shows it at\n"
-             "work on text whose best possible perplexity is known.")
+             "below zero the module helps. Chapter 6 tells at which window it does help, and chapter 4 shows it\n"
+             "at work on text whose best possible perplexity is known.")
     return f"{before}{BEGIN}\n{lead()}\n\n{told}\n\n{teaser()}\n\n{below}\n{END}{after}"
 
 

@@ -27,7 +27,8 @@ from repro.study import (
     tally,
     verdict_table,
 )
-from repro.study.claims import SHORT, as_rows, listing, overall
+from repro.study.claims import SHORT, as_rows, listing, mixed, overall
+from repro.study.once import unchanging
 
 
 def difference(records):
@@ -304,3 +305,20 @@ def test_an_artifact_has_the_worst_verdict_of_the_claims_about_it(toy, judged):
                                               (-4.5e-6, "-0.0004%"), (0.0, "0.00%")])
 def test_a_small_share_is_not_told_as_none(number, told):
     assert Claim(**DECLARED | {"relative": True}).write(number) == told
+
+
+def test_runs_of_one_seed_on_different_devices_are_told():
+    def made(seed, device):
+        return SimpleNamespace(seed=seed, environment={"device": device})
+
+    alike = [made(0, "cpu"), made(0, "cpu"), made(1, "gpu"), made(1, "gpu")]
+    assert mixed(alike) == mixed([]) == ""
+    assert mixed([*alike, made(0, "gpu")]) == "runs of seed 0 were made on different devices"
+
+
+def test_what_was_looked_up_is_not_changed_by_who_asked(toy, judged):
+    run(toy.experiment.plan("smoke")[1], progress=False)
+    one = claim("toy-gain")
+    with unchanging():
+        one.records("smoke").clear()
+        assert one.records(scale="smoke") == one.records("smoke") != []

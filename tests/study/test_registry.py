@@ -67,3 +67,10 @@ def test_a_paper_is_cited_by_its_first_author_and_year():
     assert told == ["Radford et al. (2018)", "Radford et al. (2019)", "Liu et al. (2018)", "Beltagy et al. (2020)",
                     "Child et al. (2019)", "Yoshida et al. (2020)"]
     assert registry.cited("toy2020") == "toy2020"
+
+
+@pytest.mark.parametrize(("authors", "told"), [("Ada van Dyk", "Ada van Dyk"), ("Dyk and Lee", "Dyk and Lee"),
+                                               ("Dyk et al.", "Dyk et al."), ("Dyk, Lee and Ray", "Dyk et al.")])
+def test_few_authors_are_all_named(monkeypatch, authors, told):
+    monkeypatch.setattr(registry, "title", lambda paper: f"{authors} (2020), Toys")
+    assert registry.cited("toy2020") == f"{told} (2020)"

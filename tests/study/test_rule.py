@@ -159,6 +159,15 @@ def test_what_excludes_half_the_papers_effect_is_not_reproduced():
     assert judge(effects(-0.1, 0.01), "higher").verdict == "not reproduced"
 
 
+def test_what_is_surely_less_than_half_the_papers_effect_says_so():
+    found = effects(0.1, 0.01)
+    high = judge(found, "higher").high
+    few, half = (judge(found, "higher", paper_effect=effect) for effect in (2.02 * high, 1.98 * high))
+    assert few.verdict == half.verdict == "reproduced"
+    assert "surely less than half of the paper's" in few.text and "half" not in half.text
+    assert "half" not in judge(1.07, "higher", paper_effect=9.0, seeds=1).text, "a count is not estimated"
+
+
 @pytest.mark.parametrize(("control", "word"), [
     (None, "no effect"), (0.0, "opposite"), (-0.02, "opposite"), (-0.07, "no effect"), (-0.1, "no effect"),
     (-0.3, "no effect"), (0.1, "opposite")])
@@ -209,7 +218,7 @@ def test_doubt_in_nothing_but_interaction_is_doubt():
 
 
 def test_words_in_a_unit():
-    found = judge(effects(-0.0234, 0.01), "lower", paper_effect=-0.1, control=effects(0.001, 0.001))
+    found = judge(effects(-0.0234, 0.01), "lower", paper_effect=-0.04, control=effects(0.001, 0.001))
     assert worded(found, lambda nats: f"{nats:+.1%}") == (
         f"-2.3% [{found.low:+.1%}, {found.high:+.1%}]; without the mechanism +0.1%")
     assert found.text.startswith("-0.0234 [-0.0")

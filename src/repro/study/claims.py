@@ -193,7 +193,7 @@ class Claim(Based):
         if found.exact and self.unit != "exact" and found.effect == self.null and found.verdict in DECIDED:
             found = replace(found, verdict=NOT_TESTABLE, exact=False, low=None, high=None, detectable=None,
                             because=f"no {self.unit} shows any difference, so nothing tells what could be seen")
-        found = replace(found, because="; ".join(filter(None, (note, found.because))))
+        found = replace(found, because="; ".join(filter(None, (note, found.because, mixed(records)))))
         if self.relative:
             found = _as_shares(found, 1 if self.direction == "higher" else -1)
         return replace(found, text=worded(found, self.write, self.told_in))
@@ -247,6 +247,15 @@ class Claim(Based):
         if self.relative and 0 < abs(number) < 5e-5:  # two digits would say that there is nothing
             return written(100 * number, "+.1g") + "%"
         return written(number, "+.2%" if self.relative else ".3g" if counted else "+.3g")
+
+
+def mixed(records: Sequence[Record]) -> str:
+    """Which seeds have runs of more than one kind of device, whose rounding differs; "" where none has."""
+    kinds: dict[int, set[str]] = {}
+    for record in records:
+        kinds.setdefault(record.seed, set()).add(record.environment["device"])
+    seeds = [str(seed) for seed, devices in sorted(kinds.items()) if len(devices) > 1]
+    return f"runs of seed {', '.join(seeds)} were made on different devices" if seeds else ""
 
 
 _verdicts: dict[tuple, Verdict] = {}  # of a claim on records with these digests

@@ -23,11 +23,12 @@ def unchanging() -> Iterator[None]:
 def once(function: Function) -> Function:
     """Of a function of values that can be hashed: what it returned before, within `unchanging`; else it is called."""
     @functools.wraps(function)
-    def remembered(*values):
+    def remembered(*values, **named):
         if _found is None:
-            return function(*values)
-        key = (function, *values)
+            return function(*values, **named)
+        key = (function, *values, *sorted(named.items()))
         if key not in _found:
-            _found[key] = function(*values)
-        return _found[key]
+            _found[key] = function(*values, **named)
+        kept = _found[key]
+        return list(kept) if isinstance(kept, list) else kept  # who sorts it sorts a list of his own
     return remembered

@@ -78,9 +78,12 @@ def title(paper: str) -> str:
 
 
 def cited(paper: str) -> str:
-    """A paper as a text names it, "Yoshida et al. (2020)": by its first author and year; else by its own name."""
-    found = re.match(r"(\w+).*(\(\d{4}\))", title(paper))
-    return f"{found[1]} et al. {found[2]}" if found else paper
+    """A paper as a text names it, "Yoshida et al. (2020)"; by its own name where its package names no authors."""
+    found = re.match(r"(.+?) (\(\d{4}\))", title(paper))
+    if not found:
+        return paper
+    names = re.split(", | and ", found[1].removesuffix(" et al."))
+    return f"{found[1] if len(names) == 2 else names[0] + ' et al.' * (found[1] != names[0])} {found[2]}"
 
 
 @cache

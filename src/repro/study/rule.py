@@ -64,7 +64,8 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     The first of these that holds decides (before it, a claim whose runs are missing is "not run"):
     "open": there are fewer seeds than asked for.
     "not testable here": the room, or what could be detected (2.8 standard errors), is less than the paper's effect.
-    "reproduced": the interval lies on the claimed side of `null`, and that of effects minus control on that side of 0.
+    "reproduced": the interval lies on the claimed side of `null`, and that of effects minus control on that side of 0;
+    the text says so where it is surely less than half of the paper's effect.
     "not reproduced": the interval excludes half the paper's effect (without one: everything on the claimed side). The
     text says "opposite" where all of it lies on the other side and most of it surely goes with the mechanism, which
     only a control can tell; else "no effect".
@@ -114,7 +115,8 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     elif paper and detectable > paper:
         verdict, because = NOT_TESTABLE, "no effect below {detectable} could be seen, the paper's is {size}"
     elif whole.low > 0 and (beyond is None or beyond.low > 0):
-        verdict, because = REPRODUCED, ""
+        small = paper and whole.error and whole.high < paper / 2
+        verdict, because = REPRODUCED, "surely less than half of the paper's {size}" if small else ""
     elif whole.high < paper / 2 if paper else whole.high <= 0:
         opposite = without is not None and whole.high < 0 < _interval(without - claimed / 2, family).low
         none = "no effect of half the paper's size" if whole.low > 0 else "no effect"

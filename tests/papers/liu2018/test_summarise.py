@@ -219,3 +219,12 @@ def test_memory_is_what_a_longer_input_adds_and_the_longest_fits():
 
 def test_experts_are_read_from_records_that_do_not_hold_them():
     assert tables._Settings({"model": "t-d"}).n_experts == 0
+
+
+def test_what_is_counted_does_not_hang_on_what_ran_before():
+    from repro.attention import patterns
+
+    config = cost.EXPERIMENT.plan("smoke", {"model": "t-ed"})[0]
+    patterns._check_apart.cache_clear()
+    first, second = (cost.step_memory(config, 64) for _ in range(2))
+    assert first == second

@@ -180,6 +180,17 @@ def test_what_claims_measure_by_hand():
     assert "one token more: a difference of 0.75" in conversion_tables.unchanged(rows[:1]).note
 
 
+def test_a_base_that_makes_nothing_of_positions_cannot_tell_which_are_good():
+    bit = 10 * math.log(2)
+    near, copied = (claim(f"longformer2020-{name}") for name in ("near-roberta", "copied-positions"))
+    rows = [fake("roberta", [2 * bit, 4 * bit]), fake("random", [12 * bit, 12 * bit])]  # nine bits lost
+    assert near.assay.room(rows) == pytest.approx(0.9) and copied.assay.room(rows) == pytest.approx(8)
+    assert [one.assay.room([fake("roberta", [bit, bit]), fake("random", [0, 0])])
+            for one in (near, copied)] == [0, 0]
+    assert all(one.assay.where(SimpleNamespace(configuration=name, window=16, scale="smoke", source=None))
+               == (name in ("roberta", "random")) for one in (near, copied) for name in ("roberta", "random", "copied"))
+
+
 @pytest.mark.parametrize(("fewer", "verdict"), [(8.0, "reproduced"), (0.5, "not reproduced")])
 def test_fewer_bits_are_not_far_fewer(fewer, verdict):
     one = claim("longformer2020-copied-positions")

@@ -301,7 +301,7 @@ register(Claim(
     id="gpt1_2018-lstm-language", paper=PAPER, experiment=PRETRAINING.name, source="Section 5", about=(RATES.id,),
     sentence="Pre-trained alike, the transformer tells held-out text better than the LSTM.",
     short="The transformer tells held-out text better than the LSTM.", unit="stretch",
-    direction="lower", told_in="nats per token", measure=language, same_weights=True,
+    direction="lower", told_in="nats per token", measure=language,
     where=lambda config: config.source == "scratch" and config.tokens == max(
         one.tokens for one in PRETRAINING.plan(config.scale)),
     why_no_paper_effect="the paper compares both by their fine-tuned scores only",

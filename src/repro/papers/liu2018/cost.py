@@ -96,10 +96,16 @@ def step_memory(config, n: int) -> int:
     objective = Summaries(build(_sized(config), config.vocab_size)).train()
     weights = sum(weight.numel() for weight in objective.parameters())
     target = torch.zeros(1, config.target + 1, dtype=torch.int64)
-    batch = {"source": torch.zeros(1, n, dtype=torch.int64), "lengths": torch.tensor([n]), "ids": target,
-             "labels": target}
+
+    def batch(n: int) -> dict[str, torch.Tensor]:
+        return {"source": torch.zeros(1, n, dtype=torch.int64), "lengths": torch.tensor([n]), "ids": target,
+                "labels": target}
+
+    with torch.no_grad():
+        objective(batch(1))  # patterns are checked when they are first met: not part of a step
+    measured = batch(n)
     _masks.cache_clear()  # so that they are counted, whatever this process did before
-    return 12 * weights + peak_memory(lambda: objective(batch).backward())  # which counts the gradients
+    return 12 * weights + peak_memory(lambda: objective(measured).backward())  # which counts the gradients
 
 
 def parameters(config) -> int:
