@@ -15,6 +15,7 @@ export OMP_NUM_THREADS ?= 1
 
 book: setup
 	$(BIN)/snakemake book $(OPTIONS)
+	@echo 'The book is in build/html/index.html'
 
 pdf: setup
 	$(BIN)/snakemake pdf $(OPTIONS)

@@ -57,7 +57,8 @@ def filled(text: str) -> str:
 def lead() -> str:
     """What was tested, with models of what size, and how many claims came out how."""
     counted = tally(claims())
-    words = ", ".join(f"**{n}** {verdict}{exact(verdict, claims())}" for verdict, n in counted.items())
+    words = ", ".join(f"**{n}** {verdict}{exact(verdict, claims())}" for verdict, n in counted.items()
+                      if verdict != NOT_RUN) + "".join(f"; **{n}** not run" for n in [counted.get(NOT_RUN)] if n)
     names = {each.name for one, *_ in judged() for each in one.experiments}
     sizes = weights(record for name in names for record in recorded(name))
     of = f" with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
@@ -173,7 +174,7 @@ def papers() -> str:
         if here:
             part = f"chapters {spans(here)} of {spans(planned)}"
             made = runs(paper)
-            state, which = (("done" if made else "written"), chapter) if here == planned else ("in part", part)
+            state, which = ("chapters written", chapter) if here == planned else ("in part", part)
             took = f"{len(made)} recorded runs ({spent(made)})" if made else "runs that are still to come"
             told = f"**{state}**: {which}; {shown} tables and figures from {took}"
         sizes = " / ".join(f"{size:{',.0f' if size >= 1000 else '.3g'}} M" if size else "–"

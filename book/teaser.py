@@ -36,7 +36,8 @@ def lead() -> str:
     """What was tested, with models of which size, and how many claims came out how."""
     chosen = [one for one in claims() if {*one.scales} - {"smoke"}]  # those of the reading guide apart
     counted = tally(chosen)
-    words = ", ".join(f"{n} {verdict}{exact(verdict, chosen)}" for verdict, n in counted.items())
+    words = ", ".join(f"{n} {verdict}{exact(verdict, chosen)}" for verdict, n in counted.items()
+                      if verdict != "not run")
     row = published("yoshida2020_table1_wikitext103").query("not model.str.contains('recurrence')").iloc[0]
     ours = metric("recurrence-wikitext103", "test_word_perplexity", model="baseline", overlap=0, train_overlap=None)
     perplexity = f"{ours:,.0f} word perplexity on WikiText-103 where the paper has {row['test_perplexity_per_word']}"

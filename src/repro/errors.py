@@ -8,12 +8,17 @@ class ReproError(ValueError):
     """Bad input or unusable state, told in one line. The command line prints it and exits with 2."""
 
 
+SHOWN = 20  # names in one message
+
+
 def unknown(kind: str, value: object, allowed: Iterable[str]) -> ReproError:
-    """The error for a name that is not in `allowed`, with the nearest one suggested."""
+    """The error for a name that is not in `allowed`, with the nearest one suggested, and all where they fit a line."""
     allowed = sorted(allowed)
-    near = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(value), allowed, n=SHOWN, cutoff=0.5)
     hint = f" Did you mean '{near[0]}'?" if near else ""
-    return ReproError(f"unknown {kind} '{value}'.{hint} Known: {', '.join(allowed) or 'none'}.")
+    shown = allowed if len(allowed) <= SHOWN else sorted(near or allowed[:SHOWN])
+    more = f", and {len(allowed) - len(shown)} more" if len(shown) < len(allowed) else ""
+    return ReproError(f"unknown {kind} '{value}'.{hint} Known: {', '.join(shown) or 'none'}{more}.")
 
 
 def check_ranges(settings: object, limits: Mapping[str, tuple[float, float]], what: str) -> None:

@@ -81,7 +81,10 @@ def test_what_is_missing_is_said_with_its_command(claimed):
     assert "`" not in repr(said)
     assert repr(said).endswith(f"(not run: {RUN})")
     both = sentence("{gain}", gain=claim("toy-gain").verdict("small")).markdown
-    assert both == "*not run* (not run: `repro run toy-recurrence --scale small`)"
+    gain = claim("toy-gain").verdict("small")
+    one = sentence("It costs 3.5 hours. It gains {gain.effect:+.1%}, {gain}! Why?", gain=gain)
+    assert one.markdown == "It costs 3.5 hours. Why? (not run: `repro run toy-recurrence --scale small`)"
+    assert both == "(not run: `repro run toy-recurrence --scale small`)"
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -94,14 +94,23 @@ def sentence(template: str, **values: Any) -> Sentence:
 
     A value is a number, a `metric`, a word, or the `Verdict` of a claim, of which `{gain}` is the effect in words and
     `{gain.verdict}`, `{gain.effect:+.1%}`, `{gain.low}`, `{gain.high}` its parts. Where a record is missing it says
-    "not run", and the sentence ends with the command. Raises ReproError for a name without a value.
+    "not run", and the prose ends with the command; a sentence of which nothing was run is left out. Raises ReproError
+    for a name without a value.
 
     >>> print(sentence("It costs {flops:.1e} FLOPs a token, or {change:+.1%}.", flops=1.754e8, change=-0.5))
     It costs 1.8e+08 FLOPs a token, or -50.0%.
     """
     missing = dict.fromkeys(one for one in map(_missing, values.values()) if one)
-    note = f" ({NOT_RUN}: {', '.join(f'`{line}`' for line in missing)})" if missing else ""
-    return Sentence(_Prose().vformat(inspect.cleandoc(template), (), values) + note)
+    told = [_Prose().vformat(part, (), values) for part in re.split(r"(?<=[.!?])(?=\s)", inspect.cleandoc(template))
+            if _told(part, values)]
+    note = f"({NOT_RUN}: {', '.join(f'`{line}`' for line in missing)})" if missing else ""
+    return Sentence(f"{''.join(told).strip()} {note}".strip())
+
+
+def _told(part: str, values: dict[str, Any]) -> bool:
+    """Whether a sentence of a template says something: it has a value that is there, or needs none."""
+    names = [re.split(r"[.\[]", name)[0] for _, name, _, _ in string.Formatter().parse(part) if name]
+    return not names or not all(name in values and _missing(values[name]) for name in names)
 
 
 class _Prose(string.Formatter):

@@ -177,7 +177,7 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     shown = artifact("gpt2_2019-table3").render("smoke", (), made[0]).table
     ours = shown[shown["source"] == "this study, smoke"].set_index("model")
     _, record = made[1]["zero-shot-gpt2", "1542M"]
-    assert ours.loc["1542M", "enwik8 (ours: a part)"] == f"{record.metrics['enwik8_bits_per_byte']:.3f}"
+    assert ours.loc["1542M", "enwik8 (ours, a part)"] == f"{record.metrics['enwik8_bits_per_byte']:.3f}"
     assert ours.loc["345M", "WikiText-2"] == "not run" and set(ours["PTB"]) == {"not here"}
     shown = artifact("gpt2_2019-text-results").render("smoke", (), made[0]).table
     put = shown[shown["task"] == "translation"].set_index(["data set", "model"])["smoke"]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas
 
 TABLE_6 = "gpt2_2019_table6_8gram_overlap"
-COLUMNS = {"ptb": "PTB", "wikitext2": "WikiText-2", "enwik8": "enwik8 (ours: a part)", "text8": "text8 (ours: a part)",
+COLUMNS = {"ptb": "PTB", "wikitext2": "WikiText-2", "enwik8": "enwik8 (ours, a part)", "text8": "text8 (ours, a part)",
            "wikitext103": "WikiText-103", "one_billion_word": "1BW", "lambada": "LAMBADA", "planted": "generated"}
 OWN = "own"
 BLOCK = 1_000  # runs: a test text of one document is counted in blocks of so many, for the interval

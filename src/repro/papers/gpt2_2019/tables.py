@@ -21,12 +21,12 @@ NOT_HERE = "not here"
 TABLE_3 = {
     "lambada_perplexity": ("LAMBADA perplexity", "lambada_perplexity", ".4g"),
     "lambada_accuracy_percent": ("LAMBADA accuracy", "lambada_accuracy_stop_words_percent", ".2f"),
-    "cbt_common_nouns_accuracy_percent": ("CBT-CN (ours: pg19-clozes)", "cloze_nouns_accuracy_percent", ".2f"),
-    "cbt_named_entities_accuracy_percent": ("CBT-NE (ours: pg19-clozes)", "cloze_names_accuracy_percent", ".2f"),
+    "cbt_common_nouns_accuracy_percent": ("CBT-CN (ours, pg19-clozes)", "cloze_nouns_accuracy_percent", ".2f"),
+    "cbt_named_entities_accuracy_percent": ("CBT-NE (ours, pg19-clozes)", "cloze_names_accuracy_percent", ".2f"),
     "wikitext2_perplexity": ("WikiText-2", "wikitext2_word_perplexity", ".4g"),
     "ptb_perplexity": ("PTB", None, ""),
-    "enwik8_bits_per_byte": ("enwik8 (ours: a part)", "enwik8_bits_per_byte", ".3f"),
-    "text8_bits_per_character": ("text8 (ours: a part)", "text8_bits_per_character", ".3f"),
+    "enwik8_bits_per_byte": ("enwik8 (ours, a part)", "enwik8_bits_per_byte", ".3f"),
+    "text8_bits_per_character": ("text8 (ours, a part)", "text8_bits_per_character", ".3f"),
     "wikitext103_perplexity": ("WikiText-103", "wikitext103_word_perplexity", ".4g"),
     "one_billion_word_perplexity": ("1BW", None, ""),
 }
