@@ -116,7 +116,7 @@ def picture() -> str:
     for paper in dict.fromkeys(one.paper for one, *_ in rows):
         own = "".join(f"<li>{line(one, found)}</li>" for one, _, found in rows if one.paper == paper)
         groups.append(f"<p>{html.escape(title(paper))}</p><ul>{own}</ul>")
-    counted = " ".join(f"{badge(verdict)} {n}" for verdict, n in tally(claims()).items())
+    counted = " ".join(f"<span>{badge(verdict)} {n}</span>" for verdict, n in tally(claims()).items())
     return (f'<figure class="claims"><div class="counts">{counted}</div>{"".join(groups)}<figcaption>Every claim that '
             f"was judged. {LEGEND} A claim leads to its place in its chapter.</figcaption></figure>")
 
