@@ -1,6 +1,7 @@
 """Claims, their verdicts, and what is told of all of them."""
 
 import re
+import sys
 from math import exp, log
 from pathlib import Path
 from types import SimpleNamespace
@@ -314,6 +315,16 @@ def test_runs_of_one_seed_on_different_devices_are_told():
     alike = [made(0, "cpu"), made(0, "cpu"), made(1, "gpu"), made(1, "gpu")]
     assert mixed(alike) == mixed([]) == ""
     assert mixed([*alike, made(0, "gpu")]) == "runs of seed 0 were made on different devices"
+
+
+def test_a_verdict_tells_what_its_records_mix(toy, judged, monkeypatch):
+    for index in (1, 3):
+        run(toy.experiment.plan("smoke")[index], progress=False)
+    module = sys.modules[Claim.__module__]
+    monkeypatch.setattr(module, "mixed", lambda records: f"mixed {len(records)}")
+    monkeypatch.setattr(module, "_verdicts", {})
+    found = claim("toy-gain").verdict("smoke")
+    assert found.because.endswith("mixed 2") and found.text.endswith("; mixed 2")
 
 
 def test_what_was_looked_up_is_not_changed_by_who_asked(toy, judged):

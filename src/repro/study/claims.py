@@ -179,7 +179,9 @@ class Claim(Based):
                     for record in records]
         key = (self, family, *(record.digest for record in (*chosen, *positive)))
         if key not in _verdicts:
-            _verdicts[key] = self.judge(chosen, positive, family)
+            found = self.judge(chosen, positive, family)
+            found = replace(found, because="; ".join(filter(None, (found.because, mixed(chosen)))))
+            _verdicts[key] = replace(found, text=worded(found, self.write, self.told_in))
         return _verdicts[key]
 
     def judge(self, records: list[Record], positive: Sequence[Record] = (), family: int = 1) -> Verdict:
@@ -193,7 +195,7 @@ class Claim(Based):
         if found.exact and self.unit != "exact" and found.effect == self.null and found.verdict in DECIDED:
             found = replace(found, verdict=NOT_TESTABLE, exact=False, low=None, high=None, detectable=None,
                             because=f"no {self.unit} shows any difference, so nothing tells what could be seen")
-        found = replace(found, because="; ".join(filter(None, (note, found.because, mixed(records)))))
+        found = replace(found, because="; ".join(filter(None, (note, found.because))))
         if self.relative:
             found = _as_shares(found, 1 if self.direction == "higher" else -1)
         return replace(found, text=worded(found, self.write, self.told_in))
