@@ -5,6 +5,7 @@ from pathlib import Path
 
 from repro.study import Store, experiment, experiments, kept_model, plan
 from repro.study.chapters import papers_of
+from repro.study.once import unchanging
 from repro.study.registry import package
 from repro.study.settings import sha256
 
@@ -84,10 +85,17 @@ def recorded(run):
 
 
 def stamp(run):
-    """The file that says that the job of a run is done. It goes when a record of the job goes."""
-    name = job_of(run.scale)[plan.key(run)]
-    path = Path(f"build/runs/{run.scale}/{jobs(run.scale)[name][0].experiment}/{name}")
-    if path.exists() and not all(map(recorded, jobs(run.scale)[name])):
+    """The file that says that the job of a run is done."""
+    return stamp_of(run.scale, job_of(run.scale)[plan.key(run)])
+
+
+@functools.cache  # looked up once, before anything is made
+def stamp_of(scale, name):
+    """The stamp of a job. It goes when a record of the job goes."""
+    path = Path(f"build/runs/{scale}/{jobs(scale)[name][0].experiment}/{name}")
+    with unchanging():
+        whole = not path.exists() or all(map(recorded, jobs(scale)[name]))
+    if not whole:
         path.unlink()
     return str(path)
 
