@@ -57,14 +57,13 @@ def filled(text: str) -> str:
 def lead() -> str:
     """What was tested, with models of what size, and how many claims came out how."""
     counted = tally(claims())
-    words = ", ".join(f"**{n}** {verdict}{exact(verdict, claims())}" for verdict, n in counted.items()
-                      if verdict != NOT_RUN) + "".join(f"; **{n}** not run" for n in [counted.get(NOT_RUN)] if n)
+    every, left = sum(counted.values()), counted.pop(NOT_RUN, 0)
+    words = ", ".join(f"**{n}** {verdict}{exact(verdict, claims())}" for verdict, n in counted.items())
+    words += f"; **{left}** {NOT_RUN}" * (left > 0)
     names = {each.name for one, *_ in judged() for each in one.experiments}
     sizes = weights(record for name in names for record in recorded(name))
     of = f" with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
-    every = sum(counted.values())
-    return (f"Papers on long context, run again{of}, and {every - counted.get(NOT_RUN, 0)} of {every} claims judged by "
-            f"one rule: {words}.")
+    return f"Papers on long context, run again{of}, and {every - left} of {every} claims judged by one rule: {words}."
 
 
 def exact(verdict: str, chosen: Sequence[Claim]) -> str:

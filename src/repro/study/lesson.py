@@ -109,13 +109,18 @@ def sentence(template: str, **values: Any) -> Sentence:
 
 def _told(part: str, values: dict[str, Any]) -> bool:
     """Whether a sentence of a template says something: it has a value that is there, or needs none."""
-    names = [re.split(r"[.\[]", name)[0] for _, name, _, _ in string.Formatter().parse(part) if name]
+    names = [_value(field) for _, field, _, _ in string.Formatter().parse(part) if field]
     return not names or not all(name in values and _missing(values[name]) for name in names)
+
+
+def _value(field: str) -> str:
+    """The name of the value that a field of a template is of."""
+    return re.split(r"[.\[]", field)[0]
 
 
 class _Prose(string.Formatter):
     def get_field(self, field_name, args, kwargs):
-        name = re.split(r"[.\[]", field_name)[0]
+        name = _value(field_name)
         if name not in kwargs:
             raise unknown("value of the sentence", name, kwargs)
         return (None, name) if _missing(kwargs[name]) else super().get_field(field_name, args, kwargs)
