@@ -10,22 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from repro.papers.longformer2020.charlm import (
+    ABLATION,
+    ASSAY,
     CHAPTER,
-    COST,
     PAPER,
     SIZES,
     Config,
     decoder_config,
     estimate,
     execute,
-    full_beats_narrow,
     growing,
-    is_assay,
     phase_length,
     training_tokens,
 )
 from repro.papers.longformer2020.charlm_tables import METRIC, compared, difference, seeds_of, told_mean
-from repro.study import ADDED, Artifact, ArtifactContext, Assay, Claim, Experiment, register
+from repro.study import ADDED, Artifact, ArtifactContext, Claim, Experiment, register
 from repro.study.claims import Measured
 from repro.study.record import Record
 
@@ -119,12 +118,12 @@ def against(other: str, control: str | None = None) -> Callable[[Sequence[Record
 def growth_helps(*ways: str) -> dict:
     """What the claims about phases have in common; `ways`: the runs that one is judged by."""
     return {
-        "paper": PAPER, "source": "Section 4.2", "experiment": (PHASES.name, COST.name), "direction": "lower",
+        "paper": PAPER, "source": "Section 4.2", "experiment": (PHASES.name, ABLATION.name), "direction": "lower",
         "about": ("longformer2020-phases",), "unit": "stretch", "told_in": "bits",
         "family": "longformer2020-character-text",
         "where": lambda config: config.experiment == PHASES.name and way(config) in ways,
         "why_no_paper_effect": "the paper trains in five phases only",
-        "assay": Assay("by how much full attention beats the narrowest window", is_assay, full_beats_narrow)}
+        "assay": ASSAY}
 
 
 register(

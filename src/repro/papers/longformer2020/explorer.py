@@ -10,6 +10,7 @@ from repro.study.registry import register
 def line(config) -> str:
     """How the windows go from the bottom layer to the top, in plain words."""
     order, dilated = kind(config)
+    order = {"narrow": "fixed"}.get(order, order)
     windows = "full attention" if order == "full" else f"{order} windows"
     return windows + (f", dilated on {config.dilated_heads} heads" if dilated else "")
 
