@@ -6,6 +6,7 @@ Everything that a command needs is imported inside it, so that `repro --help` an
 import json
 import shlex
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,22 +56,45 @@ Results = Annotated[Path | None, typer.Option(help="Folder of records; default: 
 
 
 @main.command("list")
-def list_study(as_json: AsJson = False, results: Results = None) -> None:
+def list_study(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help=(
+        "Only lines that have all of these: of a paper, a name, a chapter, a scale, a verdict."))] = None,
+    as_json: AsJson = False,
+    results: Results = None,
+) -> None:
     """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
+    from collections import Counter
+
     from repro.study.claims import listing
 
     listed = listing(results)
+    line = {"experiments": _planned, "artifacts": _judged, "claims": _judged}
+    listed = {kind: [entry for entry in some if all(
+        word.casefold() in " ".join((entry["paper"], *line[kind](entry))).casefold() for word in words or [])]
+        for kind, some in listed.items()}
     if as_json:
         return _print_json(listed)
-    _print_table("Experiments: repro run NAME", ["name", "scales", "summary"],
-                 [[e["name"], " ".join(e["scales"]), e["summary"]] for e in listed["experiments"]])
+    _print_table("Experiments: repro run NAME", ["name", "scales", "summary"], map(_planned, listed["experiments"]))
     _print_table("Artifacts and claims: repro show ID", ["id", "kind", "chapter", "source", "runs done", "verdict"],
-                 [[e["id"], e["kind"], e["chapter"].partition("_")[0], e["source"],
-                   ", ".join(f"{scale} {told['done']}/{told['planned']}" for scale, told in e["scales"].items()
-                             if told["done"]) or "none",
-                   e["verdict"] + (f" at {e['verdict_scale']}" if e["verdict_scale"] else "") if any(
-                       told["verdict"] for told in e["scales"].values()) else "no claim"]
-                  for e in (*listed["artifacts"], *listed["claims"])])
+                 map(_judged, (*listed["artifacts"], *listed["claims"])))
+    verdicts = Counter(claim["verdict"] for claim in listed["claims"])
+    typer.echo(f"{len(listed['experiments'])} experiments, {len(listed['artifacts'])} artifacts, "
+               f"{len(listed['claims'])} claims" + ": " * bool(verdicts) + ", ".join(
+                   f"{n} {verdict}" for verdict, n in verdicts.most_common()))
+
+
+def _planned(experiment: dict[str, Any]) -> list[str]:
+    """The line of an experiment in `repro list`."""
+    return [experiment["name"], " ".join(experiment["scales"]), experiment["summary"]]
+
+
+def _judged(entry: dict[str, Any]) -> list[str]:
+    """The line of an artifact or a claim in `repro list`."""
+    done = [f"{scale} {told['done']}/{told['planned']}" for scale, told in entry["scales"].items() if told["done"]]
+    verdict = entry["verdict"] + (f" at {entry['verdict_scale']}" if entry["verdict_scale"] else "")
+    return [entry["id"], entry["kind"], entry["chapter"].partition("_")[0], entry["source"],
+            ", ".join(done) or "none",
+            verdict if any(told["verdict"] for told in entry["scales"].values()) else "no claim"]
 
 
 @main.command()
@@ -383,7 +407,8 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
         header = ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""]
         hidden = 0 if any(line[0] for line in lines) else 1  # without its data a run has no id yet
         count = f"{len(here)} run{'s' * (len(here) != 1)}" + (f" and {len(needed)} that they need" if needed else "")
-        _print_table(f"{chosen.name} at {scale}: {count}; to do: {flops:.2e} FLOPs, {_duration(seconds)} on {device}",
+        _print_table(f"{chosen.name} at {scale}: {count}; to do: {flops:.2e} FLOPs, {_duration(seconds)} of "
+                     f"computing on {device}",
                      header[hidden:], [line[hidden:] for line in lines])
         for name in read:
             typer.echo(f"  data {name}: {_told(corpus(name))}")
@@ -452,7 +477,7 @@ def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=1))
 
 
-def _print_table(title: str, header: list[str], rows: list[list[str]]) -> None:
+def _print_table(title: str, header: list[str], rows: Iterable[list[str]]) -> None:
     """A table whose first column, ids or names, is never broken; in a file or a pipe a plain line for each row."""
     from rich.box import HEAVY_HEAD
     from rich.table import Table

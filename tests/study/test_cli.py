@@ -55,6 +55,12 @@ def test_list(repro_, toy):
         assert words in out
     assert next(line for line in out.splitlines() if line.startswith("toy-table ")).split() == [
         "toy-table", "table", "06", "Table", "1", "smoke", "2/4", "not", "run"]
+    assert out.splitlines()[-1] == "2 experiments, 1 artifacts, 1 claims: 1 not run"
+    only = repro_("list toy2020 TABLE 2/4")[1].splitlines()
+    assert [line.split()[0] for line in only if line.startswith("toy")] == ["toy-table"]
+    assert only[-1] == "0 experiments, 1 artifacts, 0 claims"
+    base, _ = json.loads(repro_("list --json")[1])["experiments"]
+    assert json.loads(repro_("list toy-base --json")[1]) == {"experiments": [base], "artifacts": [], "claims": []}
     assert "machinery works at smoke" not in out  # generated text is no evidence about a paper
     listed = json.loads(repro_("list --json")[1])
     assert [one["name"] for one in listed["experiments"]] == ["toy-base", "toy-recurrence"]
@@ -202,7 +208,7 @@ def test_dry_run_tells_needed_runs_apart_and_what_paper_scale_wants(repro_, toy)
                       needs=lambda c: base.plan(c.scale, {"width": [4, 8], "seed": [1, 2]}))
     registry.declared(Experiment).update({"toy-base": base, "toy-recurrence": changed})
     out = repro_("run toy-recurrence --scale paper --dry-run")[1]
-    assert "4 runs and 4 that they need; to do: 3.84e+04 FLOPs, 16 s on one GPU" in out
+    assert "4 runs and 4 that they need; to do: 3.84e+04 FLOPs, 16 s of computing on one GPU" in out
     for words in ("seed=1 width=4", "seed=1 width=8", "seed=2 width=4", "seed=2 width=8"):
         assert f"needed: toy-base {words} (taken as it is)" in out
     assert "data toy-text: part of toy: 1 of 9 texts; on this machine" in out

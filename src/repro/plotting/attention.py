@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from repro.errors import ReproError
 from repro.plotting.curves import legend_below, paint
-from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, colours, house
+from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, colours, house, plain
 
 if TYPE_CHECKING:
     from repro.attention import Pattern
@@ -103,7 +103,7 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
         axis.yaxis.set_minor_formatter(NullFormatter())
         for side in (axis.xaxis, axis.yaxis):
-            side.set_major_formatter(lambda value, _: f"{value:,g}")
+            side.set_major_formatter(plain)
     if any(axis.lines for axis in axes[0]):
         legend_below(figure, axes[0])
     return figure
@@ -137,7 +137,7 @@ def draw_cost_and_quality(panels: Mapping[str, Mapping[str, Sequence[tuple[float
         axis.set_title(title)
         axis.set_xscale("log", base=2)
         axis.margins(x=0.2, y=0.12)
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axis.xaxis.set_major_formatter(plain)
     if panels:
         legend_below(figure, axes[0])
     else:

@@ -7,7 +7,7 @@ import numpy as np
 
 from repro.errors import ReproError
 from repro.evaluation.pareto import pareto_front
-from repro.plotting.style import COLOURS, CYCLE, MARKERS, Drawing, canvas, colours, house, named, series
+from repro.plotting.style import COLOURS, CYCLE, MARKERS, Drawing, canvas, colours, house, named, plain, series
 
 if TYPE_CHECKING:
     import pandas
@@ -334,7 +334,7 @@ def draw_memory(peaks: Named[Points], allowed: float, settled: int = 1) -> Drawi
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         for side in (axis.xaxis, axis.yaxis):
-            side.set_major_formatter(lambda value, _: f"{value:,g}")
+            side.set_major_formatter(plain)
     whole.set(xlabel="windows", title="peak of a training step (MiB)")
     added.set(xlabel=f"windows after the first {settled}", title="what they add (KiB)")
     if peaks:
@@ -353,7 +353,7 @@ def legend_below(figure, axes) -> None:
 def _doublings(axis) -> None:
     """Let each doubling of x take the same room."""
     axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axis.xaxis.set_major_formatter(plain)
 
 
 def _line(axis, xs, ys, name: str, colour: str, place: int, marked: bool = True) -> None:

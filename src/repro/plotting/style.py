@@ -149,6 +149,15 @@ class Drawing(Figure):
 
 
 @house()
+def plain(value: float, _: int | None = None) -> str:
+    """A number on a logarithmic axis, without powers of ten.
+
+    >>> plain(1_048_576), plain(0.0625), plain(2)
+    ('1,048,576', '0.0625', '2')
+    """
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+
+
 def canvas(height: float = 3.0, columns: int = 1, rows: int = 1, *, alt: str, **subplots):
     """A new figure in house style and its axes, one Axes or an array of them as in `Figure.subplots`.
 
