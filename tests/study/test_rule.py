@@ -92,7 +92,7 @@ def test_intervals_cover_the_truth(n_seeds, n_units):
 
 
 def test_intervals_cover_less_where_a_few_units_carry_the_effect():
-    """What `how-to-read` says of units that are far from normal; a lognormal with a sigma of 1.5, its mean taken off."""
+    """What `how-to-read` says of units that are far from normal: a lognormal with a sigma of 1.5, less its mean."""
     rng = np.random.default_rng(0)
     units = rng.lognormal(sigma=1.5, size=(1_000, 1, 33)) - np.exp(1.5**2 / 2)
     found = [judge(one, "higher", seeds=1) for one in units + 0.1 * rng.normal(size=(1_000, 3, 33))]
