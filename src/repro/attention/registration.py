@@ -47,6 +47,7 @@ LONGEST = 4096  # positions up to which a model's attention probabilities are re
 Chosen = Pattern | Sequence[Pattern]
 _asked_for = ContextVar("attention probabilities", default=False)  # some models do not tell their layers
 _own: dict[str, Chosen | Callable[..., Chosen]] = {}
+_given: dict[str, int] = {}  # how often each of these names was
 
 
 def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | None = None) -> None:
@@ -59,16 +60,26 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
     its windows, in the layers that have one.
 
     register(name, pattern) makes `pattern` available under a name of your own: a pattern, one for each head, or a
-    function(config, layer), called with the index of the layer from 0, that returns such.
+    function(config, layer), called with the index of the layer from 0, that returns such. A name may be given again,
+    and what a function reads in the config may change: a compiled model is then compiled anew. That holds for numbers,
+    words and lists of them in the config itself; whatever else a function reads stays as it was at compilation.
 
     In a causal model every pattern is cut off behind the query, save what is meant for it (`Prefix`). Attention to an
     encoder (cross-attention) stays as it is. A mask (B, 1, N, N) that is given to the model takes the pattern's place,
-    as it does in transformers. A text beyond the model's learned positions raises ReproError. A model is saved with
-    the name of its attention; loading it asks for that name to be registered.
+    as it does in transformers. A text beyond the model's learned positions raises ReproError, compiled or not; see
+    `check_length`. A model is saved with the name of its attention. A program that loads it calls register() first for
+    a name of ours, register(name, pattern) for one of its own; else transformers raises a ValueError that calls the
+    name not supported.
 
     Raises ReproError for one argument without the other, and a name that is taken. Models that would not ask for an
-    attention of ours, or that add to their scores what we do not know (softcap, sinks, biases by position), are refused
-    with a ReproError when they are made or first read.
+    attention of ours are refused with a ReproError, built with it or given it by `set_attn_implementation`; those that
+    add to their scores what we do not know (softcap, sinks, biases by position), or have a mask for each head (Doge),
+    when they first read.
+
+    Two public methods of PreTrainedModel are wrapped, as transformers has no place for a function of ours there.
+    `get_correct_attn_implementation` is called once for every model that is built, loaded or set to another attention:
+    there the name is kept for saving, and hooks are added that measure texts and prepare caches.
+    `set_attn_implementation` only warns where a model computes its attention by itself: there it is refused.
 
     >>> from transformers import GPT2Config, GPT2LMHeadModel
     >>> register("near-and-first", SlidingWindow(8) | Global([0]))
@@ -84,7 +95,7 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
         if taken or not (isinstance(pattern, (Pattern, Sequence)) or callable(pattern)):
             raise ReproError(f"name is {name!r}, pattern {pattern!r}; the name must be new and not start with {PREFIX},"
                              " the pattern be a Pattern, one for each head, or a function(config, layer).")
-        _own[name] = pattern
+        _own[name], _given[name] = pattern, _given.get(name, 0) + 1
     for one in (PREFIX + kind for kind in PATTERNS) if name is None else [name]:
         AttentionInterface.register(one, partial(_attention, one))
         AttentionMaskInterface.register(one, partial(_mask, one))
@@ -231,8 +242,11 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
 
 
 def _watched(name: str, config) -> tuple:
-    """The settings of a pattern of ours: with others, a compiled graph is compiled anew."""
-    return tuple([getattr(config, setting, None) for setting in SETTINGS.get(name, ())])
+    """What a pattern is made of, beside the layer: with other settings a compiled graph is compiled anew."""
+    if name in _own:
+        plain = int, float, str, list, tuple
+        return _given[name], *[value for value in vars(config).values() if isinstance(value, plain)]
+    return tuple([getattr(config, setting, None) for setting in SETTINGS[name]])
 
 
 def _is_cross(module, where: Tensor | None) -> bool:
