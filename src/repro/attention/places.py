@@ -3,8 +3,8 @@
 transformers makes the mask of a model once, before it knows which layer it is for, and hands it to every layer. Ours is
 linear in the number of positions, and says nothing of the pattern: (B, 1, 2, Q + N) whole numbers, the documents of Q
 queries and N keys (-1 for padding), and then their positions. A plain tensor of four dimensions is what passes through
-everything on the way: `generate`, recomputation, compilation, and models that were handed a mask of their own. Its dtype says whether the
-model asked for a mask that lets everyone see everything (`BOTH_WAYS`), as for attention to an encoder.
+everything on the way: `generate`, recomputation, compilation, and models that were handed a mask of their own. Its
+dtype says whether the model asked for a mask that lets everyone see everything (`BOTH_WAYS`), as for an encoder's keys.
 """
 
 from collections.abc import Callable
