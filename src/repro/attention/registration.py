@@ -212,7 +212,7 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     where = attention_mask if attention_mask is not None and attention_mask.dtype in (KIND, BOTH_WAYS) else None
-    if attention_mask is not None and attention_mask.shape[1] > 1:
+    if attention_mask is not None and attention_mask.ndim == 4 and attention_mask.shape[1] > 1:
         raise ReproError(f"{type(module).__name__} has masks {tuple(attention_mask.shape)}, one for each head, which "
                          f"'{name}' does not know; a mask is (B, 1, N, N).")
     if _is_cross(module, where) or attention_mask is not None and where is None or where is None and n != key.shape[2]:
