@@ -121,6 +121,17 @@ def test_the_sentence_names_what_was_missed():
     assert bench.verdict(None) == "not run: repro bench attention"
 
 
+def test_what_dense_attention_and_the_loop_take_is_told_of_one_length_and_pass():
+    runs = [{"contender": name, "pass": which, "n": n, "seconds": spent * n * (1 + (which == "forward"))}
+            for name, spent in (("dense, causal", 3.0), ("loop", 10.0), ("chunks", 2.0))
+            for which in bench.PASSES for n in (4096, 8192)]
+    runs.append({"contender": "dense, mask", "pass": "forward+backward", "n": 8192, "not_attempted": "too much"})
+    floors = [{"pattern": name, "pass": which, "n": n, "seconds": n * least * (1 + (which == "forward"))}
+              for name, least in (("window", 0.1), ("causal", 2.0)) for which in bench.PASSES for n in (4096, 8192)]
+    assert bench.times({"notes": {"runs": runs, "floors": floors}}) == {"dense": 1.5, "loop": 5.0}
+    assert bench.times(None) == {"dense": None, "loop": None}
+
+
 def test_a_core_is_taken_and_given_back():
     import time
 

@@ -91,6 +91,14 @@ def test_intervals_cover_the_truth(n_seeds, n_units):
         assert covered >= 0.92, (of_seed, of_unit, rest)
 
 
+def test_intervals_cover_less_where_a_few_units_carry_the_effect():
+    """What `how-to-read` says of units that are far from normal: a lognormal with a sigma of 1.5, less its mean."""
+    rng = np.random.default_rng(0)
+    units = rng.lognormal(sigma=1.5, size=(1_000, 1, 33)) - np.exp(1.5**2 / 2)
+    found = [judge(one, "higher", seeds=1) for one in units + 0.1 * rng.normal(size=(1_000, 3, 33))]
+    assert 0.78 < np.mean([one.low <= 0 <= one.high for one in found]) < 0.84
+
+
 # --- the rule
 
 STEPS = {  # what fulfils the conditions of a step and of all steps after it, and of none before

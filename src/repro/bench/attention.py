@@ -359,6 +359,18 @@ def verdict(found: dict | None) -> str:
             f"{len(found['ratios'])} bars are met" + (": " if missed else "") + "; ".join(missed) + ".")
 
 
+def times(found: dict | None) -> dict[str, float | None]:
+    """Of a stored run, at AT positions, forward and backward: dense causal attention over its floor, and the loop over
+    chunks; None where nothing is stored."""
+    if found is None:
+        return {"dense": None, "loop": None}
+    spent = {run["contender"]: run.get("seconds") for run in found["notes"]["runs"]
+             if (run["pass"], run["n"]) == (PASSES[1], AT)}
+    floor, = (one["seconds"] for one in found["notes"]["floors"]
+              if (one["pattern"], one["pass"], one["n"]) == ("causal", PASSES[1], AT))
+    return {"dense": spent["dense, causal"] / floor, "loop": spent["loop"] / spent["chunks"]}
+
+
 def met(ratio: dict) -> bool:
     """Whether a ratio of a record is what was wanted."""
     if ratio["bound"] == "at most":

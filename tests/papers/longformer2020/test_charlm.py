@@ -391,6 +391,17 @@ def test_the_assay_of_table_4_is_what_wider_windows_than_the_narrowest_are_worth
     assert one.judge(pair, found[1:]).verdict == "not testable here"  # without the best, room for 0
 
 
+def test_reach_is_counted():
+    def told(name):
+        one = claim(f"longformer2020-{name}")
+        plan = [config for config in one.plan("small") if one.where(config)]
+        return one.judge([SimpleNamespace(seed=0, config=config.settings()) for config in plan])
+
+    layers, dilated = told("reach-of-layers"), told("reach-of-dilation")
+    assert (layers.effect, layers.verdict, layers.exact) == (4, "reproduced", True)
+    assert dilated.effect == pytest.approx((3 + 7 + 2 * 31 + 3 * 63) / (3 + 7 + 31 + 63)) and dilated.exact
+
+
 def test_claims_compare_the_rows_they_name():
     named = {"increasing": {GROWN, FLAT}, "decreasing": {FLAT, SHRUNK}, "order": {GROWN, SHRUNK},
              "dilation": {GROWN, ("increasing", True)}}

@@ -78,6 +78,34 @@ def fewer_bits(better: tuple[str, bool]) -> Callable[[list[Record]], Measured]:
     return measure
 
 
+def looks_back(windows: Sequence[int], dilation: Sequence[int], heads: int, dilated_heads: int) -> int:
+    """How many positions back the last one can depend on, followed through the patterns of all layers.
+
+    >>> looks_back([4, 4], [1, 1], heads=2, dilated_heads=1), looks_back([4, 4], [1, 2], heads=2, dilated_heads=1)
+    (6, 9)
+    """
+    from repro.models import longformer_patterns, receptive_field
+
+    n = 1 + sum((window - 1) * step for window, step in zip(windows, dilation, strict=True)) + 1
+    seen = receptive_field(longformer_patterns(windows, heads, dilation, dilated_heads), n)[-1]
+    return n - 1 - int(seen.int().argmax())
+
+
+def reach_of_layers(records: Sequence[Record]) -> Measured:
+    """How far back all layers look, over how far one does."""
+    config = records[0].config
+    layers = [looks_back(config["windows"][:n], config["dilation"][:n], config["n_head"], config["dilated_heads"])
+              for n in (len(config["windows"]), 1)]
+    return Measured([[layers[0] / layers[1]]])
+
+
+def reach_of_dilation(records: Sequence[Record]) -> Measured:
+    """How far back layers with dilated heads look, over how far they do without."""
+    configs = [next(one.config for one in records if kind(one.config)[1] is dilated) for dilated in (True, False)]
+    back = [looks_back(*map(config.get, ("windows", "dilation", "n_head", "dilated_heads"))) for config in configs]
+    return Measured([[back[0] / back[1]]])
+
+
 def wide_beats_narrow(records: Sequence[Record]) -> float:
     """By how many bits per character windows that grow beat the narrowest of them in all layers, on all text."""
     bits = {kind(record.config): [] for record in records}
