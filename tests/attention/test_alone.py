@@ -73,8 +73,10 @@ def test_an_environment_with_attention_alone(alone):
     python = alone(ATTENTION)
     for name in ABSENT:
         assert f"No module named '{name}'" in run(python, "-c", f"import {name}").stderr
-    done = run(python, "-W", "ignore", "-c", LINES)
+    done = run(python, "-W", "ignore", "-c", f"{LINES}\nfrom repro.attention import register")
     assert done.stdout == "read 400\n", done.stderr
+    assert done.stderr.endswith("ReproError: register puts patterns into models of transformers, which is not "
+                                "installed: pip install 'repro[transformers]'.\n"), done.stderr
     told = run(python, "-m", "repro", "list")
     assert told.stderr == ("repro: error: the commands need the packages of the study: "
                            "pip install 'repro[study]'.\n") and told.returncode

@@ -205,15 +205,26 @@ T5 = {"d_model": 16, "d_kv": 8, "d_ff": 8, "num_layers": 1, "num_heads": 2, "voc
     ("BloomForCausalLM", "BloomConfig", {"hidden_size": 16, "n_layer": 1, "n_head": 2, "vocab_size": VOCABULARY},
      "BloomForCausalLM computes its attention by itself and would not ask for 'repro_sliding'"),
     ("DebertaV2ForMaskedLM", "DebertaV2Config", SMALL | {"intermediate_size": 8}, "computes its attention by itself"),
+    ("FalconForCausalLM", "FalconConfig", SMALL, "FalconForCausalLM computes its attention by itself"),
+    ("DogeForCausalLM", "DogeConfig", ROTARY, r"DogeAttention has masks \(2, 4, 22, 22\), one for each head, which"),
     ("LongformerForMaskedLM", "LongformerConfig", SMALL | {"intermediate_size": 8, "attention_window": 4},
      "Replace its layers by LongformerSelfAttention"),
 ])
 def test_what_would_be_wrong_without_a_word_is_refused(model, config, settings, said):
-    """Softcap, sinks, biases by position; models that never ask for an attention."""
+    """Softcap, sinks, biases by position, masks for each head; models that never ask for an attention."""
     config = getattr(transformers, config)(**settings, sliding_window=4, attn_implementation="repro_sliding")
     with pytest.raises(ReproError, match=said):
         more = {"decoder_input_ids": text()} if config.is_encoder_decoder else {}
         getattr(transformers, model)(config).eval()(text(), **more)
+
+
+@pytest.mark.parametrize("family", ["Bloom", "Falcon"])
+def test_what_would_not_change_is_refused_when_it_is_set(family):
+    model = getattr(transformers, f"{family}ForCausalLM")(getattr(transformers, f"{family}Config")(
+        hidden_size=16, n_layer=1, num_hidden_layers=1, n_head=2, num_attention_heads=2, vocab_size=VOCABULARY))
+    with pytest.raises(ReproError, match=f"{family}.* computes its attention by itself and would not ask for 'repro_s"):
+        model.set_attn_implementation("repro_sliding")
+    model.set_attn_implementation("eager")
 
 
 def test_an_unknown_name_is_refused(build):

@@ -15,6 +15,8 @@ from transformers import (
     LlavaForConditionalGeneration,
     MistralConfig,
     MistralForCausalLM,
+    PegasusXConfig,
+    PegasusXForConditionalGeneration,
     RobertaConfig,
     RobertaForMaskedLM,
 )
@@ -213,6 +215,28 @@ def test_encoder_decoder(n_target, tmp_path, shake):
             assert torch.equal(found.sequences[:, n_target + step], want.argmax(-1))
 
 
+def test_a_decoder_that_does_not_say_that_it_is_causal(shake):
+    """In PEGASUS-X all its layers are marked alike, with keys of the text itself or of an encoder; here as many."""
+    model = shake(PegasusXForConditionalGeneration(PegasusXConfig(
+        encoder_layers=1, decoder_layers=2, d_model=16, encoder_ffn_dim=24, decoder_ffn_dim=24, sliding_window=4,
+        encoder_attention_heads=2, decoder_attention_heads=2, vocab_size=VOCABULARY, block_size=4,
+        num_global_tokens=2, forced_eos_token_id=None, attn_implementation="eager"))).eval()
+    ids, target = torch.randint(2, VOCABULARY, (2, 2, N), generator=torch.Generator().manual_seed(0))
+    mask = torch.zeros(2, 1, N, N).masked_fill(~SlidingWindow(4).mask(N), torch.finfo().min)
+    want = read_aloud(model, ids, decoder_input_ids=target, decoder_attention_mask=mask, use_cache=False)
+    with_window(model)
+    torch.testing.assert_close(read_aloud(model, ids, decoder_input_ids=target), want, atol=2e-5, rtol=1e-4)
+    compiled = torch.compile(model.model.decoder, backend="aot_eager", fullgraph=True)
+    read = model.model.encoder(ids).last_hidden_state
+    with torch.no_grad():
+        found = compiled(target, encoder_hidden_states=read, use_cache=False).last_hidden_state
+        torch.testing.assert_close(model.lm_head(found), want, atol=2e-5, rtol=1e-4)
+    written = model.generate(ids, decoder_input_ids=target[:, :5], max_new_tokens=8, do_sample=False, num_beams=1,
+                             output_logits=True, return_dict_in_generate=True)
+    whole = read_aloud(model, ids, decoder_input_ids=written.sequences[:, :-1])[:, -8:]
+    torch.testing.assert_close(torch.stack(written.logits, 1), whole, atol=2e-5, rtol=1e-4)
+
+
 def test_full_encoder_stays_full(tmp_path, shake):
     shape = {"num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
     dense, loaded = build((RobertaForMaskedLM, RobertaConfig, shape), {}, tmp_path, shake, "full", Full())
@@ -373,6 +397,25 @@ def test_a_text_beyond_the_positions_of_bart():
         model(ids[:, :10], decoder_input_ids=ids)
 
 
+def test_positions_that_a_short_text_names(tiny_gpt2):
+    model, ids = with_window(tiny_gpt2(n_positions=10, sliding_window=4)), torch.zeros(1, 3, dtype=torch.long)
+    assert model(ids, position_ids=torch.tensor([[7, 8, 9]])).logits.shape[1] == 3
+    with pytest.raises(ReproError, match="position_ids reach 11 positions, but this GPT2Model has learned 10 p"):
+        model(ids, position_ids=torch.tensor([[8, 9, 10]]))
+
+
+def test_a_compiled_model_tells_of_a_text_beyond_its_positions(tiny_gpt2):
+    """Of a padded one it knows too little: there RoBERTa's padding takes no position."""
+    torch.compiler.reset()
+    model = torch.compile(with_window(tiny_gpt2(n_layer=1, n_positions=10, sliding_window=4)), backend="eager")
+    assert model(torch.zeros(1, 10, dtype=torch.long), use_cache=False).logits.shape[1] == 10
+    with pytest.raises(ReproError, match="has 11 tokens, but this GPT2Model has learned 10 positions"):
+        model(torch.zeros(1, 11, dtype=torch.long), use_cache=False)
+    padded = torch.tensor([[5] * 10 + [1]])
+    model = torch.compile(tiny_roberta(), backend="eager", fullgraph=True)
+    assert model(padded, attention_mask=(padded != 1).long()).logits.shape[1] == 11
+
+
 def test_rotary_positions_have_no_end():
     model = LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, hidden_size=16, intermediate_size=8, vocab_size=9,
                                          num_attention_heads=2, max_position_embeddings=10, sliding_window=4,
@@ -492,6 +535,22 @@ def test_a_prefix_is_read_both_ways(tiny_gpt2):
     torch.testing.assert_close(read_aloud(model, ids), want)
 
 
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_a_prefix_that_a_cache_has_read_in_part(cache, tiny_gpt2):
+    """Its beginning did not see its end: refused, unless everything is read anew, or the prefix is causal."""
+    register("question_first", Prefix(5) | Causal())
+    register("sinks", Prefix(5) & Causal() | SlidingWindow(2))
+    model, ids = tiny_gpt2(), torch.arange(6)[None]
+    model.set_attn_implementation("question_first")
+    settings = {"max_new_tokens": 3, "do_sample": False}
+    with pytest.raises(ReproError, match=r"under Prefix\(n=5\) \| Causal.* position 3 sees position 4, but was read "):
+        model.generate(ids[:, :4], cache_implementation=cache, **settings)
+    assert model.generate(ids[:, :4], use_cache=False, **settings).shape[1] == 7
+    assert model.generate(ids[:, :5], cache_implementation=cache, **settings).shape[1] == 8
+    model.set_attn_implementation("sinks")
+    assert model.generate(ids[:, :4], cache_implementation=cache, **settings).shape[1] == 7
+
+
 @pytest.mark.parametrize(("arguments", "said"), [
     (("mine",), "name is 'mine' and pattern is None; give both"),
     (("repro_mine", SlidingWindow(2)), "the name must be new and not start with repro_"),
@@ -557,3 +616,25 @@ def test_compiled(kind, shake):
     again = torch.compile(model, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(read_aloud(again, ids, position_ids=positions, use_cache=False), packed)
     assert (packed[:, 9:] - read_aloud(model, ids)[:, 9:]).abs().max() > 1e-2
+
+
+def test_a_compiled_pattern_of_ones_own_is_never_stale(tiny_gpt2):
+    """Other values in the config, and the name given again, count as they do without compilation."""
+    torch.compiler.reset()
+    register("grows", lambda config, layer: SlidingWindow(config.grows[layer] + config.more))
+    model, ids, seen = tiny_gpt2(n_layer=1, grows=[1], more=1), torch.arange(16)[None], []
+    model.set_attn_implementation("grows")
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+
+    def agree():
+        seen.append(read_aloud(compiled, ids, use_cache=False))
+        torch.testing.assert_close(seen[-1], read_aloud(model, ids, use_cache=False))
+
+    agree()
+    model.config.more = 3
+    agree()
+    model.config.grows[0] = 7
+    agree()
+    register("grows", SlidingWindow(2))
+    agree()
+    assert min((one - other).abs().max() for one, other in zip(seen, seen[1:], strict=False)) > 1e-2

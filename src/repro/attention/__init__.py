@@ -22,6 +22,7 @@ from repro.attention.patterns import (
     SlidingWindow,
     Strided,
 )
+from repro.errors import ReproError
 
 __all__ = ["CONVENTIONS", "BlockLocal", "Causal", "Columns", "Document", "Fixed", "Full", "Global", "Keys",
            "LongformerSelfAttention", "Pattern", "Prefix", "Rows", "SlidingWindow", "Strided", "attend", "choose",
@@ -30,6 +31,12 @@ __all__ = ["CONVENTIONS", "BlockLocal", "Causal", "Columns", "Document", "Fixed"
 
 def __getattr__(name: str):  # transformers takes seconds to import
     if name == "register":
-        from repro.attention.registration import register
+        try:
+            from repro.attention.registration import register
+        except ModuleNotFoundError as error:
+            if error.name != "transformers":
+                raise
+            raise ReproError("register puts patterns into models of transformers, which is not installed: "
+                             "pip install 'repro[transformers]'.") from error
         return register
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -195,9 +195,10 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     what `choose` names. scale: of the scores, 1 / sqrt(D) if None. key_mask: (B, N) bool, False where nobody may look
     (padding). documents: (B, N) whole numbers, each position's document: these lie end to end, and each is read as if
     it stood alone. dropout: the share of the weights that are left out, others growing to make up for it; seeded by
-    torch.manual_seed. columns, rows: (B, N) bool, the tokens that all see whatever the pattern says, and those that see
-    all: `Columns` and `Rows` that differ from sample to sample, and `Global` where both are the same tensor. A query
-    that sees no key gets zeros, and its gradients are 0.
+    torch.manual_seed. "flex" has no dropout: asked for by name it refuses, and "auto" takes "blocked" or "dense"
+    instead, on a GPU too. columns, rows: (B, N) bool, the tokens that all see whatever the pattern says, and those that
+    see all: `Columns` and `Rows` that differ from sample to sample, and `Global` where both are the same tensor. A
+    query that sees no key gets zeros, and its gradients are 0.
 
     Raises ReproError for an unknown implementation or one that cannot do this, and for shapes, dtypes or patterns that
     do not fit together.

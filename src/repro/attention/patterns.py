@@ -430,7 +430,9 @@ class Global(_At):
 class Prefix(Pattern):
     """All attend to the first `n` positions: `Prefix(n) | Causal()` reads a question both ways, its answer causally.
 
-    As it is meant for decoders, it does not count as looking ahead there.
+    As it is meant for decoders, it does not count as looking ahead there. What a cache has read cannot see what comes
+    later, so a model that writes is given the whole prefix at once: a shorter prompt raises ReproError at its next
+    token, unless use_cache=False.
 
     >>> (Prefix(2) | Causal()).mask(4).int()
     tensor([[1, 1, 0, 0],

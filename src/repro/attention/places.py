@@ -3,7 +3,8 @@
 transformers makes the mask of a model once, before it knows which layer it is for, and hands it to every layer. Ours is
 linear in the number of positions, and says nothing of the pattern: (B, 1, 2, Q + N) whole numbers, the documents of Q
 queries and N keys (-1 for padding), and then their positions. A plain tensor of four dimensions is what passes through
-everything on the way: `generate`, recomputation, compilation, and models that were handed a mask of their own.
+everything on the way: `generate`, recomputation, compilation, and models that were handed a mask of their own. Its
+dtype says whether the model asked for a mask that lets everyone see everything (`BOTH_WAYS`), as for an encoder's keys.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from repro.attention.implementations import attend
 from repro.attention.patterns import Pattern
 from repro.errors import ReproError
 
-KIND = torch.int64  # tells ours from a mask of bools, or of floats to add
+KIND, BOTH_WAYS = torch.int64, torch.int32  # tell ours from a mask of bools, or of floats to add
 
 
 def places(batch: int, n_queries: int, n_keys: int, first_query: int | Tensor = 0, first_key: int = 0,
@@ -69,18 +70,24 @@ def attend_at(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | list
               scale: float | None = None, dropout: float = 0.0) -> Tensor:
     """`attend` for queries and keys that stand at `where`; None: one whole document each, without padding.
 
-    Raises ReproError where a query sees a key that the cache has dropped.
+    Raises ReproError where a query sees a key that the cache has dropped, and where one that was read before these
+    should have seen them.
     """
     n, settings = query.shape[2], {"scale": scale, "dropout": dropout}
     if where is None:
         return attend(query, key, value, pattern, **settings)
     document, position = documents_of(where, query, key), where[0, 0, 1]
-    first = int(position[n])
+    start, first = int(position[0]), int(position[n])
     real = document >= 0
     if n == key.shape[2]:
         check_padding(pattern, real)
         packed = document if bool((document > 0).any()) else None
         return attend(query, key, value, pattern, key_mask=None if real.all() else real, documents=packed, **settings)
+    patterns = pattern if isinstance(pattern, list) else [pattern]
+    for one in dict.fromkeys(patterns):
+        if start > 0 and one(start - 1, start):
+            raise ReproError(f"under {one} position {start - 1} sees position {start}, but was read before it; let the "
+                             "first text that a cache reads have the whole prefix, or set use_cache=False.")
     end = int(position[n - 1]) + 1 - first  # behind it a static cache is empty
     key, value, real = key[:, :, :end], value[:, :, :end], real[:, :end]
     real = None if real.all() else real
@@ -88,7 +95,6 @@ def attend_at(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | list
         check_padding(pattern, real)
         return attend(query, key, value, pattern, key_mask=real, **settings)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    patterns = pattern if isinstance(pattern, list) else [pattern]
     rows = [slice(head, head + 1) for head in range(len(patterns))] if len(patterns) > 1 else [slice(None)]
     return torch.cat([last_rows(query[:, at], key[:, at], value[:, at], one, scale, real, dropout, first)
                       for one, at in zip(patterns, rows, strict=True)], 1)

@@ -14,26 +14,30 @@ def check_length(model: nn.Module, inputs: tuple, named: dict) -> None:
     """Raise ReproError where a text, with what a cache holds of it, goes beyond the positions that `model` has learned.
 
     A hook to run before the model's forward, which else ends in an index error, or on a GPU in a stopped device. Models
-    without such a table, such as those with rotary positions, read texts of any length.
+    without such a table, such as those with rotary positions, read texts of any length. While a graph is compiled, only
+    shapes are known: a text is measured there that has no cache and no position_ids, by a model that leaves no padding
+    aside; under fullgraph=True PyTorch puts the sentence into an error of its own.
     """
     table = _table(model)
-    if table is None or torch.compiler.is_compiling():
+    if table is None:
         return
-    given = signature(model.forward).bind_partial(*inputs, **named).arguments
-    ids, vectors = given.get("input_ids"), given.get("inputs_embeds")
-    if ids is None and vectors is None:
+    given = dict(zip(signature(model.forward).parameters, inputs, strict=False)) | named
+    ids, vectors, cache, positions = (given.get(name) for name in
+                                      ("input_ids", "inputs_embeds", "past_key_values", "position_ids"))
+    shapes_tell = cache is None and positions is None and table.padding_idx is None
+    if ids is None and vectors is None or torch.compiler.is_compiling() and not shapes_tell:
         return
-    cache = given.get("past_key_values")
     past = 0 if cache is None else int(cache.get_seq_length())
     n = past + (vectors.shape[-2] if ids is None else ids.shape[-1])
     unused = 0 if table.padding_idx is None else table.padding_idx + 1  # RoBERTa counts from behind its padding
     limit = table.num_embeddings - unused - getattr(table, "offset", 0)
-    if n > limit:  # padding may account for that
-        n = _reached(given.get("position_ids"), ids, table.padding_idx, past, n)
-    if n > limit:
-        before = f" ({past} of them in the cache)" if past else ""
-        raise ReproError(f"the text has {n} tokens{before}, but this {type(model).__name__} has learned {limit} "
-                         f"positions; give it at most {limit} tokens, or load a model with more positions.")
+    before = f" ({past} of them in the cache)" if past else ""
+    if positions is not None or n > limit:  # padding may account for that
+        reached = _reached(positions, ids, table.padding_idx, past, n)
+        if reached > limit:
+            what = f"the text has {reached} tokens{before}" if n > limit else f"position_ids reach {reached} positions"
+            raise ReproError(f"{what}, but this {type(model).__name__} has learned {limit} positions; give it at most "
+                             f"{limit} tokens, or load a model with more positions.")
 
 
 def _table(model: nn.Module) -> nn.Embedding | None:

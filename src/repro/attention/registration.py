@@ -28,7 +28,7 @@ from repro.attention.patterns import (
     Strided,
     looking_back,
 )
-from repro.attention.places import KIND, attend_at, documents_of, places
+from repro.attention.places import BOTH_WAYS, KIND, attend_at, documents_of, places
 from repro.attention.positions import check_length
 from repro.errors import ReproError
 
@@ -40,12 +40,14 @@ PLAIN = causal_mask_function, bidirectional_mask_function
 UNKNOWN_TO_US = "softcap", "position_bias", "s_aux"  # what some models add to their scores
 LAYERS = "full_attention", "sliding_attention"  # the kinds of layers that we know
 UNSAID = -1  # the window of a model that has no windows of its own
+ALONE = "falcon", "data2vec-vision"  # model types that know sdpa, but do not ask transformers for it
 KEPT = "attn_implementation", "repro_attention"  # in a saved config; in a part of a model the first is forgotten
 LONGEST = 4096  # positions up to which a model's attention probabilities are returned
 
 Chosen = Pattern | Sequence[Pattern]
 _asked_for = ContextVar("attention probabilities", default=False)  # some models do not tell their layers
 _own: dict[str, Chosen | Callable[..., Chosen]] = {}
+_given: dict[str, int] = {}  # how often each of these names was
 
 
 def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | None = None) -> None:
@@ -58,16 +60,26 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
     its windows, in the layers that have one.
 
     register(name, pattern) makes `pattern` available under a name of your own: a pattern, one for each head, or a
-    function(config, layer), called with the index of the layer from 0, that returns such.
+    function(config, layer), called with the index of the layer from 0, that returns such. A name may be given again,
+    and what a function reads in the config may change: a compiled model is then compiled anew. That holds for numbers,
+    words and lists of them in the config itself; whatever else a function reads stays as it was at compilation.
 
     In a causal model every pattern is cut off behind the query, save what is meant for it (`Prefix`). Attention to an
     encoder (cross-attention) stays as it is. A mask (B, 1, N, N) that is given to the model takes the pattern's place,
-    as it does in transformers. A text beyond the model's learned positions raises ReproError. A model is saved with
-    the name of its attention; loading it asks for that name to be registered.
+    as it does in transformers. A text beyond the model's learned positions raises ReproError, compiled or not; see
+    `check_length`. A model is saved with the name of its attention. A program that loads it calls register() first for
+    a name of ours, register(name, pattern) for one of its own; else transformers raises a ValueError that calls the
+    name not supported.
 
     Raises ReproError for one argument without the other, and a name that is taken. Models that would not ask for an
-    attention of ours, or that add to their scores what we do not know (softcap, sinks, biases by position), are refused
-    with a ReproError when they are made or first read.
+    attention of ours are refused with a ReproError, built with it or given it by `set_attn_implementation`; those that
+    add to their scores what we do not know (softcap, sinks, biases by position), or have a mask for each head (Doge),
+    when they first read.
+
+    Two public methods of PreTrainedModel are wrapped, as transformers has no place for a function of ours there.
+    `get_correct_attn_implementation` is called once for every model that is built, loaded or set to another attention:
+    there the name is kept for saving, and hooks are added that measure texts and prepare caches.
+    `set_attn_implementation` only warns where a model computes its attention by itself: there it is refused.
 
     >>> from transformers import GPT2Config, GPT2LMHeadModel
     >>> register("near-and-first", SlidingWindow(8) | Global([0]))
@@ -83,13 +95,14 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
         if taken or not (isinstance(pattern, (Pattern, Sequence)) or callable(pattern)):
             raise ReproError(f"name is {name!r}, pattern {pattern!r}; the name must be new and not start with {PREFIX},"
                              " the pattern be a Pattern, one for each head, or a function(config, layer).")
-        _own[name] = pattern
+        _own[name], _given[name] = pattern, _given.get(name, 0) + 1
     for one in (PREFIX + kind for kind in PATTERNS) if name is None else [name]:
         AttentionInterface.register(one, partial(_attention, one))
         AttentionMaskInterface.register(one, partial(_mask, one))
-    if PreTrainedModel.get_correct_attn_implementation is not _prepared:
-        _prepared.original = PreTrainedModel.get_correct_attn_implementation
-        PreTrainedModel.get_correct_attn_implementation = _prepared
+    for method, ours in ("get_correct_attn_implementation", _prepared), ("set_attn_implementation", _set):
+        if getattr(PreTrainedModel, method) is not ours:
+            ours.original = getattr(PreTrainedModel, method)
+            setattr(PreTrainedModel, method, ours)
 
 
 def pattern_of(name: str, config, layer: int | None, causal: bool, window: int | None = UNSAID) -> Chosen:
@@ -182,9 +195,10 @@ def _mask(name, batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_f
         def neighbours(b, i):  # documents that are packed, or chunks, do not see across their start
             return mask_function(b, torch.zeros_like(b), i, (i - 1).clamp(min=0))
     where = places(batch_size, q_length, kv_length, q_offset, kv_offset, neighbours, attention_mask, device)
-    if whole and not torch.compiler.is_compiling() and not where[:, :, 0].any():
+    two_texts = getattr(config, "is_encoder_decoder", False)  # then its dtype matters: see `_is_cross`
+    if whole and not two_texts and not torch.compiler.is_compiling() and not where[:, :, 0].any():
         return None
-    return where
+    return where.to(BOTH_WAYS) if mask_function is bidirectional_mask_function else where
 
 
 def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0, scaling=None, is_causal=None,
@@ -197,14 +211,18 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    where = attention_mask if attention_mask is not None and attention_mask.dtype == KIND else None
-    if _is_cross(module) or attention_mask is not None and where is None or where is None and n != key.shape[2]:
+    where = attention_mask if attention_mask is not None and attention_mask.dtype in (KIND, BOTH_WAYS) else None
+    if attention_mask is not None and attention_mask.ndim == 4 and attention_mask.shape[1] > 1:
+        raise ReproError(f"{type(module).__name__} has masks {tuple(attention_mask.shape)}, one for each head, which "
+                         f"'{name}' does not know; a mask is (B, 1, N, N).")
+    if _is_cross(module, where) or attention_mask is not None and where is None or where is None and n != key.shape[2]:
         mask = attention_mask if where is None else (documents_of(where, query, key) >= 0)[:, None, None]
 
         def attend(query, key, value, dropout):
             return F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scaling)
     else:
-        causal = (module.is_causal if is_causal is None else is_causal) and getattr(config, "is_causal", True)
+        causal = module.is_causal or getattr(module, "is_decoder", False) if is_causal is None else is_causal
+        causal = causal and getattr(config, "is_causal", True)
         asked = name, config, getattr(module, "layer_idx", None), causal, rest.get("sliding_window", UNSAID)
 
         def attend(query, key, value, dropout):
@@ -224,14 +242,18 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
 
 
 def _watched(name: str, config) -> tuple:
-    """The settings of a pattern of ours: with others, a compiled graph is compiled anew."""
-    return tuple([getattr(config, setting, None) for setting in SETTINGS.get(name, ())])
+    """What a pattern is made of, beside the layer: with other settings a compiled graph is compiled anew."""
+    if name in _own:
+        plain = int, float, str, list, tuple
+        return _given[name], *[value for value in vars(config).values() if isinstance(value, plain)]
+    return tuple([getattr(config, setting, None) for setting in SETTINGS[name]])
 
 
-def _is_cross(module) -> bool:
-    """Whether keys come from an encoder: modules say so in different ways."""
+def _is_cross(module, where: Tensor | None) -> bool:
+    """Whether keys come from an encoder: modules say so in different ways, and those of PEGASUS-X by the mask alone."""
     return (getattr(module, "is_cross_attention", False) or "CrossAttention" in type(module).__name__
-            or getattr(module, "is_decoder", False) and not module.is_causal)
+            or getattr(module, "is_decoder", False) and not module.is_causal
+            and (where is None or where.dtype == BOTH_WAYS))
 
 
 def _prepared(model, requested_attention: str | None, *arguments, **named) -> str:
@@ -259,15 +281,25 @@ def _prepared(model, requested_attention: str | None, *arguments, **named) -> st
     return name
 
 
+def _set(model, attn_implementation: str | dict, *arguments, **named) -> None:
+    """`set_attn_implementation` as it is, but for a model that would go on as before, with nothing but a warning."""
+    if isinstance(attn_implementation, str) and (attn_implementation in _own or attn_implementation in SETTINGS):
+        for one in model.modules():
+            if isinstance(one, PreTrainedModel):
+                _check_that_it_asks(one, attn_implementation)
+    return _set.original(model, attn_implementation, *arguments, **named)
+
+
 def _check_that_it_asks(model, name: str) -> None:
     """Raise ReproError for a model that computes its attention by itself: it would read everything, without a word.
 
     What a model says of itself is what transformers goes by before it gives one PyTorch's attention.
     """
-    if not any(getattr(model, f"_supports_{what}", False) for what in ("attention_backend", "sdpa", "flex_attn")):
+    asks = any(getattr(model, f"_supports_{what}", False) for what in ("attention_backend", "sdpa", "flex_attn"))
+    if not asks or model.config.model_type in ALONE:
         advice = " Replace its layers by LongformerSelfAttention." if model.config.model_type == "longformer" else ""
         raise ReproError(f"{type(model).__name__} computes its attention by itself and would not ask for '{name}'; "
-                         f"take a model that can have attn_implementation='sdpa'.{advice}")
+                         f"take a model of another family.{advice}")
 
 
 def _before_reading(model, inputs: tuple, named: dict) -> None:
