@@ -53,6 +53,13 @@ def test_smoke_is_folded_only_beside_another_scale_of_ours():
     assert not read(alone).select("input, .smoke")
 
 
+def test_rows_of_smoke_are_folded_where_a_cell_tells_whose_they_are():
+    rows = [{"source": source, "text": "a"} for source in (
+        "the paper", "this study, small", "this study, smoke, books", "smoke")]
+    assert [row.get("class") for row in read(rows).tbody.find_all("tr")] == [None, None, ["smoke"], None]
+    assert not read(rows[:1] + rows[2:]).select("input, .smoke")  # there is no other scale beside it
+
+
 def test_rows_of_smoke_are_folded_where_a_column_tells_the_scale():
     rows = [{"scale": scale, "value": 1} for scale in ("small", "smoke", "smoke")]
     assert [row.get("class") for row in read(rows).tbody.find_all("tr")] == [None, ["smoke"], ["smoke"]]

@@ -16,6 +16,7 @@ ABSENT = {"", "–", "not run", "nan"}
 WORDS = re.compile(' role="img" aria-label="[^"]*"')  # of an SVG, for those who cannot see it
 NAMES = re.compile(r'\bid="|url\(#|\bhref="#')  # where an SVG gives or takes a name, up to the name itself
 FRAME = 1.2  # seconds that a frame is shown
+OURS = re.compile(r"this study, (\w+)")  # in a cell: whose row it is, and of which scale
 FOLDED = "smoke"  # the scale that only shows that the machinery works
 
 FOLD = (f'<style>.tabular:not(:has(:checked)) .{FOLDED} {{ display: none }}</style>'
@@ -75,15 +76,17 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
     """A table with its caption (HTML): numbers to the right, intervals small, each row headed by its first cell.
 
     Columns "small: test", "small: validation" stand under one heading, "small". What was measured at `smoke`, be it
-    columns or rows (where a column is called "scale"), is folded away when there is another scale beside it.
+    columns or rows (of a column called "scale", or with a cell "this study, smoke"), is folded away when there is
+    another scale beside it.
     """
     cells = [[str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
     heads = [_head(name) for name in frame.columns]
     classes = [["number"] if numeric([row[k] for row in cells]) else [] for k in range(len(heads))]
     columns = [FOLDED in head for head in heads]
     at = [name for _, name in heads].index("scale") if ("", "scale") in heads else None
-    rows = [at is not None and row[at] == FOLDED for row in cells]
-    folded = any(_scales(heads)) and any(columns) or any(rows) and not all(rows)
+    scales = [_scale(row) if at is None else row[at] for row in cells]
+    rows = [scale == FOLDED for scale in scales]
+    folded = any(_scales(heads)) and any(columns) or any(rows) and len({*scales} - {None}) > 1
     if folded and any(columns):
         classes = [[*kinds, FOLDED] if own else kinds for kinds, own in zip(classes, columns, strict=True)]
     body = "".join(_row(row, classes, folded and own) for row, own in zip(cells, rows, strict=True))
@@ -135,6 +138,11 @@ def _head(name: object) -> tuple[str, str]:
     """The group of a column ("" for none) and its name in it."""
     parts = name if isinstance(name, tuple) else str(name).partition(": ")[::2]
     return (str(parts[0]), str(parts[1])) if parts[1] else ("", str(parts[0]))
+
+
+def _scale(row: Sequence[str]) -> str | None:
+    """The scale of a row of ours; None for one of a paper."""
+    return next((found[1] for found in map(OURS.match, row) if found), None)
 
 
 def _scales(heads: Sequence[tuple[str, str]]) -> list[str]:

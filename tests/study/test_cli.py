@@ -152,8 +152,8 @@ def test_dry_run_says_what_would_run_and_runs_nothing(repro_, toy):
     for scale in ("smoke", "small"):
         assert f"toy-recurrence at {scale}: 4 runs and 1 that they need; to do: " in out
     # at each scale: the base model (1.5 s, 6e2 * width FLOPs) and four runs of 2.5 s and 4.8e3 FLOPs
-    assert "2.40e+04 FLOPs, 12 s on one CPU core" in out
-    assert "2.88e+04 FLOPs, 12 s on one CPU core" in out
+    assert "2.40e+04 FLOPs, 12 s of computing on one CPU core" in out
+    assert "2.88e+04 FLOPs, 12 s of computing on one CPU core" in out
     assert out.count("needed: toy-base") == 2
     assert "data toy-text: part of toy: 1 of 9 texts; on this machine" in out
     assert out.count("model=recurrent overlap=5") == 2
