@@ -58,7 +58,7 @@ Results = Annotated[Path | None, typer.Option(help="Folder of records; default: 
 @main.command("list")
 def list_study(
     words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help=(
-        "Only lines that have all of these: of a paper, a name, a chapter, a scale, a verdict."))] = None,
+        "Only what has all of these: of a paper, a name, a chapter; a scale with records, a verdict."))] = None,
     as_json: AsJson = False,
     results: Results = None,
 ) -> None:
@@ -68,10 +68,8 @@ def list_study(
     from repro.study.claims import listing
 
     listed = listing(results)
-    line = {"experiments": _planned, "artifacts": _judged, "claims": _judged}
-    listed = {kind: [entry for entry in some if all(
-        word.casefold() in " ".join((entry["paper"], *line[kind](entry))).casefold() for word in words or [])]
-        for kind, some in listed.items()}
+    listed = {kind: [entry for entry in some if all(_has(entry, word.casefold()) for word in words or [])]
+              for kind, some in listed.items()}
     if as_json:
         return _print_json(listed)
     _print_table("Experiments: repro run NAME", ["name", "scales", "summary"], map(_planned, listed["experiments"]))
@@ -81,6 +79,14 @@ def list_study(
     typer.echo(f"{len(listed['experiments'])} experiments, {len(listed['artifacts'])} artifacts, "
                f"{len(listed['claims'])} claims" + ": " * bool(verdicts) + ", ".join(
                    f"{n} {verdict}" for verdict, n in verdicts.most_common()))
+
+
+def _has(entry: dict[str, Any], word: str) -> bool:
+    """Whether an entry has a word in its paper, name, chapter or source, or is of this kind, scale or verdict."""
+    part = (entry.get(name, "") for name in ("paper", "id", "name", "chapter", "source", "summary"))
+    scales = entry["scales"] if isinstance(entry["scales"], list) else [
+        scale for scale, told in entry["scales"].items() if told["done"]]
+    return word in " ".join(part).casefold() or word in (entry.get("kind"), entry.get("verdict"), *scales)
 
 
 def _planned(experiment: dict[str, Any]) -> list[str]:

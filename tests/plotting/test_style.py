@@ -8,7 +8,7 @@ from repro.errors import ReproError
 from repro.papers.longformer2020.attention_memory import MEANING
 from repro.papers.yoshida2020.propagation_tables import READERS, WRITERS
 from repro.plotting import LiveCurve, draw_bars, draw_curves, draw_growth, draw_own_and_other, draw_reach
-from repro.plotting.style import CYCLE, SERIES, colours, named, series
+from repro.plotting.style import CYCLE, SERIES, canvas, colours, named, series
 
 FIGURES = {  # lines that stand together
     "tables": ["baseline", "recurrent", "baseline trained overlapped"], "readers": READERS.values(),
@@ -117,3 +117,7 @@ def test_readers_and_writers_are_told_apart():
     rows = draw_own_and_other({"recurrent": (triple, triple), "the true text": (triple, triple)}, "nats").axes[0]
     assert SERIES["recurrent"] in {to_hex(line.get_color()).upper() for line in rows.lines}
 
+
+def test_a_canvas_is_in_the_house_style():
+    _, axis = canvas(alt="two axes")
+    assert not axis.spines["top"].get_visible() and axis.xaxis.get_gridlines()[0].get_visible()

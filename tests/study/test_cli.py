@@ -56,11 +56,13 @@ def test_list(repro_, toy):
     assert next(line for line in out.splitlines() if line.startswith("toy-table ")).split() == [
         "toy-table", "table", "06", "Table", "1", "smoke", "2/4", "not", "run"]
     assert out.splitlines()[-1] == "2 experiments, 1 artifacts, 1 claims: 1 not run"
-    only = repro_("list toy2020 TABLE 2/4")[1].splitlines()
-    assert [line.split()[0] for line in only if line.startswith("toy")] == ["toy-table"]
-    assert only[-1] == "0 experiments, 1 artifacts, 0 claims"
+    only = repro_("list toy2020 TABLE smoke 06_toy")[1].splitlines()
+    assert [line.split()[0] for line in only if line.startswith("toy")] == ["toy-table", "toy-gain"]
+    assert only[-1] == "0 experiments, 1 artifacts, 1 claims: 1 not run"
     base, _ = json.loads(repro_("list --json")[1])["experiments"]
     assert json.loads(repro_("list toy-base --json")[1]) == {"experiments": [base], "artifacts": [], "claims": []}
+    for words, found in (("claim 'not run'", 1), ("claim run", 0), ("claim small", 0), ("claim Gain", 1)):
+        assert repro_(f"list {words}")[1].splitlines()[-1].startswith(f"0 experiments, 0 artifacts, {found} claims")
     assert "machinery works at smoke" not in out  # generated text is no evidence about a paper
     listed = json.loads(repro_("list --json")[1])
     assert [one["name"] for one in listed["experiments"]] == ["toy-base", "toy-recurrence"]

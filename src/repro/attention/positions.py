@@ -32,7 +32,7 @@ def check_length(model: nn.Module, inputs: tuple, named: dict) -> None:
     unused = 0 if table.padding_idx is None else table.padding_idx + 1  # RoBERTa counts from behind its padding
     limit = table.num_embeddings - unused - getattr(table, "offset", 0)
     before = f" ({past} of them in the cache)" if past else ""
-    if positions is not None or n > limit:  # padding may account for that
+    if positions is not None and cache is None or n > limit:  # padding may account for that
         reached = _reached(positions, ids, table.padding_idx, past, n)
         if reached > limit:
             what = f"the text has {reached} tokens{before}" if n > limit else f"position_ids reach {reached} positions"

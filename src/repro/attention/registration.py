@@ -283,10 +283,12 @@ def _prepared(model, requested_attention: str | None, *arguments, **named) -> st
 
 def _set(model, attn_implementation: str | dict, *arguments, **named) -> None:
     """`set_attn_implementation` as it is, but for a model that would go on as before, with nothing but a warning."""
-    if isinstance(attn_implementation, str) and (attn_implementation in _own or attn_implementation in SETTINGS):
-        for one in model.modules():
-            if isinstance(one, PreTrainedModel):
-                _check_that_it_asks(one, attn_implementation)
+    parts = attn_implementation if isinstance(attn_implementation, dict) else {None: attn_implementation}
+    for part, name in parts.items():
+        chosen = model.config if part == "" else getattr(model.config, part or "", None)
+        for one in model.modules() if name in _own or name in SETTINGS else ():
+            if isinstance(one, PreTrainedModel) and (part is None or one.config is chosen):
+                _check_that_it_asks(one, name)
     return _set.original(model, attn_implementation, *arguments, **named)
 
 
@@ -299,7 +301,7 @@ def _check_that_it_asks(model, name: str) -> None:
     if not asks or model.config.model_type in ALONE:
         advice = " Replace its layers by LongformerSelfAttention." if model.config.model_type == "longformer" else ""
         raise ReproError(f"{type(model).__name__} computes its attention by itself and would not ask for '{name}'; "
-                         f"take a model of another family.{advice}")
+                         f"take a model of another family, or set it for a part that can.{advice}")
 
 
 def _before_reading(model, inputs: tuple, named: dict) -> None:

@@ -148,7 +148,6 @@ class Drawing(Figure):
         return self.alt
 
 
-@house()
 def plain(value: float, _: int | None = None) -> str:
     """A number on a logarithmic axis, without powers of ten.
 
@@ -158,6 +157,7 @@ def plain(value: float, _: int | None = None) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
+@house()
 def canvas(height: float = 3.0, columns: int = 1, rows: int = 1, *, alt: str, **subplots):
     """A new figure in house style and its axes, one Axes or an array of them as in `Figure.subplots`.
 

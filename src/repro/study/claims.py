@@ -180,7 +180,7 @@ class Claim(Based):
         key = (self, family, *(record.digest for record in (*chosen, *positive)))
         if key not in _verdicts:
             found = self.judge(chosen, positive, family)
-            found = replace(found, because="; ".join(filter(None, (found.because, mixed(chosen)))))
+            found = replace(found, because="; ".join(filter(None, (found.because, mixed((*chosen, *positive))))))
             _verdicts[key] = replace(found, text=worded(found, self.write, self.told_in))
         return _verdicts[key]
 

@@ -84,8 +84,7 @@ def test_growth_is_held_against_the_widest_windows_from_the_start():
 def test_claims_are_judged_by_the_ways_that_they_name(name, judged):
     one = claim(f"longformer2020-{name}")
     assert [way(config) for config in one.plan("small") if one.where(config)] == judged
-    assay = [set(config.windows) for config in one.plan("small") if one.assay.where(config)]
-    assert assay == [{4, 8, 32, 64}, {4}] and one.seeds == 3
+    assert one.assay is None and one.seeds == 3
 
 
 def test_the_table_tells_how_each_way_trains(tmp_path):

@@ -22,7 +22,7 @@ ROWS = {  # of Table 4: the kind of run that each is
     "No dilation": ("increasing", False), "Dilation on 2 heads": ("increasing", True),
 }
 NARROW = ("narrow", False)  # a row of ours: the narrowest window in all layers
-WINDOWS = {"smoke": (2, 16), "small": (4, 16, 64), "medium": (32, 128, 512), "paper": (32, 128, 512)}  # of all layers
+NARROWEST = {"smoke": 1, "small": 4, "medium": 32, "paper": 32}  # its keys: those of the lowest of windows that grow
 FULL = "full attention"
 TOGETHER = 5  # neighbouring blocks of a record that count as one unit: what is hard comes in stretches
 SAME = [name for name in ROWS if ROWS[name] == ROWS["Increasing w"]]  # the run that the others are compared with
@@ -37,8 +37,7 @@ def kind(config: Any) -> tuple[str, bool]:
     windows, dilated = list(values["windows"]), max(values["dilation"]) > 1 and values["dilated_heads"] > 0
     if None in windows:
         return "full", dilated
-    narrow = [WINDOWS.get(values.get("scale"), (None,))[0]]
-    name = ("narrow" if windows == narrow * len(windows) else
+    name = ("narrow" if set(windows) == {NARROWEST.get(values.get("scale"))} else
             "fixed" if len(set(windows)) == 1 else "increasing" if windows == sorted(windows) else
             "decreasing" if windows == sorted(windows, reverse=True) else "mixed")
     return name, dilated
@@ -106,12 +105,13 @@ def reach_of_dilation(records: Sequence[Record]) -> Measured:
     return Measured([[back[0] / back[1]]])
 
 
-def wide_beats_narrow(records: Sequence[Record]) -> float:
-    """By how many bits per character windows that grow beat the narrowest of them in all layers, on all text."""
-    bits = {kind(record.config): [] for record in records}
-    for record in records:
-        bits[kind(record.config)].append(record.metrics["pooled_bits_per_character"])
-    return fmean(bits[NARROW]) - fmean(bits[ROWS["Increasing w"]])
+def wide_beats_narrow(records: Sequence[Record]) -> float | None:
+    """By how many bits per character windows that grow beat the narrowest of them in all layers, on all text, at the
+    seeds that both have; None where there is none."""
+    narrow, grown = ({record.seed: record.metrics["pooled_bits_per_character"] for record in records
+                      if kind(record.config) == wanted} for wanted in (NARROW, ROWS["Increasing w"]))
+    gains = [narrow[seed] - grown[seed] for seed in narrow.keys() & grown.keys()]
+    return fmean(gains) if gains else None
 
 
 def printed_difference(better: str, other: str) -> Callable[[], float]:
