@@ -63,9 +63,7 @@ def list_study(
     results: Results = None,
 ) -> None:
     """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
-    from collections import Counter
-
-    from repro.study.claims import listing
+    from repro.study.claims import claim, listing, tally
 
     listed = listing(results)
     listed = {kind: [entry for entry in some if all(_has(entry, word.casefold()) for word in words or [])]
@@ -75,10 +73,10 @@ def list_study(
     _print_table("Experiments: repro run NAME", ["name", "scales", "summary"], map(_planned, listed["experiments"]))
     _print_table("Artifacts and claims: repro show ID", ["id", "kind", "chapter", "source", "runs done", "verdict"],
                  map(_judged, (*listed["artifacts"], *listed["claims"])))
-    verdicts = Counter(claim["verdict"] for claim in listed["claims"])
+    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in
+                         tally([claim(entry["id"]) for entry in listed["claims"]], results).items())
     typer.echo(f"{len(listed['experiments'])} experiments, {len(listed['artifacts'])} artifacts, "
-               f"{len(listed['claims'])} claims" + ": " * bool(verdicts) + ", ".join(
-                   f"{n} {verdict}" for verdict, n in verdicts.most_common()))
+               f"{len(listed['claims'])} claims{': ' * bool(verdicts)}{verdicts}")
 
 
 def _has(entry: dict[str, Any], word: str) -> bool:

@@ -1,7 +1,9 @@
 """Every implementation against a softmax written out, in outputs and gradients."""
 
 import math
+import os
 import re
+import shutil
 from typing import NamedTuple
 
 import pytest
@@ -25,6 +27,7 @@ from repro.attention import (
     flash,
 )
 from repro.attention.blocked import block_size
+from repro.attention.flex import flex
 from repro.attention.implementations import DTYPES, Case, _diagonals, _weigh, refusal
 from repro.attention.tiles import Hidden, tiles
 from repro.errors import ReproError
@@ -414,19 +417,23 @@ def test_without_triton_a_gpu_has_no_flex(monkeypatch):
     assert _weigh(case).name == "blocked"
 
 
-def test_flex_compiled_for_real():
-    """Other positions are other numbers, and nothing is compiled for them. Takes some 10 s on one core."""
+@pytest.mark.parametrize("compiled", [None, True])
+def test_flex_compiled_for_real(compiled):
+    """Other positions are other numbers, and nothing is compiled for them. By default FlexAttention is traced on a CPU
+    and its graph run as it is; `compiled` makes machine code of it. Takes some 10 s on one core each."""
     from torch._dynamo.utils import counters
 
+    if compiled and not shutil.which(os.environ.get("CXX", "g++")):
+        pytest.skip("needs a C++ compiler")
     x = [part.detach().float() for part in inputs(1, 1, 16, 8)]
-    found, compiled = [], []
+    found, graphs = [], []
     for positions in [0, 7, 15], [0, 1, 2, 3], [5]:
         pattern = SlidingWindow(16, causal=False) | Global(positions)
-        found.append((attend(*x, pattern, "flex"), written_out(*x, pattern.mask(16))))
-        compiled.append(counters["stats"]["unique_graphs"])
+        found.append((flex(*x, pattern, 8**-0.5, compiled=compiled), written_out(*x, pattern.mask(16))))
+        graphs.append(counters["stats"]["unique_graphs"])
     for one, want in found:
         torch.testing.assert_close(one.double(), want, atol=1e-5, rtol=1e-5)
-    assert compiled[0] > 0 and compiled[0] == compiled[-1]
+    assert graphs[0] > 0 and graphs[0] == graphs[-1]
 
 
 @pytest.mark.parametrize("n", [1, 6, 61])

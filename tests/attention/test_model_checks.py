@@ -48,7 +48,7 @@ def text(rows=2, n=N, seed=0):
     return torch.randint(2, VOCABULARY, (rows, n), generator=torch.Generator().manual_seed(seed))
 
 
-def close(one, other):
+def assert_close(one, other):
     torch.testing.assert_close(one, other, atol=5e-5, rtol=1e-4)
 
 
@@ -66,11 +66,11 @@ def test_a_window_of_the_whole_text_is_full_attention(family, build):
     own = {"use_cache": False} if family in DECODERS else {}
     eager, found = (gradients(build(family, name, N), **inputs, **own) for name in ("eager", "repro_sliding"))
     for one, other in zip(found[0].hidden_states, eager[0].hidden_states, strict=True):
-        close(one, other)
-    close(found[0].logits, eager[0].logits)
+        assert_close(one, other)
+    assert_close(found[0].logits, eager[0].logits)
     assert found[1].keys() == eager[1].keys() and len(found[1]) > 10
     for name, grad in found[1].items():
-        close(grad, eager[1][name])
+        assert_close(grad, eager[1][name])
     with torch.no_grad():
         shorter = build(family, window=N - 1 if family in DECODERS else N - 2)(text()).logits
     assert (shorter - found[0].logits).abs().max() > 1e-4
@@ -97,7 +97,7 @@ def test_generation_with_and_without_a_cache(family, settings, build):
         found.append(model.generate(text(n=12), max_new_tokens=9, do_sample=False, output_scores=True,
                                     return_dict_in_generate=True, **rest, **cache))
     assert torch.equal(found[0].sequences, found[1].sequences)
-    close(torch.stack(found[1].scores), torch.stack(found[0].scores))
+    assert_close(torch.stack(found[1].scores), torch.stack(found[0].scores))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -111,8 +111,8 @@ def test_padding_changes_nothing(family, side, build):
     positions = {"position_ids": (real.cumsum(1) - 1).clamp(min=0)} if family in DECODERS else {}
     with torch.no_grad():
         found = model(both, attention_mask=real, **positions).logits
-        close(found[:1], model(ids[:1]).logits)
-        close(found[1:, real[1].bool()], model(short).logits)
+        assert_close(found[:1], model(ids[:1]).logits)
+        assert_close(found[1:, real[1].bool()], model(short).logits)
     if family in DECODERS and side == "left":
         written = model.generate(both, attention_mask=real, max_new_tokens=6, do_sample=False)[1:, N:]
         assert torch.equal(written, model.generate(short, max_new_tokens=6, do_sample=False)[:, 15:])
@@ -123,8 +123,8 @@ def test_a_batch_is_its_texts_and_vectors_are_their_tokens(family, build):
     model, ids = build(family), text(rows=3)
     with torch.no_grad():
         together = model(ids).logits
-        close(torch.cat([model(row[None]).logits for row in ids]), together)
-        close(model(inputs_embeds=model.get_input_embeddings()(ids)).logits, together)
+        assert_close(torch.cat([model(row[None]).logits for row in ids]), together)
+        assert_close(model(inputs_embeds=model.get_input_embeddings()(ids)).logits, together)
 
 
 @pytest.mark.parametrize("family", [name for name in DECODERS if name != "gpt2"])
@@ -133,7 +133,7 @@ def test_packed_texts_are_read_apart(family, build):
     positions = torch.cat([torch.arange(8), torch.arange(N - 8)])[None]
     with torch.no_grad():
         packed = model(ids, position_ids=positions, use_cache=False).logits
-        close(packed, torch.cat([model(part).logits for part in ids.split([8, N - 8], 1)], 1))
+        assert_close(packed, torch.cat([model(part).logits for part in ids.split([8, N - 8], 1)], 1))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -153,7 +153,7 @@ def test_gradient_checkpointing(family, reentrant, build):
     found = gradients(model, **settings)[1]
     assert found.keys() == want.keys()
     for name, grad in found.items():
-        close(grad, want[name])
+        assert_close(grad, want[name])
 
 
 @pytest.mark.parametrize("family", ["mistral", "gemma3", "modernbert"])
@@ -167,8 +167,8 @@ def test_probabilities_are_those_of_the_model_itself(family, build):
     assert len(found) == 2
     for one, other in zip(found, own, strict=True):
         assert one.shape == other.shape
-        close(one[0], other[0])
-        close(one[1, :, :17], other[1, :, :17])
+        assert_close(one[0], other[0])
+        assert_close(one[1, :, :17], other[1, :, :17])
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma3", "modernbert"])
@@ -178,7 +178,7 @@ def test_compiled_in_one_graph(family, build):
     own = {"use_cache": False} if family in DECODERS else {}
     compiled, graphs = torch.compile(model, backend=lambda graph, _: graphs.append(graph) or graph, fullgraph=True), []
     with torch.no_grad():
-        close(compiled(ids, **own).logits, model(ids, **own).logits)
+        assert_close(compiled(ids, **own).logits, model(ids, **own).logits)
     calls = [str(node.target) for graph in graphs for node in graph.graph.nodes]
     assert len(graphs) == 1 and sum("repro" in one and "attend" in one for one in calls) == 2
 
@@ -224,7 +224,10 @@ def test_what_would_not_change_is_refused_when_it_is_set(family):
         hidden_size=16, n_layer=1, num_hidden_layers=1, n_head=2, num_attention_heads=2, vocab_size=VOCABULARY))
     with pytest.raises(ReproError, match=f"{family}.* computes its attention by itself and would not ask for 'repro_s"):
         model.set_attn_implementation("repro_sliding")
+    with pytest.raises(ReproError, match=f"{family}.* computes its attention by itself"):
+        model.set_attn_implementation({"": "repro_sliding"})
     model.set_attn_implementation("eager")
+    model.set_attn_implementation({"": "eager"})
 
 
 def test_an_unknown_name_is_refused(build):

@@ -325,6 +325,10 @@ def test_a_verdict_tells_what_its_records_mix(toy, judged, monkeypatch):
     monkeypatch.setattr(module, "_verdicts", {})
     found = claim("toy-gain").verdict("smoke")
     assert found.because.endswith("mixed 2") and found.text.endswith("; mixed 2")
+    run(toy.experiment.plan("smoke")[0], progress=False)
+    assay = Assay("the baseline", lambda config: config == toy.experiment.plan("smoke")[0], lambda records: 1.0)
+    of_assay = Claim(**DECLARED | {"id": "toy-assay", "why_no_assay": "", "assay": assay})
+    assert of_assay.verdict("smoke").because.endswith("mixed 3")
 
 
 def test_what_was_looked_up_is_not_changed_by_who_asked(toy, judged):

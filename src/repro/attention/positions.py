@@ -16,7 +16,8 @@ def check_length(model: nn.Module, inputs: tuple, named: dict) -> None:
     A hook to run before the model's forward, which else ends in an index error, or on a GPU in a stopped device. Models
     without such a table, such as those with rotary positions, read texts of any length. While a graph is compiled, only
     shapes are known: a text is measured there that has no cache and no position_ids, by a model that leaves no padding
-    aside; under fullgraph=True PyTorch puts the sentence into an error of its own.
+    aside; under fullgraph=True PyTorch puts the sentence into an error of its own. Behind a cache position_ids are not
+    looked at either: a GPU would have to be waited for at every token.
     """
     table = _table(model)
     if table is None:

@@ -285,8 +285,10 @@ def _set(model, attn_implementation: str | dict, *arguments, **named) -> None:
     """`set_attn_implementation` as it is, but for a model that would go on as before, with nothing but a warning."""
     parts = attn_implementation if isinstance(attn_implementation, dict) else {None: attn_implementation}
     for part, name in parts.items():
+        if name not in _own and name not in SETTINGS:
+            continue
         chosen = model.config if part == "" else getattr(model.config, part or "", None)
-        for one in model.modules() if name in _own or name in SETTINGS else ():
+        for one in model.modules():
             if isinstance(one, PreTrainedModel) and (part is None or one.config is chosen):
                 _check_that_it_asks(one, name)
     return _set.original(model, attn_implementation, *arguments, **named)

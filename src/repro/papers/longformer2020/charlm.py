@@ -397,8 +397,7 @@ register(
 
 
 ASSAY = Assay("by how much windows that grow beat the narrowest of them in all layers",
-              lambda config: kind(config) in (NARROW, ROWS["Increasing w"]),
-              wide_beats_narrow)
+              lambda config: kind(config) in (NARROW, ROWS["Increasing w"]), wide_beats_narrow)
 
 
 def order(better: str, other: str) -> dict:

@@ -24,6 +24,7 @@ ROWS = {  # of Table 4: the kind of run that each is
 NARROW = ("narrow", False)  # a row of ours: the narrowest window in all layers
 NARROWEST = {"smoke": 1, "small": 4, "medium": 32, "paper": 32}  # its keys: those of the lowest of windows that grow
 FULL = "full attention"
+ANY_SIZE = "the paper prints no number, and a difference of any size is asked for"  # why a claim has no assay
 TOGETHER = 5  # neighbouring blocks of a record that count as one unit: what is hard comes in stretches
 SAME = [name for name in ROWS if ROWS[name] == ROWS["Increasing w"]]  # the run that the others are compared with
 
