@@ -68,7 +68,8 @@ def lead() -> str:
 
 def exact(verdict: str, chosen: Sequence[Claim]) -> str:
     """How many of the claims that were reproduced are about a number without chance, such as a count of operations."""
-    found = tally([one for one in chosen if one.unit == "exact"]).get(verdict, 0) if verdict == REPRODUCED else 0
+    found = sum(one in chosen and one.unit == "exact" and told.exact and told.verdict == verdict == REPRODUCED
+                for one, _, told in judged())
     return f" ({found} of them by counting, without chance)" if found else ""
 
 

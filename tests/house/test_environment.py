@@ -3,11 +3,12 @@
 import re
 import subprocess
 import tomllib
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,14 @@ def test_what_is_installed_is_what_the_constraints_say():
         if found != pin:
             wrong[name] = (found, pin)
     assert not wrong
+
+
+def test_what_is_installed_takes_every_python_that_the_readme_promises():
+    """A release of 3.11 that a distribution brings may be older than what a package asks for."""
+    assert PROJECT["requires-python"] == ">=3.11"
+    asked = {one.name.lower().replace("_", "-"): one.metadata["Requires-Python"] for one in distributions()}
+    assert not {name: asked[name] for name in PINS.keys() & asked.keys()
+                if asked[name] and "3.11.0" not in SpecifierSet(asked[name])}
 
 
 def test_make_installs_from_the_constraints():

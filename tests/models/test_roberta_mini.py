@@ -1,5 +1,7 @@
 """Our RoBERTa of any size: its number of weights, its positions, and the loss on masked positions only."""
 
+import math
+
 import pytest
 import torch
 from transformers import RobertaModel
@@ -39,6 +41,18 @@ def test_the_model_is_roberta_of_the_size_asked_for():
     assert model(torch.full((1, 32), 5)).logits.shape == (1, 32, 29), "as many tokens as it has positions"
     with pytest.raises(Exception):  # noqa: B017 what torch raises for a row that is not there
         model(torch.full((1, 33), 5))
+
+
+def test_positions_can_start_as_waves():
+    plain, waved = (roberta_mini(1, 8, 2, 11, 12, amplitude) for amplitude in (None, 0.5))
+    rows = waved.roberta.embeddings.position_embeddings.weight
+    for place in range(12):
+        for pair in range(4):
+            angle = place / 10_000 ** (2 * pair / 8)
+            found = rows[2 + place, 2 * pair:2 * pair + 2].tolist()
+            assert found == pytest.approx([0.5 * math.sin(angle), 0.5 * math.cos(angle)], abs=1e-6)
+    assert rows[1].eq(0).all() and rows.requires_grad and rows.shape == (14, 8)
+    assert plain.roberta.embeddings.position_embeddings.weight[2:].std() < 0.03, "RoBERTa's own start"
 
 
 def test_the_model_is_the_same_as_written_out(shake):

@@ -173,7 +173,7 @@ def _weigh(case: Case) -> Choice:
     if case.n <= SHORT:
         return Choice("dense", f"up to {SHORT} positions nothing is saved by leaving pairs out")
     if case.device == "cuda" and case.size <= WIDE and not refusal("flex", case):
-        return Choice("flex", "on a GPU its compiled kernel is the fastest")
+        return Choice("flex", "on a GPU it is compiled for the pattern")
     if refusal("blocked", case):
         return Choice("dense", "the pattern needs positions in documents, or does not stay sparse" if case.documents
                       else "the pattern does not stay sparse")

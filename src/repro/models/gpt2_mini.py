@@ -42,9 +42,9 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
     return n_layer * block + (vocab_size + n_positions) * n_embd + 2 * n_embd
 
 
-def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None):
+def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None, **settings):
     """A GPT-2 checkpoint (hub name or folder), with a recurrence module if `recurrence` is a RecurrenceConfig,
-    or with one of the memories of `repro.recurrence`.
+    or with one of the memories of `repro.recurrence`, with settings of its own.
 
     Its weights are fp32, as whatever they were kept. A folder saved by a RecurrentLM or MemoryLM comes back as one.
     Raises ReproError when there is no such checkpoint.
@@ -63,7 +63,7 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | No
     with reading(name_or_folder, "openai-community/gpt2"):
         saved = json.loads((folder / "config.json").read_text()) if (folder / "config.json").exists() else {}
         if memory is not None or "memory" in saved:
-            return with_memory(name_or_folder, memory)
+            return with_memory(name_or_folder, memory, **settings)
         if recurrence is not None or "recurrence" in saved:
             return RecurrentLM.from_pretrained(str(name_or_folder), recurrence, dtype=torch.float32)
         return GPT2LMHeadModel.from_pretrained(str(name_or_folder), dtype=torch.float32)

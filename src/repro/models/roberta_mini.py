@@ -8,24 +8,46 @@ from repro.models.checkpoints import load_whole
 START, PAD, END, UNKNOWN = 0, 1, 2, 3  # ids of its special tokens; <mask> has the last one
 
 
-def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positions: int = 512):
+def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positions: int = 512,
+                 sinusoids: float | None = None):
     """An untrained `RobertaForMaskedLM` without dropout, for sequences of up to `n_positions` tokens.
 
     As in RoBERTa, positions count from the id of padding on, so that there are two more rows of them than positions.
+    sinusoids: the amplitude of the waves (Vaswani et al. 2017, section 3.5) as which the positions start, learned from
+    there on; None: at random, as RoBERTa's do. With few tokens a model that starts at random does not come to look at
+    its neighbours.
     Raises ReproError when the width does not divide among the heads.
 
     >>> roberta_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9).config.max_position_embeddings
     514
     """
+    import torch
     from transformers import RobertaConfig, RobertaForMaskedLM
 
     if n_embd % n_head:
         raise ReproError(f"n_embd is {n_embd} and n_head {n_head}; the width must be a multiple of the heads.")
-    return RobertaForMaskedLM(RobertaConfig(
+    model = RobertaForMaskedLM(RobertaConfig(
         num_hidden_layers=n_layer, hidden_size=n_embd, num_attention_heads=n_head, intermediate_size=4 * n_embd,
         vocab_size=vocab_size, max_position_embeddings=n_positions + 2, type_vocab_size=1, layer_norm_eps=1e-5,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
         bos_token_id=START, pad_token_id=PAD, eos_token_id=END))
+    if sinusoids:
+        with torch.no_grad():
+            model.roberta.embeddings.position_embeddings.weight[PAD + 1:] = sinusoids * waves(n_positions, n_embd)
+    return model
+
+
+def waves(n_positions: int, width: int):
+    """Positional encodings (n_positions, width), of amplitude 1: a sine and a cosine of each wavelength by turns, from
+    2 pi to 10,000 times that (Vaswani et al. 2017, section 3.5).
+
+    >>> waves(2, 4).round(decimals=2).tolist()
+    [[0.0, 1.0, 0.0, 1.0], [0.8399999737739563, 0.5400000214576721, 0.009999999776482582, 1.0]]
+    """
+    import torch
+
+    angles = torch.arange(n_positions)[:, None] / 10_000 ** (torch.arange(0, width, 2) / width)
+    return torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]
 
 
 def roberta_parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 512) -> int:

@@ -1,11 +1,13 @@
 """Pretraining roberta-mini: what is masked, kept and scored, and that it goes on where it was killed."""
 
 import math
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from repro import models
 from repro.data import files, tokens
 from repro.errors import ReproError
 from repro.models import load_masked_lm, roberta_parameters
@@ -69,6 +71,31 @@ def test_what_is_kept_is_bf16_with_its_tokeniser_and_scored_as_kept(whole):
     assert whole.record.metrics["parameters"] == roberta_parameters(1, 16, 300, 64)
 
 
+def test_it_is_held_to_what_frequencies_alone_tell(whole):
+    coder = tokeniser_of(plan())
+    batches = held_out_batches(tokens("synthetic-books", "validation", coder).ids[:330], 32, coder.vocab_size)
+    seen = Counter(tokens("synthetic-books", "train", coder).ids.tolist())
+    hidden = [x for batch in batches for x in batch["targets"].flatten().tolist() if x >= 0]
+    bits = [-math.log2((seen[x] + 1) / (seen.total() + 300)) for x in hidden]
+    assert whole.record.metrics["frequency_bits_per_token"] == pytest.approx(sum(bits) / len(bits))
+
+
+def test_positions_start_as_waves_where_the_config_says_so(monkeypatch):
+    class Made(Exception):
+        pass
+
+    def note(*args):
+        made.append(args)
+        raise Made
+
+    made = []
+    monkeypatch.setattr(models, "roberta_mini", note)
+    for amplitude in (0.05, None):
+        with pytest.raises(Made):
+            PRETRAINING.execute(plan(sinusoids=amplitude), None)
+    assert [args[-1] for args in made] == [0.05, None] and made[0][:-1] == made[1][:-1]
+
+
 def test_the_folder_is_read_by_plain_transformers(whole):
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -117,13 +144,16 @@ def test_killed_in_any_stage_it_ends_in_the_same_record(whole, killed, at):
 
 
 def test_small_is_of_the_size_it_should_be():
-    config, = PRETRAINING.plan("small")
+    config, second = PRETRAINING.plan("small")
     estimate = PRETRAINING.estimate(config)
     assert 7_000_000 < estimate.parameters < 7_200_000
     assert stages(config) == [(128, 32, 7324), (512, 8, 7325)]
+    assert stages(second) == [(32, 64, 2051), (128, 16, 2734), (512, 4, 2051)]
+    assert (second.tokens, second.sinusoids) == (14_000_000, 0.05)
+    assert PRETRAINING.estimate(second).parameters == estimate.parameters
     assert (config.n_layer, config.n_embd, config.vocab_size, config.n_positions) == (6, 256, 8192, 512)
     assert (config.corpus, config.tokens, config.weights) == ("books-and-wikipedia", 60_000_000, "bf16")
-    assert (config.optimizer, config.precision) == ("muon", "bf16")
+    assert (config.optimizer, config.precision, config.sinusoids) == ("muon", "bf16", None)
     assert PRETRAINING.reads(config) == ("books-and-wikipedia",)
     gpt2, = experiment("pretrain-gpt2-mini").plan("small", {"n_layer": "6", "n_embd": "256", "vocab_size": "8192"})
     ratio = estimate.parameters / experiment("pretrain-gpt2-mini").estimate(gpt2).parameters

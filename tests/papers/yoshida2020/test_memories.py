@@ -13,7 +13,7 @@ from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.yoshida2020.evaluation import trained
 from repro.papers.yoshida2020.finetuning import added_weights
 from repro.papers.yoshida2020.memories import ROWS, execute, gain, known
-from repro.papers.yoshida2020.memories_tables import COLUMNS, cost_figure, memory_table
+from repro.papers.yoshida2020.memories_tables import COLUMNS, cost_figure, memory_table, reach
 from repro.study import claims, experiment
 
 EXPERIMENT = experiment("memories-pg19")
@@ -34,7 +34,10 @@ def test_rows_differ_in_the_memory_alone(scale):
     mine = [run for run in others if run.corpus == first.corpus]
     for run in mine:
         changed = {key for key, value in run.model_dump().items() if value != first.model_dump()[key]}
-        assert changed <= {"memory", "model", "overlap", "train_overlap"}
+        assert changed <= {"memory", "model", "overlap", "train_overlap", "zero_init", "module_learning_rate"}
+        assert run.zero_init == (run.memory in ("yoshida", "yoshida-first", "embeddings-4"))
+        faster = None if run.memory not in ("infini", "knn") else pytest.approx(30 * first.learning_rate)
+        assert run.module_learning_rate == faster
         assert (run.model, trained(run).model) == (("baseline",) * 2 if run.memory == "overlap" else ("recurrent",) * 2)
         assert (run.overlap > 0) == (run.memory == "overlap")
         assert trained(run).overlap == run.overlap
@@ -199,3 +202,16 @@ def test_claims_on_text_of_a_known_process_compare_a_memory_with_none_and_count_
     assert found.effects.shape == (1, 4)
     assert found.effects.mean() == pytest.approx(log(0.9))
     assert found.control.mean() == pytest.approx(log(1.05))
+
+
+def test_a_reach_as_far_as_the_text_says_that_it_may_be_farther():
+    assert [reach(found, 19) for found in ([19, 19], [18, 19], [7])] == ["≥ 19", "18.5", "7"]
+
+
+def test_the_papers_module_starts_without_effect_where_its_last_layer_is_zero(tiny_gpt2, tmp_path):
+    from repro.models import load_causal_lm
+
+    tiny_gpt2().save_pretrained(tmp_path)
+    for zero in (True, False):
+        module = load_causal_lm(tmp_path, memory="yoshida", zero_init=zero).memory.recurrence
+        assert module.feedforward[-1].weight.eq(0).all() == zero

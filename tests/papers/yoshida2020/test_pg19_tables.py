@@ -62,7 +62,7 @@ def test_variations_are_each_one_change(monkeypatch):
     assert all(len(one) == 1 for one in changed[1:12])
     assert [c.insert_layer for c in plan[8:12]] == [0, 2, 3, 5]
     assert [(c.overlap, c.train_overlap, c.test_positions) for c in plan[12:]] == [
-        (50, 0, "all"), (50, 0, "passed"), (50, None, "all")]
+        (10, 0, "all"), (10, 0, "passed"), (10, None, "all")]
     assert "not run" in str(artifact("yoshida2020-variations").render("paper", also=()).table)
 
 

@@ -39,8 +39,10 @@ def test_every_row_of_a_table_takes_the_same_steps_on_the_same_targets():
     for name, module in EVALUATIONS.items():
         plan = module.EVALUATION.plan("small")
         runs = [trained(config) for config in plan]
-        assert {run.steps for run in runs} == {{"variations": 100, "second window": 300}.get(name, 200)}, name
-        assert {run.batch_size * finetuning.targets(run) for run in runs} == {2560 if name == "second window" else 6000}
+        short = name in ("variations", "second window")
+        assert {run.steps for run in runs} == {{"variations": 150, "second window": 300}.get(name, 200)}, name
+        assert {run.batch_size * finetuning.targets(run) for run in runs} == {2560 if short else 6000}
+        assert {run.window for run in runs} - {200, 600} == {64 if short else 300}
         assert {run.precision for run in runs} == {"bf16"}
         assert {run.windows_per_sequence for run in runs} == {20}
 
@@ -62,7 +64,7 @@ def test_the_variations_hold_every_place_of_the_module():
     assert list(places.values()) == [0, 2, 3, 5]
     plan = variations.EVALUATION.plan("small")
     assert plan[0].insert_layer == 1 and len(plan) == len(rows) == 16 - 1
-    assert {config.steps for config in plan} == {100}
+    assert {(config.window, config.steps) for config in plan} == {(64, 150)}
 
 
 def test_the_second_window_has_both_texts_and_a_choice_of_its_own():

@@ -23,6 +23,13 @@ class Tried:
     learning_rate: float
     weight_decay: str
     found: str  # nats per token
+    positions: str = "random"  # what they start as: random, or waves of this amplitude
+    predicts: str = "next token"
+
+
+def encoder(tokens: int, batch: str, optimizer: str, learning_rate: float, positions: str, found: str) -> Tried:
+    """One that fills in masked tokens, 2,048 tokens a step."""
+    return Tried(tokens, batch, BOOKS_AND_WIKIPEDIA, optimizer, learning_rate, "0.1", found, positions, "masked token")
 
 
 SEARCH = (
@@ -33,6 +40,12 @@ SEARCH = (
     Tried(1_500_000, "8 x 256", OTHER, "Muon", 3e-3, UNKNOWN, "4.94"),
     Tried(1_500_000, "8 x 256", OTHER, "Muon", 6e-3, UNKNOWN, "the same"),
     Tried(1_500_000, "8 x 256", OTHER, "Muon", 1e-2, UNKNOWN, "a little more"),
+    encoder(1_000_000, "16 x 128", "Muon", 3e-3, "random", "6.48"),
+    encoder(1_000_000, "16 x 128", "Muon", 1e-3, "random", "6.46"),
+    encoder(1_000_000, "16 x 128", "Muon", 3e-3, "waves, 0.02", "6.44"),
+    encoder(1_000_000, "64 x 32", "Muon", 3e-3, "random", "6.39"),
+    encoder(1_000_000, "64 x 32", "AdamW", 1e-3, "waves, 0.02", "6.47"),
+    encoder(1_600_000, "64 x 32", "Muon", 3e-3, "waves, 0.05", "6.195"),
 )
 
 
@@ -40,9 +53,10 @@ def table(context):
     """A row for each training that was tried; those of one text and length can be compared."""
     import pandas
 
-    columns = ["tokens", "batch", "text", "optimizer", "learning rate", "weight decay", "nats per token"]
-    rows = [(f"{one.tokens:,}", *astuple(one)[1:4], f"{one.learning_rate:g}", one.weight_decay, one.found)
-            for one in SEARCH]
+    columns = ["predicts", "tokens", "batch", "text", "optimizer", "learning rate", "weight decay", "positions",
+               "nats per token"]
+    rows = [(one.predicts, f"{one.tokens:,}", *astuple(one)[1:4], f"{one.learning_rate:g}", one.weight_decay,
+             one.positions, one.found) for one in SEARCH]
     return pandas.DataFrame(rows, columns=columns)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
+from repro.papers.yoshida2020 import pg19
 from repro.papers.yoshida2020.finetuning import FINETUNING, SECOND, targets
 from repro.study import RunConfig
 
@@ -28,6 +29,29 @@ def _base(config) -> str:
     return base.source if base.source != "scratch" else f"our own, {base.n_layer} layers of width {base.n_embd}"
 
 
+def _text(config) -> str:
+    from repro.data import corpus
+
+    part = corpus(config.corpus).part_of
+    return config.corpus + (f" (part of {part})" if part else "")
+
+
+def _books(config) -> str:
+    books = pg19.SCALES[config.scale]
+    n, drawn = books.get("train_documents"), books.get("train_draw") == "random"
+    return f"{n:,}, {'drawn at random by the seed' if drawn else 'the first by file name'}" if n else "all"
+
+
+def _heads(config) -> str:
+    heads = [(split, pg19.SCALES[config.scale].get(f"{split}_head")) for split in ("validation", "test")]
+    return ", ".join(f"{split} {f'{n:,}' if n else 'whole'}" for split, n in heads)
+
+
+def _through(config) -> str:
+    n = pg19.SCALES[config.scale].get("sequence")
+    return f"{config.windows_per_sequence}" + (f"; on books as many as {n:,} targets take" if n else "")
+
+
 def _dropout(config) -> str:
     return "none" if PRETRAINING.plan(config.scale)[0].source == "scratch" else "the checkpoint's, 0.1"
 
@@ -40,7 +64,11 @@ def _windows(config) -> str:
 def _length(config) -> str:
     if config.steps is None:
         return f"{config.epochs:g} epochs"
-    return f"{config.steps} steps of {config.batch_size * targets(config):,} targets"
+    told = f"{config.steps} steps of {config.batch_size * targets(config):,} targets"
+    if second := SECOND.get(config.scale):
+        n = second["batch_size"] * config.windows_per_sequence * second["window"]
+        told += f"; in windows of {second['window']} {second['steps']} steps of {n:,}"
+    return told
 
 
 def _overlapped(config) -> str:
@@ -81,15 +109,19 @@ def _start(config) -> str:
 
 DEVIATIONS = (
     Deviation("base model", "GPT-2 small, 12 layers of width 768", _base),
-    Deviation("text", "WikiText-103, PG-19", lambda config: config.corpus),
+    Deviation("articles", "WikiText-103", _text),
+    Deviation("training books", "1,250 of PG-19's, the first by file name", _books),
+    Deviation("first tokens of a book that are scored", "validation 15,000, test whole", _heads),
     Deviation("window T, tokens", "300", _windows),
-    Deviation("windows that gradients flow through", "20", lambda config: str(config.windows_per_sequence)),
+    Deviation("windows that gradients flow through", "20", _through),
+    Deviation("sequences in a step", OPEN, lambda config: str(config.batch_size)),
     Deviation("place of the module", "the second layer; Equation 1 counts from 1",
               lambda config: f"index {config.insert_layer} counted from 0, the block number {config.insert_layer + 1}"),
     Deviation("length of training", "2 epochs", _length),
     Deviation("training with overlap", OPEN, _overlapped),
-    Deviation("weights that are kept", OPEN, _kept),
-    Deviation("optimiser", OPEN, lambda config: "AdamW without weight decay"),
+    Deviation("weights that are kept", "training ends early by the loss on validation text", _kept),
+    Deviation("tokens between validations", "2,000,000", lambda config: f"{config.validate_every:,}"),
+    Deviation("optimiser", "Adam", lambda config: "AdamW without weight decay"),
     Deviation("learning rate", "chosen on validation text", _rate),
     Deviation("learning rate of the module", OPEN, _module_rate),
     Deviation("short trainings that choose", OPEN, _tried),

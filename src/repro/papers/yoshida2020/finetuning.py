@@ -191,7 +191,8 @@ def execute(config, context) -> Outcome:
                               config.n_embeddings, config.insert, config.layers, zero_init=zero_init)
     memory = None if config.memory in WITHOUT else config.memory
     yoshida = config.model == "recurrent" and memory is None
-    model = load_causal_lm(base, module if yoshida else None, memory)
+    own = {"zero_init": True} if memory and zero_init else {}
+    model = load_causal_lm(base, module if yoshida else None, memory, **own)
     if model.config.vocab_size != coder.vocab_size:
         raise ReproError(f"base={config.base} has {model.config.vocab_size:,} token ids, the tokeniser of scale "
                          f"{config.scale} {coder.vocab_size:,}; choose a checkpoint trained with that tokeniser.")

@@ -60,11 +60,6 @@ WINDOWS = {"smoke": (20, 40), "small": (200, 600)}  # of Figures 4 and 5, beside
 FAMILIES = {"smoke": (0, 3, 5)}  # overlaps of the baselines in Figure 5
 
 
-def most(scale: str) -> int:
-    """The largest overlap at which a recurrent model is tested, in tokens."""
-    return max(row["overlap"] for row in ROWS[scale] if row["model"] == "recurrent")
-
-
 def grid(scale: str) -> list[dict[str, Any]]:
     """Table 2 on both texts; the other window sizes on validation text, where the paper shows them."""
     other = []

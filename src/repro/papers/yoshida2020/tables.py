@@ -106,7 +106,8 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per overlap: by how much the recurrent model's perplexity differs, in per cent of the baseline's.
 
     "against the control": the baseline that was trained with the same overlap. "module": what of the gain goes when the
-    module of the same model is masked out (on test documents, or validation documents for whole books).
+    module of the same model is masked out (on test documents, or validation documents for whole books). The model with
+    its module at the first block has the same columns.
     """
     import pandas
 
@@ -125,17 +126,25 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
             for split in SPLITS:
                 row[f"{heading(scale)}: {split}"] = (
                     bounded(*compare(*pair, split), "+.1%") if all(pair) else min(pair, key=bool))
-            if any(kind(config) == CONTROL for config in context.plan(scale)):
-                control = _at(context, scale, CONTROL, share)
-                row[f"{heading(scale)}: test, against the control"] = (
-                    bounded(*compare(pair[0], control, "test"), "+.1%") if pair[0] and control else control)
-            row[f"{heading(scale)}: module"] = pair[0] and signed(module_effect(pair[0]), ".2%")
+            row |= _beside(context, scale, share, "recurrent", "")
             if not all(literal(config) for config in context.plan(scale)):
                 first = _at(context, scale, FIRST, share)
                 row[f"{heading(scale)}: test, first block"] = (
                     bounded(*compare(first, pair[1], "test"), "+.1%") if first and pair[1] else first)
+                row |= _beside(context, scale, share, FIRST, ", first block")
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
+
+
+def _beside(context: ArtifactContext, scale: str, share: float, model: str, of: str) -> dict:
+    """The cells of `gains` that tell what a model's gain is worth: against the control, and what its module does."""
+    records, cells = _at(context, scale, model, share), {}
+    if any(kind(config) == CONTROL for config in context.plan(scale)):
+        control = _at(context, scale, CONTROL, share)
+        cells[f"{heading(scale)}: test{of}, against the control"] = (
+            bounded(*compare(records, control, "test"), "+.1%") if records and control else records and control)
+    cells[f"{heading(scale)}: module{of}"] = records and signed(module_effect(records), ".2%")
+    return cells
 
 
 def gain_figure(context: ArtifactContext, table: str):

@@ -9,13 +9,15 @@ class Yoshida(Memory):
 
     State: z (B, d), of the last window alone: what h_prev of older windows still tells has to have gone through the
     hidden states of those between. `insert` "one": layer `insert_layer` sees the `n_embeddings` vectors of h_prev;
-    "every": all layers do. It is `repro.recurrence.RecurrentLM` behind the interface of the other memories.
+    "every": all layers do. `zero_init`: the last layer starts at 0. It is `repro.recurrence.RecurrentLM` behind the
+    interface of the other memories.
     """
 
     def __init__(self, config, *, insert_layer: int = 1, n_embeddings: int = 1, insert: str = "one",
-                 hidden_size: int = 200, hidden_layers: int = 3):
+                 hidden_size: int = 200, hidden_layers: int = 3, zero_init: bool = False):
         super().__init__(config)
-        settings = RecurrenceConfig(insert_layer, hidden_size, hidden_layers, "mean", n_embeddings, insert)
+        settings = RecurrenceConfig(insert_layer, hidden_size, hidden_layers, "mean", n_embeddings, insert,
+                                    zero_init=zero_init)
         self.recurrence = Recurrence(settings, self.n_layer, self.d_model)
         self.layers = range(self.n_layer) if insert == "every" else (insert_layer,)
 
