@@ -59,7 +59,7 @@ def model_name() -> str:
 def float32_path() -> str:
     """The fastest exact way to multiply large float32 matrices here: "onednn", or torch's "default" (MKL on x86).
 
-    Measured once for a processor and a version of torch, in about a tenth of a second, and kept in the work folder
+    Measured once for a processor and a version of torch, in some tenths of a second, and kept in the work folder
     (`float32.json`): every process there takes the same path, also where the two are nearly as fast. Where that folder
     cannot be written each process measures anew. With a GPU nothing is measured: large products are its own.
     """
@@ -78,7 +78,7 @@ def fastest_exact() -> str:
     A path counts as exact when its product is as close to the one in float64 as rounding to float32 allows (`EXACT`,
     2e-6; with bfloat16 inside it would be 2e-3 off).
     """
-    speeds = rates(("float32", "float32 through oneDNN"), rounds=5)
+    speeds = rates(("float32", "float32 through oneDNN"), rounds=20)
     faster = speeds["float32 through oneDNN"] > GAIN * speeds["float32"]
     return "onednn" if faster and error("float32 through oneDNN") <= EXACT else "default"
 

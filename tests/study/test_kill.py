@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,15 +40,30 @@ def kill_when(folder: Path, seen) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory) -> dict:
-    return finish(tmp_path_factory.mktemp("undisturbed"))
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("undisturbed")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder) -> dict:
+    return finish(folder)
+
+
+@pytest.fixture
+def killed(undisturbed, folder, tmp_path) -> Path:
+    """Where the same run is killed: on the same machine, so with the same path of float32 products, which is chosen by
+    measuring and kept in a work folder (where there is more than one)."""
+    (tmp_path / "work").mkdir()
+    if (chosen := folder / "work/float32.json").exists():
+        shutil.copy(chosen, tmp_path / "work")
+    return tmp_path
 
 
 @pytest.mark.parametrize("moment", ["work/runs/*.lock", "work/runs/*/checkpoint.pt", "work/runs/*/.model.unfinished"])
-def test_a_killed_run_ends_in_the_same_record(undisturbed, tmp_path, moment):
-    kill_when(tmp_path, lambda: any(path.exists() for path in tmp_path.glob(moment)))
-    assert not list((tmp_path / "results").rglob("*.json")), "killed too late to show anything"
-    again = finish(tmp_path)
+def test_a_killed_run_ends_in_the_same_record(undisturbed, killed, moment):
+    kill_when(killed, lambda: any(path.exists() for path in killed.glob(moment)))
+    assert not list((killed / "results").rglob("*.json")), "killed too late to show anything"
+    again = finish(killed)
     assert again["digest"] == undisturbed["digest"]
     assert again["metrics"] == undisturbed["metrics"] and again["curves"] == undisturbed["curves"]
     assert again["cost"]["resumed"] is (moment != "work/runs/*.lock")  # before the lock's folder there is nothing yet
