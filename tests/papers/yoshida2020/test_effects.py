@@ -124,6 +124,7 @@ def test_losses_by_document_without_the_module_are_taken_where_they_are_kept():
 def test_a_baseline_trained_with_the_same_overlap_is_the_one_to_beat():
     records = [record("baseline", 1.0, 50), record("recurrent", 0.9, 50), record("baseline", 0.8, 50, trained=50)]
     assert gain(records).effects.mean() == pytest.approx(log(0.9 / 0.8))
+    assert gain(records).note == "against a baseline trained with that overlap too" and not gain(records[:2]).note
 
 
 def test_shrinking_and_widening_compare_two_gains():

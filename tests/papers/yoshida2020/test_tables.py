@@ -57,19 +57,35 @@ def test_learning_curves_keep_the_control_apart_from_the_baseline():
         draw_curves(learning_curves([*records, records[0]]))
 
 
-def tuned(model, overlap, taken, candidates, weights=None):
-    notes = {"candidates": candidates, "learning_rate": taken, "layer_weights": weights}
-    return SimpleNamespace(model=model, config={"overlap": overlap}, notes=notes)
+def tuned(model, overlap, taken, candidates, weights=None, window=300, block=1, **notes):
+    notes |= {"candidates": candidates, "learning_rate": taken, "layer_weights": weights}
+    config = {"model": model, "window": window, "overlap": overlap, "insert_layer": block, "train_overlap": None}
+    return SimpleNamespace(model=model, config=config, notes=notes)
 
 
-def test_what_was_tried_stands_beside_what_was_taken():
-    records = [tuned("recurrent", 5, 0.01, [(0.003, 4.5), (0.01, 4.25)], [0.25, 0.75]),
+def test_what_was_tried_stands_beside_what_was_taken_for_each_window():
+    third = {"module_learning_rate": 0.03, "zero_init": False}
+    records = [tuned("recurrent", 5, 0.003, [(0.003, 4.5), (0.01, 4.75)], window=64, module_learning_rate=0.003,
+                     zero_init=True),
+               tuned("recurrent", 5, 0.01, [(0.003, 4.5), (0.01, 4.25)], **third),
                tuned("baseline", 0, 0.003, [(0.003, 4.75), (0.01, 5.0)]),
-               tuned("recurrent", 0, 0.01, [], [0.5, 0.5])]  # took the rate that another had chosen
+               tuned("recurrent", 0, 0.01, [(0.003, 4.5), (0.01, 4.25)], **third),
+               tuned("recurrent", 0, 0.01, [])]  # took the rate that another had chosen
     assert learning_rates(records).to_dict("records") == [
-        {"model": "recurrent", "0.003": "4.5000", "0.01": "4.2500", "taken": "0.01"},
-        {"model": "baseline", "0.003": "4.7500", "0.01": "5.0000", "taken": "0.003"}]
-    assert list(layer_weights(records).items()) == [("overlap 0", [0.5, 0.5]), ("overlap 5", [0.25, 0.75])]
+        {"model": "baseline", "T": 300, "0.003": "4.7500", "0.01": "5.0000", "taken": "0.003", "its module": "–"},
+        {"model": "recurrent", "T": 300, "0.003": "4.5000", "0.01": "4.2500", "taken": "0.01",
+         "its module": "3 times that rate, last layer from noise"},
+        {"model": "recurrent", "T": 64, "0.003": "4.5000", "0.01": "4.7500", "taken": "0.003",
+         "its module": "that rate, last layer from zero"}]
+
+
+def test_layer_weights_are_the_mean_over_seeds_of_the_module_where_the_paper_has_it():
+    records = [tuned("recurrent", 5, 0.01, [], [0.25, 0.75]), tuned("recurrent", 0, 0.01, [], [0.5, 0.5]),
+               tuned("recurrent", 0, 0.01, [], [0.75, 0.25]), tuned("recurrent", 0, 0.01, [], [0.0, 1.0], block=0),
+               tuned("recurrent", 0, 0.01, [], [1.0, 0.0], window=64), tuned("baseline", 0, 0.01, [])]
+    assert list(layer_weights(records).items()) == [
+        ("T = 300, overlap 0", [0.625, 0.375]), ("T = 300, overlap 5", [0.25, 0.75]),
+        ("T = 64, overlap 0", [1.0, 0.0])]
 
 
 def told(found, plan):

@@ -1,9 +1,9 @@
 """The base model every language-modelling chapter starts from.
 
 Sizes. A training step costs 6 FLOPs per weight and token (embeddings left out, the output layer counted), and attention
-6 * n_layer * sequence * n_embd more; `estimate` does the sum. `small` is chosen so that pretraining takes under an hour
-on two cores and each fine-tuning of Part I some ten minutes on one: a night holds all of them. `medium` makes about 13
-passes over the 262 books and has to fit into an hour on one GPU that sustains 3e13 FLOP/s in bf16.
+6 * n_layer * sequence * n_embd more; `estimate` does the sum. `small` is chosen so that pretraining takes one core some
+hours, once, as its weights lie beside its record, and each fine-tuning of Part I some ten minutes. `medium` makes about
+13 passes over the 262 books and has to fit into an hour on one GPU that sustains 3e13 FLOP/s in bf16.
 """
 
 from typing import Literal
@@ -90,7 +90,7 @@ def training_flops(config, window: int) -> float:
 
 NAME = "gpt2-mini"
 EXPERIMENT = Experiment(
-    name="pretrain-gpt2-mini", paper="yoshida2020", summary="Pretrain the base model on books (smoke: embedded text).",
+    name="pretrain-gpt2-mini", paper="yoshida2020", summary="Pretrain the base model: on books and Wikipedia, at smoke on embedded text.",
     config=Config, scales=SCALES, execute=execute, estimate=estimate,
     reads=lambda config: config.tokeniser_corpora)
 register(EXPERIMENT)

@@ -83,8 +83,10 @@ def gain(records: Sequence[Record], split: str = "test", model: str = "recurrent
     A recurrent model that was trained on overlapping windows read more of them than a baseline trained on disjoint
     ones, and can be better for that alone: where there is a baseline trained so too, that one is compared.
     """
-    recurrent, baseline = of(records, model), of(records, CONTROL) or of(records, "baseline")
-    return Measured(log_ratio(recurrent, baseline, split), without_module(recurrent, baseline, split))
+    recurrent, trained_so = of(records, model), of(records, CONTROL)
+    baseline = trained_so or of(records, "baseline")
+    return Measured(log_ratio(recurrent, baseline, split), without_module(recurrent, baseline, split),
+                    "against a baseline trained with that overlap too" if trained_so else "")
 
 
 def shrinking(records: Sequence[Record]) -> Measured:

@@ -81,25 +81,41 @@ def learning_curves(records: Sequence[Record], curve: str = "validation_loss") -
 
 
 def learning_rates(records: Sequence[Record]) -> "pandas.DataFrame":
-    """A row for each kind of model: its validation loss, nats per token, after a short training at each candidate.
+    """A row for each kind of model and window: its validation loss, nats per token, after a short training at each
+    candidate, the learning rate that was taken, and the setting of the module.
 
-    records: of fine-tuning. The last column is the learning rate that was taken.
+    records: of fine-tuning, all on one text. Of those that chose among the same candidates one row tells.
     """
     import pandas
 
-    chose = {record.model: record.notes for record in records if record.notes["candidates"]}
+    chose = {(record.model, record.config["window"]): record.notes for record in records if record.notes["candidates"]}
     rows = []
-    for model, notes in chose.items():
+    for (model, window), notes in sorted(chose.items(), key=lambda one: (-one[0][1], one[0][0])):
         tried = {f"{rate:g}": f"{loss:.4f}" for rate, loss in notes["candidates"]}
-        rows.append({"model": model} | tried | {"taken": f"{notes['learning_rate']:g}"})
+        rows.append({"model": model, "T": window} | tried | {"taken": f"{notes['learning_rate']:g}",
+                                                            "its module": _module_setting(notes)})
     return pandas.DataFrame(rows)
 
 
+def _module_setting(notes: dict) -> str:
+    """How the module of a fine-tuned model was trained, in words; a dash where there is none."""
+    if "zero_init" not in notes:
+        return "–"
+    times = round(notes["module_learning_rate"] / notes["learning_rate"], 3)
+    rate = "that rate" if times == 1 else f"{times:g} times that rate"
+    return f"{rate}, last layer from {'zero' if notes['zero_init'] else 'noise'}"
+
+
 def layer_weights(records: Sequence[Record]) -> dict[str, list[float]]:
-    """The learned weight of each layer in z, of the recurrent models among `records`, by the overlap of training."""
-    recurrent = [record for record in records if record.model == "recurrent"]
-    return {f"overlap {record.config['overlap']}": record.notes["layer_weights"]
-            for record in sorted(recurrent, key=lambda one: one.config["overlap"])}
+    """The learned weight of each layer in z, the mean over seeds, of the recurrent models among `records` whose module
+    is where the paper has it, by window and overlap of training."""
+    found: dict[tuple[int, int], list[list[float]]] = {}
+    for record in records:
+        if record.model == "recurrent" and literal(record):
+            of = record.config["window"], record.config["overlap"]
+            found.setdefault(of, []).append(record.notes["layer_weights"])
+    return {f"T = {window}, overlap {overlap}": [fmean(layer) for layer in zip(*found[window, overlap], strict=True)]
+            for window, overlap in sorted(found, key=lambda one: (-one[0], one[1]))}
 
 
 def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
