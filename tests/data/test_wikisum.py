@@ -25,6 +25,7 @@ def test_an_article_is_what_is_left():
     row = {"title": "Ada", "lead": LEAD, "citations": ["She wrote letters to Babbage", LEAD], "search": ["a b c d e"]}
     assert article(row)["document"] == "She wrote letters to Babbage\na b c d e"
     assert article(row, 7)["document"] == "She wrote letters to Babbage\na b"
+    assert article(row | {"citations": ["a\nb\tc  d e"]}, 2)["document"] == "a\nb", "whatever stands between words"
     assert article(row | {"citations": [LEAD], "search": []}) is None
     with pytest.raises(ReproError, match="an article has no lead"):
         article({"title": "Ada"})

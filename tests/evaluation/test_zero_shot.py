@@ -88,7 +88,9 @@ def test_layers_of_a_module_may_have_any_names():
 @pytest.mark.parametrize(("prefixes", "continuations", "words"), [
     ([], [], "0 prefixes and 0 continuations"), ([[1]], [[2], [3]], "1 prefixes and 2 continuations"),
     ([[1], []], [[2], [3]], "text 1 has a prefix of 0"), ([[1]], [[]], "a continuation of 0"),
-    ([[1] * 30], [[2] * 4], "text 0 has 33 tokens to read, but the model's context ends at 32")])
+    ([[1] * 30], [[2] * 4], "text 0 has 33 tokens to read, but the model's context ends at 32"),
+    ([[1], [2]], [[3], [4, 999]], "a continuation has token id 999, but the model has [0-9]+ ids"),
+    ([[1], [1]], [[-100], [2]], "a continuation has token id -100")])
 def test_what_cannot_be_scored(model, prefixes, continuations, words):
     with pytest.raises(ReproError, match=words):
         continuation_nll(model, prefixes, continuations)

@@ -48,6 +48,15 @@ def test_integrations():
     assert (near, far) == (SlidingWindow(5), Multiples(5))
 
 
+@pytest.mark.parametrize(("integration", "layers", "heads", "said"), [
+    ("multi-head", 4, 1, "integration is multi-head with 1 heads; a pattern of 2 parts needs at least 2"),
+    ("interleaved", 1, 4, "integration is interleaved with 1 layers; a pattern of 2 parts")])
+def test_no_part_of_a_pattern_is_lost(integration, layers, heads, said):
+    with pytest.raises(ReproError, match=said):
+        integrated(Strided(5), integration, layers, heads)
+    assert integrated(Causal(), integration, layers, heads) == ((Causal(),) * heads,) * layers
+
+
 def test_heads_of_a_layer_take_different_sub_blocks():
     fixed, block = Fixed(8, 2), BlockLocal(8)
     assert integrated(fixed, "merged", 1, 5) == ((Fixed(8, 2), Fixed(8, 2, 1), Fixed(8, 2, 2), Fixed(8, 2, 3),

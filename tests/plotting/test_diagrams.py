@@ -78,6 +78,17 @@ def test_recurrence_goes_step_by_step():
     assert draw_recurrence(1).frames == ()
 
 
+def test_where_the_last_block_alone_makes_z_only_its_mean_is_drawn():
+    def dots(figure):
+        return sorted(line.get_ydata()[0] for line in figure.axes[0].lines if line.get_markersize() == 6
+                      and line.get_marker() == "o")
+    every, last = draw_recurrence(2, 4, 0, 3, 1), draw_recurrence(2, 4, 0, 3, 1, layers="last")
+    assert dots(every) == [layer * diagrams.STEP + 0.5 for layer in (1, 2, 3)] and dots(last) == dots(every)[-1:]
+    assert "; the last block's states of each are pooled to z," in last.alt
+    with pytest.raises(ReproError, match="unknown layers 'first'"):
+        draw_recurrence(layers="first")
+
+
 @pytest.mark.parametrize(("n_windows", "window", "overlap"), [(3, 4, 0), (2, 6, 2), (1, 3, 0)])
 def test_insertion_draws_one_more_key_per_query_after_the_first_window(n_windows, window, overlap):
     figure = draw_insertion(n_windows, window, overlap)

@@ -223,6 +223,26 @@ def test_fp16_leaves_out_steps_that_overflow_and_halves_the_scale(monkeypatch, t
     assert kept["scale"] == scales[-1]
 
 
+def test_no_optimiser_takes_a_step_in_which_gradients_of_another_overflow(monkeypatch):
+    class Huge(torch.amp.GradScaler):
+        def __init__(self, device, enabled):
+            super().__init__(device, init_scale=2.0**75, enabled=enabled)
+
+    monkeypatch.setattr(torch.amp, "GradScaler", Huge)
+    objective = WindowedLM(gpt2_mini(2, 32, 2, 29, 16), 16)
+    matrix, vector = objective.model.transformer.h[0].attn.c_attn.weight, objective.model.transformer.ln_f.bias
+    before, same = matrix.detach().clone(), []
+
+    def forward(batch):
+        same.append(matrix.equal(before))
+        return matrix.sum() + 1e18 * vector.sum()  # above 2^68 the second is infinite in float32
+
+    monkeypatch.setattr(objective, "forward", forward)
+    settings = config(20, precision="fp16", warmup_steps=0, optimizer="muon", weight_decay=0.1)  # vectors have AdamW
+    train(objective, Sequences(TEXT, 16, 4), settings, device="cpu")
+    assert same == [True] * 8 + [False] * 12
+
+
 def test_a_gradient_that_overflows_at_any_scale_is_an_error(monkeypatch):
     class Small(torch.amp.GradScaler):
         def __init__(self, device, enabled):

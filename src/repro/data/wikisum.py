@@ -9,6 +9,7 @@ of the article, at most `most_words` words of each, in parquet files.
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -31,7 +32,9 @@ def article(row: dict, most_words: int = 20_000) -> dict[str, str] | None:
     """The columns title, document and summary of one line; None where nothing but clones is left.
 
     A clone is a short document that repeats the lead, or a mirror of the article: one of which a part as long as three
-    leads has more than half of the lead's words. Raises ReproError for a line without a title or a lead.
+    leads has more than half of the lead's words. (The paper holds whole documents against each section of the article,
+    which the lines here do not have: a mirror that leaves out the lead is not found.)
+    Raises ReproError for a line without a title or a lead.
     """
     if not row.get("title") or not row.get("lead"):
         raise ReproError(f"an article has no {'title' if not row.get('title') else 'lead'}: {str(row)[:80]}; every "
@@ -41,7 +44,7 @@ def article(row: dict, most_words: int = 20_000) -> dict[str, str] | None:
         if left <= 0:
             break
         if not is_clone(row["lead"], text):
-            kept.append(" ".join(text.split(" ")[:left]))
+            kept.append(re.match(rf"(?:\s*\S+){{0,{left}}}", text)[0])
             left -= len(text.split())
     document = "\n".join(filter(str.strip, kept))
     return {"title": row["title"], "document": document, "summary": row["lead"]} if document else None

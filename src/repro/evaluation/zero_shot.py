@@ -26,7 +26,7 @@ def continuation_nll(model: Callable, prefixes: Sequence[Ids], continuations: Se
     number of texts done since the last call. Returns sums (n,) float64 and counts (n,) int64, in the order given.
 
     Raises ReproError for no texts, sides of different length, an empty prefix (nothing tells the first token then) or
-    continuation, and texts beyond the model's context.
+    continuation, texts beyond the model's context, and ids of continuations that the model does not have.
 
     >>> def uniform(ids):
     ...     return torch.zeros(*ids.shape, 8)
@@ -152,7 +152,12 @@ def _scored(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Id
 
 def _told(states: Tensor, head, targets: Tensor, first: Tensor, barred: Tensor | None) -> tuple[Tensor, Tensor]:
     """Nats (n,) of `targets` (n,) and whether each is the most likely, with the logits of a few rows at a time."""
-    rows = max(1, LOGIT_BYTES // (4 * (states.shape[1] if head is None else head.weight.shape[0])))
+    n_ids = states.shape[1] if head is None else head.weight.shape[0]
+    if not 0 <= int(targets.min()) <= int(targets.max()) < n_ids:
+        strange = next(one for one in targets.tolist() if not 0 <= one < n_ids)
+        raise ReproError(f"a continuation has token id {strange}, but the model has {n_ids:,} ids, from 0; code it "
+                         "with the model's own tokeniser.")
+    rows = max(1, LOGIT_BYTES // (4 * n_ids))
     nats, hits = [], []
     for some, wanted, begins in zip(states.split(rows), targets.split(rows), first.split(rows), strict=True):
         logits = some if head is None else head(some)

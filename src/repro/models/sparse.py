@@ -35,6 +35,11 @@ def integrated(pattern: Pattern, integration: str, n_layer: int, n_head: int) ->
     """
     if integration not in INTEGRATIONS:
         raise unknown("integration", integration, INTEGRATIONS)
+    p = len(getattr(pattern, "heads", (pattern,)))
+    for name, n, needed in (("interleaved", n_layer, "layers"), ("multi-head", n_head, "heads")):
+        if integration == name and n < p:
+            raise ReproError(f"integration is {name} with {n} {needed}; a pattern of {p} parts needs at least {p} of "
+                             "them, or the rest would be left out: take more, or integration='merged'.")
 
     def layer(r: int) -> tuple[Pattern, ...]:
         own = [pattern] * n_head
@@ -43,7 +48,6 @@ def integrated(pattern: Pattern, integration: str, n_layer: int, n_head: int) ->
                    for head in range(n_head)]
         if integration == "merged" or not hasattr(pattern, "heads"):
             return tuple(own)
-        p = len(pattern.heads)
         return tuple(one.heads[(r if integration == "interleaved" else head) % p] for head, one in enumerate(own))
     return tuple(layer(r) for r in range(n_layer))
 

@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from repro.errors import ReproError
+from repro.errors import ReproError, unknown
 from repro.plotting.style import COLOURS, WIDTH, Drawing, canvas, house
 from repro.windows import Window, windows
 
@@ -59,31 +59,38 @@ def draw_windows(n_tokens: int, window: int, overlap: int | Sequence[int] = (0, 
 
 @house()
 def draw_recurrence(n_windows: int = 3, window: int = 4, overlap: int = 0, n_layer: int = 4,
-                    insert_layer: int = 1) -> Drawing:
+                    insert_layer: int = 1, layers: str = "learned") -> Drawing:
     """How a long text is read window by window (Yoshida et al. 2020, Figure 1).
 
     A cell is one hidden state: columns are tokens, the lowest row their embeddings, row l + 1 the output of block l.
     The rows' means are weighed and summed to z (Equation 1); a feedforward network makes h_prev of it, which stands
-    beside the input of block `insert_layer` (counted from 0) in the next window. The first window has none.
+    beside the input of block `insert_layer` (counted from 0) in the next window. The first window has none. layers:
+    "last" for a z that is the mean of the last block's states alone, as in section 5.4.
     A page can show it step by step: a window is read, z is made, h_prev is made, the next window is read.
-    Raises ReproError for a size out of range.
+    Raises ReproError for a size out of range, and other `layers`.
 
     >>> print(draw_recurrence(n_windows=2, window=3).alt.partition(";")[0])
     2 windows of 3 tokens
     """
     if n_windows > 3:
         raise ReproError(f"n_windows is {n_windows}; there is room for 1 to 3 beside each other.")
+    if layers not in POOLED:
+        raise unknown("layers", layers, POOLED)
     cover = _some_windows(n_windows, window, overlap)
     _layer(insert_layer, n_layer)
-    whole, *steps = (_recurrence(cover, window, n_layer, insert_layer, shown)
+    whole, *steps = (_recurrence(cover, window, n_layer, insert_layer, layers, shown)
                      for shown in (None, *range(1, 3 * n_windows - 1)))
     whole.frames = steps if n_windows > 1 else ()
     return whole
 
 
-def _recurrence(cover: Sequence[Window], window: int, n_layer: int, insert_layer: int, shown: int | None) -> Drawing:
+POOLED = {"learned": "the hidden states of each", "last": "the last block's states of each"}  # into z, in words
+
+
+def _recurrence(cover: Sequence[Window], window: int, n_layer: int, insert_layer: int, layers: str,
+                shown: int | None) -> Drawing:
     """The first `shown` of the steps of reading these windows; None: all of them."""
-    figure, axis = canvas(1, alt=f"{len(cover)} windows of {window} tokens; the hidden states of each are pooled to z, "
+    figure, axis = canvas(1, alt=f"{len(cover)} windows of {window} tokens; {POOLED[layers]} are pooled to z, "
                                  f"turned into h_prev and given to block {insert_layer} in the next window.")
     scale = max(len(cover) * window / (29.8 - 6.2 * len(cover)), 1)  # letters keep their size: wide windows, wide gaps
     gap, top = 6.2 * scale, n_layer * STEP + 1 + 0.6 * scale
@@ -94,7 +101,7 @@ def _recurrence(cover: Sequence[Window], window: int, n_layer: int, insert_layer
     steps = []
     for k, (x, span) in enumerate(zip(lefts, cover, strict=True)):
         if k:
-            steps += [partial(_pool, axis, x - gap, n_layer, top, scale),
+            steps += [partial(_pool, axis, x - gap, n_layer if layers == "last" else 1, n_layer, top, scale),
                       partial(_hand_over, axis, x - gap, x - 0.75, insert_layer * STEP, top, scale)]
         steps.append(partial(_read, axis, x, span, f"window {k + 1}", n_layer, insert_layer if k else None, scale))
     for step in steps[:shown]:
@@ -118,14 +125,15 @@ def _read(axis, x: float, span: Window, name: str, n_layer: int, insert_layer: i
     _text(axis, x + width / 2, -1.6 * scale, name, size=10)
 
 
-def _pool(axis, x: float, n_layer: int, top: float, scale: float) -> None:
-    """From the window that ends at x: the layers' means, and z."""
+def _pool(axis, x: float, first: int, n_layer: int, top: float, scale: float) -> None:
+    """From the window that ends at x: the means of layers `first` to the last, and z."""
     bus = x + 1.3 * scale
-    for layer in range(1, n_layer + 1):
+    for layer in range(first, n_layer + 1):
         axis.plot([x + 0.5 * scale, bus], [layer * STEP + 0.5] * 2, color=COLOURS["pool"], lw=1)
         axis.plot(x + 0.5 * scale, layer * STEP + 0.5, "o", ms=6, color=COLOURS["pool"])
-    axis.plot([bus, bus], [STEP + 0.5, top], color=COLOURS["pool"], lw=1)
-    _text(axis, bus - 0.2 * scale, STEP + 0.5 - 0.9 * scale, "means", color=WORDS["pool"])
+    axis.plot([bus, bus], [first * STEP + 0.5, top], color=COLOURS["pool"], lw=1)
+    _text(axis, bus - 0.2 * scale, first * STEP + 0.5 - 0.9 * scale, "means" if first < n_layer else "mean",
+          color=WORDS["pool"])
     axis.plot(bus, top + 0.45 * scale, "o", ms=17, color=WORDS["pool"])
     _text(axis, bus, top + 0.45 * scale, "z", color="white", size=10, weight="bold", va="center_baseline")
 

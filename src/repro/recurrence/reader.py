@@ -164,7 +164,12 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         if recompute not in RECOMPUTE:
             raise unknown("recompute", recompute, RECOMPUTE)
         real = self._real(windows, attention_mask)
-        batch, n_windows, length = windows.shape
+        batch, n_windows, _ = windows.shape
+        if given is not None and tuple(given.shape) != (batch, n_windows, self.config.hidden_size):
+            raise ReproError(f"given has shape {tuple(given.shape)}; give (questions, windows, width), here "
+                             f"{(batch, n_windows, self.config.hidden_size)}.")
+        if given is not None and not recurrent:
+            raise ReproError("given is what windows see of others, and recurrent=False sees nothing; leave one out.")
         if not recurrent:
             hidden = self._of_rows(windows.flatten(0, 1), real.flatten(0, 1), None, None, recompute == "window")[0]
             hidden = hidden.unflatten(0, (batch, n_windows))

@@ -95,7 +95,8 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
             raise ReproError(f"the training loss is {value} and its gradient norm {norm} at step {result.steps + 1} "
                              f"(learning rate {rate:.2e}); lower the learning rate or lengthen the warm-up.")
         for optimizer in stepping:
-            scaler.step(optimizer)
+            if not overflow:  # or the one whose own gradients are finite would step alone, on ones clipped to nothing
+                scaler.step(optimizer)
             optimizer.zero_grad(set_to_none=True)
         scaler.update()
         before, result.steps = result.tokens, result.steps + 1

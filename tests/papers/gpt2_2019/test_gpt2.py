@@ -182,8 +182,13 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     shown = artifact("gpt2_2019-text-results").render("smoke", (), made[0]).table
     put = shown[shown["task"] == "translation"].set_index(["data set", "model"])["smoke"]
     assert put["WMT-14 En-Fr", "GPT-2 (1542M)"] == (
-        f"{record.metrics['translation_accuracy_percent']:.2f} % (synthetic-translations)")
+        f"{record.metrics['translation_accuracy_percent']:.2f} % exact match, no BLEU "
+        "(synthetic-translations)")
     assert [cell for cell in put if "synthetic" in cell] == [put["WMT-14 En-Fr", "GPT-2 (1542M)"]]
+    full = artifact("gpt2_2019-text-results").render("paper", (), tmp_path).table.set_index(["data set", "measure"])
+    assert tuple(full.loc[("CoQA", "F1")][["paper", "full"]].iloc[0]) == ("55", "not run"), "printed and ours, both"
+    counted = artifact("gpt2_2019-table2").render("paper", (), tmp_path).table.iloc[0]
+    assert (counted["paper: parameters"], counted["full: parameters"]) == ("117M", "124,439,808")
     for one in mine:
         for scale, results in (("smoke", made[0]), ("small", tmp_path)):
             assert one.render(scale, (), results)._repr_html_()

@@ -1,5 +1,6 @@
 """RoBERTa made into Longformer, from a tiny base model to table and verdicts; and what is hidden of books."""
 
+import contextlib
 import importlib
 import math
 from types import SimpleNamespace
@@ -65,6 +66,30 @@ def test_a_configuration_set_by_hand_is_that_of_the_plan(name):
     assert EXPERIMENT.plan("small", {"configuration": name, "window": "128"}) == want[:1]
     tokens = {config.configuration: config.tokens for config in EXPERIMENT.plan("smoke", {"tokens": "2000"})}
     assert tokens[name] == (2_000 if name in conversion.TRAINED else 0)
+
+
+@pytest.mark.parametrize(("name", "sets", "optimizer", "warmup", "each"), [
+    ("long", {}, "muon", 3, 2 * 64), ("roberta-longer", {}, "muon", 3, 8 * 16), ("frozen", {}, "adamw", 3, 2 * 64),
+    ("short", {"warmup_steps": 7}, "muon", 7, 2 * 64)])
+def test_a_training_warms_up_and_falls_by_the_third_power(monkeypatch, tmp_path, name, sets, optimizer, warmup, each):
+    told = {}
+
+    def train(objective, batches, settings, folder, progress):
+        told.update(settings=settings, each=batches.units_per_batch)
+
+    monkeypatch.setattr("repro.training.train", train)
+    config = EXPERIMENT.plan("smoke", {"configuration": name})[0].model_copy(update={
+        "max_positions": 64, "batch_size": 2, "tokens": 30 * 2 * 64, "precision": "bf16"} | sets)
+    roberta = roberta_mini(1, 8, 2, 50, 16)
+    model = roberta if name == "roberta-longer" else Longformer.from_roberta(roberta, 64, 4)
+    text = SimpleNamespace(ids=np.arange(4, 4000) % 40 + 4, targets=None)
+    context = SimpleNamespace(folder=tmp_path, progress=lambda *_: contextlib.nullcontext())
+    conversion.trained(config, context, model, text, SimpleNamespace(mask=49), 16)
+    found = told["settings"]
+    assert told["each"] == each and (found.decay, found.optimizer, found.warmup_steps) == ("cubic", optimizer, warmup)
+    assert (found.tokens, found.weight_decay, found.learning_rate) == (config.tokens, 0.0, config.learning_rate)
+    if name == "short":
+        assert {one.warmup_steps for one in EXPERIMENT.plan("paper") if one.tokens} == {500}
 
 
 @pytest.fixture(scope="module")

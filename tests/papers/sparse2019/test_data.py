@@ -52,7 +52,14 @@ def test_sound_at_another_rate_or_not_mulaw_is_refused(monkeypatch):
         data.sound("x", "train")
     quiet = np.tile(np.array([126, 127, 128, 130], np.uint8), 3_000)
     recordings(monkeypatch, Audio("b", "", quiet, 12_000))
-    with pytest.raises(ReproError, match="recording b of x keeps within 4 codes of silence .* encode it so"):
+    with pytest.raises(ReproError, match="recording b of x keeps within 20 codes of silence .* encode it so"):
+        data.sound("x", "train")
+    heard = next(corpus("synthetic-sound").examples("test"))
+    recordings(monkeypatch, heard)
+    assert len(data.sound("x", "train")) == len(heard.codes)
+    loud = 0.2 * np.sin(np.arange(24_000) / 9)  # as loud as a recording whose loudest moment is five times its mean
+    recordings(monkeypatch, Audio("d", "", np.round(loud * 127.5 + 127.5).astype(np.uint8), 12_000))
+    with pytest.raises(ReproError, match="recording d of x keeps within 20 codes"):
         data.sound("x", "train")
     with pytest.raises(BadField, match="not uint8"):
         Audio("c", "", np.zeros(4, np.int16), 12_000)

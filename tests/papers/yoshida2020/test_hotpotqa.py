@@ -1,5 +1,6 @@
 """Readers of questions, from corpus to table and verdicts, on a tiny base model and questions of known best scores."""
 
+import contextlib
 import importlib
 from types import SimpleNamespace
 
@@ -15,8 +16,9 @@ from repro.errors import ReproError
 from repro.evaluation import answer_scores
 from repro.papers.base.pretraining import new_tokeniser
 from repro.papers.yoshida2020 import hotpotqa, hotpotqa_tables
-from repro.study import artifact, claim, experiment, run
+from repro.study import artifact, claim, experiment, model_folder, run
 from repro.study.settings import as_text
+from repro.training import Answers
 
 EXPERIMENT, RATES = experiment("recurrence-hotpotqa"), experiment("recurrence-hotpotqa-rates")
 TINY = {"n_layer": 3, "n_embd": 16, "n_head": 2, "sequence": 64, "n_positions": 100, "batch_size": 4, "growing": [],
@@ -110,6 +112,39 @@ def test_what_a_record_tells_of_each_question(study):
     assert recurrent.metrics["parameters"] == baseline.metrics["parameters"] + 2 * 16 * 8 + 8 + 16
     assert deeper.metrics["parameters"] == recurrent.metrics["parameters"] + 8 * 8 + 8
     assert run(study.plan[1], study.folder / "again", progress=False, force=True).digest == recurrent.digest
+
+
+def test_readers_are_trained_and_asked_as_what_they_are(study, monkeypatch):
+    """Only the recurrent one is trained with h_prev; its controls leave that out, and take that of others."""
+    told, asked = [], []
+
+    class Told(Answers):
+        def __init__(self, model, recurrent, recompute):
+            told.append(recurrent)
+            super().__init__(model, recurrent, recompute)
+
+    def answered(model, questions, recurrent=True, given=None, **more):
+        asked.append((recurrent, given))
+        return ["" for _ in questions]
+
+    def train(objective, batches, settings, folder, progress):
+        told.append(settings)
+        return SimpleNamespace(curves={})
+
+    monkeypatch.setattr("repro.training.Answers", Told)
+    monkeypatch.setattr("repro.training.train", train)
+    monkeypatch.setattr(hotpotqa, "answered", answered)
+    monkeypatch.setattr(hotpotqa, "states_of_others", lambda *_: "others")
+    for config in study.plan[:2]:
+        base = model_folder(hotpotqa.base_of(config), progress=False).parent
+        context = SimpleNamespace(
+            folder=study.folder.parent / f"asked-{config.model}", need=lambda one, base=base: (None, base),
+            progress=lambda *_: contextlib.nullcontext(SimpleNamespace(advance=lambda *_: None)))
+        hotpotqa.execute(config, context)
+    trained_so, settings, recurs, same = told
+    assert (trained_so, recurs) == (False, True) and settings == same
+    assert (settings.decay, settings.tokens, settings.warmup_steps) == ("linear", 24, int(0.1 * 24 / 4))
+    assert asked == [(False, None)] * 3 + [(True, None), (False, None), (True, "others")]
 
 
 def test_table_figures_and_verdicts(study):

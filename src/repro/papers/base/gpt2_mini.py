@@ -90,7 +90,8 @@ def training_flops(config, window: int) -> float:
 
 NAME = "gpt2-mini"
 EXPERIMENT = Experiment(
-    name="pretrain-gpt2-mini", paper="yoshida2020", summary="Pretrain the base model: on books and Wikipedia, at smoke on embedded text.",
+    name="pretrain-gpt2-mini", paper="yoshida2020",
+    summary="Pretrain the base model: on books and Wikipedia, at smoke on embedded text.",
     config=Config, scales=SCALES, execute=execute, estimate=estimate,
     reads=lambda config: config.tokeniser_corpora)
 register(EXPERIMENT)

@@ -44,7 +44,7 @@ SCALES = {
               "learning_rate": 3e-3, "warmup_steps": 200, "validate_every": 2_000_000},
     "medium": {**REAL, "vocab_size": 16_384, "n_layer": 8, "n_embd": 512, "n_head": 8, "batch_size": 128,
                "tokens": 300_000_000, "learning_rate": 1e-3, "warmup_steps": 500, "validate_every": 20_000_000},
-    "paper": {"corpus": "books-and-wikipedia", "source": "FacebookAI/roberta-base", "tokeniser": "roberta",
+    "paper": {"corpus": "gutenberg-pretrain", "source": "FacebookAI/roberta-base", "tokeniser": "roberta",
               "vocab_size": 50_265, "n_layer": 12, "n_embd": 768, "n_head": 12},
 }
 

@@ -214,8 +214,8 @@ def transferred() -> float:
 
 register(Claim(
     id="gpt1_2018-layers", **COMMON, source="Figure 2, left", about=(BY_LAYERS.id,), where=of_layers, measure=layers,
-    sentence="Every layer that is transferred raises the score: by up to 9 points all together.",
-    short="Every layer that is transferred raises the score.",
+    sentence="The score rises with the layers that are transferred (their trend): by up to 9 points all together.",
+    short="The score rises with the layers that are transferred.",
     control="the embeddings alone, against no pre-training",
     paper_effect=transferred,
     assay=Assay("all that was pre-trained against nothing", of_layers, best_layers)))

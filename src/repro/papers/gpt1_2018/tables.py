@@ -10,7 +10,7 @@ from repro.papers.gpt1_2018.pretraining import EXPERIMENT as PRETRAINING
 from repro.papers.gpt1_2018.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.papers.gpt1_2018.zero_shot import HEURISTICS
 from repro.study import Artifact, ArtifactContext, Record, published, register
-from repro.study.artifacts import ADDED, NOT_RUN
+from repro.study.artifacts import ADDED, NOT_RUN, heading
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
@@ -218,7 +218,8 @@ SETTINGS = {  # parameter of the paper -> how it is told of our pretraining and 
     "position embeddings": lambda base, tuned: "learned", "corpus": lambda base, tuned: base.corpus,
     "optimizer": lambda base, tuned: {"muon": "Muon, AdamW", "adamw": "AdamW"}[base.optimizer],
     "maximum learning rate": lambda base, tuned: "searched" if base.learning_rate is None else base.learning_rate,
-    "BPE merges": lambda base, tuned: base.vocab_size - 257 if base.tokeniser == "bpe" else "none: words",
+    "BPE merges": lambda base, tuned: {"bpe": base.vocab_size - 257, "word": "none: words"}.get(
+        base.tokeniser, "as released"),
     "dropout (residual, embedding, attention)": lambda base, tuned: base.dropout,
     "modified L2 weight w": lambda base, tuned: base.weight_decay,
     "classifier dropout": lambda base, tuned: tuned.dropout,
@@ -226,7 +227,8 @@ SETTINGS = {  # parameter of the paper -> how it is told of our pretraining and 
 STAGES = {  # (stage, parameter) -> the same, where both stages have one
     ("pre-training", "batch"): lambda base, tuned: f"{base.batch_size} of {base.n_positions} tokens",
     ("pre-training", "warmup"): lambda base, tuned: base.warmup_steps,
-    ("pre-training", "epochs"): lambda base, tuned: f"{base.tokens / 1e6:g}M tokens",
+    ("pre-training", "epochs"): lambda base, tuned: (
+        f"{base.tokens / 1e6:g}M tokens" if base.source == "scratch" else "as released"),
     ("pre-training", "weight init"): lambda base, tuned: "N(0, 0.02)",
     ("fine-tuning", "learning rate"): lambda base, tuned: tuned.learning_rate,
     ("fine-tuning", "batch size"): lambda base, tuned: tuned.batch_size,
@@ -245,7 +247,7 @@ def settings(context: ArtifactContext) -> "pandas.DataFrame":
         for scale in reversed(context.scales):
             base, = context.plan(scale, experiment=PRETRAINING.name, model="transformer")[:1]
             tuned = context.plan(scale, experiment=FINETUNING.name)[0]
-            told[scale] = "–" if ours is None else str(ours(base, tuned))
+            told[heading(scale)] = "–" if ours is None else str(ours(base, tuned))
         rows.append(told)
     return pandas.DataFrame(rows)
 

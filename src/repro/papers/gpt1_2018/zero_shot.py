@@ -65,7 +65,7 @@ HEURISTICS = {
     "cola": Heuristic(acceptable, "matthews", called="linguistic acceptability"),
     "sst2": Heuristic(sentiment, "accuracy", mean=False, called="sentiment analysis"),
     "race": Heuristic(question, "accuracy", called="question answering"),
-    "gap": Heuristic(pronoun, "accuracy", called="Winograd schema"),
+    "gap": Heuristic(pronoun, "accuracy", called="Winograd schema (ours: GAP)"),
     "belonging": Heuristic(acceptable, "accuracy"), "nouns": Heuristic(question, "accuracy")}
 
 

@@ -10,7 +10,7 @@ from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
 from repro.papers.gpt2_2019.zero_shot import BASE
 from repro.papers.gpt2_2019.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.study import Artifact, ArtifactContext, Record, published, register
-from repro.study.artifacts import ADDED, NOT_RUN
+from repro.study.artifacts import ADDED, NOT_RUN, heading
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ def sizes(context: ArtifactContext) -> "pandas.DataFrame":
         for scale in reversed(context.scales):
             config, = context.plan(scale, size=row["model"], text_tokens=None)
             ours = model_config(config, config.vocab_size)
-            told |= {f"{scale}: parameters": f"{ours.parameters:,}", f"{scale}: without embeddings":
-                     f"{ours.matrices:,}", f"{scale}: layers": str(ours.n_layer), f"{scale}: width": str(ours.n_embd)}
+            name = heading(scale)
+            told |= {f"{name}: parameters": f"{ours.parameters:,}", f"{name}: without embeddings":
+                     f"{ours.matrices:,}", f"{name}: layers": str(ours.n_layer), f"{name}: width": str(ours.n_embd)}
         rows.append(told)
     return pandas.DataFrame(rows)
 
@@ -156,7 +157,7 @@ def in_text(context: ArtifactContext) -> "pandas.DataFrame":
         told = {"task": row["task"], "data set": row["dataset"], "model": row["model"], "measure": row["metric"],
                 "paper": f"{row['value']} {row['unit']}".strip()}
         for scale in reversed(context.scales):
-            told[scale] = _text_cell(context, scale, row)
+            told[heading(scale)] = _text_cell(context, scale, row)
         rows.append(told)
     return pandas.DataFrame(rows)
 
@@ -188,7 +189,8 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
         metric, field = OURS[key]
         return f"{mean(found, metric, '.2f')} ({getattr(config, field)})" if found else NOT_RUN
     if row["model"].startswith("GPT-2") and "En-Fr" in row["dataset"] and config.translations:  # from English only
-        return f"{mean(found, 'translation_accuracy_percent', '.2f')} % ({config.translations})" if found else NOT_RUN
+        return (f"{mean(found, 'translation_accuracy_percent', '.2f')} % exact match, no BLEU ({config.translations})"
+                if found else NOT_RUN)
     if row["task"] == "summarization":
         change = [rouge(record, "hint") - rouge(record, "no_hint") for record in found]
         return f"{fmean(change):.2f} ({config.articles})" if change else NOT_RUN

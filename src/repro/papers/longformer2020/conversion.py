@@ -8,13 +8,13 @@ log2 of 3.68, the perplexity in RoBERTa's own Table 3.
 """
 
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
 from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, tokeniser_of
-from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +39,7 @@ class Config(RunConfig):
     batch_size: int = Field(1, ge=1)  # sequences of `max_positions` tokens; of shorter ones as many tokens
     learning_rate: float = Field(1e-3, gt=0)
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then a polynomial of power 3 to 0
+    warmup_steps: Annotated[int | None, Field(ge=0), Absent(None)] = None  # None: that share of them
     optimizer: Literal["adamw", "muon"] = "muon"
     precision: Literal["no", "bf16"] = "no"
     recompute: bool = False  # layers in the backward pass
@@ -46,7 +47,8 @@ class Config(RunConfig):
     scored_split: Literal["validation", "test"] = "validation"
     scored_tokens: int = Field(16_384, ge=2)  # of each book, from its beginning; a shorter one as far as it is whole
     source: str | None = None  # a hub name as the base; None: the base model of the scale
-    kinds: tuple[str, ...] = ()  # the paper's kinds of text (Table 13); what `corpus` has not of them is not read
+    # The paper's kinds of text (Table 13), for the reader of a plan: read is `corpus`, which has books alone.
+    kinds: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -155,9 +157,12 @@ def trained(config, context, model, text, coder, pieces: int):
     if config.recompute:
         model.gradient_checkpointing_enable()
     batches = Masked(Sequences(text.ids, length, each, config.seed, text.targets), coder.mask + 1, config.seed)
+    warmup = config.warmup_steps
+    if warmup is None:
+        warmup = int(config.warmup_share * config.tokens / batches.units_per_batch)
     settings = TrainConfig(
-        config.tokens, config.learning_rate, int(config.warmup_share * config.tokens / batches.units_per_batch),
-        "cubic", 0.0, validate_every=config.tokens, precision=config.precision, seed=config.seed,
+        config.tokens, config.learning_rate, warmup, "cubic", 0.0, validate_every=config.tokens,
+        precision=config.precision, seed=config.seed,
         optimizer="adamw" if config.configuration == "frozen" else config.optimizer)
     model.train()
     with context.progress(config.tokens, f"training {config.configuration}", "tokens") as bar:
@@ -289,9 +294,9 @@ SCALES = {
               "scored_tokens": 2_048, "batch_size": 4, "learning_rate": 2e-3},
     "small": REAL | {"window": 128, "batch_size": 2},
     "medium": REAL | {"window": 256, "batch_size": 16, "learning_rate": 3e-4},
-    "paper": {"corpus": "books-and-wikipedia", "scored_corpus": "pg19", "window": 512, "batch_size": 64,
-              "learning_rate": 3e-5, "warmup_share": 500 / 65_000, "optimizer": "adamw", "precision": "bf16",
-              "recompute": True, "kinds": ("Books", "English Wikipedia", "Realnews", "Stories")},
+    "paper": {"corpus": "pg19", "scored_corpus": "pg19", "window": 512, "batch_size": 64, "learning_rate": 3e-5,
+              "warmup_steps": 500, "optimizer": "adamw", "precision": "bf16", "recompute": True,
+              "kinds": ("Books", "English Wikipedia", "Realnews", "Stories")},
 }
 # Tokens of `short`, and of what is trained longer: at `paper` 2,000 and 65,000 updates of 2^18 tokens.
 LENGTHS = {"smoke": (20_480, 122_880), "small": (400_000, 4_000_000), "medium": (2_000_000, 40_000_000),

@@ -5,6 +5,7 @@ from math import log
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
+from repro.errors import ReproError
 from repro.page import signed
 from repro.papers.sparse2019.settings import PATTERNS, WINDOW, is_as_large_as_fits, is_image, is_plain, is_sound
 from repro.study.artifacts import NOT_RUN, ArtifactContext
@@ -21,6 +22,7 @@ PRINTED = {"dense": "Dense attention", "fixed": "Sparse Transformer (fixed)",
            "strided": "Sparse Transformer (strided)"}
 PATTERN_NAMES = {WINDOW: "a window alone"}
 WHOLE = {"CIFAR-10": "CIFAR-10, whole", "Enwik8": "enwik8, whole"}
+ABOUT = 1.5  # times: memories that differ by less are about the same
 TOGETHER = {"text": 2, "sound": 12}  # neighbouring blocks that count as one stretch: of sound a second, some notes
 
 
@@ -75,11 +77,18 @@ def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Seque
 
 
 def smaller(records: Sequence[Record]) -> Measured:
-    """Log of the weights with the longest sequences over those with the shortest; a note says what memory both took."""
+    """Log of the weights with the longest sequences over those with the shortest; a note says what memory both took.
+
+    Raises ReproError where one takes over `ABOUT` times as much as the other: nothing was held equal then.
+    """
     import numpy as np
 
     found = longest_and_shortest(lambda record: np.log([record.metrics["parameters"]]))(records)
     rows = sorted(records, key=lambda record: record.config["length"])
+    least, most = sorted(row.metrics["memory_per_sequence"] for row in (rows[0], rows[-1]))
+    if most > ABOUT * least:
+        raise ReproError(f"a sequence takes {most / least:.1f} times as much memory in {rows[-1].id} as in "
+                         f"{rows[0].id}, or the other way round; sizes are compared where it is within {ABOUT}.")
     taken = " and ".join(f"{record.metrics['memory_per_sequence'] / 2**20:,.0f} MiB at {record.config['length']:,}"
                          for record in (rows[0], rows[-1]))
     return found._replace(note=f"a sequence takes {taken} samples")
