@@ -169,6 +169,8 @@ def _row(context: ArtifactContext, config: Any, experts: str) -> list[str]:
     first = [heading(config.scale), NAMES[config.model], config.corpus, f"{config.length:,}", experts]
     if not found:
         return [*first, *[NOT_RUN] * 7]
+    if config.n_experts:
+        first[-1] += f", each asked {_mean(found, 'least_used', 0, 100)} to {_mean(found, 'most_used', 0, 100)} %"
     return [*first, _interval(found, "nats"), _interval(found, "other"), _mean(found, "best_log_perplexity", 3),
             _mean(found, "test_nats_per_word", 2), _mean(found, "rouge_l", 1, 100), _mean(found, "repetition", 2),
             str(len(found))]

@@ -9,13 +9,14 @@ best possible score of either way of reading is known.
 
 import random
 from functools import partial
+from textwrap import shorten
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, tokeniser_of
-from repro.papers.yoshida2020.reading import TYPES, Asked, answered, asked, padded, states_of_others
+from repro.papers.yoshida2020.reading import TYPES, Asked, answered, asked, by_window, padded, states_of_others
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.settings import validated
 
@@ -76,13 +77,16 @@ def execute(config, context) -> Outcome:
     else:
         told["other_"]["given"] = states_of_others(model, held, config.batch_size)
     documents = {"distance": [one.distance for one in held], "windows": [len(one.windows) for one in held]}
+    every = {}
     with context.progress(len(told) * len(held), "answering", "questions") as bar:
         for name, way in told.items():
-            answers = answered(model, held, batch_size=config.batch_size, progress=bar, **way)
+            every[name] = answers = answered(model, held, batch_size=config.batch_size, progress=bar, **way)
             documents |= scored(held, answers, name)
             if not name:
                 samples = [{"question": one.question.question, "wanted": one.question.answer, "told": answer}
                            for one, answer in list(zip(held, answers, strict=True))[:SAMPLES]]
+    if config.model == RECURRENT:
+        notes["by_window"] = window_by_window(model, held, every[""], every["masked_"])
     metrics = {f"{name}{score}": _mean(documents[f"{name}{score}"]) for name in told for score in SCORES}
     split = {"validation": documents}
     if config.model == BASELINE:
@@ -105,6 +109,22 @@ def execute(config, context) -> Outcome:
                    notes | {"tokeniser": coder.fingerprint, "samples": samples})
 
 
+def window_by_window(model, questions: list[Asked], answers: list[str], masked: list[str]) -> dict:
+    """Of one question with several windows what each of these answers, with h_prev and without: the first question
+    that is answered otherwise with the module masked, or if there is none the first."""
+    several = [k for k, one in enumerate(questions) if len(one.windows) > 1]
+    if not several:
+        return {}
+    chosen = next((k for k in several if answers[k] != masked[k]), several[0])
+    one = questions[chosen]
+    ways = [by_window(model, one, recurrent) for recurrent in (True, False)]
+    return {"question": one.question.question, "wanted": one.question.answer, "told": answers[chosen],
+            "masked": masked[chosen], "windows": [
+                [text, *(x for span in spans for x in span)]
+                for text, *spans in zip((shorten(text, SHOWN) for text in one.texts), *ways, strict=True)]}
+
+
+SHOWN = 120  # characters of a window that a record keeps
 UNITS = {"share_recovered": "of what reading windows together can give", "learning_rate": "per step",
          "parameters": "weights", "train_questions": "questions"}
 SCORES = ("answer_f1", "answer_exact_match")  # metrics, and by question under `documents`

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TABLE = "yoshida2020_table3_hotpotqa"
 SCORES = {"answer_f1": "F1", "answer_exact_match": "exact match"}
-SPLIT = "validation"
+SPLIT, H_PREV = "validation", "h_prev"
 OPEN = (  # what the paper leaves open, and what is done here
     ("a 2-layer MLP with a 768-dimensional hidden layer", "one hidden layer of 768 units", "two hidden layers"),
     ("inserted at layer 2", "the second layer, index 1 of those counted from 0, as in its Equation 1", "index 2"),
@@ -75,6 +75,27 @@ def sayings(context: ArtifactContext) -> "pandas.DataFrame":
                  for one, other in zip(told[BASELINE], told[RECURRENT], strict=False)] or [
                      [f"this study, {scale}", *[NOT_RUN] * 4]]
     return pandas.DataFrame(rows, columns=["source", "question", "wanted", BASELINE, RECURRENT])
+
+
+def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
+    """One validation question: what each of its windows would answer alone, and how sure the recurrent reader of the
+    first seed is of that (the sum of two logits), with h_prev and without."""
+    import pandas
+
+    columns = ["source", "what is read", f"with {H_PREV}", f"without {H_PREV}"]
+    rows = []
+    for scale in reversed(context.scales):
+        config, = (one for one in context.plan(scale) if _main(one) and one.model == RECURRENT)
+        found = context.records_of(config)
+        one = found[0].notes.get("by_window") if found else None
+        if not one:
+            rows.append([f"this study, {scale}", *[NOT_RUN] * 3])
+            continue
+        asked = f"{one['question']} (wanted: {one['wanted']})"
+        rows.append([f"this study, {scale}", asked, one["told"], one["masked"]])
+        rows += [["", f"window {k}: {text}", f"{seen} ({sure:.1f})", f"{alone} ({less:.1f})"]
+                 for k, (text, seen, sure, alone, less) in enumerate(one["windows"], 1)]
+    return pandas.DataFrame(rows, columns=columns)
 
 
 def by_distance(context: ArtifactContext):
@@ -160,7 +181,9 @@ FIGURE = Artifact(id="yoshida2020-hotpotqa-distance", **OF, source=ADDED, kind="
                   title="F1 by the distance of the paragraphs that hold the answer")
 SAMPLES = Artifact(id="yoshida2020-hotpotqa-answers", **OF, source=ADDED, build=sayings,
                    title="Some questions, and what both readers answer")
-register(TABLE_3, CHOICES, FIGURE, SAMPLES)
+WINDOWS = Artifact(id="yoshida2020-hotpotqa-windows", **OF, source=ADDED, build=windows_told,
+                   title="One question, and what each of its windows answers")
+register(TABLE_3, CHOICES, FIGURE, SAMPLES, WINDOWS)
 
 register(*(Claim(
     id=f"yoshida2020-table3-{name.replace(' ', '-')}".lower(), paper=PAPER, source="Table 3",

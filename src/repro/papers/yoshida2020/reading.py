@@ -152,6 +152,19 @@ def answered(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: b
     return found
 
 
+def by_window(model: "RecurrentRoberta", one: Asked, recurrent: bool = True) -> list[tuple[str, float]]:
+    """What each window of a question would answer if it were the only one asked, and how sure the reader is of it: the
+    sum of the two logits. Dropout is off."""
+    found = []
+    for _, batch in _batches(model, [one], 1):
+        told = model(batch["windows"], batch["attention_mask"], recurrent)
+        for k in range(len(one.windows)):
+            start, end, text = (x[:, k:k + 1] for x in (told.start_logits, told.end_logits, batch["text"]))
+            _, first, last = best_spans(start, end, text)[0]
+            found.append((cut(one, k, first, last), float(start[0, 0, first] + end[0, 0, last])))
+    return found
+
+
 def cut(one: Asked, window: int, first: int, last: int) -> str:
     """The words of the context from token `first` to token `last` of a window."""
     offset = one.windows[window].start - one.before
