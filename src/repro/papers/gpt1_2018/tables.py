@@ -219,8 +219,7 @@ SETTINGS = {  # parameter of the paper -> how it is told of our pretraining and 
     "position embeddings": lambda base, tuned: "learned", "corpus": lambda base, tuned: base.corpus,
     "optimizer": lambda base, tuned: {"muon": "Muon, AdamW", "adamw": "AdamW"}[base.optimizer],
     "maximum learning rate": lambda base, tuned: "searched" if base.learning_rate is None else base.learning_rate,
-    "BPE merges": lambda base, tuned: {"bpe": base.vocab_size - 257, "word": "none: words"}.get(
-        base.tokeniser, "as released"),
+    "BPE merges": lambda base, tuned: base.vocab_size - 257 if base.tokeniser == "bpe" else "none: words",
     "dropout (residual, embedding, attention)": lambda base, tuned: base.dropout,
     "modified L2 weight w": lambda base, tuned: base.weight_decay,
     "classifier dropout": lambda base, tuned: tuned.dropout,
@@ -228,8 +227,7 @@ SETTINGS = {  # parameter of the paper -> how it is told of our pretraining and 
 STAGES = {  # (stage, parameter) -> the same, where both stages have one
     ("pre-training", "batch"): lambda base, tuned: f"{base.batch_size} of {base.n_positions} tokens",
     ("pre-training", "warmup"): lambda base, tuned: base.warmup_steps,
-    ("pre-training", "epochs"): lambda base, tuned: (
-        f"{base.tokens / 1e6:g}M tokens" if base.source == "scratch" else "as released"),
+    ("pre-training", "epochs"): lambda base, tuned: f"{base.tokens / 1e6:g}M tokens",
     ("pre-training", "weight init"): lambda base, tuned: "N(0, 0.02)",
     ("fine-tuning", "learning rate"): lambda base, tuned: tuned.learning_rate,
     ("fine-tuning", "batch size"): lambda base, tuned: tuned.batch_size,
@@ -248,7 +246,8 @@ def settings(context: ArtifactContext) -> "pandas.DataFrame":
         for scale in reversed(context.scales):
             base, = context.plan(scale, experiment=PRETRAINING.name, model="transformer")[:1]
             tuned = context.plan(scale, experiment=FINETUNING.name)[0]
-            told[heading(scale)] = "–" if ours is None else str(ours(base, tuned))
+            released = row["stage"] == "pre-training" and base.source != "scratch"  # nothing is trained then
+            told[heading(scale)] = "–" if ours is None else "as released" if released else str(ours(base, tuned))
         rows.append(told)
     return pandas.DataFrame(rows)
 

@@ -39,7 +39,7 @@ class Config(RunConfig):
     batch_size: int = Field(1, ge=1)  # sequences of `max_positions` tokens; of shorter ones as many tokens
     learning_rate: float = Field(1e-3, gt=0)
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then a polynomial of power 3 to 0
-    warmup_steps: Annotated[int | None, Field(ge=0), Absent(None)] = None  # None: that share of them
+    warmup_steps: Annotated[int | None, Field(ge=0), Absent(None)] = None  # None: that share of them; else it counts
     optimizer: Literal["adamw", "muon"] = "muon"
     precision: Literal["no", "bf16"] = "no"
     recompute: bool = False  # layers in the backward pass

@@ -8,7 +8,7 @@ from repro.errors import ReproError
 
 START = 256  # before the first byte of an image; of sound and text a stretch begins with the byte before it
 RATE = 12_000  # samples a second
-QUIET = 20  # codes off silence on average, which mu-law exceeds and linear samples do not
+QUIET = 20  # codes off silence on average, which piano in mu-law exceeds and in linear samples does not
 HELD_OUT = 200  # training images at most that are kept for validation, a tenth of all at most
 
 
@@ -72,7 +72,7 @@ def sound(name: str, split: str) -> np.ndarray:
                              f"{RATE:,}: resample it.")
         if len(one.codes) >= RATE and np.abs(one.codes.astype(int) - 128).mean() < QUIET:
             raise ReproError(f"recording {one.id} of {name} keeps within {QUIET} codes of silence on average, as "
-                             "8-bit linear samples do; this model reads mu-law (mu = 255): encode it so.")
+                             "music in 8-bit linear samples does; this model reads mu-law (mu = 255): encode it so.")
     return np.concatenate([one.codes for one in found]).astype(np.int64)
 
 

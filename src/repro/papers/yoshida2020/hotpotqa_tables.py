@@ -78,8 +78,8 @@ def sayings(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
-    """One validation question: what each of its windows would answer alone, and how sure the recurrent reader of the
-    first seed is of that (the sum of two logits), with h_prev and without."""
+    """One validation question: which words each of its windows would give alone, and how sure the recurrent reader of
+    the first seed is of them (the sum of two logits), with h_prev and without."""
     import pandas
 
     columns = ["source", "what is read", f"with {H_PREV}", f"without {H_PREV}"]
@@ -87,9 +87,9 @@ def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         config, = (one for one in context.plan(scale) if _main(one) and one.model == RECURRENT)
         found = context.records_of(config)
-        one = found[0].notes.get("by_window") if found else None
+        one = found[0].notes["by_window"] if found else {}
         if not one:
-            rows.append([f"this study, {scale}", *[NOT_RUN] * 3])
+            rows.append([f"this study, {scale}", *["no question has two windows" if found else NOT_RUN] * 3])
             continue
         asked = f"{one['question']} (wanted: {one['wanted']})"
         rows.append([f"this study, {scale}", asked, one["told"], one["masked"]])

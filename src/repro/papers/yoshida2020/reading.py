@@ -153,8 +153,8 @@ def answered(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: b
 
 
 def by_window(model: "RecurrentRoberta", one: Asked, recurrent: bool = True) -> list[tuple[str, float]]:
-    """What each window of a question would answer if it were the only one asked, and how sure the reader is of it: the
-    sum of the two logits. Dropout is off."""
+    """The words that each window of a question would give if it were the only one searched (yes and no are left out),
+    and how sure the reader is of them: the sum of the two logits. Dropout is off."""
     found = []
     for _, batch in _batches(model, [one], 1):
         told = model(batch["windows"], batch["attention_mask"], recurrent)
