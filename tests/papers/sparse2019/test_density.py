@@ -237,3 +237,13 @@ def test_tables_have_the_papers_rows_and_ours_where_nothing_was_run(home):
         paper = frame["source"].str.startswith("the paper")
         assert paper.sum() == printed and (frame.loc[~paper, column] == "not run").all() and (~paper).any()
     assert artifact("sparse2019-samples").render("medium", also=()).content.alt.count("not run") == 3
+
+
+def test_text_that_was_drawn_is_not_told_without_the_text_that_tells_its_ids(monkeypatch):
+    from repro.data import Corpus
+    from repro.papers.sparse2019 import drawn_text, pictures
+
+    monkeypatch.setattr(pictures, "_notes", lambda config: {"given": ["AQI="], "clip": ["AQID"]})
+    monkeypatch.setattr(Corpus, "available", lambda self: False)
+    assert drawn_text("small") == ("it was run, but its ids are told by enwik8-prefix, which is not here: repro data "
+                                   "fetch enwik8-prefix")

@@ -76,13 +76,16 @@ def drawn_sound(scale: str = "smoke") -> list[Clip]:
 
 
 def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
-    """What a text model wrote after the beginning of the test text, a | between the two; or "not run"."""
-    from repro.data import tokeniser
+    """What a text model wrote after the beginning of the test text, a | between the two; or "not run". A line that
+    says so where the text that it learned, which tells its ids, is not here."""
+    from repro.data import corpus, tokeniser
 
     config, = (one for one in DENSITY.plan(scale) if not is_image(one) and one.pattern == pattern)
     notes = _notes(config)
     if not notes:
         return NOT_RUN
+    if not corpus(config.corpus).available():
+        return f"it was run, but its ids are told by {config.corpus}, which is not here: repro data fetch {config.corpus}"
     coder = tokeniser("byte", corpus=config.corpus)
     given, whole = (unpacked(notes[name][0]) for name in ("given", "clip"))
     told = coder.decode(given) + "|" + coder.decode(whole[len(given):])
