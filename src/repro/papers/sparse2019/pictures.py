@@ -85,7 +85,8 @@ def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
     if not notes:
         return NOT_RUN
     if not corpus(config.corpus).available():
-        return f"it was run, but its ids are told by {config.corpus}, which is not here: repro data fetch {config.corpus}"
+        return (f"it was run, but its ids are told by {config.corpus}, which is not here: repro data fetch "
+                f"{config.corpus}")
     coder = tokeniser("byte", corpus=config.corpus)
     given, whole = (unpacked(notes[name][0]) for name in ("given", "clip"))
     told = coder.decode(given) + "|" + coder.decode(whole[len(given):])
