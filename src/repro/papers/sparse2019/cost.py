@@ -142,4 +142,5 @@ register(
           sentence="Pairs of factorised attention grow as n to the power of 1.5 where the stride is about sqrt(n).",
           short="Pairs of factorised attention grow as n to the 1.5."),
     Claim(id="sparse2019-memory", **COUNTED, measure=worst("growth_of_peak"),
-          sentence="Memory of factorised attention grows no faster than n to the power of 1.5."))
+          sentence="Memory of factorised attention grows no faster than n to the power of 1.5.",
+          short="Memory grows no faster than n to the power of 1.5."))
