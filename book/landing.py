@@ -57,13 +57,14 @@ def filled(text: str) -> str:
 def lead() -> str:
     """What was tested, with models of what size, and how many claims came out how."""
     counted = tally(claims())
-    every, left = sum(counted.values()), counted.pop(NOT_RUN, 0)
+    every = sum(counted.values())
+    waiting = {verdict: counted.pop(verdict) for verdict in (OPEN, NOT_RUN) if verdict in counted}
     words = ", ".join(f"**{n}** {verdict}{exact(verdict, claims())}" for verdict, n in counted.items())
-    words += f"; **{left}** {NOT_RUN}" * (left > 0)
+    words += "".join(f"; **{n}** {verdict}" + " (too few seeds)" * (verdict == OPEN) for verdict, n in waiting.items())
     names = {each.name for one, *_ in judged() for each in one.experiments}
     sizes = weights(record for name in names for record in recorded(name))
     of = f" with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
-    return f"Papers on long context, run again{of}, and {every - left} of {every} claims judged by one rule: {words}."
+    return f"Papers on long context, run again{of}, and {sum(counted.values())} of {every} claims judged by one rule: {words}."
 
 
 def exact(verdict: str, chosen: Sequence[Claim]) -> str:
@@ -118,7 +119,7 @@ def picture() -> str:
         groups.append(f"<p>{html.escape(title(paper))}</p><ul>{own}</ul>")
     counted = " ".join(f"<span>{badge(verdict)} {n}</span>" for verdict, n in tally(claims()).items())
     return (f'<figure class="claims"><div class="counts">{counted}</div>{"".join(groups)}<figcaption>Every claim that '
-            f"was judged. {LEGEND} A claim leads to its place in its chapter.</figcaption></figure>")
+            f"was judged, and those that are open. {LEGEND} A claim leads to its place in its chapter.</figcaption></figure>")
 
 
 def line(one: Claim, found: Verdict) -> str:

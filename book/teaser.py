@@ -8,6 +8,7 @@ from landing import exact
 from repro.paths import write_atomic
 from repro.study import Store, artifact, claims, experiment, metric, published
 from repro.study.claims import tally
+from repro.study.rule import NOT_RUN, OPEN
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -36,16 +37,15 @@ def lead() -> str:
     """What was tested, with models of which size, and how many claims came out how."""
     chosen = [one for one in claims() if {*one.scales} - {"smoke"}]  # those of the reading guide apart
     counted = tally(chosen)
-    words = ", ".join(f"{n} {verdict}{exact(verdict, chosen)}" for verdict, n in counted.items()
-                      if verdict != "not run")
+    every, left, waiting = sum(counted.values()), counted.pop(NOT_RUN, 0), counted.pop(OPEN, 0)
+    words = ", ".join(f"{n} {verdict}{exact(verdict, chosen)}" for verdict, n in counted.items())
     row = published("yoshida2020_table1_wikitext103").query("not model.str.contains('recurrence')").iloc[0]
     ours = metric("recurrence-wikitext103", "test_word_perplexity", model="baseline", overlap=0, train_overlap=None)
     perplexity = f"{ours:,.0f} word perplexity on WikiText-103 where the paper has {row['test_perplexity_per_word']}"
-    every = sum(counted.values())
-    judged = every - counted.get("not run", 0)
-    told = (f"{judged} of {every} claims of these papers were judged, all by one rule: {words}. The base models are "
+    told = (f"{sum(counted.values())} of {every} claims of these papers were judged, all by one rule: {words}. Of the "
+            f"others {waiting} are open (their runs lack seeds) and {left} not run. The base models are "
             f"small ({weights()}; the paper's GPT-2 has 124 million), and so is what they can show: {perplexity}. "
-            "\"Open\" claims lack seeds; \"not testable here\" means that an effect of the paper's size could not be "
+            "\"Not testable here\" means that an effect of the paper's size could not be "
             "seen with such models.")
     return fill(told, 120)
 

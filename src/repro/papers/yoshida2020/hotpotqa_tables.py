@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TABLE = "yoshida2020_table3_hotpotqa"
 SCORES = {"answer_f1": "F1", "answer_exact_match": "exact match"}
-SPLIT, H_PREV = "validation", "h_prev"
+SPLIT = "validation"
 OPEN = (  # what the paper leaves open, and what is done here
     ("a 2-layer MLP with a 768-dimensional hidden layer", "one hidden layer of 768 units", "two hidden layers"),
     ("inserted at layer 2", "the second layer, index 1 of those counted from 0, as in its Equation 1", "index 2"),
@@ -82,7 +82,7 @@ def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
     the first seed is of them (the sum of two logits), with h_prev and without."""
     import pandas
 
-    columns = ["source", "what is read", f"with {H_PREV}", f"without {H_PREV}"]
+    columns = ["source", "what is read", "with h_prev", "without h_prev"]
     rows = []
     for scale in reversed(context.scales):
         config, = (one for one in context.plan(scale) if _main(one) and one.model == RECURRENT)
