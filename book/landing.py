@@ -64,7 +64,8 @@ def lead() -> str:
     names = {each.name for one, *_ in judged() for each in one.experiments}
     sizes = weights(record for name in names for record in recorded(name))
     of = f" with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
-    return f"Papers on long context, run again{of}, and {sum(counted.values())} of {every} claims judged by one rule: {words}."
+    done = sum(counted.values())
+    return f"Papers on long context, run again{of}, and {done} of {every} claims judged by one rule: {words}."
 
 
 def exact(verdict: str, chosen: Sequence[Claim]) -> str:
@@ -119,7 +120,7 @@ def picture() -> str:
         groups.append(f"<p>{html.escape(title(paper))}</p><ul>{own}</ul>")
     counted = " ".join(f"<span>{badge(verdict)} {n}</span>" for verdict, n in tally(claims()).items())
     return (f'<figure class="claims"><div class="counts">{counted}</div>{"".join(groups)}<figcaption>Every claim that '
-            f"was judged, and those that are open. {LEGEND} A claim leads to its place in its chapter.</figcaption></figure>")
+            f"was judged, or is open. {LEGEND} A claim leads to its place in its chapter.</figcaption></figure>")
 
 
 def line(one: Claim, found: Verdict) -> str:

@@ -14,6 +14,6 @@ from repro.papers.yoshida2020.propagation_tables import (
 from repro.papers.yoshida2020.reading import answered, asked, by_window, padded, states_of_others
 from repro.papers.yoshida2020.tables import curves, kind, layer_weights, learning_curves, learning_rates
 
-__all__ = ["answered", "asked", "by_window", "change_without", "curves", "deviations", "distance_names", "evaluate", "kind",
-           "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "own_and_other", "padded",
+__all__ = ["answered", "asked", "by_window", "change_without", "curves", "deviations", "distance_names", "evaluate",
+           "kind", "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "own_and_other", "padded",
            "propagation_records", "reach_by_reader", "side_by_side", "states_of_others", "trained"]
