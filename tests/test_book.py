@@ -4,7 +4,8 @@ import ast
 
 import pytest
 
-from repro.book import source, without_docstrings
+from repro.book import listed, source, without_docstrings
+from repro.errors import ReproError
 from repro.recurrence import Recurrence, RecurrenceConfig
 
 CODE = '''
@@ -66,3 +67,15 @@ def test_several_are_shown_one_after_the_other():
     shown = source(Recurrence.pool, Recurrence.combine).data
     assert shown.count("```python\n") == 2
     assert shown.index("def pool") < shown.index("def combine")
+
+
+@pytest.mark.parametrize("given, expected", [
+    (10, [10]), ("0,10", [0, 10]), ("[0, 10]", [0, 10]), ("7", [7]), ((0, 3), [0, 3]), ([], [])])
+def test_a_parameter_is_a_list_however_papermill_hands_it_over(given, expected):
+    assert listed(given) == expected
+
+
+@pytest.mark.parametrize("given", ["ten", "1,,2", None, ["a"], 1.5, [1.5]])
+def test_what_holds_no_whole_numbers_is_named(given):
+    with pytest.raises(ReproError, match="no list of whole numbers; give one such as 0,10"):
+        listed(given)

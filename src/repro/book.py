@@ -1,9 +1,13 @@
-"""What chapters use to show the library's own code, so that no cell types it again; and whether this is one."""
+"""What chapters use to show the library's own code, so that no cell types it again; to read a list that was given as a
+parameter; and whether this is one."""
 
 import ast
 import inspect
+import operator
 import sys
 import textwrap
+
+from repro.errors import ReproError
 
 
 def source(*objects, docstring: bool = False):
@@ -30,6 +34,21 @@ def without_docstrings(code: str) -> str:
             first, last = node.body[0].lineno, node.body[0].end_lineno
             dropped |= set(range(first, last + 1 + (not lines[last].strip())))
     return "\n".join(line for number, line in enumerate(lines, start=1) if number not in dropped)
+
+
+def listed(value) -> list[int]:
+    """A parameter that holds numbers, as a list: papermill's `-p overlaps 10` gives a number, `-p overlaps 0,10` text.
+
+    >>> listed(10), listed("0,10"), listed((0, 10))
+    ([10], [0, 10], [0, 10])
+
+    Raises ReproError for what holds no whole numbers.
+    """
+    parts = value.strip("[]() ").split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
+    try:
+        return [int(part) if isinstance(part, str) else operator.index(part) for part in parts]
+    except (TypeError, ValueError):
+        raise ReproError(f"{value!r} is no list of whole numbers; give one such as 0,10.") from None
 
 
 def in_notebook() -> bool:
