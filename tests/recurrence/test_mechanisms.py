@@ -212,28 +212,25 @@ def test_the_nearest_keys_are_those_of_an_exhaustive_search(tiny_memory, k, n_to
         assert_close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
 
 
-@pytest.mark.parametrize("window", [1, 4, 8])
-def test_a_cache_reads_as_one_model_over_both_windows(tiny_memory, window):
-    model, ids = tiny_memory("cache", torch.float64), text(2 * window)
-    assert_close(model(ids, window=window).logits, plain(model)(ids).logits)
+@pytest.mark.parametrize(("window", "overlap"), [(1, 0), (4, 0), (4, 1), (8, 0)])
+def test_a_cache_reads_as_one_model_over_both_windows(tiny_memory, window, overlap):
+    model, n, scored = tiny_memory("cache", torch.float64), window - overlap, overlap
+    ids = text(window + 3 * n)
+    found = model(ids, window=window, overlap=overlap).logits
+    assert_close(found[:, :window], plain(model)(ids[:, :window]).logits)
+    for start in range(n, 4 * n, n):
+        both = plain(model)(ids[:, start - n:start + window]).logits
+        assert_close(found[:, start + scored:start + window], both[:, n + scored:])
 
 
 @pytest.mark.parametrize("overlap", [0, 1])
-def test_a_cache_holds_the_inputs_of_all_layers(tiny_memory, overlap):
-    """What is kept is moved to the first positions, the window that sees it begins after them."""
-    model, n = tiny_memory("cache", torch.float64), T - overlap
-    ids, places, before, start = text(T + 3 * n), model.transformer.wpe.weight, None, 0
-    found = model(ids, window=T, overlap=overlap).logits
-    for k in range(4):
-        moved = torch.stack([places[start + i] - places[i] for i in range(T)])
-
-        def inputs(index, hidden, moved=moved):
-            return hidden + moved if index == 0 else hidden
-
-        seen, _ = layers(model, ids[:, k * n:k * n + T], before, inputs=inputs)
-        before, start = {index: seen[index][:, :n] - moved[:n] for index in range(3)}, n
-        scored = slice(0 if k == 0 else k * n + overlap, k * n + T)
-        assert_close(found[:, scored], logits(model, seen[-1])[:, -(scored.stop - scored.start):])
+def test_a_cache_holds_the_inputs_of_all_layers_of_a_first_window(tiny_memory, overlap):
+    model, n, state = tiny_memory("cache", torch.float64), T - overlap, None
+    ids = text(T + 2 * n)
+    for start in (0, n, 2 * n):
+        _, state = model._read_window(ids[:, start:start + T], state, n)
+        seen, _ = layers(model, ids[:, start:start + T])
+        assert_close(state, torch.stack(seen[:3], 1)[:, :, :n])
 
 
 @pytest.mark.parametrize(("rate", "kept", "by"), [(2, 2, "mean"), (2, 1, "convolution"), (3, 3, "mean"),

@@ -1,38 +1,46 @@
-"""The hidden states of the window before, as they are (Dai et al. 2019, Transformer-XL)."""
+"""The hidden states of the window before, from a reading of its own (after Dai et al. 2019, Transformer-XL)."""
 
 import torch
 
 from repro.errors import ReproError
+from repro.evaluation import flops_per_token
 from repro.recurrence.memories.base import Memory
 
 
 class Cache(Memory):
     """Every layer also sees what its input was in the window before; no gradient passes there.
 
-    Section 3.2. State: the inputs of all layers (B, L, T, d). Transformer-XL has relative positions; GPT-2 adds one of
-    an absolute position to the embedding, from where it runs through all layers. So what is kept stands at positions
-    0 .. T-1 and the window after it, which begins there, at T .. 2T-1; when that one is kept in turn, the difference
-    of the two embeddings is taken off again. Of two windows the second is read exactly as one model of a window twice
-    as long reads it; later ones differ in what nonlinear layers made of the position. The context has to hold 2T.
+    Section 3.2. State: the inputs of all layers (B, L, T, d). Transformer-XL keeps those of the reading that saw a cache
+    itself, and is trained so from the start, with relative positions. GPT-2 has an embedding for each position, and
+    states of states are far from what it was trained on. So a window is read twice: as a first one, at positions
+    0 .. T-1, for the next window; and at T .. 2T-1 with what was so kept of the one before, exactly as one model of a
+    window twice as long reads it. The context has to hold 2T.
     """
 
     detached = True
 
     def read(self, layer, hidden, state, stride, places):
-        start = 0 if state is None else state.shape[2]
-        if start + hidden.shape[1] > len(places):
-            raise ReproError(f"a cache of {start} tokens and a window of {hidden.shape[1]} need "
-                             f"{start + hidden.shape[1]} positions, but the model's context ends at {len(places)}; "
-                             "choose a smaller window.")
-        moved = places[start:start + hidden.shape[1]] - places[:hidden.shape[1]]
-        hidden, kept = hidden + moved, []
+        alone, kept = self._through(layer, hidden, None)  # not under no_grad: autocast would then reuse weights without
+        kept = kept[:, :, :stride].detach()
+        if state is None:
+            return alone, kept
+        start, n = state.shape[2], hidden.shape[1]
+        if start + n > len(places):
+            raise ReproError(f"a cache of {start} tokens and a window of {n} need {start + n} positions, but the "
+                             f"model's context ends at {len(places)}; choose a smaller window.")
+        return self._through(layer, hidden + places[start:start + n] - places[:n], state)[0], kept
+
+    def _through(self, layer, hidden, state):
+        """What comes out behind all layers, and what entered each of them (B, L, T, d)."""
+        entered = []
         for index in range(self.n_layer):
-            kept.append((hidden - moved)[:, :stride].detach())
+            entered.append(hidden)
             hidden = layer(index, hidden, None if state is None else state[:, index])
-        return hidden, torch.stack(kept, 1)
+        return hidden, torch.stack(entered, 1)
 
     def state_numbers(self, window):
         return self.n_layer * window * self.d_model
 
     def flops_per_window(self, window):
-        return self.n_layer * self.before_flops(window, window)
+        again = flops_per_token(self.n_layer, self.d_model, window, 0) * window
+        return again + self.n_layer * self.before_flops(window, window)
