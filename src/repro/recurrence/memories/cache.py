@@ -10,9 +10,9 @@ from repro.recurrence.memories.base import Memory
 class Cache(Memory):
     """Every layer also sees what its input was in the window before; no gradient passes there.
 
-    Section 3.2. State: the inputs of all layers (B, L, T, d). Transformer-XL keeps those of the reading that saw a cache
-    itself, and is trained so from the start, with relative positions. GPT-2 has an embedding for each position, and
-    states of states are far from what it was trained on. So a window is read twice: as a first one, at places
+    Section 3.2. State: the inputs of all layers (B, L, T, d). Transformer-XL keeps those of the reading that saw a
+    cache itself, and is trained so from the start, with relative positions. GPT-2 has an embedding for each position,
+    and states of states are far from what it was trained on. So a window is read twice: as a first one, at positions
     0 .. T-1, for the next window; and at T .. 2T-1 with what was so kept of the one before, exactly as one model of a
     window twice as long reads it. The context has to hold 2T.
     """
