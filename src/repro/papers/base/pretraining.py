@@ -40,12 +40,7 @@ class Config(RunConfig):
 
     @model_validator(mode="after")
     def _fits(self):
-        for length, _ in self.growing:
-            if length > self.sequence or self.batch_size * self.sequence % length:
-                raise ValueError(f"growing has sequences of {length} tokens; they must be at most sequence="
-                                 f"{self.sequence} and divide the {self.batch_size * self.sequence} tokens of a batch")
-        if sum(share for _, share in self.growing) >= 1:
-            raise ValueError("growing takes all of the steps; leave some to sequences of full length")
+        check_growing(self.growing, self.sequence, self.batch_size)
         if self.sequence > self.n_positions:
             raise ValueError(f"sequence is {self.sequence} tokens, but the context is n_positions={self.n_positions}")
         if self.n_embd % self.n_head:
@@ -57,6 +52,17 @@ class Config(RunConfig):
         if self.tokeniser == "bpe" and self.vocab_size < 257:
             raise ValueError(f"vocab_size is {self.vocab_size}; byte-level BPE needs at least 257")
         return self
+
+
+def check_growing(growing, longest: int, batch_size: int) -> None:
+    """Raises ValueError unless these stages, (tokens per sequence, share of the steps), can come before the last one,
+    of `batch_size` sequences of `longest` tokens."""
+    for length, _ in growing:
+        if length > longest or batch_size * longest % length:
+            raise ValueError(f"growing has sequences of {length} tokens; they must be at most the last stage's "
+                             f"{longest} and divide the {batch_size * longest} tokens of a batch")
+    if sum(share for _, share in growing) >= 1:
+        raise ValueError("growing takes all of the steps; leave some to sequences of full length")
 
 
 def new_tokeniser(config):
@@ -80,12 +86,20 @@ def tokeniser_of(config):
 
 def stages(config) -> list[tuple[int, int, int]]:
     """(tokens per sequence, sequences per step, steps) of each stage of training; every step has as many tokens."""
-    per_step = config.batch_size * config.sequence
-    total = math.ceil(config.tokens / per_step)
+    steps = math.ceil(config.tokens / (config.batch_size * config.sequence))
+    return split(config.growing, config.sequence, config.batch_size, steps)
+
+
+def split(growing, longest: int, batch_size: int, steps: int) -> list[tuple[int, int, int]]:
+    """`stages` of so many steps, the last of `batch_size` sequences of `longest` tokens.
+
+    >>> split(((4, 0.5),), longest=16, batch_size=2, steps=10)
+    [(4, 8, 5), (16, 2, 5)]
+    """
     found, before = [], 0.0
-    for length, share in (*config.growing, (config.sequence, 1.0)):
-        steps = round(total * min(1.0, before + share)) - round(total * before)
-        found.append((length, per_step // length, steps))
+    for length, share in (*growing, (longest, 1.0)):
+        taken = round(steps * min(1.0, before + share)) - round(steps * before)
+        found.append((length, batch_size * longest // length, taken))
         before += share
     return found
 

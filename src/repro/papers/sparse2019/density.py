@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from repro.errors import ReproError
+from repro.papers.base.pretraining import Earlier, check_growing, split
 from repro.papers.sparse2019.data import START, read
-from repro.study import Estimate, Outcome, RunConfig
+from repro.study import Absent, Estimate, Outcome, RunConfig
 
 BLOCK = 1_000  # bytes of text or sound whose losses a record keeps as one sum
 PROMPT = 2_000  # samples of sound that a drawn clip goes on from, at most
@@ -28,6 +29,8 @@ class Config(RunConfig):
     summary: int = Field(4, ge=1)  # positions of a block that all later ones see; of "fixed"
     side: int = Field(8, ge=1)  # pixels of an image's side, after shrinking; of images
     length: int = Field(192, ge=2)  # bytes of a sequence; of an image all of it
+    # Stages before that, of text and sound: (bytes of a sequence, share of the steps), each step of as many bytes.
+    growing: Annotated[tuple[Earlier, ...], Absent(())] = ()
     n_layer: int = Field(2, ge=1)
     n_head: int = Field(2, ge=1)
     n_embd: int = Field(32, ge=1)
@@ -65,6 +68,7 @@ class Config(RunConfig):
         if "data" in self.embeddings and self.length != prod(self.shape):
             raise ValueError(f"length is {self.length}, but an image of side {self.side} has {prod(self.shape)} bytes; "
                              "data embeddings are for whole images")
+        check_growing(self.growing, self.length, self.batch_size)
         if self.contexts and max(self.contexts) >= self.length:
             raise ValueError(f"contexts are {self.contexts}; each must be below the length ({self.length})")
         return self
@@ -144,13 +148,16 @@ def fit(config, context, model, data) -> dict:
 
 
 def batches_of(config, data):
-    """Whole images, or stretches of a stream."""
+    """Whole images, or stretches of a stream, which may grow."""
     import torch
 
-    from repro.training import LengthBuckets, Sequences
+    from repro.training import LengthBuckets, Sequences, Stages
 
     if data.train.ndim == 1:
-        return Sequences(data.train, config.length, config.batch_size, config.seed)
+        return Stages([(Sequences(data.train, length, size, config.seed), steps) for length, size, steps in
+                       split(config.growing, config.length, config.batch_size, config.steps)])
+    if config.growing:
+        raise ReproError(f"growing is {config.growing}, but an image is read whole; leave it out.")
     rows = torch.from_numpy(data.train)
     return LengthBuckets(rows, [config.length] * len(rows), torch.stack, config.batch_size, config.seed)
 
