@@ -10,37 +10,43 @@ from repro.recurrence.memories.base import Memory
 class Cache(Memory):
     """Every layer also sees what its input was in the window before; no gradient passes there.
 
-    Section 3.2. State: the inputs of all layers (B, L, T, d). Transformer-XL keeps those of the reading that saw a
+    Section 3.2. State: the inputs of all layers (B, L, stride, d). Transformer-XL keeps those of a reading that saw a
     cache itself, and is trained so from the start, with relative positions. GPT-2 has an embedding for each position,
-    and states of states are far from what it was trained on. So a window is read twice: as a first one, at positions
-    0 .. T-1, for the next window; and at T .. 2T-1 with what was so kept of the one before, exactly as one model of a
-    window twice as long reads it. The context has to hold 2T.
+    and states of states are far from what it was trained on. So every window is also read alone, at positions
+    0 .. T-1: the inputs of that reading are kept. The window after it stands behind them, from position `stride` on,
+    and is read exactly as the end of one window over both. So it scores what the model itself scores with windows of
+    T + stride tokens that overlap by T, and costs as much; only in training does no gradient reach the part before.
+    Raises ReproError where the context does not hold T + stride positions.
     """
 
     detached = True
 
     def read(self, layer, hidden, state, stride, places):
-        alone, kept = self._through(layer, hidden, None)  # not under no_grad: autocast would then reuse weights without
-        kept = kept[:, :, :stride].detach()
         if state is None:
-            return alone, kept
+            kept, last = self._alone(layer, hidden, stride)
+            return layer(self.n_layer - 1, last), kept
         start, n = state.shape[2], hidden.shape[1]
         if start + n > len(places):
             raise ReproError(f"a cache of {start} tokens and a window of {n} need {start + n} positions, but the "
                              f"model's context ends at {len(places)}; choose a smaller window.")
-        return self._through(layer, hidden + places[start:start + n] - places[:n], state)[0], kept
-
-    def _through(self, layer, hidden, state):
-        """What comes out behind all layers, and what entered each of them (B, L, T, d)."""
-        entered = []
+        with torch.no_grad():
+            kept, _ = self._alone(layer, hidden, stride)
+        hidden = hidden + places[start:start + n] - places[:n]
         for index in range(self.n_layer):
-            entered.append(hidden)
-            hidden = layer(index, hidden, None if state is None else state[:, index])
-        return hidden, torch.stack(entered, 1)
+            hidden = layer(index, hidden, state[:, index])
+        return hidden, kept
+
+    def _alone(self, layer, hidden, stride):
+        """What enters all layers where nothing stands before the window, (B, L, stride, d), and the last one's whole
+        input (B, T, d)."""
+        entered = [hidden]
+        for index in range(self.n_layer - 1):
+            entered.append(layer(index, entered[-1]))
+        return torch.stack([one[:, :stride].detach() for one in entered], 1), entered[-1]
 
     def state_numbers(self, window):
         return self.n_layer * window * self.d_model
 
     def flops_per_window(self, window):
-        again = flops_per_token(self.n_layer, self.d_model, window, 0) * window
-        return again + self.n_layer * self.before_flops(window, window)
+        alone = flops_per_token(self.n_layer - 1, self.d_model, window, 0) * window  # of the last layer the input only
+        return alone + self.n_layer * self.before_flops(window, window)
