@@ -106,14 +106,14 @@ def site() -> str:
 
 
 def judged() -> list[tuple[Claim, str, Verdict]]:
-    """The claims that were judged, with scale and verdict, paper by paper in the order of the chapters."""
+    """The claims that have runs, judged or open, with scale and verdict, in the order of papers and chapters."""
     told = [(one, *latest(one)) for one in claims()]
     order = [*PAPERS, *dict.fromkeys(one.paper for one, *_ in told if one.paper not in PAPERS)]
     return [row for paper in order for row in told if row[0].paper == paper and row[2].verdict != NOT_RUN]
 
 
 def picture() -> str:
-    """Every claim that was judged in a line, paper by paper, which leads to its place in its chapter."""
+    """Every claim that has runs in a line, paper by paper, which leads to its place in its chapter."""
     rows, groups = judged(), []
     for paper in dict.fromkeys(one.paper for one, *_ in rows):
         own = "".join(f"<li>{line(one, found)}</li>" for one, _, found in rows if one.paper == paper)

@@ -2,6 +2,7 @@
 
 import ast
 
+import numpy as np
 import pytest
 
 from repro.book import listed, source, without_docstrings
@@ -70,7 +71,8 @@ def test_several_are_shown_one_after_the_other():
 
 
 @pytest.mark.parametrize("given, expected", [
-    (10, [10]), ("0,10", [0, 10]), ("[0, 10]", [0, 10]), ("7", [7]), ((0, 3), [0, 3]), ([], [])])
+    (10, [10]), ("0,10", [0, 10]), ("[0, 10]", [0, 10]), ("7", [7]), ("(1,)", [1]), ("[]", []),
+    ((0, 3), [0, 3]), ([], []), (np.int64(3), [3])])
 def test_a_parameter_is_a_list_however_papermill_hands_it_over(given, expected):
     assert listed(given) == expected
 

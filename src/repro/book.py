@@ -44,7 +44,8 @@ def listed(value) -> list[int]:
 
     Raises ReproError for what holds no whole numbers.
     """
-    parts = value.strip("[]() ").split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
+    parts = value.strip("[]() ,").split(",") if isinstance(value, str) else value
+    parts = [value] if hasattr(value, "__index__") else [] if parts == [""] else parts
     try:
         return [int(part) if isinstance(part, str) else operator.index(part) for part in parts]
     except (TypeError, ValueError):

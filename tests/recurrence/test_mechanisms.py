@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from repro.evaluation import perplexity
 from repro.recurrence import RecurrenceConfig, RecurrentLM
 
 T = 4
@@ -221,6 +222,14 @@ def test_a_cache_reads_as_one_model_over_both_windows(tiny_memory, window, overl
     for start in range(n, 4 * n, n):
         both = plain(model)(ids[:, start - n:start + window]).logits
         assert_close(found[:, start + scored:start + window], both[:, n + scored:])
+
+
+@pytest.mark.parametrize(("window", "overlap"), [(4, 0), (4, 1), (8, 3)])
+def test_a_cache_scores_what_long_overlapping_windows_score(tiny_memory, window, overlap):
+    model, ids = tiny_memory("cache", torch.float64), text(3 * window, batch=1)[0]
+    long = 2 * window - overlap
+    assert_close(torch.as_tensor(perplexity(model, ids, window, overlap).target_nll),
+                 torch.as_tensor(perplexity(plain(model), ids, long, window).target_nll))
 
 
 @pytest.mark.parametrize("overlap", [0, 1])

@@ -121,7 +121,7 @@ def test_seeds_differ_in_weights_and_order(whole, home):
 
 
 @pytest.mark.parametrize(("sets", "told"), [
-    ({"growing": [[64, 0.5]]}, "growing has sequences of 64 tokens; they must be at most the last stage's 32"),
+    ({"growing": [[64, 0.5]]}, "growing has sequences of 64 tokens; they must be at most sequence=32"),
     ({"growing": [[24, 0.5]]}, "growing has sequences of 24 tokens; they must .* divide the 64 tokens of a batch"),
     ({"growing": [[8, 0.5], [16, 0.5]]}, "growing takes all of the steps"),
     ({"growing": [[8, 1.5]]}, "growing.0.1"), ({"optimizer": "sgd"}, "optimizer='sgd': Input should be 'adamw'"),

@@ -88,26 +88,28 @@ def test_a_model_starts_where_it_knows_nothing(home):
     ({"summary": 25}, r"summary is 25; it must lie between 1 and the stride \(24\)"),
     ({"side": 7}, "length is 192, but an image of side 7 has 147 bytes"),
     ({"n_head": 3}, "the width must be a multiple of the heads"), ({"contexts": "[192]"}, "must be below the length"),
-    ({"growing": "[[80, 0.5]]"}, "growing has sequences of 80 tokens; they must .* divide the 1536 tokens of a batch")])
+    ({"growing": "[[80, 0.5]]"}, "growing has sequences of 80 tokens; they must .* divide the 1536 tokens of a batch"),
+    ({"growing": "[[64, 0.3], [32, 0.3]]"}, "sequences of 64, 32 tokens; they must not become shorter"),
+    ({"growing": "[[32, 0.3], [64, 0.3], [96, 0.4]]"}, "growing takes all of the steps")])
 def test_settings_that_do_not_fit_are_refused(changes, told):
     with pytest.raises(ReproError, match=told):
         [one for one in experiment("sparse-density").plan("smoke", changes) if is_pattern(True, "fixed")(one)]
 
 
 def test_sequences_of_text_grow_while_every_step_reads_as_many_bytes():
-    config = planned("sparse-density", is_pattern(False, "dense"), steps=10, growing="[[32, 0.2], [64, 0.3]]")
+    plain = planned("sparse-density", is_pattern(False, "dense"), steps=10)
+    config = type(plain).model_validate(plain.model_dump() | {"growing": [[32, 0.2], [64, 0.3]]})
     data = read(config)
     batches = density.batches_of(config, data)
     shapes = [tuple(batches.batch(step).shape) for step in range(10)]
     assert shapes == [(32, 33)] * 2 + [(16, 65)] * 3 + [(8, 129)] * 5
-    fixed = density.batches_of(config.model_copy(update={"growing": ()}), data)
-    assert (fixed.batch(4) == batches.batch(9)).all() and len(fixed.stages) == 1
+    fixed = density.batches_of(plain, data)
+    assert (fixed.batch(4) == batches.batch(9)).all() and "stages" not in fixed.settings()
 
 
 def test_images_are_read_whole():
-    config = planned("sparse-density", is_pattern(True, "dense"), growing="[[64, 0.5]]")
     with pytest.raises(ReproError, match=r"growing is \(\(64, 0.5\),\), but an image is read whole; leave it out"):
-        density.batches_of(config, read(config))
+        planned("sparse-density", is_pattern(True, "dense"), growing="[[64, 0.5]]")
 
 
 def test_a_corpus_of_another_kind_is_refused():

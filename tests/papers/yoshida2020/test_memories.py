@@ -47,7 +47,7 @@ def test_rows_differ_in_the_memory_alone(scale):
     assert {run.corpus for run in known} == (set() if scale == "smoke" else {"synthetic-books"})
 
 
-def test_overlap_costs_as_much_as_the_dearest_memories():
+def test_overlap_costs_as_much_as_the_dearest_memory_and_the_cache_as_much_as_windows_of_twice_the_size():
     from transformers import GPT2Config
 
     from repro.evaluation import flops_per_token
@@ -56,9 +56,10 @@ def test_overlap_costs_as_much_as_the_dearest_memories():
 
     config = GPT2Config(n_layer=6, n_embd=256, n_head=4)
     plain = flops_per_token(6, 256, 64, 0)
-    cost = [1 + make(config, complete(name)).flops_per_token(64, 0) / plain for name in MEMORIES]
+    cost = {name: 1 + make(config, complete(name)).flops_per_token(64, 0) / plain for name in MEMORIES}
+    assert cost.pop("cache") == pytest.approx(flops_per_token(6, 256, 128, 64) / plain, abs=0.01)
     overlap = next(run.overlap for run in EXPERIMENT.plan("small") if run.memory == "overlap")
-    assert sorted(cost)[-2] - 0.03 < flops_per_token(6, 256, 64, overlap) / plain < max(cost)
+    assert flops_per_token(6, 256, 64, overlap) / plain == pytest.approx(max(cost.values()), abs=0.03)
 
 
 @pytest.mark.parametrize(("memory", "overlap", "words"), [

@@ -1,6 +1,7 @@
 """How a base model is pretrained: alike for one that predicts the next token and one that fills in what is masked."""
 
 import math
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -40,7 +41,7 @@ class Config(RunConfig):
 
     @model_validator(mode="after")
     def _fits(self):
-        check_growing(self.growing, self.sequence, self.batch_size)
+        check_growing(self.growing, self.batch_size, sequence=self.sequence)
         if self.sequence > self.n_positions:
             raise ValueError(f"sequence is {self.sequence} tokens, but the context is n_positions={self.n_positions}")
         if self.n_embd % self.n_head:
@@ -54,14 +55,18 @@ class Config(RunConfig):
         return self
 
 
-def check_growing(growing, longest: int, batch_size: int) -> None:
+def check_growing(growing, batch_size: int, **last: int) -> None:
     """Raises ValueError unless these stages, (tokens per sequence, share of the steps), can come before the last one,
-    of `batch_size` sequences of `longest` tokens."""
+    of `batch_size` sequences whose length is the one keyword: the name of the setting, and its value."""
+    (name, longest), = last.items()
     for length, _ in growing:
         if length > longest or batch_size * longest % length:
-            raise ValueError(f"growing has sequences of {length} tokens; they must be at most the last stage's "
-                             f"{longest} and divide the {batch_size * longest} tokens of a batch")
-    if sum(share for _, share in growing) >= 1:
+            raise ValueError(f"growing has sequences of {length} tokens; they must be at most {name}={longest} and "
+                             f"divide the {batch_size * longest} tokens of a batch")
+    if any(b < a for (a, _), (b, _) in pairwise(growing)):
+        raise ValueError(f"growing has sequences of {', '.join(str(length) for length, _ in growing)} tokens; they "
+                         "must not become shorter")
+    if sum(share for _, share in growing) > 1 - 1e-9:
         raise ValueError("growing takes all of the steps; leave some to sequences of full length")
 
 

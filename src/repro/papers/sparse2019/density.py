@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from repro.errors import ReproError
 from repro.papers.base.pretraining import Earlier, check_growing, split
 from repro.papers.sparse2019.data import START, read
+from repro.papers.sparse2019.settings import is_image
 from repro.study import Absent, Estimate, Outcome, RunConfig
 
 BLOCK = 1_000  # bytes of text or sound whose losses a record keeps as one sum
@@ -68,7 +69,9 @@ class Config(RunConfig):
         if "data" in self.embeddings and self.length != prod(self.shape):
             raise ValueError(f"length is {self.length}, but an image of side {self.side} has {prod(self.shape)} bytes; "
                              "data embeddings are for whole images")
-        check_growing(self.growing, self.length, self.batch_size)
+        check_growing(self.growing, self.batch_size, length=self.length)
+        if self.growing and is_image(self):
+            raise ValueError(f"growing is {self.growing}, but an image is read whole; leave it out")
         if self.contexts and max(self.contexts) >= self.length:
             raise ValueError(f"contexts are {self.contexts}; each must be below the length ({self.length})")
         return self
@@ -154,10 +157,9 @@ def batches_of(config, data):
     from repro.training import LengthBuckets, Sequences, Stages
 
     if data.train.ndim == 1:
-        return Stages([(Sequences(data.train, length, size, config.seed), steps) for length, size, steps in
-                       split(config.growing, config.length, config.batch_size, config.steps)])
-    if config.growing:
-        raise ReproError(f"growing is {config.growing}, but an image is read whole; leave it out.")
+        stages = [(Sequences(data.train, length, size, config.seed), steps) for length, size, steps in
+                  split(config.growing, config.length, config.batch_size, config.steps)]
+        return Stages(stages) if config.growing else stages[0][0]
     rows = torch.from_numpy(data.train)
     return LengthBuckets(rows, [config.length] * len(rows), torch.stack, config.batch_size, config.seed)
 

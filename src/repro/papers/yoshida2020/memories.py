@@ -2,7 +2,8 @@
 
 Not in the paper, which compares its own module with overlap alone. Every row fine-tunes the base model with one of
 `repro.recurrence.MEMORIES`, or without one on disjoint windows ("none") and on overlapping ones ("overlap", a fifth of
-the window, which costs about as much as the dearest memories).
+the window, which costs about as much as the dearest of them). "cache" is no memory to compare with but the strong
+reference: what windows of twice the size see, at their cost.
 """
 
 from dataclasses import replace
