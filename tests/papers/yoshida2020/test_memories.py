@@ -165,7 +165,7 @@ def test_the_table_sets_books_beside_books_of_a_known_process():
     assert list(frame.columns) == ["scale", *COLUMNS]
     row = frame.loc["rmt"]
     assert dict(row.drop(["scale", "test perplexity"])) == {
-        "weights": "1,234", "state (numbers)": "56,789", "FLOPs/token": "1.23e+06", "tokens/s": "2,250",
+        "seeds": "2", "weights": "1,234", "state (numbers)": "56,789", "FLOPs/token": "1.23e+06", "tokens/s": "2,250",
         "change": "-10.0% [-10.0%, -10.0%]", "masked": "50.50", "other document": "123", "reach (windows)": "3.5",
         "known gain": "25%"}
     assert frame.loc["none", "change"] == "–" and frame.loc["none", "masked"] == "–"

@@ -18,7 +18,7 @@ KNOWN = "synthetic-books"
 
 def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
     """A row for each memory. Means over seeds; perplexity with its interval over books; changes against "none" on the
-    same text, seed by seed and book by book.
+    same text, seed by seed and book by book: with one seed they tell of these books only.
 
     "other document": the state comes from another book. "known gain": the share of what a book of the known process
     can tell beyond the window that the model recovers. "tokens/s": of fine-tuning, validation included.
@@ -41,7 +41,7 @@ def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
     return pandas.DataFrame(rows)
 
 
-COLUMNS = ("weights", "state (numbers)", "FLOPs/token", "tokens/s", "test perplexity", "change", "masked",
+COLUMNS = ("seeds", "weights", "state (numbers)", "FLOPs/token", "tokens/s", "test perplexity", "change", "masked",
            "other document", "reach (windows)", "known gain")
 
 
@@ -51,7 +51,7 @@ def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]
     shared = {record.seed for record in records} & {record.seed for record in plain}
     controls = {name: [record.metrics.get(f"test_word_perplexity_{key}") for record in records]
                 for name, key in (("masked", "masked"), ("other document", "other_document"))}
-    return {"weights": f"{metrics['weights']:,.0f}", "state (numbers)": f"{metrics['state_numbers']:,.0f}",
+    return {"seeds": str(len(records)), "weights": f"{metrics['weights']:,.0f}", "state (numbers)": f"{metrics['state_numbers']:,.0f}",
             "FLOPs/token": f"{metrics['flops_per_token']:.3g}", "test perplexity": told(records, "test"),
             "change": bounded(*compare(records, plain, "test"), "+.1%") if config.memory != "none" and shared else "–",
             **{name: "–" if None in values else f"{fmean(values):.{2 if fmean(values) < 100 else 0}f}"
