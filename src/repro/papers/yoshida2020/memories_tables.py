@@ -51,7 +51,8 @@ def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]
     shared = {record.seed for record in records} & {record.seed for record in plain}
     controls = {name: [record.metrics.get(f"test_word_perplexity_{key}") for record in records]
                 for name, key in (("masked", "masked"), ("other document", "other_document"))}
-    return {"seeds": str(len(records)), "weights": f"{metrics['weights']:,.0f}", "state (numbers)": f"{metrics['state_numbers']:,.0f}",
+    return {"seeds": str(len(records)), "weights": f"{metrics['weights']:,.0f}",
+            "state (numbers)": f"{metrics['state_numbers']:,.0f}",
             "FLOPs/token": f"{metrics['flops_per_token']:.3g}", "test perplexity": told(records, "test"),
             "change": bounded(*compare(records, plain, "test"), "+.1%") if config.memory != "none" and shared else "–",
             **{name: "–" if None in values else f"{fmean(values):.{2 if fmean(values) < 100 else 0}f}"
