@@ -151,5 +151,5 @@ register(
                         rows_of(KNOWN["corpus"], "none"), lambda records: records[0].metrics["known_gain"]),
             sentence=f"On text that is known to reward it, the recurrent model with its module at the {place} block "
                      "has a lower test perplexity than the fine-tuned baseline.",
-            short=f"On text that rewards it, the {place} block's module helps.")
+            short=f"On rewarding text, the {place} block's module helps.")
       for memory, place in (("yoshida", "second"), ("yoshida-first", "first"))))
