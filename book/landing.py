@@ -278,7 +278,7 @@ SHAPES = {"reproduced": "o", "not reproduced": "s", "inconclusive": "^", "not te
 
 
 def social(file: Path) -> None:
-    """The picture that others show beside a link to the book: every claim that has runs, and the counts (1200 x 630)."""
+    """The picture that others show beside a link to the book: every claim with runs, and the counts (1200 x 630)."""
     from matplotlib.figure import Figure
 
     from repro.plotting import house
