@@ -6,7 +6,7 @@ from textwrap import fill
 from landing import exact
 
 from repro.paths import write_atomic
-from repro.study import Store, artifact, claims, experiment, metric, published
+from repro.study import ADDED, Store, artifact, claims, experiment, metric, published
 from repro.study.claims import tally
 from repro.study.rule import NOT_RUN, OPEN
 
@@ -42,8 +42,10 @@ def lead() -> str:
     row = published("yoshida2020_table1_wikitext103").query("not model.str.contains('recurrence')").iloc[0]
     ours = metric("recurrence-wikitext103", "test_word_perplexity", model="baseline", overlap=0, train_overlap=None)
     perplexity = f"{ours:,.0f} word perplexity on WikiText-103 where the paper has {row['test_perplexity_per_word']}"
-    told = (f"{sum(counted.values())} of {every} claims of these papers were judged, all by one rule: {words}. Of the "
-            f"others {waiting} are open (their runs lack seeds) and {left} not run. The base models are "
+    own = sum(one.source.startswith(ADDED) for one in chosen)
+    told = (f"{sum(counted.values())} of {every} claims were judged, all by one rule: {words}. Of the "
+            f"others {waiting} are open (their runs lack seeds) and {left} not run. {every - own} claims are these "
+            f"papers', {own} our own, about text of which the possible gain is known. The base models are "
             f"small ({weights()}; the paper's GPT-2 has 124 million), and so is what they can show: {perplexity}. "
             "\"Not testable here\" means that an effect of the paper's size could not be "
             "seen with such models.")

@@ -6,7 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from repro.data import corpora, corpus, fetch, root, sources, task
-from repro.data.examples import LabelledText
+from repro.data.examples import LabelledText, Summary
 from repro.data.tasks import TASKS
 from repro.errors import ReproError
 
@@ -111,6 +111,18 @@ def test_pairs_that_are_fetched_are_what_is_read(tmp_path, monkeypatch, name):
     assert set(corpus(name).splits) == set(rows)
     row = corpus(name).check()[-1]
     assert (row.what, row.ok) == ("files as they were fetched", True)
+
+
+def test_translations_are_read_in_both_directions(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+    hub = {split: [{"translation": {"en": f"{split} {k}", "fr": f"{split}, {k}"}} for k in range(5)]
+           for split in sources.WMT14_ROWS}
+    fetch.fetch("wmt14-en-fr", tmp_path / "wmt14", sources.wmt14(dict.fromkeys(hub, 5), per_file=4),
+                lambda split, skip: iter(hub[split][skip:]), progress=False)
+    for name, told, wanted in (("wmt14-en-fr", "test 4", "test, 4"), ("wmt14-fr-en", "test, 4", "test 4")):
+        assert list(corpus(name).examples("test"))[4] == Summary("test-4", "", told, wanted)
+        assert {split: one.n_examples for split, one in corpus(name).splits.items()} == {"validation": 3_000,
+                                                                                       "test": 3_003}
 
 
 def test_published_sizes():

@@ -83,6 +83,11 @@ def test_the_cycle_can_be_read_on_white_and_on_black():
 
     assert len(set(CYCLE)) == len(CYCLE)
     assert all(contrast(colour, "white") > 2 and contrast(colour, "black") > 2 for colour in CYCLE)
+    for name in (name for name in SERIES if ", " not in name):
+        lines = list(colours([f"{name}, overlap {k}" for k in range(5)]).values())
+        assert lines[0] == SERIES[name] and all(min(contrast(one, "white"), contrast(one, "black")) > 2
+                                                  for one in lines)
+        assert min(contrast(a, b) for k, a in enumerate(lines) for b in lines[:k]) > 1.2
 
 
 TWICE = "the label 'baseline' comes twice"

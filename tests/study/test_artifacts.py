@@ -1,10 +1,13 @@
 """Artifacts: records beside printed values, and an honest caption."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from repro.errors import ReproError
 from repro.page import signed
 from repro.study import ADDED, Artifact, Claim, Experiment, Measured, artifact, claim, register, run
+from repro.study.artifacts import same_seeds
 from repro.study.claims import standing
 from repro.study.registry import lookup
 
@@ -59,6 +62,20 @@ def test_cells_hold_the_mean_over_seeds(table, toy):
     line = shown.caption.splitlines()[1]
     assert line.startswith("smoke: toy-text (part of toy: 1 of 9 texts); 2 seeds; records ")
     assert sorted(line.removesuffix(".").partition("records ")[2].split(", ")) == sorted(ids)
+    run(toy.experiment.plan("smoke", seeds=(2,))[0], progress=False)
+    assert "; 2 to 3 seeds; records " in table.render(also=()).caption
+
+
+def test_seeds_that_all_groups_have_are_kept():
+    def group(*seeds):
+        return [SimpleNamespace(seed=seed) for seed in seeds]
+
+    def kept(*groups):
+        return [[record.seed for record in group] for group in same_seeds(groups)]
+
+    assert kept(group(0, 1, 2), group(2, 0), group()) == [[0, 2], [2, 0], []]
+    assert kept(group(0, 1), group(5), group()) == [[0, 1], [5], []], "no seed is common: as they are"
+    assert kept() == [] and kept(group()) == [[]]
 
 
 def test_one_missing_run_is_named_by_its_own_command(table, toy):

@@ -102,7 +102,8 @@ def test_a_control_that_is_declared_has_to_be_measured():
         one.judge([])
 
 
-@pytest.mark.parametrize(("room", "verdict"), [(0.9, "not testable here"), (1.1, "reproduced")])
+@pytest.mark.parametrize(("room", "verdict"), [(0.9, "not testable here"), (1.1, "reproduced"),
+                                               (None, "not testable here")])
 def test_the_room_comes_from_the_runs_of_the_assay(toy, room, verdict):
     """Of the baseline without overlap, at whatever seeds it was run."""
     asked = []

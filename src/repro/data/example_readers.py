@@ -117,12 +117,13 @@ def pronouns() -> Reader:
     return _reader(examples.Pronoun, build, {name: name for name in columns} | {"is_a": "a_coref", "is_b": "b_coref"})
 
 
-def summaries(document: str = "document", summary: str = "summary", title: str = "title") -> Reader:
-    """Documents with a title and a summary."""
+def summaries(document: str = "document", summary: str = "summary", title: str | None = "title",
+              id: str | None = "id") -> Reader:
+    """Documents with a title and a summary; or texts and what each becomes in another language."""
     def build(corpus: Corpus, name: str, row: dict) -> examples.Summary:
-        return examples.Summary(name, row[title], row[document], row[summary])
+        return examples.Summary(name, row[title] if title else "", row[document], row[summary])
 
-    return _reader(examples.Summary, build, {"id": "id", "title": title, "document": document, "summary": summary})
+    return _reader(examples.Summary, build, {"id": id, "title": title, "document": document, "summary": summary})
 
 
 def next_sentences(held_out: int) -> Reader:

@@ -383,6 +383,13 @@ SUMMARIES = [
         splits={name: Split(f"{share} of all articles, 1.9 million of 2.3 in the paper" if name == "train" else share,
                             f"{name}-*.parquet")
                 for name, share in (("train", "80 %"), ("validation", "10 %"), ("test", "10 %"))}),
+    *(Corpus(
+        f"wmt14-{told}-{wanted}", "none stated", "wmt/wmt14", folder="wmt14", origin=sources.wmt14,
+        read=rows.summaries(document=told, summary=wanted, title=None, id=None),
+        part_of="WMT-14, English and French: its development and test sentences, none of 41 million of training",
+        splits={split: Split("complete", f"{split}-*-of-*.parquet", n_examples=n)
+                for split, n in sources.WMT14_ROWS.items()})
+      for told, wanted in (("en", "fr"), ("fr", "en"))),
     Corpus(
         "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated[examples.Summary],
         generator=synthetic_articles.ARTICLES,

@@ -126,6 +126,19 @@ def scitail(rows: dict[str, int] = SCITAIL_ROWS, per_file: int = 100_000) -> Hub
                    _pair("sentence1", "sentence2", "gold_label"), _table)
 
 
+WMT14_ROWS = {"validation": 3_000, "test": 3_003}
+
+
+def wmt14(rows: dict[str, int] = WMT14_ROWS, per_file: int = 4_000) -> Hub:
+    """English and French sentences of WMT-14: newstest 2013 and 2014. Its 41 million of training are not taken: a
+    language model is tried as it is."""
+    return _tables("wmt/wmt14", "fr-en", rows, per_file, "parquet", _translation, _table)
+
+
+def _translation(row: dict) -> dict:
+    return {"en": row["translation"]["en"], "fr": row["translation"]["fr"]}
+
+
 def _pair(text: str, pair: str, label: str = "label") -> Callable[[dict], dict | None]:
     """Keeps a pair of texts and its label; a pair without a label, or with an empty text, is left out."""
     def convert(row: dict) -> dict | None:

@@ -4,6 +4,8 @@ import html
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from math import log
 from typing import TypeVar
 from zlib import crc32
 
@@ -28,7 +30,7 @@ BLUE, RED, GREEN, PINK, SKY, ORANGE, GREY = "#0072B2", "#D55E00", "#009E73", "#C
 PURPLE, BROWN, OLIVE = "#7A5BB5", "#9A6324", "#808000"
 CYCLE = (BLUE, RED, GREEN, PINK, SKY, ORANGE, GREY, PURPLE, BROWN, OLIVE)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
-SHADES = ("white", 0.0), ("white", 0.45), ("black", 0.4), ("white", 0.65), ("black", 0.65)  # and how much of it
+SHADES = 2.1, 3.1, 4.6, 6.8, 10.0  # of one colour: contrast with white; with black it is 21 over that, 2.1 or more too
 
 # What a line is called decides its colour, in every figure: "recurrent, overlap 5" is of the series "recurrent".
 SERIES = {
@@ -76,10 +78,27 @@ def colours(names: Iterable[str]) -> dict[str, str]:
         start = crc32(name.encode()) % len(CYCLE)
         turned = [*CYCLE[start:], *CYCLE[:start]]
         wanted = [SERIES[series(name)], *turned] if series(name) else turned
-        shades = [_mixed(colour, *shade) for colour in wanted for shade in SHADES]
+        shades = [shade for colour in wanted for shade in _shades(colour)]
         choice = shades if series(name) else [*wanted, *shades]
         found[name] = next((colour for colour in choice if colour not in found.values()), wanted[0])
     return {name: found[name] for name in names}
+
+
+@cache
+def _shades(colour: str) -> list[str]:
+    """A colour and as many shades of it as there are, without the one that is most like it; the least alike first."""
+    def apart(shade: str) -> float:
+        return abs(log(_contrast(shade) / _contrast(colour)))
+
+    mixed = [_mixed(colour, other, share / 100) for other in ("white", "black") for share in range(100)]
+    found = [min(mixed, key=lambda one: abs(_contrast(one) - wanted)) for wanted in SHADES]
+    return [colour, *sorted(found, key=apart, reverse=True)[:-1]]
+
+
+def _contrast(colour: str) -> float:
+    """With white, from 1 to 21 (WCAG 2)."""
+    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055)**2.4 for part in to_rgb(colour))
+    return 1.05 / (sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) + 0.05)
 
 
 def _mixed(colour: str, other: str, share: float) -> str:

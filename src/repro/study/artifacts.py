@@ -2,6 +2,7 @@
 
 import html
 import io
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -179,9 +180,8 @@ class ArtifactContext:
             missing = [(line, config) for line, config in self.missing.items() if config.scale == scale]
             told = []
             if used:
-                seeds = len({record.seed for record in used})
                 data = sorted({_data(record) for record in used})
-                told.append(f"{', '.join(data)}; {seeds} seed{'s' * (seeds > 1)}; "
+                told.append(f"{', '.join(data)}; {_seeds(used)}; "
                             f"record{'s' * (len(used) > 1)} {', '.join(record.id for record in used)}")
             if missing:
                 runs = f"{len(missing)} run{'s' * (len(missing) > 1)}" if used else "all"
@@ -203,6 +203,27 @@ class ArtifactContext:
         sets = self.sets if scale == self.scales[0] else {}
         own = [_set(key, value) for key, value in sets.items() if key in experiment(name).config.model_fields]
         return " ".join([shlex.join(["repro", "run", name, "--scale", scale]), *own])
+
+
+def same_seeds(groups: Sequence[list[Record]]) -> list[list[Record]]:
+    """Of groups of records those at the seeds that all groups have, so that levels side by side differ in no seed.
+
+    Groups without a record stay so and count for nothing; where the others have no seed in common all stay as they are.
+    """
+    seeds = [{record.seed for record in group} for group in groups if group]
+    common = set.intersection(*seeds) if seeds else set()
+    return [[record for record in group if record.seed in common] or group for group in groups]
+
+
+def _seeds(used: Sequence[Record]) -> str:
+    """How many seeds what is shown has: "3 seeds", or "1 to 5 seeds" where some of it has fewer than the rest."""
+    found: dict[str, set[int]] = {}
+    for record in used:
+        settings = {key: value for key, value in record.config.items() if key != "seed"}
+        found.setdefault(json.dumps(settings, sort_keys=True, default=str), set()).add(record.seed)
+    counts = sorted({len(seeds) for seeds in found.values()})
+    fewest = f"{counts[0]} to " if len(counts) > 1 else ""
+    return f"{fewest}{counts[-1]} seed{'s' * (counts[-1] > 1)}"
 
 
 def _set(key: str, value: Any) -> str:

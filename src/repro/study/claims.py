@@ -184,8 +184,9 @@ class Claim(Based):
             _verdicts[key] = replace(found, text=worded(found, self.write, self.told_in))
         return _verdicts[key]
 
-    def judge(self, records: list[Record], positive: Sequence[Record] = (), family: int = 1) -> Verdict:
-        """The verdict of these records by the rule, whatever they are of; `positive`: those of the assay."""
+    def judge(self, records: list[Record], positive: Sequence[Record] | None = None, family: int = 1) -> Verdict:
+        """The verdict of these records by the rule, whatever they are of; `positive`: those of the assay, None to judge
+        without it. An assay that is asked and measures nothing leaves an effect of the paper's size untested."""
         effects, control, note = self.measure(sorted(records, key=lambda record: record.seed))
         if self.control and control is None:
             raise ReproError(f"claim '{self.id}' declares a control ({self.control}), but its records hold none.")
@@ -195,6 +196,8 @@ class Claim(Based):
         if found.exact and self.unit != "exact" and found.effect == self.null and found.verdict in DECIDED:
             found = replace(found, verdict=NOT_TESTABLE, exact=False, low=None, high=None, detectable=None,
                             because=f"no {self.unit} shows any difference, so nothing tells what could be seen")
+        if self.assay and self.paper_effect and positive is not None and room is None and found.verdict in DECIDED:
+            found = replace(found, verdict=NOT_TESTABLE, because=f"its assay, {self.assay.what}, measured nothing here")
         found = replace(found, because="; ".join(filter(None, (note, found.because))))
         if self.relative:
             found = _as_shares(found, 1 if self.direction == "higher" else -1)

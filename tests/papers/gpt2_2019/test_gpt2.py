@@ -182,8 +182,7 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     shown = artifact("gpt2_2019-text-results").render("smoke", (), made[0]).table
     put = shown[shown["task"] == "translation"].set_index(["data set", "model"])["smoke"]
     assert put["WMT-14 En-Fr", "GPT-2 (1542M)"] == (
-        f"{record.metrics['translation_accuracy_percent']:.2f} % exact match, no BLEU "
-        "(synthetic-translations)")
+        f"{record.metrics['translation_bleu']:.1f} (synthetic-translations)")
     assert [cell for cell in put if "synthetic" in cell] == [put["WMT-14 En-Fr", "GPT-2 (1542M)"]]
     full = artifact("gpt2_2019-text-results").render("paper", (), tmp_path).table.iloc[0]
     assert (full["data set"], full["paper"], full["full"]) == ("CoQA dev", "55 percent", "not run")

@@ -78,7 +78,9 @@ def test_a_translation_stands_behind_five_pairs(written):
     shown = [SimpleNamespace(document=f"e{k}", summary=f"f{k}") for k in range(7)]
     rows = [SimpleNamespace(document=english, summary=french)
             for english, french in (("the cat", "le chat"), ("a dog", "un chien"))]
-    found = sets.translations(MODEL, Letters(), rows, shown)
+    found, bleu = sets.translations(MODEL, Letters(), rows, shown, n_new=20)
     before = "".join(f"e{k} = f{k}\n" for k in range(5))
-    assert asked[0][0] == [f"{before}the cat =", f"{before}a dog ="]
+    assert asked[0][0] == [f"{before}the cat =", f"{before}a dog ="] and asked[0][1] == 20
     assert found["correct"] == [1, 0] and found["f1"] == pytest.approx([1.0, 0.8])
+    # 4 of 5 words, 2 of 3 pairs, no triple of one, which counts half; longer than what was wanted: no penalty.
+    assert bleu == pytest.approx(100 * (4 / 5 * 2 / 3 * 1 / 2)**(1 / 3))

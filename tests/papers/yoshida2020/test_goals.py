@@ -5,16 +5,16 @@ import types
 
 import pytest
 
-from repro.papers.yoshida2020.goals import BY_POSITION, TABLE_1, goals
+from repro.papers.yoshida2020.goals import BY_POSITION, TABLE_1, _gain, goals
 from repro.study import experiment
 
 
-def record(nll, **config):
+def record(nll, seed=0, **config):
     """Of two documents of 100 words, with this loss per word, or with these gains of each document."""
     documents = {"test": {"nll": [100 * nll, 100 * nll], "n_words": [100, 100]}}
     if isinstance(nll, list):
         documents = {"validation": {"late_gain": nll}}
-    return types.SimpleNamespace(documents=documents, config=config)
+    return types.SimpleNamespace(documents=documents, seed=seed, config=config)
 
 
 def made(disjoint, overlapped, late, scales=("small",)):
@@ -28,7 +28,7 @@ def made(disjoint, overlapped, late, scales=("small",)):
             return late and [record(late, after=150, window=1024)]
         assert (config.experiment, config.model, config.train_overlap) == (TABLE_1, "baseline", None)
         loss = {0: disjoint, 50: overlapped, 5: overlapped}[config.overlap]
-        return [record(loss + seed) for seed in (-0.1, 0.1)] if loss else []  # two seeds, whose mean counts
+        return [record(loss + seed / 10, seed) for seed in (-1, 1)] if loss else []  # two seeds, whose mean counts
 
     return goals(types.SimpleNamespace(scales=scales, plan=plan, records_of=records_of))
 
@@ -41,6 +41,10 @@ def test_goals_at_small(disjoint, overlapped, late, met):
     table = made(disjoint, overlapped, late)
     assert list(table["met"]) == met
     assert list(table["scale"]) == ["small"] * 3
+
+
+def test_a_gain_is_of_seeds_that_both_have():
+    assert _gain([record(2.0), record(9.0, 1)], [record(1.9)])[0].startswith(f"{1 - math.exp(-0.1):+.1%} ")
 
 
 def test_what_was_found_is_told():

@@ -11,7 +11,7 @@ from repro.data.synthetic import bounds
 from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.yoshida2020.evaluation import trained
-from repro.papers.yoshida2020.finetuning import added_weights
+from repro.papers.yoshida2020.finetuning import FINETUNING, added_weights
 from repro.papers.yoshida2020.memories import ROWS, execute, gain, known
 from repro.papers.yoshida2020.memories_tables import COLUMNS, cost_figure, memory_table, reach
 from repro.study import claims, experiment
@@ -89,6 +89,20 @@ def test_weights_are_counted_without_making_them(tiny_gpt2, tmp_path, memory):
     run = next(run for run in EXPERIMENT.plan("small") if run.memory == memory)
     estimates = [EXPERIMENT.estimate(one).parameters for one in (run, EXPERIMENT.plan("small")[0])]
     assert estimates[0] - estimates[1] == added_weights(memory, PRETRAINING.plan("small")[0])
+
+
+@pytest.mark.parametrize("memory", ["rmt", "cache"])
+def test_what_a_memory_computes_is_foretold(memory):
+    from transformers import GPT2Config
+
+    from repro.recurrence.memories import complete, make
+
+    base = PRETRAINING.plan("small")[0]
+    plain, run = (next(run for run in EXPERIMENT.plan("small") if run.memory == name) for name in ("none", memory))
+    flops = [FINETUNING.estimate(trained(one)).flops for one in (plain, run)]
+    config = GPT2Config(n_layer=base.n_layer, n_embd=base.n_embd, n_head=base.n_head)
+    added = 3 * make(config, complete(memory)).flops_per_token(64, 0)  # forwards once, backwards twice
+    assert added > 0 and flops[1] - flops[0] == pytest.approx(added * 768_000)
 
 
 @pytest.mark.parametrize("memory", ["none", "rmt", "knn", "compressed", "cache"])
@@ -209,10 +223,18 @@ def test_a_reach_as_far_as_the_text_says_that_it_may_be_farther():
     assert [reach(found, 19) for found in ([19, 19], [18, 19], [7])] == ["≥ 19", "18.5", "7"]
 
 
-def test_the_papers_module_starts_without_effect_where_its_last_layer_is_zero(tiny_gpt2, tmp_path):
+def test_a_last_layer_of_zero_gives_a_state_of_zeros_which_is_still_a_token(tiny_gpt2, tmp_path):
+    import torch
+
     from repro.models import load_causal_lm
 
     tiny_gpt2().save_pretrained(tmp_path)
+    ids = torch.arange(18)[None] % 9
     for zero in (True, False):
-        module = load_causal_lm(tmp_path, memory="yoshida", zero_init=zero).memory.recurrence
+        model = load_causal_lm(tmp_path, memory="yoshida", zero_init=zero).eval()
+        module = model.memory.recurrence
         assert module.feedforward[-1].weight.eq(0).all() == zero
+        assert module(torch.ones(1, module.d_model)).eq(0).all() == zero
+        with torch.no_grad():
+            seen, alone = (model(ids, window=6, recurrent=recurrent).logits for recurrent in (True, False))
+        assert torch.equal(seen[:, :6], alone[:, :6]) and not torch.allclose(seen[:, 6:], alone[:, 6:])

@@ -117,3 +117,15 @@ def test_the_points_of_the_gains_are_each_of_what_they_are_called(monkeypatch):
     assert alone[["low", "high"]].isna().all()  # only the sum was kept
     assert (frame["low"] <= frame["gain"] + 1e-9)[frame["low"].notna()].all()
     assert gain_points(told({}, list(found)), "yoshida2020_table1_wikitext103").empty
+
+
+def test_levels_side_by_side_are_of_the_same_seeds(monkeypatch):
+    monkeypatch.setattr(tables, "kind", lambda config: config.name)
+    found = {("recurrent", 0): [record("recurrent", 0.9), record("recurrent", 1.1, seed=2)],
+             ("baseline", 0): [record("baseline", 1.0, seed=seed) for seed in (0, 1, 2)],
+             ("baseline", 50): [record("baseline", 0.8, 50, seed=seed) for seed in (2, 3)]}
+    context = told(found, [*found, ("recurrent", 50)])
+    levels = tables._levels(context, "small")
+    assert {key: [one.seed for one in records] for key, records in levels.items()} == {
+        ("recurrent", 0): [2], ("baseline", 0): [2], ("baseline", round(50 / 300, 9)): [2],
+        ("recurrent", round(50 / 300, 9)): []}

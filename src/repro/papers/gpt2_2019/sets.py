@@ -147,18 +147,19 @@ def reading(model, coder, rows: Sequence) -> dict[str, list]:
             for name, some in told.items()}
 
 
-def answers(model, coder, contexts: Sequence[str], asked: Sequence[str]) -> list[tuple[str, float]]:
+def answers(model, coder, contexts: Sequence[str], asked: Sequence[str], n_new: int = ANSWER
+            ) -> list[tuple[str, float]]:
     """The line that a model writes behind each question, greedily, and the probability of this line and that it ends,
-    or of its first `ANSWER` tokens where it does not end in these. Contexts lose their beginning where they are too
+    or of its first `n_new` tokens where it does not end in these. Contexts lose their beginning where they are too
     long."""
     from repro.evaluation.generation import continued
 
-    room = model.config.n_positions - ANSWER
+    room = model.config.n_positions - n_new
     prompts = [coder.encode(context + question)[-room:] for context, question in zip(contexts, asked, strict=True)]
-    ids, nats = continued(model, prompts, ANSWER)
+    ids, nats = continued(model, prompts, n_new)
     found = []
     for row, losses in zip(ids.tolist(), nats, strict=True):
-        n = next((k for k in range(1, ANSWER + 1) if "\n" in coder.decode(row[:k])), ANSWER + 1) - 1
+        n = next((k for k in range(1, n_new + 1) if "\n" in coder.decode(row[:k])), n_new + 1) - 1
         found.append((coder.decode(row[:n]).strip(), exp(-losses[:n + 1].sum())))  # the token of the line end too
     return found
 
@@ -223,14 +224,20 @@ def summaries(model, coder, rows: Sequence, seed: int, n_new: int, top_k: int = 
             for name, some in told.items() for measure, score in measures.items()}
 
 
-def translations(model, coder, rows: Sequence, shown: Sequence) -> dict[str, list]:
-    """Whether a phrase is put into the second language word for word, behind a few "english = french" pairs."""
+def translations(model, coder, rows: Sequence, shown: Sequence, n_new: int = ANSWER) -> tuple[dict[str, list], float]:
+    """Texts put into another language behind a few "english = french" pairs: whether each is right word for word, its
+    F1, and BLEU of them all (Papineni et al. 2002, by sacrebleu; of texts of two words by single words and pairs)."""
+    from sacrebleu.metrics import BLEU
+
     from repro.evaluation.answers import answer_scores
 
     told_before = "".join(f"{row.document} = {row.summary}\n" for row in shown[:SHOTS])
-    told = answers(model, coder, [told_before] * len(rows), [f"{row.document} =" for row in rows])
-    return {"correct": [int(row.summary == text) for row, (text, _) in zip(rows, told, strict=True)],
-            "f1": [answer_scores(text, row.summary, "squad")[1] for row, (text, _) in zip(rows, told, strict=True)]}
+    asked = answers(model, coder, [told_before] * len(rows), [f"{row.document} =" for row in rows], n_new)
+    told = [text for text, _ in asked]
+    wanted = [row.summary for row in rows]
+    found = {"correct": [int(a == b) for a, b in zip(told, wanted, strict=True)],
+             "f1": [answer_scores(a, b, "squad")[1] for a, b in zip(told, wanted, strict=True)]}
+    return found, BLEU(effective_order=True).corpus_score(told, [wanted]).score
 
 
 def bits(nll: Sequence[float], n: Sequence[float]) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.papers.gpt2_2019.sizes import CHAPTER, CHECKPOINTS, PAPER, SIZES, model_config
 from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
-from repro.papers.gpt2_2019.zero_shot import BASE
+from repro.papers.gpt2_2019.zero_shot import BASE, CALLED
 from repro.papers.gpt2_2019.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.study import Artifact, ArtifactContext, Record, published, register
 from repro.study.artifacts import ADDED, NOT_RUN, heading
@@ -171,7 +171,7 @@ OURS = {  # (task, measure, start of the model) -> what is ours beside it
     ("LAMBADA", "accuracy with stop-word filter", "GPT-2"): ("lambada_accuracy_stop_words_percent", "corpus"),
 }
 WHY_NOT = {  # task -> why there is no number of ours
-    "translation": "not run: WMT-14 is not here", "commonsense": "not run: the Winograd schemas are not here",
+    "translation": "not run: WMT-14 is fetched for paper", "commonsense": "not run: the Winograd schemas are not here",
     "data": "not run: WebText was never published", "reading comprehension": "–", "question answering": "–"}
 SETTINGS = {"vocabulary": "vocab_size", "context": "n_positions", "batch size": "batch_size"}
 
@@ -188,9 +188,10 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
     if key and key in OURS:
         metric, field = OURS[key]
         return f"{mean(found, metric, '.2f')} ({getattr(config, field)})" if found else NOT_RUN
-    if row["model"].startswith("GPT-2") and "En-Fr" in row["dataset"] and config.translations:  # from English only
-        return (f"{mean(found, 'translation_accuracy_percent', '.2f')} % exact match, no BLEU ({config.translations})"
-                if found else NOT_RUN)
+    if row["task"] == "translation" and row["model"].startswith("GPT-2"):
+        field = "translations" if "En-Fr" in row["dataset"] else "translations_back"
+        if name := getattr(config, field):
+            return f"{mean(found, f'{CALLED[field]}_bleu', '.1f')} ({name})" if found else NOT_RUN
     if row["task"] == "summarization":
         change = [rouge(record, "hint") - rouge(record, "no_hint") for record in found]
         return f"{fmean(change):.2f} ({config.articles})" if change else NOT_RUN

@@ -1,7 +1,7 @@
 """A language model tried on the sets of Table 3 and of section 3 as it is: nothing is trained for any of them.
 
 Beside each score stand those of an untrained model of the same size, of which a part of the set is enough. Translation
-is from WMT-14, which is not here: only the generated language of `smoke` is translated.
+is from WMT-14, which `repro data fetch` gets for `paper`; at `smoke` a generated language is translated.
 """
 
 from math import exp, log
@@ -35,6 +35,8 @@ class Config(RunConfig):
     questions: str | None = None  # questions whose paragraphs are not shown
     articles: str | None = None  # to be summarised
     translations: str | None = None
+    translations_back: str | None = None  # into English
+    translation_tokens: int = Field(sets.ANSWER, ge=1)
     window: int = Field(1024, ge=2)  # tokens
     overlap: int = Field(0, ge=0)  # tokens of a window that the one before has scored
     documents: int | None = Field(None, ge=1)  # of each text; null: all
@@ -63,10 +65,12 @@ SCALES = {
               "summary_tokens": 12},
     "small": {**HERE, "enwik8": "enwik8-prefix", "text8": "text8-prefix"},
     "medium": {**HERE, "enwik8": "enwik8-prefix", "text8": "text8-prefix"},
-    "paper": {**HERE, "enwik8": "enwik8", "text8": "text8"},
+    "paper": {**HERE, "enwik8": "enwik8", "text8": "text8", "translations": "wmt14-en-fr",
+              "translations_back": "wmt14-fr-en", "translation_tokens": 100},
 }
 LANGUAGE = ("wikitext2", "wikitext103", "enwik8", "text8")
-FIELDS = (*LANGUAGE, "names", "nouns", "reading", "questions", "articles", "translations")
+TRANSLATIONS = ("translations", "translations_back")
+FIELDS = (*LANGUAGE, "names", "nouns", "reading", "questions", "articles", *TRANSLATIONS)
 
 
 def grid(scale: str) -> list[dict]:
@@ -99,16 +103,17 @@ def execute(config, context):
     with context.progress(1 + sum(getattr(config, name) is not None for name in FIELDS), f"trying {config.size}",
                           "sets") as bar:
         documents = told(config, model, theirs, coder, bar)
-        notes = {"answers": documents.pop("answers", [])}
+        notes, bleu = {"answers": documents.pop("answers", [])}, documents.pop("bleu", {})
         control = on_control(config, untrained, coder, documents)
-    metrics = scores(documents, control) | {"parameters": model.config.parameters}
+    metrics = scores(documents, control) | bleu | {"parameters": model.config.parameters}
     if "validation_token_loss" in record.metrics:
         metrics["validation_token_loss"] = record.metrics["validation_token_loss"]
     return Outcome(metrics, {name: unit(name) for name in metrics}, config.size, documents=documents, notes=notes)
 
 
 def told(config, model, theirs, coder, bar) -> dict[str, Any]:
-    """What each set gives, a list with a number for each of its units; "answers" are written ones."""
+    """What each set gives, a list with a number for each of its units; "answers" are written ones, and
+    "bleu" a metric for each direction of translation."""
     from repro.data import detokeniser
 
     plain = detokeniser("wikitext")
@@ -135,9 +140,10 @@ def told(config, model, theirs, coder, bar) -> dict[str, Any]:
     if config.articles:
         found["articles"] = sets.summaries(theirs, coder, _rows(config, "articles"), config.seed, config.summary_tokens)
         bar.advance(1)
-    if config.translations:
-        found["translations"] = sets.translations(theirs, coder, _rows(config, "translations"),
-                                                  _rows(config, "translations", "train"))
+    for name in filter(lambda name: getattr(config, name), TRANSLATIONS):
+        found[name], score = sets.translations(theirs, coder, _rows(config, name), _rows(config, name, "validation"),
+                                               config.translation_tokens)
+        found["bleu"] = found.get("bleu", {}) | {f"{CALLED[name]}_bleu": score}
         bar.advance(1)
     return found
 
@@ -193,7 +199,7 @@ def scores(documents: dict[str, Any], control: dict[str, float]) -> dict[str, fl
     for name, metric in (("enwik8", "enwik8_bits_per_byte"), ("text8", "text8_bits_per_character")):
         if name in documents:
             found[metric] = sets.bits(documents[name]["nll"], documents[name]["n_bytes"])
-    for name in filter(documents.__contains__, ("names", "nouns", "translations")):
+    for name in filter(documents.__contains__, CALLED):
         found[f"{CALLED[name]}_accuracy_percent"] = 100 * _share(documents[name]["correct"])
     for name in filter(documents.__contains__, ("names", "nouns")):
         found[f"{CALLED[name]}_commonest_percent"] = 100 * _share(documents[name]["commonest"])
@@ -213,7 +219,8 @@ def scores(documents: dict[str, Any], control: dict[str, float]) -> dict[str, fl
     return found | {f"untrained_{name}": value / bits[name] for name, value in control.items()}
 
 
-CALLED = {"names": "cloze_names", "nouns": "cloze_nouns", "translations": "translation"}
+CALLED = {"names": "cloze_names", "nouns": "cloze_nouns", "translations": "translation",
+          "translations_back": "translation_back"}
 
 
 def unit(metric: str) -> str:
@@ -226,7 +233,8 @@ def unit(metric: str) -> str:
         return {"lambada": "nats per word", "wikitext2": "nats per word", "wikitext103": "nats per word",
                 "enwik8": "bits per byte", "text8": "bits per character"}.get(name, "per cent")
     for end, told_in in (("perplexity", "per word"), ("tokenised", "per word"), ("percent", "per cent"),
-                         ("bits_per_byte", "bits per byte"), ("bits_per_character", "bits per character")):
+                         ("bleu", "BLEU"), ("bits_per_byte", "bits per byte"),
+                         ("bits_per_character", "bits per character")):
         if metric.endswith(end):
             return told_in
     return "ROUGE F1, per cent"

@@ -124,11 +124,15 @@ def _sized(config) -> Sized:
                  dropout=0.0)
 
 
+# The paper's widths, and the memory of its GPUs.
+PRINTED = {"vocab_size": 32_000, "n_embd": 512, "n_head": 8, "memory": 16.0}
 SMALLER = {"lengths": (64, 128, 256), "vocab_size": 257, "n_embd": 32, "n_head": 2, "target": 16, "memory": 0.01}
 EXPERIMENT = Experiment(
     name="summarise-memory", paper=PAPER, summary="Memory of a training step by length, and the longest that fits.",
-    config=Config, execute=execute, estimate=lambda config: Estimate(parameters(config), 0, 0.0, PROCESS, 60.0),
-    scales={"smoke": {"corpus": "synthetic-articles"} | SMALLER, "small": {"corpus": "synthetic-articles"}},
+    config=Config, execute=execute,
+    estimate=lambda config: Estimate(parameters(config), 0, 0.0, PROCESS + int(config.memory * GIB), 60.0),
+    scales={"smoke": {"corpus": "synthetic-articles"} | SMALLER, "small": {"corpus": "synthetic-articles"},
+            "paper": {"corpus": "synthetic-articles"} | PRINTED},
     grid=lambda scale: [{"model": name} for name in NAMES])
 
 

@@ -16,7 +16,7 @@ from repro.study.published import printed_rows
 if TYPE_CHECKING:
     import numpy as np
 
-MASKED = "the module masked out"
+MASKED = "the module masked out, or given another document's state, whichever does better"
 EXPERIMENTS = "recurrence-pg19", "recurrence-wikitext103"
 WITHOUT = ("nll_masked", "nll_other_document")  # by document: without h_prev, and with that of another document
 SAME_WEIGHTS = "the same weights read the same text; nothing is added that could be left out"

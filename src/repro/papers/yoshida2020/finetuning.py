@@ -276,14 +276,18 @@ def module_parameters(config, base) -> int:
 
 def added_weights(memory: str, base) -> int:
     """Weights of a memory in a model of these sizes, counted without making them."""
+    return sum(weight.numel() for weight in without_weights(memory, base).parameters())
+
+
+def without_weights(memory: str, base):
+    """A memory for a model of these sizes, its weights on the meta device."""
     import torch
     from transformers import GPT2Config
 
     from repro.recurrence.memories import complete, make
 
     with torch.device("meta"):
-        part = make(GPT2Config(n_layer=base.n_layer, n_embd=base.n_embd, n_head=base.n_head), complete(memory))
-    return sum(weight.numel() for weight in part.parameters())
+        return make(GPT2Config(n_layer=base.n_layer, n_embd=base.n_embd, n_head=base.n_head), complete(memory))
 
 
 def estimate(config) -> Estimate:
@@ -295,7 +299,10 @@ def estimate(config) -> Estimate:
         tokens = int(config.epochs * TOKENS_PER_WORD[config.scale] * training_words(config))
     else:
         tokens = config.steps * config.batch_size * targets(config)
-    flops = training_flops(base, config.window) * config.window / (config.window - config.overlap) * tokens
+    per_token = training_flops(base, config.window) * config.window / (config.window - config.overlap)
+    if config.memory and config.memory not in WITHOUT:
+        per_token += 3 * without_weights(config.memory, base).flops_per_token(config.window, config.overlap)
+    flops = per_token * tokens
     plan = Plan(base.n_layer, base.n_embd, base.vocab_size, n, config.window, config.windows_per_sequence,
                 config.batch_size, config.recompute if config.model == "recurrent" else "none", config.precision)
     faster = 4 if config.precision == "bf16" and DEVICES[config.scale] == "one CPU core" else 1  # measured

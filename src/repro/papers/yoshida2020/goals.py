@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from repro.evaluation.bootstrap import bootstrap, bootstrap_ratio
 from repro.page import bounded
 from repro.study import Artifact, register
-from repro.study.artifacts import NOT_RUN
+from repro.study.artifacts import NOT_RUN, same_seeds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,8 @@ def _perplexity(records) -> tuple[str, bool | None]:
 
 
 def _gain(disjoint, overlapped) -> tuple[str, bool | None]:
-    """Of perplexity, paired by document."""
+    """Of perplexity, paired by seed and document."""
+    disjoint, overlapped = same_seeds([disjoint, overlapped])
     if not (disjoint and overlapped):
         return NOT_RUN, None
     ratio, low, high = bootstrap(_nll(overlapped), disjoint[0].documents["test"]["n_words"], against=_nll(disjoint))

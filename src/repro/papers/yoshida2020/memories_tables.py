@@ -7,8 +7,9 @@ from repro.page import bounded
 from repro.papers.yoshida2020.evaluation import trained
 from repro.papers.yoshida2020.pg19_tables import told
 from repro.papers.yoshida2020.tables import compare, interval
-from repro.study.artifacts import NOT_RUN, ArtifactContext
+from repro.study.artifacts import NOT_RUN, ArtifactContext, same_seeds
 from repro.study.record import Record
+from repro.study.settings import RunConfig
 
 if TYPE_CHECKING:
     import pandas
@@ -17,8 +18,8 @@ KNOWN = "synthetic-books"
 
 
 def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
-    """A row for each memory. Means over seeds; perplexity with its interval over books; changes against "none" on the
-    same text, seed by seed and book by book: with one seed they tell of these books only.
+    """A row for each memory. Means over the seeds that all rows have; perplexity with its interval over books; changes
+    against "none" on the same text, seed by seed and book by book: with one seed they tell of these books only.
 
     "other document": the state comes from another book. "known gain": the share of what a book of the known process
     can tell beyond the window that the model recovers. "tokens/s": of fine-tuning, validation included.
@@ -27,18 +28,25 @@ def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
 
     rows = []
     for scale in reversed(context.scales):
-        plan = context.plan(scale)
-        text = plan[0].corpus
-        for config in (one for one in plan if one.corpus == text):
-            records = context.records_of(config)
+        found, known = (_side_by_side(context, scale, known=known) for known in (False, True))
+        for config, records in found:
             row = {"scale": scale, "memory": config.memory} | dict.fromkeys(COLUMNS, NOT_RUN)
             if records:
-                plain = [r for c in plan if (c.memory, c.corpus) == ("none", text) for r in context.records_of(c)]
+                plain = [record for other, some in found if other.memory == "none" for record in some]
                 row |= _cells(config, records, plain) | {"tokens/s": speed(context, config)}
-            known = [r for c in plan if (c.memory, c.corpus) == (config.memory, KNOWN) for r in context.records_of(c)]
-            row["known gain"] = f"{fmean(r.metrics['share_of_known_gain'] for r in known):.0%}" if known else NOT_RUN
+            shares = [record.metrics["share_of_known_gain"] for other, some in known if other.memory == config.memory
+                      for record in some]
+            row["known gain"] = f"{fmean(shares):.0%}" if shares else NOT_RUN
             rows.append(row)
     return pandas.DataFrame(rows)
+
+
+def _side_by_side(context: ArtifactContext, scale: str, known: bool = False) -> list[tuple[RunConfig, list[Record]]]:
+    """Each memory on the scale's text, or on the known one, with its records at the seeds that all of them have."""
+    plan = context.plan(scale)
+    text = KNOWN if known else plan[0].corpus
+    mine = [config for config in plan if config.corpus == text]
+    return list(zip(mine, same_seeds([context.records_of(config) for config in mine]), strict=True))
 
 
 COLUMNS = ("seeds", "weights", "state (numbers)", "FLOPs/token", "tokens/s", "test perplexity", "change", "masked",
@@ -81,9 +89,8 @@ def cost_figure(context: ArtifactContext):
 
     rows = []
     for scale in reversed(context.scales):
-        plan = context.plan(scale)
-        for config in (one for one in plan if one.corpus == plan[0].corpus):
-            if records := context.records_of(config):
+        for config, records in _side_by_side(context, scale):
+            if records:
                 value, low, high = interval(records, "test")
                 rows.append({"source": scale, "name": config.memory, "flops": records[0].metrics["flops_per_token"],
                              "perplexity": value, "low": low, "high": high})

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.page import bounded, signed
 from repro.papers.yoshida2020.tables import compare, interval, kind, module_effect, perplexity
-from repro.study.artifacts import NOT_RUN, ArtifactContext
+from repro.study.artifacts import NOT_RUN, ArtifactContext, same_seeds
 from repro.study.published import published
 from repro.study.record import Record
 
@@ -28,8 +28,9 @@ def points(context: ArtifactContext) -> "pandas.DataFrame":
              "perplexity": float(row["pg19_validation_perplexity_per_word"])}
             for row in published(FIGURE).to_dict("records") if row["pg19_validation_perplexity_per_word"]]
     for scale in reversed(context.scales):
-        for config in families(context.plan(scale)):
-            if records := context.records_of(config):
+        plan = families(context.plan(scale))
+        for config, records in zip(plan, same_seeds([context.records_of(one) for one in plan]), strict=True):
+            if records:
                 value, low, high = interval(records, "validation")
                 rows.append({"source": scale, "model": config.model, "overlap": config.overlap,
                              "window": config.window, "flops": records[0].metrics["flops_per_token"],
@@ -47,18 +48,20 @@ def families(plan: list) -> list:
 
 
 def window_table(context: ArtifactContext) -> "pandas.DataFrame":
-    """Figure 4 in numbers: validation perplexity on disjoint windows by window size, and the paired gain."""
+    """Figure 4 in numbers: validation perplexity on disjoint windows by window size, and the paired gain, all at the
+    seeds that every window size has."""
     import pandas
 
     rows = []
     for scale in reversed(context.scales):
-        for window in sorted({config.window for config in context.plan(scale)}):
-            found = {model: [r for c in context.plan(scale, window=window, overlap=0) if kind(c) == model
-                             for r in context.records_of(c)] for model in ("baseline", "recurrent")}
-            gain = bounded(*compare(found["recurrent"], found["baseline"], "validation"), "+.1%") if all(
-                found.values()) else NOT_RUN
-            rows.append({"scale": scale, "window": window, **{model: told(records, "validation")
-                                                              for model, records in found.items()}, "change": gain})
+        plan = [config for config in context.plan(scale, overlap=0) if kind(config) in ("baseline", "recurrent")]
+        found = {(config.window, config.model): records for config, records in zip(
+            plan, same_seeds([context.records_of(one) for one in plan]), strict=True)}
+        for window in sorted({config.window for config in plan}):
+            base, ours = (found.get((window, model), []) for model in ("baseline", "recurrent"))
+            gain = bounded(*compare(ours, base, "validation"), "+.1%") if base and ours else NOT_RUN
+            rows.append({"scale": scale, "window": window, "baseline": told(base, "validation"),
+                         "recurrent": told(ours, "validation"), "change": gain})
     return pandas.DataFrame(rows)
 
 

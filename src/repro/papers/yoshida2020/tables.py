@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
 from repro.page import bounded, signed
-from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
+from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading, same_seeds
 from repro.study.published import published
 from repro.study.record import Record
 from repro.study.rule import judge
@@ -27,14 +27,16 @@ FIRST = "recurrent, first block"  # the depth-matched reading of the paper's sec
 def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     """One row per model and overlap: the paper's perplexities beside ours, with 95 % intervals over documents.
 
-    "cost" is T / (T - overlap), what a scored token costs beside one of disjoint windows. Windows differ
-    between scales, so rows meet where the overlap is the same share of the window.
+    Ours are means over the seeds that all rows of a scale have, fewer than some comparisons rest on. "cost" is
+    T / (T - overlap), what a scored token costs beside one of disjoint windows. Windows differ between scales, so rows
+    meet where the overlap is the same share of the window.
     """
     import pandas
 
     printed = {_point(row): row for row in published(table).to_dict("records")}
     planned = [(kind(config), config.overlap / config.window) for scale in context.scales
                for config in _table(context, scale)]
+    ours = {scale: _levels(context, scale) for scale in context.scales}
     rows = []
     for model, share in sorted({*printed, *((model, round(share, 9)) for model, share in planned)}):
         paper = printed.get((model, share), {})
@@ -43,10 +45,17 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
         row |= {"paper: FLOPs/token": paper and f"{paper['flops_per_token_1e8']}e8" or None,
                 "cost": f"{1 / (1 - share):.3f}"}
         for scale in reversed(context.scales):
-            found = _at(context, scale, model, share)
+            found = ours[scale].get((model, share))
             row |= {f"{heading(scale)}: {split}": perplexity(found, split) for split in SPLITS}
         rows.append({name: _cell(value) for name, value in row.items()})
     return pandas.DataFrame(rows)
+
+
+def _levels(context: ArtifactContext, scale: str) -> dict[tuple[str, float], list[Record]]:
+    """The records of the table by model and overlap, as a share of the window, at the seeds that all of them have."""
+    plan = _table(context, scale)
+    return {(kind(config), round(config.overlap / config.window, 9)): records
+            for config, records in zip(plan, same_seeds([context.records_of(one) for one in plan]), strict=True)}
 
 
 def _point(printed: dict[str, str]) -> tuple[str, float]:
@@ -67,11 +76,11 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
                      "overlap": 100 * share})
     for scale in scales:
         context = ArtifactContext(artifact, (scale,))
-        for config in _table(context, scale):
-            if records := context.records_of(config):
+        for (model, share), records in _levels(context, scale).items():
+            if records:
                 value, low, high = interval(records, "test")
-                rows.append({"source": scale, "model": kind(config), "overlap": 100 * config.overlap / config.window,
-                             "perplexity": value, "low": low, "high": high})
+                rows.append({"source": scale, "model": model, "overlap": 100 * share, "perplexity": value, "low": low,
+                             "high": high})
     return pandas.DataFrame(rows)
 
 
