@@ -121,7 +121,7 @@ def test_claims_read_the_implementations_that_they_name():
 
 def test_the_table_compares_all_but_the_reference_with_the_reference(outcome, monkeypatch):
     monkeypatch.setattr(Store, "seeds", lambda self, config: [SimpleNamespace(
-        id="1", scale="smoke", seed=0, data={"name": "x", "part_of": None},
+        id="1", scale="smoke", seed=0, config=config.model_dump(), data={"name": "x", "part_of": None},
         metrics=outcome(config.implementation).metrics)])
     shown = artifact("longformer2020-appendix-a").render("smoke", also=()).table.set_index("implementation")
     assert [name for name, told in shown["differs from dense by"].items() if told == "–"] == [MEANING["kernel"]]
