@@ -153,6 +153,10 @@ def test_the_pretraining_corpus_is_plain_and_apart(pretraining):
     rows = {(row.split, row.what): (row.expected, row.found) for row in pretraining.check()}
     assert rows["train", "passages left out"] == (944, 2)
     assert rows["train", "words left out"] == (94_513, 63)
+    assert rows["train", "passages left out of question-*"] == (662, 1)
+    assert rows["train", "words left out of question-*"] == (75_212, 32)
+    assert rows["train", "words of question-*"] == (2_183_193, 6)
+    assert rows["validation", "words left out of question-*"] == (570, 4)
     assert rows["train", "documents"] == (2_807, 3)
 
 

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -80,7 +81,8 @@ class Split:
     Of text: n_words counts whitespace-separated words, n_words_with_ends adds one for every line end (the denominator
     of WikiText's published perplexities), n_bytes counts UTF-8 bytes.
     Of examples: n_examples counts rows; `counts` what is in them, such as {"hyperpartisan": 192} of labels. Of text
-    that is apart from another: `counts` what was left out. Of text in which something is never predicted: how often.
+    that is apart from another: `counts` what was left out, "words left out", or "words left out of question-*" for the
+    documents whose names match. Of text in which something is never predicted: how often.
 
     >>> corpus("synthetic-books").split("test").n_words
     100000
@@ -361,18 +363,23 @@ class Corpus:
 
     def _count_documents(self, split: str) -> list[tuple[str, int | None, int]]:
         """(what, expected, found) of a split of text."""
-        part, documents, words, ends, size = self.splits[split], 0, 0, 0, 0
+        part, documents, words, ends, size = self.splits[split], 0, Counter(), 0, 0
         never = dict.fromkeys(self.never_targets, 0)
         for document in self.stream(split):
             documents += 1
             never = {one: n + document.text.count(one) for one, n in never.items()}
-            words += len(document.text.split())
+            words[document.id] += len(document.text.split())
             ends += document.text.count("\n")
             size += len(document.content)
         left_out = self.dropped(split)
-        found = never | {"passages left out": len(left_out), "words left out": sum(one.n_words for one in left_out)}
-        return [("documents", part.n_documents, documents), ("words", part.n_words, words),
-                ("words with line ends", part.n_words_with_ends, words + ends), ("bytes", part.n_bytes, size),
+        found = dict(never)
+        for of in {what.partition(" of ")[2] for what in part.counts}:  # documents whose names match, or ("") all
+            gone = [one.n_words for one in left_out if fnmatchcase(one.document, of or "*")]
+            told = len(gone), sum(gone), sum(n for name, n in words.items() if fnmatchcase(name, of or "*"))
+            names = "passages left out", "words left out", "words"
+            found |= {f"{name} of {of}" if of else name: n for name, n in zip(names, told, strict=True)}
+        return [("documents", part.n_documents, documents), ("words", part.n_words, words.total()),
+                ("words with line ends", part.n_words_with_ends, words.total() + ends), ("bytes", part.n_bytes, size),
                 *((what, part.counts[what], found[what]) for what in part.counts)]
 
     def _count_examples(self, split: str) -> list[tuple[str, int | None, int]]:

@@ -327,11 +327,13 @@ PRETRAINING = Corpus(
     apart_from=tuple(one for one in (*TEXT, *QUESTIONS) if one.name in (
         "wikitext-103", "pg19-subset", "hotpotqa-subset", "2wikimultihop-sample", "lambada", "lambada-cased")),
     splits={
-        name: Split(told, ("hotpotqa/train.parquet", "gutenberg-pretrain/train-*-of-*.parquet"), n, n_words,
-                    counts={"passages left out": passages, "words left out": left_out})
-        for name, told, n, n_words, passages, left_out in (
-            ("train", "the paragraphs of 2,548 questions, 259 books", 2_807, 18_290_531, 944, 94_513),
-            ("validation", "the paragraphs of 26 questions, 3 books", 29, 250_129, 6, 748))})
+        name: Split(told, ("hotpotqa/train.parquet", "gutenberg-pretrain/train-*-of-*.parquet"), n, n_words, counts={
+            "passages left out": passages, "words left out": words, "passages left out of question-*": of_questions[0],
+            "words left out of question-*": of_questions[1], "words of question-*": of_questions[2]})
+        for name, told, n, n_words, passages, words, of_questions in (
+            ("train", "the paragraphs of 2,548 questions, 259 books", 2_807, 18_290_531, 944, 94_513,
+             (662, 75_212, 2_183_193)),
+            ("validation", "the paragraphs of 26 questions, 3 books", 29, 250_129, 6, 748, (4, 570, 22_963)))})
 TEXT.append(PRETRAINING)
 
 # Who or what is meant.
