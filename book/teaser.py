@@ -6,7 +6,7 @@ from textwrap import fill
 from landing import exact
 
 from repro.paths import write_atomic
-from repro.study import ADDED, Store, artifact, claims, experiment, metric, published
+from repro.study import ADDED, Store, artifact, claims, experiment
 from repro.study.claims import tally
 from repro.study.rule import NOT_RUN, OPEN
 
@@ -39,13 +39,14 @@ def lead() -> str:
     counted = tally(chosen)
     every, left, waiting = sum(counted.values()), counted.pop(NOT_RUN, 0), counted.pop(OPEN, 0)
     words = ", ".join(f"{n} {verdict}{exact(verdict, chosen)}" for verdict, n in counted.items())
-    row = published("yoshida2020_table1_wikitext103").query("not model.str.contains('recurrence')").iloc[0]
-    ours = metric("recurrence-wikitext103", "test_word_perplexity", model="baseline", overlap=0, train_overlap=None)
-    perplexity = f"{ours:,.0f} word perplexity on WikiText-103 where the paper has {row['test_perplexity_per_word']}"
+    table = artifact("yoshida2020-table1").render("small", also=()).content
+    row = table[(table["model"] == "baseline") & (table["overlap / T"] == "0.0%")].iloc[0]
+    ours, theirs = (row[f"{who}: test"] for who in ("small", "paper"))
+    perplexity = f"{ours.split()[0]} word perplexity on WikiText-103 where the paper has {theirs}"
     own = sum(one.source.startswith(ADDED) for one in chosen)
     told = (f"{sum(counted.values())} of {every} claims were judged, all by one rule: {words}. Of the "
             f"others {waiting} are open (their runs lack seeds) and {left} not run. {every - own} claims are these "
-            f"papers', {own} our own, about text of which the possible gain is known. The base models are "
+            f"papers', {own} our own. The base models are "
             f"small ({weights()}; the paper's GPT-2 has 124 million), and so is what they can show: {perplexity}. "
             "\"Not testable here\" means that an effect of the paper's size could not be "
             "seen with such models.")

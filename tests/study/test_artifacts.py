@@ -7,7 +7,7 @@ import pytest
 from repro.errors import ReproError
 from repro.page import signed
 from repro.study import ADDED, Artifact, Claim, Experiment, Measured, artifact, claim, register, run
-from repro.study.artifacts import same_seeds
+from repro.study.artifacts import ArtifactContext, same_seeds
 from repro.study.claims import standing
 from repro.study.registry import lookup
 
@@ -73,9 +73,23 @@ def test_seeds_that_all_groups_have_are_kept():
     def kept(*groups):
         return [[record.seed for record in group] for group in same_seeds(groups)]
 
-    assert kept(group(0, 1, 2), group(2, 0), group()) == [[0, 2], [2, 0], []]
+    assert kept(group(0, 1, 2, 3), group(3, 2, 1), group()) == [[1, 2, 3], [3, 2, 1], []]
+    assert kept(group(0, 1), group(1), group()) == [[1], [1], []]
     assert kept(group(0, 1), group(5), group()) == [[0, 1], [5], []], "no seed is common: as they are"
+    assert kept(group(0, 1, 2), group(2, 3), group(7)) == [[0, 1, 2], [2], [7]], "fewer than three take none away"
     assert kept() == [] and kept(group()) == [[]]
+
+
+def test_a_caption_counts_and_names_only_the_records_of_common_seeds(table, toy):
+    base, ours, *_ = toy.experiment.plan("smoke")
+    for config, seeds in ((base, range(4)), (ours, range(3))):
+        for seed in seeds:
+            run(config.model_copy(update={"seed": seed}), progress=False)
+    context = ArtifactContext(table, ("smoke",))
+    shown = context.at_common_seeds([base, ours])
+    assert [[record.seed for record in some] for some in shown] == [[0, 1, 2], [0, 1, 2]]
+    assert "; 3 seeds; records " in context.caption()
+    assert sorted(context.used) == sorted(record.id for some in shown for record in some)
 
 
 def test_one_missing_run_is_named_by_its_own_command(table, toy):

@@ -18,6 +18,7 @@ from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import cited, declared, lookup
+from repro.study.rule import SEEDS
 from repro.study.settings import SCALES, RunConfig, as_text
 from repro.study.store import Store
 
@@ -152,10 +153,15 @@ class ArtifactContext:
 
     def records_of(self, config: RunConfig) -> list[Record]:
         """The records, at every seed there is, of one config; none if it was not run."""
-        found = Store.of(config.scale, self.results).seeds(config)
-        self.used |= {record.id: record for record in found}
-        if not found:
-            self.missing[command(config)] = config
+        return self.at_common_seeds([config])[0]
+
+    def at_common_seeds(self, configs: Sequence[RunConfig]) -> list[list[Record]]:
+        """The records of each config at its `same_seeds`, for levels that stand side by side."""
+        found = same_seeds([Store.of(config.scale, self.results).seeds(config) for config in configs])
+        for config, records in zip(configs, found, strict=True):
+            self.used |= {record.id: record for record in records}
+            if not records:
+                self.missing[command(config)] = config
         return found
 
     def value(self, metric: str, digits: int = 2, scale: str | None = None, **fields: Any) -> str:
@@ -206,12 +212,14 @@ class ArtifactContext:
 
 
 def same_seeds(groups: Sequence[list[Record]]) -> list[list[Record]]:
-    """Of groups of records those at the seeds that all groups have, so that levels side by side differ in no seed.
+    """Of groups of records those at the seeds that all of them have, so that levels side by side differ in no seed.
 
-    Groups without a record stay so and count for nothing; where the others have no seed in common all stay as they are.
+    A group with fewer seeds than a verdict asks for does not take any from those that have enough: it keeps what it has
+    of theirs. Where there is nothing in common a group stays as it is.
     """
     seeds = [{record.seed for record in group} for group in groups if group]
-    common = set.intersection(*seeds) if seeds else set()
+    enough = [some for some in seeds if len(some) >= SEEDS] or seeds
+    common = set.intersection(*enough) if enough else set()
     return [[record for record in group if record.seed in common] or group for group in groups]
 
 

@@ -24,6 +24,7 @@ from repro.study.rule import (
     NOT_TESTABLE,
     OPEN,
     REPRODUCED,
+    SEEDS,
     Verdict,
     holm,
     judge,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 DECIDED = REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE
 WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, REPRODUCED, MACHINERY
 UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "question": "questions", "exact": "exact"}
-SEEDS = 3
 SHORT = 60  # characters of a sentence that fits into a line beside its effect
 
 

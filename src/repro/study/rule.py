@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 NOT_RUN, OPEN, NOT_TESTABLE = "not run", "open", "not testable here"
 REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = "reproduced", "not reproduced", "inconclusive"
 MACHINERY = "machinery works"  # the word at smoke
+SEEDS = 3  # that a verdict asks for, unless it says more
 ERROR = 0.05  # that the claims of a family share
 DETECTABLE = 2.8  # standard errors: of that size an effect is found in four of five repetitions, if many add to it
 
@@ -53,7 +54,7 @@ class Verdict:
 
 
 def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | None = None, control=None,
-          room: float | None = None, seeds: int = 3, null: float = 0.0, family: int = 1) -> Verdict:
+          room: float | None = None, seeds: int = SEEDS, null: float = 0.0, family: int = 1) -> Verdict:
     """The verdict on a claim that effects lie below ("lower") or above ("higher") `null`.
 
     effects: (seeds, units), or (units,) of a single seed, or one number. paper_effect: with its sign, in the same unit.

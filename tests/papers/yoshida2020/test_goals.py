@@ -30,7 +30,8 @@ def made(disjoint, overlapped, late, scales=("small",)):
         loss = {0: disjoint, 50: overlapped, 5: overlapped}[config.overlap]
         return [record(loss + seed / 10, seed) for seed in (-1, 1)] if loss else []  # two seeds, whose mean counts
 
-    return goals(types.SimpleNamespace(scales=scales, plan=plan, records_of=records_of))
+    return goals(types.SimpleNamespace(scales=scales, plan=plan, records_of=records_of,
+                                       at_common_seeds=lambda some: [records_of(config) for config in some]))
 
 
 @pytest.mark.parametrize(("disjoint", "overlapped", "late", "met"), [
@@ -45,6 +46,7 @@ def test_goals_at_small(disjoint, overlapped, late, met):
 
 def test_a_gain_is_of_seeds_that_both_have():
     assert _gain([record(2.0), record(9.0, 1)], [record(1.9)])[0].startswith(f"{1 - math.exp(-0.1):+.1%} ")
+    assert _gain([record(2.0)], [record(1.9, 1)]) == ("not run", None)
 
 
 def test_what_was_found_is_told():

@@ -15,6 +15,7 @@ from repro.papers.yoshida2020.finetuning import FINETUNING, added_weights
 from repro.papers.yoshida2020.memories import ROWS, execute, gain, known
 from repro.papers.yoshida2020.memories_tables import COLUMNS, cost_figure, memory_table, reach
 from repro.study import claims, experiment
+from repro.study.artifacts import same_seeds
 
 EXPERIMENT = experiment("memories-pg19")
 
@@ -164,7 +165,8 @@ def record(run, ratio, seed=0):
 def told(found, scales=("small",)):
     """A context whose records are `found`: run -> records."""
     return SimpleNamespace(scales=scales, plan=lambda scale: EXPERIMENT.plan(scale),
-                           records_of=lambda run: found.get(run, []))
+                           records_of=lambda run: found.get(run, []),
+                           at_common_seeds=lambda runs: same_seeds([found.get(run, []) for run in runs]))
 
 
 def test_the_table_sets_books_beside_books_of_a_known_process():
@@ -179,8 +181,9 @@ def test_the_table_sets_books_beside_books_of_a_known_process():
     assert list(frame.columns) == ["scale", *COLUMNS]
     row = frame.loc["rmt"]
     assert dict(row.drop(["scale", "test perplexity"])) == {
-        "seeds": "2", "weights": "1,234", "state (numbers)": "56,789", "FLOPs/token": "1.23e+06", "tokens/s": "2,250",
-        "change": "-10.0% [-10.0%, -10.0%]", "masked": "50.50", "other document": "123", "reach (windows)": "3.5",
+        "seeds": "2 (1)", "weights": "1,234", "state (numbers)": "56,789", "FLOPs/token": "1.23e+06",
+        "tokens/s": "2,250", "change": "-10.0% [-10.0%, -10.0%]", "masked": "50.50", "other document": "123",
+        "reach (windows)": "3.5",
         "known gain": "25%"}
     assert frame.loc["none", "change"] == "–" and frame.loc["none", "masked"] == "–"
     assert frame.loc["none", "known gain"] == frame.loc["none", "tokens/s"] == "not run"

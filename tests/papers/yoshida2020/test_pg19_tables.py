@@ -73,9 +73,9 @@ def test_each_row_of_the_variations_is_the_run_that_it_names(monkeypatch, scale,
 
     monkeypatch.setattr(tables, "told", lambda config, split: config)
     monkeypatch.setattr(tables, "module_effect", lambda config: 0.0)
-    monkeypatch.setattr(tables, "compare", lambda one, other, split: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(tables, "change", lambda one, other: "+0.0%")
     plan = experiment("variations-pg19").plan(scale)
-    shown = SimpleNamespace(scales=(scale,), plan=lambda scale: plan, records_of=lambda config: config)
+    shown = SimpleNamespace(scales=(scale,), plan=lambda scale: plan, at_common_seeds=list)
     found = tables.variation_table(shown, variations).set_index("variation")
     assert list(found.index) == list(variations(scale)) and len(found) == rows
     for name, wanted in (("max pooling", {"pool": "max"}), ("4 embeddings", {"n_embeddings": 4}),
@@ -110,3 +110,15 @@ def test_the_dry_run_at_paper_scale_tells_the_published_settings():
                     "validation_head=15000"):
         assert setting in line
     assert "openai-community/gpt2" in told
+
+
+def test_a_change_needs_a_seed_that_both_have():
+    from repro.papers.yoshida2020.pg19_tables import change
+
+    def record(ratio, seed):
+        return SimpleNamespace(id=f"{seed}", seed=seed, documents={"validation": {
+            "nll": [100 * ratio, 200 * ratio], "n_words": [100, 200]}})
+
+    assert change([record(1.0, 1)], [record(1.0, 0)]) == "–"
+    assert change([record(1.0, 1)], []) == change([], [record(1.0, 0)]) == "not run"
+    assert change([record(0.9, 0), record(5.0, 1)], [record(1.0, 0)]).startswith("-9.5%")

@@ -17,6 +17,7 @@ from repro.papers.yoshida2020.tables import (
     learning_rates,
 )
 from repro.plotting import draw_curves
+from repro.study.artifacts import same_seeds
 
 WORDS = [100, 200, 300, 400]
 
@@ -91,8 +92,12 @@ def test_layer_weights_are_the_mean_over_seeds_of_the_module_where_the_paper_has
 def told(found, plan):
     """A context whose records at `small` are `found`: (kind of model, overlap) -> records."""
     configs = [SimpleNamespace(name=name, window=300, overlap=overlap) for name, overlap in plan]
-    return SimpleNamespace(scales=("small",), plan=lambda scale: configs,
-                           records_of=lambda config: found.get((config.name, config.overlap), []))
+
+    def records_of(config):
+        return found.get((config.name, config.overlap), [])
+
+    return SimpleNamespace(scales=("small",), plan=lambda scale: configs, records_of=records_of,
+                           at_common_seeds=lambda some: same_seeds([records_of(config) for config in some]))
 
 
 def test_the_points_of_the_gains_are_each_of_what_they_are_called(monkeypatch):
@@ -121,11 +126,11 @@ def test_the_points_of_the_gains_are_each_of_what_they_are_called(monkeypatch):
 
 def test_levels_side_by_side_are_of_the_same_seeds(monkeypatch):
     monkeypatch.setattr(tables, "kind", lambda config: config.name)
-    found = {("recurrent", 0): [record("recurrent", 0.9), record("recurrent", 1.1, seed=2)],
-             ("baseline", 0): [record("baseline", 1.0, seed=seed) for seed in (0, 1, 2)],
-             ("baseline", 50): [record("baseline", 0.8, 50, seed=seed) for seed in (2, 3)]}
+    found = {("recurrent", 0): [record("recurrent", 0.9, seed=seed) for seed in (2, 3, 4)],
+             ("baseline", 0): [record("baseline", 1.0, seed=seed) for seed in range(5)],
+             ("baseline", 50): [record("baseline", 0.8, 50, seed=seed) for seed in (1, 2, 3, 4)]}
     context = told(found, [*found, ("recurrent", 50)])
     levels = tables._levels(context, "small")
     assert {key: [one.seed for one in records] for key, records in levels.items()} == {
-        ("recurrent", 0): [2], ("baseline", 0): [2], ("baseline", round(50 / 300, 9)): [2],
+        ("recurrent", 0): [2, 3, 4], ("baseline", 0): [2, 3, 4], ("baseline", round(50 / 300, 9)): [2, 3, 4],
         ("recurrent", round(50 / 300, 9)): []}

@@ -1,8 +1,8 @@
 """How long an input fits into a given memory (Liu et al. 2018, sections 4.2.3, 4.2.4 and 5.3).
 
-Peaks of a training step are counted, tensor by tensor, on models with the paper's layers that are narrower,
-in a memory that is smaller too. Every weight of attention is kept for the backward pass, as it was in 2018: kernels
-that keep none came later, and would let T-D go on much longer.
+Peaks of a training step are counted, tensor by tensor, on models with the paper's layers; but for the scale `paper`
+these are narrower, in a memory that is smaller too. Every weight of attention is kept for the backward pass, as it was
+in 2018: kernels that keep none came later, and would let T-D go on much longer.
 """
 
 import math
@@ -130,7 +130,8 @@ SMALLER = {"lengths": (64, 128, 256), "vocab_size": 257, "n_embd": 32, "n_head":
 EXPERIMENT = Experiment(
     name="summarise-memory", paper=PAPER, summary="Memory of a training step by length, and the longest that fits.",
     config=Config, execute=execute,
-    estimate=lambda config: Estimate(parameters(config), 0, 0.0, PROCESS + int(config.memory * GIB), 60.0),
+    estimate=lambda config: Estimate(  # the first input that does not fit has up to twice the length of one that does
+        parameters(config), 0, 0.0, PROCESS + int(4 * config.memory * GIB), 45 * config.memory),
     scales={"smoke": {"corpus": "synthetic-articles"} | SMALLER, "small": {"corpus": "synthetic-articles"},
             "paper": {"corpus": "synthetic-articles"} | PRINTED},
     grid=lambda scale: [{"model": name} for name in NAMES])

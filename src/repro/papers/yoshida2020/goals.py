@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from repro.evaluation.bootstrap import bootstrap, bootstrap_ratio
 from repro.page import bounded
 from repro.study import Artifact, register
-from repro.study.artifacts import NOT_RUN, same_seeds
+from repro.study.artifacts import NOT_RUN
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,11 +37,12 @@ def goals(context) -> "pandas.DataFrame":
 
 
 def _baselines(context, scale: str) -> list:
-    """The records of the baseline on disjoint windows and with the largest overlap, as the table trains it."""
+    """The records of the baseline on disjoint windows and with the largest overlap, as the table trains it, at the
+    seeds of its levels."""
     plan = context.plan(scale, experiment=TABLE_1, model="baseline", train_overlap=None)
     overlaps = sorted({config.overlap for config in plan})
     chosen = [next(config for config in plan if config.overlap == overlap) for overlap in (overlaps[0], overlaps[-1])]
-    return [context.records_of(config) for config in chosen]
+    return context.at_common_seeds(chosen)
 
 
 def _nll(records) -> "np.ndarray":
@@ -60,8 +61,9 @@ def _perplexity(records) -> tuple[str, bool | None]:
 
 def _gain(disjoint, overlapped) -> tuple[str, bool | None]:
     """Of perplexity, paired by seed and document."""
-    disjoint, overlapped = same_seeds([disjoint, overlapped])
-    if not (disjoint and overlapped):
+    both = {record.seed for record in disjoint} & {record.seed for record in overlapped}
+    disjoint, overlapped = ([record for record in some if record.seed in both] for some in (disjoint, overlapped))
+    if not both:
         return NOT_RUN, None
     ratio, low, high = bootstrap(_nll(overlapped), disjoint[0].documents["test"]["n_words"], against=_nll(disjoint))
     return bounded(1 - ratio, 1 - high, 1 - low, "+.1%"), 1 - ratio >= GAIN

@@ -3,11 +3,10 @@
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from repro.page import bounded
 from repro.papers.yoshida2020.evaluation import trained
-from repro.papers.yoshida2020.pg19_tables import told
-from repro.papers.yoshida2020.tables import compare, interval
-from repro.study.artifacts import NOT_RUN, ArtifactContext, same_seeds
+from repro.papers.yoshida2020.pg19_tables import change, told
+from repro.papers.yoshida2020.tables import interval
+from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.record import Record
 from repro.study.settings import RunConfig
 
@@ -21,6 +20,7 @@ def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
     """A row for each memory. Means over the seeds that all rows have; perplexity with its interval over books; changes
     against "none" on the same text, seed by seed and book by book: with one seed they tell of these books only.
 
+    "seeds": on the text, and where it is another number in brackets those of the known gain.
     "other document": the state comes from another book. "known gain": the share of what a book of the known process
     can tell beyond the window that the model recovers. "tokens/s": of fine-tuning, validation included.
     """
@@ -37,6 +37,8 @@ def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
             shares = [record.metrics["share_of_known_gain"] for other, some in known if other.memory == config.memory
                       for record in some]
             row["known gain"] = f"{fmean(shares):.0%}" if shares else NOT_RUN
+            if shares and len(shares) != len(records):
+                row["seeds"] += f" ({len(shares)})"
             rows.append(row)
     return pandas.DataFrame(rows)
 
@@ -46,7 +48,7 @@ def _side_by_side(context: ArtifactContext, scale: str, known: bool = False) -> 
     plan = context.plan(scale)
     text = KNOWN if known else plan[0].corpus
     mine = [config for config in plan if config.corpus == text]
-    return list(zip(mine, same_seeds([context.records_of(config) for config in mine]), strict=True))
+    return list(zip(mine, context.at_common_seeds(mine), strict=True))
 
 
 COLUMNS = ("seeds", "weights", "state (numbers)", "FLOPs/token", "tokens/s", "test perplexity", "change", "masked",
@@ -56,13 +58,12 @@ COLUMNS = ("seeds", "weights", "state (numbers)", "FLOPs/token", "tokens/s", "te
 def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]:
     """What a row says of its own records."""
     metrics = records[0].metrics
-    shared = {record.seed for record in records} & {record.seed for record in plain}
     controls = {name: [record.metrics.get(f"test_word_perplexity_{key}") for record in records]
                 for name, key in (("masked", "masked"), ("other document", "other_document"))}
     return {"seeds": str(len(records)), "weights": f"{metrics['weights']:,.0f}",
             "state (numbers)": f"{metrics['state_numbers']:,.0f}",
             "FLOPs/token": f"{metrics['flops_per_token']:.3g}", "test perplexity": told(records, "test"),
-            "change": bounded(*compare(records, plain, "test"), "+.1%") if config.memory != "none" and shared else "–",
+            "change": change(records, plain, "test") if config.memory != "none" else "–",
             **{name: "–" if None in values else f"{fmean(values):.{2 if fmean(values) < 100 else 0}f}"
                for name, values in controls.items()},
             "reach (windows)": reach([record.metrics["reach_windows"] for record in records],

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.page import bounded, signed
 from repro.papers.yoshida2020.tables import compare, interval, kind, module_effect, perplexity
-from repro.study.artifacts import NOT_RUN, ArtifactContext, same_seeds
+from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.published import published
 from repro.study.record import Record
 
@@ -29,7 +29,7 @@ def points(context: ArtifactContext) -> "pandas.DataFrame":
             for row in published(FIGURE).to_dict("records") if row["pg19_validation_perplexity_per_word"]]
     for scale in reversed(context.scales):
         plan = families(context.plan(scale))
-        for config, records in zip(plan, same_seeds([context.records_of(one) for one in plan]), strict=True):
+        for config, records in zip(plan, context.at_common_seeds(plan), strict=True):
             if records:
                 value, low, high = interval(records, "validation")
                 rows.append({"source": scale, "model": config.model, "overlap": config.overlap,
@@ -56,13 +56,20 @@ def window_table(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         plan = [config for config in context.plan(scale, overlap=0) if kind(config) in ("baseline", "recurrent")]
         found = {(config.window, config.model): records for config, records in zip(
-            plan, same_seeds([context.records_of(one) for one in plan]), strict=True)}
+            plan, context.at_common_seeds(plan), strict=True)}
         for window in sorted({config.window for config in plan}):
             base, ours = (found.get((window, model), []) for model in ("baseline", "recurrent"))
-            gain = bounded(*compare(ours, base, "validation"), "+.1%") if base and ours else NOT_RUN
             rows.append({"scale": scale, "window": window, "baseline": told(base, "validation"),
-                         "recurrent": told(ours, "validation"), "change": gain})
+                         "recurrent": told(ours, "validation"), "change": change(ours, base)})
     return pandas.DataFrame(rows)
+
+
+def change(records: Sequence[Record], against: Sequence[Record], split: str = "validation") -> str:
+    """`compare` as a cell; "not run" where one has no record, a dash where the two have no seed in common."""
+    if not (records and against):
+        return NOT_RUN
+    shared = {record.seed for record in records} & {record.seed for record in against}
+    return bounded(*compare(records, against, split), "+.1%") if shared else "–"
 
 
 def told(records: Sequence[Record], split: str) -> str:
@@ -98,12 +105,13 @@ def variation_table(context: ArtifactContext,
     rows = []
     for scale in reversed(context.scales):
         plan, firsts = context.plan(scale), {}
-        for name, change in variations(scale).items():
-            for config in (one for one in plan if one == plan[0].model_copy(update=change)):
-                records = context.records_of(config)
+        found = context.at_common_seeds(plan)
+        for name, changes in variations(scale).items():
+            for config, records in ((one, some) for one, some in zip(plan, found, strict=True)
+                                    if one == plan[0].model_copy(update=changes)):
                 first, compared, others = firsts.setdefault(config.overlap, (name, config, records))
-                changed = bounded(*compare(records, others, "validation"), "+.1%") if records and others else NOT_RUN
+                changed = "–" if name == first else change(records, others)
                 rows.append({"scale": scale, "variation": name, "validation": told(records, "validation"),
-                             "change": "–" if name == first else "the same here" if config == compared else changed,
+                             "change": "the same here" if config == compared and name != first else changed,
                              "module": signed(module_effect(records), ".2%") if records else NOT_RUN})
     return pandas.DataFrame(rows)

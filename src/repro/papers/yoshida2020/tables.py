@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
 from repro.page import bounded, signed
-from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading, same_seeds
+from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
 from repro.study.published import published
 from repro.study.record import Record
 from repro.study.rule import judge
@@ -55,7 +55,7 @@ def _levels(context: ArtifactContext, scale: str) -> dict[tuple[str, float], lis
     """The records of the table by model and overlap, as a share of the window, at the seeds that all of them have."""
     plan = _table(context, scale)
     return {(kind(config), round(config.overlap / config.window, 9)): records
-            for config, records in zip(plan, same_seeds([context.records_of(one) for one in plan]), strict=True)}
+            for config, records in zip(plan, context.at_common_seeds(plan), strict=True)}
 
 
 def _point(printed: dict[str, str]) -> tuple[str, float]:
