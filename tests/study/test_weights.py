@@ -152,7 +152,8 @@ def test_forced_it_replaces_both(study, clone):
     study.noise = 0.5
     again = run(config, progress=False, force=True)
     assert again.digest != record.digest
-    assert model_folder(config, progress=False) == folder
+    assert kept_model(config) == folder
+    assert model_folder(config, progress=False).parent == paths.work() / "runs" / record.id, "the same run left it"
     assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == again.notes["model"]
 
 

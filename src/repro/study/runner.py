@@ -76,9 +76,9 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
     stored = processes.first(lambda: store.get(config))
     if stored and not force and not with_folder:
         return stored, None
-    if with_folder and (beside := processes.first(lambda: _beside(config, store, stored))):
-        return beside
     parent, folder = experiment(config.experiment), paths.work() / "runs" / run_id(config)
+    if with_folder and (beside := processes.first(lambda: _beside(config, store, stored, folder))):
+        return beside
     with _exclusive(folder):
         stored, kept = processes.first(lambda: _found(config, store, folder, force, with_folder))
         if kept:
@@ -131,17 +131,19 @@ def give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _beside(config: RunConfig, store: Store, stored: Record | None) -> tuple[Record, Path] | None:
-    """The record and the folder of a run whose weights lie beside it, in the store or where its scale's records belong.
+def _beside(config: RunConfig, store: Store, stored: Record | None, folder: Path) -> tuple[Record, Path] | None:
+    """The record and the folder of a run whose weights lie beside it, in the store or where its scale's records belong:
+    `folder` where the same run has left it, for it may hold more than the weights.
 
     Then the store gets the record too.
     """
     for place in (store, Store.of(config.scale)):
         record = place.get(config)
-        if record and (not stored or record.digest == stored.digest) and (folder := place.kept(record)):
+        if record and (not stored or record.digest == stored.digest) and (kept := place.kept(record)):
             if not stored:
                 store.put(record)
-            return record, folder
+            finished = folder / "record.json"
+            return record, folder if finished.exists() and Record.read(finished).digest == record.digest else kept
     return None
 
 

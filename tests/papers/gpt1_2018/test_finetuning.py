@@ -1,12 +1,18 @@
 """Pre-training and fine-tuning of GPT: what the variants change, what a record holds, and what is refused."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from repro.data import Tokeniser, tokens
 from repro.errors import ReproError
+from repro.evaluation import perplexity
 from repro.papers.gpt1_2018 import FORMS, finetuning, pretraining
-from repro.study import Store, experiment, run
+from repro.papers.gpt1_2018.zero_shot import moment
+from repro.study import Store, experiment, kept_model, model_folder, run
 
 TINY = {"n_layer": 2, "n_embd": 16, "n_head": 2, "n_positions": 64, "batch_size": 4, "tokens": 1_280, "checkpoints": 3}
 
@@ -54,12 +60,35 @@ def test_both_models_are_pretrained_and_their_weights_kept(tiny, home):
         told = record.documents["validation"]
         assert set(told["n_tokens"][:-1]) == {64} and sum(told["n_tokens"]) == 999
         assert record.metrics["validation_token_loss"] == pytest.approx(sum(told["nll"]) / 999, rel=1e-3)
-        folder = home / "work" / "runs" / record.id / "model"
-        model = pretraining.read(pretraining.build(one, 205), folder / pretraining.LAST)
-        last = pretraining.read(pretraining.build(one, 205), folder / f"{1280:012d}.safetensors")
-        first = pretraining.read(pretraining.build(one, 205), folder / f"{512:012d}.safetensors")
+        folder = home / "work" / "runs" / record.id
+        model = pretraining.read(pretraining.build(one, 205), folder / "model" / pretraining.LAST)
+        last, first = (pretraining.read(pretraining.build(one, 205), moment(record, folder, n)) for n in (1280, 512))
         assert record.metrics["parameters"] == sum(weight.numel() for weight in model.parameters())
         assert not torch.equal(first.embed.weight, last.embed.weight) and model.output.weight is model.embed.weight
+
+
+def test_the_last_weights_stay_beside_the_record_and_other_moments_in_the_work_folder(tiny, home):
+    sets = {"tokeniser": "bpe", "vocab_size": "300"}
+    for one in pretraining.EXPERIMENT.plan("smoke", sets):
+        record = run(one)
+        work, kept = home / "work" / "runs" / record.id, kept_model(one)
+        assert sorted(path.name for path in kept.iterdir()) == ["config.json", "model.safetensors", "tokenizer.json"]
+        weights = load_file(kept / pretraining.LAST)
+        assert {weight.dtype for weight in weights.values()} == {torch.bfloat16} and "output.weight" not in weights
+        model = pretraining.read(pretraining.build(one, 300), kept / pretraining.LAST)
+        trained = pretraining.read(pretraining.build(one, 300), moment(record, work, 1280))
+        for ours, theirs in zip(model.parameters(), trained.parameters(), strict=True):
+            assert torch.equal(ours, theirs.bfloat16().float())
+        text = tokens(one.corpus, "validation", Tokeniser.read(kept / "tokenizer.json")).ids[:1_000]
+        assert record.metrics["validation_token_loss"] * 999 == pytest.approx(perplexity(model, text, 64, 0).nll)
+        assert model_folder(one) == work / "model", "where all moments are"
+        shutil.rmtree(work)
+        assert model_folder(one) == kept and not work.exists()
+        with pytest.raises(ReproError, match=f"only the last weights stay.*`repro run {record.experiment} .* --force`"):
+            moment(record, kept.parent, 512)
+    short = pretraining.EXPERIMENT.plan("smoke", sets | {"checkpoints": "1"})[0]
+    run(short)
+    assert kept_model(short) is None, "nothing starts from those of the search"
 
 
 @pytest.mark.parametrize("task", ["topics", "nouns"])

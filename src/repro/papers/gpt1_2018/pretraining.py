@@ -1,12 +1,15 @@
 """A transformer and an LSTM of equal size, trained to predict the next token of books (Radford et al. 2018, 3.1, 4.1).
 
 The paper trains for a month on 7,000 books. Here each sees the same few million tokens once or twice: one training of
-each, whose chance is not averaged out. Weights are kept at several moments, for what improves while they train.
+each, whose chance is not averaged out. Weights are kept at several moments, for what improves while they train; these
+are in the work folder alone. The last ones, in bf16 and with their tokeniser, stay beside the record.
 
 So that neither is helped by settings found for the other, both have the same optimiser, and each the learning rate at
 which short trainings of its own, which are runs too, tell held-out text best.
 """
 
+import json
+from dataclasses import asdict
 from math import ceil
 from typing import Literal
 
@@ -16,7 +19,7 @@ from repro.papers.base.pretraining import BF16, PROCESS, RATE, new_tokeniser
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 HELD_OUT = 60_000  # tokens of the validation text that are scored
-LAST = "model.safetensors"
+LAST, MOMENTS = "model.safetensors", "checkpoints"  # a file in the folder of the model; a folder beside it
 RATES, SEARCH = (1e-3, 3e-3, 1e-2), 1 / 10  # learning rates that are tried, and on which share of the tokens
 
 
@@ -61,13 +64,13 @@ def build(config, vocab_size: int):
     return GPT(size) if config.model == "transformer" else LSTM(LSTMConfig.as_large_as(size))
 
 
-def keep(model, path) -> None:
-    """Write the weights, the tied ones once."""
+def keep(model, path, dtype=None) -> None:
+    """Write the weights, the tied ones once; as `dtype`, or as they are."""
     from safetensors.torch import save
 
     from repro.paths import write_atomic
 
-    weights = {name: weight.cpu().contiguous() for name, weight in model.state_dict().items()
+    weights = {name: weight.to("cpu", dtype).contiguous() for name, weight in model.state_dict().items()
                if name != "output.weight"}
     write_atomic(path, save(weights))
 
@@ -103,8 +106,9 @@ def execute(config, context):
     from repro.models import GPT, load_causal_lm
     from repro.training import NextToken, Sequences, TrainConfig, train
 
-    folder = context.folder / "model"
-    folder.mkdir(exist_ok=True)
+    folder, moments = context.folder / "model", context.folder / MOMENTS
+    for one in (folder, moments):
+        one.mkdir(exist_ok=True)
     if config.source != "scratch":
         model = GPT.from_transformers(load_causal_lm(config.source))
         keep(model, folder / LAST)
@@ -127,7 +131,7 @@ def execute(config, context):
     batches = Told(text.ids, config.n_positions, config.batch_size, config.seed, text.targets)
 
     def validate(objective) -> float:
-        keep(objective.model, folder / f"{(batches.last + 1) * batches.tokens_per_batch:012d}.safetensors")
+        keep(objective.model, moments / f"{(batches.last + 1) * batches.tokens_per_batch:012d}.safetensors")
         score = perplexity(objective.model, held_out, config.n_positions, 0)
         return score.nll / score.n_scored
 
@@ -139,17 +143,36 @@ def execute(config, context):
                            optimizer=config.optimizer)
     with context.progress(config.tokens, f"pretraining the {config.model}", "tokens") as bar:
         result = train(NextToken(model), batches, settings, context.folder / "training", validate, bar)
-    keep(model, folder / LAST)
+    notes = lay(model, coder, folder, config)
     told = perplexity(model, held_out, config.n_positions, 0).target_nll
     parts = np.split(told, range(config.n_positions, len(told), config.n_positions))
     documents = {"validation": {"nll": [float(part.sum(dtype=np.float64)) for part in parts],
                                 "n_tokens": [len(part) for part in parts]}}
-    return Outcome({"validation_token_loss": result.best_loss, "learning_rate": rate,
+    return Outcome({"validation_token_loss": float(told.mean(dtype=np.float64)), "learning_rate": rate,
                     "parameters": model.config.parameters},
                    {"validation_token_loss": "nats per token", "learning_rate": "at its highest",
                     "parameters": "weights"}, config.model, result.curves, documents,
-                   notes={"tokens": result.tokens, "tokeniser": coder.fingerprint, "rates_tried": tried,
-                          "checkpoints": sorted(int(one.stem) for one in folder.glob("0*.safetensors"))})
+                   notes=notes | {"tokens": result.tokens, "rates_tried": tried,
+                                  "checkpoints": sorted(int(one.stem) for one in moments.glob("*.safetensors"))})
+
+
+def lay(model, coder, folder, config) -> dict[str, str]:
+    """Write the trained model into its folder, and tell what a record says of it. With byte-level BPE it is one that
+    stays beside its record, rounded to bf16 as it will be read; not those of the search, from which nothing starts."""
+    import torch
+
+    from repro.data import files
+    from repro.paths import write_atomic
+
+    notes = {"tokeniser": coder.fingerprint}
+    if config.tokeniser != "bpe" or config.checkpoints == 1:
+        keep(model, folder / LAST)
+        return notes
+    keep(model, folder / LAST, torch.bfloat16)
+    read(model, folder / LAST)
+    coder.save(folder / "tokenizer.json")
+    write_atomic(folder / "config.json", json.dumps({"model": config.model, **asdict(model.config)}, indent=1) + "\n")
+    return notes | {"model": files.sha256(folder / LAST)}
 
 
 def size_of(config):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
+from repro.errors import ReproError
 from repro.papers.base.pretraining import PROCESS, new_tokeniser
 from repro.papers.gpt1_2018 import pretraining
 from repro.papers.gpt1_2018.finetuning import score, with_corpus
@@ -142,6 +143,15 @@ def threshold(values: Sequence[float], labels: Sequence[int], metric: str) -> fl
     return float(max(cuts, key=lambda cut: score(labels, (values >= cut).astype(int), metric)))
 
 
+def moment(record, folder, tokens: int):
+    """The file of the weights after so many tokens. Raises ReproError where only the last ones were kept."""
+    path = folder / pretraining.MOMENTS / f"{tokens:012d}.safetensors"
+    if not path.is_file():
+        raise ReproError(f"{path} is missing: of {record.id} only the last weights stay beside the record; run `repro "
+                         f"run {record.experiment} --scale {record.scale} --force` for those of other moments.")
+    return path
+
+
 def execute(config, context):
     import numpy as np
     import torch
@@ -175,7 +185,7 @@ def execute(config, context):
     with context.progress(len(moments), f"asking for {config.task}", "checkpoints") as bar:
         for number, tokens in enumerate(moments):
             if tokens:
-                pretraining.read(model, folder / "model" / f"{tokens:012d}.safetensors")
+                pretraining.read(model, moment(record, folder, tokens))
             own = told(*mine)
             documents[f"checkpoint_{number}"] = {"correct": (own == labels).astype(int).tolist()}
             curves["score"].append([tokens, score(labels, own, heuristic.metric)])
