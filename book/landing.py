@@ -154,8 +154,8 @@ def findings() -> str:
 def finding(one: Claim, scale: str, found: Verdict) -> str:
     """A claim in a sentence: of which paper, what came out at which scale, what the paper has."""
     name = PAPERS[one.paper][0] if one.paper in PAPERS else title(one.paper)
-    effect, _, why = found.text.partition("; ")
-    seeds = f", with {why.partition('; ')[0]}" * (found.verdict == OPEN and "seed" in why)
+    effect, *why = found.text.split("; ")
+    seeds = "".join(f", with {part}" for part in why if "seeds" in part) * (found.verdict == OPEN)
     unit = f" {one.told_in}" * bool(one.told_in and not one.relative)
     paper = f"; in the paper: {one.write(one.expected())}{unit}" if one.expected() is not None else ""
     address = place_of(one)

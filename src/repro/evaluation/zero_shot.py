@@ -36,7 +36,7 @@ def continuation_nll(model: Callable, prefixes: Sequence[Ids], continuations: Se
     """
     _check(model, prefixes, continuations, batch_size)
     sums = np.zeros(len(prefixes))
-    for k, nll, _ in _scored(model, prefixes, continuations, batch_size, None, progress):
+    for k, nll, _ in _scored(model, prefixes, continuations, batch_size, (), progress):
         sums[k] = nll.double().sum().item()
     return sums, np.array([len(ids) for ids in continuations], np.int64)
 
@@ -84,7 +84,21 @@ def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Seq
     >>> lambada(next_name, coder, ["the dog ran home", "the dog home"]).accuracy
     0.5
     """
-    for name, given in (("passages", passages), ("stop_words", stop_words)):
+    return last_words(model, tokeniser, passages, [stop_words], batch_size, progress)[0]
+
+
+def last_words(model: Callable, tokeniser, passages: Sequence[str], bars: Sequence[Sequence[str]],
+               batch_size: int = 16, progress=None) -> list[Lambada]:
+    """What `lambada` gives with each of several lists of barred words, from one reading of the passages.
+
+    >>> from types import SimpleNamespace
+    >>> coder = SimpleNamespace(encode=lambda text: [["the", "dog", "ran"].index(word) for word in text.split()])
+    >>> def always_ran(ids):
+    ...     return torch.tensor([0., 1, 2]).expand(*ids.shape, 3)
+    >>> [one.accuracy for one in last_words(always_ran, coder, ["the ran", "the dog"], [[], ["ran"]])]
+    [0.5, 0.5]
+    """
+    for name, given in (("passages", passages), *(("stop_words", words) for words in bars)):
         if isinstance(given, str):
             raise ReproError(f"{name} is one string; give a list, such as ['{given[:40]}'].")
     parts = [passage.rpartition(" ") for passage in passages]
@@ -94,13 +108,13 @@ def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Seq
                              "blank, and text before it.")
     prefixes = [tokeniser.encode(before) for before, _, _ in parts]
     words = [tokeniser.encode(f" {word}") for _, _, word in parts]
-    barred = [ids[0] for ids in (tokeniser.encode(f" {word}") for word in stop_words) if len(ids) == 1]
     _check(model, prefixes, words, batch_size)
-    nats, correct = np.zeros(len(words)), np.zeros(len(words), bool)
-    bar = torch.tensor(sorted({int(one) for one in barred}), dtype=torch.int64)
-    for k, nll, hits in _scored(model, prefixes, words, batch_size, bar, progress):
-        nats[k], correct[k] = nll.double().sum().item(), bool(hits.all())
-    return Lambada(nats, correct)
+    nats, correct = np.zeros(len(words)), np.zeros((len(bars), len(words)), bool)
+    barred = [torch.tensor(sorted({int(ids[0]) for ids in (tokeniser.encode(f" {word}") for word in some)
+                                   if len(ids) == 1}), dtype=torch.int64) for some in bars]
+    for k, nll, hits in _scored(model, prefixes, words, batch_size, barred, progress):
+        nats[k], correct[:, k] = nll.double().sum().item(), hits.all(0).numpy()
+    return [Lambada(nats, told) for told in correct]
 
 
 def _check(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids], batch_size: int) -> None:
@@ -123,9 +137,9 @@ def _check(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids
 
 @torch.no_grad()
 def _scored(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids], batch_size: int,
-            barred: Tensor | None, progress) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Of each text, in any order: its number, and of each token of its continuation the nats and whether it is the
-    most likely; the first one among those that are not `barred`."""
+            bars: Sequence[Tensor], progress) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Of each text, in any order: its number, and of each token of its continuation the nats (n,) and whether it is the
+    most likely (n, bars); the first one among those that are not barred."""
     texts = [np.concatenate([np.asarray(one, np.int64), np.asarray(other, np.int64)])
              for one, other in zip(prefixes, continuations, strict=True)]
     order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
@@ -143,15 +157,16 @@ def _scored(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Id
                 targets.append(torch.from_numpy(texts[k][n:]))
             states, head = states_and_head(model, ids.to(device))
             asked = asked.to(device)
-            nll, hits = _told(states[asked], head, torch.cat(targets).to(device), first.to(device)[asked], barred)
+            nll, hits = _told(states[asked], head, torch.cat(targets).to(device), first.to(device)[asked], bars)
             sizes = [len(one) for one in targets]
             yield from zip(batch, nll.cpu().split(sizes), hits.cpu().split(sizes), strict=True)
             if progress is not None:
                 progress(len(batch))
 
 
-def _told(states: Tensor, head, targets: Tensor, first: Tensor, barred: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Nats (n,) of `targets` (n,) and whether each is the most likely, with the logits of a few rows at a time."""
+def _told(states: Tensor, head, targets: Tensor, first: Tensor, bars: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Nats (n,) of `targets` (n,) and whether each is the most likely (n, bars), with the logits of a few rows at a
+    time."""
     n_ids = states.shape[1] if head is None else head.weight.shape[0]
     if not 0 <= int(targets.min()) <= int(targets.max()) < n_ids:
         strange = next(one for one in targets.tolist() if not 0 <= one < n_ids)
@@ -162,10 +177,14 @@ def _told(states: Tensor, head, targets: Tensor, first: Tensor, barred: Tensor |
     for some, wanted, begins in zip(states.split(rows), targets.split(rows), first.split(rows), strict=True):
         logits = some if head is None else head(some)
         nats.append(cross_entropy(logits, wanted, "none"))
-        if barred is not None and len(barred):
-            logits = logits.masked_fill(begins[:, None] & torch.zeros_like(logits[0], dtype=torch.bool).index_fill(
-                0, barred.to(logits.device), True), -torch.inf)
-        hits.append(logits.argmax(1) == wanted)
+        told = wanted.new_empty(len(wanted), len(bars), dtype=torch.bool)
+        for k, barred in enumerate(bars):
+            left = logits
+            if len(barred):
+                left = logits.masked_fill(begins[:, None] & torch.zeros_like(logits[0], dtype=torch.bool).index_fill(
+                    0, barred.to(logits.device), True), -torch.inf)
+            told[:, k] = left.argmax(1) == wanted
+        hits.append(told)
     return torch.cat(nats), torch.cat(hits)
 
 

@@ -81,13 +81,12 @@ def fewer_blanks(text: str, rewritten: str, seed: int = 0) -> str:
 
 def last_words(model, coder, passages: Sequence[str]) -> dict[str, list]:
     """LAMBADA: nats of each last word; whether it is told, also with stop words barred, and with other words barred."""
-    from repro.evaluation import lambada
+    from repro.evaluation.zero_shot import last_words
 
-    plain = lambada(model, coder, passages)
-    barred = {name: lambada(model, coder, passages, words).correct.astype(int).tolist()
-              for name, words in (("correct_stop_words", STOP_WORDS),
-                                  ("correct_other_words", other_words(coder, passages)))}
-    return {"nll": plain.nll.tolist(), "correct": plain.correct.astype(int).tolist()} | barred
+    bars = {"correct": (), "correct_stop_words": STOP_WORDS, "correct_other_words": other_words(coder, passages)}
+    told = last_words(model, coder, passages, list(bars.values()))
+    return {"nll": told[0].nll.tolist()} | {
+        name: one.correct.astype(int).tolist() for name, one in zip(bars, told, strict=True)}
 
 
 def other_words(coder, passages: Sequence[str]) -> list[str]:
