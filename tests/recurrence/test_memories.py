@@ -6,7 +6,7 @@ import torch
 from repro.errors import ReproError
 from repro.evaluation import perplexity
 from repro.recompute import RECOMPUTE, flops
-from repro.recurrence import MEMORIES, MaskedOut, MemoryLM, reach_windows, with_memory
+from repro.recurrence import MEMORIES, MaskedOut, MemoryLM, RecurrentLM, reach_windows, with_memory
 from repro.training import WindowedLM
 from repro.windows import windows
 
@@ -287,6 +287,40 @@ def test_what_cannot_be_is_refused_in_one_line(tiny_memory, tiny_gpt2, tmp_path)
         with pytest.raises(ReproError, match=words):
             make()
     assert with_memory(tmp_path / "rmt", "rmt", n_tokens=2).memory.n_tokens == 2
+
+
+@pytest.mark.parametrize("read", [lambda folder: with_memory(folder, "gated"), MemoryLM.from_pretrained,
+                                  RecurrentLM.from_pretrained], ids=["fresh memory", "saved memory", "recurrence"])
+@pytest.mark.parametrize("damage", ["cut in half", "no weights", "no folder"])
+def test_a_checkpoint_that_is_missing_or_damaged_is_named(tiny_memory, tiny_gpt2, tmp_path, read, damage, request):
+    model = tiny_memory("gated") if "saved memory" in request.node.name else tiny_gpt2()
+    model.save_pretrained(tmp_path / "there")
+    weights = tmp_path / "there/model.safetensors"
+    if damage == "cut in half":
+        weights.write_bytes(weights.read_bytes()[:weights.stat().st_size // 2])
+    elif damage == "no weights":
+        weights.unlink()
+    told = {"cut in half": "there is damaged", "no weights": "no checkpoint .*there",
+            "no folder": "no checkpoint .*not here"}
+    with pytest.raises(ReproError, match=told[damage]) as raised:
+        read(tmp_path / ("not here" if damage == "no folder" else "there"))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("strange", [29, -1])
+def test_ids_of_another_tokeniser_are_told(tiny_memory, tiny_recurrent, strange):
+    ids = text(8)
+    ids[1, 6] = strange
+    for model in (tiny_memory("gated"), tiny_recurrent()):
+        with pytest.raises(ReproError, match=f"token ids lie between .*{strange}.* but the model has 29, from 0"):
+            model(ids, window=4)
+
+
+@pytest.mark.parametrize("name", ["none", "overlap"])
+def test_rows_without_a_memory_are_said_to_need_none(tmp_path, name):
+    with pytest.raises(ReproError, match=f"memory is '{name}', which is a model without one; read it with "
+                                         "repro.models.load_causal_lm, or choose one of yoshida, "):
+        with_memory(tmp_path, name)
 
 
 def test_another_attention_implementation_is_refused(tiny_memory):

@@ -54,6 +54,8 @@ DECLARED = {"id": "toy-gain", "paper": "toy2020", "sentence": "Recurrence lowers
     ({"paper_effect": lambda: -1.0}, "claim 'toy-gain' declares both paper_effect and why_no_paper_effect"),
     ({"unit": "exact", "why_no_paper_effect": ""}, "declares neither paper_effect"),
     ({"short": "x" * 61}, "claim 'toy-gain' has a short form of 61 characters; it is to have 60 or fewer."),
+    ({"direction": "up"}, "claim 'toy-gain' has the direction 'up'; give one of lower, higher."),
+    ({"unit": "page"}, "claim 'toy-gain' has the unit 'page'; give one of document, book, stretch, question, exact."),
     ({"seeds": 2}, "claim 'toy-gain' asks for 2 seeds, not 3 or more; where the same weights are compared, say"),
 ])
 def test_what_is_neither_declared_nor_explained_is_refused(change, message):

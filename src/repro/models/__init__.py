@@ -4,7 +4,7 @@
 '1,557,611,200'
 """
 
-from repro.models.checkpoints import save_model
+from repro.checkpoints import save_model
 from repro.models.gpt2_mini import gpt2_mini, load_causal_lm, parameters
 from repro.models.roberta_mini import load_masked_lm, roberta_mini, roberta_parameters
 

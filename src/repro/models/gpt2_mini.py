@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from repro.checkpoints import reading
 from repro.errors import ReproError
-from repro.models.checkpoints import reading
 
 
 def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positions: int = 1024, bos: int = 0,

@@ -14,9 +14,9 @@ from transformers import LongformerConfig, LongformerForMaskedLM, RobertaForMask
 from transformers.modeling_outputs import MaskedLMOutput
 
 from repro.attention import LongformerSelfAttention
+from repro.checkpoints import load_whole, quietly
 from repro.errors import ReproError, unknown
 from repro.loss import cross_entropy
-from repro.models.checkpoints import load_whole, without_bars
 from repro.models.roberta_mini import load_masked_lm
 from repro.recompute import recomputed
 
@@ -97,7 +97,7 @@ class Longformer(LongformerForMaskedLM):
 
     def save_pretrained(self, folder: str | Path, **kwargs) -> None:
         """Write the model as transformers does."""
-        with without_bars():
+        with quietly():
             super().save_pretrained(folder, **kwargs)
 
     @property

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from repro.checkpoints import load_whole
 from repro.errors import ReproError
-from repro.models.checkpoints import load_whole
 
 START, PAD, END, UNKNOWN = 0, 1, 2, 3  # ids of its special tokens; <mask> has the last one
 

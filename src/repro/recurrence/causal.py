@@ -12,6 +12,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_outputs import CausalLMOutput
 from transformers.modeling_utils import AttentionInterface
 
+from repro.checkpoints import reading
 from repro.errors import ReproError, unknown
 from repro.loss import cross_entropy
 from repro.recompute import RECOMPUTE, recomputed
@@ -19,6 +20,7 @@ from repro.recurrence.module import Recurrence, RecurrenceConfig
 from repro.windows import Window, check_window, windows
 
 ATTENTION = "repro_recurrence"
+BASE = "openai-community/gpt2"  # a checkpoint that can be read
 
 
 def attention_with_previous(module, query, key, value, attention_mask=None, dropout=0.0, scaling=None, previous=None,
@@ -137,7 +139,13 @@ class WindowByWindow(GPT2LMHeadModel):
     def _embedded(self, ids: Tensor) -> Tensor:
         """Tokens and their positions in the window (B, T, d); positions start again in every window."""
         base = self.transformer
-        return base.drop(base.wte(ids) + base.wpe(torch.arange(ids.shape[1], device=ids.device)))
+        try:
+            tokens = base.wte(ids)
+        except IndexError:
+            raise ReproError(f"token ids lie between {int(ids.min())} and {int(ids.max()):,}, but the model has "
+                             f"{self.config.vocab_size:,}, from 0; code the text with the model's own tokeniser."
+                             ) from None
+        return base.drop(tokens + base.wpe(torch.arange(ids.shape[1], device=ids.device)))
 
     def _check_attention(self) -> None:
         """Another attention function would drop what is carried without a word, and the causal mask with it."""
@@ -202,16 +210,17 @@ class RecurrentLM(WindowByWindow):
     def from_pretrained(cls, name_or_path, recurrence: RecurrenceConfig | None = None, **kwargs) -> "RecurrentLM":
         """Load a saved RecurrentLM, or attach a fresh recurrence module to any GPT-2 checkpoint (hub name or folder).
 
-        Raises ReproError when `recurrence` contradicts what the saved model was built with.
+        Raises ReproError when `recurrence` contradicts what the saved model was built with, and where there is no
+        checkpoint, or a damaged one.
         """
-        saved = GPT2Config.from_pretrained(name_or_path)
-        stored = getattr(saved, "recurrence", None)
-        if stored is not None:
+        with reading(name_or_path, BASE):
+            stored = getattr(GPT2Config.from_pretrained(name_or_path), "recurrence", None)
+            if stored is None:
+                return cls._attached(name_or_path, recurrence, **kwargs)
             if recurrence is not None and recurrence != RecurrenceConfig(**stored):
                 raise ReproError(f"{name_or_path} was saved with recurrence {stored}, not {recurrence.to_dict()}; "
                                  "leave the argument out to use what is saved.")
             return super().from_pretrained(name_or_path, **kwargs)
-        return cls._attached(name_or_path, recurrence, **kwargs)
 
     def _read_window(self, ids: Tensor, z: Tensor | None, stride: int | None = None,
                      recompute_layers: bool = False) -> tuple[Tensor, Tensor]:

@@ -10,9 +10,10 @@ from transformers import GPT2Config
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
+from repro.checkpoints import reading
 from repro.errors import ReproError
 from repro.recompute import recomputed
-from repro.recurrence.causal import WindowByWindow, attention_with_previous, chosen
+from repro.recurrence.causal import BASE, WindowByWindow, attention_with_previous, chosen
 from repro.recurrence.memories import complete, make
 
 ATTENTION = "repro_memory"
@@ -55,18 +56,19 @@ class MemoryLM(WindowByWindow):
     def from_pretrained(cls, name_or_path, memory: dict | None = None, **kwargs) -> "MemoryLM":
         """Load a saved MemoryLM, or put a fresh memory, told by `complete`, into any GPT-2 checkpoint.
 
-        Raises ReproError when `memory` contradicts what the saved model was built with, and without one where none
-        was saved.
+        Raises ReproError when `memory` contradicts what the saved model was built with, without one where none was
+        saved, and where there is no checkpoint, or a damaged one.
         """
-        stored = getattr(GPT2Config.from_pretrained(name_or_path), "memory", None)
-        if stored is None and memory is None:
-            raise ReproError(f"{name_or_path} was saved without a memory; name one.")
-        if stored is None:
-            return cls._attached(name_or_path, memory, **kwargs)
-        if memory not in (None, stored):
-            raise ReproError(f"{name_or_path} was saved with memory {stored}, not {memory}; leave the argument out to "
-                             "use what is saved.")
-        return super().from_pretrained(name_or_path, **kwargs)
+        with reading(name_or_path, BASE):
+            stored = getattr(GPT2Config.from_pretrained(name_or_path), "memory", None)
+            if stored is None and memory is None:
+                raise ReproError(f"{name_or_path} was saved without a memory; name one.")
+            if stored is None:
+                return cls._attached(name_or_path, memory, **kwargs)
+            if memory not in (None, stored):
+                raise ReproError(f"{name_or_path} was saved with memory {stored}, not {memory}; leave the argument out "
+                                 "to use what is saved.")
+            return super().from_pretrained(name_or_path, **kwargs)
 
     def added_parameters(self) -> Iterator[nn.Parameter]:
         """The weights that the base model does not have."""

@@ -2,19 +2,18 @@
 carried from each window to the next (Yoshida, Ettinger and Gimpel 2020, section 5.4)."""
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import RobertaConfig, RobertaModel
 from transformers.models.roberta.modeling_roberta import RobertaPreTrainedModel
 
+from repro.checkpoints import quietly, reading
 from repro.errors import ReproError, unknown
 from repro.recompute import recomputed
 from repro.recurrence.module import Recurrence, RecurrenceConfig
@@ -105,11 +104,8 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         """
         if recurrence is not None and not isinstance(recurrence, RecurrenceConfig):
             raise ReproError(f"recurrence is a {type(recurrence).__name__}; give a RecurrenceConfig.")
-        try:
+        with reading(name_or_folder, "FacebookAI/roberta-base"):
             values, _ = RobertaConfig.get_config_dict(str(name_or_folder))
-        except OSError as error:
-            raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
-                             "FacebookAI/roberta-base or a folder with config.json and model.safetensors.") from error
         if not values:
             raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
         if values.get("model_type") != "roberta":
@@ -122,13 +118,9 @@ class RecurrentRoberta(RobertaPreTrainedModel):
                              "the argument out to use what is saved.")
         if stored is None:
             config.recurrence = (recurrence or PAPER).to_dict()
-        try:
-            with _quietly():
-                model, told = super().from_pretrained(str(name_or_folder), config=config, output_loading_info=True,
-                                                      **{"dtype": torch.float32} | kwargs)
-        except (SafetensorError, OSError) as error:
-            raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
-                             "again.") from error
+        with reading(name_or_folder, "FacebookAI/roberta-base"):
+            model, told = super().from_pretrained(str(name_or_folder), config=config, output_loading_info=True,
+                                                  **{"dtype": torch.float32} | kwargs)
         lost = sorted(name for name in told["missing_keys"] if stored is not None or name.startswith("roberta."))
         if lost:
             raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
@@ -139,7 +131,7 @@ class RecurrentRoberta(RobertaPreTrainedModel):
 
     def save_pretrained(self, folder: str | Path, **kwargs) -> None:
         """Write the model as transformers does; RobertaForQuestionAnswering reads what it has in common."""
-        with _quietly():
+        with quietly():
             super().save_pretrained(folder, **kwargs)
 
     @property
@@ -260,19 +252,3 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, drop
     scores = query * query.shape[-1]**-0.5 @ key.transpose(2, 3)
     weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1).to(value.dtype)
     return F.dropout(weights, dropout) @ value
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """transformers shows bars, and lists the weights that a checkpoint lacks, which here are to be made afresh."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

@@ -31,8 +31,8 @@ MARKS = {  # of an effect, so that no verdict is told by its colour alone; each 
     "machinery works": '<circle r="2.5"/>',
 }
 LEGEND = ("Each strip has a scale of its own: no effect in the middle, the side on which the paper puts it to the "
-          "right; our effect with its 95 % interval, the paper's as a hollow diamond, and in grey what could not have "
-          "been told from nothing.")
+          "right; our effect with its interval (95 %, wider where claims of a family share one error), the paper's as "
+          "a hollow diamond, and in grey what could not have been told from nothing.")
 
 
 @dataclass(frozen=True, repr=False)

@@ -111,6 +111,9 @@ class Claim(Based):
     declared_at: tuple[Path, int] = field(init=False, default=(Path(), 0))  # file and line
 
     def __post_init__(self):
+        for name, given, known in (("direction", self.direction, ("lower", "higher")), ("unit", self.unit, UNITS)):
+            if given not in known:
+                raise ReproError(f"claim '{self.id}' has the {name} '{given}'; give one of {', '.join(known)}.")
         exact = self.unit == "exact"
         for name, given, needed in (("paper_effect", self.paper_effect, True), ("control", self.control, not exact),
                                     ("assay", self.assay, not exact)):

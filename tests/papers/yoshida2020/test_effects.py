@@ -139,6 +139,13 @@ def test_shrinking_and_widening_compare_two_gains():
         ("recurrent", 200, 0.8), ("baseline", 200, 1.0), ("recurrent", 400, 0.7), ("baseline", 400, 1.0),
         ("recurrent", 600, 0.9), ("baseline", 600, 1.0))]
     assert widening(sizes).effects.mean() == pytest.approx(log(0.8 / 0.9))
+    assert widening(sizes).note == "window 200 less window 600"
+
+
+def test_where_nothing_is_gained_nothing_widens():
+    harm = [record(model, ratio, window=window) for model, window, ratio in (
+        ("recurrent", 200, 1.1), ("baseline", 200, 1.0), ("recurrent", 600, 1.5), ("baseline", 600, 1.0))]
+    assert widening(harm).effects.mean() == pytest.approx(log(1.1)) and widening(harm).note == "window 200 alone"
 
 
 def test_overlap_is_judged_against_disjoint_windows_with_one_seed():

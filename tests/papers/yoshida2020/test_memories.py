@@ -151,7 +151,7 @@ def test_the_share_is_between_the_two_bounds(head):
     assert known(config).share((window + whole) / 2) == pytest.approx(0.5)
 
 
-def record(run, ratio, seed=0):
+def record(run, ratio, seed=0, share=None):
     words = [100, 200, 300, 400]
     nll = [n * (log(ratio) + hard) for n, hard in zip(words, (3.0, 5.0, 4.0, 6.0), strict=True)]
     carries = {"test_word_perplexity_masked": 50.5, "test_word_perplexity_other_document": 123.4}
@@ -159,7 +159,8 @@ def record(run, ratio, seed=0):
         id=f"{run.memory}{seed}", seed=seed, model=run.memory, config=run.model_dump(), notes={"tokens": 6000},
         cost={"wall_seconds": 2.0 + seed}, documents={"test": {"nll": nll, "n_words": words}},
         metrics={"weights": 1234, "state_numbers": 56789, "flops_per_token": 1.234e6, "reach_windows": 3 + seed,
-                 "share_of_known_gain": 0.25 + seed / 10, **(carries if run.model == "recurrent" else {})})
+                 "share_of_known_gain": 0.25 + seed / 10 if share is None else share,
+                 **(carries if run.model == "recurrent" else {})})
 
 
 def told(found, scales=("small",)):
@@ -171,10 +172,11 @@ def told(found, scales=("small",)):
 
 def test_the_table_sets_books_beside_books_of_a_known_process():
     plan = EXPERIMENT.plan("small")
-    none, rmt, known = (next(run for run in plan if (run.memory, run.corpus) == key) for key in (
-        ("none", "pg19-subset"), ("rmt", "pg19-subset"), ("rmt", "synthetic-books")))
+    none, rmt, known, bare = (next(run for run in plan if (run.memory, run.corpus) == key) for key in (
+        ("none", "pg19-subset"), ("rmt", "pg19-subset"), ("rmt", "synthetic-books"), ("none", "synthetic-books")))
     found = {none: [record(none, 1.0), record(none, 1.0, seed=1), record(none, 9.0, seed=5)],
-             rmt: [record(rmt, 0.9), record(rmt, 0.9, seed=1)], known: [record(known, 7)],
+             rmt: [record(rmt, 0.9), record(rmt, 0.9, seed=1)], known: [record(known, 7), record(known, 7, seed=3)],
+             bare: [record(bare, 7, share=-0.5), record(bare, 7, share=0.1, seed=2)],
              trained(rmt): [record(rmt, 1), record(rmt, 1, seed=2)]}
     frame = memory_table(told(found)).set_index("memory")
     assert list(frame.index) == list(ROWS)
@@ -184,10 +186,12 @@ def test_the_table_sets_books_beside_books_of_a_known_process():
         "seeds": "2 (1)", "weights": "1,234", "state (numbers)": "56,789", "FLOPs/token": "1.23e+06",
         "tokens/s": "2,250", "change": "-10.0% [-10.0%, -10.0%]", "masked": "50.50", "other document": "123",
         "reach (windows)": "3.5",
-        "known gain": "25%"}
-    assert frame.loc["none", "change"] == "–" and frame.loc["none", "masked"] == "–"
-    assert frame.loc["none", "known gain"] == frame.loc["none", "tokens/s"] == "not run"
+        "known gain": "+75%"}  # of the one seed that both have: from -50 % to 25 %
+    assert frame.loc["none", "change"] == frame.loc["none", "masked"] == frame.loc["none", "known gain"] == "–"
+    assert frame.loc["none", "tokens/s"] == "not run"
     assert set(frame.loc["cache"].drop("scale")) == {"not run"}
+    del found[bare]
+    assert memory_table(told(found)).set_index("memory").loc["rmt", "known gain"] == "not run"
     alone = memory_table(told({none: [record(none, 1.0)], rmt: [record(rmt, 0.9, seed=1)]})).set_index("memory")
     assert alone.loc["rmt", "change"] == "–"  # no seed in common
 

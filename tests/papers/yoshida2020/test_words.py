@@ -60,15 +60,21 @@ def book():
 
 
 def test_the_models_are_those_of_the_tables_without_overlap():
-    for scale, corpora in (("smoke", ["synthetic-books"]), ("small", ["pg19-subset", "wikitext-103"])):
+    texts = ["pg19-subset", "wikitext-103"]
+    for scale, corpora in (("smoke", ["synthetic-books"]), ("small", 2 * texts)):
         plan = EXPERIMENT.plan(scale)
         assert [config.corpus for config in plan] == corpora
         for config in plan:
-            table = experiment("recurrence-wikitext103" if "wiki" in config.corpus else "recurrence-pg19")
+            table = experiment("recurrence-matched" if config.window == 64 else
+                               "recurrence-wikitext103" if "wiki" in config.corpus else "recurrence-pg19")
             behind = [need for run in table.plan(scale) for need in table.needs(run)]
-            assert [run.model for run in EXPERIMENT.needs(config)] == ["baseline", "recurrent"]
-            assert all(run in behind and run.overlap == 0 for run in EXPERIMENT.needs(config))
+            needs = EXPERIMENT.needs(config)
+            assert [run.model for run in needs] == ["baseline", "recurrent"]
+            assert all(run in behind and run.overlap == 0 and run.window == config.window for run in needs)
+            assert needs[1].insert_layer == config.insert_layer == (0 if config.window == 64 else 1)
+    assert [one.window * one.windows for one in EXPERIMENT.plan("small")] == [600, 600, 576, 576]
     assert trained(CONFIG.model_copy(update={"seed": 4}), "baseline").seed == 4
+    assert trained(EXPERIMENT.plan("small", seeds=[2])[3], "recurrent").seed == 2
 
 
 def test_the_losses_of_a_page_are_those_of_the_whole_book(models, record):
@@ -153,10 +159,10 @@ def test_what_cannot_be_read_is_refused(context):
 
 
 def test_without_records_the_figures_say_not_run_and_have_no_picture(tmp_path):
-    for id, corpora in (("words-saved-book", "pg19-subset"), ("words-saved-article", "wikitext-103")):
+    for id in ("words-saved-book", "words-saved-article"):
         shown = artifact(id).render("smoke", results=tmp_path)
         assert '<p class="absent">not run</p>' in shown._repr_html_()
-        assert f"`repro run words-saved --scale small --set corpus={corpora} --results" in shown.caption
+        assert "small: all not run: `repro run words-saved --scale small --results" in shown.caption
         with pytest.raises(ReproError, match=f"{id} is made of words, of which no picture can be saved"):
             shown.png()
     told = CliRunner().invoke(main, ["show", "words-saved-book", "--results", str(tmp_path)]).stdout

@@ -96,9 +96,13 @@ def shrinking(records: Sequence[Record]) -> Measured:
 
 
 def widening(records: Sequence[Record]) -> Measured:
-    """The gain at the smallest window less that at the largest, on validation text."""
-    return _less(*(gain([record for record in records if record.config["window"] == window], "validation")
-                   for window in _ends(record.config["window"] for record in records)))
+    """The gain at the smallest window, and that less the gain at the largest, on validation text; the one that is the
+    less sure: where nothing is gained, nothing widens."""
+    ends = _ends(record.config["window"] for record in records)
+    least, most = (gain([record for record in records if record.config["window"] == window], "validation")
+                   for window in ends)
+    return hardest([least._replace(note=f"window {ends[0]} alone"),
+                    _less(least, most)._replace(note=f"window {ends[0]} less window {ends[1]}")])
 
 
 def more_on_books(records: Sequence[Record]) -> Measured:

@@ -21,8 +21,9 @@ def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
     against "none" on the same text, seed by seed and book by book: with one seed they tell of these books only.
 
     "seeds": on the text, and where it is another number in brackets those of the known gain.
-    "other document": the state comes from another book. "known gain": the share of what a book of the known process
-    can tell beyond the window that the model recovers. "tokens/s": of fine-tuning, validation included.
+    "other document": the state comes from another book. "known gain": on text of the known process, the nats saved
+    against "none" as a share of those that the whole book can tell beyond the window. "tokens/s": of fine-tuning,
+    validation included.
     """
     import pandas
 
@@ -34,11 +35,9 @@ def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
             if records:
                 plain = [record for other, some in found if other.memory == "none" for record in some]
                 row |= _cells(config, records, plain) | {"tokens/s": speed(context, config)}
-            shares = [record.metrics["share_of_known_gain"] for other, some in known if other.memory == config.memory
-                      for record in some]
-            row["known gain"] = f"{fmean(shares):.0%}" if shares else NOT_RUN
-            if shares and len(shares) != len(records):
-                row["seeds"] += f" ({len(shares)})"
+            if shares := gained(known, config.memory):
+                row["known gain"] = f"{fmean(shares):+.0%}" if config.memory != "none" else "–"
+                row["seeds"] += f" ({len(shares)})" * (len(shares) != len(records))
             rows.append(row)
     return pandas.DataFrame(rows)
 
@@ -68,6 +67,14 @@ def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]
                for name, values in controls.items()},
             "reach (windows)": reach([record.metrics["reach_windows"] for record in records],
                                      config.windows_per_sequence - 1)}
+
+
+def gained(known: list[tuple[RunConfig, list[Record]]], memory: str) -> list[float]:
+    """Of each seed that both have, how much more of the known gain a memory has than "none"."""
+    shares = {config.memory: {record.seed: record.metrics["share_of_known_gain"] for record in records}
+              for config, records in known}
+    plain = shares.get("none", {})
+    return [share - plain[seed] for seed, share in shares.get(memory, {}).items() if seed in plain]
 
 
 def reach(windows: list[float], most: int) -> str:

@@ -184,8 +184,8 @@ register(
           short="Recurrence helps at every window size.",
           where=lambda config: config.overlap == 0 and literal(config)),
     Claim(id="yoshida2020-figure4-widens", **FIGURES | {"measure": widening},
-          sentence="On disjoint windows, recurrence gains more with the smallest window than with the largest.",
-          short="Recurrence gains more with the smallest window.",
+          sentence="On disjoint windows, recurrence gains with the smallest window, and more than with the largest.",
+          short="Recurrence gains, and most with the smallest window.",
           where=lambda config: config.overlap == 0 and literal(config)),
     Claim(id="yoshida2020-figure5-front", **FIGURES | {
             "measure": front, "source": "Figure 5", "about": ("yoshida2020-figure5",)},

@@ -4,6 +4,7 @@ A record holds numbers and places, and no text: that is read from the corpus whe
 """
 
 from itertools import accumulate
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,11 +12,12 @@ from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
 from repro.papers.yoshida2020 import evaluation
-from repro.papers.yoshida2020.finetuning import FINETUNING
+from repro.papers.yoshida2020.finetuning import FINETUNING, SECOND
+from repro.papers.yoshida2020.matched import EVALUATION as MATCHED
 from repro.papers.yoshida2020.pg19 import EVALUATION as BOOKS
 from repro.papers.yoshida2020.wikitext103 import EVALUATION as ARTICLES
 from repro.papers.yoshida2020.words_figure import digest, page_figure, passage
-from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import ADDED, Absent, Artifact, Estimate, Experiment, Outcome, RunConfig, register
 
 MODELS = ("baseline", "recurrent")
 
@@ -27,6 +29,7 @@ class Config(RunConfig):
     """
 
     window: int = Field(300, ge=1)  # tokens
+    insert_layer: Annotated[Literal[0, 1], Absent(1)] = 1  # the recurrent model's block, from 0
     book: int = Field(0, ge=0)  # of the test text, counted from 0; a text that runs on is one
     skip: int = Field(10, ge=1)  # windows before the page, which are read too
     windows: int = Field(2, ge=1)  # of the page
@@ -45,15 +48,24 @@ SCALES = {"smoke": {"window": 30, "windows": 6}, "small": {}, "medium": {}, "pap
 
 
 def grid(scale: str) -> list[dict]:
-    """A page of a book and one of an article; at `smoke`, where both tables read the same books, one."""
-    return [{"corpus": one.scales[scale]["corpus"]} for one in (BOOKS, ARTICLES)]
+    """A page of a book and one of an article; at `smoke`, where both tables read the same books, one. Where models are
+    fine-tuned at a second, shorter window, about as much text again, by the module that helps most there."""
+    pages = [{"corpus": one.scales[scale]["corpus"]} for one in (BOOKS, ARTICLES)]
+    short = SECOND.get(scale, {}).get("window")
+    return pages + [page | {"window": short, "windows": 600 // short, "insert_layer": 0} for page in pages if short]
 
 
 def trained(config, model: str) -> RunConfig:
-    """The fine-tuning of `model` ("baseline" or "recurrent") without overlap, from Table 2 or 1, on this text."""
+    """The fine-tuning of `model` ("baseline" or "recurrent") without overlap on this text: from Table 2 or 1, or where
+    the window is the second one from what is compared there."""
+    wanted = {"model": model, "overlap": 0, "window": config.window} | (
+        {"insert_layer": config.insert_layer} if model == "recurrent" else {})
+    if config.window == SECOND.get(config.scale, {}).get("window"):
+        plan = MATCHED.plan(config.scale, seeds=[config.seed])
+        return evaluation.trained(next(one for one in plan if one.corpus == config.corpus and all(
+            getattr(one, key) == value for key, value in wanted.items())))
     parent = next(one for one in (BOOKS, ARTICLES) if one.scales[config.scale]["corpus"] == config.corpus)
-    sets = {"model": model, "overlap": 0, "window": config.window}
-    return evaluation.trained(parent.plan(config.scale, sets, [config.seed])[0])
+    return evaluation.trained(parent.plan(config.scale, wanted, [config.seed])[0])
 
 
 def execute(config, context) -> Outcome:

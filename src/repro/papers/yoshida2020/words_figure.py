@@ -28,14 +28,15 @@ def digest(text: str) -> str:
 
 
 def page_figure(context: ArtifactContext, parent: Experiment):
-    """A page of the text that `parent` tests on, for each scale whose records are here."""
+    """The pages of the text that `parent` tests on, of each scale whose records are here."""
     from repro.plotting import draw_words
 
     pages = []
     for scale in reversed(context.scales):
-        records = context.records(scale, corpus=parent.scales[scale]["corpus"])
-        if records:
-            pages.append(page_of(scale, records))
+        for config in context.plan(scale, corpus=parent.scales[scale]["corpus"]):
+            if records := context.records_of(config):
+                place = ("first", "second")[config.insert_layer]
+                pages.append(page_of(f"{scale}, windows of {config.window}, {place} block", records))
     return draw_words(pages)
 
 

@@ -4,7 +4,7 @@ A memory is a `Memory`: `read(layer, hidden, state, stride)` reads one window an
 `repro.recurrence.with_memory` puts one into a model.
 """
 
-from repro.errors import unknown
+from repro.errors import ReproError, unknown
 from repro.recurrence.memories.base import Memory, settings_of
 from repro.recurrence.memories.block_recurrent import BlockRecurrent
 from repro.recurrence.memories.cache import Cache
@@ -29,6 +29,7 @@ MEMORIES = {  # name: what it is, and its settings where they are not the defaul
     "knn": (NearestKeys, {}),
     "cache": (Cache, {}),
 }
+NONE = ("none", "overlap")  # rows of the comparison that have no memory
 
 
 def complete(memory: str, **settings) -> dict:
@@ -36,6 +37,9 @@ def complete(memory: str, **settings) -> dict:
 
     Raises ReproError, with the nearest name, for a memory or setting that there is not.
     """
+    if memory in NONE:
+        raise ReproError(f"memory is '{memory}', which is a model without one; read it with "
+                         f"repro.models.load_causal_lm, or choose one of {', '.join(MEMORIES)}.")
     if memory not in MEMORIES:
         raise unknown("memory", memory, MEMORIES)
     kind, own = MEMORIES[memory]

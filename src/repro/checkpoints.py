@@ -22,7 +22,7 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
-        with without_bars():
+        with quietly():
             yield
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
@@ -76,7 +76,7 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # what a killed save left
     try:
-        with without_bars():
+        with quietly():
             kept = copy.deepcopy(model).bfloat16() if weights == "bf16" else model
             kept.save_pretrained(unfinished)
         for path in unfinished.iterdir():
@@ -91,14 +91,16 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
-    """transformers shows a progress bar for a single file; here it would only be noise."""
+def quietly() -> Iterator[None]:
+    """transformers shows a bar for a single file, and lists the weights that a checkpoint lacks; here that is noise."""
     from transformers.utils import logging
 
-    bars = logging.is_progress_bar_enabled()
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()

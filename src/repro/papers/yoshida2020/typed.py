@@ -1,0 +1,82 @@
+"""What reading typographic quotes and dashes as plain ones is worth to the base model. Not in the paper.
+
+The test books that use such marks (`normalisation.uses`), as their files hold them and as they are read. The same words
+count in both, so that perplexities per word compare.
+"""
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
+from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
+from repro.papers.yoshida2020.normalisation import uses
+from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+
+READINGS = ("typed", "read")
+
+
+class Config(RunConfig):
+    """The first words of each such book, in disjoint windows."""
+
+    window: int = Field(300, ge=1)  # tokens
+    words: int = Field(3000, ge=1)  # of each book
+
+
+def execute(config, context) -> Outcome:
+    from repro.models import load_causal_lm
+
+    base = PRETRAINING.plan(config.scale)[0]
+    _, folder = context.need(base)
+    losses, n_words, names = measured(config, load_causal_lm(folder / "model"), tokeniser_of(base), context)
+    return Outcome(perplexities(losses, n_words), dict.fromkeys(_metrics(), "per word"), "gpt2-mini",
+                   documents={"test": {"n_words": n_words} | {f"nll_{name}": losses[name] for name in READINGS}},
+                   notes={"books": names})
+
+
+def measured(config, model, coder, context) -> tuple[dict[str, list[float]], list[int], list[str]]:
+    """Nats of each book in both readings, its words, its name."""
+    import numpy as np
+
+    from repro.data import corpus
+    from repro.data.normalisation import PLAIN
+    from repro.evaluation import perplexity
+
+    source = replace(corpus(config.corpus).of_text(), normalise=None, apart_from=())
+    losses, n_words, names = {name: [] for name in READINGS}, [], []
+    books = [one for one in source.stream("test") if uses(PLAIN.count(one.text), len(one.text.split()))]
+    with context.progress(len(books), "scoring marked books", "books") as bar:
+        for book in books:
+            typed = " ".join(book.text.split(" ")[:config.words])
+            read = PLAIN(typed, f"corpus {source.name}, test, document {book.id}")
+            for name, text in zip(READINGS, (typed, read), strict=True):
+                ids = np.concatenate([[coder.bos], coder.encode(text)])
+                losses[name].append(float(perplexity(model, ids, config.window, 0).nll))
+            n_words.append(source.n_words(typed))
+            names.append(book.id)
+            bar.advance(1)
+    return losses, n_words, names
+
+
+def perplexities(losses: dict[str, list[float]], n_words: list[int]) -> dict[str, float]:
+    """Word perplexity of all these books in either reading."""
+    from math import exp
+
+    return {metric: exp(sum(losses[name]) / sum(n_words)) for metric, name in zip(_metrics(), READINGS, strict=True)}
+
+
+def _metrics() -> list[str]:
+    return [f"{name}_word_perplexity" for name in READINGS]
+
+
+def estimate(config) -> Estimate:
+    base = PRETRAINING.estimate(PRETRAINING.plan(config.scale)[0])
+    flops = 2 * base.parameters * 2 * 10 * 1.4 * config.words
+    return Estimate(base.parameters, 0, flops, PROCESS + 4 * base.parameters, 30 + flops / RATE[config.scale])
+
+
+EXPERIMENT = Experiment(
+    name="read-as-typed", paper="yoshida2020", summary="Books with typographic marks, scored as typed and as read.",
+    config=Config, scales={"small": {"corpus": "pg19-subset"}}, execute=execute, estimate=estimate,
+    needs=lambda config: [PRETRAINING.plan(config.scale)[0]])
+register(EXPERIMENT)
