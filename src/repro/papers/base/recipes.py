@@ -15,7 +15,7 @@ SHORT = {  # what differs from the base model's training at the same scale
     "small": {"tokens": 2_000_000, "sequence": 256, "batch_size": 16, "growing": (), "warmup_steps": 50,
               "validate_every": 500_000, "weights": "fp32"}}
 RATES = {"smoke": {"muon": (2e-2,), "adamw": (2e-2,)},
-         "small": {"muon": (3e-3, 6e-3, 1e-2), "adamw": (1e-3, 3e-3)}}
+         "small": {"muon": (3e-3, 6e-3), "adamw": (1e-3, 3e-3)}}
 
 
 def grid(scale: str) -> list[dict]:
