@@ -4,7 +4,7 @@ A record holds numbers and places, and no text: that is read from the corpus whe
 """
 
 from itertools import accumulate
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -29,7 +29,7 @@ class Config(RunConfig):
     """
 
     window: int = Field(300, ge=1)  # tokens
-    insert_layer: Annotated[Literal[0, 1], Absent(1)] = 1  # the recurrent model's block, from 0
+    insert_layer: Annotated[int, Field(ge=0, le=1), Absent(1)] = 1  # the recurrent model's block, from 0
     book: int = Field(0, ge=0)  # of the test text, counted from 0; a text that runs on is one
     skip: int = Field(10, ge=1)  # windows before the page, which are read too
     windows: int = Field(2, ge=1)  # of the page
