@@ -28,6 +28,10 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
         raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
                          "again.") from error
     except OSError as error:
+        if Path(name_or_folder).is_dir() and any(Path(name_or_folder).iterdir()):
+            raise ReproError(f"the folder {name_or_folder} holds no whole checkpoint ({str(error).splitlines()[0]}); "
+                             "delete it and make it again, or give one with config.json and model.safetensors."
+                             ) from error
         raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
                          f"{example} or a folder with config.json and model.safetensors.") from error
 
@@ -49,11 +53,17 @@ def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: s
             raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
         if values.get("model_type") != kind:
             raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of {kind}; {hint}.")
-        model, told = read(str(name_or_folder), output_loading_info=True, **kwargs)
+        model, told = whole(read, name_or_folder, **kwargs)
+    return (model, told) if told_too else model
+
+
+def whole(read: Callable, name_or_folder: str | Path, **kwargs) -> tuple[Any, dict]:
+    """What `read`, a `from_pretrained`, gives, and what it tells of it. Raises ReproError where weights are missing."""
+    model, told = read(str(name_or_folder), output_loading_info=True, **kwargs)
     if lost := sorted(told["missing_keys"]):
         raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
                          "checkpoint.")
-    return (model, told) if told_too else model
+    return model, told
 
 
 def save_model(model, folder: str | Path, weights: str = "fp32") -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from repro.errors import ReproError
 from repro.evaluation import perplexity
@@ -291,7 +292,7 @@ def test_what_cannot_be_is_refused_in_one_line(tiny_memory, tiny_gpt2, tmp_path)
 
 @pytest.mark.parametrize("read", [lambda folder: with_memory(folder, "gated"), MemoryLM.from_pretrained,
                                   RecurrentLM.from_pretrained], ids=["fresh memory", "saved memory", "recurrence"])
-@pytest.mark.parametrize("damage", ["cut in half", "no weights", "no folder"])
+@pytest.mark.parametrize("damage", ["cut in half", "no weights", "no folder", "one weight gone"])
 def test_a_checkpoint_that_is_missing_or_damaged_is_named(tiny_memory, tiny_gpt2, tmp_path, read, damage, request):
     model = tiny_memory("gated") if "saved memory" in request.node.name else tiny_gpt2()
     model.save_pretrained(tmp_path / "there")
@@ -300,8 +301,12 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_named(tiny_memory, tiny_gpt2
         weights.write_bytes(weights.read_bytes()[:weights.stat().st_size // 2])
     elif damage == "no weights":
         weights.unlink()
-    told = {"cut in half": "there is damaged", "no weights": "no checkpoint .*there",
-            "no folder": "no checkpoint .*not here"}
+    elif damage == "one weight gone":
+        kept = load_file(weights)
+        del kept["transformer.h.1.mlp.c_fc.weight"]
+        save_file(kept, weights, {"format": "pt"})
+    told = {"cut in half": "there is damaged", "no weights": "there holds no whole checkpoint",
+            "no folder": "no checkpoint .*not here", "one weight gone": "there lacks 1 weights, .*h.1.mlp.c_fc.weight"}
     with pytest.raises(ReproError, match=told[damage]) as raised:
         read(tmp_path / ("not here" if damage == "no folder" else "there"))
     assert "\n" not in str(raised.value)
@@ -311,8 +316,9 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_named(tiny_memory, tiny_gpt2
 def test_ids_of_another_tokeniser_are_told(tiny_memory, tiny_recurrent, strange):
     ids = text(8)
     ids[1, 6] = strange
+    told = f"token ids of a window lie between .*{strange}.* but the model has 29, from 0"
     for model in (tiny_memory("gated"), tiny_recurrent()):
-        with pytest.raises(ReproError, match=f"token ids lie between .*{strange}.* but the model has 29, from 0"):
+        with pytest.raises(ReproError, match=told):
             model(ids, window=4)
 
 

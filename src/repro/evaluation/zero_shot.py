@@ -84,19 +84,20 @@ def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Seq
     >>> lambada(next_name, coder, ["the dog ran home", "the dog home"]).accuracy
     0.5
     """
-    return last_words(model, tokeniser, passages, [stop_words], batch_size, progress)[0]
+    return lambada_with_bars(model, tokeniser, passages, [stop_words], batch_size, progress)[0]
 
 
-def last_words(model: Callable, tokeniser, passages: Sequence[str], bars: Sequence[Sequence[str]],
-               batch_size: int = 16, progress=None) -> list[Lambada]:
+def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars: Sequence[Sequence[str]],
+                      batch_size: int = 16, progress=None) -> list[Lambada]:
     """What `lambada` gives with each of several lists of barred words, from one reading of the passages.
 
     >>> from types import SimpleNamespace
     >>> coder = SimpleNamespace(encode=lambda text: [["the", "dog", "ran"].index(word) for word in text.split()])
     >>> def always_ran(ids):
     ...     return torch.tensor([0., 1, 2]).expand(*ids.shape, 3)
-    >>> [one.accuracy for one in last_words(always_ran, coder, ["the ran", "the dog"], [[], ["ran"]])]
-    [0.5, 0.5]
+    >>> passages = ["the ran", "the dog", "dog ran"]
+    >>> [one.correct.tolist() for one in lambada_with_bars(always_ran, coder, passages, [[], ["ran"]])]
+    [[True, False, True], [False, True, False]]
     """
     for name, given in (("passages", passages), *(("stop_words", words) for words in bars)):
         if isinstance(given, str):

@@ -12,7 +12,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_outputs import CausalLMOutput
 from transformers.modeling_utils import AttentionInterface
 
-from repro.checkpoints import reading
+from repro.checkpoints import reading, whole
 from repro.errors import ReproError, unknown
 from repro.loss import cross_entropy
 from repro.recompute import RECOMPUTE, recomputed
@@ -142,9 +142,9 @@ class WindowByWindow(GPT2LMHeadModel):
         try:
             tokens = base.wte(ids)
         except IndexError:
-            raise ReproError(f"token ids lie between {int(ids.min())} and {int(ids.max()):,}, but the model has "
-                             f"{self.config.vocab_size:,}, from 0; code the text with the model's own tokeniser."
-                             ) from None
+            raise ReproError(f"token ids of a window lie between {int(ids.min()):,} and {int(ids.max()):,}, but the "
+                             f"model has {self.config.vocab_size:,}, from 0; code the text with the model's own "
+                             "tokeniser.") from None
         return base.drop(tokens + base.wpe(torch.arange(ids.shape[1], device=ids.device)))
 
     def _check_attention(self) -> None:
@@ -156,7 +156,7 @@ class WindowByWindow(GPT2LMHeadModel):
     @classmethod
     def _attached(cls, name_or_path, settings, **kwargs) -> "WindowByWindow":
         """A GPT-2 checkpoint (hub name or folder) with something fresh that makes and reads the state."""
-        base = GPT2LMHeadModel.from_pretrained(name_or_path, **kwargs)
+        base, _ = whole(GPT2LMHeadModel.from_pretrained, name_or_path, **kwargs)
         model = cls(base.config, settings).to(base.dtype)
         missing, unexpected = model.load_state_dict(base.state_dict(), strict=False)
         assert not unexpected and not any(name in base.state_dict() for name in missing), (missing, unexpected)
@@ -220,7 +220,7 @@ class RecurrentLM(WindowByWindow):
             if recurrence is not None and recurrence != RecurrenceConfig(**stored):
                 raise ReproError(f"{name_or_path} was saved with recurrence {stored}, not {recurrence.to_dict()}; "
                                  "leave the argument out to use what is saved.")
-            return super().from_pretrained(name_or_path, **kwargs)
+            return whole(super().from_pretrained, name_or_path, **kwargs)[0]
 
     def _read_window(self, ids: Tensor, z: Tensor | None, stride: int | None = None,
                      recompute_layers: bool = False) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from transformers import GPT2Config
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
-from repro.checkpoints import reading
+from repro.checkpoints import reading, whole
 from repro.errors import ReproError
 from repro.recompute import recomputed
 from repro.recurrence.causal import BASE, WindowByWindow, attention_with_previous, chosen
@@ -68,7 +68,7 @@ class MemoryLM(WindowByWindow):
             if memory not in (None, stored):
                 raise ReproError(f"{name_or_path} was saved with memory {stored}, not {memory}; leave the argument out "
                                  "to use what is saved.")
-            return super().from_pretrained(name_or_path, **kwargs)
+            return whole(super().from_pretrained, name_or_path, **kwargs)[0]
 
     def added_parameters(self) -> Iterator[nn.Parameter]:
         """The weights that the base model does not have."""

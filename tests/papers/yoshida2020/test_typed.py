@@ -10,7 +10,7 @@ import torch
 from repro.papers.yoshida2020.typed import EXPERIMENT, measured, perplexities
 from repro.study.progress import Progress
 
-PLAIN_BOOK, MARKED = "It is plain. " * 40, "“It’s so” — he said. " * 40
+PLAIN_BOOK, MARKED = "It is plain. " * 40, "“It’s so” —  he\n\nsaid. " * 40
 
 
 class Letters:
@@ -46,7 +46,7 @@ def books(monkeypatch):
 def test_marked_books_alone_are_scored_as_typed_and_as_read(books):
     config = EXPERIMENT.plan("small", {"words": 10, "window": 20})[0]
     losses, n_words, names = measured(config, likes_plain, Letters(), SimpleNamespace(progress=Progress(False)))
-    typed = " ".join(MARKED.split(" ")[:10])
+    typed = "“It’s so” —  he\n\nsaid. “It’s so” —  he\n\nsaid."  # ten words
     assert names == ["marked"] and n_words == [10]
     strange = sum(ord(sign) > 127 for sign in typed)
     assert strange == 8  # twice an opening quote, an apostrophe, a closing quote, a dash

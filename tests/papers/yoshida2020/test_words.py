@@ -75,6 +75,8 @@ def test_the_models_are_those_of_the_tables_without_overlap():
     assert [one.window * one.windows for one in EXPERIMENT.plan("small")] == [600, 600, 576, 576]
     assert trained(CONFIG.model_copy(update={"seed": 4}), "baseline").seed == 4
     assert trained(EXPERIMENT.plan("small", seeds=[2])[3], "recurrent").seed == 2
+    first, = EXPERIMENT.plan("small", {"insert_layer": 0, "window": 300, "windows": 2, "corpus": "wikitext-103"})
+    assert (trained(first, "recurrent").insert_layer, trained(first, "recurrent").window) == (0, 300)
 
 
 def test_the_losses_of_a_page_are_those_of_the_whole_book(models, record):

@@ -29,7 +29,7 @@ SCALES = {
               "tokens": 400_000, "optimizer": "muon", "learning_rate": 2e-2, "warmup_steps": 20,
               "validate_every": 200_000},
     # Its tokeniser is trained on its own text alone, so that its id hangs on no other corpus. The text has 29,832,187
-    # tokens: it is read twice. What was tried before these were chosen: `repro.papers.base.recipes`. Short trainings
+    # tokens: it is read twice. Optimisers and rates on a part of it: `repro.papers.base.recipes`. Short trainings
     # favour high rates: this long one takes 3e-3.
     "small": {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipedia",), "vocab_size": 8192,
               "n_layer": 6, "n_embd": 256, "n_head": 4, "n_positions": 1024, "sequence": 1024, "batch_size": 4,

@@ -81,10 +81,10 @@ def fewer_blanks(text: str, rewritten: str, seed: int = 0) -> str:
 
 def last_words(model, coder, passages: Sequence[str]) -> dict[str, list]:
     """LAMBADA: nats of each last word; whether it is told, also with stop words barred, and with other words barred."""
-    from repro.evaluation.zero_shot import last_words
+    from repro.evaluation.zero_shot import lambada_with_bars
 
     bars = {"correct": (), "correct_stop_words": STOP_WORDS, "correct_other_words": other_words(coder, passages)}
-    told = last_words(model, coder, passages, list(bars.values()))
+    told = lambada_with_bars(model, coder, passages, list(bars.values()))
     return {"nll": told[0].nll.tolist()} | {
         name: one.correct.astype(int).tolist() for name, one in zip(bars, told, strict=True)}
 

@@ -37,7 +37,7 @@ def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
                 row |= _cells(config, records, plain) | {"tokens/s": speed(context, config)}
             if shares := gained(known, config.memory):
                 row["known gain"] = f"{fmean(shares):+.0%}" if config.memory != "none" else "–"
-                row["seeds"] += f" ({len(shares)})" * (len(shares) != len(records))
+                row["seeds"] += f" ({len(shares)})" * (0 < len(records) != len(shares))
             rows.append(row)
     return pandas.DataFrame(rows)
 

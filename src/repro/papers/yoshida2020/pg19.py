@@ -185,7 +185,7 @@ register(
           where=lambda config: config.overlap == 0 and literal(config)),
     Claim(id="yoshida2020-figure4-widens", **FIGURES | {"measure": widening},
           sentence="On disjoint windows, recurrence gains with the smallest window, and more than with the largest.",
-          short="Recurrence gains, and most with the smallest window.",
+          short="Recurrence gains, more at the smallest window than largest.",
           where=lambda config: config.overlap == 0 and literal(config)),
     Claim(id="yoshida2020-figure5-front", **FIGURES | {
             "measure": front, "source": "Figure 5", "about": ("yoshida2020-figure5",)},

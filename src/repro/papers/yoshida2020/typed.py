@@ -4,6 +4,7 @@ The test books that use such marks (`normalisation.uses`), as their files hold t
 count in both, so that perplexities per word compare.
 """
 
+import re
 from dataclasses import replace
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from repro.papers.yoshida2020.normalisation import uses
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 READINGS = ("typed", "read")
+MARKED, TOKENS_PER_WORD = 9, 1.4  # test books that use such marks; for estimates
 
 
 class Config(RunConfig):
@@ -47,7 +49,7 @@ def measured(config, model, coder, context) -> tuple[dict[str, list[float]], lis
     books = [one for one in source.stream("test") if uses(PLAIN.count(one.text), len(one.text.split()))]
     with context.progress(len(books), "scoring marked books", "books") as bar:
         for book in books:
-            typed = " ".join(book.text.split(" ")[:config.words])
+            typed = "".join(re.findall(r"\s*\S+", book.text)[:config.words])
             read = PLAIN(typed, f"corpus {source.name}, test, document {book.id}")
             for name, text in zip(READINGS, (typed, read), strict=True):
                 ids = np.concatenate([[coder.bos], coder.encode(text)])
@@ -71,7 +73,7 @@ def _metrics() -> list[str]:
 
 def estimate(config) -> Estimate:
     base = PRETRAINING.estimate(PRETRAINING.plan(config.scale)[0])
-    flops = 2 * base.parameters * 2 * 10 * 1.4 * config.words
+    flops = 2 * base.parameters * len(READINGS) * MARKED * TOKENS_PER_WORD * config.words
     return Estimate(base.parameters, 0, flops, PROCESS + 4 * base.parameters, 30 + flops / RATE[config.scale])
 
 

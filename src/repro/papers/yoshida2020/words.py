@@ -25,7 +25,8 @@ MODELS = ("baseline", "recurrent")
 class Config(RunConfig):
     """A page of test text, read in disjoint windows by a fine-tuned baseline and a fine-tuned recurrent model.
 
-    Which page it is was fixed before any was seen: the one that begins ten windows into the first text.
+    Where a page begins was fixed before any was seen: ten windows into the first text. The shorter windows were added
+    when the page of the longer ones was known.
     """
 
     window: int = Field(300, ge=1)  # tokens
@@ -49,7 +50,7 @@ SCALES = {"smoke": {"window": 30, "windows": 6}, "small": {}, "medium": {}, "pap
 
 def grid(scale: str) -> list[dict]:
     """A page of a book and one of an article; at `smoke`, where both tables read the same books, one. Where models are
-    fine-tuned at a second, shorter window, about as much text again, by the module that helps most there."""
+    fine-tuned at a second, shorter window, about as much text again, by the module at the first block."""
     pages = [{"corpus": one.scales[scale]["corpus"]} for one in (BOOKS, ARTICLES)]
     short = SECOND.get(scale, {}).get("window")
     return pages + [page | {"window": short, "windows": 600 // short, "insert_layer": 0} for page in pages if short]

@@ -29,7 +29,7 @@ MEMORIES = {  # name: what it is, and its settings where they are not the defaul
     "knn": (NearestKeys, {}),
     "cache": (Cache, {}),
 }
-NONE = ("none", "overlap")  # rows of the comparison that have no memory
+WITHOUT_MEMORY = ("none", "overlap")  # what plain models are called beside those with one
 
 
 def complete(memory: str, **settings) -> dict:
@@ -37,7 +37,7 @@ def complete(memory: str, **settings) -> dict:
 
     Raises ReproError, with the nearest name, for a memory or setting that there is not.
     """
-    if memory in NONE:
+    if memory in WITHOUT_MEMORY:
         raise ReproError(f"memory is '{memory}', which is a model without one; read it with "
                          f"repro.models.load_causal_lm, or choose one of {', '.join(MEMORIES)}.")
     if memory not in MEMORIES:
