@@ -11,6 +11,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.evaluation import continuation_nll, lambada, perplexity
+from repro.evaluation.zero_shot import lambada_with_bars
 from repro.models import GPT, GPTConfig
 
 V = 300
@@ -141,6 +142,23 @@ def test_a_bar_is_for_first_tokens_only():
     for stop_words, correct in (((), [True, False]), (("c",), [True, False]), (("a",), [False, True])):
         told = lambada(lambda ids: table[ids], coder, ["b ac", "b cb"], stop_words)
         assert told.correct.tolist() == correct
+
+
+def test_each_of_several_bars_gives_what_it_gives_alone():
+    names = ["the", "dog", "ran", "home"]
+    coder = SimpleNamespace(encode=lambda text: [names.index(word) for word in text.split()])
+
+    def always(ids):  # "home" before "ran" before "dog"
+        return torch.arange(4.).expand(*ids.shape, 4)
+
+    passages, bars = ["the ran", "the dog", "the home"], [[], ["home"], ["home", "ran"]]
+    found = lambada_with_bars(always, coder, passages, bars)
+    assert [one.correct.tolist() for one in found] == [
+        [False, False, True], [True, False, False], [False, True, False]]
+    for one, words in zip(found, bars, strict=True):
+        alone = lambada(always, coder, passages, words)
+        np.testing.assert_array_equal(one.correct, alone.correct)
+        np.testing.assert_array_equal(one.nll, alone.nll)
 
 
 def test_last_words_of_real_tokens(model, tiny_bpe):
