@@ -2,7 +2,7 @@
 
 ARTICLES: a .jsonl or .jsonl.gz file, a line {"title", "lead", "citations": [text], "search": [text]} an article (see
 src/repro/data/wikisum.py); some 0.7 TB for all of them. FOLDER, by default $REPRO_DATA or `data` in the project's root,
-gets wikisum/*.parquet. Stopped and started again, it goes on.
+gets wikisum/*.parquet. Stopped and started again, it goes on; what it has read must still be the same.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from repro.attention import Fixed, SlidingWindow, Strided, attend
+from repro.attention import BlockLocal, Causal, Fixed, SlidingWindow, Strided, attend
 from repro.attention.factorised import computed, factorised, factorises
 from repro.attention.patterns import Multiples, Summary
 from repro.errors import ReproError
@@ -38,6 +38,25 @@ def test_blocked_takes_them_where_nothing_differs_from_sample_to_sample(monkeypa
     one, other = (attend(*x, Strided(7), "blocked", key_mask=mask) for mask in (None, kept))
     assert taken == [Strided(7)]
     torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("implementation", ["auto", "dense", "loop", "blocked"])
+@pytest.mark.parametrize("pattern", [Strided(50), Strided(9), Fixed(50, 3), Fixed(10, 3)], ids=repr)
+def test_a_text_no_longer_than_a_stride_is_seen_whole(pattern, implementation):
+    """Strided has one position more: that of a whole stride before."""
+    causal = torch.ones(10, 10, dtype=torch.bool).tril()
+    assert pattern.mask(10).equal(causal) and Causal().mask(10).equal(causal)
+    x = inputs(10)
+    weights = (x[0] @ x[1].mT / 2).masked_fill(~causal, -torch.inf).softmax(-1)  # 2: the root of 4 features
+    torch.testing.assert_close(attend(*x, pattern, implementation), weights @ x[2])
+
+
+def test_a_text_longer_than_a_stride_is_not_seen_whole():
+    strided, fixed, causal = Strided(8).mask(10), Fixed(9, 3).mask(10), Causal().mask(10)
+    assert (causal & ~strided).nonzero().tolist() == [[9, 0]]
+    assert (causal & ~fixed).nonzero().tolist() == [[9, j] for j in range(6)]
+    assert Fixed(50, 3).heads[0].mask(10).equal(causal) and BlockLocal(50).mask(10).equal(causal)
+    assert not Fixed(50, 3).heads[1].mask(10).any()  # the block's summary is not reached
 
 
 def test_a_query_that_sees_no_key_gets_zeros_and_passes_no_gradient():

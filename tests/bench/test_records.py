@@ -98,7 +98,12 @@ def test_the_committed_records_are_whole():
     assert ratio["measured"] >= ratio["wanted"] == 2.0
     assert [one["wanted"] for one in asked["study"].values()] == [2, 4]
     assert all(one["measured"] <= one["wanted"] for one in asked["study"].values())
-    grown = read(home() / "results/bench/attention.json")["notes"]["exponents"]
+    attention = read(home() / "results/bench/attention.json")
+    for n, least in (("4,096", 2), ("16,384", 6)):  # both passes, tokens per second
+        for name in ("strided", "fixed"):
+            ratio = attention["ratios"][f"N = {n}: {name} / dense, causal"]
+            assert ratio["bound"] == "at least" and ratio["measured"] >= ratio["wanted"] == least, (name, n)
+    grown = attention["notes"]["exponents"]
     assert all(grown[f"{name}: forward+backward"] <= 1.6 for name in ("strided", "fixed")), "factorised attention"
     assert len({record["id"] for record in found}) == len(found)
     assert all(path.stem.startswith(record["benchmark"]) for path, record in zip(paths, found, strict=True))

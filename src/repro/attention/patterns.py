@@ -290,6 +290,8 @@ class Summary(Pattern):
 class Strided(Pattern):
     """Union of its `heads`: the last `stride` positions, and every `stride`-th one (Child et al. 2019, section 4.3).
 
+    Sequences may be shorter than the stride, as in a batch or a prompt: up to stride + 1 positions it is `Causal()`.
+
     >>> Strided(3).mask(7)[6].int()
     tensor([1, 0, 0, 1, 1, 1, 1], dtype=torch.int32)
     >>> [head.mask(7)[6].int().tolist() for head in Strided(3).heads]
@@ -314,7 +316,8 @@ class Fixed(Pattern):
     """Union of its `heads`: the own block of `stride`, and every block's last `summary` (Child et al., section 4.3).
 
     sub_block: another stretch of `summary` positions instead, counted from the block's end; heads of one layer take
-    different ones.
+    different ones. Sequences may be shorter than the stride, as in a batch or a prompt: up to `stride` positions, one
+    block, it is `Causal()`.
 
     >>> Fixed(stride=3, summary=1).mask(7)[6].int()
     tensor([0, 0, 1, 0, 0, 1, 1], dtype=torch.int32)

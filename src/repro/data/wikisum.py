@@ -10,6 +10,8 @@ import gzip
 import hashlib
 import json
 import re
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -22,25 +24,23 @@ CLONE = 0.5  # unigram recall above which a document is a copy of the article (A
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
-def recall(lead: str, document: str) -> float:
-    """Which share of the lead's different words the document has."""
-    wanted = set(words(lead))
-    return len(wanted & set(words(document))) / max(len(wanted), 1)
-
-
 def article(row: dict, most_words: int = 20_000) -> dict[str, str] | None:
     """The columns title, document and summary of one line; None where nothing but clones is left.
 
     A clone is a short document that repeats the lead, or a mirror of the article: one of which a part as long as three
     leads has more than half of the lead's words. (The paper holds whole documents against each section of the article,
     which the lines here do not have: a mirror that leaves out the lead is not found.)
-    Raises ReproError for a line without a title or a lead.
+    Raises ReproError for what is no object, has no title or no lead, or has what is no text where texts belong.
     """
-    if not row.get("title") or not row.get("lead"):
-        raise ReproError(f"an article has no {'title' if not row.get('title') else 'lead'}: {str(row)[:80]}; every "
-                         "line needs title, lead, citations and search.")
+    if not isinstance(row, dict):
+        raise ReproError(f"an article is {_short(row)}; it must be an object of title, lead, citations and search.")
+    for name in ("title", "lead"):
+        if not row.get(name):
+            raise ReproError(f"an article has no {name}: {_short(row)}; every one needs a title and a lead.")
+        if not isinstance(row[name], str):
+            raise ReproError(f"the {name} of an article is {_short(row[name])}; it must be text.")
     kept, left = [], most_words
-    for text in (*row.get("citations", ()), *row.get("search", ())):
+    for text in (*_texts(row, "citations"), *_texts(row, "search")):
         if left <= 0:
             break
         if not is_clone(row["lead"], text):
@@ -50,12 +50,34 @@ def article(row: dict, most_words: int = 20_000) -> dict[str, str] | None:
     return {"title": row["title"], "document": document, "summary": row["lead"]} if document else None
 
 
+def _texts(row: dict, name: str) -> list[str]:
+    texts = row.get(name, [])
+    if not isinstance(texts, (list, tuple)):
+        raise ReproError(f"{name} of an article is {_short(texts)}; it must be a list of texts, [] if there are none.")
+    if odd := [text for text in texts if not isinstance(text, str)]:
+        raise ReproError(f"{name} of an article has {_short(odd[0])} in it; it must be a list of texts alone.")
+    return texts
+
+
+def _short(value) -> str:
+    return repr(value)[:80]
+
+
 def is_clone(lead: str, document: str) -> bool:
-    """Whether any stretch of three times the lead's length has more than `CLONE` of its words."""
-    told, size = document.split(), 3 * max(len(lead.split()), 1)
-    step = max(size // 3, 1)
-    return any(recall(lead, " ".join(told[start:start + size])) > CLONE
-               for start in range(0, max(len(told) - size, 0) + step, step))
+    """Whether any stretch of three times the lead's length, wherever it begins, has more than `CLONE` of the lead's
+    different words. Lengths are counted in what stands between spaces; a shorter document is one stretch."""
+    told, size, wanted = document.split(), 3 * max(len(lead.split()), 1), set(words(lead))
+    found = {piece: wanted & set(words(piece)) for piece in set(told)}
+    within: Counter[str] = Counter()  # how often each of them is in the stretch that ends here
+    for at, piece in enumerate(told):
+        within.update(found[piece])
+        for word in found[told[at - size]] if at >= size else ():
+            within[word] -= 1
+            if not within[word]:
+                del within[word]
+        if len(within) > CLONE * len(wanted):
+            return True
+    return False
 
 
 def split_of(title: str) -> str:
@@ -68,24 +90,58 @@ def build(source: Path, folder: Path, shard: int = 10_000, most_words: int = 20_
     """Write `folder`/SPLIT-NNNNN.parquet from a file of lines (.jsonl or .jsonl.gz): articles of each split.
 
     Lines are taken `shard` at a time; what such a stretch gives is written whole or not at all, and a stretch that is
-    there already is not read again, so that a build that was stopped goes on. Raises ReproError for a missing file, a
-    line that is no JSON, and what `article` refuses.
+    there already is not made again, so that a build that was stopped goes on, also after a line further on was mended.
+    Returns how many articles each split has. Raises ReproError, with the line where there is one, for a missing or
+    broken file, a line that is no JSON, what `article` refuses, and a folder that was begun with another shard, another
+    `most_words` or other lines.
     """
+    for name, value in (("shard", shard), ("most_words", most_words)):
+        if value < 1:
+            raise ReproError(f"{name} is {value}; it must be at least 1.")
     if not source.exists():
         raise ReproError(f"there is no {source}; name a .jsonl or .jsonl.gz file of articles.")
     counts, lines = dict.fromkeys(SHARES, 0), _lines(source)
     for number in range(10**9):
         done, taken = folder / f"stretch-{number:05d}.json", list(islice(lines, shard))
         if not taken:
-            return counts
-        if not done.exists():
-            write_atomic(done, json.dumps(_write(taken, folder, number, most_words)))
-        for split, n in json.loads(done.read_text()).items():
+            if more := sorted(folder.glob(f"[!.]*-{number:05d}.*")):
+                raise ReproError(f"{more[0]} was built from lines that {source} no longer has; name the old source, or "
+                                 f"delete {folder} and build it anew.")
+            break
+        made = {"shard": shard, "most_words": most_words, "lines": _digest(taken)}
+        if done.exists():
+            _check(done, made, source, taken)
+        else:
+            write_atomic(done, json.dumps(made | {"articles": _write(taken, source, folder, number, most_words)}))
+        for split, n in json.loads(done.read_text())["articles"].items():
             counts[split] += n
     return counts
 
 
-def _write(taken: list[tuple[int, str]], folder: Path, number: int, most_words: int) -> dict[str, int]:
+def _digest(taken: list[tuple[int, str]]) -> str:
+    """Of lines and their numbers, which become ids; a line feed that the last line gets when more follow is no change.
+    """
+    found = hashlib.sha256()
+    for at, line in taken:
+        found.update(f"{at} {line.strip()}\n".encode())
+    return found.hexdigest()
+
+
+def _check(done: Path, made: dict, source: Path, taken: list[tuple[int, str]]) -> None:
+    """Raise ReproError for a finished stretch that was not made as it would be now."""
+    told, anew = json.loads(done.read_text()), f"delete {done.parent} and build it anew"
+    if not {*made, "articles"} <= told.keys():
+        raise ReproError(f"{done} does not say what it was built from; {anew}.")
+    for name in ("shard", "most_words"):
+        if told[name] != made[name]:
+            raise ReproError(f"{done} was built with {name}={told[name]}, not {made[name]}; pass {name}={told[name]}, "
+                             f"or {anew}.")
+    if told["lines"] != made["lines"]:
+        raise ReproError(f"lines {taken[0][0]} to {taken[-1][0]} of {source} are not those that {done} was built from; "
+                         f"name the old source, or {anew}.")
+
+
+def _write(taken: list[tuple[int, str]], source: Path, folder: Path, number: int, most_words: int) -> dict[str, int]:
     import io
 
     import pyarrow
@@ -94,21 +150,30 @@ def _write(taken: list[tuple[int, str]], folder: Path, number: int, most_words: 
     rows: dict[str, list] = {split: [] for split in SHARES}
     for at, line in taken:
         try:
-            told = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ReproError(f"line {at} is no JSON ({error}); take it out.") from None
-        if found := article(told, most_words):
+            found = article(json.loads(line), most_words)
+        except ReproError as error:
+            raise ReproError(f"{source}, line {at}: {error}") from None
+        except ValueError as error:
+            raise ReproError(f"{source}, line {at}: it is no JSON ({error}); take it out.") from None
+        if found:
             rows[split_of(found["title"])].append({"id": str(at)} | found)
     for split, found in rows.items():
+        path, buffer = folder / f"{split}-{number:05d}.parquet", io.BytesIO()
         if found:
-            buffer = io.BytesIO()
             pyarrow.parquet.write_table(pyarrow.Table.from_pylist(found), buffer, compression="zstd")
-            write_atomic(folder / f"{split}-{number:05d}.parquet", buffer.getvalue())
+            write_atomic(path, buffer.getvalue())
+        else:
+            path.unlink(missing_ok=True)  # of a build that was stopped between a stretch's files
     return {split: len(found) for split, found in rows.items()}
 
 
 def _lines(source: Path) -> Iterator[tuple[int, str]]:
-    with gzip.open(source, "rt") if source.suffix == ".gz" else source.open() as file:
-        for at, line in enumerate(file, 1):
-            if line.strip():
-                yield at, line
+    at = 0
+    try:
+        with gzip.open(source, "rt", encoding="utf-8") if source.suffix == ".gz" else source.open(
+                encoding="utf-8") as file:
+            for at, line in enumerate(file, 1):
+                if line.strip():
+                    yield at, line
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise ReproError(f"cannot read {source} behind line {at}: {error}; gather or copy it again.") from error

@@ -89,6 +89,8 @@ class SparseConfig:
         for name in ("vocab_size", "length", "n_layer", "n_head", "n_embd", "inner", "columns"):
             if getattr(self, name) < 1:
                 raise ReproError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        if self.key_size is not None and self.key_size < 1:
+            raise ReproError(f"key_size is {self.key_size}; it must be at least 1, or None for n_embd / n_head.")
         if self.n_embd % self.n_head:
             raise ReproError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
                              "heads.")

@@ -45,7 +45,7 @@ class TDMCAConfig:
     kernel: int = 3  # tokens that make one compressed key
     stride: int = 3  # tokens from one compressed key to the next
     n_experts: int = 0  # 0: none
-    k: int = 2  # experts of a token
+    k: int = 2  # experts of a token; without experts it has no effect
     expert_layers: tuple[int, ...] = (2,)  # counted from 0; their feedforward networks are the experts
     dropout: float = 0.0
     position_size: int | None = None  # sines and cosines of a relative position; None: n_embd
@@ -69,6 +69,8 @@ class TDMCAConfig:
             if not self.expert_layers or not all(0 <= layer < len(self.layers) for layer in self.expert_layers):
                 raise ReproError(f"expert_layers is {self.expert_layers}; name at least one of the layers 0 to "
                                  f"{len(self.layers) - 1}.")
+        elif self.k < 1:
+            raise ReproError(f"k is {self.k}; it must be at least 1, also without experts.")
         _ = self.stack  # raises ReproError for what else does not fit
 
     @property

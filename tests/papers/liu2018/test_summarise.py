@@ -3,6 +3,7 @@
 import importlib
 import math
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,8 +17,9 @@ from repro.data.synthetic_articles import ARTICLES
 from repro.errors import ReproError
 from repro.papers.liu2018 import cost, extraction, summarise, tables
 from repro.papers.liu2018.task import extracted, read
-from repro.study import artifact, claim, claims, experiment, run
+from repro.study import Store, artifact, claim, claims, experiment, run
 
+RESULTS = Path(__file__).parents[3] / "results"
 TINY = replace(ARTICLES, n_paragraphs=4, n_facts=2, seed=5)
 ROWS = [TINY.example("test", k) for k in range(12)]
 
@@ -215,6 +217,14 @@ def test_memory_is_what_a_longer_input_adds_and_the_longest_fits():
     text = [n + config.target + 1 for n in (64, 128, 192)]
     curvature = (longer - 2 * long + short) / (text[0]**2 - 2 * text[1]**2 + text[2]**2)
     assert kept <= curvature <= 1.6 * kept
+
+
+def test_the_committed_lengths_and_weights_are_what_the_claims_say():
+    """Their rule asks only on which side of 1 they lie."""
+    found = {one.model: Store.of("small", RESULTS).seeds(one)[0].metrics
+             for one in experiment("summarise-memory").plan("small")}
+    assert found["t-dmca"]["longest"] >= 3 * found["t-d"]["longest"]
+    assert 0.4 < found["t-d"]["parameters"] / found["t-ed"]["parameters"] < 0.6
 
 
 def test_experts_are_read_from_records_that_do_not_hold_them():

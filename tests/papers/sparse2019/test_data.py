@@ -61,6 +61,9 @@ def test_sound_at_another_rate_or_not_mulaw_is_refused(monkeypatch):
     recordings(monkeypatch, Audio("d", "", np.round(loud * 127.5 + 127.5).astype(np.uint8), 12_000))
     with pytest.raises(ReproError, match="recording d of x keeps within 20 codes"):
         data.sound("x", "train")
+    recordings(monkeypatch)
+    with pytest.raises(ReproError, match="x has no recordings in its split train; add some"):
+        data.sound("x", "train")
     with pytest.raises(BadField, match="not uint8"):
         Audio("c", "", np.zeros(4, np.int16), 12_000)
 

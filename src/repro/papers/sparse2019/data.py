@@ -61,9 +61,10 @@ def as_tokens(image, side: int) -> np.ndarray:
 def sound(name: str, split: str) -> np.ndarray:
     """(N,) int64: the codes of all recordings of a split, one after the other.
 
-    Raises ReproError for a recording at another rate, or whose bytes are no mu-law: those of linear samples centre on
-    128 too, but mu-law spreads what is quiet over most of its codes. Piano in mu-law lies 27 to 46 codes off silence on
-    average, as linear samples at most 14, as loud as they can be.
+    Raises ReproError for a corpus without recordings, for a recording at another rate, and for one of a second or more
+    that stays within QUIET codes of silence on average. That is how linear samples of music look: both codes centre on
+    128, but mu-law spreads what is quiet over most of its codes. It is a guess: codes do not tell how they are meant,
+    so loud linear samples pass, and a recording of silence is refused.
     """
     found = list(_rows(name, split))
     for one in found:
@@ -73,7 +74,16 @@ def sound(name: str, split: str) -> np.ndarray:
         if len(one.codes) >= RATE and np.abs(one.codes.astype(int) - 128).mean() < QUIET:
             raise ReproError(f"recording {one.id} of {name} keeps within {QUIET} codes of silence on average, as "
                              "music in 8-bit linear samples does; this model reads mu-law (mu = 255): encode it so.")
+    if not found:
+        raise ReproError(f"{name} has no recordings in its split {split}; add some, or choose another corpus.")
     return np.concatenate([one.codes for one in found]).astype(np.int64)
+
+
+def waveform(codes) -> np.ndarray:
+    """(n,) float32 in -1 .. 1 of mu-law codes."""
+    from repro.data.examples import Audio
+
+    return Audio("drawn", "drawn", codes, RATE).waveform()
 
 
 def _text(name: str) -> Data:

@@ -6,7 +6,7 @@ import wave
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from repro.papers.sparse2019.data import RATE
+from repro.papers.sparse2019.data import RATE, waveform
 from repro.papers.sparse2019.density import unpacked
 from repro.papers.sparse2019.settings import is_image
 from repro.papers.sparse2019.tasks import AUDIO, CHAPTER, DENSITY, PAPER
@@ -44,13 +44,6 @@ class Clip:
             self.wave) else ""
         return {"text/html": f"<figure>{player}<figcaption>{self.words}</figcaption></figure>",
                 "text/plain": self.words}
-
-
-def waveform(codes) -> "np.ndarray":
-    """(n,) float in -1 .. 1 of mu-law codes."""
-    from repro.data.examples import Audio
-
-    return Audio("drawn", "drawn", codes, RATE).waveform()
 
 
 def _notes(config, results=None) -> dict:

@@ -102,12 +102,12 @@ def sound_grid(scale: str) -> list[dict]:
 
 def is_image(config) -> bool:
     """Whether it is a run on images; of a run's config, or of what a record holds of it."""
-    return _kind(config) == "image"
+    return kind_of(config) == "image"
 
 
 def is_sound(config) -> bool:
     """Whether it is a run on sound."""
-    return _kind(config) == "audio"
+    return kind_of(config) == "audio"
 
 
 def is_plain(config) -> bool:
@@ -125,7 +125,8 @@ def is_as_large_as_fits(config) -> bool:
     return values["length"] > rows[0]["length"] or values["n_embd"] > rows[-1]["n_embd"]
 
 
-def _kind(config) -> str:
+def kind_of(config) -> str:
+    """What a run reads: "image", "text" or "audio"."""
     from repro.data import corpus
 
     return corpus(config["corpus"] if isinstance(config, dict) else config.corpus).kind

@@ -6,7 +6,16 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from repro.page import signed
-from repro.papers.sparse2019.settings import PATTERNS, WINDOW, is_as_large_as_fits, is_image, is_plain, is_sound
+from repro.papers.sparse2019.settings import (
+    LENGTHS,
+    PATTERNS,
+    WINDOW,
+    is_as_large_as_fits,
+    is_image,
+    is_plain,
+    is_sound,
+    kind_of,
+)
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.claims import Measured
 from repro.study.published import printed_rows, published
@@ -120,25 +129,45 @@ def printed_weights() -> float:
     return log(float(rows[-1]["parameters_millions"]) / float(rows[0]["parameters_millions"]))
 
 
+# Our rows below those of the paper: of which kind, and with which pattern.
+OURS = {"CIFAR-10": ("image", "strided"), "Enwik8": ("text", "fixed"),
+        "Classical music, 5 s at 12 kHz": ("audio", "strided")}
+WITHOUT = {"image": "no network: linear prediction from pixels nearby",
+           "text": "no network: xz, after the training text",
+           "audio": "no network: linear prediction from samples before"}
+
+
 def density(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 1: what the paper compares, and below each of its texts ours, with the part that was read."""
+    """Table 1: what the paper compares; below each of its texts ours, with the part that was read, and what its bytes
+    cost without a network."""
     import pandas
 
     rows = []
     for name, group in published("sparse2019_table1_density_modelling").groupby("dataset", sort=False):
         rows += [{"data": WHOLE.get(name, name), "model": row["model"], "source": "the paper",
                   "parameters": f"{row['parameters_millions']} M" if row["parameters_millions"] else "–",
-                  "bits per byte": row["bits_per_byte"], "seeds": "–"} for row in group.to_dict("records")]
-        wanted = {"CIFAR-10": ("image", "strided"), "Enwik8": ("text", "fixed")}.get(name)
-        for scale in reversed(context.scales) if wanted else ():
-            plan = [config for config in context.plan(scale, pattern=wanted[1], integration="merged")
-                    if is_image(config) is (wanted[0] == "image") and config.embeddings]
-            for config in plan:
+                  "bits per byte": row["bits_per_byte"], "bytes trained on": "–", "bytes scored": "–", "seeds": "–"}
+                 for row in group.to_dict("records")]
+        for config in (config for scale in reversed(context.scales) for config in context.plan(scale)):
+            if in_table_1(config, *OURS.get(name, ("none", ""))):
                 found = context.records_of(config)
-                rows.append({"data": told(config), "model": f"Sparse Transformer ({config.pattern})",
-                             "source": f"this study, {scale}", "parameters": weights(found),
-                             "bits per byte": mean(found, BITS), "seeds": len(found) or NOT_RUN})
+                network = hasattr(config, "pattern")
+                rows.append({"data": told(config), "source": f"this study, {config.scale}",
+                             "model": f"Sparse Transformer ({config.pattern})" if network else WITHOUT[kind_of(config)],
+                             "parameters": weights(found) if network else "–", "bits per byte": mean(found, BITS),
+                             "bytes trained on": f"{trained_on(config):,}" if network else "all",
+                             "bytes scored": scored(config),
+                             "seeds": (len(found) if network else "–") if found else NOT_RUN})
     return pandas.DataFrame(rows)
+
+
+def in_table_1(config, kind: str, pattern: str) -> bool:
+    """Whether a run reads such data, with all that the paper's model has, or without a network."""
+    if kind_of(config) != kind:
+        return False
+    return not hasattr(config, "pattern") or config.pattern == pattern and config.integration == "merged" and bool(
+        config.embeddings) and (kind != "audio" or config.length == LENGTHS[config.scale][0]["length"]
+                                and is_as_large_as_fits(config))
 
 
 def patterns(context: ArtifactContext) -> "pandas.DataFrame":
@@ -234,8 +263,23 @@ def told(config) -> str:
     from repro.data import corpus
 
     part = "generated" if corpus(config.corpus).generator else "a part" if corpus(config.corpus).part_of else "whole"
-    size = f"{config.side} x {config.side} x 3" if is_image(config) else f"{config.length:,} bytes"
+    size = f"{config.side} x {config.side} x 3" if is_image(config) else (
+        f"{config.length:,} bytes" if hasattr(config, "length") else "one stream")
     return f"{config.corpus} ({part}), {size}"
+
+
+def trained_on(config) -> int:
+    """Bytes read in training, each as often as it was read."""
+    return config.steps * config.batch_size * config.length
+
+
+def scored(config) -> str:
+    """Bytes of the test split that are scored."""
+    if config.scored is None:
+        return "all"
+    if hasattr(config, "length"):
+        return f"{config.scored * config.length:,}"
+    return f"{config.scored * (3 * config.side**2 if kind_of(config) == 'image' else 1):,}"
 
 
 def weights(found: Sequence[Record]) -> str:

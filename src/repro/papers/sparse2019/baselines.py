@@ -1,0 +1,147 @@
+"""What the bytes of Table 1 cost without any network: linear prediction, or a compressor. Not in the paper.
+
+A loss in bits means little without a bar to hold it against. For images and sound each byte is foretold as a weighted
+sum of those near before it, with weights that fit the training data best; what is left over is coded by how often it
+occurred there. For text the bar is `xz`, which has read the training text. The bytes are those the models meet.
+"""
+
+
+from pydantic import Field
+
+from repro.papers.sparse2019.data import read, waveform
+from repro.papers.sparse2019.settings import IMAGE, LARGE_IMAGES, LENGTHS, SOUND, TEXT
+from repro.study import Estimate, Experiment, Outcome, RunConfig
+
+NEAR = (0, -1), (-1, 0), (-1, -1), (-1, 1), (0, -2), (-2, 0)  # rows and columns from a pixel: those it is foretold by
+ORDER = 32  # samples of sound before one
+CLASSES = 16  # of the surroundings of a pixel, by how much they differ
+SMOOTHING = 0.05  # counts that every value has before any was seen
+MID = 128  # a byte outside the image
+
+
+class Config(RunConfig):
+    """A corpus, and how much of its test split is scored."""
+
+    side: int = Field(8, ge=1)  # pixels of an image's side, after shrinking; of images
+    scored: int | None = Field(None, ge=1)  # images; of text and sound bytes; None: all
+
+
+def execute(config, context) -> Outcome:
+    from repro.data import corpus
+
+    measured = {"image": _images, "audio": _sound, "text": _text}[corpus(config.corpus).kind]
+    data = read(config)
+    return Outcome({"test_bits_per_byte": measured(data.train, data.test[:config.scored], config.side)},
+                   {"test_bits_per_byte": "bits per byte"}, measured.__name__.strip("_"))
+
+
+def fitted(x, y):
+    """(features,) float64: the weights whose sums of (n, features) x are nearest to (n,) y in squares."""
+    import numpy as np
+
+    n = max(1, len(x) // 100_000)  # parts, so that no more is copied at a time
+    products, sums = 0, 0
+    for one, other in zip(np.array_split(x, n), np.array_split(y, n), strict=True):
+        one = one.astype(float)
+        products, sums = products + one.T @ one, sums + one.T @ other
+    return np.linalg.lstsq(products, sums, rcond=None)[0]
+
+
+def coded(kinds, values, test_kinds, test_values, n: int) -> float:
+    """Mean bits of the test values, each of 0 to n - 1, coded by how often they came with their kind in training."""
+    import numpy as np
+
+    counts = np.full((int(max(kinds.max(), test_kinds.max())) + 1, n), SMOOTHING)
+    np.add.at(counts, (kinds, values), 1)
+    return float(-np.log2(counts / counts.sum(1, keepdims=True))[test_kinds, test_values].mean())
+
+
+def _images(train, test, side: int) -> float:
+    """Each channel on its own: foretold by the pixels near it and by the channels of its pixel that came before."""
+    import numpy as np
+
+    total = 0.0
+    for channel in range(3):
+        (x, y), (given, wanted) = (_near(rows[:, 1:].reshape(-1, side, side, 3), channel) for rows in (train, test))
+        weights = fitted(x, y)
+        steps = np.quantile(_roughness(x, channel), np.linspace(0, 1, CLASSES + 1)[1:-1])
+        kinds, left = zip(*((np.digitize(_roughness(a, channel), steps), _whole(b - a @ weights))
+                            for a, b in ((x, y), (given, wanted))), strict=True)
+        total += coded(kinds[0], left[0], kinds[1], left[1], 1024)
+    return total / 3
+
+
+def _near(images, channel: int):
+    """(bytes, features) and (bytes,): what a channel of every pixel is foretold by, and its values."""
+    import numpy as np
+
+    side = images.shape[1]
+    wide = np.pad(images.astype(np.float32), ((0, 0), (2, 0), (2, 2), (0, 0)), constant_values=MID)
+    parts = [wide[:, 2 + row:2 + row + side, 2 + column:2 + column + side] for row, column in NEAR]
+    features = np.concatenate([*parts, images[..., :channel],
+                               np.ones_like(images[..., :1])], -1, dtype=np.float32)
+    return features.reshape(-1, features.shape[-1]), images[..., channel].reshape(-1).astype(np.float32)
+
+
+def _roughness(features, channel: int):
+    """By how much the pixels to the left and above differ from the one between them."""
+    import numpy as np
+
+    left, above, corner = (features[:, 3 * place + channel] for place in range(3))
+    return np.abs(left - corner) + np.abs(above - corner)
+
+
+def _whole(left):
+    """What is left over, as 0 to 1,023."""
+    import numpy as np
+
+    return np.clip(np.round(left) + 512, 0, 1023).astype(int)
+
+
+def _sound(train, test, _) -> float:
+    """Each sample foretold from ORDER before it; its code is then told by that of the forecast."""
+    import numpy as np
+    from numpy.lib.stride_tricks import sliding_window_view
+
+    wave = waveform(np.arange(256, dtype=np.uint8))
+    middles = (wave[1:] + wave[:-1]) / 2
+    windows = sliding_window_view(wave[train], ORDER + 1)
+    weights = fitted(windows[:, :-1], windows[:, -1])
+    kinds = [np.searchsorted(middles, np.correlate(wave[codes[:-1]], weights)) for codes in (train, test)]
+    return coded(kinds[0], train[ORDER:], kinds[1], test[ORDER:], 256)
+
+
+def _text(train, test, _) -> float:
+    """Bytes by which the packed training text grows if the test text is packed with it, as bits of each of its bytes.
+    """
+    import lzma
+
+    import numpy as np
+
+    def packed(ids) -> int:
+        return len(lzma.compress(np.asarray(ids, np.uint8).tobytes()))
+
+    return 8 * (packed(np.concatenate([train, test])) - packed(train)) / len(test)
+
+
+def grid(scale: str) -> list[dict]:
+    """Images as in Table 2, and whole ones where a model reads them; text; sound."""
+    images = [IMAGE[scale]] + [IMAGE[scale] | LARGE_IMAGES] * (scale == "small")
+    streams = TEXT[scale], SOUND[scale] | LENGTHS[scale][0]
+    return [*({"corpus": one["corpus"], "side": one["side"], "scored": one.get("scored")} for one in images),
+            *({"corpus": one["corpus"], "scored": one["scored"] * one["length"] if "scored" in one else None}
+              for one in streams)]
+
+
+READ = {"smoke": 1e6, "small": 25e6, "medium": 25e6, "paper": 2e8}  # bytes of training data, about
+
+
+def estimate(config) -> Estimate:
+    n = READ[config.scale]
+    return Estimate(0, 0, 4 * ORDER**2 * n, int(2**29 + 100 * n), 10 + 2e-6 * n)
+
+
+EXPERIMENT = Experiment(
+    name="sparse-baselines", paper="sparse2019", summary="Images, text and sound without a network, in bits per byte.",
+    config=Config, scales={scale: {"corpus": values["corpus"]} for scale, values in IMAGE.items()}, grid=grid,
+    execute=execute, estimate=estimate)
