@@ -280,8 +280,8 @@ SCALES: dict[str, dict] = {
               "input_weight": 0.05, "epochs": 2, "batch_size": 16, "learning_rate": 2e-2, "n_summaries": 4,
               "longest_summary": 10},
     # Two articles a step: 541 are few, and a step of eight left 68 an epoch, too few to learn to read in.
-    "small": {"corpus": "scisummnet-subset", "vocab_size": 4_096, "n_embd": 96, "position_size": 16, "epochs": 3,
-              "batch_size": 2, "precision": "bf16", "n_summaries": 20, "longest_summary": 128},
+    "small": {"corpus": "scisummnet-subset", "vocab_size": 4_096, "n_embd": 64, "n_head": 2, "position_size": 16,
+              "epochs": 2, "batch_size": 2, "precision": "bf16", "n_summaries": 8, "longest_summary": 128},
     "medium": {"corpus": "scisummnet-subset", "vocab_size": 8_192, "n_embd": 512, "n_head": 8, "n_layer": 6,
                "position_size": 64, "epochs": 20, "learning_rate": 1e-3, "precision": "bf16", "recompute": True,
                "n_summaries": 80, "longest_summary": 256},
