@@ -162,6 +162,20 @@ def test_a_broken_source_is_named(tmp_path, spoil, told):
     assert not list(tmp_path.glob("wikisum/*"))
 
 
+@pytest.mark.parametrize(("line", "told"), [
+    ('{"title": "\\ud800", "lead": "x"}', "the title of an article is"),
+    ('{"title": "x", "lead": "  "}', "an article has no lead"),
+    ('{"title": "x", "lead": "y", "search": ["a", "\\udfff"]}', "search of an article has"),
+    ("[" * 100_000, "it is no JSON")])
+def test_a_line_that_no_file_could_hold_is_named(tmp_path, line, told):
+    source = written(tmp_path / "articles.jsonl", [*lines(2), line])
+    refused(f"articles.jsonl, line 3: {told}", source, tmp_path / "wikisum")
+
+
+def test_a_source_without_articles_is_refused(tmp_path):
+    refused("empty.jsonl has no articles", written(tmp_path / "empty.jsonl", ["", ""]), tmp_path / "wikisum")
+
+
 @pytest.mark.parametrize("name", ["shard", "most_words"])
 def test_nothing_at_a_time_is_refused(tmp_path, name):
     source = written(tmp_path / "articles.jsonl", lines(1))

@@ -35,9 +35,9 @@ def article(row: dict, most_words: int = 20_000) -> dict[str, str] | None:
     if not isinstance(row, dict):
         raise ReproError(f"an article is {_short(row)}; it must be an object of title, lead, citations and search.")
     for name in ("title", "lead"):
-        if not row.get(name):
+        if isinstance(row.get(name), str) and not row[name].strip() or not row.get(name):
             raise ReproError(f"an article has no {name}: {_short(row)}; every one needs a title and a lead.")
-        if not isinstance(row[name], str):
+        if not _is_text(row[name]):
             raise ReproError(f"the {name} of an article is {_short(row[name])}; it must be text.")
     kept, left = [], most_words
     for text in (*_texts(row, "citations"), *_texts(row, "search")):
@@ -54,9 +54,14 @@ def _texts(row: dict, name: str) -> list[str]:
     texts = row.get(name, [])
     if not isinstance(texts, (list, tuple)):
         raise ReproError(f"{name} of an article is {_short(texts)}; it must be a list of texts, [] if there are none.")
-    if odd := [text for text in texts if not isinstance(text, str)]:
+    if odd := [text for text in texts if not _is_text(text)]:
         raise ReproError(f"{name} of an article has {_short(odd[0])} in it; it must be a list of texts alone.")
     return texts
+
+
+def _is_text(value) -> bool:
+    """Whether it can be written as UTF-8; JSON can hold halves of characters."""
+    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
 
 
 def _short(value) -> str:
@@ -89,10 +94,10 @@ def split_of(title: str) -> str:
 def build(source: Path, folder: Path, shard: int = 10_000, most_words: int = 20_000) -> dict[str, int]:
     """Write `folder`/SPLIT-NNNNN.parquet from a file of lines (.jsonl or .jsonl.gz): articles of each split.
 
-    Lines are taken `shard` at a time; what such a stretch gives is written whole or not at all, and a stretch that is
-    there already is not made again, so that a build that was stopped goes on, also after a line further on was mended.
-    Returns how many articles each split has. Raises ReproError, with the line where there is one, for a missing or
-    broken file, a line that is no JSON, what `article` refuses, and a folder that was begun with another shard, another
+    Lines are taken `shard` at a time. A stretch of them is done when its stretch-NNNNN.json is there, which is written
+    last; it is not made again, so that a build that was stopped goes on, also after a line further on was mended.
+    Returns how many articles each split has. Raises ReproError, with the line where there is one, for a missing, empty
+    or broken file, a line that is no JSON, what `article` refuses, and a folder that was begun with another shard, another
     `most_words` or other lines.
     """
     for name, value in (("shard", shard), ("most_words", most_words)):
@@ -107,6 +112,8 @@ def build(source: Path, folder: Path, shard: int = 10_000, most_words: int = 20_
             if more := sorted(folder.glob(f"[!.]*-{number:05d}.*")):
                 raise ReproError(f"{more[0]} was built from lines that {source} no longer has; name the old source, or "
                                  f"delete {folder} and build it anew.")
+            if not number:
+                raise ReproError(f"{source} has no articles; name a file with an article a line.")
             break
         made = {"shard": shard, "most_words": most_words, "lines": _digest(taken)}
         if done.exists():
@@ -153,7 +160,7 @@ def _write(taken: list[tuple[int, str]], source: Path, folder: Path, number: int
             found = article(json.loads(line), most_words)
         except ReproError as error:
             raise ReproError(f"{source}, line {at}: {error}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ReproError(f"{source}, line {at}: it is no JSON ({error}); take it out.") from None
         if found:
             rows[split_of(found["title"])].append({"id": str(at)} | found)

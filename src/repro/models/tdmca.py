@@ -69,8 +69,6 @@ class TDMCAConfig:
             if not self.expert_layers or not all(0 <= layer < len(self.layers) for layer in self.expert_layers):
                 raise ReproError(f"expert_layers is {self.expert_layers}; name at least one of the layers 0 to "
                                  f"{len(self.layers) - 1}.")
-        elif self.k < 1:
-            raise ReproError(f"k is {self.k}; it must be at least 1, also without experts.")
         _ = self.stack  # raises ReproError for what else does not fit
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from repro.page import signed
 from repro.papers.sparse2019.settings import (
+    IMAGE,
     LENGTHS,
     PATTERNS,
     WINDOW,
@@ -85,8 +86,8 @@ def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Seque
 
 
 def smaller(records: Sequence[Record]) -> Measured:
-    """Log of the weights with the longest sequences over those with the shortest; a note says what memory both took,
-    and where one took over `ABOUT` times as much as the other that nothing was held equal."""
+    """Log of the weights with the longest sequences over those with the shortest, and what memory both took; where one
+    took over `ABOUT` times as much as the other nothing was held equal, and no size counts for the claim."""
     import numpy as np
 
     found = longest_and_shortest(lambda record: np.log([record.metrics["parameters"]]))(records)
@@ -95,7 +96,8 @@ def smaller(records: Sequence[Record]) -> Measured:
     taken = " and ".join(f"{record.metrics['memory_per_sequence'] / 2**20:,.0f} MiB at {record.config['length']:,}"
                          for record in (rows[0], rows[-1]))
     unequal = f": {most / least:.1f} times, so nothing was held equal" if most > ABOUT * least else ""
-    return found._replace(note=f"a sequence takes {taken} samples{unequal}")
+    return found._replace(effects=found.effects if not unequal else [[0.0]],
+                          note=f"a sequence takes {taken} samples{unequal}")
 
 
 def log_ratio(metric: str, better: str) -> Callable[[Sequence[Record]], Measured]:
@@ -133,7 +135,7 @@ def printed_weights() -> float:
 OURS = {"CIFAR-10": ("image", "strided"), "Enwik8": ("text", "fixed"),
         "Classical music, 5 s at 12 kHz": ("audio", "strided")}
 WITHOUT = {"image": "no network: linear prediction from pixels nearby",
-           "text": "no network: xz, after the training text",
+           "text": "no network: xz behind the training text",
            "audio": "no network: linear prediction from samples before"}
 
 
@@ -155,7 +157,7 @@ def density(context: ArtifactContext) -> "pandas.DataFrame":
                 rows.append({"data": told(config), "source": f"this study, {config.scale}",
                              "model": f"Sparse Transformer ({config.pattern})" if network else WITHOUT[kind_of(config)],
                              "parameters": weights(found) if network else "–", "bits per byte": mean(found, BITS),
-                             "bytes trained on": f"{trained_on(config):,}" if network else "all",
+                             "bytes trained on": f"{trained_on(config):,}" if network else "all there are",
                              "bytes scored": scored(config),
                              "seeds": (len(found) if network else "–") if found else NOT_RUN})
     return pandas.DataFrame(rows)
@@ -172,7 +174,7 @@ def in_table_1(config, kind: str, pattern: str) -> bool:
 
 def patterns(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 2: for each data set and pattern the paper's bits and time, and our bits and forward FLOPs a byte; besides
-    a window, what all patterns have in common."""
+    a window, what all patterns have in common, and what needs no network."""
     import pandas
 
     printed = {(row["dataset"], row["model"]): row for row in printed_rows("sparse2019_table2_patterns")}
@@ -194,6 +196,13 @@ def patterns(context: ArtifactContext) -> "pandas.DataFrame":
                                      "bits per byte": mean(found, BITS), "time per iteration": "–",
                                      "FLOPs per byte": mean(found, "flops_per_byte", 1e-6, ".2f", " M"),
                                      "pairs per byte": mean(found, "pairs_per_byte", 1, ",.0f")})
+        for config in (config for scale in reversed(context.scales) for config in context.plan(scale)):
+            if not hasattr(config, "pattern") and kind_of(config) == OURS[name][0] and (
+                    not image or config.side == IMAGE[config.scale]["side"]):
+                rows.append({"data": told(config), "pattern": WITHOUT[kind_of(config)],
+                             "source": f"this study, {config.scale}",
+                             "bits per byte": mean(context.records_of(config), BITS), "time per iteration": "–",
+                             "FLOPs per byte": "–", "pairs per byte": "–"})
     return pandas.DataFrame(rows)
 
 
