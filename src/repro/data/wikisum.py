@@ -97,8 +97,8 @@ def build(source: Path, folder: Path, shard: int = 10_000, most_words: int = 20_
     Lines are taken `shard` at a time. A stretch of them is done when its stretch-NNNNN.json is there, which is written
     last; it is not made again, so that a build that was stopped goes on, also after a line further on was mended.
     Returns how many articles each split has. Raises ReproError, with the line where there is one, for a missing, empty
-    or broken file, a line that is no JSON, what `article` refuses, and a folder that was begun with another shard, another
-    `most_words` or other lines.
+    or broken file, a line that is no JSON, what `article` refuses, and a folder that was begun with another shard,
+    another `most_words` or other lines.
     """
     for name, value in (("shard", shard), ("most_words", most_words)):
         if value < 1:
