@@ -42,7 +42,8 @@ class Config(RunConfig):
     steps: int = Field(100, ge=1)
     batch_size: int = Field(8, ge=1)  # sequences
     learning_rate: float = Field(3.5e-4, gt=0)
-    warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps, linear; then down along a cosine
+    warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps, linear; then down
+    decay: Annotated[Literal["cosine", "linear"], Absent("cosine")] = "cosine"  # by which the learning rate falls
     weight_decay: float = Field(0.01, ge=0)
     clip: float = Field(1.0, gt=0)
     optimizer: Literal["adamw", "muon"] = "adamw"
@@ -141,7 +142,7 @@ def fit(config, context, model, data) -> dict:
 
     batches = batches_of(config, data)
     total = config.steps * batches.units_per_batch
-    settings = TrainConfig(total, config.learning_rate, int(config.warmup_share * config.steps), "cosine",
+    settings = TrainConfig(total, config.learning_rate, int(config.warmup_share * config.steps), config.decay,
                            config.weight_decay, config.clip, -(-total // config.validations),
                            precision=config.precision, seed=config.seed, optimizer=config.optimizer)
     with context.progress(total, f"training {config.pattern}", batches.unit) as bar:

@@ -51,8 +51,8 @@ UNSHOWN = {"drawn": 0, "contexts": ()}  # of rows of which no sample and no othe
 SOUND = {
     "smoke": {"corpus": "synthetic-sound", "pattern": "strided", "steps": 40, "n_head": 2, "learning_rate": 1e-2,
               "optimizer": "muon", "held_out": 4, "drawn": 1},
-    "small": {"corpus": "piano-bach", "pattern": "strided", "steps": 400, "n_head": 2, "learning_rate": 6e-3,
-              "optimizer": "muon", "precision": "bf16", "drawn": 1},
+    "small": {"corpus": "piano-bach", "pattern": "strided", "steps": 600, "n_head": 2, "learning_rate": 6e-3,
+              "decay": "linear", "optimizer": "muon", "precision": "bf16", "drawn": 1},
     "medium": {"corpus": "piano-bach", "pattern": "strided", "steps": 2_000, "n_head": 4, "learning_rate": 6e-4,
                "precision": "bf16", "recompute": True, "drawn": 1},
     "paper": {"corpus": "piano-bach", "pattern": "strided", "steps": 100_000, "n_head": 16, "learning_rate": 3.5e-4,
@@ -61,9 +61,8 @@ SOUND = {
 # Rows of Table 4, the shortest first: sequences four times as long, each with a model that takes about as much memory.
 # Without recomputation a sequence keeps numbers in proportion to length x layers x width; width and layers fall until
 # that is the same. With it, the work inside one layer counts as well; records tell the memory of each. At `small`
-# all take as many steps, so that the longest hear the most: what they lose is not for want of sound. Each grows there
-# from the 64th part of its length, which is as long as its stride or longer.
-GROWING = 64, 16, 4
+# all take as many steps, so that the longest hear the most: what they lose is not for want of sound. There each grows
+# from 64 samples by fours: three tenths of the steps, two of 256, three of what is longer, two of its own length.
 LENGTHS = {
     "smoke": ({"length": 256, "stride": 16, "n_embd": 48, "n_layer": 4, "batch_size": 4, "scored": 12},
               {"length": 1_024, "stride": 32, "n_embd": 24, "n_layer": 2, "batch_size": 1, "scored": 3}),
@@ -100,8 +99,14 @@ def sound_grid(scale: str) -> list[dict]:
     """Table 4; then the smallest model on the shortest sequences, which tells what its size alone costs."""
     rows = LENGTHS[scale]
     if scale == "small":
-        rows = [row | {"growing": tuple((row["length"] // part, 0.25) for part in GROWING)} for row in rows]
+        rows = [row | {"growing": grown(row["length"])} for row in rows]
     return [*rows, rows[0] | {"drawn": 0} | {key: rows[-1][key] for key in ("n_embd", "n_layer")}]
+
+
+def grown(length: int) -> tuple[tuple[int, float], ...]:
+    """The stages of a row of Table 4 at `small` before its own length: samples and share of the steps."""
+    longer = [4**k for k in range(5, 10) if 4**k < length]
+    return (64, 0.3), (256, 0.2), *((n, round(0.3 / len(longer), 3)) for n in longer)
 
 
 def is_image(config) -> bool:
