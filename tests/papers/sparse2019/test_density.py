@@ -268,3 +268,11 @@ def test_text_that_was_drawn_is_not_told_without_the_text_that_tells_its_ids(mon
     monkeypatch.setattr(Corpus, "available", lambda self: False)
     assert drawn_text("small") == ("it was run, but its ids are told by enwik8-prefix, which is not here: repro data "
                                    "fetch enwik8-prefix")
+
+
+def test_sound_grows_by_fours_to_its_own_length():
+    for one in experiment("sparse-audio").plan("small"):
+        lengths, shares = zip(*one.growing, strict=True)
+        assert [*lengths, one.length] == [64 * 4**k for k in range(len(lengths) + 1)]
+        assert shares[:2] == (0.3, 0.2) and len(set(shares[2:])) == 1
+        assert sum(shares) == pytest.approx(0.8, abs=2e-3)
