@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from itertools import count
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from gallery import Gallery
 from repro import page
 
 ROOT = Path(__file__).parents[1]
+MATHJAX = Path(distribution("sphinx-mathjax-offline").locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js"))
 DESCRIBED = 200  # characters that others show of a description
 SCRIPT = r"<script[^>]*/{}/[^>]*>\s*</script>"
 ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^>]*>')
@@ -50,6 +52,7 @@ def render(target: str | Path, *chapters: str | Path) -> None:
             data["text/html"] = gallery.finished(data["text/html"])
         chapter.write_text(nbformat.writes(notebook))
     taken.write(source / "_extra")
+    shutil.copy(MATHJAX, source / "_extra/mathjax")
     landing.social(source / "_static/claims.png")
     options = ["--path-output", source, "--config", configured(source / "_config.yml"), "-W", "-n", "--keep-going"]
     build = [Path(sys.executable).parent / "jupyter-book", "build", source, *options]

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import render
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +100,7 @@ def test_links_between_pages_lead_somewhere():
 
 def test_mathematics_is_set_without_a_network():
     config = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]
-    script = (ROOT / "book/_extra" / config["mathjax_path"].removeprefix("../")).read_text()
-    assert '"3.2.2"' in script
+    folder, script = config["mathjax_path"].removeprefix("../").split("/")
+    assert (ROOT / "book/_extra" / folder / "LICENSE").exists() and render.MATHJAX.name == script
+    assert '"3.2.2"' in render.MATHJAX.read_text()
     assert config["nb_ipywidgets_js"] == {}

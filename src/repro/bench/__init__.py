@@ -116,8 +116,8 @@ def recorded(name: str):
     if found is None:
         raise ReproError(f"there is no {name}.json in results/bench; make it with `repro bench {name} --json "
                          f"results/bench/{name}.json`.")
-    rows = [{"": label, "measured": f"{ratio['measured']:.2f}",
-             "wanted": _wanted(ratio),
+    asked = any(map(_wanted, found["ratios"].values()))
+    rows = [{"": label, "measured": f"{ratio['measured']:.2f}", **({"wanted": _wanted(ratio)} if asked else {}),
              **{key: f"{value:.2f}" for key, value in found["notes"].get(label, {}).items() if key == "flops_allow"}}
             for label, ratio in found["ratios"].items()]
     machine = found["environment"]

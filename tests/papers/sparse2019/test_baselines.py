@@ -91,13 +91,13 @@ def test_each_bar_is_of_the_bytes_that_a_row_of_table_1_is_scored_on(scale):
     table = artifact("sparse2019-table1")
     for kind, pattern in tables.OURS.values():
         plan = [one for one in table.plan(scale) if tables.in_table_1(one, kind, pattern)]
-        networks, bars = ([one for one in plan if hasattr(one, "pattern") is wanted] for wanted in (True, False))
+        networks, bars = ([one for one in plan if tables.is_network(one) is wanted] for wanted in (True, False))
         assert len(networks) == len(bars) > 0
         for network, bar in zip(networks, bars, strict=True):
             assert (network.corpus, tables.scored(network)) == (bar.corpus, tables.scored(bar))
             assert kind != "image" or network.side == bar.side
             assert network.pattern == pattern
-            assert tables.trained_on(network) == network.steps * network.batch_size * network.length
+            assert network.training_bytes == network.steps * network.batch_size * network.length
 
 
 def test_each_kind_of_bytes_is_run(home):

@@ -6,7 +6,8 @@ occurred there. For text the bar is `xz`, which packs the test text behind the w
 that models are scored on, but for the first 32 of sound; what comes before a byte is not cut off as it is for them.
 """
 
-
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from pydantic import Field
 
 from repro.papers.sparse2019.data import read, waveform
@@ -39,8 +40,6 @@ def execute(config, context) -> Outcome:
 
 def fitted(x, y):
     """(features,) float64: the weights whose sums of (n, features) x are nearest to (n,) y in squares."""
-    import numpy as np
-
     n = max(1, len(x) // 100_000)  # parts, so that no more is copied at a time
     products, sums = 0, 0
     for one, other in zip(np.array_split(x, n), np.array_split(y, n), strict=True):
@@ -51,8 +50,6 @@ def fitted(x, y):
 
 def coded(kinds, values, test_kinds, test_values, n: int) -> float:
     """Mean bits of the test values, each of 0 to n - 1, coded by how often they came with their kind in training."""
-    import numpy as np
-
     counts = np.full((int(max(kinds.max(), test_kinds.max())) + 1, n), SMOOTHING)
     np.add.at(counts, (kinds, values), 1)
     return float(-np.log2(counts / counts.sum(1, keepdims=True))[test_kinds, test_values].mean())
@@ -60,8 +57,6 @@ def coded(kinds, values, test_kinds, test_values, n: int) -> float:
 
 def _images(train, test, side: int) -> float:
     """Each channel on its own: foretold by the pixels near it and by the channels of its pixel that came before."""
-    import numpy as np
-
     total = 0.0
     for channel in range(3):
         (x, y), (given, wanted) = (_near(rows[:, 1:].reshape(-1, side, side, 3), channel) for rows in (train, test))
@@ -75,8 +70,6 @@ def _images(train, test, side: int) -> float:
 
 def _near(images, channel: int):
     """(bytes, features) and (bytes,): what a channel of every pixel is foretold by, and its values."""
-    import numpy as np
-
     side = images.shape[1]
     wide = np.pad(images.astype(np.float32), ((0, 0), (2, 0), (2, 2), (0, 0)), constant_values=MID)
     parts = [wide[:, 2 + row:2 + row + side, 2 + column:2 + column + side] for row, column in NEAR]
@@ -87,24 +80,17 @@ def _near(images, channel: int):
 
 def _roughness(features, channel: int):
     """By how much the pixels to the left and above differ from the one between them."""
-    import numpy as np
-
     left, above, corner = (features[:, 3 * place + channel] for place in range(3))
     return np.abs(left - corner) + np.abs(above - corner)
 
 
 def _whole(left):
     """What is left over, as 0 to 1,023."""
-    import numpy as np
-
     return np.clip(np.round(left) + 512, 0, 1023).astype(int)
 
 
 def _sound(train, test) -> float:
     """Each sample foretold from ORDER before it; its code is then told by that of the forecast."""
-    import numpy as np
-    from numpy.lib.stride_tricks import sliding_window_view
-
     wave = waveform(np.arange(256, dtype=np.uint8))
     middles = (wave[1:] + wave[:-1]) / 2
     windows = sliding_window_view(wave[train], ORDER + 1)
@@ -117,8 +103,6 @@ def _text(train, test) -> float:
     """Bytes by which the packed training text grows if the test text is packed with it, as bits of each of its bytes.
     """
     import lzma
-
-    import numpy as np
 
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": max(4096, len(train) + len(test))}]  # it looks back to the start
 

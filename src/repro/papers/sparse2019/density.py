@@ -82,6 +82,11 @@ class Config(RunConfig):
         """Rows, columns and channels of an image."""
         return self.side, self.side, CHANNELS
 
+    @property
+    def training_bytes(self) -> int:
+        """Bytes read in training, each as often as it was read."""
+        return self.steps * self.batch_size * self.length
+
 
 def pattern_of(config):
     """The pattern whose heads are shared out."""
@@ -133,7 +138,7 @@ def execute(config, context):
     metrics, documents = evaluate(config, context, model, data)
     notes = {"drawn": draw(config, context, model, data)} if config.drawn else {}
     return Outcome(metrics, {name: unit(name) for name in metrics}, config.pattern, curves, documents,
-                   notes | {"training_bytes": config.steps * config.batch_size * config.length})
+                   notes | {"training_bytes": config.training_bytes})
 
 
 def fit(config, context, model, data) -> dict:
@@ -287,7 +292,7 @@ SEQUENCES = 500  # of a test split, about
 
 def estimate(config):
     settings = model_config(config, START + 1)
-    n = config.steps * config.batch_size * config.length
+    n = config.training_bytes
     times = 1 + sum(config.length / (config.length - least) for least in config.contexts)  # that a byte is read
     scored = (config.scored or SEQUENCES) * config.length * times
     drawn = 2 * config.drawn * config.length

@@ -1,6 +1,6 @@
 """Tables 1 to 4 with the paper's rows beside ours, and what the claims about them measure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import log
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
@@ -150,26 +150,34 @@ def density(context: ArtifactContext) -> "pandas.DataFrame":
                   "parameters": f"{row['parameters_millions']} M" if row["parameters_millions"] else "–",
                   "bits per byte": row["bits_per_byte"], "bytes trained on": "–", "bytes scored": "–", "seeds": "–"}
                  for row in group.to_dict("records")]
-        for config in (config for scale in reversed(context.scales) for config in context.plan(scale)):
+        for config in every_plan(context):
             if in_table_1(config, *OURS.get(name, ("none", ""))):
-                found = context.records_of(config)
-                network = hasattr(config, "pattern")
+                found, network = context.records_of(config), is_network(config)
                 rows.append({"data": told(config), "source": f"this study, {config.scale}",
                              "model": f"Sparse Transformer ({config.pattern})" if network else WITHOUT[kind_of(config)],
                              "parameters": weights(found) if network else "–", "bits per byte": mean(found, BITS),
-                             "bytes trained on": f"{trained_on(config):,}" if network else "all there are",
+                             "bytes trained on": f"{config.training_bytes:,}" if network else "all there are",
                              "bytes scored": scored(config),
                              "seeds": (len(found) if network else "–") if found else NOT_RUN})
     return pandas.DataFrame(rows)
 
 
+def every_plan(context: ArtifactContext) -> Iterator:
+    """The planned runs of all scales that are shown, the largest scale first."""
+    return (config for scale in reversed(context.scales) for config in context.plan(scale))
+
+
+def is_network(config) -> bool:
+    """Whether a run trains a model; else it is a bar that needs none."""
+    return "pattern" in type(config).model_fields
+
+
 def in_table_1(config, kind: str, pattern: str) -> bool:
     """Whether a run reads such data, with all that the paper's model has, or without a network."""
-    if kind_of(config) != kind:
-        return False
-    return not hasattr(config, "pattern") or config.pattern == pattern and config.integration == "merged" and bool(
-        config.embeddings) and (kind != "audio" or config.length == LENGTHS[config.scale][0]["length"]
-                                and is_as_large_as_fits(config))
+    if kind_of(config) != kind or not is_network(config):
+        return kind_of(config) == kind
+    shortest = kind != "audio" or config.length == LENGTHS[config.scale][0]["length"] and is_as_large_as_fits(config)
+    return config.pattern == pattern and config.integration == "merged" and bool(config.embeddings) and shortest
 
 
 def patterns(context: ArtifactContext) -> "pandas.DataFrame":
@@ -196,8 +204,8 @@ def patterns(context: ArtifactContext) -> "pandas.DataFrame":
                                      "bits per byte": mean(found, BITS), "time per iteration": "–",
                                      "FLOPs per byte": mean(found, "flops_per_byte", 1e-6, ".2f", " M"),
                                      "pairs per byte": mean(found, "pairs_per_byte", 1, ",.0f")})
-        for config in (config for scale in reversed(context.scales) for config in context.plan(scale)):
-            if not hasattr(config, "pattern") and kind_of(config) == OURS[name][0] and (
+        for config in every_plan(context):
+            if not is_network(config) and kind_of(config) == OURS[name][0] and (
                     not image or config.side == IMAGE[config.scale]["side"]):
                 rows.append({"data": told(config), "pattern": WITHOUT[kind_of(config)],
                              "source": f"this study, {config.scale}",
@@ -273,20 +281,15 @@ def told(config) -> str:
 
     part = "generated" if corpus(config.corpus).generator else "a part" if corpus(config.corpus).part_of else "whole"
     size = f"{config.side} x {config.side} x 3" if is_image(config) else (
-        f"{config.length:,} bytes" if hasattr(config, "length") else "one stream")
+        f"{config.length:,} bytes" if is_network(config) else "one stream")
     return f"{config.corpus} ({part}), {size}"
-
-
-def trained_on(config) -> int:
-    """Bytes read in training, each as often as it was read."""
-    return config.steps * config.batch_size * config.length
 
 
 def scored(config) -> str:
     """Bytes of the test split that are scored."""
     if config.scored is None:
         return "all"
-    if hasattr(config, "length"):
+    if is_network(config):
         return f"{config.scored * config.length:,}"
     return f"{config.scored * (3 * config.side**2 if kind_of(config) == 'image' else 1):,}"
 
