@@ -35,6 +35,8 @@ def test_a_record_comes_back_as_it_was_made(path, capsys):
     out = capsys.readouterr().out
     assert "z: 2.00 (at least 1 wanted)\na: 0.50 (at most 1.5 wanted)\nm: 3.00\n" in out
     assert list(recorded("toy").data["wanted"]) == ["at least 1", "at most 1.5", ""]
+    report("toy", {}, "Toys", SPEEDS, {"m": RATIOS["m"]}, path)
+    assert list(recorded("toy").data) == ["", "measured"]  # where nothing is asked there is no such column
 
 
 def test_the_id_is_of_name_and_settings_alone():
