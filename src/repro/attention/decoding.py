@@ -23,7 +23,7 @@ def last_rows(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale
         needed = keys_of(pattern, i, end)
         if needed[0] < first:
             raise ReproError(f"query {i[0]} sees key {needed[0]} under {pattern}, but the cache has dropped all keys "
-                             f"before {first}; use one that keeps them, such as past_key_values=DynamicCache().")
+                             f"before {first}; use one that keeps them, such as DynamicCache().")
         if isinstance(needed, range):
             j = torch.arange(needed.start, needed.stop, needed.step)
             at = slice(needed.start - first, needed.stop - first, needed.step)

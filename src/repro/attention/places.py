@@ -49,7 +49,7 @@ def documents_of(where: Tensor, query: Tensor, key: Tensor) -> Tensor:
     n, keys = query.shape[2], where.shape[3] - query.shape[2]
     if key.shape[2] != keys:
         raise ReproError(f"there are {key.shape[2]} keys, but the mask was made for {keys}; the cache dropped some: "
-                         "use one that keeps them, such as past_key_values=DynamicCache().")
+                         "use one that keeps them, such as DynamicCache().")
     return where[:, 0, 0, n:]
 
 

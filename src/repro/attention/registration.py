@@ -30,6 +30,7 @@ from repro.attention.patterns import (
 )
 from repro.attention.places import BOTH_WAYS, KIND, attend_at, documents_of, places
 from repro.attention.positions import check_length
+from repro.caches import handed
 from repro.errors import ReproError
 
 PREFIX = "repro_"
@@ -315,7 +316,7 @@ def _before_reading(model, inputs: tuple, named: dict) -> None:
     if torch.compiler.is_compiling():
         return
     _asked_for.set(bool(named.get("output_attentions")))
-    cache, name = named.get("past_key_values"), getattr(model.config, "attn_implementation", None)
+    cache, name = handed(named), getattr(model.config, "attn_implementation", None)
     if cache is None or name is None:
         return
     if isinstance(cache, EncoderDecoderCache):

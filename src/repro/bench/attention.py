@@ -116,6 +116,7 @@ def generation(window: int, places: tuple[int, ...], rounds: int, device: str = 
 
     from repro.attention import register
     from repro.bench import compare
+    from repro.caches import given
 
     register()
     torch.manual_seed(0)
@@ -127,7 +128,7 @@ def generation(window: int, places: tuple[int, ...], rounds: int, device: str = 
 
     @torch.no_grad()
     def read(cache, n: int) -> None:
-        model(torch.zeros((1, n), dtype=torch.long, device=device), past_key_values=cache, logits_to_keep=1)
+        model(torch.zeros((1, n), dtype=torch.long, device=device), **given(cache), logits_to_keep=1)
 
     def write(cache) -> Callable[[], int]:
         def work() -> int:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from repro.caches import given
 from repro.errors import ReproError
 
 
@@ -78,7 +79,7 @@ def _greedy(model: nn.Module, ids: Tensor, n_new: int) -> Tensor:
 
     cache, new = DynamicCache(), []
     for _ in range(n_new):
-        logits = model(input_ids=ids, past_key_values=cache, use_cache=True).logits
+        logits = model(input_ids=ids, **given(cache), use_cache=True).logits
         ids = logits[:, -1].float().argmax(-1, keepdim=True)
         new.append(ids)
     return torch.cat(new, 1)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from repro.caches import given
 from repro.errors import ReproError
 from repro.evaluation.zero_shot import evaluating
 
@@ -45,7 +46,7 @@ def continued(model, prompts: Sequence[Sequence[int]], n_new: int, top_k: int = 
                 ids = torch.tensor(np.stack([np.asarray(prompts[k], np.int64) for k in some]), device=device)
                 cache = DynamicCache()
                 for step in range(n_new):
-                    logits = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[:, -1]
+                    logits = model(input_ids=ids, **given(cache), use_cache=True, logits_to_keep=1).logits[:, -1]
                     told = logits.double().log_softmax(-1)
                     values, likeliest = told.topk(top_k)
                     upto = values.softmax(-1).cumsum(-1)

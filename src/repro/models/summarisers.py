@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from repro.attention import Causal, Full
+from repro.caches import given, handed
 from repro.errors import ReproError
 from repro.models.decoder import Layer, LayersConfig, sinusoids
 
@@ -70,8 +71,8 @@ class Pretrained(nn.Module):
 
     def extend(self, ids: Tensor, past: "GPT2Past | None" = None) -> "tuple[Tensor, GPT2Past]":
         """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them."""
-        told = self.model(ids, past_key_values=past.cache if past else None, use_cache=True)
-        return told.logits[:, -1], GPT2Past(told.past_key_values)
+        told = self.model(ids, **given(past.cache if past else None), use_cache=True)
+        return told.logits[:, -1], GPT2Past(handed(told))
 
 
 class GPT2Past(NamedTuple):

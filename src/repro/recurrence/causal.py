@@ -282,7 +282,7 @@ class RecurrentLM(WindowByWindow):
         places = torch.arange(position, position + ids.shape[1], device=ids.device)
         hidden = base.wte(ids) + base.wpe(places)
         for index, block in enumerate(base.h):
-            hidden = block(hidden, past_key_values=cache, previous=previous.get(index))
+            hidden = block(hidden, cache, previous=previous.get(index))
         return base.ln_f(hidden)
 
 

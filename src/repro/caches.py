@@ -1,0 +1,23 @@
+"""What models of transformers call their cache: `cache` from 5.24 on, `past_key_values` before."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+
+NAMES = "cache", "past_key_values"
+
+
+@cache
+def name() -> str:
+    """The name in the version that is installed."""
+    return NAMES[tuple(map(int, version("transformers").split(".")[:2])) < (5, 24)]
+
+
+def given(held) -> dict:
+    """The argument that hands a model its cache: `model(ids, **given(held))`."""
+    return {name(): held}
+
+
+def handed(named: Mapping):
+    """The cache among the named arguments of a model, or in what it returns; None for none."""
+    return next((named[one] for one in NAMES if named.get(one) is not None), None)
