@@ -5,7 +5,7 @@ import ast
 import numpy as np
 import pytest
 
-from repro.book import listed, source, without_docstrings
+from repro.book import listed, source, within, without_docstrings
 from repro.errors import ReproError
 from repro.recurrence import Recurrence, RecurrenceConfig
 
@@ -81,3 +81,18 @@ def test_a_parameter_is_a_list_however_papermill_hands_it_over(given, expected):
 def test_what_holds_no_whole_numbers_is_named(given):
     with pytest.raises(ReproError, match="no list of whole numbers; give one such as 0,10"):
         listed(given)
+
+
+@pytest.mark.parametrize(("parameters", "said"), [
+    ({"n": (50, 8), "stride": (0, 2)}, "stride is 0; allowed: 2 or more. Change it in the cell of the parameters."),
+    ({"side": (3, 4, 10)}, "side is 3; allowed: 4 to 10."), ({"side": (11, 4, 10)}, "side is 11; allowed: 4 to 10."),
+    ({"tokens": ("90", 1, 2_000)}, "tokens is '90'; allowed: 1 to 2,000."),
+    ({"depths": ([1, 129], 1, 128)}, r"depths is \[1, 129\]; allowed: 1 to 128."),
+])
+def test_a_parameter_out_of_its_limits_is_named(parameters, said):
+    with pytest.raises(ReproError, match=said):
+        within(**parameters)
+
+
+def test_a_parameter_at_its_limits_is_taken():
+    within(side=(4, 4, 10), most=(10, 4, 10), depths=([1, 128], 1, 128), rate=(0.5, 0))

@@ -1,5 +1,5 @@
-"""What chapters use to show the library's own code, so that no cell types it again; to read a list that was given as a
-parameter; and whether this is one."""
+"""What chapters use to show the library's own code, so that no cell types it again; to read and check
+parameters; and whether this is one."""
 
 import ast
 import inspect
@@ -50,6 +50,20 @@ def listed(value) -> list[int]:
         return [int(part) if isinstance(part, str) else operator.index(part) for part in parts]
     except (TypeError, ValueError):
         raise ReproError(f"{value!r} is no list of whole numbers; give one such as 0,10.") from None
+
+
+def within(**parameters: tuple) -> None:
+    """Raise ReproError for the first parameter out of its limits, given as (value, lowest) or (value, lowest, highest).
+
+    >>> within(stride=(7, 2), side=(6, 4, 10), depths=([4, 16], 1, 128))
+
+    The value is a number, or a list of them.
+    """
+    for name, (value, low, *high) in parameters.items():
+        allowed = f"{low:,} to {high[0]:,}" if high else f"{low:,} or more"
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(one, (str, bool)) or not low <= one <= (high or [one])[0]:
+                raise ReproError(f"{name} is {value!r}; allowed: {allowed}. Change it in the cell of the parameters.")
 
 
 def in_notebook() -> bool:

@@ -44,21 +44,23 @@ def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: s
     that its config has to name, such as "roberta"; hint: what to do where it names another.
     Raises ReproError when there is no such checkpoint, and for one that is damaged, of another kind or not whole.
     """
-    from transformers import PretrainedConfig
-
     told_too = kwargs.pop("output_loading_info", False)
     with reading(name_or_folder, example):
-        values, _ = PretrainedConfig.get_config_dict(str(name_or_folder), **kwargs)
-        if not values:
-            raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
-        if values.get("model_type") != kind:
-            raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of {kind}; {hint}.")
-        model, told = whole(read, name_or_folder, **kwargs)
+        model, told = whole(read, kind, name_or_folder, hint, **kwargs)
     return (model, told) if told_too else model
 
 
-def whole(read: Callable, name_or_folder: str | Path, **kwargs) -> tuple[Any, dict]:
-    """What `read`, a `from_pretrained`, gives, and what it tells of it. Raises ReproError where weights are missing."""
+def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = "give one of these", **kwargs
+          ) -> tuple[Any, dict]:
+    """What `read`, a `from_pretrained`, gives, and what it tells of it. Raises ReproError for a checkpoint of another
+    kind, and where weights are missing."""
+    from transformers import PretrainedConfig
+
+    values, _ = PretrainedConfig.get_config_dict(str(name_or_folder), **kwargs)
+    if not values:
+        raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
+    if values.get("model_type") != kind:
+        raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of {kind}; {hint}.")
     model, told = read(str(name_or_folder), output_loading_info=True, **kwargs)
     if lost := sorted(told["missing_keys"]):
         raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "

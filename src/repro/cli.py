@@ -53,6 +53,8 @@ Scale = Annotated[str | None, typer.Option(help="smoke (default), small, medium 
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=(
     "Replace a key in every grid point; KEY=5,10 gives several points. Repeat for more keys."))]
 Results = Annotated[Path | None, typer.Option(help="Folder of records; default: results/ (smoke: build/results/).")]
+Read = Annotated[Path | None, typer.Option("--results", exists=True, file_okay=False, help=(
+    "Only the records in this folder; default: results/ (smoke: build/results/)."))]
 
 
 @main.command("list")
@@ -60,14 +62,18 @@ def list_study(
     words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help=(
         "Only what has all of these: of a paper, a name, a chapter; a scale with records, a verdict."))] = None,
     as_json: AsJson = False,
-    results: Results = None,
+    results: Read = None,
 ) -> None:
     """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
     from repro.study.claims import claim, listing, tally
 
-    listed = listing(results)
-    listed = {kind: [entry for entry in some if all(_has(entry, word.casefold()) for word in words or [])]
-              for kind, some in listed.items()}
+    whole = listing(results)
+    listed = _with(whole, words or [])
+    if not any(listed.values()):
+        for word in words or []:
+            if not any(_with(whole, [word]).values()):
+                raise unknown("word", word, {name for some in whole.values() for one in some for name in _names(one)})
+        raise ReproError(f"nothing has all of {', '.join(words or [])}; leave one out.")
     if as_json:
         return _print_json(listed)
     _print_table("Experiments: repro run NAME", ["name", "scales", "summary"], map(_planned, listed["experiments"]))
@@ -79,12 +85,23 @@ def list_study(
                f"{len(listed['claims'])} claims{': ' * bool(verdicts)}{verdicts}")
 
 
+def _with(listed: dict[str, list], words: list[str]) -> dict[str, list]:
+    """Of what is listed, that which has all of `words`."""
+    return {kind: [entry for entry in some if all(_has(entry, word.casefold()) for word in words)]
+            for kind, some in listed.items()}
+
+
 def _has(entry: dict[str, Any], word: str) -> bool:
     """Whether an entry has a word in its paper, name, chapter or source, or is of this kind, scale or verdict."""
     part = (entry.get(name, "") for name in ("paper", "id", "name", "chapter", "source", "summary"))
     scales = entry["scales"] if isinstance(entry["scales"], list) else [
         scale for scale, told in entry["scales"].items() if told["done"]]
     return word in " ".join(part).casefold() or word in (entry.get("kind"), entry.get("verdict"), *scales)
+
+
+def _names(entry: dict[str, Any]) -> set[str]:
+    """What an entry is found by in one word."""
+    return {entry[name] for name in ("paper", "id", "name", "chapter") if entry.get(name)}
 
 
 def _planned(experiment: dict[str, Any]) -> list[str]:
@@ -157,7 +174,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="ID", help="Of an artifact or a claim, see `repro list`.")],
     scale: Scale = None,
     sets: Sets = None,
-    results: Results = None,
+    results: Read = None,
     save: Annotated[Path | None, typer.Option(help="Write a figure as PNG, or a table as CSV, to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -278,7 +295,7 @@ def _print_left_out(passages: list[dict[str, Any]]) -> None:
 
 
 @models.command("list")
-def models_list(as_json: AsJson = False, results: Results = None) -> None:
+def models_list(as_json: AsJson = False, results: Read = None) -> None:
     """Every base model that has a record: size, training, loss on held-out text, and whether its weights lie beside
     it."""
     from repro.papers.base.models import base_models
@@ -287,7 +304,7 @@ def models_list(as_json: AsJson = False, results: Results = None) -> None:
 
 
 @models.command("check")
-def models_check(as_json: AsJson = False, results: Results = None) -> None:
+def models_check(as_json: AsJson = False, results: Read = None) -> None:
     """Compare the weights beside records with these, and load them; exit code 2 if one is not whole."""
     from repro.papers.base.models import KEPT, NOT_KEPT, check
 
@@ -395,10 +412,13 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
     for scale in dict.fromkeys(config.scale for config in runs):
         here = [config for config in runs if config.scale == scale]
         needed, device = plan.needed(here), DEVICES[scale]
+        again = plan.models_to_make(here, results)
         lines, flops, seconds, read = [], 0.0, 0.0, {}
         for config in [*needed, *here]:
             one, place = experiment(config.experiment), results if config in here else where(config, results)
             state = plan.state(config, place)
+            if plan.key(config) in again:
+                state = "to do again: its weights are not here"
             estimate, missing = one.estimate(config), state != "done"
             flops, seconds = flops + missing * estimate.flops, seconds + missing * estimate.seconds
             read |= dict.fromkeys((config.corpus, *one.reads(config)))

@@ -97,8 +97,12 @@ def test_a_missing_checkpoint_is_named(tmp_path, recurrence):
     with pytest.raises(ReproError, match="no checkpoint .*nowhere"):
         load_causal_lm(tmp_path / "nowhere", recurrence)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ReproError, match="no checkpoint .*empty"):
+    with pytest.raises(ReproError, match="empty holds no config.json"):
         load_causal_lm(tmp_path / "empty", recurrence)
+    (tmp_path / "llama").mkdir()
+    (tmp_path / "llama/config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(ReproError, match="llama is a checkpoint of llama, not of gpt2"):
+        load_causal_lm(tmp_path / "llama", recurrence)
 
 
 @pytest.mark.parametrize("recurrent", [False, True])

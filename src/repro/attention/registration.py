@@ -93,7 +93,7 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
         raise ReproError(f"name is {name!r} and pattern is {pattern!r}; give both, or neither for those of ours.")
     if name is not None:
         taken = name.startswith(PREFIX) or name not in _own and name in AttentionInterface().valid_keys()
-        if taken or not (isinstance(pattern, (Pattern, Sequence)) or callable(pattern)):
+        if taken or not (_is_chosen(pattern) or callable(pattern)):
             raise ReproError(f"name is {name!r}, pattern {pattern!r}; the name must be new and not start with {PREFIX},"
                              " the pattern be a Pattern, one for each head, or a function(config, layer).")
         _own[name], _given[name] = pattern, _given.get(name, 0) + 1
@@ -143,9 +143,15 @@ def _chosen(name: str, config, layer: int | None) -> Chosen:
         pattern = pattern(config, layer)
     except (LookupError, TypeError) as error:
         raise ReproError(f"the function of '{name}' gives layer {layer} no pattern: {error}.") from error
-    if not isinstance(pattern, (Pattern, Sequence)):
+    if not _is_chosen(pattern):
         raise ReproError(f"the function of '{name}' gives layer {layer} no pattern, but {type(pattern).__name__}.")
     return pattern
+
+
+def _is_chosen(pattern) -> bool:
+    """Whether this is a pattern, or one for each head."""
+    return isinstance(pattern, Pattern) or (isinstance(pattern, Sequence) and len(pattern) > 0
+                                            and all(isinstance(one, Pattern) for one in pattern))
 
 
 def _is_full(name: str, config, layer: int | None, window: int | None) -> bool:

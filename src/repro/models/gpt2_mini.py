@@ -66,4 +66,4 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | No
             return with_memory(name_or_folder, memory, **settings)
         if recurrence is not None or "recurrence" in saved:
             return RecurrentLM.from_pretrained(str(name_or_folder), recurrence, dtype=torch.float32)
-        return whole(GPT2LMHeadModel.from_pretrained, name_or_folder, dtype=torch.float32)[0]
+        return whole(GPT2LMHeadModel.from_pretrained, "gpt2", name_or_folder, dtype=torch.float32)[0]

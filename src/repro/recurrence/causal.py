@@ -156,7 +156,7 @@ class WindowByWindow(GPT2LMHeadModel):
     @classmethod
     def _attached(cls, name_or_path, settings, **kwargs) -> "WindowByWindow":
         """A GPT-2 checkpoint (hub name or folder) with something fresh that makes and reads the state."""
-        base, _ = whole(GPT2LMHeadModel.from_pretrained, name_or_path, **kwargs)
+        base, _ = whole(GPT2LMHeadModel.from_pretrained, "gpt2", name_or_path, **kwargs)
         model = cls(base.config, settings).to(base.dtype)
         missing, unexpected = model.load_state_dict(base.state_dict(), strict=False)
         assert not unexpected and not any(name in base.state_dict() for name in missing), (missing, unexpected)
@@ -220,7 +220,7 @@ class RecurrentLM(WindowByWindow):
             if recurrence is not None and recurrence != RecurrenceConfig(**stored):
                 raise ReproError(f"{name_or_path} was saved with recurrence {stored}, not {recurrence.to_dict()}; "
                                  "leave the argument out to use what is saved.")
-            return whole(super().from_pretrained, name_or_path, **kwargs)[0]
+            return whole(super().from_pretrained, "gpt2", name_or_path, **kwargs)[0]
 
     def _read_window(self, ids: Tensor, z: Tensor | None, stride: int | None = None,
                      recompute_layers: bool = False) -> tuple[Tensor, Tensor]:

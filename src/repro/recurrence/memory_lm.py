@@ -68,7 +68,7 @@ class MemoryLM(WindowByWindow):
             if memory not in (None, stored):
                 raise ReproError(f"{name_or_path} was saved with memory {stored}, not {memory}; leave the argument out "
                                  "to use what is saved.")
-            return whole(super().from_pretrained, name_or_path, **kwargs)[0]
+            return whole(super().from_pretrained, "gpt2", name_or_path, **kwargs)[0]
 
     def added_parameters(self) -> Iterator[nn.Parameter]:
         """The weights that the base model does not have."""

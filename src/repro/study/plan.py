@@ -8,8 +8,9 @@ from typing import Any
 from repro.study.experiment import experiment, experiments
 from repro.study.ids import data_at_hand, run_id
 from repro.study.registry import package
+from repro.study.runner import model_at_hand
 from repro.study.settings import RunConfig, as_text, canonical, sha256
-from repro.study.store import Store
+from repro.study.store import Store, where
 
 
 def command(config: RunConfig) -> str:
@@ -57,6 +58,21 @@ def state(config: RunConfig, results: Path | str | None = None) -> str:
     store = Store.of(config.scale, results)
     record = store.look(config)
     return "to do" if record is None else store.stale(record) or "done"
+
+
+def models_to_make(configs: Iterable[RunConfig], results: Path | str | None = None) -> set[str]:
+    """The `key`s of runs with a record whose model is wanted by a run that is to do, but is not on this machine: they
+    will be run again."""
+    given, again = list(configs), set()
+    for config in (*given, *reversed(needed(given))):
+        place = results if config in given else where(config, results)
+        if state(config, place) == "done" and key(config) not in again:
+            continue
+        parent = experiment(config.experiment)
+        for need in parent.needs(config) if parent.models_of is None else parent.models_of(config):
+            if state(need, where(need, results)) == "done" and not model_at_hand(need, results):
+                again.add(key(need))
+    return again
 
 
 def known_id(config: RunConfig, results: Path | str | None = None) -> str | None:

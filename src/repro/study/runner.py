@@ -19,7 +19,7 @@ from repro import __version__, paths, processes
 from repro.errors import ReproError
 from repro.study import weights
 from repro.study.experiment import Context, Outcome, corpus_named, experiment
-from repro.study.ids import fingerprints, run_id
+from repro.study.ids import data_at_hand, fingerprints, run_id
 from repro.study.progress import Progress
 from repro.study.record import Record
 from repro.study.settings import RunConfig, canonical
@@ -67,6 +67,18 @@ def kept_model(config: RunConfig) -> Path | None:
     record = store.get(config)
     folder = record and store.kept(record)
     return folder and folder / "model"
+
+
+def model_at_hand(config: RunConfig, results: Path | str | None = None) -> bool:
+    """Whether `model_folder` would give the model of a run with a record without making it again.
+
+    Raises ReproError for weights that are not the record's.
+    """
+    stores = Store.of(config.scale, results), Store.of(config.scale)
+    found = [(store, record) for store in stores if (record := store.get(config))]
+    folder = paths.work() / "runs" / run_id(config) if data_at_hand(config) else None
+    return (any(store.kept(record) for store, record in found) or folder is not None
+            and (folder / "record.json").exists() and (folder / "model").exists())
 
 
 def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force: bool = False,
