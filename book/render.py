@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 MATHJAX = Path(distribution("sphinx-mathjax-offline").locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js"))
 DESCRIBED = 200  # characters that others show of a description
 SCRIPT = r"<script[^>]*/{}/[^>]*>\s*</script>"
+EXPLAINED, WHERE = ("seeds x units", "detectable", "room"), "../how-to-read.html#a-claim"  # in the tables of verdicts
 ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^>]*>')
 
 
@@ -138,7 +139,15 @@ def set_table(text: str) -> str:
     caption = table.caption.extract().decode_contents() if table.caption else ""
     for tag in [table, *table.find_all(True)]:
         tag.attrs = {name: tag[name] for name in ("colspan", "rowspan", "href") if name in tag.attrs}
+    folded = ""
     for k, (heads, cells) in enumerate(columns(table)):
+        head = heads[-1].get_text().strip() if heads else ""
+        if head == "scale" and len({one.get_text().strip() for one in cells}) > 1:
+            folded = page.FOLD
+            for one in cells:
+                one.parent.attrs |= {"class": page.FOLDED} if one.get_text().strip() == page.FOLDED else {}
+        if head in EXPLAINED:
+            heads[-1].string.wrap(soup.new_tag("a", href=WHERE))
         kind = {"class": "number"} if page.numeric([one.get_text().strip() for one in cells]) else {}
         for one in (*heads[-1:], *cells):
             one.attrs |= kind
@@ -150,7 +159,7 @@ def set_table(text: str) -> str:
         if not k:
             for one in cells:
                 one.name, one["scope"] = "th", "rowgroup" if "rowspan" in one.attrs else "row"
-    return page.framed(re.sub(r"\n\s*", "", str(table)), caption)
+    return page.framed(re.sub(r"\n\s*", "", str(table)), caption, folded)
 
 
 def columns(table: Tag) -> list[tuple[list[Tag], list[Tag]]]:

@@ -103,7 +103,7 @@ def test_no_frame_is_cut_out_by_a_shape_of_another():
     """Browsers show nothing of what is cut out by a shape that is hidden, as those of all other frames are."""
     svg = ('<svg role="img" aria-label="W"><g clip-path="url(#p1)">{}</g><use xlink:href="#p1"/>'
            '<clipPath id="p1"/></svg>')
-    found = read_html(page.figure(svg.format(0), "What.", [svg.format(k) for k in (1, 2)])).find_all("svg")
+    found = read_html(page.figure(svg.format(0), "What.", {str(k): svg.format(k) for k in (1, 2)})).find_all("svg")
     names = [one.find("clippath")["id"] for one in found]
     assert len(set(names)) == 3
     for one, name in zip(found, names, strict=True):
@@ -112,7 +112,8 @@ def test_no_frame_is_cut_out_by_a_shape_of_another():
 
 def test_frames_stand_in_turn_where_the_picture_stood():
     svg = '<svg role="img" aria-label="What it shows." width="1pt"></svg>'
-    plain, moving = page.figure(svg, "What."), page.figure(svg, "What.", [svg] * 3)
+    steps = dict.fromkeys(("before", "layer 1", "layer 2"), svg)
+    plain, moving = page.figure(svg, "What."), page.figure(svg, "What.", steps)
     assert "moving" not in plain and plain.count("<svg") == 1
     assert moving.count("<svg") == 4 and moving.count('aria-label="What it shows."') == 1
     assert moving.index('aria-label="What it shows."') < moving.index('<div class="moving" aria-hidden="true">')
@@ -123,4 +124,4 @@ def test_frames_stand_in_turn_where_the_picture_stood():
         moment = (turn + 0.5) * page.FRAME
         assert [k for k, delay in enumerate(turns) if (moment - delay) % period < period / 3] == [turn]
     words = [one.text.strip() for one in read_html(moving).select(".steps > label")]
-    assert words == ["whole", "play it", "step 1", "step 2", "step 3"] and moving.count(" checked>") == 1
+    assert words == ["whole", "play it", "before", "layer 1", "layer 2"] and moving.count(" checked>") == 1

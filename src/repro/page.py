@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -23,17 +23,17 @@ FOLD = (f'<style>.tabular:not(:has(:checked)) .{FOLDED} {{ display: none }}</sty
         f'<label class="fold"><input type="checkbox"> show what was measured at {FOLDED}</label>')
 
 
-def figure(picture: str, caption: str, frames: Sequence[str] = ()) -> str:
+def figure(picture: str, caption: str, frames: Mapping[str, str] | None = None) -> str:
     """A picture (HTML) with its caption (HTML).
 
-    frames: pictures (SVG) that can take its place: all in turn, over and over, or the one that is chosen; never in
-    print.
+    frames: by name pictures (SVG) that can take its place: all in turn, over and over, or the one that is chosen;
+    never in print.
     """
     before = ""
     if frames:
-        shown = "".join(_apart(WORDS.sub("", one, count=1)) for one in frames)
+        shown = "".join(_apart(WORDS.sub("", one, count=1)) for one in frames.values())
         picture = f'<div class="still">{_apart(picture)}</div><div class="moving" aria-hidden="true">{shown}</div>'
-        before = _motion(len(frames)) + _choice(len(frames), f"of-{crc32(shown.encode()):08x}")
+        before = _motion(len(frames)) + _choice(frames, f"of-{crc32(shown.encode()):08x}")
     return (f'<figure class="drawing">{before}<div class="scroll">{picture}</div>'
             f'<figcaption>{caption}</figcaption></figure>')
 
@@ -43,9 +43,9 @@ def _apart(svg: str) -> str:
     return NAMES.sub(rf"\g<0>of-{crc32(svg.encode()):08x}-", svg)
 
 
-def _choice(number: int, name: str) -> str:
+def _choice(steps: Iterable[str], name: str) -> str:
     """One of a group: the picture, all frames in turn, or one of them; arrow keys go from one to the next."""
-    words = ["whole", "play it", *(f"step {k + 1}" for k in range(number))]
+    words = ["whole", "play it", *steps]
     return '<div class="steps" role="radiogroup" aria-label="What the figure shows">' + "".join(
         f'<label><input type="radio" name="{name}"{" checked" * (not k)}> {word}</label>'
         for k, word in enumerate(words)) + "</div>"

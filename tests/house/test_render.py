@@ -36,6 +36,16 @@ def test_a_table_of_pandas_is_set_like_those_of_the_study():
     assert found.select_one(".absent").get_text() == "not run"
 
 
+def test_rows_of_smoke_are_folded_beside_others_and_words_of_verdicts_are_explained():
+    frame = pd.DataFrame({"claim": ["a", "a"], "scale": ["small", "smoke"], "room": ["0.1", "–"]})
+    found = read(frame.style.hide())
+    assert [row.get("class") for row in found.tbody.find_all("tr")] == [None, ["smoke"]]
+    assert found.select(".fold input")
+    assert found.find("a", string="room")["href"] == "../how-to-read.html#a-claim"
+    alone = read(frame[1:].style.hide())
+    assert not alone.select(".fold") and not alone.select("tr.smoke")
+
+
 def test_the_caption_stands_below_and_the_first_column_heads_its_row_without_an_index():
     frame = pd.DataFrame({"name": ["a"], "n": [1_000]})
     found = read(frame.style.hide().format(thousands=",").set_caption("Counts of <b>all</b>"))

@@ -42,6 +42,7 @@ def test_connectivity_is_played_layer_by_layer_from_before_the_first():
     shown = [[axis.images[0].get_array().tolist() for axis in frame.axes] for frame in figure.frames]
     assert shown == [[[[1, 0], [0, 1]]] * 2, [[[1, 0], [2, 1]], [[1, 0], [0, 1]]], [[[1, 0], [1, 1]], [[1, 0], [2, 1]]]]
     told = [frame.axes[0].get_title("left") for frame in figure.frames]
+    assert list(figure.steps()) == ["before", "layer 1", "layer 2"]
     assert told == ["one layer, before the first layer", "one layer, after layer 1", "one layer, after layer 2"]
     assert sum(bool(axis.images) for axis in figure.axes) == 3  # the still has no panel where there is no layer
     page = figure._repr_mimebundle_()["text/html"]

@@ -33,6 +33,7 @@ def draw_images(rows: Mapping[str, Sequence[np.ndarray]]) -> Drawing:
         for axis, image in zip(line, images, strict=False):
             axis.imshow(image, interpolation="nearest")
         line[0].set_title(name if len(images) else f"{name}: not run", loc="left", size=9)
+    figure.is_photograph = True
     return figure
 
 
@@ -59,6 +60,7 @@ def draw_spectrograms(sounds: Mapping[str, np.ndarray], rate: int, window: int =
         axis.set(title=name, xlabel="seconds")
         axis.grid(visible=False)
     axes[0, 0].set_ylabel("kHz")
+    figure.is_photograph = True
     return figure
 
 
@@ -66,7 +68,7 @@ def draw_spectrograms(sounds: Mapping[str, np.ndarray], rate: int, window: int =
 def draw_weights(panels: Mapping[str, "Tensor"], columns: int = 4) -> Drawing:
     """How much each query (rows, from above) takes of each key (columns): (n, n) weights of a softmax, or a mask.
 
-    Darker is more; every row is shown relative to its largest weight.
+    The stronger the blue, the more; every row is shown relative to its largest weight.
 
     >>> draw_weights({"head 1": torch.eye(3)}).alt
     'Who attends to whom, and how much: head 1.'
@@ -105,7 +107,8 @@ def draw_connectivity(fields: Mapping[str, Sequence["Tensor"]]) -> Drawing:
         known += [known[-1]] * (layers + 1 - len(known))
         for axis in line:
             axis.set_axis_off()
-        for number, (_, (places,)) in enumerate(moments):
+        for number, (moment, (places,)) in enumerate(moments):
+            moment.name = f"layer {number}" if number else "before"
             before, now = known[max(0, number - 1)], known[number]
             told = f"{name}, after layer {number}" if number else f"{name}, before the first layer"
             _paint_heard(places[column], before, now, told)

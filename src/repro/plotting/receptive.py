@@ -27,6 +27,8 @@ def draw_receptive_fields(fields: Mapping[str, tuple["Tensor", "Tensor"]]) -> Dr
     """
     layers = max(len(computed) for computed, _ in fields.values())
     whole, *steps = (_painted(fields, shown) for shown in (layers, *range(1, layers + 1)))
+    for layer, step in enumerate(steps, 1):
+        step.name = f"layer {layer}" if layer == 1 else f"layers 1 to {layer}"
     whole.frames = steps
     return whole
 

@@ -144,7 +144,9 @@ class Drawing(Figure):
     """
 
     alt: str
+    is_photograph = False  # a page shows its colours as they are, in dark mode too
     frames: "Sequence[Drawing]" = ()  # what a page shows in its place, in turn, for a reader who asks for it
+    name = ""  # of a frame
 
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
@@ -156,11 +158,16 @@ class Drawing(Figure):
     def svg(self) -> str:
         """The figure as an SVG element of a page, the same bytes for the same figure."""
         with house():
-            return as_svg(self, self.alt)
+            svg = as_svg(self, self.alt)
+        return svg.replace("<svg ", '<svg class="photograph" ', 1) if self.is_photograph else svg
+
+    def steps(self) -> dict[str, str]:
+        """The frames as SVG, by name: their own, or "step 1" and so on."""
+        return {frame.name or f"step {k}": frame.svg() for k, frame in enumerate(self.frames, 1)}
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         caption = html.escape(self.alt[:1].upper() + self.alt[1:])
-        return {"text/html": page.figure(self.svg(), caption, [frame.svg() for frame in self.frames]),
+        return {"text/html": page.figure(self.svg(), caption, self.steps()),
                 "text/plain": self.alt}
 
     def __repr__(self) -> str:

@@ -13,12 +13,12 @@ from typing import Any
 from repro import page
 from repro.errors import ReproError, unknown
 from repro.page import written
-from repro.study.artifacts import NOT_RUN
+from repro.study.artifacts import ADDED, NOT_RUN
 from repro.study.claims import Claim, claim, claims
 from repro.study.experiment import experiment
 from repro.study.once import unchanging
 from repro.study.plan import command
-from repro.study.rule import Verdict
+from repro.study.rule import NOT_REPRODUCED, Verdict
 from repro.study.store import Store
 
 COMMITTED = ("paper", "medium", "small")  # scales whose records lie in the repository, the largest first
@@ -192,18 +192,21 @@ class InShort:
 
     @property
     def badges(self) -> dict[str, str]:
-        """The verdicts as an output of a notebook, those after the first few folded; {} where there are none."""
+        """The verdicts as an output of a notebook, on what the paper says before what it does not; those after the
+        first few folded, but for "not reproduced". {} where there are none."""
         if not self.verdicts:
             return {}
-        rows, lines = [], []
-        for one, scale, found in self.verdicts:
+        rows, folded, lines = [], [], []
+        for one, scale, found in sorted(self.verdicts, key=lambda told: told[0].source.startswith(ADDED)):
             where = "" if one.chapter == self.chapter else f"{one.chapter}.html"
-            rows.append(f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
+            kept = len(rows) < SHOWN or found.verdict == NOT_REPRODUCED
+            (rows if kept else folded).append(f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
                         f"{html.escape(one.sentence, quote=False)} <small>{one.source}, {scale}</small></li>")
             lines.append(f"{found.verdict}: {one.sentence} ({one.source}, {scale})")
-        told = f'<ul class="verdicts">{"".join(rows[:SHOWN])}</ul>'
-        if rest := rows[SHOWN:]:
-            told += f'<details><summary>{len(rest)} more</summary><ul class="verdicts">{"".join(rest)}</ul></details>'
+        told = f'<ul class="verdicts">{"".join(rows)}</ul>'
+        if folded:
+            more = f"<summary>{len(folded)} more</summary>"
+            told += f'<details>{more}<ul class="verdicts">{"".join(folded)}</ul></details>'
         return {"text/html": told, "text/plain": "\n".join(lines)}
 
     def _ipython_display_(self) -> None:
@@ -213,8 +216,7 @@ class InShort:
         if self.badges:
             display(self.badges, raw=True)
         if self.caption and hasattr(self.picture, "svg"):
-            frames = [frame.svg() for frame in getattr(self.picture, "frames", ())]
-            drawn = page.figure(self.picture.svg(), html.escape(self.caption, quote=False), frames)
+            drawn = page.figure(self.picture.svg(), html.escape(self.caption, quote=False), self.picture.steps())
             display({"text/html": drawn, "text/plain": self.caption}, raw=True)
         elif self.picture:
             display(self.picture)

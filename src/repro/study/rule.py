@@ -112,7 +112,8 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     if len(effects) < seeds:
         verdict, because = OPEN, f"{len(effects)} of {seeds} seeds"
     elif paper and room is not None and room < paper:
-        verdict, because = NOT_TESTABLE, "the assay leaves room for {room}, the paper's effect is {size}"
+        left, size = "room for {room}" if room > 0 else "no room ({room})", "{size}" if null else "{paper_effect}"
+        verdict, because = NOT_TESTABLE, f"the assay leaves {left}, the paper's effect is {size}"
     elif paper and detectable > paper:
         verdict, because = NOT_TESTABLE, "no effect below {detectable} could be seen, the paper's is {size}"
     elif whole.low > 0 and (beyond is None or beyond.low > 0):

@@ -129,18 +129,18 @@ def worst(metric: str):
     return lambda records: Measured([[max(record.metrics[metric] for record in records)]])
 
 
-COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact", "source": "Section 4.2",
-           "where": lambda config: config.pattern != "dense", "direction": "lower", "null": MOST,
-           "about": ("sparse2019-cost",), "paper_effect": lambda: 1.5, "told_in": "as exponent of the length"}
+COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact", "direction": "lower", "null": MOST,
+           "where": lambda config: config.pattern != "dense", "about": ("sparse2019-cost",),
+           "paper_effect": lambda: 1.5, "told_in": "as exponent of the length"}
 register(
     EXPERIMENT,
     Artifact(id="sparse2019-cost", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Section 4.2",
              title="How pairs and memory grow with the length", build=table),
     Artifact(id="sparse2019-cost-figure", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, kind="figure",
              source="Section 4.2", title="Pairs and memory against the length", build=figure),
-    Claim(id="sparse2019-pairs", **COUNTED, measure=worst("growth_of_pairs"),
+    Claim(id="sparse2019-pairs", **COUNTED, source="Section 4.2", measure=worst("growth_of_pairs"),
           sentence="Pairs of factorised attention grow as n to the power of 1.5 where the stride is about sqrt(n).",
           short="Pairs of factorised attention grow as n to the 1.5."),
-    Claim(id="sparse2019-memory", **COUNTED, measure=worst("growth_of_peak"),
+    Claim(id="sparse2019-memory", **COUNTED, source="Abstract", measure=worst("growth_of_peak"),
           sentence="Memory of factorised attention grows no faster than n to the power of 1.5.",
           short="Memory grows no faster than n to the power of 1.5."))

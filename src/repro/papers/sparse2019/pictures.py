@@ -10,7 +10,7 @@ from repro.papers.sparse2019.data import RATE, waveform
 from repro.papers.sparse2019.density import unpacked
 from repro.papers.sparse2019.settings import is_image
 from repro.papers.sparse2019.tasks import AUDIO, CHAPTER, DENSITY, PAPER
-from repro.study import Artifact, register
+from repro.study import ADDED, Artifact, register
 from repro.study.artifacts import NOT_RUN
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def heard(patterns, n: int) -> "list[Tensor]":
 
 register(
     Artifact(id="sparse2019-samples", paper=PAPER, chapter=CHAPTER, experiment=DENSITY.name, kind="figure",
-             source="Figure 5", title="Images drawn and halves completed", build=drawn_images),
+             source=f"{ADDED}, after Figure 5", title="Images drawn, and halves completed", build=drawn_images),
     Artifact(id="sparse2019-spectrograms", paper=PAPER, chapter=CHAPTER, experiment=AUDIO.name, kind="figure",
              source="Section 7.4", title="Sound drawn", build=spectrograms))
 

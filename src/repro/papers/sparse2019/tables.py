@@ -30,6 +30,7 @@ BITS = "test_bits_per_byte"
 PRINTED = {"dense": "Dense attention", "fixed": "Sparse Transformer (fixed)",
            "strided": "Sparse Transformer (strided)"}
 PATTERN_NAMES = {WINDOW: "a window alone"}
+TIME, PAIRS = "time per iteration, as printed", "pairs per byte, all layers and heads"
 WHOLE = {"CIFAR-10": "CIFAR-10, whole", "Enwik8": "enwik8, whole"}
 ABOUT = 1.5  # times: memories that differ by less are about the same
 TOGETHER = {"text": 2, "sound": 12}  # neighbouring blocks that count as one stretch: of sound a second, some notes
@@ -64,8 +65,9 @@ def has(key: str, value) -> Callable[[dict], bool]:
 
 def last_context(records: Sequence[Record]) -> Measured:
     """Bits a byte with the longest least context less those with the shortest, of the same weights and bytes."""
-    return Measured([bits(record, f"test at {max(record.config['contexts'])}")
-                     - bits(record, f"test at {min(record.config['contexts'])}") for record in records])
+    least, most = (of(records[0].config["contexts"]) for of in (min, max))
+    return Measured([bits(record, f"test at {most}") - bits(record, f"test at {least}") for record in records],
+                    note=f"at least {most} bytes before each against {least}")
 
 
 def worth_of_reach(records: Sequence[Record]) -> float:
@@ -142,8 +144,6 @@ WITHOUT = {"image": "no network: linear prediction from pixels nearby",
 def density(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 1: what the paper compares; below each of its texts ours, with the part that was read, and what its bytes
     cost without a network."""
-    import pandas
-
     rows = []
     for name, group in published("sparse2019_table1_density_modelling").groupby("dataset", sort=False):
         rows += [{"data": WHOLE.get(name, name), "model": row["model"], "source": "the paper",
@@ -159,7 +159,16 @@ def density(context: ArtifactContext) -> "pandas.DataFrame":
                              "bytes trained on": f"{config.training_bytes:,}" if network else "all there are",
                              "bytes scored": scored(config),
                              "seeds": (len(found) if network else "–") if found else NOT_RUN})
-    return pandas.DataFrame(rows)
+    return bits_in_front(rows)
+
+
+def bits_in_front(rows: list[dict]) -> "pandas.DataFrame":
+    """A table with the number that it is about behind the names of its rows."""
+    import pandas
+
+    frame = pandas.DataFrame(rows)
+    frame.insert(2, "bits per byte", frame.pop("bits per byte"))
+    return frame
 
 
 def every_plan(context: ArtifactContext) -> Iterator:
@@ -183,8 +192,6 @@ def in_table_1(config, kind: str, pattern: str) -> bool:
 def patterns(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 2: for each data set and pattern the paper's bits and time, and our bits and forward FLOPs a byte; besides
     a window, what all patterns have in common, and what needs no network."""
-    import pandas
-
     printed = {(row["dataset"], row["model"]): row for row in printed_rows("sparse2019_table2_patterns")}
     rows = []
     for name, image in (("Enwik8", False), ("CIFAR-10", True)):
@@ -193,39 +200,38 @@ def patterns(context: ArtifactContext) -> "pandas.DataFrame":
                 row = printed[name, PRINTED[pattern]]
                 rows.append({"data": f"{WHOLE[name]}, {row['context_length_bytes']} bytes", "pattern": pattern,
                              "source": "the paper", "bits per byte": row["bits_per_byte"],
-                             "time per iteration": row["time_per_iteration_as_printed"], "FLOPs per byte": "–",
-                             "pairs per byte": "–"})
+                             TIME: row["time_per_iteration_as_printed"], "FLOPs per byte": "–", PAIRS: "–"})
             for scale in reversed(context.scales):
                 for config in context.plan(scale, pattern=pattern):
                     if is_image(config) is image and is_plain(config):
                         found = context.records_of(config)
                         rows.append({"data": told(config), "pattern": PATTERN_NAMES.get(pattern, pattern),
                                      "source": f"this study, {scale}",
-                                     "bits per byte": mean(found, BITS), "time per iteration": "–",
+                                     "bits per byte": mean(found, BITS), TIME: "–",
                                      "FLOPs per byte": mean(found, "flops_per_byte", 1e-6, ".2f", " M"),
-                                     "pairs per byte": mean(found, "pairs_per_byte", 1, ",.0f")})
+                                     PAIRS: mean(found, "pairs_per_byte", 1, ",.0f")})
         for config in every_plan(context):
             if not is_network(config) and kind_of(config) == OURS[name][0] and (
                     not image or config.side == IMAGE[config.scale]["side"]):
                 rows.append({"data": told(config), "pattern": WITHOUT[kind_of(config)],
                              "source": f"this study, {config.scale}",
-                             "bits per byte": mean(context.records_of(config), BITS), "time per iteration": "–",
-                             "FLOPs per byte": "–", "pairs per byte": "–"})
-    return pandas.DataFrame(rows)
+                             "bits per byte": mean(context.records_of(config), BITS), TIME: "–",
+                             "FLOPs per byte": "–", PAIRS: "–"})
+    return bits_in_front(rows)
 
 
 def contexts(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 3: bits a byte where every byte has at least so many before it; the same weights in all rows of a scale."""
     import pandas
 
-    rows = [{"least context": row["minimum_context_length_tokens"], "of": "12288", "source": "the paper",
+    rows = [{"least context": f"{int(row['minimum_context_length_tokens']):,}", "of": "12,288", "source": "the paper",
              "bits per byte": row["enwik8_bits_per_byte"]} for row in printed_rows("sparse2019_table3_context_length")]
     for scale in reversed(context.scales):
         for config in context.plan(scale, pattern="fixed"):
             if is_image(config):
                 continue
             found = context.records_of(config)
-            rows += [{"least context": str(least), "of": str(config.length),
+            rows += [{"least context": f"{least:,}", "of": f"{config.length:,}",
                       "source": f"this study, {scale}, {config.corpus}",
                       "bits per byte": mean(found, f"test_bits_at_{least}" if least else BITS, style=".4f")}
                      for least in (0, *config.contexts)]
@@ -236,14 +242,14 @@ def audio(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 4: longer sound with smaller models; then the smallest model on the shortest sequences."""
     import pandas
 
-    rows = [{"sequence length": row["sequence_length"], "source": "the paper",
+    rows = [{"sequence length": f"{int(row['sequence_length']):,}", "source": "the paper",
              "parameters": f"{row['parameters_millions']} M", "memory": "one 16 GB GPU",
              "bits per byte": row["bits_per_byte"]} for row in printed_rows("sparse2019_table4_audio")]
     for scale in reversed(context.scales):
         for config in context.plan(scale):
             found = context.records_of(config)
             kind = "" if is_as_large_as_fits(config) else ", the smallest model on the shortest"
-            rows.append({"sequence length": str(config.length),
+            rows.append({"sequence length": f"{config.length:,}",
                          "source": f"this study, {scale}, {config.corpus}{kind}",
                          "parameters": weights(found), "bits per byte": mean(found, BITS),
                          "memory": mean(found, "memory_per_sequence", 2**-20, ",.0f", " MiB")})
@@ -264,7 +270,7 @@ def variants(context: ArtifactContext) -> "pandas.DataFrame":
                 found = context.records_of(config)
                 rows.append({"scale": scale, "images": told(config), "heads": config.integration,
                              "embeddings": ", ".join(config.embeddings) or "none", "bits per byte": mean(found, BITS),
-                             "difference": difference(found, base) if config != plain else "–"})
+                             "difference, at common seeds": difference(found, base) if config != plain else "–"})
     return pandas.DataFrame(rows)
 
 

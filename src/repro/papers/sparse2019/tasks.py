@@ -51,7 +51,7 @@ def is_text(config) -> bool:
     return is_pattern(False, "fixed")(config)
 
 
-ROOM = {image: Assay("by how much dense attention beats the last `stride` positions alone",
+ROOM = {image: Assay("by how much dense attention beats the last `stride` positions alone, at common seeds",
                      is_pattern(image, "dense", WINDOW), tables.worth_of_reach) for image in (True, False)}
 SOURCE = {True: "CIFAR-10", False: "Enwik8"}
 EITHER = {"why_no_assay": "the paper prints no number, and a difference of any size is asked for"}
@@ -115,7 +115,7 @@ register(
           about=("sparse2019-table4",), unit="exact", direction="lower", relative=True,
           sentence="Longer sound in about the same memory takes a smaller model.",
           where=is_as_large_as_fits, measure=tables.smaller, paper_effect=tables.printed_weights),
-    Claim(id="sparse2019-multi-head", paper=PAPER, source="Section 4.2", experiment=DENSITY.name,
+    Claim(id="sparse2019-multi-head", paper=PAPER, source=f"{ADDED}, after section 5.1", experiment=DENSITY.name,
           about=("sparse2019-variants",), unit="document", direction="lower", told_in="bits per byte",
           sentence="A head for each pattern gives fewer bits per byte than patterns that take turns layer by layer.",
           short="A head for each pattern beats patterns that take turns.",
@@ -124,7 +124,7 @@ register(
           measure=tables.fewer_bits(tables.has("integration", "multi-head")),
           why_no_paper_effect="the paper says that several heads work well and prints no number",
           why_no_control="the other way is the control: the same pairs, shared out otherwise", **EITHER),
-    Claim(id="sparse2019-merged", paper=PAPER, source="Section 4.2", experiment=DENSITY.name,
+    Claim(id="sparse2019-merged", paper=PAPER, source=f"{ADDED}, after section 5.1", experiment=DENSITY.name,
           about=("sparse2019-variants",), unit="document", direction="lower", told_in="bits per byte",
           sentence="Heads that see the union give fewer bits per byte than patterns that take turns layer by layer.",
           short="Heads that see the union beat patterns that take turns.",
