@@ -69,8 +69,8 @@ def drawn_sound(scale: str = "smoke") -> list[Clip]:
 
 
 def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
-    """What a text model wrote after the beginning of the test text, a | between the two; or "not run". A line that
-    says so where the text that it learned, which tells its ids, is not here."""
+    """What a text model wrote behind the beginning of the test text; or "not run". A line that says so where the text
+    that it learned, which tells its ids, is not here."""
     from repro.data import corpus, tokeniser
 
     config, = (one for one in DENSITY.plan(scale) if not is_image(one) and one.pattern == pattern)
@@ -82,8 +82,7 @@ def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
                 f"{config.corpus}")
     coder = tokeniser("byte", corpus=config.corpus)
     given, whole = (unpacked(notes[name][0]) for name in ("given", "clip"))
-    told = coder.decode(given) + "|" + coder.decode(whole[len(given):])
-    return told.encode("utf-8", "replace").decode()
+    return coder.decode(whole[len(given):]).encode("utf-8", "replace").decode()
 
 
 def drawn_images(context):
