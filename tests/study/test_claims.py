@@ -24,6 +24,7 @@ from repro.study import (
     ids,
     in_short,
     register,
+    rule,
     run,
     tally,
     verdict_table,
@@ -340,3 +341,10 @@ def test_what_was_looked_up_is_not_changed_by_who_asked(toy, judged):
     with unchanging():
         one.records("smoke").clear()
         assert one.records(scale="smoke") == one.records("smoke") != []
+
+
+def test_what_is_counted_has_seeds_where_they_differ():
+    one = Claim(**DECLARED | {"unit": "exact", "why_no_control": "", "why_no_assay": ""})
+    told = {word: one.words(rule.judge(effects, "lower", seeds=1))["seeds x units"]
+            for word, effects in (("exact", [[-1.0]] * 3), ("2 seeds", [[-1.0], [-2.0]]))}
+    assert list(told) == list(told.values())

@@ -244,8 +244,9 @@ class Claim(Based):
         told = {name: self.write(value).removeprefix("+" * (name != "the paper's")) for name, value in known.items()
                 if value is not None and not (name == "detectable" and verdict.exact)}
         if verdict.n_units:
-            told["seeds x units"] = ("exact" if self.unit == "exact" else
-                                     f"{verdict.n_seeds} x {verdict.n_units} {UNITS[self.unit]}")
+            units = "" if self.unit == "exact" else f" x {verdict.n_units} {UNITS[self.unit]}"
+            plain = f"{verdict.n_seeds} seed{'s' * (verdict.n_seeds != 1)}"
+            told["seeds x units"] = f"{verdict.n_seeds}{units}" if units else "exact" if verdict.exact else plain
         order = ("the paper's", "seeds x units", "detectable", "room")
         return {name: told[name] for name in order if name in told}
 
