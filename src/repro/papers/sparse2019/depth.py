@@ -252,9 +252,10 @@ def grown(records):
 
 
 def evened(records):
-    """How far the first layer's gradient is from the last one's, as the size of the log of their ratio: with scaled
+    """How far the first layer's gradient is from the last one's, as the log of the larger over the smaller: with scaled
     output weights less without, in the deepest models."""
-    return deepest(lambda record: abs(log(record.metrics["gradient_ratio"])))(records)
+    found = deepest(lambda record: abs(log(record.metrics["gradient_ratio"])))(records)
+    return found._replace(note="of the larger gradient over the smaller")
 
 
 COMMON = {"paper": PAPER, "experiment": EXPERIMENT.name}
@@ -275,7 +276,7 @@ register(
     Claim(id="sparse2019-scaled-gradients", **COMMON, **NO_NUMBER, source=AFTER, about=("sparse2019-depth",),
           sentence="With scaled output weights the first layer's gradient is nearer in size to the last one's.",
           short="Scaled output weights even gradients out over the layers.",
-          unit="exact", direction="lower", told_in="in the size of the log of their ratio", measure=evened),
+          unit="exact", direction="lower", relative=True, measure=evened),
     Claim(id="sparse2019-scaled-loss", **COMMON, **NO_NUMBER, source=AFTER, about=("sparse2019-depth",),
           sentence="At the largest depth, scaled output weights give a lower loss after as many steps, each start at "
                    "the better of its learning rates.",
