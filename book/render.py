@@ -146,7 +146,7 @@ def set_table(text: str) -> str:
             folded = page.FOLD
             for one in cells:
                 one.parent.attrs |= {"class": page.FOLDED} if one.get_text().strip() == page.FOLDED else {}
-        if head in EXPLAINED:
+        if head in EXPLAINED and heads[-1].string:
             heads[-1].string.wrap(soup.new_tag("a", href=WHERE))
         kind = {"class": "number"} if page.numeric([one.get_text().strip() for one in cells]) else {}
         for one in (*heads[-1:], *cells):

@@ -6,7 +6,7 @@ from repro import caches
 
 
 @pytest.mark.parametrize(("version", "name"), [("5.5.0", "past_key_values"), ("5.23.1", "past_key_values"),
-                                               ("5.24.0", "cache"), ("6.0.0.dev0", "cache")])
+                                               ("5.24.0", "cache"), ("5.24rc1", "cache"), ("6.0.0.dev0", "cache")])
 def test_the_name(version, name, monkeypatch):
     monkeypatch.setattr(caches, "version", lambda package: version)
     monkeypatch.setattr(caches, "name", caches.name.__wrapped__)

@@ -53,17 +53,19 @@ def listed(value) -> list[int]:
 
 
 def within(**parameters: tuple) -> None:
-    """Raise ReproError for the first parameter out of its limits, given as (value, lowest) or (value, lowest, highest).
+    """Check parameters, each given as (value, lowest) or (value, lowest, highest), the value a number or a list.
 
-    >>> within(stride=(7, 2), side=(6, 4, 10), depths=([4, 16], 1, 128))
+    Raises ReproError for the first that is out of its limits, is no number, or not whole where its lowest is.
 
-    The value is a number, or a list of them.
+    >>> within(stride=(7, 2), side=(6, 4, 10), depths=([4, 16], 1, 128), weight=(0.5, 0.0))
     """
     for name, (value, low, *high) in parameters.items():
-        allowed = f"{low:,} to {high[0]:,}" if high else f"{low:,} or more"
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(one, (str, bool)) or not low <= one <= (high or [one])[0]:
-                raise ReproError(f"{name} is {value!r}; allowed: {allowed}. Change it in the cell of the parameters.")
+        some = value if isinstance(value, (list, tuple)) else [value]
+        kind = int if isinstance(low, int) else (int, float)
+        if not some or not all(isinstance(one, kind) and not isinstance(one, bool) and low <= one <= (high or [one])[0]
+                               for one in some):
+            allowed = f"{low:,} to {high[0]:,}" if high else f"{low:,} or more"
+            raise ReproError(f"{name} is {value!r}; allowed: {allowed}. Change it in the cell of the parameters.")
 
 
 def in_notebook() -> bool:

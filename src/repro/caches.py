@@ -1,5 +1,6 @@
 """What models of transformers call their cache: `cache` from 5.24 on, `past_key_values` before."""
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
@@ -10,7 +11,8 @@ NAMES = "cache", "past_key_values"
 @cache
 def name() -> str:
     """The name in the version that is installed."""
-    return NAMES[tuple(map(int, version("transformers").split(".")[:2])) < (5, 24)]
+    major, minor = re.match(r"(\d+)\.(\d+)", version("transformers")).groups()
+    return NAMES[(int(major), int(minor)) < (5, 24)]
 
 
 def given(held) -> dict:

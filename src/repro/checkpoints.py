@@ -12,6 +12,8 @@ from typing import Any
 from repro.errors import ReproError
 from repro.processes import is_first
 
+HINT = "give a checkpoint of that kind"
+
 
 @contextmanager
 def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
@@ -36,7 +38,7 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
                          f"{example} or a folder with config.json and model.safetensors.") from error
 
 
-def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: str, hint: str = "give one of these",
+def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: str, hint: str = HINT,
                **kwargs) -> Any:
     """What `read`, a transformers model's `from_pretrained`, makes of a checkpoint, which must be one of its own.
 
@@ -50,10 +52,20 @@ def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: s
     return (model, told) if told_too else model
 
 
-def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = "give one of these", **kwargs
+def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HINT, **kwargs
           ) -> tuple[Any, dict]:
     """What `read`, a `from_pretrained`, gives, and what it tells of it. Raises ReproError for a checkpoint of another
     kind, and where weights are missing."""
+    config_of(kind, name_or_folder, hint, **kwargs)
+    model, told = read(str(name_or_folder), output_loading_info=True, **kwargs)
+    if lost := sorted(told["missing_keys"]):
+        raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
+                         "checkpoint.")
+    return model, told
+
+
+def config_of(kind: str, name_or_folder: str | Path, hint: str = HINT, **kwargs) -> dict[str, Any]:
+    """What config.json of a checkpoint says. Raises ReproError where there is none, and for another kind of model."""
     from transformers import PretrainedConfig
 
     values, _ = PretrainedConfig.get_config_dict(str(name_or_folder), **kwargs)
@@ -61,11 +73,7 @@ def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = "gi
         raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
     if values.get("model_type") != kind:
         raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of {kind}; {hint}.")
-    model, told = read(str(name_or_folder), output_loading_info=True, **kwargs)
-    if lost := sorted(told["missing_keys"]):
-        raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
-                         "checkpoint.")
-    return model, told
+    return values
 
 
 def save_model(model, folder: str | Path, weights: str = "fp32") -> None:

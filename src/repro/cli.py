@@ -53,6 +53,7 @@ Scale = Annotated[str | None, typer.Option(help="smoke (default), small, medium 
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=(
     "Replace a key in every grid point; KEY=5,10 gives several points. Repeat for more keys."))]
 Results = Annotated[Path | None, typer.Option(help="Folder of records; default: results/ (smoke: build/results/).")]
+KINDS = "table", "figure", "claim"
 Read = Annotated[Path | None, typer.Option("--results", exists=True, file_okay=False, help=(
     "Only the records in this folder; default: results/ (smoke: build/results/)."))]
 
@@ -65,15 +66,16 @@ def list_study(
     results: Read = None,
 ) -> None:
     """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
+    from repro.study import SCALES
     from repro.study.claims import claim, listing, tally
+    from repro.study.lesson import SIGNS
 
     whole = listing(results)
     listed = _with(whole, words or [])
-    if not any(listed.values()):
-        for word in words or []:
-            if not any(_with(whole, [word]).values()):
-                raise unknown("word", word, {name for some in whole.values() for one in some for name in _names(one)})
-        raise ReproError(f"nothing has all of {', '.join(words or [])}; leave one out.")
+    known = {*KINDS, *SCALES, *SIGNS, *(name for some in whole.values() for one in some for name in _names(one))}
+    for word in words or []:
+        if word.casefold() not in known and not any(_with(whole, [word]).values()):
+            raise unknown("word", word, known)
     if as_json:
         return _print_json(listed)
     _print_table("Experiments: repro run NAME", ["name", "scales", "summary"], map(_planned, listed["experiments"]))

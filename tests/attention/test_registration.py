@@ -569,7 +569,8 @@ def test_bad_registrations(arguments, said):
 @pytest.mark.parametrize(("pattern", "said"), [
     ([SlidingWindow(2)] * 3, "pattern names 3 patterns, but there are 2 heads"),
     (lambda config, layer: [SlidingWindow(2)][layer], "gives layer 1 no pattern: list index out of range"),
-    (lambda config, layer: None, "gives layer 0 no pattern, but NoneType"),
+    (lambda config, layer: None, "gives layer 0 None; it has to give a Pattern, or one for each head"),
+    (lambda config, layer: ["full"], r"gives layer 0 \['full'\]; it has to give"),
 ])
 def test_patterns_that_do_not_fit_the_model(pattern, said, tiny_gpt2):
     register("unfit", pattern)

@@ -1,5 +1,7 @@
 """Pictures of images, sound, attention and who hears from whom."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 
@@ -26,6 +28,15 @@ def test_a_spectrogram_is_brightest_at_the_frequency_of_a_tone():
 def test_every_row_of_weights_is_relative_to_its_largest():
     figure = draw_weights({"one": torch.tensor([[0.5, 0.0], [0.1, 0.4]])})
     assert np.allclose(figure.axes[0].images[0].get_array(), [[1, 0], [0.25, 1]])
+
+
+def test_pictures_keep_their_colours_in_dark_mode_and_drawings_do_not():
+    image, tone = np.zeros((2, 2, 3), np.uint8), np.sin(np.arange(4_800))
+    for figure, kept in ((draw_images({"one": [image]}), True), (draw_spectrograms({"tone": tone}, 12_000), True),
+                         (draw_weights({"head": torch.eye(2)}), False)):
+        assert ('<svg class="photograph" ' in figure.svg()) is kept
+    rule = 'html[data-theme="dark"] .cell_output .drawing svg.photograph { filter: none; }'
+    assert rule in (Path(__file__).parents[2] / "book/_static/book.css").read_text()
 
 
 def test_what_is_new_in_a_layer_is_told_from_what_was_known():

@@ -24,7 +24,6 @@ from repro.study import (
     ids,
     in_short,
     register,
-    rule,
     run,
     tally,
     verdict_table,
@@ -56,7 +55,7 @@ DECLARED = {"id": "toy-gain", "paper": "toy2020", "sentence": "Recurrence lowers
     ({"unit": "exact", "why_no_paper_effect": ""}, "declares neither paper_effect"),
     ({"short": "x" * 61}, "claim 'toy-gain' has a short form of 61 characters; it is to have 60 or fewer."),
     ({"direction": "up"}, "claim 'toy-gain' has the direction 'up'; give one of lower, higher."),
-    ({"unit": "page"}, "claim 'toy-gain' has the unit 'page'; give one of document, book, stretch, question, exact."),
+    ({"unit": "page"}, "claim 'toy-gain' has the unit 'page'; give one of document, book, stretch, question, seed, "),
     ({"seeds": 2}, "claim 'toy-gain' asks for 2 seeds, not 3 or more; where the same weights are compared, say"),
 ])
 def test_what_is_neither_declared_nor_explained_is_refused(change, message):
@@ -343,8 +342,10 @@ def test_what_was_looked_up_is_not_changed_by_who_asked(toy, judged):
         assert one.records(scale="smoke") == one.records("smoke") != []
 
 
-def test_what_is_counted_has_seeds_where_they_differ():
-    one = Claim(**DECLARED | {"unit": "exact", "why_no_control": "", "why_no_assay": ""})
-    told = {word: one.words(rule.judge(effects, "lower", seeds=1))["seeds x units"]
-            for word, effects in (("exact", [[-1.0]] * 3), ("2 seeds", [[-1.0], [-2.0]]))}
-    assert list(told) == list(told.values())
+def test_a_number_that_a_seed_has_once_is_judged_by_seeds():
+    one = Claim(**DECLARED | {"unit": "seed", "same_weights": False,
+                              "measure": lambda records: Measured([[record.seed - 9.0] for record in records])})
+    found = [one.judge([SimpleNamespace(seed=k) for k in range(n)]) for n in (1, 3)]
+    assert [one.words(each)["seeds x units"] for each in found] == ["1 seed", "3 seeds"]
+    assert [each.verdict for each in found] == ["open", "reproduced"]
+    assert found[1].effect == -8 and found[1].high == pytest.approx(-8 + 4.302653 / 3**0.5)

@@ -4,6 +4,7 @@ import re
 from itertools import combinations
 from math import log
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,6 +25,7 @@ from repro.study import (
     run,
     sentence,
 )
+from repro.study.artifacts import ADDED
 from repro.study.lesson import SHOWN, SIGNS
 
 RUN = "repro run toy-recurrence --scale smoke --set model=recurrent --set overlap=5"
@@ -207,3 +209,15 @@ def test_many_verdicts_are_folded_behind_the_first_few(claimed):
     assert "<details>" not in few and few.count("<li>") == SHOWN
     shown, folded = many.split("<details><summary>2 more</summary>")
     assert shown == few and folded.count("<li>") == 2
+
+
+def test_what_the_paper_does_not_say_comes_last_and_what_failed_is_never_folded(claimed):
+    ours = SimpleNamespace(sentence="Ours.", source=f"{ADDED}, after section 5", chapter="")
+    papers = SimpleNamespace(sentence="The paper's.", source="Table 1", chapter="")
+    rows = [(ours, "small", Verdict("reproduced"))] * 2 + [(papers, "small", Verdict("open"))] * SHOWN
+    told = InShort("Q?", "A.", (*rows, (papers, "small", Verdict("not reproduced")))).badges
+    shown, folded = told["text/html"].split("<details>")
+    assert shown.count("The paper's.") == SHOWN + 1 and "not reproduced" in shown and "Ours." not in shown
+    assert folded.count("Ours.") == 2
+    assert [line.split(": ")[1].split(" (")[0] for line in told["text/plain"].splitlines()] == [
+        *["The paper's."] * (SHOWN + 1), "Ours.", "Ours."]

@@ -144,7 +144,8 @@ def _chosen(name: str, config, layer: int | None) -> Chosen:
     except (LookupError, TypeError) as error:
         raise ReproError(f"the function of '{name}' gives layer {layer} no pattern: {error}.") from error
     if not _is_chosen(pattern):
-        raise ReproError(f"the function of '{name}' gives layer {layer} no pattern, but {type(pattern).__name__}.")
+        raise ReproError(f"the function of '{name}' gives layer {layer} {pattern!r}; it has to give a Pattern, or one "
+                         "for each head.")
     return pattern
 
 

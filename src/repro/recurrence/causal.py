@@ -12,7 +12,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_outputs import CausalLMOutput
 from transformers.modeling_utils import AttentionInterface
 
-from repro.checkpoints import reading, whole
+from repro.checkpoints import config_of, reading, whole
 from repro.errors import ReproError, unknown
 from repro.loss import cross_entropy
 from repro.recompute import RECOMPUTE, recomputed
@@ -214,7 +214,7 @@ class RecurrentLM(WindowByWindow):
         checkpoint, or a damaged one.
         """
         with reading(name_or_path, BASE):
-            stored = getattr(GPT2Config.from_pretrained(name_or_path), "recurrence", None)
+            stored = config_of("gpt2", name_or_path).get("recurrence")
             if stored is None:
                 return cls._attached(name_or_path, recurrence, **kwargs)
             if recurrence is not None and recurrence != RecurrenceConfig(**stored):

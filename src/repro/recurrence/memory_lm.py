@@ -10,7 +10,7 @@ from transformers import GPT2Config
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
-from repro.checkpoints import reading, whole
+from repro.checkpoints import config_of, reading, whole
 from repro.errors import ReproError
 from repro.recompute import recomputed
 from repro.recurrence.causal import BASE, WindowByWindow, attention_with_previous, chosen
@@ -60,7 +60,7 @@ class MemoryLM(WindowByWindow):
         saved, and where there is no checkpoint, or a damaged one.
         """
         with reading(name_or_path, BASE):
-            stored = getattr(GPT2Config.from_pretrained(name_or_path), "memory", None)
+            stored = config_of("gpt2", name_or_path).get("memory")
             if stored is None and memory is None:
                 raise ReproError(f"{name_or_path} was saved without a memory; name one.")
             if stored is None:

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 DECIDED = REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE
 WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, REPRODUCED, MACHINERY
-UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "question": "questions", "exact": "exact"}
+UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "question": "questions", "seed": "seeds",
+         "exact": "exact"}
 SHORT = 60  # characters of a sentence that fits into a line beside its effect
 
 
@@ -95,7 +96,7 @@ class Claim(Based):
     measure: Callable[[list[Record]], Measured]
     direction: Literal["lower", "higher"]  # of the effects, than `null`
     null: float = 0.0
-    unit: Literal["document", "book", "stretch", "question", "exact"]  # what the effects of a seed are of
+    unit: Literal["document", "book", "stretch", "question", "seed", "exact"]  # what the effects of a seed are of
     seeds: int = SEEDS  # as many are needed, or more
     same_weights: bool = False  # are compared: then one seed is enough, as where there is no chance
     paper_effect: Callable[[], float] | None = None  # from the published values
@@ -244,9 +245,9 @@ class Claim(Based):
         told = {name: self.write(value).removeprefix("+" * (name != "the paper's")) for name, value in known.items()
                 if value is not None and not (name == "detectable" and verdict.exact)}
         if verdict.n_units:
-            units = "" if self.unit == "exact" else f" x {verdict.n_units} {UNITS[self.unit]}"
-            plain = f"{verdict.n_seeds} seed{'s' * (verdict.n_seeds != 1)}"
-            told["seeds x units"] = f"{verdict.n_seeds}{units}" if units else "exact" if verdict.exact else plain
+            crossed = f"{verdict.n_seeds} x {verdict.n_units} {UNITS[self.unit]}"
+            alone = {"exact": "exact", "seed": f"{verdict.n_seeds} seed{'s' * (verdict.n_seeds != 1)}"}
+            told["seeds x units"] = alone.get(self.unit, crossed)
         order = ("the paper's", "seeds x units", "detectable", "room")
         return {name: told[name] for name in order if name in told}
 

@@ -216,7 +216,8 @@ class InShort:
         if self.badges:
             display(self.badges, raw=True)
         if self.caption and hasattr(self.picture, "svg"):
-            drawn = page.figure(self.picture.svg(), html.escape(self.caption, quote=False), self.picture.steps())
+            steps = getattr(self.picture, "steps", dict)()
+            drawn = page.figure(self.picture.svg(), html.escape(self.caption, quote=False), steps)
             display({"text/html": drawn, "text/plain": self.caption}, raw=True)
         elif self.picture:
             display(self.picture)

@@ -1,5 +1,6 @@
 """Runs on images, text and sound: settings of the paper, what a record holds, bad input, what claims measure."""
 
+import base64
 import math
 from math import log
 from types import SimpleNamespace
@@ -250,14 +251,34 @@ def test_a_smaller_model_is_told_with_the_memory_that_both_take():
     assert unequal.effects == [[0]]  # which no claim can rest on
 
 
+def test_the_claim_on_context_says_what_it_compares(text):
+    config, record = text
+    least, most = min(config.contexts), max(config.contexts)
+    found = tables.last_context([record])
+    assert found.note == f"at least {most} bytes before each against {least}"
+    assert np.mean(found.effects) == pytest.approx(record.metrics[f"test_bits_at_{most}"]
+                                                   - record.metrics[f"test_bits_at_{least}"])
+
+
 def test_tables_have_the_papers_rows_and_ours_where_nothing_was_run(home):
     wanted = {"sparse2019-table1": 15, "sparse2019-table2": 6, "sparse2019-table3": 6, "sparse2019-table4": 3}
     for id, printed in wanted.items():
         frame = artifact(id).render("medium", also=()).content
         column = "bits per byte"
         paper = frame["source"].str.startswith("the paper")
+        assert frame.columns[2] == column or id in ("sparse2019-table3", "sparse2019-table4")
         assert paper.sum() == printed and (frame.loc[~paper, column] == "not run").all() and (~paper).any()
     assert artifact("sparse2019-samples").render("medium", also=()).content.alt.count("not run") == 3
+
+
+def test_text_that_was_drawn_is_told_without_what_was_given(monkeypatch):
+    from repro.data import tokeniser
+    from repro.papers.sparse2019 import drawn_text, pictures
+
+    coder = tokeniser("byte", corpus="synthetic-books")
+    given, whole = ([base64.b64encode(bytes(coder.encode(text))).decode()] for text in ("the ", "the cat"))
+    monkeypatch.setattr(pictures, "_notes", lambda config: {"given": given, "clip": whole})
+    assert drawn_text("smoke") == "cat"
 
 
 def test_text_that_was_drawn_is_not_told_without_the_text_that_tells_its_ids(monkeypatch):

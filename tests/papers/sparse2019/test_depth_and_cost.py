@@ -56,6 +56,16 @@ def test_claims_about_depth_look_at_the_deepest_models():
     assert depth.saved([one for one in records if one.config["scaled"]]).effects == [[pytest.approx(log(1 / 4))]]
 
 
+def test_memory_is_told_in_kibibytes_and_in_tokens_of_a_card():
+    plan = [SimpleNamespace(n_layer=4, n_embd=32, length=128)]
+    found = [SimpleNamespace(metrics={"bytes_per_token_kept": 4096.0, "bytes_per_token_recomputed": 1024.0})]
+    table = depth.memory(SimpleNamespace(scales=("small",), plan=lambda scale, scaled: plan,
+                                         records_of=lambda config: found))
+    assert table["length trained"].tolist() == ["16,384", "128"]
+    assert table.iloc[1][["kept", "recomputed"]].tolist() == ["4.0 KiB", "1.0 KiB"]
+    assert table["tokens in 16 GiB, kept"].tolist() == ["–", "4.19 M"]  # 2**34 / 2**12
+
+
 def test_each_start_is_judged_at_the_rate_that_serves_it_best_on_other_text():
     """One seed likes the other rate, and the test text would choose otherwise: neither decides."""
     bits = {(True, 1): [(1.0, 5.0), (1.0, 6.0)], (True, 2): [(0.5, 4.0), (2.0, 4.0)],  # validation, test

@@ -149,5 +149,5 @@ register(
     Artifact(id="sparse2019-samples", paper=PAPER, chapter=CHAPTER, experiment=DENSITY.name, kind="figure",
              source=f"{ADDED}, after Figure 5", title="Images drawn, and halves completed", build=drawn_images),
     Artifact(id="sparse2019-spectrograms", paper=PAPER, chapter=CHAPTER, experiment=AUDIO.name, kind="figure",
-             source="Section 7.4", title="Sound drawn", build=spectrograms))
+             source=f"{ADDED}, after section 7.4", title="Sound drawn", build=spectrograms))
 
