@@ -195,6 +195,17 @@ def test_dry_run_counts_a_base_model_whose_weights_are_gone(repro_, toy):
     assert len([config for config in toy.executed if config.experiment == "toy-base"]) == 2
 
 
+def test_dry_run_counts_what_a_base_model_needs_to_be_made_again(repro_, toy):
+    first = replace(toy.base, name="toy-first")
+    registry.declared(Experiment)["toy-first"] = first
+    object.__setattr__(toy.base, "needs", lambda config: first.plan(config.scale))
+    run(toy.experiment.plan("small")[1], progress=False)
+    line = "run toy-recurrence --scale small --dry-run"
+    assert "to do again" not in repro_(line)[1]
+    shutil.rmtree(paths.work())
+    assert repro_(line)[1].count("to do again: its weights are not here") == 2
+
+
 def test_dry_run_says_why_a_record_does_not_count(repro_, toy):
     run(toy.experiment.plan("small")[1], progress=False)
     toy.noise = 1.0

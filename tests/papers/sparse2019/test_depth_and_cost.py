@@ -62,7 +62,7 @@ def test_memory_is_told_in_kibibytes_and_in_tokens_of_a_card():
     table = depth.memory(SimpleNamespace(scales=("small",), plan=lambda scale, scaled: plan,
                                          records_of=lambda config: found))
     assert table["length trained"].tolist() == ["16,384", "128"]
-    assert table.iloc[1][["kept", "recomputed"]].tolist() == ["4.0 KiB", "1.0 KiB"]
+    assert table.iloc[1][["KiB a token, kept", "KiB a token, recomputed"]].tolist() == ["4.0", "1.0"]
     assert table["tokens in 16 GiB, kept"].tolist() == ["–", "4.19 M"]  # 2**34 / 2**12
 
 

@@ -183,15 +183,15 @@ def memory(context):
 
     stated = next(row for row in printed_rows("sparse2019_hyperparameters") if "reachable" in row["parameter"])
     rows = [{"source": f"the paper, {stated['note']}", "layers": "–", "width": "–",
-             "length trained": f"{int(stated['value']):,}", "kept": "–", "recomputed": "–",
-             "tokens in 16 GiB, kept": "–", "tokens in 16 GiB, recomputed": "–"}]
+             "length trained": f"{int(stated['value']):,}", "KiB a token, kept": "–",
+             "KiB a token, recomputed": "–", "tokens in 16 GiB, kept": "–", "tokens in 16 GiB, recomputed": "–"}]
     for scale in context.scales:
         for config in {config.n_layer: config for config in context.plan(scale, scaled=True)}.values():
             found = [record.metrics for record in context.records_of(config)[:1]]
             taken = {name: found[0][f"bytes_per_token_{name}"] for name in ("kept", "recomputed")} if found else {}
             rows.append({"source": f"this study, {scale}", "layers": str(config.n_layer), "width": str(config.n_embd),
                          "length trained": f"{config.length:,}",
-                         **{name: f"{taken[name] / 1024:,.1f} KiB" if taken else NOT_RUN
+                         **{f"KiB a token, {name}": f"{taken[name] / 1024:,.1f}" if taken else NOT_RUN
                             for name in ("kept", "recomputed")},
                          **{f"tokens in 16 GiB, {name}": f"{CARD / taken[name] / 1e6:.2f} M" if taken else NOT_RUN
                             for name in ("kept", "recomputed")}})

@@ -198,7 +198,7 @@ def patterns(context: ArtifactContext) -> "pandas.DataFrame":
         for pattern in (*PATTERNS, WINDOW):
             if pattern in PRINTED:
                 row = printed[name, PRINTED[pattern]]
-                rows.append({"data": f"{WHOLE[name]}, {row['context_length_bytes']} bytes", "pattern": pattern,
+                rows.append({"data": f"{WHOLE[name]}, {int(row['context_length_bytes']):,} bytes", "pattern": pattern,
                              "source": "the paper", "bits per byte": row["bits_per_byte"],
                              TIME: row["time_per_iteration_as_printed"], "FLOPs per byte": "–", PAIRS: "–"})
             for scale in reversed(context.scales):
