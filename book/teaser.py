@@ -59,11 +59,11 @@ def with_results(text: str) -> str:
     told = ("How recurrence changes word perplexity on WikiText-103 at equal overlap (Yoshida et al., Table 1; 95 % "
             f"intervals\nover documents and {seeds()}; ours with a model of {weights()}, fine-tuned on WikiText-2's "
             "training text):")
-    below = ("`module` is the test perplexity of the recurrent model against the same with its module masked out;\n"
-             "below zero the module helps. `first block`: the module at the first of six blocks, as deep as the\n"
-             "paper's second of twelve. `against the control`: against a baseline trained with the same overlap.\n"
-             "Chapter 6 tells at which window the module does help, and chapter 4 shows it at work on text whose best\n"
-             "possible perplexity is known.")
+    below = ("`T` is the length of a window. `module` is the test perplexity of the recurrent model against the same\n"
+             "with its module masked out; below zero the module helps. `first block`: the module at the first of six\n"
+             "blocks, as deep as the paper's second of twelve. `against the control`: against a baseline trained with\n"
+             "the same overlap. Chapter 6 tells at which window the module does help, and chapter 4 shows it at work on\n"
+             "text whose best possible perplexity is known.")
     return f"{before}{BEGIN}\n{lead()}\n\n{told}\n\n{teaser()}\n\n{below}\n{END}{after}"
 
 
