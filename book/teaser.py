@@ -62,8 +62,8 @@ def with_results(text: str) -> str:
     below = ("`T` is the length of a window. `module` is the test perplexity of the recurrent model against the same\n"
              "with its module masked out; below zero the module helps. `first block`: the module at the first of six\n"
              "blocks, as deep as the paper's second of twelve. `against the control`: against a baseline trained with\n"
-             "the same overlap. Chapter 6 tells at which window the module does help, and chapter 4 shows it at work on\n"
-             "text whose best possible perplexity is known.")
+             "the same overlap. Chapter 6 tells at which window the module does help, and chapter 4 shows it at work\n"
+             "on text whose best possible perplexity is known.")
     return f"{before}{BEGIN}\n{lead()}\n\n{told}\n\n{teaser()}\n\n{below}\n{END}{after}"
 
 
