@@ -84,13 +84,16 @@ def test_what_holds_no_whole_numbers_is_named(given):
 
 
 @pytest.mark.parametrize(("parameters", "said"), [
-    ({"n": (50, 8), "stride": (0, 2)}, "stride is 0; allowed: 2 or more. Change it in the cell of the parameters."),
-    ({"side": (3, 4, 10)}, "side is 3; allowed: 4 to 10."), ({"side": (11, 4, 10)}, "side is 11; allowed: 4 to 10."),
-    ({"side": (6.5, 4, 10)}, "side is 6.5; allowed: 4 to 10."), ({"side": (True, 1)}, "side is True; allowed: 1 or mo"),
-    ({"side": (None, 4)}, "side is None; allowed: 4 or more."), ({"depths": ([], 1)}, r"depths is \[\]; allowed: 1 or"),
+    ({"n": (50, 8), "stride": (0, 2)}, "stride is 0; allowed: 2 or more, whole. Change it in the cell of the"),
+    ({"side": (3, 4, 10)}, "side is 3; allowed: 4 to 10, whole."),
+    ({"side": (11, 4, 10)}, "side is 11; allowed: 4 to 10, whole."),
+    ({"side": (6.5, 4, 10)}, "side is 6.5; allowed: 4 to 10, whole."),
+    ({"side": (True, 1)}, "side is True; allowed: 1 or mo"),
+    ({"side": (None, 4)}, "side is None; allowed: 4 or more, whole."),
+    ({"depths": ([], 1)}, r"depths is \[\]; allowed: 1 or"),
     ({"rate": (-0.1, 0.0)}, "rate is -0.1; allowed: 0.0 or more."),
-    ({"tokens": ("90", 1, 2_000)}, "tokens is '90'; allowed: 1 to 2,000."),
-    ({"depths": ([1, 129], 1, 128)}, r"depths is \[1, 129\]; allowed: 1 to 128."),
+    ({"tokens": ("90", 1, 2_000)}, "tokens is '90'; allowed: 1 to 2,000, whole."),
+    ({"depths": ([1, 129], 1, 128)}, r"depths is \[1, 129\]; allowed: 1 to 128, whole."),
 ])
 def test_a_parameter_out_of_its_limits_is_named(parameters, said):
     with pytest.raises(ReproError, match=said):

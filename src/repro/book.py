@@ -64,7 +64,7 @@ def within(**parameters: tuple) -> None:
         kind = int if isinstance(low, int) else (int, float)
         if not some or not all(isinstance(one, kind) and not isinstance(one, bool) and low <= one <= (high or [one])[0]
                                for one in some):
-            allowed = f"{low:,} to {high[0]:,}" if high else f"{low:,} or more"
+            allowed = (f"{low:,} to {high[0]:,}" if high else f"{low:,} or more") + ", whole" * (kind is int)
             raise ReproError(f"{name} is {value!r}; allowed: {allowed}. Change it in the cell of the parameters.")
 
 

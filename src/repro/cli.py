@@ -149,7 +149,7 @@ def run(
                 raise unknown(f"run of {name}", wanted, filter(None, ids))
         runs = [ids[wanted] for wanted in dict.fromkeys(only)]
     if dry_run:
-        return _dry_run(chosen, runs, results, as_json)
+        return _dry_run(chosen, runs, results, as_json, force)
     records = []
     for number, config in enumerate(runs, 1):
         if not as_json and sys.stderr.isatty() and processes.is_first():
@@ -194,6 +194,9 @@ def show(
     shown = artifact(name).render(scale or "smoke", results=results, sets=_pairs(sets or []))
     is_figure = shown.artifact.kind == "figure"
     if save:
+        suffix = ".png" if is_figure else ".csv"
+        if save.suffix != suffix:
+            raise ReproError(f"--save {save}: {name} is a {shown.artifact.kind}, which is saved as *{suffix}.")
         write_atomic(save, shown.png() if is_figure else shown.table.to_csv(index=False))
     if as_json:
         rows = [] if is_figure else json.loads(shown.table.to_json(orient="records"))
@@ -398,7 +401,7 @@ def doctor(
     _print_table("This machine", ["", "found", "what to do"], [[row.what, row.found, row.lack] for row in rows])
 
 
-def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None, as_json: bool) -> None:
+def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None, as_json: bool, force: bool) -> None:
     """Print what would run: one table per scale, or JSON [{id, config, command, needs, estimate, done, state}]."""
     from repro.data import corpus
     from repro.study import experiment, plan
@@ -410,7 +413,7 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
             {"id": plan.known_id(config, results), "config": config.model_dump(mode="json"),
              "command": plan.command(config), "needs": [plan.command(need) for need in chosen.needs(config)],
              "estimate": asdict(chosen.estimate(config)), "done": state == "done", "state": state}
-            for config in runs for state in [plan.state(config, results)]])
+            for config in runs for state in ["to do" if force else plan.state(config, results)]])
     for scale in dict.fromkeys(config.scale for config in runs):
         here = [config for config in runs if config.scale == scale]
         needed, device = plan.needed(here), DEVICES[scale]
@@ -418,7 +421,7 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
         lines, flops, seconds, read = [], 0.0, 0.0, {}
         for config in [*needed, *here]:
             one, place = experiment(config.experiment), results if config in here else where(config, results)
-            state = plan.state(config, place)
+            state = "to do" if force and config in here else plan.state(config, place)
             if plan.key(config) in again:
                 state = "to do again: its weights are not here"
             estimate, missing = one.estimate(config), state != "done"

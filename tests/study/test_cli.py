@@ -206,6 +206,14 @@ def test_dry_run_counts_what_a_base_model_needs_to_be_made_again(repro_, toy):
     assert repro_(line)[1].count("to do again: its weights are not here") == 2
 
 
+def test_dry_run_with_force_counts_what_is_done(repro_, toy):
+    run(toy.experiment.plan("small")[1], progress=False)
+    line = "run toy-recurrence --scale small --dry-run --force"
+    assert "1.92e+04 FLOPs, 10 s" in repro_(line)[1]  # all four, and not their base model
+    rows = json.loads(repro_(f"{line} --json")[1])
+    assert {row["state"] for row in rows} == {"to do"}
+
+
 def test_dry_run_says_why_a_record_does_not_count(repro_, toy):
     run(toy.experiment.plan("small")[1], progress=False)
     toy.noise = 1.0
@@ -321,6 +329,7 @@ def test_show_a_claim(repro_, toy):
     ("show toy-gian", "unknown artifact or claim 'toy-gian'. Did you mean 'toy-gain'?"),
     ("show toy-gain --scale smal", "unknown scale 'smal'. Did you mean 'small'?"),
     ("show toy-gain --save gain.csv", "toy-gain is a claim"),
+    ("show toy-table --save table.png", "--save table.png: toy-table is a table, which is saved as *.csv."),
     ("show toy-gain --set overlap=5", "--set overlap=5: toy-gain is a claim"),
     ("show toy-table --set overlop=5", "unknown key of toy-recurrence 'overlop'. Did you mean 'overlap'?"),
     ("show toy-table --scale paper", "unknown scale of toy-recurrence 'paper'"),

@@ -181,7 +181,7 @@ def test_what_is_surely_less_than_half_the_papers_effect_says_so():
 
 
 @pytest.mark.parametrize(("control", "word"), [
-    (None, "no effect"), (0.0, "opposite"), (-0.02, "opposite"), (-0.07, "no effect"), (-0.1, "no effect"),
+    (None, "on the other side"), (0.0, "opposite"), (-0.02, "opposite"), (-0.07, "no effect"), (-0.1, "no effect"),
     (-0.3, "no effect"), (0.1, "opposite")])
 def test_opposite_is_what_goes_with_the_mechanism(control, word):
     found = judge(effects(-0.1, 0.01), "higher", paper_effect=0.1,

@@ -69,7 +69,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     the text says so where it is surely less than half of the paper's effect.
     "not reproduced": the interval excludes half the paper's effect (without one: everything on the claimed side). The
     text says "opposite" where all of it lies on the other side and most of it surely goes with the mechanism, which
-    only a control can tell; else "no effect".
+    only a control can tell, and that it lies there where there is none; else "no effect".
     "inconclusive": none of these.
     Distances are from `null`, of the paper's effect too. Where all effects are equal they are exact; where one seed is
     asked for, so is a single number.
@@ -121,7 +121,8 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
         verdict, because = REPRODUCED, "surely less than half of the paper's {size}" if small else ""
     elif whole.high < paper / 2 if paper else whole.high <= 0:
         opposite = without is not None and whole.high < 0 < _interval(without - claimed / 2, family).low
-        none = "no effect of half the paper's size" if whole.low > 0 else "no effect"
+        none = ("no effect of half the paper's size" if whole.low > 0 else
+                "on the other side, and no control tells why" if whole.high < 0 and without is None else "no effect")
         verdict, because = NOT_REPRODUCED, "opposite" if opposite else none
     else:
         verdict, because = INCONCLUSIVE, "the control shows as much" if whole.low > 0 else ""
