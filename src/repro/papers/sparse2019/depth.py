@@ -259,7 +259,7 @@ def evened(records):
 
 
 COMMON = {"paper": PAPER, "experiment": EXPERIMENT.name}
-AFTER = f"{ADDED}, after section 5.2"  # which tells what scaling is for, and compares nothing
+# Section 5.2 tells what scaling is for, and compares nothing: its claims are ours.
 NO_NUMBER = {"why_no_paper_effect": "the paper gives the reason and prints no number"}
 STARTS = {"unit": "seed", "direction": "lower", "relative": True, "why_no_control": "the other start is the control",
           "why_no_assay": "nothing is trained"}
@@ -271,14 +271,14 @@ register(
              source=ADDED, title="Variance and gradients through the deepest models before training", build=figure),
     Artifact(id="sparse2019-recomputation", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name,
              source="Section 5.4", title="Memory with and without recomputation", build=memory),
-    Claim(id="sparse2019-scaled-variance", **COMMON, **NO_NUMBER, source=AFTER, about=("sparse2019-depth",),
+    Claim(id="sparse2019-scaled-variance", **COMMON, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
           sentence="With scaled output weights the variance grows less through the layers of the deepest model.",
           short="With scaled output weights the variance grows less.", **STARTS, measure=grown),
-    Claim(id="sparse2019-scaled-gradients", **COMMON, **NO_NUMBER, source=AFTER, about=("sparse2019-depth",),
+    Claim(id="sparse2019-scaled-gradients", **COMMON, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
           sentence="With scaled output weights the first layer's gradient is nearer in size to the last one's.",
           short="Scaled output weights even gradients out over the layers.",
           **STARTS, measure=evened),
-    Claim(id="sparse2019-scaled-loss", **COMMON, **NO_NUMBER, source=AFTER, about=("sparse2019-depth",),
+    Claim(id="sparse2019-scaled-loss", **COMMON, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
           sentence="At the largest depth, scaled output weights give a lower loss after as many steps, each start at "
                    "the better of its learning rates.",
           short="Scaled output weights lower the loss at the largest depth.", unit="stretch",
