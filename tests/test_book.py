@@ -101,4 +101,9 @@ def test_a_parameter_out_of_its_limits_is_named(parameters, said):
 
 
 def test_a_parameter_at_its_limits_is_taken():
-    within(side=(4, 4, 10), most=(10, 4, 10), depths=([1, 128], 1, 128), rate=(0.5, 0.0), none=(0, 0.0))
+    limits = {"side": (4, 4, 10), "most": (10, 4, 10), "depths": ([1, 128], 1, 128), "rate": (0.5, 0.0), "none": (0, 0.0)}
+    assert within(**limits) is None
+    for name, (value, *ends) in limits.items():  # and one step further it is not
+        beyond = ([0, 128] if name == "depths" else -1 if name in ("rate", "none") else 3 if name == "side" else 11)
+        with pytest.raises(ReproError, match=f"^{name} is"):
+            within(**{name: (beyond, *ends)})

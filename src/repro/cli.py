@@ -417,7 +417,7 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
     for scale in dict.fromkeys(config.scale for config in runs):
         here = [config for config in runs if config.scale == scale]
         needed, device = plan.needed(here), DEVICES[scale]
-        again = plan.models_to_make(here, results)
+        again = plan.models_to_make(here, results, force)
         lines, flops, seconds, read = [], 0.0, 0.0, {}
         for config in [*needed, *here]:
             one, place = experiment(config.experiment), results if config in here else where(config, results)

@@ -212,6 +212,10 @@ def test_dry_run_with_force_counts_what_is_done(repro_, toy):
     assert "1.92e+04 FLOPs, 10 s" in repro_(line)[1]  # all four, and not their base model
     rows = json.loads(repro_(f"{line} --json")[1])
     assert {row["state"] for row in rows} == {"to do"}
+    for config in toy.experiment.plan("small"):
+        run(config, progress=False)
+    shutil.rmtree(paths.work())
+    assert repro_(line)[1].count("to do again: its weights are not here") == 1
 
 
 def test_dry_run_says_why_a_record_does_not_count(repro_, toy):

@@ -60,13 +60,14 @@ def state(config: RunConfig, results: Path | str | None = None) -> str:
     return "to do" if record is None else store.stale(record) or "done"
 
 
-def models_to_make(configs: Iterable[RunConfig], results: Path | str | None = None) -> set[str]:
+def models_to_make(configs: Iterable[RunConfig], results: Path | str | None = None, force: bool = False) -> set[str]:
     """The `key`s of runs with a record whose model is wanted by a run that is to do, but is not on this machine: they
-    will be run again."""
+    will be run again. force: all of `configs` are to do."""
     given, again = list(configs), set()
     for config in (*given, *reversed(needed(given))):
         place = results if config in given else where(config, results)
-        if state(config, place) == "done" and key(config) not in again:
+        forced = force and config in given
+        if not forced and state(config, place) == "done" and key(config) not in again:
             continue
         parent = experiment(config.experiment)
         for need in parent.needs(config) if parent.models_of is None else parent.models_of(config):
