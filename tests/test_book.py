@@ -101,9 +101,10 @@ def test_a_parameter_out_of_its_limits_is_named(parameters, said):
 
 
 def test_a_parameter_at_its_limits_is_taken():
-    limits = {"side": (4, 4, 10), "most": (10, 4, 10), "depths": ([1, 128], 1, 128), "rate": (0.5, 0.0), "none": (0, 0.0)}
-    assert within(**limits) is None
-    for name, (value, *ends) in limits.items():  # and one step further it is not
-        beyond = ([0, 128] if name == "depths" else -1 if name in ("rate", "none") else 3 if name == "side" else 11)
+    limits = {"side": (4, 10), "most": (4, 10), "depths": (1, 128), "rate": (0.0,)}
+    at = {"side": 4, "most": 10, "depths": [1, 128], "rate": 0}
+    beyond = {"side": 3, "most": 11, "depths": [0, 128], "rate": -0.1}
+    assert within(**{name: (at[name], *ends) for name, ends in limits.items()}) is None
+    for name, ends in limits.items():
         with pytest.raises(ReproError, match=f"^{name} is"):
-            within(**{name: (beyond, *ends)})
+            within(**{name: (beyond[name], *ends)})
