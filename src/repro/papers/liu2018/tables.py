@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas
 
 NAMES = {"seq2seq": "seq2seq-attention", "t-ed": "T-ED", "t-d": "T-D", "t-dmca": "T-DMCA",
-         "gpt2-mini": "T-D, from the base model (its own tokens)"}
+         "gpt2-mini": "T-D, pretrained"}
 THEIRS = {"seq2seq-attention": "seq2seq", "Transformer-ED": "t-ed", "Transformer-D": "t-d",
           "Transformer-DMCA": "t-dmca"}
 EXTRACTOR = "tf-idf"  # of Table 4 and Figure 3
