@@ -78,7 +78,7 @@ def test_each_start_is_judged_at_the_rate_that_serves_it_best_on_other_text():
 
 def test_the_deepest_models_are_trained_at_several_rates():
     plan = [(one.n_layer, one.scaled, one.learning_rate) for one in experiment("sparse-depth").plan("small")]
-    assert len(plan) == 10 and {rate for n, _, rate in plan if n == 128} == set(depth.RATES["small"])
+    assert len(plan) == 12 and {rate for n, _, rate in plan if n == 128} == set(depth.RATES["small"])
     own = depth.SCALES["small"]["learning_rate"]
     assert own in depth.RATES["small"] and all(rate == own for n, _, rate in plan if n < 128)
 
