@@ -55,7 +55,7 @@ SCALES = {
               "learning_rate": 3.5e-4},
 }
 DEPTHS = {"smoke": (4, 8, 16), "small": (4, 8, 32, 128), "medium": (8, 32, 128), "paper": (8, 32, 128)}
-RATES = {"small": (3e-3, 1e-2, 3e-2)}  # of the deepest, so that each start is judged at the better one; else the scale's own
+RATES = {"small": (3e-3, 1e-2, 3e-2)}  # of the deepest, so that each start is judged at its best; else the scale's own
 
 
 def model_config(config, vocab_size: int):
