@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from repro.errors import ReproError
 from repro.models.gpt import INIT, GPTConfig
+from repro.models.unrolled import unrolled
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,9 @@ class LSTMConfig:
 class LSTM(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
-    It starts every text from zeros. What it computes is single precision at least, autocast or not. Its matrices are in
-    an `nn.ModuleList`, as the blocks of transformers are, so that the optimiser of these is theirs too.
+    It starts every text from zeros. Its matrices are in an `nn.ModuleList`, as the blocks of transformers are, so that
+    the optimiser of these is theirs too. Under autocast to bfloat16 on a CPU its products are rounded as a
+    transformer's are (`unrolled`); on a GPU the recurrence is always worked out in single precision.
 
     >>> model = LSTM(LSTMConfig(vocab_size=9, n_embd=8, units=16))
     >>> model(torch.zeros(1, 20, dtype=torch.int64)).shape
@@ -91,8 +93,12 @@ class LSTM(nn.Module):
 
     def read(self, embedded: Tensor) -> Tensor:
         """The states (B, N, n_embd) of tokens that are embedded already."""
-        with torch.autocast(embedded.device.type, enabled=False):
-            states, _ = self.recurrent(self.dropout(embedded))
+        inputs, device = self.dropout(embedded), embedded.device.type
+        if device == "cpu" and torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16:
+            states = unrolled(inputs, self.recurrent)
+        else:
+            with torch.autocast(device, enabled=False):
+                states, _ = self.recurrent(inputs)
         return self.back(self.dropout(states))
 
     @property

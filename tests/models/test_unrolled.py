@@ -1,0 +1,49 @@
+"""The LSTM unrolled by hand against PyTorch's: states and the gradients of all that they come from."""
+
+import pytest
+import torch
+from torch import nn
+
+from repro.models import LSTM, LSTMConfig
+from repro.models.unrolled import unrolled
+
+
+def told(read, layer, inputs):
+    """States, and the gradients of a weighed sum of them by inputs and weights."""
+    inputs = inputs.clone().requires_grad_()
+    layer.zero_grad()
+    states = read(inputs)
+    weights = torch.randn(states.shape, generator=torch.Generator().manual_seed(1))
+    (states.float() * weights).sum().backward()
+    return [states.detach(), inputs.grad, *(weight.grad for weight in layer.parameters())]
+
+
+@pytest.mark.parametrize("batch, n", [(1, 1), (3, 11), (2, 40)])
+def test_in_single_precision_it_is_pytorch_s_lstm(batch, n):
+    torch.manual_seed(0)
+    layer, inputs = nn.LSTM(5, 7, batch_first=True), torch.randn(batch, n, 5)
+    for one, other in zip(told(lambda x: unrolled(x, layer, torch.float32), layer, inputs),
+                          told(lambda x: layer(x)[0], layer, inputs), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=2e-6)
+
+
+def test_in_16_bits_it_is_off_by_rounding_alone():
+    torch.manual_seed(0)
+    layer, inputs = nn.LSTM(32, 48, batch_first=True), torch.randn(4, 30, 32)
+    ours, theirs = told(lambda x: unrolled(x, layer), layer, inputs), told(lambda x: layer(x)[0], layer, inputs)
+    assert ours[0].dtype == torch.bfloat16
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one - other).norm() / other.norm() < 3 * 2**-8
+
+
+def test_autocast_reads_the_same_weights_in_16_bits():
+    torch.manual_seed(0)
+    model, ids = LSTM(LSTMConfig(vocab_size=30, n_embd=16, units=24)), torch.randint(0, 30, (2, 12))
+    with torch.no_grad():
+        plain = model.hidden(ids)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            rounded = model.hidden(ids)
+        assert rounded.dtype == torch.bfloat16
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=False):
+            torch.testing.assert_close(model.hidden(ids), plain, rtol=0, atol=0)
+    assert 0 < (rounded.float() - plain).norm() / plain.norm() < 0.02
