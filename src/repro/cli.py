@@ -70,10 +70,10 @@ def list_study(
     from repro.study.claims import claim, listing, tally
     from repro.study.lesson import SIGNS
 
-    whole = listing(results)
-    listed = _with(whole, words or [])
+    whole, words = listing(results), _whole(words or [], SIGNS)
+    listed = _with(whole, words)
     known = {*KINDS, *SCALES, *SIGNS, *(name for some in whole.values() for one in some for name in _names(one))}
-    for word in words or []:
+    for word in words:
         if word.casefold() not in known and not any(_with(whole, [word]).values()):
             raise unknown("word", word, known)
     if as_json:
@@ -85,6 +85,14 @@ def list_study(
                          tally([claim(entry["id"]) for entry in listed["claims"]], results).items())
     typer.echo(f"{len(listed['experiments'])} experiments, {len(listed['artifacts'])} artifacts, "
                f"{len(listed['claims'])} claims{': ' * bool(verdicts)}{verdicts}")
+
+
+def _whole(words: list[str], verdicts: Iterable[str]) -> list[str]:
+    """Words, those that make up a verdict together: nobody quotes "not reproduced"."""
+    text = "\n".join(words).casefold()
+    for verdict in verdicts:
+        text = text.replace(verdict.replace(" ", "\n"), verdict)
+    return text.splitlines()
 
 
 def _with(listed: dict[str, list], words: list[str]) -> dict[str, list]:

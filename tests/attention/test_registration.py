@@ -557,6 +557,7 @@ def test_a_prefix_that_a_cache_has_read_in_part(cache, tiny_gpt2):
     (("repro_mine", SlidingWindow(2)), "the name must be new and not start with repro_"),
     (("sdpa", SlidingWindow(2)), "name is 'sdpa', .* the name must be new"),
     (("mine", "window"), "pattern 'window'; the name must be new"),
+    (("mine", SlidingWindow), "pattern <class .*SlidingWindow'>; the name must be new"),
     (("mine", []), r"pattern \[\]; the name must be new"),
     (("mine", [SlidingWindow(2), "full"]), r"'full'\]; the name must be new"),
     (("mine", 3), "pattern 3; .* the pattern be a Pattern, one for each head, or a function"),

@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
+from transformers import GPT2Config
 
 from repro.errors import ReproError
-from repro.recurrence import Recurrence, RecurrenceConfig
+from repro.recurrence import Recurrence, RecurrenceConfig, RecurrentLM
 
 
 def test_defaults_are_the_papers():
@@ -173,3 +174,9 @@ def test_a_layer_that_is_not_there_is_refused(tiny_recurrent):
     assert Recurrence(RecurrenceConfig(insert_layer=2), 3, 8).layer_scores.shape == (3,)
     with pytest.raises(ReproError, match="insert_layer is 3.*layers 0 to 2"):
         tiny_recurrent(insert_layer=3)
+
+
+@pytest.mark.parametrize("make", [RecurrentLM, RecurrentLM.from_pretrained])
+def test_settings_are_no_dictionary(make):
+    with pytest.raises(ReproError, match="recurrence is a dict; give a RecurrenceConfig"):
+        make(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8), {"insert_layer": 1})

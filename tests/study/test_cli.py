@@ -61,9 +61,9 @@ def test_list(repro_, toy):
     assert only[-1] == "0 experiments, 1 artifacts, 1 claims: 1 not run"
     base, _ = json.loads(repro_("list --json")[1])["experiments"]
     assert json.loads(repro_("list toy-base --json")[1]) == {"experiments": [base], "artifacts": [], "claims": []}
-    for words in ("claim 'not run'", "claim Gain"):
+    for words in ("claim 'not run'", "claim Not run", "claim Gain"):
         assert repro_(f"list {words}")[1].splitlines()[-1].startswith("0 experiments, 0 artifacts, 1 claims")
-    for words in ("claim small", "'not reproduced'", "toy-table toy-gain"):
+    for words in ("claim small", "'not reproduced'", "not reproduced", "toy-table toy-gain"):
         assert repro_(f"list {words}")[1].splitlines()[-1] == "0 experiments, 0 artifacts, 0 claims"
     assert "machinery works at smoke" not in out  # generated text is no evidence about a paper
     listed = json.loads(repro_("list --json")[1])

@@ -93,7 +93,7 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
         raise ReproError(f"name is {name!r} and pattern is {pattern!r}; give both, or neither for those of ours.")
     if name is not None:
         taken = name.startswith(PREFIX) or name not in _own and name in AttentionInterface().valid_keys()
-        if taken or not (_is_chosen(pattern) or callable(pattern)):
+        if taken or isinstance(pattern, type) or not (_is_chosen(pattern) or callable(pattern)):
             raise ReproError(f"name is {name!r}, pattern {pattern!r}; the name must be new and not start with {PREFIX},"
                              " the pattern be a Pattern, one for each head, or a function(config, layer).")
         _own[name], _given[name] = pattern, _given.get(name, 0) + 1

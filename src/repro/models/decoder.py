@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from repro.attention import Pattern, SlidingWindow, attend
 from repro.attention.products import products
 from repro.errors import ReproError, unknown
+from repro.models.ids import embedded
 from repro.models.past import Kept, Past, pieces
 
 ROWS = 512  # tokens that `extend` reads together
@@ -223,7 +224,7 @@ class Decoder(nn.Module):
 
     def entered(self, ids: Tensor, start: int = 0) -> Tensor:
         """What enters the first layer (B, N, n_embd), the first token standing at `start`."""
-        x = self.embed(ids)
+        x = embedded(self.embed, ids)
         if "scaled" in self.config.details:
             x = x * self.config.n_embd**0.5
         if self.place is not None:

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from repro.attention import Causal, attend
 from repro.attention.products import products
 from repro.errors import ReproError, unknown
+from repro.models.ids import embedded
 from repro.recompute import recomputed
 
 NORMS = ("post", "pre")  # GPT's, GPT-2's
@@ -126,17 +127,12 @@ class GPT(nn.Module):
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The states (B, N, n_embd) behind the last norm, of which the output layer makes logits."""
-        try:
-            return self.read(self.embed(ids))
-        except IndexError:
-            raise ReproError(f"ids go from {int(ids.min())} to {int(ids.max())}, but the model knows 0 to "
-                             f"{self.config.vocab_size - 1:,}; encode the text with its own tokeniser.") from None
+        return self.read(embedded(self.embed, ids))
 
-    def read(self, embedded: Tensor) -> Tensor:
+    def read(self, x: Tensor) -> Tensor:
         """The states (B, N, n_embd) of tokens that are embedded already."""
-        n = embedded.shape[1]
-        self._check(n)
-        return self._through(embedded, torch.arange(n, device=embedded.device))[0]
+        self._check(x.shape[1])
+        return self._through(x, torch.arange(x.shape[1], device=x.device))[0]
 
     def read_branches(self, trunk: Tensor, branches: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """States of texts that begin alike, where the beginning is read once: of the trunk, and of each branch.

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from repro.errors import ReproError
 from repro.models.gpt import INIT, GPTConfig
+from repro.models.ids import embedded
 from repro.models.unrolled import unrolled
 
 
@@ -89,11 +90,11 @@ class LSTM(nn.Module):
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The states (B, N, n_embd) of which the output layer makes logits."""
-        return self.read(self.embed(ids))
+        return self.read(embedded(self.embed, ids))
 
-    def read(self, embedded: Tensor) -> Tensor:
+    def read(self, x: Tensor) -> Tensor:
         """The states (B, N, n_embd) of tokens that are embedded already."""
-        inputs, device = self.dropout(embedded), embedded.device.type
+        inputs, device = self.dropout(x), x.device.type
         if device == "cpu" and torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16:
             states = unrolled(inputs, self.recurrent)
         else:

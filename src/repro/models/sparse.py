@@ -14,6 +14,7 @@ from repro.attention import Causal, Fixed, Pattern, attend
 from repro.attention.products import products
 from repro.errors import ReproError, unknown
 from repro.models.decoder import check_causal
+from repro.models.ids import embedded
 from repro.recompute import recomputed
 
 INTEGRATIONS = ("interleaved", "merged", "multi-head")
@@ -205,11 +206,11 @@ class SparseTransformer(nn.Module):
 
         Raises ReproError for positions beyond `length`.
         """
+        x = embedded(self.embed, ids)
         stop = first + ids.shape[1]
         if stop > self.config.length:
             raise ReproError(f"there are {stop:,} positions, but this model has embeddings for {self.config.length:,}; "
                              "cut the sequence, or give a model of another length.")
-        x = self.embed(ids)
         for table, index in zip(self.places.values(), self.indices(first, stop, ids.device), strict=True):
             x = x + table(index)
         return x
@@ -304,7 +305,7 @@ def sample(model: SparseTransformer, ids: Tensor, n_new: int, seed: int = 0, tem
     """(B, K + n_new): `ids` (B, K), K at least 1, and what the model draws after them, one position at a time.
 
     temperature: 1.0 in the paper, no other trick. allowed (V,) bool: which tokens may be drawn; None: all.
-    Raises ReproError for more positions than the model has.
+    Raises ReproError for more positions than the model has, and a temperature that is not above 0.
 
     >>> model = SparseTransformer(SparseConfig(vocab_size=9, length=8, n_layer=1, n_head=2, n_embd=8))
     >>> sample(model, torch.tensor([[3, 4]]), n_new=6, seed=1)[0, :2]
@@ -313,6 +314,8 @@ def sample(model: SparseTransformer, ids: Tensor, n_new: int, seed: int = 0, tem
     if ids.shape[1] - 1 + n_new > model.config.length:
         raise ReproError(f"{ids.shape[1]} given and {n_new:,} drawn tokens are more than the {model.config.length:,} "
                          "positions of this model; draw fewer.")
+    if not temperature > 0:
+        raise ReproError(f"temperature is {temperature}; it must be above 0.")
     generator = torch.Generator(ids.device).manual_seed(seed)
     was_training, cache, out = model.training, Cache(model.eval(), len(ids)), [ids]
     for _ in range(n_new):

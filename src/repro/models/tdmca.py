@@ -17,6 +17,7 @@ from repro.attention import Causal
 from repro.errors import ReproError
 from repro.models.decoder import LayersConfig, RelativeAttention, rotated, sinusoids
 from repro.models.experts import Experts, check_experts
+from repro.models.ids import embedded
 from repro.models.past import Kept, Past, pieces
 
 ROWS = 512  # queries that look at the compressed past together
@@ -141,7 +142,7 @@ class TDMCA(nn.Module):
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The states (B, N, n_embd) that the logits are read off."""
-        x = self.dropout(self.embed(ids))
+        x = self.dropout(embedded(self.embed, ids))
         waves = sinusoids(ids.shape[1], self.config.stack.n_waves).to(x)
         self.balance, self.use = x.new_zeros(()), {}
         for number, layer in enumerate(self.layers):

@@ -16,7 +16,7 @@ from repro.checkpoints import config_of, reading, whole
 from repro.errors import ReproError, unknown
 from repro.loss import cross_entropy
 from repro.recompute import RECOMPUTE, recomputed
-from repro.recurrence.module import Recurrence, RecurrenceConfig
+from repro.recurrence.module import Recurrence, RecurrenceConfig, check_settings
 from repro.windows import Window, check_window, windows
 
 ATTENTION = "repro_recurrence"
@@ -170,12 +170,15 @@ class WindowByWindow(GPT2LMHeadModel):
 
         Greedy unless `do_sample`. A full window is read once more to get its z, and the next one starts with the last
         `overlap` tokens. The cost per token does not grow with length.
-        Raises ReproError for an empty prompt or a window or overlap out of range.
+        Raises ReproError for an empty prompt, a window or overlap out of range, and a temperature that is not above 0.
         """
         window = self.config.n_positions if window is None else window
         check_window(window, overlap, self.config.n_positions)
         if input_ids.ndim != 2 or input_ids.shape[1] == 0:
             raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, at least one token).")
+        if not temperature > 0:
+            raise ReproError(f"temperature is {temperature}; it must be above 0. Without do_sample the likeliest token "
+                             "is taken.")
         was_training = self.training
         self.eval()
         try:
@@ -199,6 +202,7 @@ class RecurrentLM(WindowByWindow):
 
     def __init__(self, config: GPT2Config, recurrence: RecurrenceConfig | None = None):
         super().__init__(copy.deepcopy(config))
+        check_settings(recurrence)
         settings = recurrence or RecurrenceConfig(**(getattr(config, "recurrence", None) or {}))
         config = self.config
         config.recurrence = settings.to_dict()
@@ -213,6 +217,7 @@ class RecurrentLM(WindowByWindow):
         Raises ReproError when `recurrence` contradicts what the saved model was built with, and where there is no
         checkpoint, or a damaged one.
         """
+        check_settings(recurrence)
         with reading(name_or_path, BASE):
             stored = config_of("gpt2", name_or_path).get("recurrence")
             if stored is None:

@@ -59,6 +59,12 @@ class RecurrenceConfig:
         return {name: value for name, value in asdict(self).items() if name != "zero_init" or value}
 
 
+def check_settings(recurrence: object) -> None:
+    """Raise ReproError for what is neither a RecurrenceConfig nor None."""
+    if recurrence is not None and not isinstance(recurrence, RecurrenceConfig):
+        raise ReproError(f"recurrence is a {type(recurrence).__name__}; give a RecurrenceConfig.")
+
+
 class Recurrence(nn.Module):
     """z = sum_l w_l mean_t h_t^l with w = softmax over layers (Equation 1), then h_prev = feedforward(z).
 

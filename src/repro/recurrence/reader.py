@@ -16,7 +16,7 @@ from transformers.models.roberta.modeling_roberta import RobertaPreTrainedModel
 from repro.checkpoints import quietly, reading
 from repro.errors import ReproError, unknown
 from repro.recompute import recomputed
-from repro.recurrence.module import Recurrence, RecurrenceConfig
+from repro.recurrence.module import Recurrence, RecurrenceConfig, check_settings
 
 TYPES = ("span", "yes", "no")  # of answers
 RECOMPUTE = ("none", "window")
@@ -102,8 +102,7 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         otherwise. Raises ReproError when `recurrence` contradicts what a saved model was built with, and for a
         checkpoint that is no RoBERTa, damaged or not whole.
         """
-        if recurrence is not None and not isinstance(recurrence, RecurrenceConfig):
-            raise ReproError(f"recurrence is a {type(recurrence).__name__}; give a RecurrenceConfig.")
+        check_settings(recurrence)
         with reading(name_or_folder, "FacebookAI/roberta-base"):
             values, _ = RobertaConfig.get_config_dict(str(name_or_folder))
         if not values:
