@@ -6,7 +6,7 @@ order of the examples and the dropout. Beside the score of the whole recipe stan
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,7 @@ from repro.errors import ReproError
 from repro.papers.base.pretraining import PROCESS, new_tokeniser
 from repro.papers.gpt1_2018 import pretraining
 from repro.papers.gpt1_2018.baselines import baselines
-from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 
 Variant = Literal["full", "no-pretraining", "no-auxiliary", "lstm", "shuffled-labels"]
 
@@ -63,7 +63,8 @@ class Config(RunConfig):
     # Layers whose pretrained weights are taken, from below; null: all. Always null of the variants lstm, which has only
     # one, and no-pretraining, which takes none, so that a plan with it has each of them once.
     transferred: int | None = Field(None, ge=0)
-    train_examples: int | None = Field(None, ge=1)  # the first of the task; null: all that it has here
+    train_examples: int | None = Field(None, ge=1)  # the first of the task; null: all that it has here, `at_most`
+    at_most: Annotated[int | None, Absent(None)] = Field(None, ge=1)  # null: all
     lm_weight: float = Field(0.5, ge=0)  # of the auxiliary loss; that of the variant no-auxiliary is 0
     limit: int = Field(512, ge=3)  # tokens of a sequence
     epochs: int = Field(2, ge=1)
@@ -73,6 +74,11 @@ class Config(RunConfig):
     weight_decay: float = Field(0.01, ge=0)
     dropout: float = Field(0.1, ge=0, lt=1)  # of the state that the answer is told from
     precision: Literal["no", "bf16"] = "no"
+
+    @property
+    def many(self) -> int | None:
+        """Examples that are read at most; None: all."""
+        return self.train_examples or self.at_most
 
     @model_validator(mode="before")
     @classmethod
@@ -162,7 +168,7 @@ def execute(config, context):
 
     task, (form, n_outputs, metric) = task_named(config.task), FORMS[config.task]
     coder = new_tokeniser(base_of(config))
-    rows = encoded(task, "train", config.train_examples, coder, config.limit)
+    rows = encoded(task, "train", config.many, coder, config.limit)
     if config.variant == "shuffled-labels":
         order = np.random.default_rng(config.seed).permutation(len(rows))
         rows = [(example, rows[k][1]) for (example, _), k in zip(rows, order, strict=True)]
@@ -193,7 +199,7 @@ def without_a_model(config, task, labels) -> dict[str, float]:
     """The scores of what learns from the same rows without a language model, beside those of the whole recipe."""
     if config.variant != "full" or config.transferred is not None:
         return {}
-    rows, others = list(task.examples("train", config.train_examples)), list(task.examples("test"))
+    rows, others = list(task.examples("train", config.many)), list(task.examples("test"))
     told = baselines(rows, others, FORMS[task.name].n_outputs)
     return {f"{name}_score": score(labels, found, FORMS[task.name].metric) for name, found in told.items()}
 
@@ -207,7 +213,7 @@ TESTS = {"sick": 1.1, "race": 0.6, "mrpc": 0.4}  # test examples a training exam
 def estimate(config) -> Estimate:
     base = base_of(config)
     known, length = KNOWN.get(config.task, (600, 40))
-    tokens = config.epochs * (config.train_examples or known) * length
+    tokens = config.epochs * (config.train_examples or min(known, config.at_most or known)) * length
     per_token = pretraining.training_flops(base)
     model = pretraining.EXPERIMENT.estimate(base)
     flops = per_token * (tokens + known * length * TESTS.get(config.task, 0.2) / 3)
@@ -225,7 +231,8 @@ TABLE_5 = ("cola", "sst2", "mrpc", "stsb", "rte", "sick")  # of its eight tasks 
 QUESTIONS = ("openbookqa", "race")
 FETCHED = ("mnli", "mnli-mismatched", "qnli", "qqp", "snli", "scitail")  # by `repro data fetch`
 LAYERS = ("sick", "sst2")  # tasks on which only some layers are transferred
-EXAMPLES = (500, 20_000)  # of SST-2, beside the 5,000 of Table 5
+AT_MOST = 2_500  # examples at `small`
+EXAMPLES = (500, 20_000)  # of SST-2, beside as many as Table 5 has
 
 
 def grid(scale: str) -> list[dict]:
@@ -252,6 +259,7 @@ EXPERIMENT = Experiment(
     name="finetune-gpt", paper="gpt1_2018", summary="GPT fine-tuned for tasks, whole and without its parts.",
     config=Config, grid=grid, execute=execute, estimate=estimate, needs=needs,
     reads=lambda config: base_of(config).tokeniser_corpora,
-    scales={"smoke": {"limit": 64, "epochs": 4, "learning_rate": 2e-3}, "small": {"precision": "bf16"},
+    scales={"smoke": {"limit": 64, "epochs": 4, "learning_rate": 2e-3},
+            "small": {"precision": "bf16", "at_most": AT_MOST},
             "paper": {"epochs": 3, "batch_size": 32, "learning_rate": 6.25e-5}})
 register(EXPERIMENT)

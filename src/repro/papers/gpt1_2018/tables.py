@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from repro.papers.gpt1_2018.finetuning import AT_MOST, FORMS, GENERATED, LAYERS, SHOWN, encoded
 from repro.papers.gpt1_2018.finetuning import EXPERIMENT as FINETUNING
-from repro.papers.gpt1_2018.finetuning import FORMS, GENERATED, LAYERS, SHOWN, encoded
 from repro.papers.gpt1_2018.pretraining import EXPERIMENT as PRETRAINING
 from repro.papers.gpt1_2018.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.papers.gpt1_2018.zero_shot import HEURISTICS
@@ -44,7 +44,7 @@ WHERE = {  # data set of Table 1 -> what stands here for it
     "Question NLI": "by `repro data fetch`", "RTE": "development set", "SciTail": "by `repro data fetch`",
     "RACE": "1,000 training questions, 600 of test; OpenBookQA beside it", "Story Cloze": "missing: on request only",
     "MSR Paraphrase Corpus": "whole", "Quora Question Pairs": "by `repro data fetch`", "STS Benchmark": "whole",
-    "Stanford Sentiment Treebank-2": "5,000 of 20,000 rows, development set", "CoLA": "development set"}
+    "Stanford Sentiment Treebank-2": "20,000 of 67,349 rows, development set", "CoLA": "development set"}
 
 
 def mean(found: Sequence[Record], metric: str = "test_score") -> str:
@@ -231,7 +231,8 @@ STAGES = {  # (stage, parameter) -> the same, where both stages have one
     ("pre-training", "weight init"): lambda base, tuned: "N(0, 0.02)",
     ("fine-tuning", "learning rate"): lambda base, tuned: tuned.learning_rate,
     ("fine-tuning", "batch size"): lambda base, tuned: tuned.batch_size,
-    ("fine-tuning", "epochs"): lambda base, tuned: tuned.epochs,
+    ("fine-tuning", "epochs"): lambda base, tuned: (
+        f"{tuned.epochs} of at most {tuned.at_most:,} examples" if tuned.at_most else tuned.epochs),
     ("fine-tuning", "warmup"): lambda base, tuned: 100 * tuned.warmup_share}
 
 
@@ -265,7 +266,8 @@ GLUE = Artifact(id="gpt1_2018-table4", **OF, experiment=FINETUNING.name, source=
                 title="Classification and similarity", build=scores("gpt1_2018_table4_similarity_classification",
                                                                     TABLE_4))
 ABLATION = Artifact(id="gpt1_2018-table5", **OF, experiment=FINETUNING.name, source="Table 5", build=ablation,
-                    title="What each part of the recipe is worth (ours: one pre-training of each model)")
+                    title="What each part of the recipe is worth (ours: one pre-training of each model; at small at "
+                          f"most {AT_MOST:,} examples of a task)")
 BY_LAYERS = Artifact(id="gpt1_2018-figure2-layers", **OF, experiment=FINETUNING.name, source="Figure 2, left",
                      build=by_layers, kind="figure", title="The score by the number of layers transferred")
 BY_CHECKPOINT = Artifact(id="gpt1_2018-figure2-zero-shot", **OF, experiment=ZERO_SHOT.name, source="Figure 2, right",
