@@ -106,7 +106,7 @@ def test_a_tokeniser_of_words_cannot_tell_a_special_token_from_text():
     ("classification", ("abc",), -1, "limit is -1"), ("classification", ("abc",), 4.0, "limit is 4.0; it must be"),
     ("classification", ("abc",), "9", "limit is '9'; it must be a whole number"),
     ("classification", ("abc",), None, "limit is None"), ("classification", (7,), 9, "text 1 of 1 is int, not"),
-    ("multiple-choice", ("a", "bc", "d", "efg"), 7, "limit is 7 tokens, but .* take 8")])
+    ("multiple-choice", ("a", "bc", "d", "efg"), 7, "limit is 7 tokens; .* take 8")])
 def test_examples_that_cannot_be_read(form, texts, limit, words):
     with pytest.raises(ReproError, match=words):
         encode_example(form, texts, CODER, limit)

@@ -133,7 +133,7 @@ def test_a_claim_needs_room_for_the_papers_effect():
     found = judge(effects(-0.5, 0.01), "lower", paper_effect=-0.1, room=-0.02)
     assert found.text.endswith("the assay leaves no room (-0.02), the paper's effect is -0.1")
     found = judge(1.5 - effects(0, 0.01), "lower", paper_effect=1.4, room=0.05, null=1.5)
-    assert found.text.endswith("the assay leaves room for 0.05, the paper's effect is 0.1")
+    assert found.text.endswith("the assay leaves room for 0.05, the paper's effect is 0.1 beyond +1.5")
     assert judge(effects(0.5, 0.01), "higher", paper_effect=0.1, room=0.1).verdict == "reproduced"
     assert judge(effects(-0.5, 0.01), "lower", paper_effect=-0.1, room=0.1).verdict == "reproduced"
     assert judge(effects(0.5, 0.01), "higher", room=0.01).verdict == "reproduced", "no effect of the paper to hold"

@@ -127,5 +127,9 @@ def recorded(name: str):
 
 
 def _wanted(ratio: dict) -> str:
-    """What is asked of a ratio, in words; "" if nothing."""
-    return "" if ratio["wanted"] is None else f"{ratio.get('bound', 'at least')} {ratio['wanted']:g}"
+    """What is asked of a ratio, in words, and that it is missed where it is; "" if nothing."""
+    if ratio["wanted"] is None:
+        return ""
+    bound = ratio.get("bound", "at least")
+    met = ratio["measured"] <= ratio["wanted"] if bound == "at most" else ratio["measured"] >= ratio["wanted"]
+    return f"{bound} {ratio['wanted']:g}" + ": missed" * (not met)

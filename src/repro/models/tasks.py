@@ -46,9 +46,28 @@ def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> li
     >>> sorted(first) == sorted(second), first == second
     (True, False)
     """
+    parts = _encoded(form, (texts,) if isinstance(texts, str) else tuple(texts), tokeniser, limit)
+    start, delimiter, extract = (tokeniser.vocab_size + k for k in (START, DELIMITER, EXTRACT))
+    if form == "multiple-choice":
+        document, question, *candidates = parts
+        room = [limit - 3 - len(question) - len(candidate) for candidate in candidates]
+        _check_room(limit, limit - min(room), "question and candidate take")
+        return [[start, *document[:left], *question, delimiter, *candidate, extract]
+                for left, candidate in zip(room, candidates, strict=True)]
+    _check_room(limit, 2 * len(parts) + 1, f"an example of {form} has at least")
+    lengths = _fitting([len(ids) for ids in parts], limit - len(parts) - 1)
+    parts = [ids[:length] for ids, length in zip(parts, lengths, strict=True)]
+    if form == "classification":
+        return [[start, *parts[0], extract]]
+    first, second = parts
+    both = [[start, *first, delimiter, *second, extract], [start, *second, delimiter, *first, extract]]
+    return both[:FORMS[form]]
+
+
+def _encoded(form: str, texts: tuple[str, ...], tokeniser, limit: int) -> list[Ids]:
+    """The ids of each text. Raises ReproError for what is no example of this form."""
     if form not in FORMS:
         raise unknown("form", form, FORMS)
-    texts = (texts,) if isinstance(texts, str) else tuple(texts)
     choice = form == "multiple-choice"
     if len(texts) < 4 if choice else len(texts) != (1 if form == "classification" else 2):
         raise ReproError(f"there are {len(texts)} texts; an example of {form} has {TEXTS[form]}.")
@@ -65,26 +84,13 @@ def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> li
         if getattr(tokeniser, "bos", None) in ids:
             raise ReproError(f"text {number + 1} of {len(texts)} has <|endoftext|>, which tokeniser {tokeniser.name} "
                              "takes for the end of a text; take it out.")
-    start, delimiter, extract = (tokeniser.vocab_size + k for k in (START, DELIMITER, EXTRACT))
-    if choice:
-        document, question, *candidates = parts
-        room = [limit - 3 - len(question) - len(candidate) for candidate in candidates]
-        if min(room) < 0:
-            raise ReproError(f"limit is {limit} tokens, but question and candidate with the special tokens take "
-                             f"{limit - min(room)}; give more, or leave the example out.")
-        return [[start, *document[:left], *question, delimiter, *candidate, extract]
-                for left, candidate in zip(room, candidates, strict=True)]
-    least = 2 * len(parts) + 1
+    return parts
+
+
+def _check_room(limit: int, least: int, why: str) -> None:
     if limit < least:
-        raise ReproError(f"limit is {limit} tokens; an example of {form} has at least {least}, the special ones "
-                         "included.")
-    lengths = _fitting([len(ids) for ids in parts], limit - len(parts) - 1)
-    parts = [ids[:length] for ids, length in zip(parts, lengths, strict=True)]
-    if form == "classification":
-        return [[start, *parts[0], extract]]
-    first, second = parts
-    both = [[start, *first, delimiter, *second, extract], [start, *second, delimiter, *first, extract]]
-    return both[:FORMS[form]]
+        raise ReproError(f"limit is {limit} tokens; {why} {least}, the special ones included: give more, or leave the "
+                         "example out.")
 
 
 def _fitting(lengths: list[int], room: int) -> list[int]:

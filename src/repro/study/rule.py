@@ -145,7 +145,8 @@ def worded(verdict: Verdict, write: Callable[[float], str] = lambda number: sign
     names = ("effect", "low", "high", "paper_effect", "control", "detectable", "room")
     numbers = {name: write(value) for name in names if (value := getattr(verdict, name)) is not None}
     if verdict.paper_effect is not None:
-        numbers["size"] = write(abs(verdict.paper_effect - verdict.null))
+        beyond = f" beyond {write(verdict.null)}" if verdict.null else ""
+        numbers["size"] = write(abs(verdict.paper_effect - verdict.null)) + beyond
     numbers |= {name: numbers[name].removeprefix("+") for name in ("detectable", "room", "size") if name in numbers}
     brackets = "" if verdict.exact or verdict.low is None else " [{low}, {high}]"
     return "; ".join(filter(None, ("{effect}" + brackets + f" {unit}" * bool(unit), verdict.because))).format(**numbers)

@@ -95,6 +95,11 @@ def datasets(context: ArtifactContext) -> "pandas.DataFrame":
                              for name in row["datasets"].split("; ")])
 
 
+def together(row: dict) -> str:
+    """How many models a printed score is of, where it is of several."""
+    return f" ({row['ensemble_size']} models)" if row.get("ensemble_size", "1") not in ("", "1") else ""
+
+
 def scores(table: str, columns: dict[str, tuple[str, str | None]], more: Sequence[str] = ()):
     """Build Table 2, 3 or 4: the paper's rows, then ours with controls. more: tasks of ours that the paper has not."""
     heads = {head: task for head, task in columns.values()} | {name: name for name in more}
@@ -102,7 +107,7 @@ def scores(table: str, columns: dict[str, tuple[str, str | None]], more: Sequenc
     def build(context: ArtifactContext) -> "pandas.DataFrame":
         import pandas
 
-        rows = [{"source": "the paper", "method": row["method"]} |
+        rows = [{"source": "the paper", "method": row["method"] + together(row)} |
                 {head: row[column] or "–" for column, (head, _) in columns.items()} | dict.fromkeys(more, "–")
                 for row in published(table).fillna("").to_dict("records")]
         for scale in reversed([one for one in context.scales if one != "smoke"]):  # it has generated tasks only

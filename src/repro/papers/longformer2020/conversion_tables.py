@@ -62,6 +62,8 @@ def training_text(context: ArtifactContext) -> "pandas.DataFrame":
 
 def seams(context: ArtifactContext):
     """Loss by position modulo how many positions were copied: the seams between the copies close."""
+    from math import log
+
     import pandas
 
     from repro.plotting import draw_table_curves
@@ -71,10 +73,10 @@ def seams(context: ArtifactContext):
         main = [config for config in context.plan(scale) if config.configuration in SEAMS and _main(config)]
         for config in sorted(main, key=lambda config: SEAMS.index(config.configuration)):
             for record in context.records_of(config)[:1]:  # seeds would lie above each other
-                rows += [{"source": scale, "model": config.configuration, "position": x, "loss": y}
+                rows += [{"source": scale, "model": NAMES[config.configuration], "position": x, "loss": y / log(2)}
                          for x, y in record.curves["loss_by_position"]]
     return draw_table_curves(pandas.DataFrame(rows, columns=["source", "model", "position", "loss"]), "position",
-                             "loss", ("position modulo those of RoBERTa", "nats per masked token"))
+                             "loss", ("position within a copy of RoBERTa's", "bits per masked token"))
 
 
 def _main(config: Any) -> bool:
