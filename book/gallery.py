@@ -139,7 +139,8 @@ class Gallery:
         if drawn and "<table id" not in text:
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / f"{id}.svg").write_text(drawn)
-            return f'<img src="{folder}/{id}.svg" alt="" loading="lazy" width="160" height="96">'
+            kind = ' class="photograph"' * ('<svg class="photograph"' in drawn)
+            return f'<img{kind} src="{folder}/{id}.svg" alt="" loading="lazy" width="160" height="96">'
         return sketch(text) if "<table" in text else ""
 
     def _first(self, here: set[str], id: str) -> bool:

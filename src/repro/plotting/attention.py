@@ -78,8 +78,9 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
     names = dict.fromkeys(name for curves in panels.values() for name in curves)
     measured, computed = [name for name in names if name not in bounds], [name for name in names if name in bounds]
     colour = colours(measured)
-    figure, axes = canvas(3.4 + 0.2 * -(-len(names) // 3), columns=len(panels), squeeze=False, alt=(
-        f"{'; '.join(panels)} against {label}. Lines: {'; '.join(names)}."))
+    drawn = [name for name in names if any(len(curves.get(name, ())) for curves in panels.values())]
+    figure, axes = canvas(3.4 + 0.2 * -(-len(drawn) // 3), columns=len(panels), squeeze=False, alt=(
+        f"{'; '.join(panels)} against {label}. Lines: {'; '.join(drawn)}."))
     for axis, (title, curves) in zip(axes[0], panels.items(), strict=True):
         for name, points in curves.items():
             if name in bounds:
@@ -132,7 +133,8 @@ def draw_cost_and_quality(panels: Mapping[str, Mapping[str, Sequence[tuple[float
                 if name == limit:
                     axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
                 else:
-                    axis.annotate(told, (x, y), at, textcoords="offset points", ha=ha, va=va, size=8)
+                    axis.annotate(told, (x, y), at, textcoords="offset points", ha=ha, va=va, size=8,
+                                  bbox={"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.7})  # lines may cross it
         axis.get_legend().remove()
         axis.set_title(title)
         axis.set_xscale("log", base=2)

@@ -38,12 +38,13 @@ def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Dra
     told = []
     figure, axes = canvas(0.7 + 1.6 * len(fields), rows=len(fields), squeeze=False,
                           alt="Input positions that the last one depends on.")
+    far = max(_back(one).max() for pair in fields.values() for one in pair)
     for axis, (name, (computed, measured)) in zip(axes[:, 0], fields.items(), strict=True):
         if computed.shape != measured.shape:
             raise ReproError(f"{name}: computed for {tuple(computed.shape)} layers and positions, measured for "
                              f"{tuple(measured.shape)}.")
         own, n = computed.shape
-        back = n - 1 - np.argmax(computed.numpy(), 1)  # from the last position to the first that it sees
+        back = _back(computed)
         kinds = np.where(computed == measured, computed, 2) * (np.arange(own) < shown)[:, None]
         colours = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
         axis.imshow(kinds, cmap=colours, vmin=0, vmax=2, aspect="auto", origin="lower", interpolation="nearest",
@@ -52,8 +53,14 @@ def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Dra
             axis.annotate(f"{reach:,}", (-reach - 0.5, layer), (-2, 0), textcoords="offset points", ha="right",
                           va="center", size=8)
         axis.set(ylabel="after layer", yticks=range(1, own + 1), title=name)
+        axis.set_xlim(-min(n - 0.5, 1.15 * far + 4), 0.5)  # nothing is to be seen further away
         axis.grid(visible=False)
         told.append(f"{name}: {', '.join(map(str, back))} positions back after layers 1 to {own}")
     axes[-1, 0].set_xlabel("position, 0 being the last character")
     figure.alt += f" {'; '.join(told)}."
     return figure
+
+
+def _back(seen: "Tensor") -> np.ndarray:
+    """Of each layer, from the last position to the first that it sees."""
+    return seen.shape[1] - 1 - np.argmax(seen.numpy(), 1)

@@ -211,8 +211,8 @@ def _gallery(shown: Iterable[tuple[Artifact, str, str]]) -> str:
     cards = []
     for one, scale, verdict in shown:
         address, told = place_of(one), badge(verdict) if verdict else ""
-        inside = (f'<span class="thumb {one.kind}" data-artifact="{one.id}"></span><b>{_text(one.source)}</b> '
-                  f'{_text(one.title)}')
+        inside = (f'<span class="thumb {one.kind}" data-artifact="{one.id}"></span>'
+                  f'<b>{_text(title(one.paper))}, {_text(one.source)}</b> {_text(one.title)}')
         link = f'<a href="{address}">{inside}</a>' if address else f"<span>{inside}</span>"
         cards.append(f"<li{_data(one.paper, verdict, scale)}>{link} {told}</li>")
     return f'<section class="gallery"><h3>Tables and figures</h3><ul>{"".join(cards)}</ul></section>'

@@ -40,10 +40,10 @@ CALLED = {"full": "GPT", "no-pretraining": "without pre-training", "shuffled-lab
 BASELINES = {"majority_score": "control: the commonest label", "words_score": "control: tf-idf",
              "alone_score": "control: hypothesis or candidates alone"}
 WHERE = {  # data set of Table 1 -> what stands here for it
-    "SNLI": "SICK for it; SNLI by `repro data fetch`", "MultiNLI": "by `repro data fetch`",
-    "Question NLI": "by `repro data fetch`", "RTE": "development set", "SciTail": "by `repro data fetch`",
+    "SNLI": "SICK for it; SNLI by repro data fetch", "MultiNLI": "by repro data fetch",
+    "Question NLI": "by repro data fetch", "RTE": "development set", "SciTail": "by repro data fetch",
     "RACE": "1,000 training questions, 600 of test; OpenBookQA beside it", "Story Cloze": "missing: on request only",
-    "MSR Paraphrase Corpus": "whole", "Quora Question Pairs": "by `repro data fetch`", "STS Benchmark": "whole",
+    "MSR Paraphrase Corpus": "whole", "Quora Question Pairs": "by repro data fetch", "STS Benchmark": "whole",
     "Stanford Sentiment Treebank-2": "20,000 of 67,349 rows, development set", "CoLA": "development set"}
 
 
@@ -260,7 +260,7 @@ def settings(context: ArtifactContext) -> "pandas.DataFrame":
 
 OF = {"paper": PAPER, "chapter": CHAPTER}
 FIGURE_1 = Artifact(id="gpt1_2018-figure1", **OF, experiment=FINETUNING.name, source="Figure 1", build=figure_1,
-                    kind="figure", title="How an example of each form is read, as `encode_example` gives it")
+                    kind="figure", title="How an example of each form is read, as encode_example gives it")
 TABLE_1 = Artifact(id="gpt1_2018-table1", **OF, experiment=FINETUNING.name, source="Table 1", build=datasets,
                    title="The data sets, and what is here of them")
 NLI = Artifact(id="gpt1_2018-table2", **OF, experiment=FINETUNING.name, source="Table 2", title="Inference, accuracy",

@@ -208,7 +208,7 @@ def cost_and_quality(context: ArtifactContext):
     from repro.plotting import draw_cost_and_quality
 
     points = {scale: found for scale in reversed(context.scales) if (found := _cost_points(context, scale))}
-    return draw_cost_and_quality(points, FULL, ("pairs per character", "bits per character"))
+    return draw_cost_and_quality(points, FULL, ("pairs per character", "bits per character, validation"))
 
 
 def _cost_points(context: ArtifactContext, scale: str) -> dict[str, list[tuple]]:
