@@ -33,7 +33,8 @@ def tidy(notebook: nbformat.NotebookNode, scale: str) -> nbformat.NotebookNode:
             if len(data) > 1 and data.get("text/plain", "").startswith("<"):
                 del data["text/plain"]  # the name of a class, and an address that is another in every run
     for cell in notebook.cells:
-        cell.metadata = nbformat.from_dict({"tags": tags[cell.id]} if tags[cell.id] else {})
+        kept = {"tags": tags[cell.id], "mystnb": cell.metadata.get("mystnb")}  # the latter: what a fold is called
+        cell.metadata = nbformat.from_dict({name: told for name, told in kept.items() if told})
         if "parameters" in tags[cell.id]:
             cell.source = re.sub(r'^scale = "\w+"', f'scale = "{scale}"', cell.source, flags=re.MULTILINE)
     notebook.metadata = nbformat.from_dict({"kernelspec": notebook.metadata.kernelspec})

@@ -38,7 +38,7 @@ def architectures(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         rows += [_row(context, config, str(config.n_experts) if config.model == "t-dmca" else "–")
                  for config in context.plan(scale, extractor=EXTRACTOR) if _headline(config)]
-    return pandas.DataFrame(rows, columns=COLUMNS)
+    return articles_last(pandas.DataFrame(rows, columns=COLUMNS))
 
 
 def extractors(context: ArtifactContext) -> "pandas.DataFrame":
@@ -53,8 +53,15 @@ def extractors(context: ArtifactContext) -> "pandas.DataFrame":
             if _extracted(name, model)(config):
                 first, called, corpus, length, _, *told = _row(context, config, "")
                 rows.append([first, called, name, corpus, length, *told[:3], told[4], told[6]])
-    return pandas.DataFrame(rows, columns=["scale", "model", "extractor", "articles", "L", "log-perplexity",
-                                           "with another article's input", "best possible", "ROUGE-L F1", "seeds"])
+    return articles_last(pandas.DataFrame(rows, columns=[
+        "scale", "model", "extractor", "articles", "L", "log-perplexity", "with another article's input",
+        "best possible", "ROUGE-L F1", "seeds"]))
+
+
+def articles_last(frame: "pandas.DataFrame") -> "pandas.DataFrame":
+    """A table whose articles are named behind its numbers, which a narrow page then shows at once."""
+    frame.insert(len(frame.columns) - 2, "articles", frame.pop("articles"))
+    return frame
 
 
 def by_length(context: ArtifactContext):
