@@ -89,10 +89,13 @@ def list_study(
 
 def _whole(words: list[str], verdicts: Iterable[str]) -> list[str]:
     """Words, those that make up a verdict together: nobody quotes "not reproduced"."""
-    text = "\n".join(words).casefold()
-    for verdict in verdicts:
-        text = text.replace(verdict.replace(" ", "\n"), verdict)
-    return text.splitlines()
+    found, rest = [], list(words)
+    while rest:
+        n = next((len(parts) for parts in map(str.split, verdicts)
+                  if [word.casefold() for word in rest[:len(parts)]] == parts), 1)
+        found.append(" ".join(rest[:n]))
+        rest = rest[n:]
+    return found
 
 
 def _with(listed: dict[str, list], words: list[str]) -> dict[str, list]:

@@ -35,6 +35,8 @@ def test_a_record_comes_back_as_it_was_made(path, capsys):
     out = capsys.readouterr().out
     assert "z: 2.00 (at least 1 wanted)\na: 0.50 (at most 1.5 wanted)\nm: 3.00\n" in out
     assert list(recorded("toy").data["wanted"]) == ["at least 1", "at most 1.5", ""]
+    report("toy", {}, "Toys", SPEEDS, {"slow": (0.5, 1.0), "large": (2.0, 1.5, "at most")}, path)
+    assert list(recorded("toy").data["wanted"]) == ["at least 1: missed", "at most 1.5: missed"]
     report("toy", {}, "Toys", SPEEDS, {"m": RATIOS["m"]}, path)
     assert list(recorded("toy").data) == ["", "measured"]  # where nothing is asked there is no such column
 

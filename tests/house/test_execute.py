@@ -12,7 +12,8 @@ def executed():
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}, "papermill": {"duration": 3.5}},
         cells=[new_code_cell('scale = "smoke"  # or small\nwindow = 32', metadata={"tags": ["parameters"]}),
                new_code_cell('scale = "small"', metadata={"tags": ["injected-parameters"]}),
-               new_code_cell("1 + 1", execution_count=3, metadata={"papermill": {"duration": 1.5}},
+               new_code_cell("1 + 1", execution_count=3, metadata={
+                   "papermill": {"duration": 1.5}, "mystnb": {"code_prompt_show": "Show it"}},
                              outputs=[new_output("execute_result", {"text/plain": "2"}, execution_count=3),
                                       new_output("display_data", widget), new_output("display_data", styled)])])
 
@@ -22,6 +23,7 @@ def test_the_parameters_cell_shows_the_scale_that_ran():
     assert first.source == 'scale = "small"  # or small\nwindow = 32'
     assert first.metadata.tags == ["parameters"]
     assert last.source == "1 + 1"
+    assert last.metadata == {"mystnb": {"code_prompt_show": "Show it"}}  # what its fold is called
 
 
 def test_a_cell_may_stand_before_the_parameters():
@@ -62,7 +64,7 @@ def test_times_paths_and_widgets_are_gone_and_outputs_stay():
     notebook = execute.tidy(executed(), "smoke")
     last = notebook.cells[-1]
     assert set(notebook.metadata) == {"kernelspec"}
-    assert not last.metadata
+    assert set(last.metadata) == {"mystnb"}
     assert last.execution_count == last.outputs[0].execution_count == 2
     assert last.outputs[0].data == {"text/plain": "2"}
     assert last.outputs[1].data == {"text/plain": "50%"}

@@ -19,6 +19,8 @@ def test_cells_and_reach_are_those_of_the_fields():
     assert [text.get_text().strip() for text in figure.axes[0].texts] == ["1", "4"]
     assert figure.alt.startswith("Input positions that the last one depends on. grows: 1, 4 positions back after")
     assert figure.png() == figure.png()
+    left, right = figure.axes[0].get_xlim()
+    assert -19 < left < -4.5 and right == 0.5, "what is seen, and hardly more"
     assert [cells(frame, 1).any(1).tolist() for frame in figure.frames] == [[True, False], [True, True]]
     assert list(figure.steps()) == ["layer 1", "layers 1 to 2"]
     assert [[text.get_text() for text in frame.axes[0].texts] for frame in figure.frames] == [["1"], ["1", "4"]]

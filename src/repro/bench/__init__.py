@@ -117,7 +117,8 @@ def recorded(name: str):
         raise ReproError(f"there is no {name}.json in results/bench; make it with `repro bench {name} --json "
                          f"results/bench/{name}.json`.")
     asked = any(map(_wanted, found["ratios"].values()))
-    rows = [{"": label, "measured": f"{ratio['measured']:.2f}", **({"wanted": _wanted(ratio)} if asked else {}),
+    rows = [{"": label, "measured": f"{ratio['measured']:.2f}",
+             **({"wanted": _wanted(ratio) + ": missed" * _missed(ratio)} if asked else {}),
              **{key: f"{value:.2f}" for key, value in found["notes"].get(label, {}).items() if key == "flops_allow"}}
             for label, ratio in found["ratios"].items()]
     machine = found["environment"]
@@ -127,9 +128,13 @@ def recorded(name: str):
 
 
 def _wanted(ratio: dict) -> str:
-    """What is asked of a ratio, in words, and that it is missed where it is; "" if nothing."""
+    """What is asked of a ratio, in words; "" if nothing."""
+    return "" if ratio["wanted"] is None else f"{ratio.get('bound', 'at least')} {ratio['wanted']:g}"
+
+
+def _missed(ratio: dict) -> bool:
+    """Whether a ratio is not what is asked of it."""
     if ratio["wanted"] is None:
-        return ""
-    bound = ratio.get("bound", "at least")
-    met = ratio["measured"] <= ratio["wanted"] if bound == "at most" else ratio["measured"] >= ratio["wanted"]
-    return f"{bound} {ratio['wanted']:g}" + ": missed" * (not met)
+        return False
+    over = ratio["measured"] - ratio["wanted"]
+    return over > 0 if ratio.get("bound") == "at most" else over < 0

@@ -95,7 +95,8 @@ class LSTM(nn.Module):
     def read(self, x: Tensor) -> Tensor:
         """The states (B, N, n_embd) of tokens that are embedded already."""
         inputs, device = self.dropout(x), x.device.type
-        if device == "cpu" and torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16:
+        halved = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16
+        if device == "cpu" and halved and x.dtype != torch.float64:
             states = unrolled(inputs, self.recurrent)
         else:
             with torch.autocast(device, enabled=False):

@@ -164,7 +164,7 @@ class TDMCA(nn.Module):
         """
         start, kept = past or (0, (None,) * len(self.layers))
         for first, behind in pieces(start, ids.shape[1], self.config.block):
-            x, layers = self.dropout(self.embed(ids[:, first:behind])), []
+            x, layers = self.dropout(embedded(self.embed, ids[:, first:behind])), []
             waves = sinusoids(start + behind, self.config.stack.n_waves).to(x)
             for layer, seen in zip(self.layers, kept, strict=True):
                 x, now = layer.extend(x, waves, start + first, seen)

@@ -176,7 +176,7 @@ class WindowByWindow(GPT2LMHeadModel):
         check_window(window, overlap, self.config.n_positions)
         if input_ids.ndim != 2 or input_ids.shape[1] == 0:
             raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, at least one token).")
-        if not temperature > 0:
+        if do_sample and not temperature > 0:
             raise ReproError(f"temperature is {temperature}; it must be above 0. Without do_sample the likeliest token "
                              "is taken.")
         was_training = self.training

@@ -34,6 +34,8 @@ def test_tables_have_the_papers_numbers_and_say_what_is_missing(tmp_path):
     assert "missing" in data["Story Cloze"] and set(data.index) == set(tables.WHERE)
     paper = artifact("gpt1_2018-table2").render("paper", (), tmp_path).table.set_index(["source", "method"])
     assert set(paper.loc[("this study, paper", "GPT"), ["MNLI-m", "SNLI", "sick"]]) == {"not run"}
+    assert paper.loc[("the paper", "CAFE (5 models)"), "SNLI"] == "89.3"
+    assert paper.loc[("the paper", "CAFE"), "SNLI"] == "88.5"
     assert "sick" in shown.columns and shown.loc[("this study, small", full), "sick"] == "not run"
     assert shown.loc[("the paper", full), "MNLI"] == "81.8" and shown.loc[("the paper", full), "sick"] == "–"
     settings = artifact("gpt1_2018-hyperparameters").render("paper", (), tmp_path).table
@@ -94,6 +96,13 @@ def test_the_auxiliary_objective_with_many_examples_less_that_with_few():
     found = claims.auxiliary(records)
     assert found.effects.mean(1).tolist() == [50 + 25, 25 + 50] and found.control.mean(1).tolist() == [0, 0]
     assert claims.learning(records) == pytest.approx(75)
+
+
+def test_a_transformer_that_tells_text_better_saves_nats():
+    records = [SimpleNamespace(config={"model": model}, documents={"validation": {"nll": nll, "n_tokens": [10, 30]}})
+               for model, nll in (("transformer", [20.0, 60.0]), ("lstm", [30.0, 70.0]))]
+    found = claims.language(records)
+    assert found.effects.mean() == pytest.approx(0.5) and claim("gpt1_2018-lstm-language").direction == "higher"
 
 
 def test_layers_are_a_slope_times_all_of_them():

@@ -105,14 +105,21 @@ def test_a_record_holds_labels_and_predictions_in_the_order_of_the_file(tiny, ho
                                                                                    epochs=1)) == record
 
 
+def test_at_most_so_many_examples_are_learned_from_and_fewer_where_there_are_fewer(tiny, home):
+    for at_most, read in ((40, 40), (10_000, 600)):
+        record = run(config(task="topics", at_most=at_most, epochs=1))
+        assert record.metrics["train_examples"] == read and {"majority_score", "words_score"} <= record.metrics.keys()
+    assert config(task="topics", train_examples=50, at_most=10).at_most is None
+
+
 def started(tiny_context, **changes):
     torch.manual_seed(9)
     return finetuning.start(config(task="topics", **changes), tiny_context, type("Coder", (), {"vocab_size": 205}))
 
 
-def test_sixteen_bits_shorten_what_a_transformer_is_told_to_take_and_not_an_lstm():
+def test_sixteen_bits_shorten_what_a_transformer_is_told_to_take_and_half_as_much_an_lstm():
     estimate = experiment("finetune-gpt").estimate
-    for variant, times in (("full", 3), ("lstm", 1)):
+    for variant, times in (("full", 3), ("lstm", 1.5)):
         seconds = [estimate(config(task="topics", variant=variant, precision=precision)).seconds
                    for precision in ("no", "bf16")]
         assert seconds[0] == pytest.approx(times * seconds[1])

@@ -160,7 +160,10 @@ def test_tables_figure_and_verdicts(records, home):
     kinds = artifact("longformer2020-table13").render("smoke", (), home / "results").table
     assert kinds["text"].tolist() == ["Books", "English Wikipedia", "Realnews", "Stories", "synthetic-books"]
     assert "not run" not in kinds["tokens"].tolist()
-    assert artifact("longformer2020-seams").render("smoke", (), home / "results").png()
+    seams = artifact("longformer2020-seams").render("smoke", (), home / "results").content
+    line = next(line for line in seams.axes[0].lines if line.get_label() == "+ long training")
+    nats = [y for _, y in records.found["long"].curves["loss_by_position"]]
+    assert line.get_ydata() / nats == pytest.approx(1 / math.log(2))
     for one in claims():
         if one.experiment == EXPERIMENT.name:
             told = one.verdict("smoke", home / "results")

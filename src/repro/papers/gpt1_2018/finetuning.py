@@ -63,8 +63,8 @@ class Config(RunConfig):
     # Layers whose pretrained weights are taken, from below; null: all. Always null of the variants lstm, which has only
     # one, and no-pretraining, which takes none, so that a plan with it has each of them once.
     transferred: int | None = Field(None, ge=0)
-    train_examples: int | None = Field(None, ge=1)  # the first of the task; null: all that it has here, `at_most`
-    at_most: Annotated[int | None, Absent(None)] = Field(None, ge=1)  # null: all
+    train_examples: int | None = Field(None, ge=1)  # the first of the task; null: all that it has here
+    at_most: Annotated[int | None, Absent(None)] = Field(None, ge=1)  # of all; null where `train_examples` says it
     lm_weight: float = Field(0.5, ge=0)  # of the auxiliary loss; that of the variant no-auxiliary is 0
     limit: int = Field(512, ge=3)  # tokens of a sequence
     epochs: int = Field(2, ge=1)
@@ -75,11 +75,6 @@ class Config(RunConfig):
     dropout: float = Field(0.1, ge=0, lt=1)  # of the state that the answer is told from
     precision: Literal["no", "bf16"] = "no"
 
-    @property
-    def many(self) -> int | None:
-        """Examples that are read at most; None: all."""
-        return self.train_examples or self.at_most
-
     @model_validator(mode="before")
     @classmethod
     def _filled(cls, values):
@@ -87,7 +82,7 @@ class Config(RunConfig):
         values = with_corpus(values, FORMS, "nothing is fine-tuned for task")
         if values.get("variant") in ("lstm", "no-pretraining"):
             values = {**values, "transferred": None}
-        return values
+        return values if values.get("train_examples") is None else {**values, "at_most": None}
 
     @model_validator(mode="after")
     def _fits(self):
@@ -168,7 +163,7 @@ def execute(config, context):
 
     task, (form, n_outputs, metric) = task_named(config.task), FORMS[config.task]
     coder = new_tokeniser(base_of(config))
-    rows = encoded(task, "train", config.many, coder, config.limit)
+    rows = encoded(task, "train", config.train_examples, coder, config.limit)[:config.at_most]
     if config.variant == "shuffled-labels":
         order = np.random.default_rng(config.seed).permutation(len(rows))
         rows = [(example, rows[k][1]) for (example, _), k in zip(rows, order, strict=True)]
@@ -199,7 +194,7 @@ def without_a_model(config, task, labels) -> dict[str, float]:
     """The scores of what learns from the same rows without a language model, beside those of the whole recipe."""
     if config.variant != "full" or config.transferred is not None:
         return {}
-    rows, others = list(task.examples("train", config.many)), list(task.examples("test"))
+    rows, others = list(task.examples("train", config.train_examples))[:config.at_most], list(task.examples("test"))
     told = baselines(rows, others, FORMS[task.name].n_outputs)
     return {f"{name}_score": score(labels, found, FORMS[task.name].metric) for name, found in told.items()}
 
