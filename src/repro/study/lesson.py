@@ -193,13 +193,15 @@ class InShort:
     @property
     def badges(self) -> dict[str, str]:
         """The verdicts as an output of a notebook, on what the paper says before what it does not; those after the
-        first few folded, but for "not reproduced". {} where there are none."""
+        first few folded, but for "not reproduced", which take the places of others. {} where there are none."""
         if not self.verdicts:
             return {}
         rows, folded, lines = [], [], []
+        others = SHOWN - sum(found.verdict == NOT_REPRODUCED for *_, found in self.verdicts)
         for one, scale, found in sorted(self.verdicts, key=lambda told: told[0].source.startswith(ADDED)):
             where = "" if one.chapter == self.chapter else f"{one.chapter}.html"
-            kept = len(rows) < SHOWN or found.verdict == NOT_REPRODUCED
+            failed = found.verdict == NOT_REPRODUCED
+            kept, others = failed or others > 0, others - (not failed)
             (rows if kept else folded).append(f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
                         f"{html.escape(one.sentence, quote=False)} <small>{one.source}, {scale}</small></li>")
             lines.append(f"{found.verdict}: {one.sentence} ({one.source}, {scale})")
