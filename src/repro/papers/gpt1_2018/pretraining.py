@@ -20,7 +20,7 @@ from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 HELD_OUT = 60_000  # tokens of the validation text that are scored
 LAST, MOMENTS = "model.safetensors", "checkpoints"  # a file in the folder of the model; a folder beside it
-RATES, SEARCH = (1e-3, 3e-3, 1e-2), 1 / 10  # learning rates that are tried, and on which share of the tokens
+RATES, SEARCH = (1e-3, 3e-3, 1e-2, 3e-2), 1 / 10  # learning rates that are tried, and on which share of the tokens
 
 
 class Config(RunConfig):
