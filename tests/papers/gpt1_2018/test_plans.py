@@ -6,8 +6,9 @@ from repro.study import experiment
 
 def test_the_short_trainings_are_declared_and_those_that_are_needed():
     plan = experiment("pretrain-gpt").plan("small")
-    assert [one.model for one in plan[:2]] == ["transformer", "lstm"] and len(plan) == 2 + 2 * 4
-    assert [short for one in plan[:2] for short in pretraining.search(one)] == plan[2:]
+    assert [one.model for one in plan[:2]] == ["transformer", "lstm"] and len(plan) == 2 + 2 * 4 + 1
+    assert [short for one in plan[:2] for short in pretraining.search(one)] == plan[2:-1]
+    assert plan[-1] == plan[-2].model_copy(update={"learning_rate": 0.1})  # beyond the LSTM's highest
     assert {(one.optimizer, one.weight_decay) for one in plan} == {("muon", 0.1)}  # alike for both
     assert {one.tokens for one in plan} == {15_000_000, 1_500_000}
 

@@ -21,6 +21,7 @@ from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 HELD_OUT = 60_000  # tokens of the validation text that are scored
 LAST, MOMENTS = "model.safetensors", "checkpoints"  # a file in the folder of the model; a folder beside it
 RATES, SEARCH = (1e-3, 3e-3, 1e-2, 3e-2), 1 / 10  # learning rates that are tried, and on which share of the tokens
+BEYOND = {"lstm": 1e-1}  # whose best was the highest; tried in the same way afterwards, and never taken
 
 
 class Config(RunConfig):
@@ -205,8 +206,8 @@ def rate(scale: str, model: str, precision: str) -> float:
 
 
 def grid(scale: str) -> list[dict]:
-    """A transformer and an LSTM, and at `small` the short trainings by which the learning rate of each is chosen; at
-    `paper` the transformer that was released."""
+    """A transformer and an LSTM, and at `small` the short trainings by which the learning rate of each is chosen, and
+    those beyond; at `paper` the transformer that was released."""
     if scale == "paper":
         return [{"model": "transformer", "source": "openai-community/openai-gpt"}]
     both = [{"model": "transformer"}, {"model": "lstm"}]
@@ -214,7 +215,8 @@ def grid(scale: str) -> list[dict]:
         return both
     tokens = ceil(SEARCH * SCALES[scale]["tokens"])
     return [one | {"learning_rate": None} for one in both] + [
-        one | {"tokens": tokens, "learning_rate": rate, "checkpoints": 1} for one in both for rate in RATES]
+        one | {"tokens": tokens, "learning_rate": rate, "checkpoints": 1}
+        for one in both for rate in (*RATES, *([BEYOND[one["model"]]] if one["model"] in BEYOND else []))]
 
 
 SCALES = {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.papers.gpt1_2018.finetuning import AT_MOST, FORMS, GENERATED, LAYERS, SHOWN, encoded
 from repro.papers.gpt1_2018.finetuning import EXPERIMENT as FINETUNING
+from repro.papers.gpt1_2018.pretraining import BEYOND
 from repro.papers.gpt1_2018.pretraining import EXPERIMENT as PRETRAINING
 from repro.papers.gpt1_2018.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.papers.gpt1_2018.zero_shot import HEURISTICS
@@ -197,22 +198,29 @@ def by_examples(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def rates(context: ArtifactContext) -> "pandas.DataFrame":
-    """The pretraining of both models: held-out loss, the rate taken, and the rates that short trainings chose it of."""
+    """The pretraining of both models: held-out loss, the rate taken, and the rates of the short trainings: those that it
+    was chosen of, and those beyond."""
     import pandas
 
     rows = []
+    columns = ("weights", "nats per token", "rate", "tried before, nats per token", "tried beyond")
     for scale in reversed(context.scales):
         longest = max(config.tokens for config in context.plan(scale))
         for config in context.plan(scale, tokens=longest):
             found = context.records_of(config)[:1]
-            told = {name: NOT_RUN for name in ("weights", "nats per token", "rate", "tried before, nats per token")}
+            told = dict.fromkeys(columns, NOT_RUN)
+            beyond = [one for rate in BEYOND.values() for one in context.plan(scale, model=config.model,
+                                                                              learning_rate=rate)]
+            further = [f"{one.learning_rate:g}: {record.metrics['validation_token_loss']:.3f}"
+                       for one in beyond for record in context.records_of(one)]
             for record in found:
                 tried = [f"{rate:g}: {loss:.3f}" for rate, loss in record.notes.get("rates_tried", [])]
                 loss = record.metrics.get("validation_token_loss")
                 told = {"weights": f"{record.metrics['parameters']:,.0f}",
                         "nats per token": "–" if loss is None else f"{loss:.3f}",
                         "rate": f"{record.metrics['learning_rate']:g}" if loss is not None else "–",
-                        "tried before, nats per token": ", ".join(tried) or "–"}
+                        "tried before, nats per token": ", ".join(tried) or "–",
+                        "tried beyond": ", ".join(further) or (NOT_RUN if beyond else "–")}
             rows.append({"scale": scale, "model": config.model, "tokens": f"{config.tokens:,}"} | told)
     return pandas.DataFrame(rows)
 
