@@ -198,7 +198,7 @@ def by_examples(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def rates(context: ArtifactContext) -> "pandas.DataFrame":
-    """The pretraining of both models: held-out loss, the rate taken, and the rates of the short trainings: those that it
+    """The pretraining of both models: held-out loss, the rate taken, and those of the short trainings: which it
     was chosen of, and those beyond."""
     import pandas
 
