@@ -19,8 +19,9 @@ HINT = "give a checkpoint of that kind"
 def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
     """Within it a checkpoint is read, by a hub name such as `example`, or from a folder.
 
-    Raises ReproError when there is none, and for a damaged one.
+    Raises ReproError when there is none, when the hub cannot be reached, and for a damaged one.
     """
+    from huggingface_hub.errors import LocalEntryNotFoundError
     from safetensors import SafetensorError
 
     try:
@@ -34,6 +35,10 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
             raise ReproError(f"the folder {name_or_folder} holds no whole checkpoint ({str(error).splitlines()[0]}); "
                              "delete it and make it again, or give one with config.json and model.safetensors."
                              ) from error
+        if isinstance(error.__cause__, LocalEntryNotFoundError):  # neither in its cache nor to be had now
+            raise ReproError(f"there is no checkpoint '{name_or_folder}' here, and the hub is out of reach; connect if "
+                             f"it is a hub name such as {example}, or give a folder with config.json and "
+                             "model.safetensors.") from error
         raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
                          f"{example} or a folder with config.json and model.safetensors.") from error
 

@@ -129,6 +129,14 @@ def test_a_folder_comes_back_as_what_was_saved_and_bad_ones_are_named(tmp_path):
             load_masked_lm(tmp_path / name)
 
 
+def test_without_a_network_a_hub_name_is_not_said_to_be_unknown(monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ReproError, match="'FacebookAI/not-in-the-cache' here, and the hub is out of reach; connect"):
+        load_masked_lm("FacebookAI/not-in-the-cache")
+
+
 def test_heads_must_divide_the_width():
     with pytest.raises(ReproError, match="n_embd is 16 and n_head 3"):
         roberta_mini(1, 16, 3, 11)
