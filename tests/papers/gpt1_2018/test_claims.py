@@ -15,7 +15,7 @@ MINE = [one for one in artifacts() if one.paper == "gpt1_2018"]
 def test_there_is_every_table_and_figure_and_it_renders_without_records(tmp_path):
     assert {one.id.removeprefix("gpt1_2018-") for one in MINE} == {
         "figure1", "table1", "table2", "table3", "table4", "table5", "figure2-layers", "figure2-zero-shot", "examples",
-        "pretraining", "hyperparameters"}
+        "pretraining", "tuning-rates", "hyperparameters"}
     for one in MINE:
         for scale in one.scales:
             assert one.render(scale, (), tmp_path)._repr_html_()

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from repro.data import Tokeniser, tokens
+from repro.data.tasks import task as task_named
 from repro.errors import ReproError
 from repro.evaluation import perplexity
 from repro.papers.gpt1_2018 import FORMS, finetuning, pretraining
@@ -112,6 +113,24 @@ def test_at_most_so_many_examples_are_learned_from_and_fewer_where_there_are_few
     assert config(task="topics", train_examples=50, at_most=10).at_most is None
 
 
+def test_a_rate_is_tried_on_training_examples_apart_from_those_that_are_scored(tiny, home, monkeypatch):
+    monkeypatch.setattr(finetuning, "HELD_OUT", 100)
+    seen, real = {}, {"tuned": finetuning.tuned, "answered": finetuning.answered}
+    for name, at in (("tuned", 3), ("answered", 1)):
+        def kept(*given, name=name, at=at):
+            seen[name] = given[at]
+            return real[name](*given)
+        monkeypatch.setattr(finetuning, name, kept)
+    one = config(task="topics", at_most=300, epochs=1, learning_rate=1e-3)
+    record = run(one.model_copy(update={"experiment": "finetune-gpt-rates"}))
+    assert len(seen["answered"]) == 100 and len(seen["tuned"]) == 200
+    coder = pretraining.new_tokeniser(pretraining.EXPERIMENT.plan("smoke")[0])
+    rows = finetuning.encoded(task_named("topics"), "train", None, coder, one.limit)[:300]
+    assert sorted(map(str, seen["tuned"] + seen["answered"])) == sorted(map(str, rows))
+    assert [label for _, label in seen["answered"]] != [label for _, label in rows[:100]], "in an order of their own"
+    assert 0 <= record.metrics["held_out_score"] <= 100
+
+
 def started(tiny_context, **changes):
     torch.manual_seed(9)
     return finetuning.start(config(task="topics", **changes), tiny_context, type("Coder", (), {"vocab_size": 205}))
@@ -157,6 +176,7 @@ def test_scores_are_in_the_papers_unit():
     ({"task": "topic"}, "unknown task 'topic'. Did you mean 'topics'"), ({"task": "gap"}, "nothing is fine-tuned for"),
     ({"variant": "ful"}, "variant"), ({"transferred": 3}, "transferred is 3, but .* has 2 layers"),
     ({"transferred": -1}, "transferred"), ({"lm_weight": -1}, "lm_weight"),
+    ({"learning_rate": None}, "learning_rate is null, but rates are tried at small only, not at smoke; give one"),
     ({"train_examples": 0}, "train_examples"), ({"limit": 65}, "limit is 65 tokens, .* context ends at 64")])
 def test_settings_that_cannot_be(tiny, changes, words):
     with pytest.raises(ReproError, match=words):

@@ -3,9 +3,13 @@
 The pretrained weights are those of `pretrain-gpt` at seed 0, whatever the seed here: that draws the new weights, the
 order of the examples and the dropout. Beside the score of the whole recipe stand those of what needs no language model
 (`repro.papers.gpt1_2018.baselines`).
+
+What starts from a pretrained transformer, from an LSTM or from nothing may want different learning rates. At `small`
+each takes the one at which it told training examples best that it was not shown (`finetune-gpt-rates`).
 """
 
 from collections.abc import Iterable
+from statistics import fmean
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
@@ -69,7 +73,7 @@ class Config(RunConfig):
     limit: int = Field(512, ge=3)  # tokens of a sequence
     epochs: int = Field(2, ge=1)
     batch_size: int = Field(16, ge=1)  # examples
-    learning_rate: float = Field(1e-3, gt=0)
+    learning_rate: float | None = Field(1e-3, gt=0)  # null: the best of those that were tried, as `best_rate` says
     warmup_share: float = Field(0.002, ge=0, lt=1)  # of the steps, as in the paper
     weight_decay: float = Field(0.01, ge=0)
     dropout: float = Field(0.1, ge=0, lt=1)  # of the state that the answer is told from
@@ -87,6 +91,9 @@ class Config(RunConfig):
     @model_validator(mode="after")
     def _fits(self):
         base = base_of(self)
+        if self.learning_rate is None and self.scale not in RATES.scales:
+            raise ValueError(f"learning_rate is null, but rates are tried at {', '.join(RATES.scales)} only, not at "
+                             f"{self.scale}; give one")
         if self.limit > base.n_positions:
             raise ValueError(f"limit is {self.limit} tokens, but the model's context ends at {base.n_positions}")
         if self.transferred is not None and self.transferred > base.n_layer:
@@ -153,36 +160,52 @@ def start(config, context, coder):
     return fresh
 
 
+def tuned(config, context, coder, rows: list, rate: float):
+    """The model fine-tuned on `rows` of a task, and what `train` tells of it."""
+    from repro.models import TaskModel, labelled
+    from repro.training import LengthBuckets, Task, TrainConfig, train
+
+    form, n_outputs, _ = FORMS[config.task]
+    model = TaskModel(start(config, context, coder), form, n_outputs, config.dropout)
+    size = min(config.batch_size, len(rows))
+    batches = LengthBuckets(rows, [max(map(len, example)) for example, _ in rows], labelled, size, config.seed)
+    total = config.epochs * len(rows)
+    settings = TrainConfig(total, rate, int(config.warmup_share * total / size), "linear", config.weight_decay,
+                           validate_every=total, precision=config.precision, seed=config.seed)
+    weight = 0.0 if config.variant == "no-auxiliary" else config.lm_weight
+    with context.progress(total, f"fine-tuning for {config.task}", "examples") as bar:
+        return model, train(Task(model, weight), batches, settings, context.folder / "training", progress=bar)
+
+
+def answered(model, rows: list) -> list[float]:
+    """What the model tells of each row: a number where it has one output, else the number of a label or candidate."""
+    from repro.models import answers
+
+    logits = answers(model, [example for example, _ in rows])
+    return logits[:, 0].tolist() if logits.shape[1] == 1 else logits.argmax(1).tolist()
+
+
 def execute(config, context):
     import numpy as np
 
     from repro.data import corpus
     from repro.data.tasks import task as task_named
-    from repro.models import TaskModel, answers, labelled
-    from repro.training import LengthBuckets, Task, TrainConfig, train
 
-    task, (form, n_outputs, metric) = task_named(config.task), FORMS[config.task]
+    task, metric = task_named(config.task), FORMS[config.task].metric
     coder = new_tokeniser(base_of(config))
     rows = encoded(task, "train", config.train_examples, coder, config.limit)[:config.at_most]
     if config.variant == "shuffled-labels":
         order = np.random.default_rng(config.seed).permutation(len(rows))
         rows = [(example, rows[k][1]) for (example, _), k in zip(rows, order, strict=True)]
     test = encoded(task, "test", None, coder, config.limit)
-    model = TaskModel(start(config, context, coder), form, n_outputs, config.dropout)
-    size = min(config.batch_size, len(rows))
-    batches = LengthBuckets(rows, [max(map(len, example)) for example, _ in rows], labelled, size, config.seed)
-    total = config.epochs * len(rows)
-    settings = TrainConfig(total, config.learning_rate, int(config.warmup_share * total / size), "linear",
-                           config.weight_decay, validate_every=total, precision=config.precision, seed=config.seed)
-    weight = 0.0 if config.variant == "no-auxiliary" else config.lm_weight
-    with context.progress(total, f"fine-tuning for {config.task}", "examples") as bar:
-        result = train(Task(model, weight), batches, settings, context.folder / "training", progress=bar)
-    logits, labels = answers(model, [example for example, _ in test]), [label for _, label in test]
-    told = logits[:, 0].tolist() if logits.shape[1] == 1 else logits.argmax(1).tolist()
+    rate = best_rate(config, context)
+    model, result = tuned(config, context, coder, rows, rate)
+    told, labels = answered(model, test), [label for _, label in test]
     metrics = {"test_score": score(labels, told, metric), **without_a_model(config, task, labels)}
     units = dict.fromkeys(metrics, f"{metric}, times 100")
-    metrics |= {"train_examples": len(rows), "parameters": sum(weight.numel() for weight in model.parameters())}
-    units |= {"train_examples": "examples", "parameters": "weights"}
+    metrics |= {"train_examples": len(rows), "learning_rate": rate,
+                "parameters": sum(weight.numel() for weight in model.parameters())}
+    units |= {"train_examples": "examples", "learning_rate": "at its highest", "parameters": "weights"}
     if generator := corpus(config.corpus).generator:
         metrics["best_score"], units["best_score"] = 100 * generator.best_score(), f"{metric}, times 100, expected"
     return Outcome(metrics, units, config.variant, result.curves, {"test": {
@@ -197,6 +220,37 @@ def without_a_model(config, task, labels) -> dict[str, float]:
     rows, others = list(task.examples("train", config.train_examples))[:config.at_most], list(task.examples("test"))
     told = baselines(rows, others, FORMS[task.name].n_outputs)
     return {f"{name}_score": score(labels, found, FORMS[task.name].metric) for name, found in told.items()}
+
+
+def execute_rate(config, context):
+    """One learning rate, on a part of the training examples; scored on the rest of them."""
+    import random
+
+    from repro.data.tasks import task as task_named
+
+    coder = new_tokeniser(base_of(config))
+    rows = encoded(task_named(config.task), "train", config.train_examples, coder, config.limit)[:config.at_most]
+    random.Random(0).shuffle(rows)  # the order of a file can hang on its labels
+    model, result = tuned(config, context, coder, rows[HELD_OUT:], config.learning_rate)
+    metric = FORMS[config.task].metric
+    told = score([label for _, label in rows[:HELD_OUT]], answered(model, rows[:HELD_OUT]), metric)
+    return Outcome({"held_out_score": told}, {"held_out_score": f"{metric}, times 100"}, config.variant, result.curves)
+
+
+def rates_of(config) -> list[Config]:
+    """The runs that try learning rates for what a variant starts from, with the whole recipe and one seed; none where
+    a rate is given."""
+    begun = config.variant if config.variant in STARTS else "full"
+    return [] if config.learning_rate is not None else [
+        one for one in RATES.plan(config.scale) if one.variant == begun]
+
+
+def best_rate(config, context) -> float:
+    """The learning rate: the one given, or of those tried the one with the best mean score over their tasks."""
+    scores: dict[float, list[float]] = {}
+    for one in rates_of(config):
+        scores.setdefault(one.learning_rate, []).append(context.need(one)[0].metrics["held_out_score"])
+    return max(scores, key=lambda rate: fmean(scores[rate])) if scores else config.learning_rate
 
 
 # Examples, and tokens of each, about; what candidates have in common counts once.
@@ -216,7 +270,7 @@ def estimate(config) -> Estimate:
     return Estimate(model.parameters, tokens, flops, PROCESS + 16 * model.parameters, flops / rate)
 
 
-def needs(config) -> list:
+def pretrained(config) -> list:
     """The pretraining of what is fine-tuned."""
     return [] if config.variant == "no-pretraining" else [base_of(config)]
 
@@ -228,6 +282,9 @@ FETCHED = ("mnli", "mnli-mismatched", "qnli", "qqp", "snli", "scitail")  # by `r
 LAYERS = ("sick", "sst2")  # tasks on which only some layers are transferred
 AT_MOST = 2_500  # examples at `small`
 EXAMPLES = (500, 20_000)  # of SST-2, beside as many as Table 5 has
+STARTS = ("full", "no-pretraining", "lstm")  # what a learning rate is searched for
+TRIED, TRIED_ON = (1e-4, 3e-4, 1e-3, 3e-3), ("sick", "sst2")  # rates, and the tasks on which they are
+HELD_OUT = 500  # training examples of each that are scored then, and not learnt from
 
 
 def grid(scale: str) -> list[dict]:
@@ -250,11 +307,17 @@ def grid(scale: str) -> list[dict]:
             *[one for n in EXAMPLES for one in points(("sst2",), ("full", "no-auxiliary"), train_examples=n)]]
 
 
+SHARED = {"paper": "gpt1_2018", "config": Config, "estimate": estimate,
+          "reads": lambda config: base_of(config).tokeniser_corpora}
+SMALL = {"precision": "bf16", "at_most": AT_MOST}
+RATES = Experiment(
+    name="finetune-gpt-rates", **SHARED, summary="Which learning rate suits what is fine-tuned.", execute=execute_rate,
+    scales={"small": SMALL}, needs=pretrained,
+    grid=lambda scale: [{"task": task, "variant": variant, "learning_rate": rate}
+                        for variant in STARTS for rate in TRIED for task in TRIED_ON])
 EXPERIMENT = Experiment(
-    name="finetune-gpt", paper="gpt1_2018", summary="GPT fine-tuned for tasks, whole and without its parts.",
-    config=Config, grid=grid, execute=execute, estimate=estimate, needs=needs,
-    reads=lambda config: base_of(config).tokeniser_corpora,
-    scales={"smoke": {"limit": 64, "epochs": 4, "learning_rate": 2e-3},
-            "small": {"precision": "bf16", "at_most": AT_MOST},
+    name="finetune-gpt", **SHARED, summary="GPT fine-tuned for tasks, whole and without its parts.", execute=execute,
+    grid=grid, needs=lambda config: [*pretrained(config), *rates_of(config)], models_of=pretrained,
+    scales={"smoke": {"limit": 64, "epochs": 4, "learning_rate": 2e-3}, "small": SMALL | {"learning_rate": None},
             "paper": {"epochs": 3, "batch_size": 32, "learning_rate": 6.25e-5}})
-register(EXPERIMENT)
+register(RATES, EXPERIMENT)

@@ -4,8 +4,20 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from repro.papers.gpt1_2018.finetuning import AT_MOST, FORMS, GENERATED, LAYERS, SHOWN, encoded
+from repro.papers.gpt1_2018.finetuning import (
+    AT_MOST,
+    FORMS,
+    GENERATED,
+    HELD_OUT,
+    LAYERS,
+    SHOWN,
+    STARTS,
+    TRIED,
+    TRIED_ON,
+    encoded,
+)
 from repro.papers.gpt1_2018.finetuning import EXPERIMENT as FINETUNING
+from repro.papers.gpt1_2018.finetuning import RATES as TUNING
 from repro.papers.gpt1_2018.pretraining import BEYOND
 from repro.papers.gpt1_2018.pretraining import EXPERIMENT as PRETRAINING
 from repro.papers.gpt1_2018.zero_shot import EXPERIMENT as ZERO_SHOT
@@ -225,6 +237,19 @@ def rates(context: ArtifactContext) -> "pandas.DataFrame":
     return pandas.DataFrame(rows)
 
 
+def tuning_rates(context: ArtifactContext) -> "pandas.DataFrame":
+    """What each learning rate of fine-tuning gave on training examples that were held out, by what it starts from."""
+    import pandas
+
+    rows = []
+    for variant in STARTS:
+        for rate in TRIED:
+            told = {task: mean([record for one in context.plan(variant=variant, learning_rate=rate, task=task)
+                                for record in context.records_of(one)], "held_out_score") for task in TRIED_ON}
+            rows.append({"method": VARIANTS[variant], "learning rate": f"{rate:g}"} | told)
+    return pandas.DataFrame(rows)
+
+
 SETTINGS = {  # parameter of the paper -> how it is told of our pretraining and fine-tuning
     "layers": lambda base, tuned: base.n_layer, "hidden size": lambda base, tuned: base.n_embd,
     "attention heads": lambda base, tuned: base.n_head,
@@ -242,7 +267,8 @@ STAGES = {  # (stage, parameter) -> the same, where both stages have one
     ("pre-training", "warmup"): lambda base, tuned: base.warmup_steps,
     ("pre-training", "epochs"): lambda base, tuned: f"{base.tokens / 1e6:g}M tokens",
     ("pre-training", "weight init"): lambda base, tuned: "N(0, 0.02)",
-    ("fine-tuning", "learning rate"): lambda base, tuned: tuned.learning_rate,
+    ("fine-tuning", "learning rate"): lambda base, tuned: (
+        "searched" if tuned.learning_rate is None else tuned.learning_rate),
     ("fine-tuning", "batch size"): lambda base, tuned: tuned.batch_size,
     ("fine-tuning", "epochs"): lambda base, tuned: (
         f"{tuned.epochs} of at most {tuned.at_most:,} examples" if tuned.at_most else tuned.epochs),
@@ -290,6 +316,9 @@ BY_EXAMPLES = Artifact(id="gpt1_2018-examples", **OF, experiment=FINETUNING.name
                        title="The auxiliary objective by the number of examples")
 RATES = Artifact(id="gpt1_2018-pretraining", **OF, experiment=PRETRAINING.name, source=ADDED, build=rates,
                  title="Both models as they are pre-trained, one training of each")
+TUNING_RATES = Artifact(id="gpt1_2018-tuning-rates", **OF, experiment=TUNING.name, source=ADDED, build=tuning_rates,
+                        title=f"Scores on {HELD_OUT} training examples held out, by the learning rate of fine-tuning")
 HYPERPARAMETERS = Artifact(id="gpt1_2018-hyperparameters", **OF, experiment=(PRETRAINING.name, FINETUNING.name),
                            source="Sections 4.1 and 4.2", build=settings, title="Settings")
-register(FIGURE_1, TABLE_1, NLI, QA, GLUE, ABLATION, BY_LAYERS, BY_CHECKPOINT, BY_EXAMPLES, RATES, HYPERPARAMETERS)
+register(FIGURE_1, TABLE_1, NLI, QA, GLUE, ABLATION, BY_LAYERS, BY_CHECKPOINT, BY_EXAMPLES, RATES, TUNING_RATES,
+         HYPERPARAMETERS)
