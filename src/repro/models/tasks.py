@@ -192,8 +192,9 @@ class TaskModel(nn.Module):
         self.special = nn.Embedding(3, width, device=weight.device, dtype=weight.dtype)
         self.head = nn.Linear(width, n_outputs, bias=False, device=weight.device, dtype=weight.dtype)
         self.dropout = nn.Dropout(dropout)
-        for new in (self.special, self.head):
-            nn.init.normal_(new.weight, std=INIT)
+        nn.init.normal_(self.head.weight, std=INIT)
+        with torch.no_grad():  # as large as what the base has learnt to read
+            self.special.weight.normal_().mul_(base.embed.weight.std())
 
     def settings(self) -> dict:
         """All that decides what it computes but the weights."""

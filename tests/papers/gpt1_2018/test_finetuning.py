@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import load_file
 
 from repro.data import Tokeniser, tokens
-from repro.data.tasks import task as task_named
 from repro.errors import ReproError
 from repro.evaluation import perplexity
 from repro.papers.gpt1_2018 import FORMS, finetuning, pretraining
@@ -115,20 +114,52 @@ def test_at_most_so_many_examples_are_learned_from_and_fewer_where_there_are_few
 
 def test_a_rate_is_tried_on_training_examples_apart_from_those_that_are_scored(tiny, home, monkeypatch):
     monkeypatch.setattr(finetuning, "HELD_OUT", 100)
-    seen, real = {}, {"tuned": finetuning.tuned, "answered": finetuning.answered}
+    seen, told, real = {}, [], {"tuned": finetuning.tuned, "answered": finetuning.answered}
     for name, at in (("tuned", 3), ("answered", 1)):
         def kept(*given, name=name, at=at):
             seen[name] = given[at]
-            return real[name](*given)
+            told[:] = result = real[name](*given)
+            return result
         monkeypatch.setattr(finetuning, name, kept)
     one = config(task="topics", at_most=300, epochs=1, learning_rate=1e-3)
     record = run(one.model_copy(update={"experiment": "finetune-gpt-rates"}))
-    assert len(seen["answered"]) == 100 and len(seen["tuned"]) == 200
+    drawn = finetuning.training_rows(one)
     coder = pretraining.new_tokeniser(pretraining.EXPERIMENT.plan("smoke")[0])
-    rows = finetuning.encoded(task_named("topics"), "train", None, coder, one.limit)[:300]
-    assert sorted(map(str, seen["tuned"] + seen["answered"])) == sorted(map(str, rows))
-    assert [label for _, label in seen["answered"]] != [label for _, label in rows[:100]], "in an order of their own"
-    assert 0 <= record.metrics["held_out_score"] <= 100
+    assert seen["answered"] == finetuning.as_read("topics", drawn[:100], coder, one.limit)
+    assert seen["tuned"] == finetuning.as_read("topics", drawn[100:], coder, one.limit) and len(seen["tuned"]) == 200
+    assert record.metrics["held_out_examples"] == 100
+    hits = sum(logit == label for logit, (_, label) in zip(told, seen["answered"], strict=True))
+    assert record.metrics["held_out_score"] == pytest.approx(hits)
+
+    monkeypatch.setattr(finetuning, "training_rows", lambda config: [*drawn[:99], drawn[150], *drawn[100:]])
+    again = run(one.model_copy(update={"experiment": "finetune-gpt-rates"}), force=True)
+    assert again.metrics["held_out_examples"] == 99, "one stands among those that are learnt from"
+
+
+def test_what_is_learnt_from_is_drawn_from_all_rows_and_the_same_at_every_seed(tiny):
+    from repro.data.tasks import task
+
+    rows = list(task("topics").examples("train"))
+    drawn = finetuning.training_rows(config(task="topics"))
+    assert drawn != rows and sorted(map(str, drawn)) == sorted(map(str, rows))
+    for changes in ({"train_examples": 50}, {"at_most": 50}, {"train_examples": 50, "seed": 3}):
+        assert finetuning.training_rows(config(task="topics", **changes)) == drawn[:50]
+    with pytest.raises(ReproError, match="601 rows of task topics, train: .* has only 600"):
+        finetuning.training_rows(config(task="topics", train_examples=601))
+
+
+def test_numbers_are_learnt_less_their_mean_and_told_with_it(tiny, home, monkeypatch):
+    monkeypatch.setitem(finetuning.FORMS, "pairs", finetuning.Told("similarity", 1, "pearson"))
+    monkeypatch.setattr(finetuning, "answered", lambda model, rows: [0.25] * len(rows))
+    learnt = []
+    monkeypatch.setattr("repro.training.LengthBuckets", lambda rows, *rest: learnt.extend(rows) or 1 / 0)
+    one = config(task="pairs", train_examples=40)
+    with pytest.raises(ZeroDivisionError):
+        run(one)
+    labels = [row.label for row in finetuning.training_rows(one)]
+    assert [label for _, label in learnt] == pytest.approx([label - sum(labels) / 40 for label in labels])
+    monkeypatch.setattr(finetuning, "tuned", lambda *given: (torch.nn.Linear(1, 1), type("Told", (), {"curves": {}})))
+    assert run(one).documents["test"]["prediction"] == pytest.approx([sum(labels) / 40 + 0.25] * 200)
 
 
 def started(tiny_context, **changes):

@@ -8,12 +8,14 @@ What starts from a pretrained transformer, from an LSTM or from nothing may want
 each takes the one at which it told training examples best that it was not shown (`finetune-gpt-rates`).
 """
 
+import random
 from collections.abc import Iterable
 from statistics import fmean
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
+from repro.data.tasks import task as task_named
 from repro.errors import ReproError
 from repro.papers.base.pretraining import PROCESS, new_tokeniser
 from repro.papers.gpt1_2018 import pretraining
@@ -48,12 +50,10 @@ SHOWN = "belonging"  # of these, the one with all variants at smoke
 def with_corpus(values: dict[str, Any], known: Iterable[str], refused: str) -> dict[str, Any]:
     """Settings with the corpus of their task. Raises ReproError, which begins with `refused`, for one that is not among
     the `known` ones, and for one that nobody knows."""
-    from repro.data.tasks import task
-
     name = values.get("task")
     if not isinstance(name, str):
         return values
-    corpus = task(name).corpus
+    corpus = task_named(name).corpus
     if name not in known:
         raise ReproError(f"{refused} {name}; take one of {', '.join(sorted(known))}")
     return {**values, "corpus": corpus}
@@ -67,7 +67,7 @@ class Config(RunConfig):
     # Layers whose pretrained weights are taken, from below; null: all. Always null of the variants lstm, which has only
     # one, and no-pretraining, which takes none, so that a plan with it has each of them once.
     transferred: int | None = Field(None, ge=0)
-    train_examples: int | None = Field(None, ge=1)  # the first of the task; null: all that it has here
+    train_examples: int | None = Field(None, ge=1)  # drawn from those of the task; null: all that it has here
     at_most: Annotated[int | None, Absent(None)] = Field(None, ge=1)  # of all; null where `train_examples` says it
     lm_weight: float = Field(0.5, ge=0)  # of the auxiliary loss; that of the variant no-auxiliary is 0
     limit: int = Field(512, ge=3)  # tokens of a sequence
@@ -110,16 +110,34 @@ def base_of(config):
 
 def encoded(task, split: str, n: int | None, coder, limit: int) -> list[tuple[list[list[int]], float]]:
     """Rows of a task as `TaskModel` reads them, with their labels."""
+    return as_read(task.name, task.examples(split, n), coder, limit)
+
+
+def as_read(name: str, rows: Iterable[Any], coder, limit: int) -> list[tuple[list[list[int]], float]]:
+    """The same of `rows` that are at hand."""
     from repro.models import encode_example
 
-    found = []
-    for row in task.examples(split, n):
-        if FORMS[task.name].form == "multiple-choice":
-            texts, label = ("\n".join(row.paragraphs), row.question, *row.candidates), row.answer
-        else:
-            texts, label = row.texts, row.label
-        found.append((encode_example(FORMS[task.name].form, texts, coder, limit), label))
+    form, found = FORMS[name].form, []
+    for row in rows:
+        label = row.answer if form == "multiple-choice" else row.label
+        found.append((encode_example(form, texts_of(row), coder, limit), label))
     return found
+
+
+def texts_of(row) -> tuple[str, ...]:
+    """What a form reads of a row."""
+    return ("\n".join(row.paragraphs), row.question, *row.candidates) if hasattr(row, "candidates") else row.texts
+
+
+def training_rows(config) -> list[Any]:
+    """The rows that are learnt from: so many of all, drawn, since files are sorted by source or difficulty. They are
+    the same at every seed. Raises ReproError for more than the task has."""
+    task = task_named(config.task)
+    rows = list(task.examples("train"))
+    if config.train_examples and config.train_examples > len(rows):
+        rows = list(task.examples("train", config.train_examples))
+    random.Random(0).shuffle(rows)
+    return rows[:config.train_examples or config.at_most]
 
 
 def score(labels, predictions, metric: str) -> float:
@@ -160,12 +178,18 @@ def start(config, context, coder):
     return fresh
 
 
+def middle(rows: list, metric: str) -> float:
+    """The mean label where it is a number, which a head without bias would have to learn first; else 0."""
+    return fmean(label for _, label in rows) if metric == "pearson" else 0
+
+
 def tuned(config, context, coder, rows: list, rate: float):
-    """The model fine-tuned on `rows` of a task, and what `train` tells of it."""
+    """The model fine-tuned on `rows` of a task, and what `train` tells of it. Numbers are learnt less their mean."""
     from repro.models import TaskModel, labelled
     from repro.training import LengthBuckets, Task, TrainConfig, train
 
-    form, n_outputs, _ = FORMS[config.task]
+    form, n_outputs, metric = FORMS[config.task]
+    rows = [(example, label - middle(rows, metric)) for example, label in rows]
     model = TaskModel(start(config, context, coder), form, n_outputs, config.dropout)
     size = min(config.batch_size, len(rows))
     batches = LengthBuckets(rows, [max(map(len, example)) for example, _ in rows], labelled, size, config.seed)
@@ -189,18 +213,17 @@ def execute(config, context):
     import numpy as np
 
     from repro.data import corpus
-    from repro.data.tasks import task as task_named
 
     task, metric = task_named(config.task), FORMS[config.task].metric
     coder = new_tokeniser(base_of(config))
-    rows = encoded(task, "train", config.train_examples, coder, config.limit)[:config.at_most]
+    rows = as_read(task.name, training_rows(config), coder, config.limit)
     if config.variant == "shuffled-labels":
         order = np.random.default_rng(config.seed).permutation(len(rows))
         rows = [(example, rows[k][1]) for (example, _), k in zip(rows, order, strict=True)]
     test = encoded(task, "test", None, coder, config.limit)
     rate = best_rate(config, context)
     model, result = tuned(config, context, coder, rows, rate)
-    told, labels = answered(model, test), [label for _, label in test]
+    told, labels = [one + middle(rows, metric) for one in answered(model, test)], [label for _, label in test]
     metrics = {"test_score": score(labels, told, metric), **without_a_model(config, task, labels)}
     units = dict.fromkeys(metrics, f"{metric}, times 100")
     metrics |= {"train_examples": len(rows), "learning_rate": rate,
@@ -217,30 +240,32 @@ def without_a_model(config, task, labels) -> dict[str, float]:
     """The scores of what learns from the same rows without a language model, beside those of the whole recipe."""
     if config.variant != "full" or config.transferred is not None:
         return {}
-    rows, others = list(task.examples("train", config.train_examples))[:config.at_most], list(task.examples("test"))
-    told = baselines(rows, others, FORMS[task.name].n_outputs)
+    others = list(task.examples("test"))
+    told = baselines(training_rows(config), others, FORMS[task.name].n_outputs)
     return {f"{name}_score": score(labels, found, FORMS[task.name].metric) for name, found in told.items()}
 
 
 def execute_rate(config, context):
-    """One learning rate, on a part of the training examples; scored on the rest of them."""
-    import random
-
-    from repro.data.tasks import task as task_named
-
-    coder = new_tokeniser(base_of(config))
-    rows = encoded(task_named(config.task), "train", config.train_examples, coder, config.limit)[:config.at_most]
-    random.Random(0).shuffle(rows)  # the order of a file can hang on its labels
-    model, result = tuned(config, context, coder, rows[HELD_OUT:], config.learning_rate)
+    """One learning rate, on a part of the training examples; scored on others, of which none is a part of one that was
+    learnt from or has one in it, as phrases of one sentence have."""
+    coder, rows = new_tokeniser(base_of(config)), training_rows(config)
+    held, rows = rows[:HELD_OUT], rows[HELD_OUT:]
+    known = ["\n".join(texts_of(row)) for row in rows]
+    held = [row for row in held if (text := "\n".join(texts_of(row)))
+            and not any(text in other or other in text for other in known)]
+    held, rows = (as_read(config.task, some, coder, config.limit) for some in (held, rows))
+    model, result = tuned(config, context, coder, rows, config.learning_rate)
     metric = FORMS[config.task].metric
-    told = score([label for _, label in rows[:HELD_OUT]], answered(model, rows[:HELD_OUT]), metric)
-    return Outcome({"held_out_score": told}, {"held_out_score": f"{metric}, times 100"}, config.variant, result.curves)
+    told = score([label for _, label in held], answered(model, held), metric)
+    return Outcome({"held_out_score": told, "held_out_examples": len(held)},
+                   {"held_out_score": f"{metric}, times 100", "held_out_examples": "examples"}, config.variant,
+                   result.curves)
 
 
 def rates_of(config) -> list[Config]:
     """The runs that try learning rates for what a variant starts from, with the whole recipe and one seed; none where
-    a rate is given."""
-    begun = config.variant if config.variant in STARTS else "full"
+    a rate is given. With no layer transferred nearly nothing is pretrained."""
+    begun = config.variant if config.variant in TRIED else "full" if config.transferred != 0 else "no-pretraining"
     return [] if config.learning_rate is not None else [
         one for one in RATES.plan(config.scale) if one.variant == begun]
 
@@ -282,9 +307,10 @@ FETCHED = ("mnli", "mnli-mismatched", "qnli", "qqp", "snli", "scitail")  # by `r
 LAYERS = ("sick", "sst2")  # tasks on which only some layers are transferred
 AT_MOST = 2_500  # examples at `small`
 EXAMPLES = (500, 20_000)  # of SST-2, beside as many as Table 5 has
-STARTS = ("full", "no-pretraining", "lstm")  # what a learning rate is searched for
-TRIED, TRIED_ON = (1e-4, 3e-4, 1e-3, 3e-3), ("sick", "sst2")  # rates, and the tasks on which they are
-HELD_OUT = 500  # training examples of each that are scored then, and not learnt from
+TRIED = {  # what is begun with -> its learning rates; an LSTM's pretraining wants ten times a transformer's
+    "full": (3e-4, 1e-3, 3e-3, 1e-2), "no-pretraining": (3e-4, 1e-3, 3e-3, 1e-2), "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
+TRIED_ON = ("sick", "sst2", "stsb")  # tasks on which they are tried
+HELD_OUT = 500  # training examples of each that are not learnt from then
 
 
 def grid(scale: str) -> list[dict]:
@@ -309,12 +335,12 @@ def grid(scale: str) -> list[dict]:
 
 SHARED = {"paper": "gpt1_2018", "config": Config, "estimate": estimate,
           "reads": lambda config: base_of(config).tokeniser_corpora}
-SMALL = {"precision": "bf16", "at_most": AT_MOST}
+SMALL = {"precision": "bf16", "at_most": AT_MOST, "warmup_share": 0.1}  # the paper's share would be no step at all
 RATES = Experiment(
     name="finetune-gpt-rates", **SHARED, summary="Which learning rate suits what is fine-tuned.", execute=execute_rate,
     scales={"small": SMALL}, needs=pretrained,
     grid=lambda scale: [{"task": task, "variant": variant, "learning_rate": rate}
-                        for variant in STARTS for rate in TRIED for task in TRIED_ON])
+                        for variant, rates in TRIED.items() for rate in rates for task in TRIED_ON])
 EXPERIMENT = Experiment(
     name="finetune-gpt", **SHARED, summary="GPT fine-tuned for tasks, whole and without its parts.", execute=execute,
     grid=grid, needs=lambda config: [*pretrained(config), *rates_of(config)], models_of=pretrained,
