@@ -1,7 +1,8 @@
 """The tasks that GPT is fine-tuned and tested on here: which rows of which corpus (Radford et al. 2018, section 4.2).
 
 A model is tested on the labelled rows there are: for CoLA and RTE the development set, whose test labels GLUE keeps to
-itself, and for SST-2 as well. SICK stands for SNLI. Story Cloze is missing: it is given out on request only.
+itself, and for SST-2 as well. The first rows of RACE, which are read here, are all of RACE-h. SICK stands for SNLI.
+Story Cloze is missing: it is given out on request only.
 """
 
 from collections.abc import Iterator

@@ -82,16 +82,16 @@ def between(one: str, other: str) -> Callable[[Sequence[Record]], Measured]:
                                      for task in tasks]))
             control.append([fmean(found[task, "shuffled-labels", None, None].metrics["test_score"]
                                   - found[task, "full", None, None].metrics["majority_score"] for task in tasks)])
-        return Measured(np.array(effects), np.array(control))
+        return Measured(np.array(effects), np.array(control), "one pre-training of each model")
     return measure
 
 
 def moved(one: str, other: str) -> Callable[[list[Record]], float]:
-    """By how much the mean score of one variant differs from that of another."""
+    """By how much the mean score of one variant is above that of another; 0 where it is below."""
     def room(records: list[Record]) -> float:
         means = {name: fmean(record.metrics["test_score"] for record in records if record.config["variant"] == name)
                  for name in (one, other)}
-        return abs(means[one] - means[other])
+        return max(0.0, means[one] - means[other])
     return room
 
 
@@ -144,28 +144,26 @@ def ends(found: dict[tuple, Record]) -> dict[str, tuple[Record, Record]]:
 
 
 def auxiliary(records: Sequence[Record]) -> Measured:
-    """What the auxiliary objective adds with the most examples less what it adds with the fewest, by test example; the
-    control is the same with another seed of the full recipe in its place."""
+    """What the auxiliary objective adds with the most examples less what it adds with the fewest, by test example."""
     import numpy as np
 
-    seeds = [ends(found) for found in by_seed(records)]
-    gain = [{name: of(full) - of(without) for name, (full, without) in one.items()} for one in seeds]
-    chance = [{name: of(one[name][0]) - of(other[name][0]) for name in one}
-              for one, other in zip(seeds, seeds[1:] + seeds[:1], strict=True)]
-    return Measured(*(np.array([one["most"] - one["fewest"] for one in some]) for some in (gain, chance)))
+    gain = [{name: of(full) - of(without) for name, (full, without) in ends(found).items()}
+            for found in by_seed(records)]
+    return Measured(np.array([one["most"] - one["fewest"] for one in gain]), note="one pre-training")
 
 
 def learning(records: list[Record]) -> float:
     """By how much the score rises from the fewest examples to the most."""
     found = [ends(one) for one in by_seed(records)]
-    return abs(fmean(one["most"][0].metrics["test_score"] - one["fewest"][0].metrics["test_score"] for one in found))
+    return max(0.0, fmean(one["most"][0].metrics["test_score"] - one["fewest"][0].metrics["test_score"]
+                          for one in found))
 
 
 register(Claim(
     id="gpt1_2018-auxiliary", **COMMON, source="Section 5", about=(BY_EXAMPLES.id, ABLATION.id), where=of_examples,
     sentence="The auxiliary objective helps where there are many examples more than where there are few.",
     short="The auxiliary objective helps more where examples are many.",
-    measure=auxiliary, control="another seed of the full recipe in the place of the one without the objective",
+    measure=auxiliary, why_no_control="both rows of a pair differ in the objective alone",
     paper_effect=lambda: round(printed("full", "no-auxiliary", LARGE_SETS)
                                - printed("full", "no-auxiliary", SMALL_SETS), 6),
     assay=Assay("the most examples against the fewest", of_examples, learning)))
@@ -178,14 +176,13 @@ def of_layers(config: Any) -> bool:
 
 
 def layers(records: Sequence[Record]) -> Measured:
-    """The slope of the score over layers transferred, times all of them, by test example; the control is what the
-    embeddings alone bring against no pre-training."""
+    """The slope of the score over layers transferred, times all of them, by test example."""
     import numpy as np
 
-    effects, control = [], []
+    effects = []
     for found in by_seed(records):
         tasks = sorted({key[0] for key in found})
-        slopes, before = [], []
+        slopes = []
         for task in tasks:
             kept = {key[2]: record for key, record in found.items() if key[:2] == (task, "full")}
             top = max(n for n in kept if n is not None) + 1  # null: all layers
@@ -193,17 +190,15 @@ def layers(records: Sequence[Record]) -> Measured:
             numbers = np.array(sorted(kept), float)
             weights = (numbers - numbers.mean()) / ((numbers - numbers.mean())**2).sum()
             slopes.append(top * sum(weight * of(kept[n]) for n, weight in zip(sorted(kept), weights, strict=True)))
-            before.append(of(kept[0]) - of(found[task, "no-pretraining", None, None]))
         effects.append(averaged(slopes))
-        control.append(averaged(before))
-    return Measured(np.array(effects), np.array(control))
+    return Measured(np.array(effects), note="one pre-training")
 
 
 def best_layers(records: list[Record]) -> float:
     """By how much all that was pre-trained raises the score."""
     means = {key: [r.metrics["test_score"] for r in records if (r.config["variant"], r.config["transferred"]) == key]
              for key in (("full", None), ("no-pretraining", None))}
-    return abs(fmean(means["full", None]) - fmean(means["no-pretraining", None]))
+    return max(0.0, fmean(means["full", None]) - fmean(means["no-pretraining", None]))
 
 
 def transferred() -> float:
@@ -216,7 +211,7 @@ register(Claim(
     id="gpt1_2018-layers", **COMMON, source="Figure 2, left", about=(BY_LAYERS.id,), where=of_layers, measure=layers,
     sentence="The score rises with the layers that are transferred (their trend): by up to 9 points all together.",
     short="The score rises with the layers that are transferred.",
-    control="the embeddings alone, against no pre-training",
+    why_no_control="neighbouring rows differ in one layer alone",
     paper_effect=transferred,
     assay=Assay("all that was pre-trained against nothing", of_layers, best_layers)))
 

@@ -65,7 +65,7 @@ class Heuristic(NamedTuple):
 HEURISTICS = {
     "cola": Heuristic(acceptable, "matthews", called="linguistic acceptability"),
     "sst2": Heuristic(sentiment, "accuracy", mean=False, called="sentiment analysis"),
-    "race": Heuristic(question, "accuracy", called="question answering"),
+    "race": Heuristic(question, "accuracy", called="question answering (RACE-h)"),
     "gap": Heuristic(pronoun, "accuracy", called="Winograd schema (ours: GAP)"),
     "belonging": Heuristic(acceptable, "accuracy"), "nouns": Heuristic(question, "accuracy")}
 
