@@ -343,7 +343,7 @@ RATES = Experiment(
                         for variant, rates in TRIED.items() for rate in rates for task in TRIED_ON])
 EXPERIMENT = Experiment(
     name="finetune-gpt", **SHARED, summary="GPT fine-tuned for tasks, whole and without its parts.", execute=execute,
-    grid=grid, needs=lambda config: [*pretrained(config), *rates_of(config)], models_of=pretrained,
+    grid=grid, needs=lambda config: [*pretrained(config), *rates_of(config)], models_of=pretrained, revision=1,
     scales={"smoke": {"limit": 64, "epochs": 4, "learning_rate": 2e-3}, "small": SMALL | {"learning_rate": None},
             "paper": {"epochs": 3, "batch_size": 32, "learning_rate": 6.25e-5}})
 register(RATES, EXPERIMENT)
