@@ -139,6 +139,16 @@ def test_all_that_is_new_are_three_embeddings_and_a_matrix():
     assert {id(weight) for weight in made.parameters()} == new | {id(weight) for weight in base.parameters()}
 
 
+def test_special_tokens_begin_as_large_as_the_embeddings():
+    torch.manual_seed(0)
+    base = GPT(GPTConfig(V, 24, 1, 512, 2))
+    for times in (1, 10):
+        base.embed.weight.data.mul_(times)
+        made = TaskModel(base, "entailment", 3)
+        assert made.special.weight.std().item() == pytest.approx(base.embed.weight.std().item(), rel=0.1)
+        assert made.special.weight.requires_grad and made.head.weight.std().item() == pytest.approx(0.02, rel=0.1)
+
+
 @pytest.mark.parametrize(("form", "n_outputs", "labels"), [
     ("classification", 2, [1, 0, 1, 1]), ("entailment", 3, [2, 0, 1, 1]), ("similarity", 1, [0.5, 3.0, 0.0, 4.5]),
     ("classification", 1, [1, 2, 0, 5]), ("multiple-choice", 1, [2, 0, 1, 1])])

@@ -134,6 +134,9 @@ def test_a_rate_is_tried_on_training_examples_apart_from_those_that_are_scored(t
     monkeypatch.setattr(finetuning, "training_rows", lambda config: [*drawn[:99], drawn[150], *drawn[100:]])
     again = run(one.model_copy(update={"experiment": "finetune-gpt-rates"}), force=True)
     assert again.metrics["held_out_examples"] == 99, "one stands among those that are learnt from"
+    monkeypatch.setattr(finetuning, "training_rows", lambda config: drawn[:100])
+    with pytest.raises(ReproError, match="100 training examples of topics: 100 are held out, and none is left"):
+        run(one.model_copy(update={"experiment": "finetune-gpt-rates"}), force=True)
 
 
 def test_what_is_learnt_from_is_drawn_from_all_rows_and_the_same_at_every_seed(tiny):

@@ -1,6 +1,6 @@
 """Which runs there are of GPT."""
 
-from repro.papers.gpt1_2018 import finetuning, pretraining
+from repro.papers.gpt1_2018 import finetuning, pretraining, zero_shot
 from repro.study import experiment
 
 
@@ -35,6 +35,7 @@ def test_heuristics_are_asked_of_both_models_at_the_same_rows():
     assert {(one.task, one.model) for one in plan} == {
         (task, model) for task in ("cola", "sst2", "race", "gap") for model in ("transformer", "lstm")}
     assert {one.examples for one in plan if one.task == "race"} == {300}
+    assert {one.task for one in plan if one.train_draw == "random"} == {"cola"}, "the one with a threshold"
     for one in plan:
         need, = experiment("zero-shot-gpt").needs(one)
         assert need.model == one.model and need.learning_rate is None and need.checkpoints == 8
@@ -65,3 +66,11 @@ def test_the_rate_with_the_best_mean_over_tasks_is_taken():
     wanted = experiment("finetune-gpt").plan("small", {"task": "rte", "variant": "no-auxiliary"})[0]
     assert finetuning.best_rate(wanted, context) == 1e-3
     assert finetuning.best_rate(wanted.model_copy(update={"learning_rate": 0.5}), context) == 0.5
+
+
+def test_rows_of_a_threshold_are_those_that_are_drawn():
+    one = experiment("zero-shot-gpt").plan("smoke", {"task": "belonging"})[0]
+    first, some = (zero_shot.rows_of(one.model_copy(update={"train_draw": how}), "train")
+                   for how in ("first", "random"))
+    assert some[0] == finetuning.drawn("belonging", 400) != first[0] and len(first[0]) == len(some[0]) == 400
+    assert some[1] == [row.label for row in some[0]]

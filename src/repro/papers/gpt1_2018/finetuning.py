@@ -129,15 +129,20 @@ def texts_of(row) -> tuple[str, ...]:
     return ("\n".join(row.paragraphs), row.question, *row.candidates) if hasattr(row, "candidates") else row.texts
 
 
-def training_rows(config) -> list[Any]:
-    """The rows that are learnt from: so many of all, drawn, since files are sorted by source or difficulty. They are
-    the same at every seed. Raises ReproError for more than the task has."""
-    task = task_named(config.task)
+def drawn(name: str, n: int | None) -> list[Any]:
+    """So many training rows of a task, or all (None), drawn from all that it has: files are sorted by source or
+    difficulty. Raises ReproError for more than there are."""
+    task = task_named(name)
     rows = list(task.examples("train"))
-    if config.train_examples and config.train_examples > len(rows):
-        rows = list(task.examples("train", config.train_examples))
+    if n and n > len(rows):
+        rows = list(task.examples("train", n))
     random.Random(0).shuffle(rows)
-    return rows[:config.train_examples or config.at_most]
+    return rows[:n]
+
+
+def training_rows(config) -> list[Any]:
+    """The rows that are learnt from, the same at every seed."""
+    return drawn(config.task, config.train_examples)[:config.at_most]
 
 
 def score(labels, predictions, metric: str) -> float:
@@ -189,7 +194,8 @@ def tuned(config, context, coder, rows: list, rate: float):
     from repro.training import LengthBuckets, Task, TrainConfig, train
 
     form, n_outputs, metric = FORMS[config.task]
-    rows = [(example, label - middle(rows, metric)) for example, label in rows]
+    mean = middle(rows, metric)
+    rows = [(example, label - mean) for example, label in rows]
     model = TaskModel(start(config, context, coder), form, n_outputs, config.dropout)
     size = min(config.batch_size, len(rows))
     batches = LengthBuckets(rows, [max(map(len, example)) for example, _ in rows], labelled, size, config.seed)
@@ -221,9 +227,9 @@ def execute(config, context):
         order = np.random.default_rng(config.seed).permutation(len(rows))
         rows = [(example, rows[k][1]) for (example, _), k in zip(rows, order, strict=True)]
     test = encoded(task, "test", None, coder, config.limit)
-    rate = best_rate(config, context)
+    rate, mean = best_rate(config, context), middle(rows, metric)
     model, result = tuned(config, context, coder, rows, rate)
-    told, labels = [one + middle(rows, metric) for one in answered(model, test)], [label for _, label in test]
+    told, labels = [one + mean for one in answered(model, test)], [label for _, label in test]
     metrics = {"test_score": score(labels, told, metric), **without_a_model(config, task, labels)}
     units = dict.fromkeys(metrics, f"{metric}, times 100")
     metrics |= {"train_examples": len(rows), "learning_rate": rate,
@@ -250,6 +256,9 @@ def execute_rate(config, context):
     learnt from or has one in it, as phrases of one sentence have."""
     coder, rows = new_tokeniser(base_of(config)), training_rows(config)
     held, rows = rows[:HELD_OUT], rows[HELD_OUT:]
+    if not rows:
+        raise ReproError(f"{len(held)} training examples of {config.task}: {HELD_OUT} are held out, and none is left "
+                         "to learn from; take more.")
     known = ["\n".join(texts_of(row)) for row in rows]
     held = [row for row in held if (text := "\n".join(texts_of(row)))
             and not any(text in other or other in text for other in known)]
@@ -263,8 +272,8 @@ def execute_rate(config, context):
 
 
 def rates_of(config) -> list[Config]:
-    """The runs that try learning rates for what a variant starts from, with the whole recipe and one seed; none where
-    a rate is given. With no layer transferred nearly nothing is pretrained."""
+    """The runs that try learning rates for what a variant starts from, with the settings of the scale and one seed;
+    none where a rate is given. With no layer transferred nearly nothing is pretrained."""
     begun = config.variant if config.variant in TRIED else "full" if config.transferred != 0 else "no-pretraining"
     return [] if config.learning_rate is not None else [
         one for one in RATES.plan(config.scale) if one.variant == begun]
