@@ -63,10 +63,10 @@ class Heuristic(NamedTuple):
 
 
 HEURISTICS = {
-    "cola": Heuristic(acceptable, "matthews", called="linguistic acceptability"),
-    "sst2": Heuristic(sentiment, "accuracy", mean=False, called="sentiment analysis"),
-    "race": Heuristic(question, "accuracy", called="question answering (RACE-h)"),
-    "gap": Heuristic(pronoun, "accuracy", called="Winograd schema (ours: GAP)"),
+    "cola": Heuristic(acceptable, "matthews", called="CoLA"),
+    "sst2": Heuristic(sentiment, "accuracy", mean=False, called="SST-2"),
+    "race": Heuristic(question, "accuracy", called="RACE-h"),
+    "gap": Heuristic(pronoun, "accuracy", called="GAP"),
     "belonging": Heuristic(acceptable, "accuracy"), "nouns": Heuristic(question, "accuracy")}
 
 
