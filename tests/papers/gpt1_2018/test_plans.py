@@ -43,7 +43,7 @@ def test_heuristics_are_asked_of_both_models_at_the_same_rows():
 
 def test_what_is_fine_tuned_takes_its_rate_from_trials_of_what_it_starts_from():
     tried = experiment("finetune-gpt-rates").plan("small")
-    rates = {"full": (3e-4, 1e-3, 3e-3, 1e-2), "no-pretraining": (3e-4, 1e-3, 3e-3, 1e-2),
+    rates = {"full": (3e-4, 1e-3, 3e-3, 1e-2), "no-pretraining": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
              "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
     assert [(one.variant, one.learning_rate, one.task) for one in tried] == [
         (variant, rate, task) for variant in rates for rate in rates[variant] for task in ("sick", "sst2", "stsb")]

@@ -317,7 +317,8 @@ LAYERS = ("sick", "sst2")  # tasks on which only some layers are transferred
 AT_MOST = 2_500  # examples at `small`
 EXAMPLES = (500, 20_000)  # of SST-2, beside as many as Table 5 has
 TRIED = {  # what is begun with -> its learning rates; an LSTM's pretraining wants ten times a transformer's
-    "full": (3e-4, 1e-3, 3e-3, 1e-2), "no-pretraining": (3e-4, 1e-3, 3e-3, 1e-2), "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
+    "full": (3e-4, 1e-3, 3e-3, 1e-2), "no-pretraining": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+    "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
 TRIED_ON = ("sick", "sst2", "stsb")  # tasks on which they are tried
 HELD_OUT = 500  # training examples of each that are not learnt from then
 
