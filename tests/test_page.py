@@ -60,6 +60,17 @@ def test_rows_of_smoke_are_folded_where_a_cell_tells_whose_they_are():
     assert not read(rows[:1] + rows[2:]).select("input, .smoke")  # there is no other scale beside it
 
 
+def test_a_column_is_folded_with_the_rows_of_smoke_where_no_other_row_has_anything_in_it():
+    rows = [{"source": source, "MNLI": one, "SICK": other, "nouns": made, "gap": "–"} for source, one, other, made in (
+        ("the paper", "82.1", "–", "–"), ("this study, small", "–", "not run", "–"),
+        ("this study, smoke", "–", "–", "91.0"))]
+    found = read(rows)
+    assert [cell.get("class") for cell in found.thead.find_all("th")] == [
+        None, ["number"], None, ["number", "smoke"], None]
+    assert [cell.get_text() for cell in found.tbody.select("td.smoke")] == ["–", "–", "91.0"]
+    assert not read(rows[:1] + rows[2:]).select(".smoke")  # nothing is folded there
+
+
 def test_rows_of_smoke_are_folded_where_a_column_tells_the_scale():
     rows = [{"scale": scale, "value": 1} for scale in ("small", "smoke", "smoke")]
     assert [row.get("class") for row in read(rows).tbody.find_all("tr")] == [None, ["smoke"], ["smoke"]]

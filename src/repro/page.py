@@ -77,7 +77,7 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
 
     Columns "small: test", "small: validation" stand under one heading, "small". What was measured at `smoke`, be it
     columns or rows (of a column called "scale", or with a cell "this study, smoke"), is folded away when there is
-    another scale beside it.
+    another scale beside it; so is a column in which nothing but such rows has anything.
     """
     cells = [[str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
     heads = [_head(name) for name in frame.columns]
@@ -87,8 +87,11 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
     scales = [_scale(row) if at is None else row[at] for row in cells]
     rows = [scale == FOLDED for scale in scales]
     folded = any(_scales(heads)) and any(columns) or any(rows) and len({*scales} - {None}) > 1
-    if folded and any(columns):
-        classes = [[*kinds, FOLDED] if own else kinds for kinds, own in zip(classes, columns, strict=True)]
+    if folded:
+        told = [{own for row, own in zip(cells, rows, strict=True) if row[k] not in ("", "–")}
+                for k in range(len(heads))]  # whether rows that say something are of smoke
+        classes = [[*kinds, FOLDED] if own or whose == {True} else kinds
+                   for kinds, own, whose in zip(classes, columns, told, strict=True)]
     body = "".join(_row(row, classes, folded and own) for row, own in zip(cells, rows, strict=True))
     name = f' id="{html.escape(id)}"' if id else ""
     whole = f'<table{name}>{_header(heads, classes)}<tbody>{body}</tbody></table>'

@@ -33,11 +33,11 @@ def test_tables_have_the_papers_numbers_and_say_what_is_missing(tmp_path):
     data = artifact("gpt1_2018-table1").render("small", (), tmp_path).table.set_index("data set")["here"]
     assert "missing" in data["Story Cloze"] and set(data.index) == set(tables.WHERE)
     paper = artifact("gpt1_2018-table2").render("paper", (), tmp_path).table.set_index(["source", "method"])
-    assert set(paper.loc[("this study, paper", "GPT"), ["MNLI-m", "SNLI", "sick"]]) == {"not run"}
+    assert set(paper.loc[("this study, paper", "GPT"), ["MNLI-m", "SNLI", "SICK"]]) == {"not run"}
     assert paper.loc[("the paper", "CAFE (5 models)"), "SNLI"] == "89.3"
     assert paper.loc[("the paper", "CAFE"), "SNLI"] == "88.5"
-    assert "sick" in shown.columns and shown.loc[("this study, small", full), "sick"] == "not run"
-    assert shown.loc[("the paper", full), "MNLI"] == "81.8" and shown.loc[("the paper", full), "sick"] == "–"
+    assert "SICK" in shown.columns and shown.loc[("this study, small", full), "SICK"] == "not run"
+    assert shown.loc[("the paper", full), "MNLI"] == "81.8" and shown.loc[("the paper", full), "SICK"] == "–"
     settings = artifact("gpt1_2018-hyperparameters").render("paper", (), tmp_path).table
     ours = {(row["stage"], row["setting"]): row["full"] for _, row in settings.iterrows()}
     printed = {(row["stage"], row["setting"]): row["paper"] for _, row in settings.iterrows()}

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 PAPER, CHAPTER = "gpt1_2018", "11_gpt"
 OURS = "Finetuned Transformer LM (GPT-1, ours)"
-INSTEAD = "sick"  # where SNLI and MultiNLI are not here: a smaller set of the same kind, in a column of its own
 # Column of a printed table -> its heading, and our task (None: the data set is not here).
 TABLE_2 = {"mnli_matched_accuracy_percent": ("MNLI-m", "mnli"),
            "mnli_mismatched_accuracy_percent": ("MNLI-mm", "mnli-mismatched"),
@@ -45,6 +44,8 @@ TABLE_5 = {name: TABLE_4[name] for name in ("cola_matthews", "sst2_accuracy_perc
                                             "qqp_f1_percent")} | {
     "mnli_accuracy_percent": ("MNLI", "mnli"), "qnli_accuracy_percent": ("QNLI", "qnli"),
     "rte_accuracy_percent": ("RTE", "rte")}
+BESIDE = {"sick": "SICK", "openbookqa": "OpenBookQA"}  # ours -> heading: smaller sets in the place of what is not here
+HEADS = {task: head for columns in (TABLE_2, TABLE_3, TABLE_4) for head, task in columns.values()} | BESIDE
 VARIANTS = {  # of Table 5: the paper's row
     "full": "Transformer with auxiliary LM (full)", "no-pretraining": "Transformer without pre-training",
     "no-auxiliary": "Transformer without auxiliary LM", "lstm": "LSTM with auxiliary LM"}
@@ -115,7 +116,8 @@ def together(row: dict) -> str:
 
 def scores(table: str, columns: dict[str, tuple[str, str | None]], more: Sequence[str] = ()):
     """Build Table 2, 3 or 4: the paper's rows, then ours with controls. more: tasks of ours that the paper has not."""
-    heads = {head: task for head, task in columns.values()} | {name: name for name in more}
+    more = {BESIDE[task]: task for task in more}
+    heads = {head: task for head, task in columns.values()} | more
 
     def build(context: ArtifactContext) -> "pandas.DataFrame":
         import pandas
@@ -139,11 +141,11 @@ def ablation(context: ArtifactContext) -> "pandas.DataFrame":
     import pandas
 
     rows = [{"source": "the paper", "method": row["method"]} |
-            {head: row[column] for column, (head, _) in TABLE_5.items()} | {INSTEAD: "–"}
+            {head: row[column] for column, (head, _) in TABLE_5.items()} | {HEADS["sick"]: "–"}
             for row in published("gpt1_2018_table5_ablation").to_dict("records")]
     for scale in reversed(context.scales):
         told = dict(zip(GENERATED, GENERATED, strict=True)) if scale == "smoke" else dict(TABLE_5.values()) | {
-            INSTEAD: INSTEAD}
+            HEADS["sick"]: "sick"}
         for variant, called in (VARIANTS | {"shuffled-labels": CALLED["shuffled-labels"]}).items():
             rows.append({"source": f"this study, {scale}", "method": called} | {
                 head: cell(context, scale, task, variant) for head, task in told.items()})
@@ -164,7 +166,7 @@ def by_layers(context: ArtifactContext) -> Any:
         n = PRETRAINING.plan(scale)[0].n_layer
         for task in LAYERS if scale != "smoke" else (SHOWN,):
             for config in context.plan(scale, task=task, variant="full", train_examples=None):
-                rows += [{"source": scale, "model": task, "layers": n if config.transferred is None
+                rows += [{"source": scale, "model": HEADS.get(task, task), "layers": n if config.transferred is None
                           else config.transferred, "score": fmean(r.metrics["test_score"] for r in found)}
                          for found in [context.records_of(config)] if found]
     frame = pandas.DataFrame(rows, columns=["source", "model", "layers", "score"])
@@ -207,7 +209,8 @@ def by_examples(context: ArtifactContext) -> "pandas.DataFrame":
         for n in sorted({n for n, _ in found}, key=lambda n: (n is None, n or 0)):
             records = found[n, "full"]
             told = n or (int(records[0].metrics["train_examples"]) if records else None)
-            rows.append({"scale": scale, "task": task, "examples": f"{told:,}" if told else "all of Table 5",
+            rows.append({"scale": scale, "task": HEADS.get(task, task),
+                         "examples": f"{told:,}" if told else "all of Table 5",
                          "with the auxiliary objective": mean(records), "without": mean(found[n, "no-auxiliary"])})
     return pandas.DataFrame(rows)
 
@@ -247,7 +250,7 @@ def tuning_rates(context: ArtifactContext) -> "pandas.DataFrame":
     rows = []
     for variant, rates in TRIED.items():
         for rate in rates:
-            told = {task: mean([record for one in context.plan(variant=variant, learning_rate=rate, task=task)
+            told = {HEADS[task]: mean([record for one in context.plan(variant=variant, learning_rate=rate, task=task)
                                 for record in context.records_of(one)], "held_out_score") for task in TRIED_ON}
             rows.append({"method": VARIANTS[variant], "learning rate": f"{rate:g}"} | told)
     return pandas.DataFrame(rows)
@@ -301,7 +304,7 @@ FIGURE_1 = Artifact(id="gpt1_2018-figure1", **OF, experiment=FINETUNING.name, so
 TABLE_1 = Artifact(id="gpt1_2018-table1", **OF, experiment=FINETUNING.name, source="Table 1", build=datasets,
                    title="The data sets, and what is here of them")
 NLI = Artifact(id="gpt1_2018-table2", **OF, experiment=FINETUNING.name, source="Table 2", title="Inference, accuracy",
-               build=scores("gpt1_2018_table2_nli", TABLE_2, (INSTEAD,)))
+               build=scores("gpt1_2018_table2_nli", TABLE_2, ("sick",)))
 QA = Artifact(id="gpt1_2018-table3", **OF, experiment=FINETUNING.name, source="Table 3", title="Questions, accuracy",
               build=scores("gpt1_2018_table3_qa", TABLE_3, ("openbookqa",)))
 GLUE = Artifact(id="gpt1_2018-table4", **OF, experiment=FINETUNING.name, source="Table 4",
