@@ -42,13 +42,17 @@ def test_heuristics_are_asked_of_both_models_at_the_same_rows():
 
 
 def test_what_is_fine_tuned_takes_its_rate_from_trials_of_what_it_starts_from():
-    tried = experiment("finetune-gpt-rates").plan("small")
+    plan = experiment("finetune-gpt-rates").plan("small")
+    tried, longer = [one for one in plan if one.epochs == 2], [one for one in plan if one.epochs == 6]
+    assert [(one.variant, one.learning_rate, one.task) for one in longer] == [
+        (*best, task) for best in (("full", 1e-3), ("no-pretraining", 3e-4)) for task in ("sick", "sst2", "stsb")]
     rates = {"full": (3e-4, 1e-3, 3e-3, 1e-2), "no-pretraining": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-             "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
+             "no-auxiliary": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3), "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
     assert [(one.variant, one.learning_rate, one.task) for one in tried] == [
         (variant, rate, task) for variant in rates for rate in rates[variant] for task in ("sick", "sst2", "stsb")]
     for one in experiment("finetune-gpt").plan("small", seeds=(0, 1)):
-        starts = one.variant if one.variant in rates else "no-pretraining" if one.transferred == 0 else "full"
+        own = "full" if one.variant == "shuffled-labels" else one.variant
+        starts = "no-pretraining" if one.transferred == 0 else own
         assert finetuning.rates_of(one) == [other for other in tried if other.variant == starts]
     assert {one.learning_rate for one in experiment("finetune-gpt").plan("small")} == {None}
     assert finetuning.rates_of(experiment("finetune-gpt").plan("paper")[0]) == []
@@ -63,7 +67,7 @@ def test_the_rate_with_the_best_mean_over_tasks_is_taken():
         return type("Record", (), {"metrics": {"held_out_score": scores[one.task][one.learning_rate]}}), None
 
     context = type("Context", (), {"need": staticmethod(need)})
-    wanted = experiment("finetune-gpt").plan("small", {"task": "rte", "variant": "no-auxiliary"})[0]
+    wanted = experiment("finetune-gpt").plan("small", {"task": "rte", "variant": "shuffled-labels"})[0]
     assert finetuning.best_rate(wanted, context) == 1e-3
     assert finetuning.best_rate(wanted.model_copy(update={"learning_rate": 0.5}), context) == 0.5
 

@@ -4,8 +4,9 @@ The pretrained weights are those of `pretrain-gpt` at seed 0, whatever the seed 
 order of the examples and the dropout. Beside the score of the whole recipe stand those of what needs no language model
 (`repro.papers.gpt1_2018.baselines`).
 
-What starts from a pretrained transformer, from an LSTM or from nothing may want different learning rates. At `small`
-each takes the one at which it told training examples best that it was not shown (`finetune-gpt-rates`).
+What starts from a pretrained transformer, from an LSTM or from nothing, or has one objective less, may want another
+learning rate. At `small` each takes the one at which it told training examples best that it was not shown
+(`finetune-gpt-rates`).
 """
 
 import random
@@ -274,9 +275,9 @@ def execute_rate(config, context):
 def rates_of(config) -> list[Config]:
     """The runs that try learning rates for what a variant starts from, with the settings of the scale and one seed;
     none where a rate is given. With no layer transferred nearly nothing is pretrained."""
-    begun = config.variant if config.variant in TRIED else "full" if config.transferred != 0 else "no-pretraining"
+    begun = "no-pretraining" if config.transferred == 0 else config.variant if config.variant in TRIED else "full"
     return [] if config.learning_rate is not None else [
-        one for one in RATES.plan(config.scale) if one.variant == begun]
+        one for one in RATES.plan(config.scale) if one.variant == begun and one.epochs != LONGER_EPOCHS]
 
 
 def best_rate(config, context) -> float:
@@ -316,10 +317,12 @@ FETCHED = ("mnli", "mnli-mismatched", "qnli", "qqp", "snli", "scitail")  # by `r
 LAYERS = ("sick", "sst2")  # tasks on which only some layers are transferred
 AT_MOST = 2_500  # examples at `small`
 EXAMPLES = (500, 20_000)  # of SST-2, beside as many as Table 5 has
-TRIED = {  # what is begun with -> its learning rates; an LSTM's pretraining wants ten times a transformer's
+TRIED = {  # variant with a search of its own -> rates; an LSTM's pretraining wants ten times a transformer's
     "full": (3e-4, 1e-3, 3e-3, 1e-2), "no-pretraining": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-    "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
+    "no-auxiliary": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3), "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
 TRIED_ON = ("sick", "sst2", "stsb")  # tasks on which they are tried
+LONGER = {"full": 1e-3, "no-pretraining": 3e-4}  # the best, tried for more epochs too: is it too little training?
+LONGER_EPOCHS = 6
 HELD_OUT = 500  # training examples of each that are not learnt from then
 
 
@@ -349,8 +352,10 @@ SMALL = {"precision": "bf16", "at_most": AT_MOST, "warmup_share": 0.1}  # the pa
 RATES = Experiment(
     name="finetune-gpt-rates", **SHARED, summary="Which learning rate suits what is fine-tuned.", execute=execute_rate,
     scales={"small": SMALL}, needs=pretrained,
-    grid=lambda scale: [{"task": task, "variant": variant, "learning_rate": rate}
-                        for variant, rates in TRIED.items() for rate in rates for task in TRIED_ON])
+    grid=lambda scale: [{"task": task, "variant": variant, "learning_rate": rate} | epochs
+                        for some, epochs in ((TRIED, {}), ({name: (rate,) for name, rate in LONGER.items()},
+                                                           {"epochs": LONGER_EPOCHS}))
+                        for variant, rates in some.items() for rate in rates for task in TRIED_ON])
 EXPERIMENT = Experiment(
     name="finetune-gpt", **SHARED, summary="GPT fine-tuned for tasks, whole and without its parts.", execute=execute,
     grid=grid, needs=lambda config: [*pretrained(config), *rates_of(config)], models_of=pretrained, revision=1,

@@ -12,7 +12,6 @@ from repro.papers.gpt1_2018.finetuning import (
     LAYERS,
     SHOWN,
     TRIED,
-    TRIED_ON,
     encoded,
 )
 from repro.papers.gpt1_2018.finetuning import EXPERIMENT as FINETUNING
@@ -247,13 +246,12 @@ def tuning_rates(context: ArtifactContext) -> "pandas.DataFrame":
     """What each learning rate of fine-tuning gave on training examples that were held out, by what it starts from."""
     import pandas
 
-    rows = []
-    for variant, rates in TRIED.items():
-        for rate in rates:
-            told = {HEADS[task]: mean([record for one in context.plan(variant=variant, learning_rate=rate, task=task)
-                                for record in context.records_of(one)], "held_out_score") for task in TRIED_ON}
-            rows.append({"method": VARIANTS[variant], "learning rate": f"{rate:g}"} | told)
-    return pandas.DataFrame(rows)
+    rows: dict[tuple, dict[str, str]] = {}
+    for one in context.plan(context.scales[0]):
+        row = rows.setdefault((one.variant, one.epochs, one.learning_rate), {
+            "method": VARIANTS[one.variant], "epochs": str(one.epochs), "learning rate": f"{one.learning_rate:g}"})
+        row[HEADS[one.task]] = mean(context.records_of(one), "held_out_score")
+    return pandas.DataFrame([rows[key] for key in sorted(rows, key=lambda key: (list(TRIED).index(key[0]), key[1:]))])
 
 
 SETTINGS = {  # parameter of the paper -> how it is told of our pretraining and fine-tuning
