@@ -47,6 +47,13 @@ def test_numbers_stand_to_the_right_and_intervals_and_gaps_apart():
     assert texts(second) == ["b", "–", "2.0", "not run", "not run", "5.2"]
 
 
+def test_a_standard_deviation_stands_small_behind_its_number():
+    table = read([{"of": of, "SST-2": told} for of, told in (("one", "70.4 ± 0.5"), ("other", "-0.6"), ("none", "–"))])
+    assert [cell.get("class") for cell in table.tbody.select("td")] == [["number"]] * 3
+    assert [cell.get_text() for cell in table.tbody.select("td")] == ["70.4 ± 0.5", "-0.6", "–"]
+    assert [one.get_text() for one in table.select(".interval")] == ["± 0.5"]
+
+
 def test_smoke_is_folded_only_beside_another_scale_of_ours():
     assert len(read(ROWS).select("input[type=checkbox]")) == 1 and len(read(ROWS).select(".smoke")) == 4
     alone = [{name: cell for name, cell in row.items() if "small" not in name} for row in ROWS]

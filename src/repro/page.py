@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas
 
 NUMBER = re.compile(r"[<>~+−-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)? ?[%x]?")
-INTERVAL = re.compile(r" ?(\[[^\[\]]*\])$")
+INTERVAL = re.compile(r" ?(\[[^\[\]]*\]|± ?\d[\d.,]*(?:e[+-]?\d+)?)$")  # or a standard deviation, behind a number
 ABSENT = {"", "–", "not run", "nan"}
 WORDS = re.compile(' role="img" aria-label="[^"]*"')  # of an SVG, for those who cannot see it
 NAMES = re.compile(r'\bid="|url\(#|\bhref="#')  # where an SVG gives or takes a name, up to the name itself
@@ -122,13 +122,14 @@ def bounded(value: float, low: float, high: float, style: str) -> str:
 
 
 def numeric(cells: Sequence[str]) -> bool:
-    """Whether a column holds numbers, with or without intervals, and nothing else but signs that one is missing."""
+    """Whether a column holds numbers, with or without how unsure they are, and nothing else but signs that one is
+    missing."""
     told = [cell for cell in cells if cell not in ABSENT]
     return bool(told) and all(NUMBER.fullmatch(INTERVAL.sub("", cell)) for cell in told)
 
 
 def cell(text: str) -> str:
-    """The content of a cell: an interval behind a number small, and a missing value set apart."""
+    """The content of a cell: how unsure a number is small behind it, and a missing value set apart."""
     if text and text in ABSENT:
         return f'<span class="absent">{html.escape(text)}</span>'
     value = INTERVAL.sub("", text)

@@ -204,7 +204,7 @@ def by_examples(context: ArtifactContext) -> "pandas.DataFrame":
         found = {}
         for config in context.plan(scale, task=task, transferred=None):
             if config.variant in ("full", "no-auxiliary"):
-                found[config.train_examples, config.variant] = context.records_of(config)
+                found[config.train_examples or config.at_most, config.variant] = context.records_of(config)
         for n in sorted({n for n, _ in found}, key=lambda n: (n is None, n or 0)):
             records = found[n, "full"]
             told = n or (int(records[0].metrics["train_examples"]) if records else None)
