@@ -16,6 +16,7 @@ from repro.plotting.curves import (
     draw_table_curves,
 )
 from repro.plotting.diagrams import draw_inputs, draw_insertion, draw_recurrence, draw_windows
+from repro.plotting.effects import draw_effects
 from repro.plotting.explorer import Explorer
 from repro.plotting.live import LiveCurve
 from repro.plotting.pictures import draw_connectivity, draw_images, draw_spectrograms, draw_weights
@@ -31,7 +32,7 @@ from repro.plotting.words import ColouredText, Page, Word, draw_changes, draw_wo
 
 __all__ = ["COLOURS", "ColouredText", "Drawing", "Explorer", "LiveCurve", "Page", "Planner", "Playground", "Word",
            "as_svg", "canvas", "draw_bars", "draw_changes", "draw_connectivity", "draw_cost_and_quality",
-           "draw_cost_front", "draw_curves", "draw_gains", "draw_growth", "draw_images", "draw_inputs",
+           "draw_cost_front", "draw_curves", "draw_effects", "draw_gains", "draw_growth", "draw_images", "draw_inputs",
            "draw_insertion", "draw_layer_weights", "draw_memory", "draw_own_and_other", "draw_patterns",
            "draw_quality_and_cost", "draw_query", "draw_reach", "draw_receptive_fields", "draw_recurrence",
            "draw_scales", "draw_spectrograms", "draw_table_curves", "draw_weights", "draw_windows", "draw_words",

@@ -14,8 +14,8 @@ MINE = [one for one in artifacts() if one.paper == "gpt1_2018"]
 
 def test_there_is_every_table_and_figure_and_it_renders_without_records(tmp_path):
     assert {one.id.removeprefix("gpt1_2018-") for one in MINE} == {
-        "figure1", "table1", "table2", "table3", "table4", "table5", "figure2-layers", "figure2-zero-shot", "examples",
-        "pretraining", "tuning-rates", "hyperparameters"}
+        "figure1", "table1", "table2", "table3", "table4", "table5", "table5-figure", "figure2-layers",
+        "figure2-zero-shot", "examples", "pretraining", "tuning-rates", "hyperparameters"}
     for one in MINE:
         for scale in one.scales:
             assert one.render(scale, (), tmp_path)._repr_html_()
@@ -50,6 +50,17 @@ def test_tables_have_the_papers_numbers_and_say_what_is_missing(tmp_path):
     small = artifact("gpt1_2018-hyperparameters").render("small", (), tmp_path).table.set_index(["stage", "setting"])
     assert small.loc[("pre-training", "warmup"), "small"] == "100" and "M tokens" in small.loc[
         ("pre-training", "epochs"), "small"]
+
+
+def test_parts_are_the_whole_recipe_less_a_variant_at_the_seeds_of_both(tmp_path, monkeypatch):
+    drawn = artifact("gpt1_2018-table5-figure").render("small", (), tmp_path).content.alt
+    assert "pre-training: CoLA +26.5 paper; SST-2 +7.3 paper" in drawn and "MNLI, here SICK +6.1 paper" in drawn
+    assert "QQP" not in drawn and "transformer, not LSTM: CoLA +15.1 paper" in drawn
+    scores = {"full": {0: 60.0, 1: 62.0, 2: 64.0}, "lstm": {2: 61.0, 0: 59.0}, "no-auxiliary": {}}
+    monkeypatch.setattr(tables, "whole", lambda context, scale, task, variant: [
+        type("Record", (), {"seed": seed, "metrics": {"test_score": told}}) for seed, told in scores[variant].items()])
+    assert tables.gains(None, "small", "rte", "lstm") == {"small": [1.0, 3.0]}
+    assert tables.gains(None, "small", "rte", "no-auxiliary") == {}
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews", "pearson"])

@@ -16,6 +16,7 @@ from repro.papers.gpt1_2018.finetuning import (
 )
 from repro.papers.gpt1_2018.finetuning import EXPERIMENT as FINETUNING
 from repro.papers.gpt1_2018.finetuning import RATES as TUNING
+from repro.papers.gpt1_2018.finetuning import TABLE_5 as ABLATED
 from repro.papers.gpt1_2018.pretraining import BEYOND
 from repro.papers.gpt1_2018.pretraining import EXPERIMENT as PRETRAINING
 from repro.papers.gpt1_2018.zero_shot import EXPERIMENT as ZERO_SHOT
@@ -152,6 +153,39 @@ def ablation(context: ArtifactContext) -> "pandas.DataFrame":
             rows.append({"source": f"this study, {scale}", "method": BASELINES[metric]} | {
                 head: cell(context, scale, task, "full", metric) for head, task in told.items()})
     return pandas.DataFrame(rows).fillna("–")
+
+
+PARTS = {  # of the recipe: the variant that is without it
+    "pre-training": "no-pretraining", "auxiliary objective": "no-auxiliary", "transformer, not LSTM": "lstm"}
+INSTEAD = {"MNLI": "sick"}  # column of Table 5 whose data set is not here -> ours in its place
+
+
+def parts(context: ArtifactContext) -> Any:
+    """What the whole recipe scores above one without a part of it, set by set, in Table 5 and here."""
+    from repro.plotting import draw_effects
+
+    printed = {row["method"]: row for row in printed_rows("gpt1_2018_table5_ablation")}
+    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for part, variant in PARTS.items():
+        rows = found.setdefault(part, {})
+        for column, (head, task) in TABLE_5.items():
+            task = INSTEAD.get(head, task)
+            if task in ABLATED:
+                row = rows.setdefault(head if head not in INSTEAD else f"{head}, here {HEADS[task]}", {})
+                row["paper"] = [float(printed[VARIANTS["full"]][column]) - float(printed[VARIANTS[variant]][column])]
+                for scale in reversed(context.scales):
+                    row |= gains(context, scale, task, variant)
+        if "smoke" in context.scales:
+            rows[SHOWN] = gains(context, "smoke", SHOWN, variant)
+    return draw_effects(found, "points")
+
+
+def gains(context: ArtifactContext, scale: str, task: str, variant: str) -> dict[str, list[float]]:
+    """By scale the full recipe's scores above a variant's, at the seeds that both have; nothing without any."""
+    full, other = ({record.seed: record.metrics["test_score"] for record in whole(context, scale, task, name)}
+                   for name in ("full", variant))
+    told = [full[seed] - other[seed] for seed in sorted(full.keys() & other.keys())]
+    return {scale: told} if told else {}
 
 
 def by_layers(context: ArtifactContext) -> Any:
@@ -311,6 +345,8 @@ GLUE = Artifact(id="gpt1_2018-table4", **OF, experiment=FINETUNING.name, source=
 ABLATION = Artifact(id="gpt1_2018-table5", **OF, experiment=FINETUNING.name, source="Table 5", build=ablation,
                     title="What each part of the recipe is worth (ours: one pre-training of each model; at small at "
                           f"most {AT_MOST:,} examples of a task)")
+PARTS_FIGURE = Artifact(id="gpt1_2018-table5-figure", **OF, experiment=FINETUNING.name, source="Table 5", build=parts,
+                        kind="figure", title="What the whole recipe scores above one without a part of it")
 BY_LAYERS = Artifact(id="gpt1_2018-figure2-layers", **OF, experiment=FINETUNING.name, source="Figure 2, left",
                      build=by_layers, kind="figure", title="The score by the number of layers transferred")
 BY_CHECKPOINT = Artifact(id="gpt1_2018-figure2-zero-shot", **OF, experiment=ZERO_SHOT.name, source="Figure 2, right",
@@ -324,5 +360,5 @@ TUNING_RATES = Artifact(id="gpt1_2018-tuning-rates", **OF, experiment=TUNING.nam
                         title=f"Scores on up to {HELD_OUT} training examples held out, by the rate of fine-tuning")
 HYPERPARAMETERS = Artifact(id="gpt1_2018-hyperparameters", **OF, experiment=(PRETRAINING.name, FINETUNING.name),
                            source="Sections 4.1 and 4.2", build=settings, title="Settings")
-register(FIGURE_1, TABLE_1, NLI, QA, GLUE, ABLATION, BY_LAYERS, BY_CHECKPOINT, BY_EXAMPLES, RATES, TUNING_RATES,
-         HYPERPARAMETERS)
+register(FIGURE_1, TABLE_1, NLI, QA, GLUE, ABLATION, PARTS_FIGURE, BY_LAYERS, BY_CHECKPOINT, BY_EXAMPLES, RATES,
+         TUNING_RATES, HYPERPARAMETERS)

@@ -1,0 +1,49 @@
+"""What a part of a recipe is worth, set by set, in a paper and here."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from repro.errors import ReproError
+from repro.plotting.curves import legend_below
+from repro.plotting.style import COLOURS, Drawing, canvas, colours, house
+
+PAPER = "paper"  # whose effect is a hollow diamond, the others are filled
+
+
+@house()
+def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]], label: str) -> Drawing:
+    """Effects on one axis beside 0, a row for each set: the mean over seeds, and a small dot for each seed.
+
+    panels: the part -> the set -> whose -> effects, one a seed; "paper" is drawn hollow. A set without any is left
+    empty. label: of the axis. Raises ReproError where there is nothing to draw.
+
+    >>> draw_effects({"pre-training": {"CoLA": {"paper": [26.5], "small": [4, 6]}}}, "points").alt
+    'points. pre-training: CoLA +26.5 paper, +5.0 small.'
+    """
+    if not any(values for rows in panels.values() for row in rows.values() for values in row.values()):
+        raise ReproError("there is nothing to draw: no set has an effect.")
+    told = " ".join(f"{part}: {'; '.join(_told(name, row) for name, row in rows.items() if row)}."
+                    for part, rows in panels.items())
+    height = 1.1 + 0.36 * max(map(len, panels.values()))
+    figure, axes = canvas(height, columns=len(panels), alt=f"{label}. {told}", squeeze=False, sharex=True)
+    chosen = colours(dict.fromkeys(whose for rows in panels.values() for row in rows.values() for whose in row))
+    for k, (axis, (part, rows)) in enumerate(zip(axes[0], panels.items(), strict=True)):
+        axis.axvline(0, color=COLOURS["ink"], lw=1)
+        for y, row in enumerate(rows.values()):
+            for whose, values in row.items():
+                own, colour = whose != PAPER, chosen[whose]
+                if own and len(values) > 1:
+                    axis.plot(values, [y] * len(values), "o", ms=3, color=colour, alpha=0.5)
+                axis.plot(fmean(values), y, "o" if own else "D", ms=7, mfc=colour if own else "white", mec=colour,
+                          mew=1.4, label=whose)
+        axis.set_title(part, loc="left")
+        axis.set_yticks(range(len(rows)), list(rows) if not k else [""] * len(rows))
+        axis.tick_params(axis="y", length=0)
+        axis.set_ylim(len(rows) - 0.5, -0.5)
+        axis.set_xlabel(label)
+    legend_below(figure, axes[0])
+    return figure
+
+
+def _told(name: str, row: Mapping[str, Sequence[float]]) -> str:
+    return f"{name} {', '.join(f'{fmean(values):+.1f} {whose}' for whose, values in row.items())}"
