@@ -76,6 +76,9 @@ def test_a_column_is_folded_with_the_rows_of_smoke_where_no_other_row_has_anythi
         None, ["number"], None, ["number", "smoke"], None]
     assert [cell.get_text() for cell in found.tbody.select("td.smoke")] == ["–", "–", "91.0"]
     assert not read(rows[:1] + rows[2:]).select(".smoke")  # nothing is folded there
+    grouped = [{{"nouns": "set: nouns", "MNLI": "set: MNLI"}.get(name, name): cell for name, cell in row.items()}
+               for row in rows]
+    assert not read(grouped).thead.select(".smoke")  # or a group's heading would stand over too many columns
 
 
 def test_rows_of_smoke_are_folded_where_a_column_tells_the_scale():

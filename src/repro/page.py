@@ -77,7 +77,7 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
 
     Columns "small: test", "small: validation" stand under one heading, "small". What was measured at `smoke`, be it
     columns or rows (of a column called "scale", or with a cell "this study, smoke"), is folded away when there is
-    another scale beside it; so is a column in which nothing but such rows has anything.
+    another scale beside it; so is a column in no group in which nothing but such rows has anything.
     """
     cells = [[str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
     heads = [_head(name) for name in frame.columns]
@@ -90,8 +90,8 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
     if folded:
         told = [{own for row, own in zip(cells, rows, strict=True) if row[k] not in ("", "–")}
                 for k in range(len(heads))]  # whether rows that say something are of smoke
-        classes = [[*kinds, FOLDED] if own or whose == {True} else kinds
-                   for kinds, own, whose in zip(classes, columns, told, strict=True)]
+        classes = [[*kinds, FOLDED] if own or whose == {True} and not group else kinds
+                   for kinds, own, whose, (group, _) in zip(classes, columns, told, heads, strict=True)]
     body = "".join(_row(row, classes, folded and own) for row, own in zip(cells, rows, strict=True))
     name = f' id="{html.escape(id)}"' if id else ""
     whole = f'<table{name}>{_header(heads, classes)}<tbody>{body}</tbody></table>'

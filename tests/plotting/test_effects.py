@@ -26,3 +26,5 @@ def test_every_effect_is_a_mark_and_every_seed_a_dot():
 def test_nothing_to_draw_is_refused():
     with pytest.raises(ReproError, match="no set has an effect"):
         draw_effects({"LSTM": {"CoLA": {}}}, "points")
+    with pytest.raises(ReproError, match="of 'LSTM' are RTE, those of 'pre-training' CoLA, RTE; give the"):
+        draw_effects(PANELS | {"LSTM": {"RTE": {"small": [1.0]}}}, "points")

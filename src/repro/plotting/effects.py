@@ -15,13 +15,19 @@ def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]
     """Effects on one axis beside 0, a row for each set: the mean over seeds, and a small dot for each seed.
 
     panels: the part -> the set -> whose -> effects, one a seed; "paper" is drawn hollow. A set without any is left
-    empty. label: of the axis. Raises ReproError where there is nothing to draw.
+    empty. label: of the axis. Raises ReproError where there is nothing to draw, and where parts have other sets, or the
+    same in another order.
 
     >>> draw_effects({"pre-training": {"CoLA": {"paper": [26.5], "small": [4, 6]}}}, "points").alt
     'points. pre-training: CoLA +26.5 paper, +5.0 small.'
     """
     if not any(values for rows in panels.values() for row in rows.values() for values in row.values()):
         raise ReproError("there is nothing to draw: no set has an effect.")
+    first, *others = ((part, list(rows)) for part, rows in panels.items())
+    for part, sets in others:
+        if sets != first[1]:
+            raise ReproError(f"the sets of '{part}' are {', '.join(sets)}, those of '{first[0]}' "
+                             f"{', '.join(first[1])}; give the same in the same order.")
     told = " ".join(f"{part}: {'; '.join(_told(name, row) for name, row in rows.items() if row)}."
                     for part, rows in panels.items())
     height = 1.1 + 0.36 * max(map(len, panels.values()))

@@ -14,7 +14,7 @@ MINE = [one for one in artifacts() if one.paper == "gpt1_2018"]
 
 def test_there_is_every_table_and_figure_and_it_renders_without_records(tmp_path):
     assert {one.id.removeprefix("gpt1_2018-") for one in MINE} == {
-        "figure1", "table1", "table2", "table3", "table4", "table5", "table5-figure", "figure2-layers",
+        "figure1", "table1", "table2", "table3", "table4", "table5", "table5-figure", "table5-means", "figure2-layers",
         "figure2-zero-shot", "examples", "pretraining", "tuning-rates", "hyperparameters"}
     for one in MINE:
         for scale in one.scales:
@@ -63,6 +63,24 @@ def test_parts_are_the_whole_recipe_less_a_variant_at_the_seeds_of_both(tmp_path
     assert tables.gains(None, "small", "rte", "no-auxiliary") == {}
 
 
+def test_means_of_parts_at_common_seeds_with_and_without_what_they_hang_on(monkeypatch):
+    def found(context, scale, task, variant):
+        right = {"full": 4, "lstm": 3, "no-auxiliary": 2, "no-pretraining": 1}[variant]
+        right -= task == "sst2" and variant == "full"
+        return [made(task, variant, seed, right) for seed in ((0, 1) if variant != "lstm" or task != "rte" else (1,))]
+
+    monkeypatch.setattr(tables, "whole", lambda *told: [
+        SimpleNamespace(**vars(one) | {"metrics": one.metrics | {"words_score": 30.0}}) for one in found(*told)])
+    rows = tables.hang(SimpleNamespace(scales=("small",))).set_index("part")
+    # of four rows; the labels of CoLA and STS-B are all alike: no correlation; MRPC's F1 is 100 and 40
+    assert rows.loc["pre-training", "six tasks"] == f"{(0 + 50 + 60 + 0 + 75 + 75) / 6:+.1f} ± 0.0"
+    assert rows.loc["pre-training", "without SST-2"] == f"{(0 + 60 + 0 + 75 + 75) / 5:+.1f} ± 0.0"
+    assert rows.loc["pre-training", "six tasks, MRPC by Matthews"] == f"{(50 + 75 + 75) / 6:+.1f} ± 0.0"
+    assert "±" not in rows.loc["transformer, not LSTM", "six tasks"], "one seed has all tasks"
+    assert rows.loc["all of it, not tf-idf", "six tasks"] == f"{(0 + 75 + 100 + 0 + 100 + 100) / 6 - 30:+.1f} ± 0.0"
+    assert "RTE" not in rows.loc["pre-training", "without the part always one answer for"]
+
+
 @pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews", "pearson"])
 def test_the_mean_of_units_is_the_score_and_they_spread_as_it_does(metric):
     draw = np.random.default_rng(0)
@@ -95,9 +113,24 @@ def test_variants_are_held_against_each_other_task_by_task_and_seed_by_seed():
                    ("full", 2 + extra), ("no-pretraining", 1), ("lstm", 2), ("shuffled-labels", 2 - extra))]
     found = claims.between("full", "no-pretraining")(records)
     assert found.effects.mean(1).tolist() == [(25 + 50) / 2, (50 + 75) / 2]
-    assert found.control.tolist() == [[-12.5], [-12.5]]  # shuffled labels leave 50 and 25, the commonest label 50
+    np.testing.assert_allclose(found.control, found.effects)  # all labels are alike: other rows' are the same
     assert claims.moved("full", "lstm")(records) == pytest.approx((50 + 75 + 75 + 100) / 4 - 50)
     assert claims.moved("lstm", "full")(records) == 0, "harm is no room"
+    fewer = [one for one in records if (one.config["task"], one.config["variant"], one.seed) != ("sick", "lstm", 1)]
+    assert claims.moved("full", "lstm")(fewer) == pytest.approx((0 + 25) / 2 / 2 + 25 / 2), "at the seeds of both"
+
+
+@pytest.mark.parametrize("task", ["sick", "mrpc", "cola", "stsb"])
+def test_by_chance_is_what_the_answers_score_whatever_the_row(task):
+    draw = np.random.default_rng(1)
+    labels, told = [draw.integers(0, 2, 4000).tolist() for _ in range(2)]
+    record = SimpleNamespace(config={"task": task}, documents={"test": {"label": labels, "prediction": told}})
+    knowing = SimpleNamespace(config={"task": task}, documents={"test": {"label": labels, "prediction": labels}})
+    for one, right in ((record, told), (knowing, labels)):
+        a, b = np.mean(labels), np.mean(right)
+        wanted = {"sick": a * b + (1 - a) * (1 - b), "mrpc": 2 * a * b / (a + b)}.get(task, 0)
+        assert claims.by_chance(one).mean() == pytest.approx(100 * wanted, abs=1)
+    assert claims.of(knowing).mean() == pytest.approx(100)
 
 
 def test_the_auxiliary_objective_with_many_examples_less_that_with_few():
@@ -118,12 +151,11 @@ def test_a_transformer_that_tells_text_better_saves_nats():
 
 
 def test_layers_are_a_slope_times_all_of_them():
-    records = [made("sick", "full", 0, right, k) for k, right in ((0, 1), (1, 2), (None, 3))]
+    records = [made("sick", "full", 0, right, k) for k, right in ((0, 1), (1, 2), (2, 3), (None, 4))]
     records.append(made("sick", "no-pretraining", 0, 0))
     found = claims.layers(records)
-    assert found.effects.mean() == pytest.approx(50)  # two layers
-    assert claims.best_layers(records) == 75 and claims.best_layers([
-        made("sick", "full", 0, 1), made("sick", "no-pretraining", 0, 2)]) == 0, "harm is no room"
+    assert found.effects.mean() == pytest.approx(50)  # two layers; Table 5's row has another rate
+    assert claims.moved("full", "no-pretraining")(records) == 100, "with all layers, at rates of their own"
 
 
 def test_heuristics_are_held_against_the_untrained_model():

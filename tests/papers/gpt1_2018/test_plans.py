@@ -22,10 +22,12 @@ def test_the_grid_has_every_part_that_is_shown():
     for task in ("openbookqa", "race"):
         assert {one.variant for one in of(task)} == {"full", "no-pretraining", "shuffled-labels"}
     for task in ("sick", "sst2"):
-        assert [one.transferred for one in of(task, variant="full", train_examples=None)] == [None, *range(6)]
+        assert [one.transferred for one in of(task, variant="full", train_examples=None)] == [None, *range(7)]
+    assert {one.learning_rate for one in plan if one.transferred is not None} == {3e-4}, "they differ in layers alone"
     for variant in ("full", "no-auxiliary"):
         assert [one.train_examples for one in of("sst2", variant=variant, transferred=None)] == [None, 500, 20_000]
-    assert len(plan) == 30 + 6 + 12 + 4
+    assert {(one.train_examples, one.epochs) for one in plan} == {(None, 2), (500, 10), (20_000, 2)}
+    assert len(plan) == 30 + 6 + 14 + 4
     assert {(one.train_examples, one.at_most) for one in plan} == {(None, 2_500), (500, None), (20_000, None)}
     assert {one.at_most for one in experiment("finetune-gpt").plan("paper")} == {None}
 
@@ -45,17 +47,21 @@ def test_what_is_fine_tuned_takes_its_rate_from_trials_of_what_it_starts_from():
     plan = experiment("finetune-gpt-rates").plan("small")
     tried, longer = [one for one in plan if one.epochs == 2], [one for one in plan if one.epochs == 6]
     assert [(one.variant, one.learning_rate, one.task) for one in longer] == [
-        (*best, task) for best in (("full", 1e-3), ("no-pretraining", 3e-4)) for task in ("sick", "sst2", "stsb")]
+        (*best, task) for best in (("full", 1e-3), ("no-pretraining", 3e-4), ("no-auxiliary", 1e-4), ("lstm", 3e-3))
+        for task in ("sick", "sst2", "stsb")]
     rates = {"full": (3e-4, 1e-3, 3e-3, 1e-2), "no-pretraining": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
              "no-auxiliary": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3), "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
     assert [(one.variant, one.learning_rate, one.task) for one in tried] == [
         (variant, rate, task) for variant in rates for rate in rates[variant] for task in ("sick", "sst2", "stsb")]
     for one in experiment("finetune-gpt").plan("small", seeds=(0, 1)):
         own = "full" if one.variant == "shuffled-labels" else one.variant
-        starts = "no-pretraining" if one.transferred == 0 else own
-        assert finetuning.rates_of(one) == [other for other in tried if other.variant == starts]
-    assert {one.learning_rate for one in experiment("finetune-gpt").plan("small")} == {None}
+        assert finetuning.rates_of(one) == [
+            other for other in tried if other.variant == own and one.transferred is None]
+    assert {one.learning_rate for one in experiment("finetune-gpt").plan("small") if one.transferred is None} == {None}
     assert finetuning.rates_of(experiment("finetune-gpt").plan("paper")[0]) == []
+    none = next(one for one in experiment("finetune-gpt").plan("small") if one.transferred == 0)
+    assert finetuning.rates_of(none.model_copy(update={"learning_rate": None})) == [
+        one for one in tried if one.variant == "no-pretraining"], "nearly nothing is pre-trained"
 
 
 def test_the_rate_with_the_best_mean_over_tasks_is_taken():

@@ -131,8 +131,8 @@ def texts_of(row) -> tuple[str, ...]:
 
 
 def drawn(name: str, n: int | None) -> list[Any]:
-    """So many training rows of a task, or all (None), drawn from all that it has: files are sorted by source or
-    difficulty. Raises ReproError for more than there are."""
+    """So many training rows of a task, or all (None), drawn from those that it takes (`Task.n_train`): files are sorted
+    by source or difficulty. Raises ReproError for more than there are."""
     task = task_named(name)
     rows = list(task.examples("train"))
     if n and n > len(rows):
@@ -315,13 +315,14 @@ TABLE_5 = ("cola", "sst2", "mrpc", "stsb", "rte", "sick")  # of its eight tasks 
 QUESTIONS = ("openbookqa", "race")
 FETCHED = ("mnli", "mnli-mismatched", "qnli", "qqp", "snli", "scitail")  # by `repro data fetch`
 LAYERS = ("sick", "sst2")  # tasks on which only some layers are transferred
+LAYER_RATE = 3e-4  # of all points by layers, which differ in layers alone then: fresh weights' best, near that of all
 AT_MOST = 2_500  # examples at `small`
-EXAMPLES = (500, 20_000)  # of SST-2, beside as many as Table 5 has
+EXAMPLES = {500: 10, 20_000: 2}  # of SST-2, beside those of Table 5 -> epochs; the fewest take as many steps as these
 TRIED = {  # variant with a search of its own -> rates; an LSTM's pretraining wants ten times a transformer's
     "full": (3e-4, 1e-3, 3e-3, 1e-2), "no-pretraining": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
     "no-auxiliary": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3), "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
 TRIED_ON = ("sick", "sst2", "stsb")  # tasks on which they are tried
-LONGER = {"full": 1e-3, "no-pretraining": 3e-4}  # the best, tried for more epochs too: is it too little training?
+LONGER = {"full": 1e-3, "no-pretraining": 3e-4, "no-auxiliary": 1e-4, "lstm": 3e-3}  # the best, for more epochs too
 LONGER_EPOCHS = 6
 HELD_OUT = 500  # training examples of each that are not learnt from then
 
@@ -336,14 +337,15 @@ def grid(scale: str) -> list[dict]:
     if scale == "smoke":
         rest = [one for one in GENERATED if one != SHOWN]
         return [*points((SHOWN,), VARIANTS), *points(rest, VARIANTS[:2]),
-                *[one for n in (0, 1) for one in points((SHOWN,), ("full",), transferred=n)],
+                *[one for n in (0, 1, 2) for one in points((SHOWN,), ("full",), transferred=n)],
                 *points((SHOWN,), ("full", "no-auxiliary"), train_examples=100)]
     if scale == "paper":  # of the variants those that need no LSTM, which nobody has released
         return points((*TABLE_5, *FETCHED, "race"), [one for one in VARIANTS if one != "lstm"])
-    some = [one for n in range(pretraining.EXPERIMENT.plan(scale)[0].n_layer)
-            for one in points(LAYERS, ("full",), transferred=n)]
+    some = [one for n in range(pretraining.EXPERIMENT.plan(scale)[0].n_layer + 1)
+            for one in points(LAYERS, ("full",), transferred=n, learning_rate=LAYER_RATE)]
     return [*points(TABLE_5, VARIANTS), *points(QUESTIONS, ("full", "no-pretraining", "shuffled-labels")), *some,
-            *[one for n in EXAMPLES for one in points(("sst2",), ("full", "no-auxiliary"), train_examples=n)]]
+            *[one for n, epochs in EXAMPLES.items()
+              for one in points(("sst2",), ("full", "no-auxiliary"), train_examples=n, epochs=epochs)]]
 
 
 SHARED = {"paper": "gpt1_2018", "config": Config, "estimate": estimate,
