@@ -49,7 +49,7 @@ def test_numbers_stand_to_the_right_and_intervals_and_gaps_apart():
 
 def test_a_standard_deviation_stands_small_behind_its_number():
     table = read([{"of": of, "SST-2": told} for of, told in (("one", "70.4 ± 0.5"), ("other", "-0.6"), ("none", "–"))])
-    assert [cell.get("class") for cell in table.tbody.select("td")] == [["number"]] * 3
+    assert [cell.get("class") for cell in table.tbody.select("td")] == [["number", "deviates"]] * 3
     assert [cell.get_text() for cell in table.tbody.select("td")] == ["70.4 ± 0.5", "-0.6", "–"]
     assert [one.get_text() for one in table.select(".interval")] == ["± 0.5"]
 

@@ -81,7 +81,9 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
     """
     cells = [[str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
     heads = [_head(name) for name in frame.columns]
-    classes = [["number"] if numeric([row[k] for row in cells]) else [] for k in range(len(heads))]
+    columns = list(zip(*cells, strict=True)) or [()] * len(heads)
+    classes = [["number", *(["deviates"] * any("±" in one for one in column))] if numeric(column) else []
+               for column in columns]
     columns = [FOLDED in head for head in heads]
     at = [name for _, name in heads].index("scale") if ("", "scale") in heads else None
     scales = [_scale(row) if at is None else row[at] for row in cells]
@@ -135,7 +137,9 @@ def cell(text: str) -> str:
     value = INTERVAL.sub("", text)
     if value == text or not numeric([value]):
         return html.escape(text)
-    return f'{html.escape(value)} <span class="interval">{html.escape(INTERVAL.search(text)[1])}</span>'
+    found = INTERVAL.search(text)[1]
+    kind = " deviation" * found.startswith("±")
+    return f'{html.escape(value)} <span class="interval{kind}">{html.escape(found)}</span>'
 
 
 def _head(name: object) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from repro.errors import ReproError
 from repro.plotting.curves import legend_below
 from repro.plotting.style import COLOURS, Drawing, canvas, colours, house
 
-PAPER = "paper"  # whose effect is a hollow diamond, the others are filled
+PAPER = "paper"  # whose effect is a hollow diamond on top, the others are filled
 
 
 @house()
@@ -39,9 +39,9 @@ def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]
             for whose, values in row.items():
                 own, colour = whose != PAPER, chosen[whose]
                 if own and len(values) > 1:
-                    axis.plot(values, [y] * len(values), "o", ms=3, color=colour, alpha=0.5)
-                axis.plot(fmean(values), y, "o" if own else "D", ms=7, mfc=colour if own else "white", mec=colour,
-                          mew=1.4, label=whose)
+                    axis.plot(values, [y] * len(values), "o", ms=3, color=colour, alpha=0.5, label="one seed")
+                axis.plot(fmean(values), y, "o" if own else "D", ms=7, mfc=colour if own else "none", mec=colour,
+                          mew=1.4, zorder=3 if own else 4, label=f"ours, {whose}" if own else whose)
         axis.set_title(part, loc="left")
         axis.set_yticks(range(len(rows)), list(rows) if not k else [""] * len(rows))
         axis.tick_params(axis="y", length=0)

@@ -35,7 +35,8 @@ SHADES = 2.1, 3.1, 4.6, 6.8, 10.0  # of one colour: contrast with white; with bl
 # What a line is called decides its colour, in every figure: "recurrent, overlap 5" is of the series "recurrent".
 SERIES = {
     "baseline": BLUE, "recurrent": RED, "baseline trained overlapped": SKY, "baseline with overlap": SKY,
-    "live model": BLUE, "paper": GREY, "smoke": ORANGE, "small": GREEN, "medium": PURPLE,
+    "live model": BLUE, "transformer": PINK, "lstm": BROWN,
+    "paper": GREY, "smoke": ORANGE, "small": GREEN, "medium": PURPLE,
     "train": BLUE, "validation": ORANGE, "test": PINK,
     "none": BLUE, "layer": SKY, "window": RED, "window+layer": GREEN,  # what is recomputed
     "dense": GREY, "dense, mask": GREY, "full, every score kept": GREY,

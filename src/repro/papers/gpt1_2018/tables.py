@@ -13,6 +13,7 @@ from repro.papers.gpt1_2018.finetuning import (
     LONGER_EPOCHS,
     SHOWN,
     TRIED,
+    TRIED_ON,
     encoded,
     score,
 )
@@ -51,16 +52,18 @@ HEADS = {task: head for columns in (TABLE_2, TABLE_3, TABLE_4) for head, task in
 VARIANTS = {  # of Table 5: the paper's row
     "full": "Transformer with auxiliary LM (full)", "no-pretraining": "Transformer without pre-training",
     "no-auxiliary": "Transformer without auxiliary LM", "lstm": "LSTM with auxiliary LM"}
+SHORT = {"full": "whole recipe", "no-pretraining": "no pre-training", "no-auxiliary": "no auxiliary LM", "lstm": "LSTM"}
 CALLED = {"full": "GPT", "no-pretraining": "without pre-training", "shuffled-labels": "control: shuffled labels"}
 BASELINES = {"majority_score": "control: the commonest label", "words_score": "control: tf-idf",
              "alone_score": "control: second text or candidates alone"}
 WHERE = {  # data set of Table 1 -> what stands here for it
-    "SNLI": "SICK for it; SNLI by repro data fetch", "MultiNLI": "by repro data fetch",
+    "SNLI": "SICK for it; by repro data fetch", "MultiNLI": "SICK for it; by repro data fetch",
     "Question NLI": "by repro data fetch", "RTE": "development set", "SciTail": "by repro data fetch",
     "RACE": "1,000 training questions, 600 of test, all of RACE-h; OpenBookQA beside it",
     "Story Cloze": "missing: on request only",
     "MSR Paraphrase Corpus": "whole", "Quora Question Pairs": "by repro data fetch", "STS Benchmark": "whole",
-    "Stanford Sentiment Treebank-2": "20,000 of 67,349 rows, development set", "CoLA": "development set"}
+    "Stanford Sentiment Treebank-2": "20,000 of 67,349 rows, mostly the first 5,000 of them; development set",
+    "CoLA": "development set"}
 
 
 def mean(found: Sequence[Record], metric: str = "test_score") -> str:
@@ -208,9 +211,9 @@ def hang(context: ArtifactContext) -> "pandas.DataFrame":
             context, context.scales[0], task, variant)) and all(
                 len(set(record.documents["test"]["prediction"])) == 1 for record in found)]
         rows.append({"part": part, "six tasks": told(ABLATED, variant, "f1"),
-                     "without SST-2": told([task for task in ABLATED if task != "sst2"], variant, "f1"),
-                     "six tasks, MRPC by Matthews": told(ABLATED, variant, "matthews") if variant else "–",
-                     "without the part always one answer for": ", ".join(same) or "–"})
+                     "without SST‑2": told([task for task in ABLATED if task != "sst2"], variant, "f1"),
+                     "MRPC by Matthews": told(ABLATED, variant, "matthews") if variant else "–",
+                     "one answer to all of": ", ".join(same) or "–"})
     return pandas.DataFrame(rows)
 
 
@@ -328,17 +331,17 @@ def tuning_rates(context: ArtifactContext) -> "pandas.DataFrame":
     for variant, epochs, rate in sorted(tried, key=lambda key: (list(TRIED).index(key[0]), key[1:])):
         found = tried[variant, epochs, rate]
         whole = [record.metrics["held_out_score"] for records in found.values() for record in records[:1]]
-        rows.append({"method": VARIANTS[variant], "epochs": epochs, "rate": rate} | {
+        rows.append({"method": SHORT[variant], "epochs": epochs, "rate": rate} | {
             HEADS[task]: mean(records, "held_out_score") for task, records in found.items()} | {
             "mean": fmean(whole) if len(whole) == len(found) else None})
     short = [row for row in rows if row["epochs"] != LONGER_EPOCHS and row["mean"] is not None]
     for row in rows:
         best = max((one["mean"] for one in short if one["method"] == row["method"]), default=None)
-        row["taken"] = "taken" if row in short and row["mean"] == best else "–"
+        row["taken"] = "✓" if row in short and row["mean"] == best else ""
     for row in rows:
         row |= {"epochs": str(row["epochs"]), "rate": f"{row['rate']:g}",
                 "mean": NOT_RUN if row["mean"] is None else f"{row['mean']:.1f}"}
-    return pandas.DataFrame(rows)
+    return pandas.DataFrame(rows, columns=["method", "epochs", "rate", "mean", "taken", *map(HEADS.get, TRIED_ON)])
 
 
 SETTINGS = {  # parameter of the paper -> how it is told of our pretraining and fine-tuning
@@ -363,7 +366,7 @@ STAGES = {  # (stage, parameter) -> the same, where both stages have one
     ("fine-tuning", "batch size"): lambda base, tuned: tuned.batch_size,
     ("fine-tuning", "epochs"): lambda base, tuned: (
         f"{tuned.epochs} of at most {tuned.at_most:,} examples" if tuned.at_most else tuned.epochs),
-    ("fine-tuning", "warmup"): lambda base, tuned: 100 * tuned.warmup_share}
+    ("fine-tuning", "warmup"): lambda base, tuned: f"{100 * tuned.warmup_share:g} percent of training"}
 
 
 def settings(context: ArtifactContext) -> "pandas.DataFrame":
@@ -397,11 +400,12 @@ GLUE = Artifact(id="gpt1_2018-table4", **OF, experiment=FINETUNING.name, source=
                                                                     TABLE_4))
 ABLATION = Artifact(id="gpt1_2018-table5", **OF, experiment=FINETUNING.name, source="Table 5", build=ablation,
                     title="What each part of the recipe is worth (ours: one pre-training of each model; at small at "
-                          f"most {AT_MOST:,} examples of a task)")
+                          f"most {AT_MOST:,} examples of a task; ± is the standard deviation over seeds)")
 PARTS_FIGURE = Artifact(id="gpt1_2018-table5-figure", **OF, experiment=FINETUNING.name, source="Table 5", build=parts,
                         kind="figure", title="What the whole recipe scores above one without a part of it")
 HANG = Artifact(id="gpt1_2018-table5-means", **OF, experiment=FINETUNING.name, source=ADDED, build=hang,
-                title="What the parts are worth in points, the mean over tasks, and what that hangs on")
+                title="What the parts are worth in points, the mean over tasks ± the standard deviation over seeds; "
+                      "and the tasks to which the recipe without the part gives one answer alone")
 BY_LAYERS = Artifact(id="gpt1_2018-figure2-layers", **OF, experiment=FINETUNING.name, source="Figure 2, left",
                      build=by_layers, kind="figure", title="The score by the number of layers transferred")
 BY_CHECKPOINT = Artifact(id="gpt1_2018-figure2-zero-shot", **OF, experiment=ZERO_SHOT.name, source="Figure 2, right",
