@@ -153,8 +153,8 @@ def test_a_transformer_that_tells_text_better_saves_nats():
 def test_layers_are_a_slope_times_all_of_them():
     records = [made("sick", "full", 0, right, k) for k, right in ((0, 1), (1, 2), (2, 3), (None, 4))]
     records.append(made("sick", "no-pretraining", 0, 0))
-    found = claims.layers(records)
-    assert found.effects.mean() == pytest.approx(50)  # two layers; Table 5's row has another rate
+    assert claims.layers(0)(records).effects.mean() == pytest.approx(50)  # Table 5's row has another rate
+    assert claims.layers(1)(records).effects.mean() == pytest.approx(25)  # from one layer to two
     assert claims.moved("full", "no-pretraining")(records) == 100, "with all layers, at rates of their own"
 
 
