@@ -169,3 +169,14 @@ def test_outputs_are_for_readers(path):
             assert "image/png" not in data, f"a picture without words: {where}"
             assert not re.search(r"<[\w.]+ at 0x|\.\.\.</t[dh]>", data.get("text/html", told)), where
             assert not re.search(r"[+-]0\.0+ ?%", data.get("text/html", told)), where
+
+
+@each
+def test_stored_outputs_are_of_runs_that_are_here(path):
+    """What `python book/execute.py` stores without the runs of smoke, or before a record had another id."""
+    text = path.read_text()
+    assert "smoke: all not run" not in text, "run `make runs` first, then execute the chapter again"
+    named = set(re.findall(r"results/(?:small|medium|paper)/[a-z0-9-]+/[0-9a-f]{16}\.json", text))
+    assert [one for one in sorted(named) if not (ROOT / one).exists()] == []
+    if path.stem == "22_scoreboard":
+        assert named and "machinery works" in text
