@@ -81,9 +81,9 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
     """
     cells = [[str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
     heads = [_head(name) for name in frame.columns]
-    columns = list(zip(*cells, strict=True)) or [()] * len(heads)
+    contents = list(zip(*cells, strict=True)) or [()] * len(heads)
     classes = [["number", *(["deviates"] * any("±" in one for one in column))] if numeric(column) else []
-               for column in columns]
+               for column in contents]
     columns = [FOLDED in head for head in heads]
     at = [name for _, name in heads].index("scale") if ("", "scale") in heads else None
     scales = [_scale(row) if at is None else row[at] for row in cells]

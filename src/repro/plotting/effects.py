@@ -5,18 +5,17 @@ from statistics import fmean
 
 from repro.errors import ReproError
 from repro.plotting.curves import legend_below
+from repro.plotting.scales import PAPER
 from repro.plotting.style import COLOURS, Drawing, canvas, colours, house
-
-PAPER = "paper"  # whose effect is a hollow diamond on top, the others are filled
 
 
 @house()
 def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]], label: str) -> Drawing:
     """Effects on one axis beside 0, a row for each set: the mean over seeds, and a small dot for each seed.
 
-    panels: the part -> the set -> whose -> effects, one a seed; "paper" is drawn hollow. A set without any is left
-    empty. label: of the axis. Raises ReproError where there is nothing to draw, and where parts have other sets, or the
-    same in another order.
+    panels: the part -> the set -> whose -> effects, one a seed; "paper" is a hollow diamond on top. A set without any
+    is left empty. label: of the axis. Raises ReproError where there is nothing to draw, and where parts have other
+    sets, or the same in another order.
 
     >>> draw_effects({"pre-training": {"CoLA": {"paper": [26.5], "small": [4, 6]}}}, "points").alt
     'points. pre-training: CoLA +26.5 paper, +5.0 small.'

@@ -1,7 +1,9 @@
 """Which runs there are of GPT."""
 
+from pathlib import Path
+
 from repro.papers.gpt1_2018 import finetuning, pretraining, zero_shot
-from repro.study import experiment
+from repro.study import Store, experiment
 
 
 def test_the_short_trainings_are_declared_and_those_that_are_needed():
@@ -59,6 +61,12 @@ def test_what_is_fine_tuned_takes_its_rate_from_trials_of_what_it_starts_from():
             other for other in tried if other.variant == own and one.transferred is None]
     assert {one.learning_rate for one in experiment("finetune-gpt").plan("small") if one.transferred is None} == {None}
     assert finetuning.rates_of(experiment("finetune-gpt").plan("paper")[0]) == []
+    best = {}
+    for one in tried:  # of the committed records
+        record = Store.of("small", Path(__file__).parents[3] / "results").look(one)
+        best.setdefault(one.variant, {}).setdefault(one.learning_rate, []).append(record.metrics["held_out_score"])
+    taken = {variant: max(rates, key=lambda rate: sum(rates[rate])) for variant, rates in best.items()}
+    assert finetuning.LONGER == taken and finetuning.LAYER_RATE == taken["no-pretraining"]
     none = next(one for one in experiment("finetune-gpt").plan("small") if one.transferred == 0)
     assert finetuning.rates_of(none.model_copy(update={"learning_rate": None})) == [
         one for one in tried if one.variant == "no-pretraining"], "nearly nothing is pre-trained"

@@ -54,7 +54,8 @@ VARIANTS = {  # of Table 5: the paper's row
     "no-auxiliary": "Transformer without auxiliary LM", "lstm": "LSTM with auxiliary LM"}
 SHORT = {"full": "whole recipe", "no-pretraining": "no pre-training", "no-auxiliary": "no auxiliary LM", "lstm": "LSTM"}
 CALLED = {"full": "GPT", "no-pretraining": "without pre-training", "shuffled-labels": "control: shuffled labels"}
-BASELINES = {"majority_score": "control: the commonest label", "words_score": "control: tf-idf",
+WORDS = "words_score"  # of tf-idf
+BASELINES = {"majority_score": "control: the commonest label", WORDS: "control: tf-idf",
              "alone_score": "control: second text or candidates alone"}
 WHERE = {  # data set of Table 1 -> what stands here for it
     "SNLI": "SICK for it; by repro data fetch", "MultiNLI": "SICK for it; by repro data fetch",
@@ -71,8 +72,12 @@ def mean(found: Sequence[Record], metric: str = "test_score") -> str:
     values = [record.metrics[metric] for record in found if metric in record.metrics]
     if not values:
         return NOT_RUN if not found else "–"
-    drawn = len(values) > 1 and metric not in BASELINES  # which have no chance in them
-    return f"{fmean(values):.1f}" + (f" ± {stdev(values):.1f}" if drawn else "")
+    return f"{fmean(values):.1f}" + (spread(values) if metric not in BASELINES else "")  # these have no chance in them
+
+
+def spread(values: Sequence[float]) -> str:
+    """The standard deviation of several values, as it stands behind their mean."""
+    return f" ± {stdev(values):.1f}" if len(values) > 1 else ""
 
 
 def whole(context: ArtifactContext, scale: str, task: str, variant: str) -> list[Record]:
@@ -154,7 +159,7 @@ def ablation(context: ArtifactContext) -> "pandas.DataFrame":
         for variant, called in (VARIANTS | {"shuffled-labels": CALLED["shuffled-labels"]}).items():
             rows.append({"source": f"this study, {scale}", "method": called} | {
                 head: cell(context, scale, task, variant) for head, task in told.items()})
-        for metric in ("majority_score", "words_score"):
+        for metric in ("majority_score", WORDS):
             rows.append({"source": f"this study, {scale}", "method": BASELINES[metric]} | {
                 head: cell(context, scale, task, "full", metric) for head, task in told.items()})
     return pandas.DataFrame(rows).fillna("–")
@@ -179,9 +184,11 @@ def parts(context: ArtifactContext) -> Any:
                 row = rows.setdefault(head if head not in INSTEAD else f"{head}, here {HEADS[task]}", {})
                 row["paper"] = [float(printed[VARIANTS["full"]][column]) - float(printed[VARIANTS[variant]][column])]
                 for scale in reversed(context.scales):
-                    row |= gains(context, scale, task, variant)
+                    if gap := gaps(context, scale, task, variant):
+                        row[scale] = list(gap.values())
         if "smoke" in context.scales:
-            rows[SHOWN] = gains(context, "smoke", SHOWN, variant)
+            gap = gaps(context, "smoke", SHOWN, variant)
+            rows[SHOWN] = {"smoke": list(gap.values())} if gap else {}
     return draw_effects(found, "points")
 
 
@@ -190,45 +197,35 @@ def hang(context: ArtifactContext) -> "pandas.DataFrame":
     and with MRPC scored as CoLA is, which an answer that is always the same does not raise."""
     import pandas
 
-    def told(tasks: Sequence[str], variant: str | None, metric: str) -> str:
-        gaps: dict[int, list[float]] = {}
-        for task in tasks:
-            scores = [{record.seed: scored(record, metric if task == "mrpc" else FORMS[task].metric) for record in
-                       whole(context, context.scales[0], task, name)} for name in ("full", variant or "full")]
-            if variant is None:
-                scores[1] = {record.seed: record.metrics["words_score"]
-                             for record in whole(context, context.scales[0], task, "full")}
-            for seed in scores[0].keys() & scores[1].keys():
-                gaps.setdefault(seed, []).append(scores[0][seed] - scores[1][seed])
-        means = [fmean(gap) for gap in gaps.values() if len(gap) == len(tasks)]
-        if not means:
-            return NOT_RUN
-        return f"{fmean(means):+.1f}" + (f" ± {stdev(means):.1f}" if len(means) > 1 else "")
+    scale, rows = context.scales[0], []
+    for part, variant in {**PARTS, "all of it, not tf-idf": WORDS}.items():
+        def told(tasks: Sequence[str], mrpc: str | None = None, variant: str = variant) -> str:
+            found = [gaps(context, scale, task, variant, mrpc if task == "mrpc" else None) for task in tasks]
+            means = [fmean(gap[seed] for gap in found) for seed in sorted(set.intersection(*map(set, found)))]
+            return f"{fmean(means):+.1f}{spread(means)}" if means else NOT_RUN
 
-    rows = []
-    for part, variant in {**PARTS, "all of it, not tf-idf": None}.items():
-        same = [HEADS[task] for task in ABLATED if variant and (found := whole(
-            context, context.scales[0], task, variant)) and all(
-                len(set(record.documents["test"]["prediction"])) == 1 for record in found)]
-        rows.append({"part": part, "six tasks": told(ABLATED, variant, "f1"),
-                     "without SST‑2": told([task for task in ABLATED if task != "sst2"], variant, "f1"),
-                     "MRPC by Matthews": told(ABLATED, variant, "matthews") if variant else "–",
+        same = [HEADS[task] for task in ABLATED if (found := whole(context, scale, task, variant))
+                and all(len(set(record.documents["test"]["prediction"])) == 1 for record in found)]
+        rows.append({"part": part, "six tasks": told(ABLATED),
+                     "without SST‑2": told([task for task in ABLATED if task != "sst2"]),
+                     "MRPC by Matthews": told(ABLATED, "matthews") if variant != WORDS else "–",
                      "one answer to all of": ", ".join(same) or "–"})
     return pandas.DataFrame(rows)
 
 
-def scored(record: Record, metric: str) -> float:
-    """The score of a record's answers by a metric."""
-    test = record.documents["test"]
-    return score(test["label"], test["prediction"], metric)
+def gaps(context: ArtifactContext, scale: str, task: str, variant: str, metric: str | None = None) -> dict[int, float]:
+    """By seed the full recipe's score above a variant's, or above tf-idf's (WORDS), where both have that seed; by
+    another metric than the task's where one is given."""
+    def of(record: Record) -> float:
+        if metric is None:
+            return record.metrics["test_score"]
+        return score(*(record.documents["test"][key] for key in ("label", "prediction")), metric)
 
-
-def gains(context: ArtifactContext, scale: str, task: str, variant: str) -> dict[str, list[float]]:
-    """By scale the full recipe's scores above a variant's, at the seeds that both have; nothing without any."""
-    full, other = ({record.seed: record.metrics["test_score"] for record in whole(context, scale, task, name)}
-                   for name in ("full", variant))
-    told = [full[seed] - other[seed] for seed in sorted(full.keys() & other.keys())]
-    return {scale: told} if told else {}
+    full = {record.seed: record for record in whole(context, scale, task, "full")}
+    if variant == WORDS:
+        return {seed: of(record) - record.metrics[WORDS] for seed, record in full.items()}
+    return {record.seed: of(full[record.seed]) - of(record) for record in whole(context, scale, task, variant)
+            if record.seed in full}
 
 
 def by_layers(context: ArtifactContext) -> Any:
@@ -330,15 +327,15 @@ def tuning_rates(context: ArtifactContext) -> "pandas.DataFrame":
     rows = []
     for variant, epochs, rate in sorted(tried, key=lambda key: (list(TRIED).index(key[0]), key[1:])):
         found = tried[variant, epochs, rate]
-        whole = [record.metrics["held_out_score"] for records in found.values() for record in records[:1]]
+        scores = [record.metrics["held_out_score"] for records in found.values() for record in records[:1]]
         rows.append({"method": SHORT[variant], "epochs": epochs, "rate": rate} | {
             HEADS[task]: mean(records, "held_out_score") for task, records in found.items()} | {
-            "mean": fmean(whole) if len(whole) == len(found) else None})
+            "mean": fmean(scores) if len(scores) == len(found) else None})
     short = [row for row in rows if row["epochs"] != LONGER_EPOCHS and row["mean"] is not None]
     for row in rows:
         best = max((one["mean"] for one in short if one["method"] == row["method"]), default=None)
         row["taken"] = "✓" if row in short and row["mean"] == best else ""
-    for row in rows:
+    for row in rows:  # as text, once all are compared
         row |= {"epochs": str(row["epochs"]), "rate": f"{row['rate']:g}",
                 "mean": NOT_RUN if row["mean"] is None else f"{row['mean']:.1f}"}
     return pandas.DataFrame(rows, columns=["method", "epochs", "rate", "mean", "taken", *map(HEADS.get, TRIED_ON)])
