@@ -12,7 +12,7 @@ from torch import nn
 
 from repro import processor
 from repro.evaluation import perplexity
-from repro.processor import bf16_slowdown, exact_products, float32_path, has_bf16
+from repro.processor import exact_products, float32_path, has_bf16
 
 CPUINFO = Path("/proc/cpuinfo")
 SETTING = torch.backends.mkldnn.matmul
@@ -89,11 +89,6 @@ def test_rates_take_the_fastest_turn_after_the_first(monkeypatch):
     rates = processor.rates(("float32", "bfloat16"), rounds=2)
     assert rates == pytest.approx({"float32": 0.1, "bfloat16": 0.05})
     assert torch.get_num_threads() == threads
-
-
-def test_the_slowdown_is_how_much_longer_bfloat16_takes(told):
-    told((30.0, 10.0))
-    assert bf16_slowdown() == 3.0
 
 
 def test_the_bound_lets_float32_pass_and_catches_lost_digits():

@@ -41,12 +41,6 @@ def has_bf16() -> bool:
     return any(capabilities.get(name, False) for name in BF16)
 
 
-def bf16_slowdown() -> float:
-    """How many times as long as in float32 a matrix product takes in bfloat16, measured on the spot."""
-    speeds = rates(("float32", "bfloat16"), rounds=3)
-    return speeds["float32"] / speeds["bfloat16"]
-
-
 def model_name() -> str:
     """What the processor calls itself, as Linux tells it; elsewhere what Python knows."""
     cpuinfo = Path("/proc/cpuinfo")

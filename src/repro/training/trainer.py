@@ -1,7 +1,5 @@
 """A training loop that reads top to bottom, survives a kill at any moment and ends in the same numbers."""
 
-import functools
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -12,13 +10,11 @@ from torch import nn
 
 from repro.errors import ReproError
 from repro.processes import first, join
-from repro.processor import bf16_slowdown, has_bf16
 from repro.training.batches import Batches, share
+from repro.training.bf16 import bf16_products
 from repro.training.config import TrainConfig
 from repro.training.optimizer import optimizers
 from repro.training.state import State, TrainResult
-
-log = logging.getLogger(__name__)
 
 
 def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: Path | str | None = None,
@@ -62,8 +58,6 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     if batches.batch_size % accelerator.num_processes:
         raise ReproError(f"a batch of {batches.batch_size} examples does not divide among "
                          f"{accelerator.num_processes} processes; choose a multiple.")
-    if accelerator.is_main_process and accelerator.device.type == "cpu" and not has_bf16():
-        _say_what_is_slow(config.precision, config.optimizer)
     steps = math.ceil(config.tokens / batches.units_per_batch)
     torch.manual_seed(config.seed)
     wrapped, *stepping = accelerator.prepare(objective, *optimizers(objective, config))
@@ -77,57 +71,49 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
         progress.advance(result.tokens)
     wrapped.train()
     saved = time.monotonic()
-    while result.steps < steps and not result.stopped_early:
-        rate = config.rate(result.steps, steps)
-        for optimizer in stepping:
-            for group in optimizer.param_groups:
-                group["lr"] = rate * group.get("times", 1.0)
-        with torch.autocast(accelerator.device.type, torch.float16, enabled=half):
-            loss = wrapped(share(batches.batch(result.steps), batches.batch_size, accelerator.process_index,
-                                 accelerator.num_processes, accelerator.device))
-        accelerator.backward(scaler.scale(loss))
-        for optimizer in stepping:
-            scaler.unscale_(optimizer)
-        norm = float(accelerator.clip_grad_norm_(objective.parameters(), config.clip))
-        value = accelerator.reduce(loss.detach(), "mean").item()
-        overflow = half and not math.isfinite(norm) and scaler.get_scale() > 1  # left out, and the scale halved
-        if not math.isfinite(value) or not (math.isfinite(norm) or overflow):
-            raise ReproError(f"the training loss is {value} and its gradient norm {norm} at step {result.steps + 1} "
-                             f"(learning rate {rate:.2e}); lower the learning rate or lengthen the warm-up.")
-        for optimizer in stepping:
-            if not overflow:  # or the one whose own gradients are finite would step alone, on ones clipped to nothing
-                scaler.step(optimizer)
-            optimizer.zero_grad(set_to_none=True)
-        scaler.update()
-        before, result.steps = result.tokens, result.steps + 1
-        result.tokens += batches.units_per_batch
-        state.pending.append(value)
-        last = result.steps == steps
-        due = result.tokens // config.validate_every > before // config.validate_every or last
-        if due or len(state.pending) == 20:
-            result.curves["train_loss"].append([result.tokens, sum(state.pending) / len(state.pending)])
-            state.pending.clear()
-            for name, watched in (watch(objective) if watch else {}).items():
-                result.curves.setdefault(name, []).append([result.tokens, watched])
-        if due and validate is not None:
-            wrapped.eval()
-            state.judge(result, first(lambda: validate(objective)))
-            wrapped.train()
-        if accelerator.is_main_process and (due or time.monotonic() - saved > config.checkpoint_every):
-            state.save(result)
-            saved = time.monotonic()
-        if progress is not None:
-            progress.advance(batches.units_per_batch, loss=round(value, 3))
+    with bf16_products(accelerator.device, config.precision == "bf16" or config.optimizer == "muon"):
+        while result.steps < steps and not result.stopped_early:
+            rate = config.rate(result.steps, steps)
+            for optimizer in stepping:
+                for group in optimizer.param_groups:
+                    group["lr"] = rate * group.get("times", 1.0)
+            with torch.autocast(accelerator.device.type, torch.float16, enabled=half):
+                loss = wrapped(share(batches.batch(result.steps), batches.batch_size, accelerator.process_index,
+                                     accelerator.num_processes, accelerator.device))
+            accelerator.backward(scaler.scale(loss))
+            for optimizer in stepping:
+                scaler.unscale_(optimizer)
+            norm = float(accelerator.clip_grad_norm_(objective.parameters(), config.clip))
+            value = accelerator.reduce(loss.detach(), "mean").item()
+            overflow = half and not math.isfinite(norm) and scaler.get_scale() > 1  # left out, and the scale halved
+            if not math.isfinite(value) or not (math.isfinite(norm) or overflow):
+                raise ReproError(f"the training loss is {value} and its gradient norm {norm} at step "
+                                 f"{result.steps + 1} (learning rate {rate:.2e}); lower the learning rate or lengthen "
+                                 "the warm-up.")
+            for optimizer in stepping:
+                if not overflow:  # or one whose own gradients are finite would step alone, on some clipped to nothing
+                    scaler.step(optimizer)
+                optimizer.zero_grad(set_to_none=True)
+            scaler.update()
+            before, result.steps = result.tokens, result.steps + 1
+            result.tokens += batches.units_per_batch
+            state.pending.append(value)
+            last = result.steps == steps
+            due = result.tokens // config.validate_every > before // config.validate_every or last
+            if due or len(state.pending) == 20:
+                result.curves["train_loss"].append([result.tokens, sum(state.pending) / len(state.pending)])
+                state.pending.clear()
+                for name, watched in (watch(objective) if watch else {}).items():
+                    result.curves.setdefault(name, []).append([result.tokens, watched])
+            if due and validate is not None:
+                wrapped.eval()
+                state.judge(result, first(lambda: validate(objective)))
+                wrapped.train()
+            if accelerator.is_main_process and (due or time.monotonic() - saved > config.checkpoint_every):
+                state.save(result)
+                saved = time.monotonic()
+            if progress is not None:
+                progress.advance(batches.units_per_batch, loss=round(value, 3))
     state.restore_best()
     objective.eval()
     return result
-
-
-@functools.cache  # once
-def _say_what_is_slow(precision: str, optimizer: str) -> None:
-    """One line on a processor without bf16 instructions, where settings ask for such numbers."""
-    instead = " and ".join(f"{name}='{other}'" for name, other, asked in (
-        ("precision", "no", precision == "bf16"), ("optimizer", "adamw", optimizer == "muon")) if asked)
-    if instead:
-        log.warning("This processor has no bf16 instructions: its matrix products take %.1f times as long in bf16 as "
-                    "in fp32. Set %s to train faster.", bf16_slowdown(), instead)
