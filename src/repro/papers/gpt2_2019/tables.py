@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     import pandas
 
 NOT_HERE = "not here"
-# Column of Table 3 -> its heading, our metric (None: the set is not here) and how that is written.
+# Column of Table 3 -> its heading, our metric (None: the set is not here) and how that is written (see `mean`).
 TABLE_3 = {
-    "lambada_perplexity": ("LAMBADA perplexity", "lambada_perplexity", ".4g"),
+    "lambada_perplexity": ("LAMBADA perplexity", "lambada_perplexity", ""),
     "lambada_accuracy_percent": ("LAMBADA accuracy", "lambada_accuracy_stop_words_percent", ".2f"),
     "cbt_common_nouns_accuracy_percent": ("CBT-CN (ours, pg19-clozes)", "cloze_nouns_accuracy_percent", ".2f"),
     "cbt_named_entities_accuracy_percent": ("CBT-NE (ours, pg19-clozes)", "cloze_names_accuracy_percent", ".2f"),
-    "wikitext2_perplexity": ("WikiText-2", "wikitext2_word_perplexity", ".4g"),
+    "wikitext2_perplexity": ("WikiText-2", "wikitext2_word_perplexity", ""),
     "ptb_perplexity": ("PTB", None, ""),
     "enwik8_bits_per_byte": ("enwik8 (ours, a part)", "enwik8_bits_per_byte", ".3f"),
     "text8_bits_per_character": ("text8 (ours, a part)", "text8_bits_per_character", ".3f"),
-    "wikitext103_perplexity": ("WikiText-103", "wikitext103_word_perplexity", ".4g"),
+    "wikitext103_perplexity": ("WikiText-103", "wikitext103_word_perplexity", ""),
     "one_billion_word_perplexity": ("1BW", None, ""),
 }
 TASKS = {  # of Figure 1: our metric, in per cent or BLEU
@@ -120,13 +120,13 @@ def most_confident(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale, size=LARGEST, text="all"):
             found = context.records_of(config)[:1]
-            rows += [{"source": f"this study, {scale}, {config.questions}", "question": one["question"],
+            rows += [{"source": f"{scale}, {config.questions}", "question": one["question"],
                       "answer": one["answer"] or "(nothing)", "correct": "yes" if one["correct"] else "no",
-                      "probability": f"{100 * one['probability']:.1f} %"}
+                      "probability": f"{100 * one['probability']:.2g} %"}
                      for record in found for one in record.notes["answers"]]
             if not found:
                 rows.append(dict.fromkeys(("source", "question", "answer", "correct", "probability"), NOT_RUN) |
-                            {"source": f"this study, {scale}, {config.questions}"})
+                            {"source": f"{scale}, {config.questions}"})
     return pandas.DataFrame(rows)
 
 
@@ -141,9 +141,9 @@ def detokenised(context: ArtifactContext) -> "pandas.DataFrame":
             tokens = found[0].documents["wikitext103"] if found else {}
             other = [exp(sum(r.documents["wikitext103"]["other_blanks"]) / sum(tokens["n_words"])) for r in found]
             rows.append({"scale": scale, "model": config.size, "text": config.wikitext103,
-                         "as it is cut": mean(found, "wikitext103_word_perplexity_tokenised", ".4g"),
-                         "de-tokenised": mean(found, "wikitext103_word_perplexity", ".4g"),
-                         "as many other blanks left out": f"{fmean(other):.4g}" if other else NOT_RUN})
+                         "as it is cut": mean(found, "wikitext103_word_perplexity_tokenised", ""),
+                         "de-tokenised": mean(found, "wikitext103_word_perplexity", ""),
+                         "as many other blanks left out": rounded(fmean(other), 4) if other else NOT_RUN})
     return pandas.DataFrame(rows)
 
 
@@ -259,14 +259,15 @@ def losses_by_size(context: ArtifactContext) -> Any:
             found = context.records_of(config)
             if not found or "train_token_loss" not in found[0].metrics:
                 continue
-            point = {"source": scale, "weights": found[0].metrics["parameters"]}
+            weights = found[0].metrics["parameters"]
+            point = {"source": scale, "weights": weights / 1e6}
             for split, called in (("train", "text read in training"), ("validation", "held-out text")):
                 rows.append(point | {"model": called, "loss": fmean(r.metrics[f"{split}_token_loss"] for r in found)})
             if law:
                 rows.append(point | {"model": "fit to the held-out text", "loss": law(
-                    point["weights"], fmean(r.notes["tokens"] for r in found))})
+                    weights, fmean(r.notes["tokens"] for r in found))})
     frame = pandas.DataFrame(rows, columns=["source", "model", "weights", "loss"])
-    return draw_table_curves(frame, "weights", "loss", ("weights", "nats per token"), log_x=True)
+    return draw_table_curves(frame, "weights", "loss", ("million weights", "nats per token"), log_x=True)
 
 
 class Law:
@@ -305,12 +306,25 @@ def fitted(records: Sequence[Record]) -> Law | None:
 
 def mean(found: Sequence[Record], metric: str, style: str) -> str:
     """The mean over seeds, with the standard deviation where there are several that differ; "–" for what was left out.
+
+    style: as in a format; empty: four digits, see `rounded`.
     """
     values = [record.metrics[metric] for record in found if metric in record.metrics]
     if not values:
         return NOT_RUN if not found else "–"
-    spread = f" ± {stdev(values):.2g}" if len(values) > 1 and stdev(values) > 1e-9 * abs(fmean(values)) else ""
-    return f"{fmean(values):{style}}{spread}"
+    told = fmean(values)
+    written = f"{told:{style}}" if style else rounded(told, 4)
+    spread = f" ± {rounded(stdev(values), 2)}" if len(values) > 1 and stdev(values) > 1e-9 * abs(told) else ""
+    return written + spread
+
+
+def rounded(value: float, digits: int) -> str:
+    """A number with so many digits that count, without powers of ten.
+
+    >>> rounded(2_052_263.9, 4), rounded(8.6349, 4), rounded(0.01234, 2)
+    ('2,052,000', '8.635', '0.012')
+    """
+    return f"{float(f'{value:.{digits}g}'):,.10g}"
 
 
 OF = {"paper": PAPER, "chapter": CHAPTER}
