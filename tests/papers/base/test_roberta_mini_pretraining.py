@@ -144,16 +144,16 @@ def test_killed_in_any_stage_it_ends_in_the_same_record(whole, killed, at):
 
 
 def test_small_is_of_the_size_it_should_be():
-    config, second = PRETRAINING.plan("small")
+    config, first = PRETRAINING.plan("small")
     estimate = PRETRAINING.estimate(config)
     assert 7_000_000 < estimate.parameters < 7_200_000
-    assert stages(config) == [(128, 32, 7324), (512, 8, 7325)]
-    assert stages(second) == [(32, 64, 2051), (128, 16, 2734), (512, 4, 2051)]
-    assert (second.tokens, second.sinusoids) == (14_000_000, 0.05)
-    assert PRETRAINING.estimate(second).parameters == estimate.parameters
+    assert stages(config) == [(32, 64, 2051), (128, 16, 2734), (512, 4, 2051)]
+    assert stages(first) == [(128, 32, 7324), (512, 8, 7325)]
+    assert (first.tokens, first.sinusoids) == (60_000_000, None)
+    assert PRETRAINING.estimate(first).parameters == estimate.parameters
     assert (config.n_layer, config.n_embd, config.vocab_size, config.n_positions) == (6, 256, 8192, 512)
-    assert (config.corpus, config.tokens, config.weights) == ("books-and-wikipedia", 60_000_000, "bf16")
-    assert (config.optimizer, config.precision, config.sinusoids) == ("muon", "bf16", None)
+    assert (config.corpus, config.tokens, config.weights) == ("books-and-wikipedia", 14_000_000, "bf16")
+    assert (config.optimizer, config.precision, config.sinusoids) == ("muon", "bf16", 0.05)
     assert PRETRAINING.reads(config) == ("books-and-wikipedia",)
     gpt2, = experiment("pretrain-gpt2-mini").plan("small", {"n_layer": "6", "n_embd": "256", "vocab_size": "8192"})
     ratio = estimate.parameters / experiment("pretrain-gpt2-mini").estimate(gpt2).parameters
