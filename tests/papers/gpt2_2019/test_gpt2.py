@@ -36,7 +36,7 @@ def made(tmp_path_factory):
     for name in ("pretrain-gpt2-sizes", "zero-shot-gpt2"):
         for config in experiment(name).plan("smoke"):
             little = getattr(config, "text", "all") == "little" or getattr(config, "text_tokens", None) is not None
-            if config.size in ENDS or (name, config.size) == ("pretrain-gpt2-sizes", claims.SECOND):
+            if config.size in (*ENDS, "frequencies") or (name, config.size) == ("pretrain-gpt2-sizes", claims.SECOND):
                 found[name, config.size + "-little" * little] = config, run(config, folder / "results", progress=False)
     yield folder / "results", found
     patch.undo()
@@ -67,10 +67,15 @@ def test_every_size_is_tried_as_it_was_trained_and_the_base_model_beside_them():
     for scale in ("smoke", "small", "medium", "paper"):
         plan = experiment("zero-shot-gpt2").plan(scale, seeds=(2,))
         assert [one.size for one in plan if one.text == "all"] == [
-            *sizes.SIZES, *["gpt2-mini"] * (scale in ("small", "medium"))]
+            *sizes.SIZES, *["gpt2-mini"] * (scale in ("small", "medium")), *["frequencies"] * (scale != "paper")]
         assert [one.size for one in plan if one.text == "little"] == ["1542M"] * (scale != "paper")
         for config in plan:
             needed = zero_shot.model_run(config)
+            if config.size == "frequencies":
+                largest, = (one for one in plan if (one.size, one.text) == ("1542M", "all"))
+                assert needed == zero_shot.model_run(largest)
+                assert not experiment(config.experiment).needs(config)
+                continue
             assert needed.scale == scale and (config.size == "gpt2-mini" or needed.size == config.size)
             assert (getattr(needed, "text_tokens", None) is not None) == (config.text == "little")
             assert needed.seed == (0 if config.size == "gpt2-mini" else 2)
@@ -132,6 +137,27 @@ def test_training_tells_losses_of_text_that_was_read_and_of_text_that_was_not(ma
 def test_cut_texts_lose_only_what_fills_no_sequence():
     rows = sizes.cut(np.arange(11), 3)
     assert rows.tolist() == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]]
+
+
+def test_frequencies_are_those_of_the_text_that_the_sizes_read(made):
+    """Every token costs what its share of the training text says, whatever stands before it."""
+    config, record = made[1]["zero-shot-gpt2", "frequencies"]
+    trained = zero_shot.model_run(config)
+    coder = tokeniser_of(trained)
+    seen = tokens(trained.corpus, "train", coder).ids
+    texts = [text for text, _, _ in sets.texts(config.enwik8, config.documents)]
+    for text, nats, n in zip(texts, *(record.documents["enwik8"][key] for key in ("nll", "n_tokens")), strict=True):
+        ids = coder.encode(text)
+        shares = [(int((seen == token).sum()) + 1) / (len(seen) + coder.vocab_size) for token in ids]
+        assert (nats, n) == (pytest.approx(-sum(map(math.log, shares)), rel=1e-5), len(ids))
+    passages = [row.text for row in corpus(config.corpus).examples("test")][:config.examples]
+    ids = coder.encode(" " + passages[0].rpartition(" ")[2])
+    shares = [(int((seen == token).sum()) + 1) / (len(seen) + coder.vocab_size) for token in ids]
+    assert record.documents["lambada"]["nll"][0] == pytest.approx(-sum(map(math.log, shares)), rel=1e-5)
+    assert not set(record.metrics) & {"parameters", "reading_f1_percent", "untrained_lambada"}
+    with pytest.raises(ReproError, match="size is frequencies, which tell .* alone; set names, reading, questions"):
+        experiment("zero-shot-gpt2").plan("smoke", {"size": "frequencies", "reading": "synthetic-questions",
+                                                    "questions": "synthetic-questions"})
 
 
 def test_language_is_scored_in_words_of_the_text_as_it_was(made):
@@ -249,6 +275,23 @@ def test_the_assay_of_size_is_what_more_text_moves():
                for text, hits in (("all", [1, 1, 0, 0]), ("little", [1, 0, 0, 0]))]
     moved = claims.by_text(lambda record: claims.percent(record, "lambada"))
     assert moved(records) == pytest.approx(25) and moved(records[:1]) is None
+
+
+def test_the_assay_of_a_loss_is_what_is_gained_over_frequencies():
+    def told(size, *nll):
+        return SimpleNamespace(config={"size": size}, documents={"lambada": {"nll": list(nll)}})
+
+    moved = claims.beyond_frequencies(lambda record: claims.nats(record, "lambada", per=""))
+    records = [told("1542M", 5.0, 6.0), told("1542M", 5.0, 5.0), told("frequencies", 7.0, 6.5)]
+    assert moved(records) == pytest.approx(6.75 - 5.25)
+    assert moved([told("1542M", 8.0), told("frequencies", 7.0)]) == 0
+    assert moved(records[:2]) is None and moved(records[2:]) is None
+    plan = experiment("zero-shot-gpt2").plan("small")
+    for name in ("lambada", "wikitext2", "text8"):
+        assay = claim(f"gpt2_2019-larger-{name}").assay
+        assert [(one.size, one.text) for one in plan if assay.where(one)] == [("1542M", "all"), ("frequencies", "all")]
+    accuracy = claim("gpt2_2019-larger-lambada-accuracy").assay
+    assert [(one.size, one.text) for one in plan if accuracy.where(one)] == [("1542M", "all"), ("1542M", "little")]
 
 
 def test_other_words_that_are_barred_are_the_most_frequent_ones():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.papers.gpt2_2019.sizes import CHAPTER, CHECKPOINTS, PAPER, SIZES, model_config
 from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
-from repro.papers.gpt2_2019.zero_shot import BASE, CALLED
+from repro.papers.gpt2_2019.zero_shot import BASE, CALLED, FREQUENCIES
 from repro.papers.gpt2_2019.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.study import Artifact, ArtifactContext, Record, published, register
 from repro.study.artifacts import ADDED, NOT_RUN, heading
@@ -74,12 +74,18 @@ def zero_shot(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale):
             found = context.records_of(config)
-            rows.append({"source": f"this study, {scale}", "model": config.size + ", little text" * (
-                             config.text == "little"),
+            rows.append({"source": f"this study, {scale}", "model": called(config),
                          "weights": mean(found, "parameters", ",.0f")} |
                         {head: mean(found, metric, style) if metric else NOT_HERE
                          for head, metric, style in TABLE_3.values()} | {"seeds": str(len(found)) if found else "–"})
     return pandas.DataFrame(rows)
+
+
+def called(config) -> str:
+    """The model of a run, as tables name it."""
+    if config.size == FREQUENCIES:
+        return "frequencies of tokens alone"
+    return config.size + ", little text" * (config.text == "little")
 
 
 def summarised(context: ArtifactContext) -> "pandas.DataFrame":
@@ -140,7 +146,7 @@ def detokenised(context: ArtifactContext) -> "pandas.DataFrame":
             found = context.records_of(config)
             tokens = found[0].documents["wikitext103"] if found else {}
             other = [exp(sum(r.documents["wikitext103"]["other_blanks"]) / sum(tokens["n_words"])) for r in found]
-            rows.append({"scale": scale, "model": config.size, "text": config.wikitext103,
+            rows.append({"scale": scale, "model": called(config), "text": config.wikitext103,
                          "as it is cut": mean(found, "wikitext103_word_perplexity_tokenised", ""),
                          "de-tokenised": mean(found, "wikitext103_word_perplexity", ""),
                          "as many other blanks left out": rounded(fmean(other), 4) if other else NOT_RUN})
@@ -222,7 +228,7 @@ def _scores(context: ArtifactContext, metrics: Mapping[str, str]) -> list[dict[s
             for config in context.plan(scale, text="all"):
                 found = context.records_of(config)
                 values = [value for record in found if (value := _score(record, metric)) is not None]
-                if values:
+                if values and config.size != FREQUENCIES:
                     rows.append({"source": name, "model": scale, "weights": found[0].metrics["parameters"] / 1e6,
                                  "score": fmean(values)})
     return rows

@@ -1,29 +1,35 @@
 """A language model tried on the sets of Table 3 and of section 3 as it is: nothing is trained for any of them.
 
-Beside each score stand those of an untrained model of the same size, of which a part of the set is enough. Translation
+Beside each score stand those of an untrained model of the same size, of which a part of the set is enough, and beside
+all sizes how often each token occurs in the text that they read: what a model tells that looks at nothing. Translation
 is from WMT-14, which `repro data fetch` gets for `paper`; at `smoke` a generated language is translated.
 """
 
+from collections.abc import Callable
 from math import exp, log
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as MINI
-from repro.papers.base.pretraining import PROCESS, RATE, tokeniser_of
+from repro.papers.base.pretraining import PROCESS, RATE, new_tokeniser, tokeniser_of
 from repro.papers.gpt2_2019 import sets
 from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
 from repro.papers.gpt2_2019.sizes import PAPER, SIZES, model_config
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 BASE = "gpt2-mini"
+FREQUENCIES = "frequencies"
 
 
 class Config(RunConfig):
     """Which model is tried on what; `corpus` is LAMBADA's. Each set is the name of a corpus, null where it is left out.
     """
 
-    size: Literal["117M", "345M", "762M", "1542M", "gpt2-mini"]
+    size: Literal["117M", "345M", "762M", "1542M", "gpt2-mini", "frequencies"]
     text: Literal["all", "little"] = "all"  # that the model was trained on: "little" of the largest size only
     wikitext2: str | None = None  # the raw text
     wikitext103: str | None = None  # the one with <unk>
@@ -51,6 +57,9 @@ class Config(RunConfig):
         if self.text == "little" and (self.size != SIZES[-1] or self.scale == "paper"):
             raise ValueError(f"text is little and size {self.size} at {self.scale}; only {SIZES[-1]} is trained on "
                              "little text, and not at paper")
+        if self.size == FREQUENCIES and (told := [name for name in TASKS if getattr(self, name) is not None]):
+            raise ValueError(f"size is {FREQUENCIES}, which tell running text and last words alone; set "
+                             f"{', '.join(told)} to null")
         return self
 
 
@@ -70,21 +79,25 @@ SCALES = {
 }
 LANGUAGE = ("wikitext2", "wikitext103", "enwik8", "text8")
 TRANSLATIONS = ("translations", "translations_back")
-FIELDS = (*LANGUAGE, "names", "nouns", "reading", "questions", "articles", *TRANSLATIONS)
+TASKS = ("names", "nouns", "reading", "questions", "articles", *TRANSLATIONS)
+FIELDS = (*LANGUAGE, *TASKS)
 
 
 def grid(scale: str) -> list[dict]:
-    """The four sizes, the base model where it reads the same texts, and the largest size trained on little text."""
-    points = [{"size": size} for size in (*SIZES, *[BASE] * (scale in ("small", "medium")))]
-    return points + [{"size": SIZES[-1], "text": "little"}] * (scale != "paper")
+    """The four sizes, the base model where it reads the same texts, the largest size trained on little text, and the
+    frequencies in the text of the sizes that were trained here."""
+    points: list[dict] = [{"size": size} for size in (*SIZES, *[BASE] * (scale in ("small", "medium")))]
+    alone = {"size": FREQUENCIES} | dict.fromkeys(TASKS)
+    return points + [{"size": SIZES[-1], "text": "little"}, alone] * (scale != "paper")
 
 
 def model_run(config) -> RunConfig:
-    """The run that trained the model."""
+    """The run that trained the model; of frequencies one that reads the same text by the same tokeniser."""
     if config.size == BASE:
         return MINI.plan(config.scale)[0]
+    size = SIZES[-1] if config.size == FREQUENCIES else config.size
     return next(one for one in PRETRAINING.plan(config.scale, seeds=(config.seed,))
-                if one.size == config.size and (one.text_tokens is None) == (config.text == "all"))
+                if one.size == size and (one.text_tokens is None) == (config.text == "all"))
 
 
 def execute(config, context):
@@ -93,6 +106,13 @@ def execute(config, context):
     from repro.models import GPT, load_causal_lm
 
     trained = model_run(config)
+    sets_tried = 1 + sum(getattr(config, name) is not None for name in FIELDS)
+    if config.size == FREQUENCIES:
+        coder = new_tokeniser(trained)
+        with context.progress(sets_tried, "trying frequencies", "sets") as bar:
+            documents = told(config, frequencies(trained, coder), None, coder, bar)
+        metrics = scores(documents, {})
+        return Outcome(metrics, {name: unit(name) for name in metrics}, config.size, documents=documents)
     record, folder = context.need(trained)
     coder = tokeniser_of(trained)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -100,8 +120,7 @@ def execute(config, context):
     model = GPT.from_transformers(theirs)
     torch.manual_seed(config.seed)
     untrained = GPT(model.config).to(device).eval()
-    with context.progress(1 + sum(getattr(config, name) is not None for name in FIELDS), f"trying {config.size}",
-                          "sets") as bar:
+    with context.progress(sets_tried, f"trying {config.size}", "sets") as bar:
         documents = told(config, model, theirs, coder, bar)
         notes, bleu = {"answers": documents.pop("answers", [])}, documents.pop("bleu", {})
         control = on_control(config, untrained, coder, documents)
@@ -109,6 +128,19 @@ def execute(config, context):
     if "validation_token_loss" in record.metrics:
         metrics["validation_token_loss"] = record.metrics["validation_token_loss"]
     return Outcome(metrics, {name: unit(name) for name in metrics}, config.size, documents=documents, notes=notes)
+
+
+def frequencies(run, coder) -> Callable[["Tensor"], "Tensor"]:
+    """A model, from ids to logits, that gives each token the share that it has in the training text of a run, each
+    counted once more than it occurs."""
+    import numpy as np
+    import torch
+
+    from repro.data import tokens
+
+    counts = np.bincount(tokens(run.corpus, "train", coder).ids, minlength=coder.vocab_size) + 1
+    logits = torch.from_numpy(np.log(counts / counts.sum())).float()
+    return lambda ids: logits.expand(*ids.shape, -1)
 
 
 def told(config, model, theirs, coder, bar) -> dict[str, Any]:
@@ -253,8 +285,9 @@ def estimate(config):
 EXPERIMENT = Experiment(
     name="zero-shot-gpt2", paper=PAPER, summary="GPT-2 of each size on sets that it was not trained for.",
     config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
-    needs=lambda config: [model_run(config)],
-    reads=lambda config: dict.fromkeys(filter(None, (getattr(config, name) for name in FIELDS))))
+    needs=lambda config: [] if config.size == FREQUENCIES else [model_run(config)],
+    reads=lambda config: dict.fromkeys([*filter(None, (getattr(config, name) for name in FIELDS)),
+                                        *(model_run(config).tokeniser_corpora * (config.size == FREQUENCIES))]))
 register(EXPERIMENT)
 
 
