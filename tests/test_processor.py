@@ -234,12 +234,8 @@ def test_training_rates_are_of_each_precision_in_turn(monkeypatch):
     calls = []
     rates = iter([90, 90, 10, 20, 11, 19])
     monkeypatch.setattr(processor, "training_rate", lambda *given: calls.append(given) or next(rates))
-    monkeypatch.setattr(processor, "has_bf16", lambda: True)
     assert processor.training_rates(rounds=2, seconds=0.1) == {"no": 11, "bf16": 20}
     assert calls == 3 * [("no", 1, 0.1), ("bf16", 1, 0.1)]
-    monkeypatch.setattr(processor, "has_bf16", lambda: False)
-    rates = iter([5, 6])
-    assert processor.training_rates(rounds=1) == {"no": 6}
 
 
 def test_a_training_is_timed_and_leaves_no_trace(monkeypatch):

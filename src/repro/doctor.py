@@ -105,7 +105,7 @@ def _speed() -> Iterator[Finding]:
     if torch.cuda.is_available():
         return
     yield Finding("bf16", "instructions of the processor" if processor.has_bf16() else
-                  "no instructions for it: training works products out in float32, about as fast as fp32")
+                  "no instructions for it: training works its products out in float32")
     rates = ", ".join(f"{kind} {rate:,.0f}" for kind, rate in processor.rates().items())
     yield Finding("matrix products", f"{rates} GFLOP/s, one thread")
     off = processor.error("float32 through oneDNN")

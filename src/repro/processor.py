@@ -121,6 +121,8 @@ def rates(kinds: tuple[str, ...] = KINDS, rounds: int = 5) -> dict[str, float]:
 
 def training_rate(precision: str = "no", threads: int = 1, seconds: float = 1.0) -> float:
     """Tokens/s at which this process trains a small transformer for so long; precision: "no" (fp32) or "bf16"."""
+    from repro.training.bf16 import bf16_products  # it asks for the instructions here
+
     model, optimizer = _trainee()
     draw, before = torch.Generator().manual_seed(0), torch.get_num_threads()
     batch = torch.randint(VOCABULARY, (4, 256), generator=draw)
@@ -128,9 +130,10 @@ def training_rate(precision: str = "no", threads: int = 1, seconds: float = 1.0)
     try:
         done, started = 0, time.perf_counter()
         while time.perf_counter() - started < seconds:
-            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-                logits = model(batch)
-            F.cross_entropy(logits.flatten(0, 1).float(), batch.flatten()).backward()
+            with bf16_products(torch.device("cpu"), precision == "bf16"):
+                with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+                    logits = model(batch)
+                F.cross_entropy(logits.flatten(0, 1).float(), batch.flatten()).backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             done += batch.numel()
@@ -140,13 +143,10 @@ def training_rate(precision: str = "no", threads: int = 1, seconds: float = 1.0)
 
 
 def training_rates(rounds: int = 1, seconds: float = 0.5) -> dict[str, float]:
-    """Tokens/s of training on one thread by precision: the best of `rounds`, in turns.
-
-    "no" (fp32) and, where the processor has its instructions, "bf16": without them a step can take half a minute.
-    """
-    precisions = ("no", "bf16") if has_bf16() else ("no",)
-    found = [{precision: training_rate(precision, 1, seconds) for precision in precisions} for _ in range(rounds + 1)]
-    return {precision: max(turn[precision] for turn in found[1:]) for precision in precisions}  # the first warms up
+    """Tokens/s of training on one thread by precision, "no" (fp32) and "bf16": the best of `rounds`, in turns."""
+    found = [{precision: training_rate(precision, 1, seconds) for precision in ("no", "bf16")}
+             for _ in range(rounds + 1)]
+    return {precision: max(turn[precision] for turn in found[1:]) for precision in found[0]}  # the first warms up
 
 
 def sharing_rates(cores: int, precision: str = "no", rounds: int = 1, seconds: float = 0.5) -> dict[int, float]:

@@ -51,12 +51,13 @@ def test_marks_beside_each_other_stay_on_a_scale_of_doublings():
         assert list(line.get_xdata()) == pytest.approx([n * 110**(0.012 * (k - 2)) for n in (100, 500, 11_000)])
 
 
-@pytest.mark.parametrize(("xs", "marks"), [
-    ((128, 256, 1024), [128, 256, 512, 1024]), ((0.69, 1.05, 2.77), [1, 2]), ((0.69, 2.77, 1542), [1, 10, 100, 1000])])
-def test_lengths_are_marked_at_powers_of_two_and_sizes_at_round_numbers(xs, marks):
+@pytest.mark.parametrize(("xs", "by", "marks"), [
+    ((128, 256, 1024), True, [128, 256, 512, 1024]), ((117, 345, 1542), 10, [200, 500, 1000]),
+    ((0.69, 1.05, 2.77), 10, [1, 2]), ((0.69, 2.77, 1542), 10, [1, 10, 100, 1000])])
+def test_lengths_are_marked_at_powers_of_two_and_sizes_at_round_numbers(xs, by, marks):
     rows = [("paper", "baseline", x, 1.0) for x in xs]
     axis, = draw_table_curves(pandas.DataFrame(rows, columns=["source", "model", "n", "perplexity"]), "n",
-                              log_x=True).axes
+                              log_x=by).axes
     assert [x for x in axis.get_xticks() if min(xs) <= x <= max(xs)] == pytest.approx(marks)
 
 

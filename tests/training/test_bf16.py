@@ -46,7 +46,44 @@ def test_a_product_is_the_exact_one_rounded_once(without, widened, name):
     assert ((found.double() - exact).abs() <= ROUNDING * exact.abs() + 1e-4).all()
 
 
-def test_gradients_and_fused_attention_are_torchs_own_but_for_rounding(without, widened):
+def test_a_layer_is_torchs_own_but_where_rounding_ties(without, widened):
+    def told():
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(64, 48)
+        with torch.autocast("cpu", HALF):
+            out = layer(draw(2, 9, 64).float())
+        out.float().square().sum().backward()
+        return out, layer.weight.grad
+
+    theirs = told()
+    assert not widened
+    with bf16.bf16_products(CPU):
+        ours = told()
+    assert widened
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one != other).float().mean() < 0.02
+        torch.testing.assert_close(one, other, rtol=2 * ROUNDING, atol=1e-6)
+
+
+def test_fused_attention_is_no_farther_from_exact_than_torchs_own(without, widened):
+    query, key, value, grad = (draw(2, 2, 40, 8, seed=seed) for seed in range(4))
+
+    def told(dtype):
+        parts = [x.to(dtype, copy=True).requires_grad_() for x in (query, key, value)]
+        out = scaled_dot_product_attention(*parts, is_causal=True)
+        out.backward(grad.to(dtype))
+        return [x.double() for x in (out.detach(), *(part.grad for part in parts))]
+
+    exact, theirs = told(torch.float64), told(HALF)
+    assert not widened
+    with bf16.bf16_products(CPU):
+        ours = told(HALF)
+    assert widened
+    for one, other, right in zip(ours, theirs, exact, strict=True):
+        assert (one - right).norm() <= 1.05 * (other - right).norm() and (one - right).norm() < 0.01 * right.norm()
+
+
+def test_a_block_trains_as_it_does_by_torchs_own(without, widened):
     def told():
         torch.manual_seed(0)
         layer = torch.nn.Linear(16, 48)

@@ -1,7 +1,7 @@
 """Curves and bars of what was measured."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
@@ -21,13 +21,13 @@ Named = Mapping[str, T] | Iterable[tuple[str, T]]  # lines by label; as pairs, s
 @house()
 def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "perplexity",
                       labels: tuple[str, str] = ("overlap (tokens)", "perplexity per word"),
-                      log_x: bool = False) -> Drawing:
+                      log_x: bool | Literal[2, 10] = False) -> Drawing:
     """A measure against the overlap for each model, with intervals, one panel per `source`, each with its own scale.
 
     frame: a row per point with columns `source` (such as "paper" or "small"), `model`, `x`, `y` and, where there are
     intervals, `low` and `high`; all numbers as numbers or texts, rows without a number are left out. log_x: each
-    doubling of x takes the same room; marks are at powers of two where x are whole numbers, else of ten. Where no row
-    has a number the figure says "not run".
+    doubling of x takes the same room, marked at powers of two, with 10 at those of ten. Where no row has a number the
+    figure says "not run".
     Raises ReproError for a missing column and for two rows of one source, model and `x`.
 
     >>> import pandas
@@ -63,7 +63,7 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
         axis.set_title(source)
         axis.set_xlabel(labels[0])
         if log_x:
-            _doublings(axis, here[x])
+            _doublings(axis, here[x], log_x == 10)
     axes[0, 0].set_ylabel(labels[1])
     _legend_or_not_run(figure, axes[0], sources)
     return figure
@@ -225,7 +225,7 @@ def draw_curves(curves: Named[Points], labels: tuple[str, str] = ("tokens", "nat
     paint(axis, curves, labels, bounds or {})
     axis.set_title(title)
     if log_x:
-        _doublings(axis, [at for points in curves.values() for at, _ in points])
+        _doublings(axis)
     return figure
 
 
@@ -351,16 +351,14 @@ def legend_below(figure, axes) -> None:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
 
 
-def _doublings(axis, xs) -> None:
-    """Let each doubling of x take the same room. Lengths, which are whole, are marked at powers of two; what is
-    measured is at powers of ten, and where there are few of these at their doubles and halves too."""
+def _doublings(axis, xs: Sequence[float] = (), by_tens: bool = False) -> None:
+    """Let each doubling of x take the same room. by_tens: marked are powers of ten, and where `xs` have few of these
+    between them their doubles and halves too; else powers of two."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    xs = np.asarray(xs, float)
-    whole = (xs % 1 == 0).all()
-    axis.set_xscale("log", base=2 if whole else 10)
-    if not whole:
-        axis.xaxis.set_major_locator(LogLocator(subs=(1,) if xs.max() > 30 * xs.min() else (1, 2, 5)))
+    axis.set_xscale("log", base=10 if by_tens else 2)
+    if by_tens:
+        axis.xaxis.set_major_locator(LogLocator(subs=(1,) if max(xs) > 30 * min(xs) else (1, 2, 5)))
         axis.xaxis.set_minor_formatter(NullFormatter())
     axis.xaxis.set_major_formatter(plain)
 

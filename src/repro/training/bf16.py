@@ -3,7 +3,10 @@ those in float32.
 
 The product of two bfloat16 numbers is exact in float32, and processors that have the instructions add such products up
 in float32 and round once, at the end. So operands that are widened, multiplied in float32 and rounded give the same
-numbers, but for the order of sums, about as fast as float32 does.
+numbers but for the order of sums. Fused attention keeps its weights in float32 inside, which torch rounds there.
+
+Widened are the products that layers, attention and Muon ask for, forward and backward. What multiplies in place, into
+a given tensor (`out=`), in another thread or in inference mode stays as slow as it was; nothing here does.
 """
 
 from collections.abc import Iterator

@@ -271,27 +271,37 @@ def test_a_model_underfits_whose_gain_on_what_it_read_is_gained_elsewhere_too():
 
 
 def test_the_assay_of_size_is_what_more_text_moves():
-    records = [SimpleNamespace(config={"text": text}, documents={"lambada": {"correct": hits}})
+    records = [SimpleNamespace(config={"text": text, "size": "1542M"}, documents={"lambada": {"correct": hits}})
                for text, hits in (("all", [1, 1, 0, 0]), ("little", [1, 0, 0, 0]))]
     moved = claims.by_text(lambda record: claims.percent(record, "lambada"))
     assert moved(records) == pytest.approx(25) and moved(records[:1]) is None
 
 
-def test_the_assay_of_a_loss_is_what_is_gained_over_frequencies():
-    def told(size, *nll):
-        return SimpleNamespace(config={"size": size}, documents={"lambada": {"nll": list(nll)}})
+def test_a_loss_counts_up_to_that_of_frequencies():
+    def told(size, *nll, seed=0, text="all"):
+        return SimpleNamespace(config={"size": size, "text": text}, seed=seed, metrics={"untrained": 9.0},
+                               documents={"lambada": {"nll": list(nll)}})
 
-    moved = claims.beyond_frequencies(lambda record: claims.nats(record, "lambada", per=""))
-    records = [told("1542M", 5.0, 6.0), told("1542M", 5.0, 5.0), told("frequencies", 7.0, 6.5)]
-    assert moved(records) == pytest.approx(6.75 - 5.25)
-    assert moved([told("1542M", 8.0), told("frequencies", 7.0)]) == 0
-    assert moved(records[:2]) is None and moved(records[2:]) is None
+    def score(record):
+        return claims.nats(record, "lambada", per="")
+
+    records = [told("117M", 9.0, 8.0), told("1542M", 5.0, 6.0), told("frequencies", 7.0, 6.5),
+               told("117M", 6.0, 5.0, seed=1), told("1542M", 9.0, 8.0, seed=1), told("frequencies", 7.0, 6.5, seed=1)]
+    measure = claims.between("1542M", "117M", score, lambda record: record.metrics["untrained"])
+    assert measure(records).effects.tolist() == [[-2.0, -0.5], [1.0, 1.5]]
+    assert measure([one for one in records if one.config["size"] != "frequencies"]).effects[0].tolist() == [-4, -2]
+    moved = claims.by_text(score)
+    little = told("1542M", 9.0, 9.0, text="little")
+    assert moved([records[1], records[2], little]) == pytest.approx(6.75 - 5.5)
+    assert moved([records[1], little]) == pytest.approx(9 - 5.5) and moved(records[1:3]) is None
+
+
+def test_frequencies_belong_to_claims_on_losses_and_to_no_others():
     plan = experiment("zero-shot-gpt2").plan("small")
-    for name in ("lambada", "wikitext2", "text8"):
-        assay = claim(f"gpt2_2019-larger-{name}").assay
-        assert [(one.size, one.text) for one in plan if assay.where(one)] == [("1542M", "all"), ("frequencies", "all")]
-    accuracy = claim("gpt2_2019-larger-lambada-accuracy").assay
-    assert [(one.size, one.text) for one in plan if accuracy.where(one)] == [("1542M", "all"), ("1542M", "little")]
+    for name, alone in (("lambada", ["frequencies"]), ("text8", ["frequencies"]), ("lambada-accuracy", [])):
+        one = claim(f"gpt2_2019-larger-{name}")
+        assert [config.size for config in plan if one.where(config)] == ["117M", "1542M", *alone]
+        assert [config.size for config in plan if one.assay.where(config)] == ["1542M", "1542M", *alone]
 
 
 def test_other_words_that_are_barred_are_the_most_frequent_ones():

@@ -1,7 +1,7 @@
 """Tables 2 to 5, Figures 1 and 4 and the results in the text, with the paper's values beside ours."""
 
 from collections.abc import Mapping, Sequence
-from math import exp
+from math import exp, floor, log10
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -128,12 +128,16 @@ def most_confident(context: ArtifactContext) -> "pandas.DataFrame":
             found = context.records_of(config)[:1]
             rows += [{"source": f"{scale}, {config.questions}", "question": one["question"],
                       "answer": one["answer"] or "(nothing)", "correct": "yes" if one["correct"] else "no",
-                      "probability": f"{100 * one['probability']:.2g} %"}
+                      "probability": _share(one["probability"])}
                      for record in found for one in record.notes["answers"]]
             if not found:
                 rows.append(dict.fromkeys(("source", "question", "answer", "correct", "probability"), NOT_RUN) |
                             {"source": f"{scale}, {config.questions}"})
     return pandas.DataFrame(rows)
+
+
+def _share(probability: float) -> str:
+    return f"{rounded(100 * probability, 2)} %" if probability >= 1e-4 else "< 0.01 %"
 
 
 def detokenised(context: ArtifactContext) -> "pandas.DataFrame":
@@ -240,7 +244,7 @@ def _panels(rows: list[dict[str, Any]], label: str) -> Any:
     from repro.plotting import draw_table_curves
 
     frame = pandas.DataFrame(rows, columns=["source", "model", "weights", "score"])
-    return draw_table_curves(frame, "weights", "score", ("million weights", label), log_x=True)
+    return draw_table_curves(frame, "weights", "score", ("million weights", label), log_x=10)
 
 
 def _score(record: Record, metric: str) -> float | None:
@@ -273,7 +277,7 @@ def losses_by_size(context: ArtifactContext) -> Any:
                 rows.append(point | {"model": "fit to the held-out text", "loss": law(
                     weights, fmean(r.notes["tokens"] for r in found))})
     frame = pandas.DataFrame(rows, columns=["source", "model", "weights", "loss"])
-    return draw_table_curves(frame, "weights", "loss", ("million weights", "nats per token"), log_x=True)
+    return draw_table_curves(frame, "weights", "loss", ("million weights", "nats per token"), log_x=10)
 
 
 class Law:
@@ -327,10 +331,11 @@ def mean(found: Sequence[Record], metric: str, style: str) -> str:
 def rounded(value: float, digits: int) -> str:
     """A number with so many digits that count, without powers of ten.
 
-    >>> rounded(2_052_263.9, 4), rounded(8.6349, 4), rounded(0.01234, 2)
-    ('2,052,000', '8.635', '0.012')
+    >>> rounded(2_052_263.9, 4), rounded(8.6349, 4), rounded(0.0000123, 2), rounded(99.6, 2)
+    ('2,052,000', '8.635', '0.000012', '100')
     """
-    return f"{float(f'{value:.{digits}g}'):,.10g}"
+    short = float(f"{value:.{digits - 1}e}")
+    return f"{short:,.{max(0, digits - 1 - floor(log10(abs(short)))) if short else 0}f}"
 
 
 OF = {"paper": PAPER, "chapter": CHAPTER}

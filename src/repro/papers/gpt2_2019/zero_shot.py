@@ -1,7 +1,7 @@
 """A language model tried on the sets of Table 3 and of section 3 as it is: nothing is trained for any of them.
 
 Beside each score stand those of an untrained model of the same size, of which a part of the set is enough, and beside
-all sizes how often each token occurs in the text that they read: what a model tells that looks at nothing. Translation
+all sizes how often each token occurs in their training text: what a model tells that looks at nothing. Translation
 is from WMT-14, which `repro data fetch` gets for `paper`; at `smoke` a generated language is translated.
 """
 
@@ -274,9 +274,13 @@ def unit(metric: str) -> str:
 
 TOKENS = {"smoke": 40_000, "small": 4_500_000, "medium": 4_500_000, "paper": 40_000_000}  # read, all sets together
 
+PER_TOKEN = 1e-5  # seconds in which frequencies tell one
+
 
 def estimate(config):
     run = model_run(config)
+    if config.size == FREQUENCIES:
+        return Estimate(run.vocab_size, 0, float(TOKENS[config.scale]), PROCESS, PER_TOKEN * TOKENS[config.scale] + 60)
     told = model_config(run, run.vocab_size)
     flops = told.flops_per_token(config.window) * TOKENS[config.scale]
     return Estimate(told.parameters, 0, flops, PROCESS + 12 * told.parameters, flops / RATE[config.scale] + 60)
