@@ -2,7 +2,7 @@
 
 import pytest
 
-from repro import doctor, processor
+from repro import bf16, doctor, processor
 
 
 @pytest.fixture
@@ -11,7 +11,7 @@ def rows(monkeypatch):
     def told(native=True, path="onednn", error=4e-7, training=(1000.0, 2500.0), sharing=(300.0, 2000.0), cores=2):
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
         monkeypatch.setattr(doctor, "_cores", lambda: cores)
-        monkeypatch.setattr(processor, "has_bf16", lambda: native)
+        monkeypatch.setattr(bf16, "has_bf16", lambda: native)
         monkeypatch.setattr(processor, "rates", lambda: dict(zip(processor.KINDS, (39.0, 124.0, 222.0), strict=True)))
         monkeypatch.setattr(processor, "float32_path", lambda: path)
         monkeypatch.setattr(processor, "error", lambda kind: error)

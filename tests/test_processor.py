@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from repro import processor
+from repro.bf16 import has_bf16
 from repro.evaluation import perplexity
-from repro.processor import exact_products, float32_path, has_bf16
+from repro.processor import exact_products, float32_path
 
 CPUINFO = Path("/proc/cpuinfo")
 SETTING = torch.backends.mkldnn.matmul

@@ -100,11 +100,11 @@ def _speed() -> Iterator[Finding]:
     """What a CPU that runs are computed on does best."""
     import torch
 
-    from repro import processor
+    from repro import bf16, processor
 
     if torch.cuda.is_available():
         return
-    yield Finding("bf16", "instructions of the processor" if processor.has_bf16() else
+    yield Finding("bf16", "instructions of the processor" if bf16.has_bf16() else
                   "no instructions for it: training works its products out in float32")
     rates = ", ".join(f"{kind} {rate:,.0f}" for kind, rate in processor.rates().items())
     yield Finding("matrix products", f"{rates} GFLOP/s, one thread")

@@ -22,9 +22,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from repro import paths
+from repro.bf16 import bf16_products
 from repro.errors import ReproError
 
-BF16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # instructions by their names in torch, of x86 and of ARM
 KINDS = ("float32", "float32 through oneDNN", "bfloat16")  # of products
 PATHS = ("default", "onednn")  # of large float32 products
 ONEDNN = "bf16"  # the setting of torch.backends.mkldnn.matmul.fp32_precision that asks oneDNN; CUDA has its own
@@ -33,12 +33,6 @@ EXACT = SHAPE[1]**0.5 * 2.0**-24  # relative error of sums of so many terms that
 GAIN = 1.25  # as many times as fast, or the default stays: two paths that are equal must not take turns with the noise
 VOCABULARY = 4096  # of the model whose training is timed
 LARGE = 2**23  # multiply-adds of a product; below, oneDNN's start costs more than it gains
-
-
-def has_bf16() -> bool:
-    """Whether it multiplies bfloat16 numbers itself; where it does not, torch works them out in another way."""
-    capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(name, False) for name in BF16)
 
 
 def model_name() -> str:
@@ -121,8 +115,6 @@ def rates(kinds: tuple[str, ...] = KINDS, rounds: int = 5) -> dict[str, float]:
 
 def training_rate(precision: str = "no", threads: int = 1, seconds: float = 1.0) -> float:
     """Tokens/s at which this process trains a small transformer for so long; precision: "no" (fp32) or "bf16"."""
-    from repro.training.bf16 import bf16_products  # it asks for the instructions here
-
     model, optimizer = _trainee()
     draw, before = torch.Generator().manual_seed(0), torch.get_num_threads()
     batch = torch.randint(VOCABULARY, (4, 256), generator=draw)

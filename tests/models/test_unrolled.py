@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from repro.bf16 import has_bf16
 from repro.errors import ReproError
 from repro.models import LSTM, LSTMConfig
 from repro.models.unrolled import unrolled
@@ -56,7 +57,8 @@ def test_autocast_works_products_out_in_16_bits_and_only_autocast_does():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rounded = model.hidden(ids)
         assert torch.equal(rounded, model.back(unrolled(model.embed(ids), model.recurrent)))
-        assert not torch.equal(rounded, model.back(model.recurrent(model.embed(ids))[0]))
+        if has_bf16():  # or torch has no LSTM in 16 bits
+            assert not torch.equal(rounded, model.back(model.recurrent(model.embed(ids))[0]))
     plain = model.hidden(ids)
     assert torch.equal(plain, model.back(model.recurrent(model.embed(ids))[0]))
     assert (rounded.float() - plain).norm() / plain.norm() < 0.02

@@ -42,7 +42,7 @@ def test_a_record_says_what_was_run(toy):
 def test_the_environment_says_how_products_are_computed(monkeypatch):
     monkeypatch.setattr("repro.processor.float32_path", lambda: "onednn")
     for native, word in [(True, "native"), (False, "emulated")]:
-        monkeypatch.setattr("repro.processor.has_bf16", lambda native=native: native)
+        monkeypatch.setattr("repro.bf16.has_bf16", lambda native=native: native)
         assert {"float32": "onednn", "bf16": word}.items() <= environment().items()
 
 

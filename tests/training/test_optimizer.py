@@ -8,10 +8,10 @@ from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig, RobertaForSequenceClassification
 
 from repro.attention import SlidingWindow
+from repro.bf16 import bf16_products
 from repro.errors import ReproError
 from repro.models import LSTM, Decoder, DecoderConfig, LSTMConfig, gpt2_mini
 from repro.training import NextToken, Sequences, TrainConfig, WindowedLM, train
-from repro.training.bf16 import bf16_products
 from repro.training.optimizer import matrices, optimizers
 
 TEXT = np.cumsum(np.random.default_rng(0).integers(1, 4, size=3000)) % 29

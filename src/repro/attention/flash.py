@@ -32,7 +32,7 @@ def available(device: torch.device) -> bool:
 
 def takes(dtype: torch.dtype) -> bool:
     """Whether numbers of fewer bits stay as they are: where the processor multiplies them itself."""
-    from repro.processor import has_bf16  # asked for nothing else here
+    from repro.bf16 import has_bf16  # asked for nothing else here
 
     return dtype == torch.bfloat16 and has_bf16()
 

@@ -46,7 +46,7 @@ def main(json_path=None, cases: dict[str, tuple[int, ...]] = CASES, rounds: int 
     import torch
 
     from repro.bench import compare, report
-    from repro.processor import has_bf16
+    from repro.bf16 import has_bf16
 
     on_gpu = torch.cuda.is_available()
     device, precision = "cuda" if on_gpu else "cpu", "bf16" if on_gpu or has_bf16() else "no"

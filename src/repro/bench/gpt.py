@@ -26,7 +26,7 @@ def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, voc
     document: tokens that a question's candidates share.
     """
     from repro.bench import compare, report
-    from repro.processor import has_bf16
+    from repro.bf16 import has_bf16
 
     settings = {"n_layer": n_layer, "width": width, "heads": heads, "vocabulary": vocabulary, "batch_size": batch_size,
                 "length": length, "steps": steps, "pairs": pairs, "pairs_at_once": pairs_at_once,

@@ -26,7 +26,7 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
     `small` where its corpora are at hand, else `smoke`.
     """
     from repro.bench import compare, report
-    from repro.processor import has_bf16
+    from repro.bf16 import has_bf16
     from repro.study import experiment
     from repro.study.ids import data_at_hand
 
@@ -149,11 +149,11 @@ def optimisers(base, tokens: int, steps: int, rounds: int, clock: Callable[[], f
     does nothing else: Muon has then seen as many tokens as its speed allows.
     """
     from repro.bench import compare
+    from repro.bf16 import has_bf16
     from repro.data import tokeniser
     from repro.data import tokens as corpus_tokens
     from repro.evaluation import perplexity
     from repro.models import gpt2_mini
-    from repro.processor import has_bf16
     from repro.training import Sequences, TrainConfig, WindowedLM, train
 
     coder = tokeniser(base.tokeniser, base.vocab_size, base.tokeniser_corpora)

@@ -214,7 +214,8 @@ def environment() -> dict[str, Any]:
     """
     import torch
 
-    from repro.processor import float32_path, has_bf16, model_name
+    from repro.bf16 import has_bf16
+    from repro.processor import float32_path, model_name
 
     return {
         "python": platform.python_version(), "torch": torch.__version__, "transformers": version("transformers"),

@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from repro.bf16 import bf16_products
 from repro.errors import ReproError
 from repro.processes import first, join
 from repro.training.batches import Batches, share
-from repro.training.bf16 import bf16_products
 from repro.training.config import TrainConfig
 from repro.training.optimizer import optimizers
 from repro.training.state import State, TrainResult

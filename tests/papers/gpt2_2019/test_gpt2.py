@@ -155,9 +155,8 @@ def test_frequencies_are_those_of_the_text_that_the_sizes_read(made):
     shares = [(int((seen == token).sum()) + 1) / (len(seen) + coder.vocab_size) for token in ids]
     assert record.documents["lambada"]["nll"][0] == pytest.approx(-sum(map(math.log, shares)), rel=1e-5)
     assert not set(record.metrics) & {"parameters", "reading_f1_percent", "untrained_lambada"}
-    with pytest.raises(ReproError, match="size is frequencies, which tell .* alone; set names, reading, questions"):
-        experiment("zero-shot-gpt2").plan("smoke", {"size": "frequencies", "reading": "synthetic-questions",
-                                                    "questions": "synthetic-questions"})
+    assert experiment("zero-shot-gpt2").plan("smoke", {"size": "frequencies"}) == [config]
+    assert len(experiment("zero-shot-gpt2").plan("smoke", {"size": "117M", "text": "all"})) == 1
 
 
 def test_language_is_scored_in_words_of_the_text_as_it_was(made):

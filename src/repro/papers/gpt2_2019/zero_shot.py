@@ -50,6 +50,12 @@ class Config(RunConfig):
     control: int = Field(200, ge=1)  # examples, and windows of text, on which an untrained model is tried
     summary_tokens: int = Field(100, ge=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _alone(cls, values: dict) -> dict:
+        """Frequencies tell running text and last words alone, whatever sets the scale has."""
+        return values | dict.fromkeys(TASKS) if values.get("size") == FREQUENCIES else values
+
     @model_validator(mode="after")
     def _fits(self):
         if self.overlap >= self.window:
@@ -57,9 +63,6 @@ class Config(RunConfig):
         if self.text == "little" and (self.size != SIZES[-1] or self.scale == "paper"):
             raise ValueError(f"text is little and size {self.size} at {self.scale}; only {SIZES[-1]} is trained on "
                              "little text, and not at paper")
-        if self.size == FREQUENCIES and (told := [name for name in TASKS if getattr(self, name) is not None]):
-            raise ValueError(f"size is {FREQUENCIES}, which tell running text and last words alone; set "
-                             f"{', '.join(told)} to null")
         return self
 
 
@@ -87,8 +90,7 @@ def grid(scale: str) -> list[dict]:
     """The four sizes, the base model where it reads the same texts, the largest size trained on little text, and the
     frequencies in the text of the sizes that were trained here."""
     points: list[dict] = [{"size": size} for size in (*SIZES, *[BASE] * (scale in ("small", "medium")))]
-    alone = {"size": FREQUENCIES} | dict.fromkeys(TASKS)
-    return points + [{"size": SIZES[-1], "text": "little"}, alone] * (scale != "paper")
+    return points + [{"size": SIZES[-1], "text": "little"}, {"size": FREQUENCIES}] * (scale != "paper")
 
 
 def model_run(config) -> RunConfig:

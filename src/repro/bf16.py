@@ -17,12 +17,17 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from repro.processor import has_bf16
-
+BF16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # instructions by their names in torch, of x86 and of ARM
 FUSED = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default,
             torch.ops.aten.baddbmm.default, FUSED.default,
             torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default}
+
+
+def has_bf16() -> bool:
+    """Whether it multiplies bfloat16 numbers itself; where it does not, torch works them out in another way."""
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name, False) for name in BF16)
 
 
 @contextmanager

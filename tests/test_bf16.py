@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from repro import bf16
 from repro.models import GPT, GPTConfig
-from repro.training import NextToken, Sequences, TrainConfig, bf16, train
+from repro.training import NextToken, Sequences, TrainConfig, train
 
 CPU, HALF = torch.device("cpu"), torch.bfloat16
 ROUNDING = 2.0**-8  # of a number by rounding to bfloat16, at most
