@@ -50,12 +50,6 @@ class Config(RunConfig):
     control: int = Field(200, ge=1)  # examples, and windows of text, on which an untrained model is tried
     summary_tokens: int = Field(100, ge=1)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _alone(cls, values: dict) -> dict:
-        """Frequencies tell running text and last words alone, whatever sets the scale has."""
-        return values | dict.fromkeys(TASKS) if values.get("size") == FREQUENCIES else values
-
     @model_validator(mode="after")
     def _fits(self):
         if self.overlap >= self.window:
@@ -86,6 +80,11 @@ TASKS = ("names", "nouns", "reading", "questions", "articles", *TRANSLATIONS)
 FIELDS = (*LANGUAGE, *TASKS)
 
 
+def fields_of(config) -> tuple[str, ...]:
+    """The sets that a run tries besides LAMBADA; frequencies tell running text and last words alone."""
+    return LANGUAGE if config.size == FREQUENCIES else FIELDS
+
+
 def grid(scale: str) -> list[dict]:
     """The four sizes, the base model where it reads the same texts, the largest size trained on little text, and the
     frequencies in the text of the sizes that were trained here."""
@@ -108,11 +107,11 @@ def execute(config, context):
     from repro.models import GPT, load_causal_lm
 
     trained = model_run(config)
-    sets_tried = 1 + sum(getattr(config, name) is not None for name in FIELDS)
+    sets_tried = 1 + sum(getattr(config, name) is not None for name in fields_of(config))
     if config.size == FREQUENCIES:
-        coder = new_tokeniser(trained)
+        coder, alone = new_tokeniser(trained), config.model_copy(update=dict.fromkeys(TASKS))
         with context.progress(sets_tried, "trying frequencies", "sets") as bar:
-            documents = told(config, frequencies(trained, coder), None, coder, bar)
+            documents = told(alone, frequencies(trained, coder), None, coder, bar)
         metrics = scores(documents, {})
         return Outcome(metrics, {name: unit(name) for name in metrics}, config.size, documents=documents)
     record, folder = context.need(trained)
@@ -292,7 +291,7 @@ EXPERIMENT = Experiment(
     name="zero-shot-gpt2", paper=PAPER, summary="GPT-2 of each size on sets that it was not trained for.",
     config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
     needs=lambda config: [] if config.size == FREQUENCIES else [model_run(config)],
-    reads=lambda config: dict.fromkeys([*filter(None, (getattr(config, name) for name in FIELDS)),
+    reads=lambda config: dict.fromkeys([*filter(None, (getattr(config, name) for name in fields_of(config))),
                                         *(model_run(config).tokeniser_corpora * (config.size == FREQUENCIES))]))
 register(EXPERIMENT)
 
