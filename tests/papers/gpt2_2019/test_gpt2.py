@@ -155,8 +155,8 @@ def test_frequencies_are_those_of_the_text_that_the_sizes_read(made):
     shares = [(int((seen == token).sum()) + 1) / (len(seen) + coder.vocab_size) for token in ids]
     assert record.documents["lambada"]["nll"][0] == pytest.approx(-sum(map(math.log, shares)), rel=1e-5)
     assert not set(record.metrics) & {"parameters", "reading_f1_percent", "untrained_lambada"}
-    assert experiment("zero-shot-gpt2").plan("smoke", {"size": "frequencies"}) == [config]
-    assert len(experiment("zero-shot-gpt2").plan("smoke", {"size": "117M", "text": "all"})) == 1
+    for size in ("frequencies", "117M"):  # a run of its own, and no other
+        assert len(experiment("zero-shot-gpt2").plan("smoke", {"size": size, "text": "all"})) == 1
 
 
 def test_language_is_scored_in_words_of_the_text_as_it_was(made):
@@ -270,7 +270,7 @@ def test_a_model_underfits_whose_gain_on_what_it_read_is_gained_elsewhere_too():
 
 
 def test_the_assay_of_size_is_what_more_text_moves():
-    records = [SimpleNamespace(config={"text": text, "size": "1542M"}, documents={"lambada": {"correct": hits}})
+    records = [SimpleNamespace(seed=0, config={"text": text, "size": "1542M"}, documents={"lambada": {"correct": hits}})
                for text, hits in (("all", [1, 1, 0, 0]), ("little", [1, 0, 0, 0]))]
     moved = claims.by_text(lambda record: claims.percent(record, "lambada"))
     assert moved(records) == pytest.approx(25) and moved(records[:1]) is None
