@@ -126,13 +126,13 @@ def most_confident(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale, size=LARGEST, text="all"):
             found = context.records_of(config)[:1]
-            rows += [{"source": f"{scale}, {config.questions}", "question": one["question"],
+            rows += [{"source": f"this study, {scale}, {config.questions}", "question": one["question"],
                       "answer": one["answer"] or "(nothing)", "correct": "yes" if one["correct"] else "no",
                       "probability": _share(one["probability"])}
                      for record in found for one in record.notes["answers"]]
             if not found:
                 rows.append(dict.fromkeys(("source", "question", "answer", "correct", "probability"), NOT_RUN) |
-                            {"source": f"{scale}, {config.questions}"})
+                            {"source": f"this study, {scale}, {config.questions}"})
     return pandas.DataFrame(rows)
 
 
