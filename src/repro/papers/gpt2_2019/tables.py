@@ -151,8 +151,8 @@ def detokenised(context: ArtifactContext) -> "pandas.DataFrame":
             tokens = found[0].documents["wikitext103"] if found else {}
             other = [exp(sum(r.documents["wikitext103"]["other_blanks"]) / sum(tokens["n_words"])) for r in found]
             rows.append({"scale": scale, "model": called(config), "text": config.wikitext103,
-                         "as it is cut": mean(found, "wikitext103_word_perplexity_tokenised", ""),
-                         "de-tokenised": mean(found, "wikitext103_word_perplexity", ""),
+                         "as it is cut": mean(found, "wikitext103_word_perplexity_tokenised"),
+                         "de-tokenised": mean(found, "wikitext103_word_perplexity"),
                          "as many other blanks left out": rounded(fmean(other), 4) if other else NOT_RUN})
     return pandas.DataFrame(rows)
 
@@ -314,7 +314,7 @@ def fitted(records: Sequence[Record]) -> Law | None:
     return Law(found[0], found[1] * scale[0]**found[2], found[2], found[3] * scale[1]**found[4], found[4])
 
 
-def mean(found: Sequence[Record], metric: str, style: str) -> str:
+def mean(found: Sequence[Record], metric: str, style: str = "") -> str:
     """The mean over seeds, with the standard deviation where there are several that differ; "–" for what was left out.
 
     style: as in a format; empty: four digits, see `rounded`.
