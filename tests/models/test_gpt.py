@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from repro.errors import ReproError
 from repro.evaluation import perplexity
-from repro.models import GPT, LSTM, SIZES, GPTConfig, LSTMConfig
+from repro.models import GPT, LSTM, SIZES, GPTConfig, LSTMConfig, gpt
 from repro.training.optimizer import matrices
 
 TINY = GPTConfig(29, 16, 3, 16, 2)
@@ -182,6 +182,18 @@ def test_sixteen_bits_are_close_to_what_they_round(shake):
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         near = made(ids()).float()
     assert 0 < (near - made(ids())).abs().max() < 0.2 * made(ids()).std()
+
+
+@pytest.mark.parametrize("multiplies", [True, False])
+def test_in_sixteen_bits_plain_products_are_for_processors_that_multiply_them(shake, monkeypatch, multiplies):
+    monkeypatch.setattr(gpt, "has_bf16", lambda: multiplies)
+    found = {}
+    for implementation in ("auto", "products", "dense"):
+        torch.manual_seed(0)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            found[implementation] = shake(GPT(TINY, implementation))(ids())
+    assert torch.equal(found["auto"], found["products"]) == multiplies
+    assert torch.equal(found["auto"], found["dense"]) != multiplies
 
 
 @pytest.mark.parametrize("implementation", ["auto", "products"])

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from repro.attention import Causal, attend
 from repro.attention.products import products
+from repro.bf16 import has_bf16
 from repro.errors import ReproError, unknown
 from repro.models.ids import embedded
 from repro.recompute import recomputed
@@ -95,8 +96,9 @@ class GPT(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N is at most `n_positions`.
 
     implementation: of `attend`; "products", in the precision that autocast gives; or "auto" for what is faster, the
-    second where that is 16 bits on a CPU. recompute: keep only what enters a layer and compute the rest again in the
-    backward pass. Raises ReproError for texts without tokens or beyond the context, and on a CPU for unknown ids.
+    second where that is 16 bits on a CPU that multiplies them itself. recompute: keep only what enters a layer and
+    compute the rest again in the backward pass. Raises ReproError for texts without tokens or beyond the context, and
+    on a CPU for unknown ids.
 
     >>> model = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=2, n_embd=8, n_head=2))
     >>> model(torch.zeros(1, 20, dtype=torch.int64)).shape
@@ -253,7 +255,7 @@ class Block(nn.Module):
             key, value = (torch.cat(parts, 2) for parts in zip(before, own, strict=True))
         dropout = self.config.dropout if self.training else 0.0
         on_cpu, half = query.device.type == "cpu", query.dtype in (torch.bfloat16, torch.float16)
-        if implementation == "products" or implementation == "auto" and on_cpu and half:
+        if implementation == "products" or implementation == "auto" and on_cpu and half and has_bf16():
             with torch.autocast(query.device.type, enabled=False):
                 seen = products(query, key, value, (Causal(),) * self.config.n_head, query.shape[3]**-0.5, key_mask,
                                 dropout)
