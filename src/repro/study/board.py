@@ -16,7 +16,7 @@ from repro.study.claims import Claim, claims, overall, tally
 from repro.study.lesson import COMMITTED, SIGNS, badge, latest
 from repro.study.once import unchanging
 from repro.study.plan import command
-from repro.study.registry import title
+from repro.study.registry import cited, title
 from repro.study.rule import Verdict
 from repro.study.settings import SCALES
 from repro.study.store import Store
@@ -212,7 +212,7 @@ def _gallery(shown: Iterable[tuple[Artifact, str, str]]) -> str:
     for one, scale, verdict in shown:
         address, told = place_of(one), badge(verdict) if verdict else ""
         inside = (f'<span class="thumb {one.kind}" data-artifact="{one.id}"></span>'
-                  f'<b>{_text(title(one.paper))}, {_text(one.source)}</b> {_text(one.title)}')
+                  f'<b>{_text(cited(one.paper))}, {_text(one.source)}</b> {_text(one.title)}')
         link = f'<a href="{address}">{inside}</a>' if address else f"<span>{inside}</span>"
         cards.append(f"<li{_data(one.paper, verdict, scale)}>{link} {told}</li>")
     return f'<section class="gallery"><h3>Tables and figures</h3><ul>{"".join(cards)}</ul></section>'
