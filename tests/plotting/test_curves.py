@@ -61,6 +61,11 @@ def test_lengths_are_marked_at_powers_of_two_and_sizes_at_round_numbers(xs, by, 
     assert [x for x in axis.get_xticks() if min(xs) <= x <= max(xs)] == pytest.approx(marks)
 
 
+def test_nothing_but_zeros_stands_at_the_bottom(frame):
+    axis, other = draw_table_curves(frame.assign(perplexity=[0, 0, 1, 0, 0, 0])).axes
+    assert axis.get_ylim() == (0, 1) and other.get_ylim()[0] < 0
+
+
 def test_table_curves_leave_the_frame_alone_and_refuse_what_they_cannot_draw(frame):
     before = frame.copy()
     draw_table_curves(frame)
@@ -117,6 +122,7 @@ def test_bars_and_weights_show_their_values():
     figure = draw_bars({"baseline": 15.25, "recurrent": 13.5}, "perplexity", bounds={"best": 12.0})
     assert [bar.get_width() for bar in figure.axes[0].patches] == [15.25, 13.5]
     assert {"15.25", "13.50"} <= {text.get_text() for text in figure.axes[0].texts}
+    assert all(text.get_bbox_patch() for text in figure.axes[0].texts), "the bound would cross the numbers"
     figure = draw_layer_weights({"a": [0.25, 0.75], "b": [0.5, 0.5]})
     assert sorted(bar.get_height() for bar in figure.axes[0].patches) == [0.25, 0.5, 0.5, 0.75]
     with pytest.raises(ReproError, match="sum to 0.900"):

@@ -62,6 +62,8 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
                 axis.vlines(xs, rows["low"], rows["high"], color=colour[model], lw=1.2)
         axis.set_title(source)
         axis.set_xlabel(labels[0])
+        if not here[y].any():
+            axis.set_ylim(0, 1)  # around nothing but zeros the axis would go below them
         if log_x:
             _doublings(axis, here[x], log_x == 10)
     axes[0, 0].set_ylabel(labels[1])
@@ -263,7 +265,8 @@ def draw_bars(values: Named[float], label: str, digits: int = 2, bounds: Mapping
     figure, axis = canvas(0.9 + 0.36 * len(values), alt=alt or f"{label}: {_told(values, digits)}.")
     names = list(values)
     bars = axis.barh(names, list(values.values()), height=0.62, color=[colour[name] for name in names])
-    axis.bar_label(bars, [f"{value:,.{digits}f}" for value in values.values()], padding=4, size=9)
+    axis.bar_label(bars, [f"{value:,.{digits}f}" for value in values.values()], padding=4, size=9,
+                   bbox={"fc": "white", "ec": "none", "pad": 0.6})  # a bound may cross it
     for k, (name, value) in enumerate((bounds or {}).items()):
         axis.axvline(value, color=COLOURS["ink"], lw=1.4, ls=("--", ":", "-.")[k % 3], label=name)
     if bounds:

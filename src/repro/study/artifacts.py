@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from repro import page
 from repro.errors import ReproError, unknown
-from repro.study.experiment import Experiment, experiment
+from repro.study.experiment import Experiment, corpus_named, experiment
 from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.record import Record
@@ -92,6 +92,7 @@ class Artifact(Based):
     build: Callable[["ArtifactContext"], Any]
     source: str  # where in the paper, e.g. "Table 1", or ADDED, with or without more
     kind: Literal["table", "figure"] = "table"
+    shows: tuple[str, ...] = ("corpus",)  # the settings that name the data in it
 
     @property
     def heading(self) -> str:
@@ -186,7 +187,7 @@ class ArtifactContext:
             missing = [(line, config) for line, config in self.missing.items() if config.scale == scale]
             told = []
             if used:
-                data = sorted({_data(record) for record in used})
+                data = sorted({name for record in used for name in self._data(record)})
                 told.append(f"{', '.join(data)}; {_seeds(used)}; "
                             f"record{'s' * (len(used) > 1)} {', '.join(record.id for record in used)}")
             if missing:
@@ -195,6 +196,13 @@ class ArtifactContext:
             if told:
                 lines.append(f"{scale}: {'; '.join(told)}.")
         return "\n".join(lines)
+
+    def _data(self, record: Record) -> list[str]:
+        """The data that this artifact shows of a record, parts named as parts."""
+        names = {record.config[key] for key in self.artifact.shows if record.config.get(key)}
+        parts = {name: record.data["part_of"] if name == record.data["name"] else corpus_named(name).part_of
+                 for name in names}
+        return [name + (f" (part of {part})" if part else "") for name, part in parts.items()]
 
     def _commands(self, missing: list[tuple[str, RunConfig]]) -> list[str]:
         """For each experiment one command that runs what is missing at a scale (and reads what is there)."""
@@ -347,8 +355,3 @@ def artifacts() -> list[Artifact]:
     True
     """
     return list(declared(Artifact).values())
-
-
-def _data(record: Record) -> str:
-    part_of = record.data["part_of"]
-    return record.data["name"] + (f" (part of {part_of})" if part_of else "")

@@ -81,6 +81,18 @@ def test_means_of_parts_at_common_seeds_with_and_without_what_they_hang_on(monke
     assert "±" not in rows.loc["transformer, not LSTM", "six tasks"], "one seed has all tasks"
     assert rows.loc["all of it, not tf-idf", "six tasks"] == f"{(5 * 100 + 75) / 6 - 30:+.1f} ± 0.0"
     assert "RTE" not in rows.loc["pre-training", "one answer to all of"]
+    assert rows.loc["pre-training", "above every control in"] == "–"
+    assert rows.loc["all of it, not tf-idf", "above every control in"] == "CoLA, SST-2, MRPC, STS-B, RTE, SICK"
+
+
+@pytest.mark.parametrize(("control", "above"), [("majority_score", []), ("words_score", []), ("alone_score", []),
+                                                ("training_score", ["RTE"])])
+def test_a_score_counts_that_is_above_all_controls(control, above):
+    found = [SimpleNamespace(metrics={"test_score": 61.0, "majority_score": 50.0, "words_score": 30.0} | {control: 60}),
+             SimpleNamespace(metrics={"test_score": 59.0, "majority_score": 50.0, "words_score": 30.0})]
+    assert tables.beyond_controls({"RTE": found, "SICK": []}) == above
+    found[0].metrics["test_score"] += 0.1
+    assert tables.beyond_controls({"RTE": found}) == ["RTE"]
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "f1", "matthews", "pearson"])
@@ -157,6 +169,8 @@ def test_layers_are_a_slope_times_all_of_them():
     records.append(made("sick", "no-pretraining", 0, 0))
     assert claims.layers(0)(records).effects.mean() == pytest.approx(50)  # Table 5's row has another rate
     assert claims.layers(1)(records).effects.mean() == pytest.approx(25)  # from one layer to two
+    other = [made("sst2", "full", 0, 1, k) for k in range(3)]
+    assert claims.layers(0)(records + other).note == "one pre-training; SICK +50.0, SST-2 +0.0"
     assert claims.moved("full", "no-pretraining")(records) == 100, "with all layers, at rates of their own"
 
 

@@ -204,11 +204,19 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     _, record = made[1]["zero-shot-gpt2", "1542M"]
     assert ours.loc["1542M", "enwik8 (ours, a part)"] == f"{record.metrics['enwik8_bits_per_byte']:.3f}"
     assert ours.loc["345M", "WikiText-2"] == "not run" and set(ours["PTB"]) == {"not here"}
+    control = ours.loc["the commonest candidate of the context"]
+    assert control["CBT-NE (ours, pg19-clozes)"] == f"{record.metrics['cloze_names_commonest_percent']:.2f}"
+    assert set(control[["CBT-CN (ours, pg19-clozes)", "WikiText-2", "weights", "seeds"]]) == {"–"}
     shown = artifact("gpt2_2019-text-results").render("smoke", (), made[0]).table
     put = shown[shown["task"] == "translation"].set_index(["data set", "model"])["smoke"]
     assert put["WMT-14 En-Fr", "GPT-2 (1542M)"] == (
         f"{record.metrics['translation_bleu']:.1f} (synthetic-translations)")
     assert [cell for cell in put if "synthetic" in cell] == [put["WMT-14 En-Fr", "GPT-2 (1542M)"]]
+    put = shown[shown["task"] == "reading comprehension"].set_index("model").loc["GPT-2 (1542M)", "smoke"]
+    alone = f"{record.metrics['reading_alone_f1_percent']:.2f} without the text)"
+    assert put.startswith(f"{record.metrics['reading_f1_percent']:.2f} (") and put.endswith(alone)
+    for name, data in (("table4", record.config["articles"]), ("table5", record.config["questions"])):
+        assert f"smoke: {data}; 1 seed" in artifact(f"gpt2_2019-{name}").render("smoke", (), made[0]).caption
     full = artifact("gpt2_2019-text-results").render("paper", (), tmp_path).table.iloc[0]
     assert (full["data set"], full["paper"], full["full"]) == ("CoQA dev", "55 percent", "not run")
     counted = artifact("gpt2_2019-table2").render("paper", (), tmp_path).table.iloc[0]
@@ -220,6 +228,17 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
         if one.paper == "gpt2_2019" and "smoke" in one.scales and "overlap" not in one.id:
             assert one.verdict("smoke", made[0]).verdict == "machinery works", one.id
             assert one.verdict("small", tmp_path).verdict == "not run"
+
+
+def test_the_base_model_which_read_other_text_is_on_no_line_of_sizes():
+    found = {"117M": (1e6, 2.0), "1542M": (4e6, 4.0), "gpt2-mini": (7e6, 9.0), "frequencies": (0.0, 1.0)}
+    context = SimpleNamespace(
+        scales=("small",), plan=lambda scale, **fields: [SimpleNamespace(size=size) for size in found],
+        records_of=lambda config: [SimpleNamespace(metrics=dict(zip(("parameters", "told"), found[config.size],
+                                                                    strict=True)))])
+    rows = tables._scores(context, {"a task": "told"})
+    assert [(row["model"], row["weights"], row["score"]) for row in rows] == [
+        ("small", 1, 2), ("small", 4, 4), ("small: gpt2-mini, on other and more text", 7, 9)]
 
 
 def test_papers_effects_are_those_that_it_prints():

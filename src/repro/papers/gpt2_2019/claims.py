@@ -138,7 +138,8 @@ def of(*sizes: str, having: str | None = None) -> Callable[[Any], bool]:
                            and (having is None or getattr(config, having) is not None))
 
 
-def larger(name: str, field: str, column: str, told: str, score: Score, untrained: str, **fields: Any) -> Claim:
+def larger(name: str, field: str, column: str, on: str, score: Score, untrained: str, told: str = "", **fields: Any
+           ) -> Claim:
     """The claim that the largest size does better on a set of Table 3 than the smallest."""
     relative = fields.get("relative", False)
     lower = fields.get("direction", "lower") == "lower"
@@ -148,8 +149,8 @@ def larger(name: str, field: str, column: str, told: str, score: Score, untraine
     compared = of(SMALLEST, LARGEST, having=field)
     return Claim(
         id=f"gpt2_2019-larger-{name}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name, about=(TABLE.id,),
-        sentence=f"A larger model does better on {told}, which it was not trained for.",
-        short=f"Larger models win on {told.partition(',')[0]}.", where=lambda config: compared(config) or alone(config),
+        sentence=f"A larger model {told or f'does better on {on}'}, without training for it.",
+        short=f"Larger models win on {on}.", where=lambda config: compared(config) or alone(config),
         paper_effect=printed(column, change),
         measure=between(LARGEST, SMALLEST, score, lambda record: record.metrics[control]),
         control="the same difference between two models of these sizes that were never trained",
@@ -173,12 +174,13 @@ register(
     larger("text8", "text8", "text8_bits_per_character", "text8",
            lambda record: nats(record, "text8", per="n_bytes", times=1 / log(2)), "text8", unit="stretch",
            told_in="bits per character"),
-    larger("lambada-accuracy", "corpus", "lambada_accuracy_percent", "telling the last words of LAMBADA",
-           lambda record: percent(record, "lambada", "correct_stop_words"), "lambada_accuracy", **ACCURACY),
-    larger("cloze-nouns", "nouns", "cbt_common_nouns_accuracy_percent", "nouns left out of books, which are not the "
-           "commonest in the context", lambda record: beyond_copying(record, "nouns"), "nouns", **ACCURACY),
-    larger("cloze-names", "names", "cbt_named_entities_accuracy_percent", "names left out of books, which are not the "
-           "commonest in the context", lambda record: beyond_copying(record, "names"), "names", **ACCURACY))
+    larger("lambada-accuracy", "corpus", "lambada_accuracy_percent", "naming the last words of LAMBADA",
+           lambda record: percent(record, "lambada", "correct_stop_words"), "lambada_accuracy",
+           told="names more of the last words of LAMBADA", **ACCURACY),
+    *(larger(f"cloze-{kind}", kind, f"cbt_{column}_accuracy_percent", f"{kind} left out of books",
+             lambda record, kind=kind: beyond_copying(record, kind), kind,
+             told=f"fills in more of the {kind} left out of books that are not the commonest in their context",
+             **ACCURACY) for kind, column in (("nouns", "common_nouns"), ("names", "named_entities"))))
 
 COMMON = {"paper": PAPER, "experiment": ZERO_SHOT.name}
 register(

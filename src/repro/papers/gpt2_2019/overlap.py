@@ -221,7 +221,8 @@ TABLE = Artifact(
 register(
     EXPERIMENT, TABLE,
     Claim(id="gpt2_2019-overlap", paper=PAPER, source="Table 6", experiment=EXPERIMENT.name, about=(TABLE.id,),
-          sentence="Test texts have no more in common with the pre-training text than with their own training texts.",
+          sentence="On average over sets, test texts have no more in common with the pre-training text than with their "
+                   "own training texts.",
           short="Test texts overlap no more with pre-training text.",
           measure=difference, direction="lower", unit="document", same_weights=True, told_in="percentage points",
           why_no_paper_effect="over the three sets that are here the paper itself prints 0.46 points more in common "

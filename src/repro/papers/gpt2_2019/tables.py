@@ -78,7 +78,17 @@ def zero_shot(context: ArtifactContext) -> "pandas.DataFrame":
                          "weights": mean(found, "parameters", ",.0f")} |
                         {head: mean(found, metric, style) if metric else NOT_HERE
                          for head, metric, style in TABLE_3.values()} | {"seeds": str(len(found)) if found else "–"})
+        rows.append(_commonest(context, scale))
     return pandas.DataFrame(rows)
+
+
+def _commonest(context: ArtifactContext, scale: str) -> dict[str, str]:
+    """A row of Table 3 for the control of the clozes, which no model is needed for."""
+    found = context.records(scale, size=LARGEST, text="all")[:1]
+    told = {head: mean(found, metric.replace("accuracy", "commonest"), style)
+            for head, metric, style in TABLE_3.values() if metric and metric.startswith("cloze")}
+    return {"source": f"this study, {scale}", "model": "the commonest candidate of the context", "weights": "–"} | {
+        head: told.get(head, "–" if metric else NOT_HERE) for head, metric, _ in TABLE_3.values()} | {"seeds": "–"}
 
 
 def called(config) -> str:
@@ -180,6 +190,7 @@ OURS = {  # (task, measure, start of the model) -> what is ours beside it
     ("LAMBADA", "accuracy without stop-word filter", "GPT-2"): ("lambada_accuracy_percent", "corpus"),
     ("LAMBADA", "accuracy with stop-word filter", "GPT-2"): ("lambada_accuracy_stop_words_percent", "corpus"),
 }
+ALONE = {"reading_f1_percent": "reading_alone_f1_percent"}  # the same of the question alone
 WHY_NOT = {  # task -> why there is no number of ours
     "translation": "not run: WMT-14 is fetched for paper", "commonsense": "not run: the Winograd schemas are not here",
     "data": "not run: WebText was never published", "reading comprehension": "–", "question answering": "–"}
@@ -197,7 +208,8 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
                None)
     if key and key in OURS:
         metric, field = OURS[key]
-        return f"{mean(found, metric, '.2f')} ({getattr(config, field)})" if found else NOT_RUN
+        without = f"; {mean(found, ALONE[metric], '.2f')} without the text" if metric in ALONE else ""
+        return f"{mean(found, metric, '.2f')} ({getattr(config, field)}{without})" if found else NOT_RUN
     if row["task"] == "translation" and row["model"].startswith("GPT-2"):
         field = "translations" if "En-Fr" in row["dataset"] else "translations_back"
         if name := getattr(config, field):
@@ -233,7 +245,8 @@ def _scores(context: ArtifactContext, metrics: Mapping[str, str]) -> list[dict[s
                 found = context.records_of(config)
                 values = [value for record in found if (value := _score(record, metric)) is not None]
                 if values and config.size != FREQUENCIES:
-                    rows.append({"source": name, "model": scale, "weights": found[0].metrics["parameters"] / 1e6,
+                    other = f"{scale}: {BASE}, on other and more text" if config.size == BASE else scale
+                    rows.append({"source": name, "model": other, "weights": found[0].metrics["parameters"] / 1e6,
                                  "score": fmean(values)})
     return rows
 
@@ -274,7 +287,7 @@ def losses_by_size(context: ArtifactContext) -> Any:
             for split, called in (("train", "text read in training"), ("validation", "held-out text")):
                 rows.append(point | {"model": called, "loss": fmean(r.metrics[f"{split}_token_loss"] for r in found)})
             if law:
-                rows.append(point | {"model": "fit to the held-out text", "loss": law(
+                rows.append(point | {"model": "fit to held-out losses during all trainings", "loss": law(
                     weights, fmean(r.notes["tokens"] for r in found))})
     frame = pandas.DataFrame(rows, columns=["source", "model", "weights", "loss"])
     return draw_table_curves(frame, "weights", "loss", ("million weights", "nats per token"), log_x=10)
@@ -340,23 +353,30 @@ def rounded(value: float, digits: int) -> str:
 
 OF = {"paper": PAPER, "chapter": CHAPTER}
 TABLE_2 = Artifact(id="gpt2_2019-table2", **OF, experiment=PRETRAINING.name, source="Table 2", build=sizes,
-                   title="The four sizes: as printed, counted of the released weights, and ours")
+                   title="The four sizes: as printed (with the vocabulary of GPT, which is smaller), counted of the "
+                         "released weights, and ours")
 TABLE = Artifact(id="gpt2_2019-table3", **OF, experiment=ZERO_SHOT.name, source="Table 3", build=zero_shot,
                  title=f"Zero-shot results (ours: the sizes stand for the paper's; {BASE} is the base model of this "
-                       "study, trained longer and on other text)")
+                       "study, trained longer and on other text)",
+                 shows=("corpus", "names", "nouns", "wikitext2", "wikitext103", "enwik8", "text8"))
 TABLE_4 = Artifact(id="gpt2_2019-table4", **OF, experiment=ZERO_SHOT.name, source="Table 4", build=summarised,
-                   title="Summaries by the largest model, ROUGE F1 in per cent (ours: scientific articles)")
+                   title="Summaries by the largest model, ROUGE F1 in per cent (ours: scientific articles)",
+                   shows=("articles",))
 TABLE_5 = Artifact(id="gpt2_2019-table5", **OF, experiment=ZERO_SHOT.name, source="Table 5", build=most_confident,
-                   title="The answers that the largest model is surest of (ours: HotpotQA's questions, no text shown)")
+                   title="The answers that the largest model is surest of (ours: HotpotQA's questions, no text shown)",
+                   shows=("questions",))
 DETOKENISED = Artifact(
     id="gpt2_2019-detokenised", **OF, experiment=ZERO_SHOT.name, source=ADDED, build=detokenised,
-    title="Perplexity per word with the signs of the tokeniser that cut the text, and without")
+    title="Perplexity per word with the signs of the tokeniser that cut the text, and without", shows=("wikitext103",))
 TEXT = Artifact(id="gpt2_2019-text-results", **OF, experiment=(PRETRAINING.name, ZERO_SHOT.name),
-                source="Sections 2 to 4", build=in_text, title="What the text of the paper reports, and ours beside it")
+                source="Sections 2 to 4", build=in_text, title="What the text of the paper reports, and ours beside it",
+                shows=("corpus", "reading", "questions", "articles", "translations", "translations_back"))
 FIGURE_1 = Artifact(id="gpt2_2019-figure1", **OF, experiment=ZERO_SHOT.name, source="Figure 1", build=by_size,
-                    kind="figure", title="Scores on tasks that nothing was trained for, by the size of the model")
+                    kind="figure", title="Scores on tasks that nothing was trained for, by the size of the model",
+                    shows=("reading", "articles", "questions", "translations", "translations_back"))
 BY_SIZE = Artifact(id="gpt2_2019-table3-figure", **OF, experiment=ZERO_SHOT.name, source="Table 3", kind="figure",
-                   build=accuracies_by_size, title="Accuracy on sets that nothing was trained for, by size")
+                   build=accuracies_by_size, title="Accuracy on sets that nothing was trained for, by size",
+                   shows=("corpus", "names", "nouns"))
 FIGURE_4 = Artifact(id="gpt2_2019-figure4", **OF, experiment=PRETRAINING.name, source="Figure 4", build=losses_by_size,
                     kind="figure", title="Loss on text read in training and on held-out text, by the size of the model")
 register(TABLE_2, TABLE, TABLE_4, TABLE_5, DETOKENISED, TEXT, FIGURE_1, BY_SIZE, FIGURE_4)
