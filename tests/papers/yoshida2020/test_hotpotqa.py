@@ -111,13 +111,14 @@ def test_what_a_record_tells_of_each_question(study):
     assert len({recurrent.digest, deeper.digest, later.digest}) == 3
     assert "by_window" not in baseline.notes
     one = recurrent.notes["by_window"]
-    assert len(one["windows"]) > 1 and one["windows"][0][1:3] == one["windows"][0][3:], "the first has no h_prev"
+    assert len(one["windows"]) > 1 and one["windows"][0][1] == one["windows"][0][3], "the first has no h_prev"
     assert one["windows"][1][1:3] != one["windows"][1][3:]
     surest = max(one["windows"], key=lambda row: row[2])
+    assert all(0 < sum(row[way] for row in one["windows"]) <= 1 for way in (2, 4)), "shares of all spans together"
     assert one["told"] in ("yes", "no", surest[1])
     shown = artifact("yoshida2020-hotpotqa-windows").render("smoke", (), study.folder).table
     assert shown["what is read"][0] == f"{one['question']} (wanted: {one['wanted']})"
-    assert shown["with h_prev"][1] == f"{one['windows'][0][1]} ({one['windows'][0][2]:.1f})"
+    assert shown["with h_prev"][1] == f"{one['windows'][0][1]} ({one['windows'][0][2]:.0%})"
     assert len(shown) == 1 + len(one["windows"])
     assert recurrent.metrics["parameters"] == baseline.metrics["parameters"] + 2 * 16 * 8 + 8 + 16
     assert deeper.metrics["parameters"] == recurrent.metrics["parameters"] + 8 * 8 + 8

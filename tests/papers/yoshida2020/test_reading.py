@@ -10,7 +10,7 @@ from repro import paths
 from repro.data.examples import Paragraph, Question, Span
 from repro.errors import ReproError
 from repro.papers.yoshida2020 import reading
-from repro.papers.yoshida2020.reading import answered, asked, padded, states_of_others
+from repro.papers.yoshida2020.reading import answered, asked, by_window, padded, states_of_others
 from repro.recurrence.reader import Read
 
 
@@ -142,6 +142,17 @@ def test_what_is_answered_is_cut_from_the_context_in_the_order_of_the_questions(
     model = Told(coder.known[" ends"], coder.known[" ends"]).train()
     assert answered(model, rows, batch_size=2) == ["ends", "yes", "ends"]
     assert model.training
+
+
+def test_what_each_window_would_answer_has_its_share_of_all_spans():
+    coder = Words()
+    one = asked(question(), coder, 12)
+    found = by_window(Told(coder.known[" ends"], coder.known[" ends"]), one)
+    everything = np.e + padded([one])["text"].sum().item() - 1  # of the starts; "ends" stands in one place
+    where, = (k for k, window in enumerate(one.windows) if coder.known[" ends"] in window.ids)
+    assert found[where][0] == "ends"
+    for k, (_, share) in enumerate(found):
+        assert share == pytest.approx((np.e if k == where else 1)**2 / everything**2)
 
 
 def test_other_states_are_those_of_the_question_before():

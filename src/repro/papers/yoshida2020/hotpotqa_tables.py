@@ -40,7 +40,7 @@ def questions(context: ArtifactContext) -> "pandas.DataFrame":
     """
     import pandas
 
-    rows = [["the paper", BASELINE if row["model"].startswith("Disjoint") else RECURRENT, "as the paper's",
+    rows = [["the paper", *((BASELINE, "–") if row["model"].startswith("Disjoint") else (RECURRENT, "as the paper's")),
              "HotpotQA, dev", row["answer_f1_percent"], row["answer_exact_match_percent"], *["–"] * 5, "–"]
             for row in printed_rows(TABLE)]
     for scale in reversed(context.scales):
@@ -78,8 +78,8 @@ def sayings(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
-    """One validation question: which words each of its windows would give alone, and how sure the recurrent reader of
-    the first seed is of them (the sum of two logits), with h_prev and without."""
+    """One validation question: which words each of its windows would give alone, and how probable they are to the
+    recurrent reader of the first seed, with h_prev and without."""
     import pandas
 
     columns = ["source", "what is read", "with h_prev", "without h_prev"]
@@ -93,7 +93,7 @@ def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
             continue
         asked = f"{one['question']} (wanted: {one['wanted']})"
         rows.append([f"this study, {scale}", asked, one["told"], one["masked"]])
-        rows += [["", f"window {k}: {text}", f"{seen} ({sure:.1f})", f"{alone} ({less:.1f})"]
+        rows += [[f"this study, {scale}", f"window {k}: {text}", f"{seen} ({sure:.0%})", f"{alone} ({less:.0%})"]
                  for k, (text, seen, sure, alone, less) in enumerate(one["windows"], 1)]
     return pandas.DataFrame(rows, columns=columns)
 

@@ -154,14 +154,16 @@ def answered(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: b
 
 def by_window(model: "RecurrentRoberta", one: Asked, recurrent: bool = True) -> list[tuple[str, float]]:
     """The words that each window of a question would give if it were the only one searched (yes and no are left out),
-    and how sure the reader is of them: the sum of the two logits. Dropout is off."""
+    and how probable that span is: its start among all tokens of the text, times its end. Dropout is off."""
     found = []
     for _, batch in _batches(model, [one], 1):
         told = model(batch["windows"], batch["attention_mask"], recurrent)
+        starts, ends = (logits[0].masked_fill(~batch["text"][0], float("-inf")).flatten().softmax(0).view_as(logits[0])
+                        for logits in (told.start_logits, told.end_logits))
         for k in range(len(one.windows)):
-            start, end, text = (x[:, k:k + 1] for x in (told.start_logits, told.end_logits, batch["text"]))
-            _, first, last = best_spans(start, end, text)[0]
-            found.append((cut(one, k, first, last), float(start[0, 0, first] + end[0, 0, last])))
+            here = (x[:, k:k + 1] for x in (told.start_logits, told.end_logits, batch["text"]))
+            _, first, last = best_spans(*here)[0]
+            found.append((cut(one, k, first, last), float(starts[k, first] * ends[k, last])))
     return found
 
 
