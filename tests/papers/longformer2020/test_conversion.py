@@ -17,7 +17,7 @@ from repro.study import artifact, claim, claims, experiment, judge, model_folder
 from repro.study.settings import as_text
 
 EXPERIMENT = experiment("roberta-to-longformer")
-TINY = {"n_layer": 2, "n_embd": 16, "n_head": 2, "sequence": 32, "n_positions": 32, "batch_size": 4, "growing": [],
+TINY = {"n_layer": 2, "n_embd": 16, "n_head": 2, "sequence": 32, "n_positions": 32, "batch_size": 4, "growing": [[16, 0.5]],
         "tokens": 2_000, "warmup_steps": 2, "validate_every": 2_000, "vocab_size": 300}
 SMOKE = {"window": 8, "max_positions": 128, "scored_tokens": 256, "batch_size": 2, "learning_rate": 1e-2,
          "precision": "bf16"}
@@ -122,7 +122,9 @@ def test_every_configuration_predicts_the_same_tokens(records):
         assert record.units["masked_bits_per_token"] == "bits per masked token"
         assert ("pieces_nats" in record.documents["validation"]) == (not name.startswith("roberta"))
         curve = record.curves["loss_by_position"]
-        assert all(0 < x < 32 for x, _ in curve) and 8 < len(curve) <= 16
+        assert all(0 < x < 32 for x, _ in curve) and 8 < len(curve) <= 18
+        counts = record.curves["tokens_by_position"]
+        assert [x for x, _ in counts] == [x for x, _ in curve] and sum(count for _, count in counts) == sum(n)
     for config, record in zip(records.plan, records.found.values(), strict=True):
         assert EXPERIMENT.estimate(config).parameters == record.metrics["parameters"]
     roberta, copied = (records.found[name].documents["validation"] for name in ("roberta", "copied"))
@@ -162,8 +164,16 @@ def test_tables_figure_and_verdicts(records, home):
     assert "not run" not in kinds["tokens"].tolist()
     seams = artifact("longformer2020-seams").render("smoke", (), home / "results").content
     line = next(line for line in seams.axes[0].lines if line.get_label() == "+ long training")
-    nats = [y for _, y in records.found["long"].curves["loss_by_position"]]
-    assert line.get_ydata() / nats == pytest.approx(1 / math.log(2))
+    nats, plain = (np.array(records.found[name].curves["loss_by_position"])[:, 1] for name in ("long", "roberta"))
+    assert line.get_ydata() == pytest.approx((nats - plain) / math.log(2))
+    told = artifact("longformer2020-by-position").render("smoke", (), home / "results").table.set_index("configuration")
+    assert set(told["positions"]) == {"0 to 15 / 16 to 31"} and len(told) == 7
+    curve, counts = (np.array(records.found["short"].curves[f"{name}_by_position"]) for name in ("loss", "tokens"))
+    for column, here in (("first ones", curve[:, 0] < 16), ("the rest", curve[:, 0] > 16)):
+        value = np.average(curve[here, 1], weights=counts[here, 1]) / math.log(2)
+        assert told.loc["+ short training", column] == f"{value:.3f}"
+    assert conversion_tables.reach("small", "short", home / "results") == (None, None)
+    assert conversion_tables.reach("smoke", "short", home / "results")[1] == pytest.approx(value)
     for one in claims():
         if one.experiment == EXPERIMENT.name:
             told = one.verdict("smoke", home / "results")
@@ -290,4 +300,8 @@ def test_one_token_more_tells_a_window_from_a_wider_one(shake):
 
 def test_loss_by_position_of_the_copies():
     told = [(np.array([1., 3., 5.]), np.array([0, 32, 31])), (np.array([7.]), np.array([63]))]
-    assert by_position(told, 32) == [[1.0, 2.0], [31.0, 6.0]]
+    assert by_position(told, 32) == [[0.5, 2.0], [31.5, 6.0]]
+    places = np.arange(512)
+    assert [len(nats) for _, nats in conversion.stretches([(places.astype(float), places)], 512)] == [
+        1, 1, 2, 4, 8, 16, *[32] * 14, 16, 8, 4, 2, 1, 1]
+    assert sum(len(nats) for _, nats in conversion.stretches([(places[:24].astype(float), places[:24])], 24)) == 24

@@ -7,6 +7,7 @@ stretches of several such pieces. What is printed as BPC is bits per masked toke
 log2 of 3.68, the perplexity in RoBERTa's own Table 3.
 """
 
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -25,7 +26,7 @@ PAPER, CHAPTER = "longformer2020", "18_from_roberta_to_longformer"
 TRAINED = ("short", "long", "frozen", "roberta-longer")
 CONFIGURATIONS = ("roberta", "random", "copied", *TRAINED)
 MASKS = 2  # keeps the draws of scored books' masks apart from others that take the same seed
-STRETCHES = 16  # of positions, in which the loss is told
+STRETCHES = 16  # of positions, in which the loss is told; at both ends of a piece finer ones
 SCORED = 4  # stretches at a time
 
 
@@ -120,7 +121,8 @@ def execute(config, context) -> Outcome:
     documents["tokens"] = [len(nats) for nats, _ in told[""]]
     metrics = {f"{name}masked_bits_per_token": bits(sum(documents[f"{name}nats"]), sum(documents["tokens"]))
                for name in ways}
-    curves |= {"loss_by_position": by_position(told[""], pieces)}
+    curves |= {"loss_by_position": by_position(told[""], pieces),
+               "tokens_by_position": [[middle, float(len(nats))] for middle, nats in stretches(told[""], pieces)]}
     if config.configuration == "frozen":
         model.cpu()  # whose products are the most exact
         plain, same = load_masked_lm(folder / "model").eval(), config.window // 2 + 1
@@ -243,13 +245,20 @@ def losses(model, book: Hidden, length: int) -> "tuple[np.ndarray, np.ndarray]":
 
 def by_position(told: "list[tuple[np.ndarray, np.ndarray]]", period: int) -> list[list[float]]:
     """Nats per masked token by position modulo `period`, in stretches of it: [its middle, mean]."""
+    return [[middle, float(nats.mean())] for middle, nats in stretches(told, period)]
+
+
+def stretches(told: "list[tuple[np.ndarray, np.ndarray]]", period: int) -> "Iterator[tuple[float, np.ndarray]]":
+    """The middle and the nats of each stretch in which there are some: STRETCHES of them, of which the first and the
+    last are cut at 1, 2, 4, ... positions from the end, where a seam is."""
     import numpy as np
 
     nats, places = (np.concatenate(parts) for parts in zip(*told, strict=True))
-    edges = np.linspace(0, period, STRETCHES + 1)
+    near = [2**k for k in range(int(np.log2(period / STRETCHES)) + 1)]
+    edges = sorted({*np.linspace(0, period, STRETCHES + 1).tolist(), *near, *(period - n for n in near)})
     which = np.digitize(places % period, edges) - 1
-    return [[float((edges[k] + edges[k + 1]) / 2), float(nats[which == k].mean())] for k in range(STRETCHES)
-            if (which == k).any()]
+    for k in sorted(set(which.tolist())):
+        yield (edges[k] + edges[k + 1]) / 2, nats[which == k]
 
 
 def largest_difference(model, roberta, books: list[Hidden], n: int) -> float:

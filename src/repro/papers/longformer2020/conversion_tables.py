@@ -1,13 +1,17 @@
 """Tables 5 and 13 beside ours, the loss by position, and what the claims about the conversion measure."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.page import bounded
+from repro.papers.longformer2020 import conversion
 from repro.papers.longformer2020.conversion import CHAPTER, EXPERIMENT, PAPER, SCALES
 from repro.study import ADDED, Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
 from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
+from repro.study.store import Store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +65,7 @@ def training_text(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def seams(context: ArtifactContext):
-    """Loss by position modulo how many positions were copied: the seams between the copies close."""
+    """Loss by position modulo how many positions were copied, less RoBERTa's of the same tokens: the seams close."""
     from math import log
 
     import pandas
@@ -70,13 +74,70 @@ def seams(context: ArtifactContext):
 
     rows = []
     for scale in reversed(context.scales):
-        main = [config for config in context.plan(scale) if config.configuration in SEAMS and _main(config)]
-        for config in sorted(main, key=lambda config: SEAMS.index(config.configuration)):
-            for record in context.records_of(config)[:1]:  # seeds would lie above each other
-                rows += [{"source": scale, "model": NAMES[config.configuration], "position": x, "loss": y / log(2)}
-                         for x, y in record.curves["loss_by_position"]]
+        main = {config.configuration: config for config in context.plan(scale) if _main(config)}
+        plain, *found = context.at_common_seeds([main[name] for name in ("roberta", *SEAMS)])
+        base = _curve(plain)
+        for name, records in zip(SEAMS, found, strict=True):
+            rows += [{"source": scale, "model": NAMES[name], "position": x, "loss": (y - base[x]) / log(2)}
+                     for x, y in _curve(records).items() if x in base]
     return draw_table_curves(pandas.DataFrame(rows, columns=["source", "model", "position", "loss"]), "position",
-                             "loss", ("position within a copy of RoBERTa's", "bits per masked token"))
+                             "loss", ("position within a copy of RoBERTa's", "bits beyond RoBERTa's"))
+
+
+def _curve(records: Sequence[Record]) -> dict[float, float]:
+    """Nats by position, the mean over seeds."""
+    found: dict[float, list[float]] = {}
+    for record in records:
+        for x, y in record.curves["loss_by_position"]:
+            found.setdefault(x, []).append(y)
+    return {x: fmean(ys) for x, ys in found.items()}
+
+
+def by_position(context: ArtifactContext) -> "pandas.DataFrame":
+    """Bits per masked token at those positions of a piece that sequences of all lengths had in RoBERTa's pretraining,
+    and at the others, which the longest had alone; the mean over seeds."""
+    import pandas
+
+    rows = []
+    for scale in reversed(context.scales):
+        for config in context.plan(scale):
+            found, edge = context.records_of(config), _edge(config)
+            if edge is None or not _main(config):
+                continue
+            near, far = _sides(found, edge)
+            rows.append([f"this study, {scale}", NAMES[config.configuration],
+                         f"0 to {edge - 1:,} / {edge:,} to {conversion.base_of(config).n_positions - 1:,}",
+                         *(NOT_RUN if value is None else f"{value:.3f}" for value in (near, far)),
+                         str(len(found)) if found else NOT_RUN])
+    return pandas.DataFrame(rows, columns=["source", "configuration", "positions", "first ones", "the rest", "seeds"])
+
+
+def reach(scale: str, configuration: str, results: Path | str | None = None) -> tuple[float | None, float | None]:
+    """Bits per masked token of a configuration as `by_position` tells them; None and None where it was not run."""
+    config, = (one for one in EXPERIMENT.plan(scale) if one.configuration == configuration and _main(one))
+    return _sides(Store.of(scale, results).seeds(config), _edge(config))
+
+
+def _edge(config: Any) -> int | None:
+    """So many positions had the shorter sequences of the base's pretraining; None where all were of one length."""
+    growing = conversion.base_of(config).growing
+    return growing[-1][0] if growing else None
+
+
+def _sides(records: Sequence[Record], edge: int) -> tuple[float | None, float | None]:
+    """Bits per masked token before position `edge` and from it on."""
+    import numpy as np
+
+    if not records:
+        return None, None
+    told = []
+    for record in records:
+        (places, nats), ones = np.array(record.curves["loss_by_position"]).T, np.ones(len(_curve([record])))
+        counts = np.array(record.curves["tokens_by_position"])[:, 1] if "tokens_by_position" in record.curves else ones
+        told.append([np.average(nats[side], weights=counts[side]) / np.log(2) for side in (places < edge,
+                                                                                           places > edge)])
+    near, far = np.mean(told, 0).tolist()
+    return near, far
 
 
 def _main(config: Any) -> bool:
@@ -193,8 +254,11 @@ TABLE_5 = Artifact(
 TABLE_13 = Artifact(id="longformer2020-table13", **OF, source="Table 13", build=training_text,
                     title="Text that the converted models are trained on")
 FIGURE = Artifact(id="longformer2020-seams", **OF, source=ADDED, kind="figure", build=seams,
-                  title="Loss by position modulo the positions that were copied")
-register(TABLE_5, TABLE_13, FIGURE)
+                  title="Loss by position modulo the positions that were copied, less RoBERTa's of the same tokens")
+BY_POSITION = Artifact(
+    id="longformer2020-by-position", **OF, source=ADDED, build=by_position,
+    title="Table 5 by position: where sequences of all lengths of RoBERTa's pretraining reach, and beyond")
+register(TABLE_5, TABLE_13, FIGURE, BY_POSITION)
 
 SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Table 5", "about": (TABLE_5.id,), "unit": "book",
           "direction": "lower", "told_in": "bits per masked token", "family": "longformer2020-conversion"}
@@ -233,5 +297,5 @@ register(
           about=(TABLE_5.id,), unit="exact", direction="lower", null=1e-4, measure=unchanged, where=_are("frozen"),
           why_no_paper_effect="the paper says it in words", told_in="of a logit",
           sentence="A model whose new positions alone were trained gives RoBERTa's outputs on texts of up to half a "
-                   "window and one token (257 in the paper); on longer ones the window changes them.",
+                   "window and one token (257 tokens at the paper's window); on longer ones the window changes them.",
           short="Trained positions keep RoBERTa's outputs on short texts."))
