@@ -66,6 +66,11 @@ def test_nothing_but_zeros_stands_at_the_bottom(frame):
     assert axis.get_ylim() == (0, 1) and other.get_ylim()[0] < 0
 
 
+def test_a_single_place_is_the_only_mark(frame):
+    one, more = draw_table_curves(frame).axes
+    assert list(one.get_xticks()) == [0] and len(more.get_xticks()) > 2
+
+
 def test_table_curves_leave_the_frame_alone_and_refuse_what_they_cannot_draw(frame):
     before = frame.copy()
     draw_table_curves(frame)

@@ -306,7 +306,7 @@ QUESTIONS = [
     *(Corpus(
         f"pg19-clozes-{kind}", "public domain in the USA (the books)", "made of pg19-subset by this package",
         folder="pg19-subset", read=rows.cloze_questions(kind, most=20),
-        part_of="none of the Children's Book Test: questions in its form, made of the held-out books of pg19-subset",
+        part_of="PG-19: its held-out books of pg19-subset, as questions in the form of the Children's Book Test",
         made_of=tuple(one for one in TEXT if one.name == "pg19-subset"),
         splits={"validation": Split("up to 20 questions on each of 26 books", "validation*.parquet",
                                     n_examples=n_validation, counts={"candidates": 10 * n_validation}),

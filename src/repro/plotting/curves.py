@@ -66,6 +66,8 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
             axis.set_ylim(0, 1)  # around nothing but zeros the axis would go below them
         if log_x:
             _doublings(axis, here[x], log_x == 10)
+        elif here[x].nunique() == 1:
+            axis.set_xticks(here[x].unique())  # not at hundredths around it
     axes[0, 0].set_ylabel(labels[1])
     _legend_or_not_run(figure, axes[0], sources)
     return figure
