@@ -17,8 +17,8 @@ from repro.study import artifact, claim, claims, experiment, judge, model_folder
 from repro.study.settings import as_text
 
 EXPERIMENT = experiment("roberta-to-longformer")
-TINY = {"n_layer": 2, "n_embd": 16, "n_head": 2, "sequence": 32, "n_positions": 32, "batch_size": 4, "growing": [[16, 0.5]],
-        "tokens": 2_000, "warmup_steps": 2, "validate_every": 2_000, "vocab_size": 300}
+TINY = {"n_layer": 2, "n_embd": 16, "n_head": 2, "sequence": 32, "n_positions": 32, "batch_size": 4,
+        "growing": [[16, 0.5]], "tokens": 2_000, "warmup_steps": 2, "validate_every": 2_000, "vocab_size": 300}
 SMOKE = {"window": 8, "max_positions": 128, "scored_tokens": 256, "batch_size": 2, "learning_rate": 1e-2,
          "precision": "bf16"}
 
@@ -172,8 +172,12 @@ def test_tables_figure_and_verdicts(records, home):
     for column, here in (("first ones", curve[:, 0] < 16), ("the rest", curve[:, 0] > 16)):
         value = np.average(curve[here, 1], weights=counts[here, 1]) / math.log(2)
         assert told.loc["+ short training", column] == f"{value:.3f}"
-    assert conversion_tables.reach("small", "short", home / "results") == (None, None)
-    assert conversion_tables.reach("smoke", "short", home / "results")[1] == pytest.approx(value)
+    for less in (None, "copied"):
+        assert conversion_tables.reach("small", "short", less, home / "results") == (None, None)
+    short, copied = (conversion_tables.reach("smoke", name, results=home / "results") for name in ("short", "copied"))
+    assert short[1] == pytest.approx(value)
+    assert conversion_tables.reach("smoke", "short", "copied", home / "results") == (
+        short[0] - copied[0], short[1] - copied[1])
     for one in claims():
         if one.experiment == EXPERIMENT.name:
             told = one.verdict("smoke", home / "results")

@@ -112,10 +112,16 @@ def by_position(context: ArtifactContext) -> "pandas.DataFrame":
     return pandas.DataFrame(rows, columns=["source", "configuration", "positions", "first ones", "the rest", "seeds"])
 
 
-def reach(scale: str, configuration: str, results: Path | str | None = None) -> tuple[float | None, float | None]:
-    """Bits per masked token of a configuration as `by_position` tells them; None and None where it was not run."""
+def reach(scale: str, configuration: str, less: str | None = None, results: Path | str | None = None
+          ) -> tuple[float | None, float | None]:
+    """Bits per masked token of a configuration as `by_position` tells them, or how many they are more than those of the
+    one called `less`; None and None where one of them was not run."""
     config, = (one for one in EXPERIMENT.plan(scale) if one.configuration == configuration and _main(one))
-    return _sides(Store.of(scale, results).seeds(config), _edge(config))
+    near, far = _sides(Store.of(scale, results).seeds(config), _edge(config))
+    if less is None or near is None:
+        return near, far
+    first, rest = reach(scale, less, results=results)
+    return (None, None) if first is None else (near - first, far - rest)
 
 
 def _edge(config: Any) -> int | None:
