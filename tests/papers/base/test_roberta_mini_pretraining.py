@@ -11,7 +11,7 @@ from repro import models
 from repro.data import files, tokens
 from repro.errors import ReproError
 from repro.models import load_masked_lm, roberta_parameters
-from repro.papers.base import roberta_mini
+from repro.papers.base import pretraining, roberta_mini
 from repro.papers.base.pretraining import stages, tokeniser_of
 from repro.papers.base.roberta_mini import held_out_batches, masked_loss
 from repro.study import experiment, kept_model, run
@@ -143,11 +143,45 @@ def test_killed_in_any_stage_it_ends_in_the_same_record(whole, killed, at):
     assert killed(plan(), at, 10).digest == whole.record.digest
 
 
+def test_a_run_that_continues_another_starts_from_its_weights_and_reads_on(whole, monkeypatch):
+    started, orders, plain, sequences = [], [], MaskedLM.__init__, pretraining.growing_batches
+
+    def noted(self, model):
+        started.append({name: weight.clone() for name, weight in model.state_dict().items()})
+        plain(self, model)
+
+    def batches(config, text, seed):
+        orders.append(seed)
+        return sequences(config, text, seed)
+
+    config = plan(continues={"tokens": TINY["tokens"], "growing": TINY["growing"]}, growing=[], tokens=128)
+    assert roberta_mini.earlier(config) == plan() and roberta_mini.earlier(plan()) is None
+    monkeypatch.setattr(MaskedLM, "__init__", noted)
+    monkeypatch.setattr(roberta_mini, "growing_batches", batches)
+    record = run(config, progress=False)
+    before = load_masked_lm(kept_model(plan())).state_dict()
+    assert all(torch.equal(weight, before[name]) for name, weight in started[0].items())
+    assert record.needs == {whole.record.id: whole.record.digest}
+    assert record.notes["tokens"] == 640 + 128 and orders == [1]
+    assert record.curves["train_loss"][-1][0] == 128 and record.notes["tokeniser"] == whole.record.notes["tokeniser"]
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({"continues": {}, "sinusoids": 0.05}, "sinusoids is 0.05, but a run that continues another starts from its"),
+    ({"continues": {"sequence": 65, "growing": []}}, "sequence is 65 tokens, but the context is n_positions=64"),
+    ({"continues": {"tokenss": 65}}, "tokenss")])
+def test_what_cannot_be_continued_is_one_clear_line(changes, told):
+    with pytest.raises(ReproError, match=told) as error:
+        PRETRAINING.needs(plan(**changes))
+    assert "\n" not in str(error.value)
+
+
 def test_small_is_of_the_size_it_should_be():
-    config, first = PRETRAINING.plan("small")
+    config, short, _first = PRETRAINING.plan("small")
     estimate = PRETRAINING.estimate(config)
     assert 7_000_000 < estimate.parameters < 7_200_000
-    assert stages(config) == [(32, 64, 2051), (128, 16, 2734), (512, 4, 2051)]
+    assert stages(short) == [(32, 64, 2051), (128, 16, 2734), (512, 4, 2051)]
+    assert stages(config) == [(512, 4, 5860)] and roberta_mini.earlier(config) == short
     assert stages(first) == [(128, 32, 7324), (512, 8, 7325)]
     assert (first.tokens, first.sinusoids) == (60_000_000, None)
     assert PRETRAINING.estimate(first).parameters == estimate.parameters

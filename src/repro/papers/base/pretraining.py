@@ -109,11 +109,15 @@ def split(growing, longest: int, batch_size: int, steps: int) -> list[tuple[int,
     return found
 
 
-def growing_batches(config, text):
-    """Batches of `text` (a `repro.data.Tokens`) in sequences that grow from stage to stage."""
+def growing_batches(config, text, seed: int | None = None):
+    """Batches of `text` (a `repro.data.Tokens`) in sequences that grow from stage to stage.
+
+    seed: of their order; None: that of the config.
+    """
     from repro.training import Sequences, Stages
 
-    return Stages([(Sequences(text.ids, length, size, config.seed, text.targets), steps)
+    seed = config.seed if seed is None else seed
+    return Stages([(Sequences(text.ids, length, size, seed, text.targets), steps)
                    for length, size, steps in stages(config)])
 
 

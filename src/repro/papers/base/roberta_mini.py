@@ -6,13 +6,14 @@ al. (2020) print as BPC.
 """
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from repro.papers.base import pretraining
 from repro.papers.base.pretraining import growing_batches, new_tokeniser, pretrain
 from repro.study import Absent, Experiment, register
+from repro.study.settings import validated
 
 HELD_OUT = 120_000  # tokens of the validation text, of which 15 % are predicted
 SCORED = 8  # sequences at a time
@@ -27,21 +28,40 @@ class Config(pretraining.Config):
     sequence: int = Field(512, ge=3)  # tokens per training sequence, <s> and </s> among them
     # The amplitude of the waves as which positions start; None: at random.
     sinusoids: Annotated[float | None, Field(gt=0), Absent(None)] = None
+    # What differs in the settings of the run whose weights it starts from, and after whose text it reads on; None: it
+    # starts anew.
+    continues: Annotated[dict[str, Any] | None, Absent(None)] = None
+
+    @model_validator(mode="after")
+    def _starts(self):
+        if self.continues is not None and self.sinusoids is not None:
+            raise ValueError(f"sinusoids is {self.sinusoids}, but a run that continues another starts from its "
+                             "positions; set sinusoids=null")
+        return self
+
+
+def earlier(config) -> Config | None:
+    """The run whose weights this one starts from. Raises ReproError, in one line, for settings that do not fit."""
+    if config.continues is None:
+        return None
+    return validated(Config, {**config.model_dump(), "continues": None, **config.continues})
 
 
 REAL = {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipedia",), "optimizer": "muon",
         "precision": "bf16", "weights": "bf16", "weight_decay": 0.1, "growing": ((128, 0.5),)}
-# The first recipe of `small`, that of gpt2-mini: by it a model comes little farther than frequencies. The one that is
-# taken gets it to look at its neighbours with a quarter of the tokens: more sequences are short, positions are waves.
+# The first recipe of `small`, that of gpt2-mini: by it a model comes little farther than frequencies. SHORT gets it to
+# look at its neighbours with a quarter of the tokens: more sequences are short, positions are waves. But what is left
+# of them for whole sequences hardly trains the positions beyond the 128th, so that the model taken reads on.
 FIRST = {"growing": REAL["growing"], "sinusoids": None, "batch_size": 8, "tokens": 60_000_000}
+SHORT = {"growing": ((32, 0.3), (128, 0.4)), "sinusoids": 0.05, "tokens": 14_000_000}
 SCALES = {
     # As many ids as make every word a token; with AdamW, fewer layers or longer sequences it learns no topics in time.
     "smoke": {"corpus": "synthetic-books", "tokeniser_corpora": ("synthetic-books",), "vocab_size": 940, "n_layer": 3,
               "n_embd": 64, "n_positions": 64, "sequence": 64, "batch_size": 16, "growing": ((32, 0.7),),
               "tokens": 500_000, "learning_rate": 1e-2, "optimizer": "muon", "warmup_steps": 20,
               "validate_every": 500_000},
-    "small": {**REAL, "vocab_size": 8192, "n_layer": 6, "n_embd": 256, "batch_size": 4, "tokens": 14_000_000,
-              "growing": ((32, 0.3), (128, 0.4)), "sinusoids": 0.05, "learning_rate": 3e-3, "warmup_steps": 200,
+    "small": {**REAL, "vocab_size": 8192, "n_layer": 6, "n_embd": 256, "batch_size": 4, "tokens": 12_000_000,
+              "growing": (), "continues": SHORT, "learning_rate": 3e-3, "warmup_steps": 200,
               "validate_every": 2_000_000},
     "medium": {**REAL, "vocab_size": 16_384, "n_layer": 8, "n_embd": 512, "n_head": 8, "batch_size": 128,
                "tokens": 300_000_000, "learning_rate": 1e-3, "warmup_steps": 500, "validate_every": 20_000_000},
@@ -57,24 +77,33 @@ def execute(config, context):
     from repro.models import load_masked_lm, roberta_mini
     from repro.training import Masked, MaskedLM
 
-    coder = new_tokeniser(config)
+    coder, before = new_tokeniser(config), earlier(config)
     if config.source != "scratch":
         return pretraining.outcome(config, context, NAME, load_masked_lm(config.source), coder)
     torch.manual_seed(config.seed)
-    model = roberta_mini(config.n_layer, config.n_embd, config.n_head, coder.vocab_size, config.n_positions,
-                         config.sinusoids)
+    if before:
+        told, folder = context.need(before)
+        model = load_masked_lm(folder / "model")
+    else:
+        model = roberta_mini(config.n_layer, config.n_embd, config.n_head, coder.vocab_size, config.n_positions,
+                             config.sinusoids)
     held = tokens(config.corpus, "validation", coder)
     held_out = held_out_batches(held.ids[:HELD_OUT], config.sequence, coder.mask + 1,
                                 None if held.targets is None else held.targets[:HELD_OUT])
     text = tokens(config.corpus, "train", coder)
-    batches = Masked(growing_batches(config, text), coder.mask + 1, config.seed)
+    seed = config.seed + bool(before)  # not once more the order and the masks that the earlier run had
+    batches = Masked(growing_batches(config, text, seed), coder.mask + 1, seed)
     model, result, loss = pretrain(config, context, NAME, MaskedLM(model), batches,
                                    lambda model: masked_loss(model, held_out))
-    return pretraining.outcome(config, context, NAME, model, coder, result,
-                               {"masked_bits_per_token": loss / math.log(2),
-                                "frequency_bits_per_token": frequency_bits(text.ids, held_out, coder.mask + 1)},
-                               {"masked_bits_per_token": "bits per masked token",
-                                "frequency_bits_per_token": "bits per masked token that frequencies alone leave"})
+    outcome = pretraining.outcome(
+        config, context, NAME, model, coder, result,
+        {"masked_bits_per_token": loss / math.log(2),
+         "frequency_bits_per_token": frequency_bits(text.ids, held_out, coder.mask + 1)},
+        {"masked_bits_per_token": "bits per masked token",
+         "frequency_bits_per_token": "bits per masked token that frequencies alone leave"})
+    if before:
+        outcome.notes["tokens"] += told.notes["tokens"]  # that the weights have seen
+    return outcome
 
 
 def held_out_batches(ids, sequence: int, vocab_size: int, targets=None) -> list:
@@ -152,5 +181,6 @@ EXPERIMENT = Experiment(
     name="pretrain-roberta-mini", paper="longformer2020",
     summary="Pretrain the encoders' base model on books and Wikipedia (smoke: embedded text).",
     config=Config, scales=SCALES, execute=execute, estimate=estimate, reads=lambda config: config.tokeniser_corpora,
-    grid=lambda scale: [{}, FIRST] if scale == "small" else [{}])
+    needs=lambda config: [before] if (before := earlier(config)) else [],
+    grid=lambda scale: [{}, *(one | {"continues": None} for one in (SHORT, FIRST) if scale == "small")])
 register(EXPERIMENT)
