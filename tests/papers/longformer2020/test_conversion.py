@@ -31,7 +31,8 @@ def test_other_scales_are_declared(scale):
         assert told.parameters > 7e6 and told.seconds > 0 and told.memory_bytes > 2**30
     if scale == "small":
         trained = {config.configuration: config.tokens for config in plan if config.tokens}
-        assert trained == {"short": 400_000, "long": 4_000_000, "frozen": 4_000_000, "roberta-longer": 4_000_000}
+        assert trained == {"short": 400_000, "long": 4_000_000, "frozen": 4_000_000, "roberta-short": 400_000,
+                           "roberta-long": 4_000_000}
         assert {config.window for config in plan} == {128, 512} and plan[-1].window == 512
         assert {config.scored_tokens for config in plan} == {16_384}
     if scale == "paper":
@@ -41,7 +42,7 @@ def test_other_scales_are_declared(scale):
         assert long.kinds == ("Books", "English Wikipedia", "Realnews", "Stories")
         large = {config.configuration: config for config in plan if config.source.endswith("large")}
         assert conversion.base_of(large["roberta"]).n_embd == 1024
-        for name, more in (("roberta", 0), ("roberta-longer", 0),
+        for name, more in (("roberta", 0), ("roberta-long", 0),
                            ("copied", 3_584 * 1_024 + 24 * 3 * (1_024**2 + 1_024))):
             assert EXPERIMENT.estimate(large[name]).parameters == 355_412_057 + more
 
@@ -69,7 +70,7 @@ def test_a_configuration_set_by_hand_is_that_of_the_plan(name):
 
 
 @pytest.mark.parametrize(("name", "sets", "optimizer", "warmup", "each"), [
-    ("long", {}, "muon", 3, 2 * 64), ("roberta-longer", {}, "muon", 3, 8 * 16), ("frozen", {}, "adamw", 3, 2 * 64),
+    ("long", {}, "muon", 3, 2 * 64), ("roberta-long", {}, "muon", 3, 8 * 16), ("frozen", {}, "adamw", 3, 2 * 64),
     ("short", {"warmup_steps": 7}, "muon", 7, 2 * 64)])
 def test_a_training_warms_up_and_falls_by_the_third_power(monkeypatch, tmp_path, name, sets, optimizer, warmup, each):
     told = {}
@@ -81,7 +82,7 @@ def test_a_training_warms_up_and_falls_by_the_third_power(monkeypatch, tmp_path,
     config = EXPERIMENT.plan("smoke", {"configuration": name})[0].model_copy(update={
         "max_positions": 64, "batch_size": 2, "tokens": 30 * 2 * 64, "precision": "bf16"} | sets)
     roberta = roberta_mini(1, 8, 2, 50, 16)
-    model = roberta if name == "roberta-longer" else Longformer.from_roberta(roberta, 64, 4)
+    model = roberta if name == "roberta-long" else Longformer.from_roberta(roberta, 64, 4)
     text = SimpleNamespace(ids=np.arange(4, 4000) % 40 + 4, targets=None)
     context = SimpleNamespace(folder=tmp_path, progress=lambda *_: contextlib.nullcontext())
     conversion.trained(config, context, model, text, SimpleNamespace(mask=49), 16)
@@ -136,8 +137,8 @@ def test_what_is_trained_moves_what_it_should(records):
     copied = Longformer.from_roberta(str(records.base), 128, 8).state_dict()
     where = "longformer.embeddings.position_embeddings.weight"
     for name, folder in records.models.items():
-        weights = (load_masked_lm if name == "roberta-longer" else Longformer.from_pretrained)(folder).state_dict()
-        moved = {key for key, value in (base if name == "roberta-longer" else copied).items()
+        weights = (load_masked_lm if name.startswith("roberta") else Longformer.from_pretrained)(folder).state_dict()
+        moved = {key for key, value in (base if name.startswith("roberta") else copied).items()
                  if not torch.equal(value, weights[key])}
         if name == "frozen":
             assert moved == {where}
@@ -147,8 +148,8 @@ def test_what_is_trained_moves_what_it_should(records):
             assert len(moved) > 20
     frozen = records.found["frozen"].metrics
     assert 10 * frozen["largest_difference"] < 1e-5 < frozen["difference_beyond"]
-    assert [records.found[name].curves["train_loss"][-1][0] for name in ("short", "long", "roberta-longer")] == [
-        512, 2_048, 2_048]
+    read = {name: records.found[name].curves["train_loss"][-1][0] for name in conversion.TRAINED}
+    assert read == {"short": 512, "long": 2_048, "frozen": 2_048, "roberta-short": 512, "roberta-long": 2_048}
     assert set(records.models) == set(conversion.TRAINED)
 
 
@@ -156,7 +157,7 @@ def test_tables_figure_and_verdicts(records, home):
     shown = artifact("longformer2020-table5").render("smoke", (), home / "results").table
     assert shown["bits per masked token"][:2].tolist() == ["1.846 / 1.496", "10.299 / 8.738"]
     ours = shown.iloc[6:]
-    assert len(ours) == 7 and not (ours == "not run").any(axis=None)
+    assert len(ours) == 8 and not (ours == "not run").any(axis=None)
     value = records.found["long"].metrics["masked_bits_per_token"]
     assert ours["bits per masked token"].iloc[4].startswith(f"{value:.3f} [")
     kinds = artifact("longformer2020-table13").render("smoke", (), home / "results").table
@@ -167,7 +168,7 @@ def test_tables_figure_and_verdicts(records, home):
     nats, plain = (np.array(records.found[name].curves["loss_by_position"])[:, 1] for name in ("long", "roberta"))
     assert line.get_ydata() == pytest.approx((nats - plain) / math.log(2))
     told = artifact("longformer2020-by-position").render("smoke", (), home / "results").table.set_index("configuration")
-    assert set(told["positions"]) == {"0 to 15 / 16 to 31"} and len(told) == 7
+    assert set(told["positions"]) == {"0 to 15 / 16 to 31"} and len(told) == 8
     curve, counts = (np.array(records.found["short"].curves[f"{name}_by_position"]) for name in ("loss", "tokens"))
     for column, here in (("first ones", curve[:, 0] < 16), ("the rest", curve[:, 0] > 16)):
         value = np.average(curve[here, 1], weights=counts[here, 1]) / math.log(2)
@@ -204,18 +205,25 @@ def test_what_claims_measure_by_hand():
     bit = 10 * math.log(2)  # of ten tokens, one bit each
     rows = [fake("roberta", [2 * bit, 4 * bit]), fake("random", [12 * bit, 12 * bit]),
             fake("copied", [3 * bit, 4 * bit]),
-            fake("long", [bit, 3 * bit], [2 * bit, 3 * bit]), fake("roberta-longer", [bit, 2 * bit])]
+            fake("long", [bit, 3 * bit], [2 * bit, 3 * bit]), fake("roberta-long", [bit, 2 * bit])]
     near = conversion_tables.near_roberta(rows[:3]).effects
     np.testing.assert_allclose(near, [[1 - 1.0, 0 - 0.8]])
     beyond = conversion_tables.beyond_roberta(rows)
     np.testing.assert_allclose(beyond.effects, [[-1, -1]])
     np.testing.assert_allclose(beyond.control, [[-1, -2]])
     assert beyond.note == "control: RoBERTa trained as long"
-    rows[4] = fake("roberta-longer", [9 * bit, 9 * bit])
+    rows[4] = fake("roberta-long", [9 * bit, 9 * bit])
     pieces = conversion_tables.beyond_roberta(rows)
     np.testing.assert_allclose(pieces.control, [[0, -1]])
     assert "pieces" in pieces.note
-    np.testing.assert_allclose(conversion_tables.compared("long", "copied")["measure"](rows).effects, [[-2, -1]])
+    plain, held = (conversion_tables.compared("long", "copied", *more) for more in ((), ("roberta", "random")))
+    np.testing.assert_allclose(plain["measure"](rows).effects, [[-2, -1]])
+    np.testing.assert_allclose(held["measure"](rows).effects, [[-2, -1]])
+    np.testing.assert_allclose(held["measure"](rows).control, [[-10, -8]])
+    assert plain["measure"](rows).control is None
+    read = [{config.configuration for config in EXPERIMENT.plan("smoke") if one["where"](config)}
+            for one in (plain, held)]
+    assert read == [{"long", "copied"}, {"long", "copied", "roberta", "random"}]
     found = conversion_tables.unchanged(rows[:1])
     assert found.effects == [[0.5]] and "not measured" in found.note
     rows[0].metrics["difference_beyond"] = 0.75

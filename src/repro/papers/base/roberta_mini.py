@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from repro.papers.base import pretraining
 from repro.papers.base.pretraining import growing_batches, new_tokeniser, pretrain
 from repro.study import Absent, Experiment, register
-from repro.study.settings import validated
+from repro.study.settings import canonical, validated
 
 HELD_OUT = 120_000  # tokens of the validation text, of which 15 % are predicted
 SCORED = 8  # sequences at a time
@@ -38,6 +38,9 @@ class Config(pretraining.Config):
             raise ValueError(f"sinusoids is {self.sinusoids}, but a run that continues another starts from its "
                              "positions; set sinusoids=null")
         return self
+
+    def __hash__(self) -> int:
+        return hash(canonical(self.settings()))  # a dict has no hash of its own
 
 
 def earlier(config) -> Config | None:

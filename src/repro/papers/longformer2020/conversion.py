@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PRETRAINING = EXPERIMENTS["roberta-mini"]
 PAPER, CHAPTER = "longformer2020", "18_from_roberta_to_longformer"
-TRAINED = ("short", "long", "frozen", "roberta-longer")
+TRAINED = ("short", "long", "frozen", "roberta-short", "roberta-long")  # the last two: controls, RoBERTa trained on
 CONFIGURATIONS = ("roberta", "random", "copied", *TRAINED)
 MASKS = 2  # keeps the draws of scored books' masks apart from others that take the same seed
 STRETCHES = 16  # of positions, in which the loss is told; at both ends of a piece finer ones
@@ -33,7 +33,7 @@ SCORED = 4  # stretches at a time
 class Config(RunConfig):
     """What becomes of the base model, and how it is trained on and scored."""
 
-    configuration: Literal["roberta", "random", "copied", "short", "long", "frozen", "roberta-longer"]
+    configuration: Literal["roberta", "random", "copied", "short", "long", "frozen", "roberta-short", "roberta-long"]
     window: int = Field(128, ge=2)  # keys on both sides of a token together
     max_positions: int = Field(4096, ge=2)
     tokens: int | None = Field(None, ge=0)  # that are trained on; None: as many as the scale has for the configuration
@@ -60,7 +60,7 @@ class Config(RunConfig):
         if name not in TRAINED:
             return values | {"tokens": 0}
         if values.get("tokens") is None:
-            return values | {"tokens": short if name == "short" else long}
+            return values | {"tokens": short if name.endswith("short") else long}
         return values
 
     @model_validator(mode="after")
@@ -150,11 +150,12 @@ def trained(config, context, model, text, coder, pieces: int):
 
     from repro.training import Masked, MaskedLM, Sequences, TrainConfig, train
 
-    length = pieces if config.configuration == "roberta-longer" else config.max_positions
+    plain = config.configuration.startswith("roberta")
+    length = pieces if plain else config.max_positions
     each = config.batch_size * (config.max_positions // length)
     if config.configuration == "frozen":
         model.learn_positions_only(pieces)
-    if config.configuration == "roberta-longer" and config.precision == "bf16" and not torch.cuda.is_available():
+    if plain and config.precision == "bf16" and not torch.cuda.is_available():
         model.set_attn_implementation("eager")  # plain products, which are faster
     if config.recompute:
         model.gradient_checkpointing_enable()
@@ -314,7 +315,7 @@ BASES = {"paper": ("FacebookAI/roberta-base", "FacebookAI/roberta-large")}
 
 
 def grid(scale: str) -> list[dict]:
-    """Table 5, the control that goes on at RoBERTa's length, and `copied` with the paper's window, where that differs.
+    """Table 5, the controls that go on at RoBERTa's length, and `copied` with the paper's window, where that differs.
 
     A configuration that is set by hand is, at these scales, run with both windows.
     """

@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.page import bounded
+from repro.papers.base.roberta_mini import earlier
 from repro.papers.longformer2020 import conversion
 from repro.papers.longformer2020.conversion import CHAPTER, EXPERIMENT, PAPER, SCALES
 from repro.study import ADDED, Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
@@ -23,7 +24,7 @@ PRINTED = {"roberta": "RoBERTa", "random": "Longformer, random new position embe
            "frozen": "Longformer (train extra position embeddings only)"}
 NAMES = {"roberta": "RoBERTa", "random": "Longformer, random new positions", "copied": "+ copied positions",
          "short": "+ short training", "long": "+ long training", "frozen": "only the extra positions trained",
-         "roberta-longer": "control: RoBERTa trained as long"}
+         "roberta-short": "control: RoBERTa, short training", "roberta-long": "control: RoBERTa, long training"}
 SEAMS = ("copied", "short", "long")
 FAR = 1.0  # bits per masked token
 
@@ -126,8 +127,10 @@ def reach(scale: str, configuration: str, less: str | None = None, results: Path
 
 
 def _edge(config: Any) -> int | None:
-    """So many positions had the shorter sequences of the base's pretraining; None where all were of one length."""
-    growing = conversion.base_of(config).growing
+    """So many positions had the shorter sequences of the base's pretraining, or of that which it continues; None where
+    all were of one length."""
+    base = conversion.base_of(config)
+    growing = (earlier(base) or base).growing
     return growing[-1][0] if growing else None
 
 
@@ -192,12 +195,14 @@ def _of(records: Sequence[Record], name: str) -> list[Record]:
     return [record for record in records if record.config["configuration"] == name]
 
 
-def compared(first: str, second: str) -> dict[str, Any]:
-    """What a claim needs that the first configuration has fewer bits per masked token than the second."""
+def compared(first: str, second: str, *control: str) -> dict[str, Any]:
+    """What a claim needs that the first configuration has fewer bits per masked token than the second; control: two
+    others, whose difference is what that one has to go beyond."""
     def measure(records: list[Record]) -> Measured:
-        return Measured([_bits(ours) - _bits(other) for ours, other in zip(_of(records, first), _of(records, second),
-                                                                           strict=True)])
-    return {"measure": measure, "where": _are(first, second),
+        return Measured(*([_bits(ours) - _bits(other) for ours, other in zip(_of(records, one), _of(records, less),
+                                                                             strict=True)]
+                          for one, less in ((first, second), *([control] if control else []))))
+    return {"measure": measure, "where": _are(first, second, *control),
             "paper_effect": lambda: _printed(first) - _printed(second)}
 
 
@@ -226,7 +231,7 @@ def beyond_roberta(records: list[Record]) -> Measured:
     import numpy as np
 
     roberta, long, longer = (np.array([_bits(one) for one in _of(records, name)])
-                             for name in ("roberta", "long", "roberta-longer"))
+                             for name in ("roberta", "long", "roberta-long"))
     pieces = np.array([_bits(one, "pieces_nats") for one in _of(records, "long")])
     best, name = min((longer, "RoBERTa trained as long"), (pieces, "the same model in pieces"),
                      key=lambda one: one[0].mean())
@@ -281,14 +286,16 @@ register(
           paper_effect=_nearly, why_no_control=NO_CONTROL, assay=positions(share=0.1),
           sentence="With copied positions a Longformer loses less than a tenth of what random ones lose against "
                    "RoBERTa, without any training.", short="Copied positions lose little against RoBERTa, untrained."),
-    Claim(id="longformer2020-short-training", **SHARED, **compared("short", "copied"), why_no_control=NO_CONTROL,
+    Claim(id="longformer2020-short-training", **SHARED, **compared("short", "copied", "roberta-short", "roberta"),
+          control="what as many tokens more give RoBERTa at its own length",
           why_no_assay=NO_ASSAY, sentence="A short training makes the model with copied positions better.",
                                  short="A short training improves the copied positions."),
-    Claim(id="longformer2020-long-training", **SHARED, **compared("long", "short"), why_no_control=NO_CONTROL,
+    Claim(id="longformer2020-long-training", **SHARED, **compared("long", "short", "roberta-long", "roberta-short"),
+          control="what as many tokens more give RoBERTa at its own length",
           why_no_assay=NO_ASSAY, sentence="A long training makes it better than a short one.",
                                  short="A long training beats a short one."),
     Claim(id="longformer2020-beyond-roberta", **SHARED, measure=beyond_roberta,
-          where=_are("roberta", "long", "roberta-longer"),
+          where=_are("roberta", "long", "roberta-long"),
           paper_effect=lambda: _printed("long") - _printed("roberta"), why_no_assay=NO_ASSAY,
           control="the better of RoBERTa trained on as many tokens more, and of the long model in RoBERTa's pieces",
           sentence="Trained for long, Longformer has fewer bits per masked token than RoBERTa.",
