@@ -117,13 +117,15 @@ def by_position(context: ArtifactContext) -> "pandas.DataFrame":
 def reach(scale: str, configuration: str, less: str | None = None, results: Path | str | None = None
           ) -> tuple[float | None, float | None]:
     """Bits per masked token of a configuration as `by_position` tells them, or how many they are more than those of the
-    one called `less`; None and None where one of them was not run."""
-    config, = (one for one in EXPERIMENT.plan(scale) if one.configuration == configuration and _main(one))
-    near, far = _sides(Store.of(scale, results).seeds(config), _edge(config))
-    if less is None or near is None:
-        return near, far
-    first, rest = reach(scale, less, results=results)
-    return (None, None) if first is None else (near - first, far - rest)
+    one called `less` at the seeds of both; None and None where there is none."""
+    plan = {config.configuration: config for config in EXPERIMENT.plan(scale) if _main(config)}
+    found = [Store.of(scale, results).seeds(plan[name]) for name in (configuration, less) if name]
+    common = set.intersection(*({record.seed for record in records} for records in found))
+    ours, *theirs = (_sides([record for record in records if record.seed in common], _edge(plan[configuration]))
+                     for records in found)
+    if not theirs or not common:
+        return ours
+    return ours[0] - theirs[0][0], ours[1] - theirs[0][1]
 
 
 def _edge(config: Any) -> int | None:
