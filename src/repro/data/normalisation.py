@@ -1,7 +1,11 @@
-"""Typographic characters read as plain ones, a declared step of a corpus: `Corpus.normalise`.
+"""Typographic characters read as plain ones, and full lines as parts of their paragraph: a declared step of a corpus,
+`Corpus.normalise`.
 
 Most books of Project Gutenberg are typed with plain quotes, two hyphens for a dash and three points for an ellipsis; a
 few are not, and neither is Wikipedia. To a model that has read only plain ones the others are unknown words.
+
+Books of Project Gutenberg are broken into lines of some 70 characters. To a model of such text a line's end is what
+comes every dozen words; text without them, as everybody else's, is unlike all that it has read.
 
 A text with a typographic character that is in no table is refused rather than read as it happens to be: whoever adds a
 corpus decides what it means. Letters, digits, accents, signs of mathematics and money are never touched or refused.
@@ -10,7 +14,8 @@ corpus decides what it means. Letters, digits, accents, signs of mathematics and
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from repro.errors import ReproError
 
@@ -22,17 +27,20 @@ class Normalisation:
     Raise the version when a text that could be read before is read otherwise. A character that becomes known needs no
     new one: no text with it could be read.
 
-    plain: character -> what is read instead. left: typographic characters that stay as they are.
+    plain: character -> what is read instead. left: typographic characters that stay as they are. joins: whether lines
+    are joined (`unwrap`).
     """
 
     name: str
     version: int
     plain: Mapping[str, str] = field(repr=False)
     left: str = field(default="", repr=False)
+    joins: bool = False
 
     def __call__(self, text: str, where: str = "a text") -> str:
         """`text` with plain characters. Raises ReproError for a typographic one that is in neither table, naming
         `where` it was found."""
+        text = unwrap(text) if self.joins else text
         if text.isascii():
             return text
         strange = [c for c in set(text) - self.plain.keys() - set(self.left) if typographic(c)]
@@ -49,6 +57,34 @@ class Normalisation:
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}"
+
+
+FULL = 0.8  # as long as this share of all lines at most are: the width to which a text was broken
+
+
+def unwrap(text: str) -> str:
+    """`text` without the line ends that were put where the next word would not have fitted in.
+
+    The width is found from the text: eight lines in ten are at most that long. Other lines, as of verse, headings and
+    tables, stay, and so do the ends of paragraphs. After a dash there is no blank.
+
+    >>> print(unwrap("The robin came down and\nsat on the fence. It had\nseen us.\n\nWe were--\nI think--still."))
+    The robin came down and sat on the fence. It had seen us.
+    <BLANKLINE>
+    We were--
+    I think--still.
+    """
+    lines = text.split("\n")
+    lengths = sorted(len(line) for line in lines if line.strip())
+    width = lengths[int(FULL * len(lengths))] if lengths else 0
+    found = lines[:1]
+    for before, line in pairwise(lines):
+        word = line.split(maxsplit=1)[:1]
+        if before.strip() and word and len(before) + 1 + len(word[0]) > width:
+            found[-1] += ("" if before.endswith("--") else " ") + line.lstrip()
+        else:
+            found.append(line)
+    return "\n".join(found)
 
 
 def typographic(character: str) -> bool:
@@ -81,3 +117,4 @@ PLAIN = Normalisation("plain punctuation", 1, {
 }, left="†‡•‣‧‰‱⁄‼‽⁇⁈⁉※‿〜־"  # none of these is a quote, a dash or an ellipsis of English text
         "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"  # spaces
         "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")  # not seen: joiners, marks of direction, of the byte order
+UNWRAPPED = replace(PLAIN, name="plain punctuation, full lines joined", joins=True)

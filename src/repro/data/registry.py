@@ -105,15 +105,16 @@ TEXT = [
             "validation": Split("26 held-out books", "validation*.parquet", 26, 1_789_300),
             "test": Split("33 official test books", "test*.parquet", 33, 2_285_427),
         }),
-    Corpus(
-        "gutenberg-pretrain", "public domain in the USA", "emozilla/pg19", folder="gutenberg-pretrain",
-        read=readers.shelf_with_held_out, normalise=normalisation.PLAIN,
+    *(Corpus(
+        name, "public domain in the USA", "emozilla/pg19", folder="gutenberg-pretrain",
+        read=readers.shelf_with_held_out, normalise=normalise,
         origin=lambda: sources.pg19_part({"train": books.PRETRAIN_TRAIN + books.PRETRAIN_VALIDATION}),
         part_of="PG-19: 262 of 28,602 training books, none of them in pg19-subset",
         splits={
             "train": Split("all but the last 3 books", "train-*-of-*.parquet", 259),
             "validation": Split("the last 3 books", "train-*-of-*.parquet", 3),
-        }),
+        }) for name, normalise in (("gutenberg-pretrain", normalisation.PLAIN),
+                                   ("gutenberg-unwrapped", normalisation.UNWRAPPED))),
     Corpus(
         "text8-prefix", "CC BY-SA / GFDL", "text8.zip of Matt Mahoney's page", folder="text8", read=readers.cut_text,
         origin=lambda: Archive(*TEXT8, first=6_877_825),

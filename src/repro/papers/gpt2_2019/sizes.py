@@ -34,7 +34,8 @@ class Config(pretraining.Config):
 RECIPE = {"vocab_size": 8192, "n_positions": 1024, "sequence": 1024, "batch_size": 4,
           "growing": ((256, 0.5), (512, 0.3)), "optimizer": "muon", "learning_rate": 3e-3, "warmup_steps": 200,
           "weight_decay": 0.1, "precision": "bf16"}
-BOOKS = {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("gutenberg-pretrain",)}
+BOOKS = {"corpus": "gutenberg-unwrapped", "tokeniser_corpora": ("gutenberg-unwrapped",)}
+WRAPPED = {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("gutenberg-pretrain",)}  # in lines, as printed
 SCALES = {
     "smoke": {"corpus": "synthetic-web", "tokeniser_corpora": ("synthetic-web",), "vocab_size": 512, "n_positions": 128,
               "sequence": 128, "batch_size": 8, "tokens": 120_000, "optimizer": "muon", "learning_rate": 1e-2,
@@ -42,7 +43,7 @@ SCALES = {
     "small": {**BOOKS, **RECIPE, "tokens": 8_000_000, "validate_every": 1_000_000},
     "medium": {**BOOKS, **RECIPE, "vocab_size": 16_384, "batch_size": 64, "growing": (), "tokens": 100_000_000,
                "learning_rate": 1e-3, "warmup_steps": 300, "validate_every": 10_000_000},
-    "paper": {"corpus": "gutenberg-pretrain", "tokeniser": "gpt2", "vocab_size": 50_257, "n_positions": 1024,
+    "paper": {"corpus": "gutenberg-unwrapped", "tokeniser": "gpt2", "vocab_size": 50_257, "n_positions": 1024,
               "sequence": 1024, "batch_size": 512},
 }
 SHAPES = {  # layers, heads, features of a head
@@ -57,12 +58,21 @@ AGAIN = 16  # times that the largest size reads the beginning of the text, where
 
 
 def grid(scale: str) -> list[dict]:
-    """A point for each size; where they are trained here, one more of the largest, with little text."""
+    """A point for each size; where they are trained here, one more of the largest with little text, and where that is
+    books one with their lines as they are printed."""
     points = [{"size": size, "n_layer": layers, "n_head": heads, "n_embd": heads * features}
               for size, (layers, heads, features) in zip(SIZES, SHAPES[scale], strict=True)]
     if scale == "paper":
         return [point | {"source": f"openai-community/{CHECKPOINTS[point['size']]}"} for point in points]
-    return [*points, points[-1] | {"text_tokens": SCALES[scale]["tokens"] // AGAIN}]
+    little = points[-1] | {"text_tokens": SCALES[scale]["tokens"] // AGAIN}
+    return [*points, little, *[points[-1] | WRAPPED] * (scale != "smoke")]
+
+
+def text_of(config) -> str:
+    """What a run reads: all of the text, little of it, or books in lines as they are printed ("wrapped")."""
+    if config.corpus == WRAPPED["corpus"]:
+        return "wrapped"
+    return "all" if config.text_tokens is None else "little"
 
 
 def model_config(config, vocab_size: int):

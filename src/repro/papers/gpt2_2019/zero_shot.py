@@ -15,7 +15,7 @@ from repro.papers.base.gpt2_mini import EXPERIMENT as MINI
 from repro.papers.base.pretraining import PROCESS, RATE, new_tokeniser, tokeniser_of
 from repro.papers.gpt2_2019 import sets
 from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
-from repro.papers.gpt2_2019.sizes import PAPER, SIZES, model_config
+from repro.papers.gpt2_2019.sizes import PAPER, SIZES, model_config, text_of
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Config(RunConfig):
     """
 
     size: Literal["117M", "345M", "762M", "1542M", "gpt2-mini", "frequencies"]
-    text: Literal["all", "little"] = "all"  # that the model was trained on: "little" of the largest size only
+    text: Literal["all", "little", "wrapped"] = "all"  # that the model was trained on (OTHERS)
     wikitext2: str | None = None  # the raw text
     wikitext103: str | None = None  # the one with <unk>
     enwik8: str | None = None
@@ -54,12 +54,14 @@ class Config(RunConfig):
     def _fits(self):
         if self.overlap >= self.window:
             raise ValueError(f"overlap is {self.overlap} tokens; it must be below the window ({self.window})")
-        if self.text == "little" and (self.size != SIZES[-1] or self.scale == "paper"):
-            raise ValueError(f"text is little and size {self.size} at {self.scale}; only {SIZES[-1]} is trained on "
-                             "little text, and not at paper")
+        if self.text not in ("all", *OTHERS[self.scale] * (self.size == SIZES[-1])):
+            raise ValueError(f"text is {self.text} and size {self.size} at {self.scale}; only {SIZES[-1]} is trained "
+                             f"on other text, at {self.scale}: {', '.join(OTHERS[self.scale]) or 'none'}")
         return self
 
 
+# Other text that the largest size is trained on: little of it, and books in lines as they are printed.
+OTHERS = {"smoke": ("little",), "small": ("little", "wrapped"), "medium": ("little", "wrapped"), "paper": ()}
 HERE = {"corpus": "lambada-cased", "wikitext2": "wikitext-103", "wikitext103": "wikitext-103-unk",
         "names": "pg19-clozes-names", "nouns": "pg19-clozes-nouns", "reading": "hotpotqa-subset",
         "questions": "hotpotqa-subset", "articles": "scisummnet-subset"}
@@ -86,10 +88,11 @@ def fields_of(config) -> tuple[str, ...]:
 
 
 def grid(scale: str) -> list[dict]:
-    """The four sizes, the base model where it reads the same texts, the largest size trained on little text, and the
+    """The four sizes, the base model where it reads the same texts, the largest size trained on other text, and the
     frequencies in the text of the sizes that were trained here."""
     points: list[dict] = [{"size": size} for size in (*SIZES, *[BASE] * (scale in ("small", "medium")))]
-    return points + [{"size": SIZES[-1], "text": "little"}, {"size": FREQUENCIES}] * (scale != "paper")
+    points += [{"size": SIZES[-1], "text": text} for text in OTHERS[scale]]
+    return points + [{"size": FREQUENCIES}] * (scale != "paper")
 
 
 def model_run(config) -> RunConfig:
@@ -98,7 +101,7 @@ def model_run(config) -> RunConfig:
         return MINI.plan(config.scale)[0]
     size = SIZES[-1] if config.size == FREQUENCIES else config.size
     return next(one for one in PRETRAINING.plan(config.scale, seeds=(config.seed,))
-                if one.size == size and (one.text_tokens is None) == (config.text == "all"))
+                if one.size == size and text_of(one) == config.text)
 
 
 def execute(config, context):
