@@ -1,12 +1,14 @@
 """Typographic characters: which are read as plain ones, which stay, and which are refused."""
 
 import os
+import random
+import textwrap
 from dataclasses import replace
 
 import pytest
 
 from repro.data import corpora, corpus
-from repro.data.normalisation import PLAIN, typographic
+from repro.data.normalisation import PLAIN, UNWRAPPED, typographic, unwrap
 from repro.errors import ReproError
 
 
@@ -89,4 +91,37 @@ def test_the_corpora_that_are_evaluated_on_are_read_as_plain():
     steps = {one.name: (one.normalise, one.never_targets) for one in corpora() if one.is_text}
     plain = {"wikitext-103", "wikitext-103-full", "pg19", "pg19-subset", "gutenberg-pretrain", "books-and-wikipedia"}
     assert {name for name, (normalise, _) in steps.items() if normalise is PLAIN} == plain
+    assert {name for name, (normalise, _) in steps.items() if normalise is UNWRAPPED} == {"gutenberg-unwrapped"}
     assert {name for name, (_, never) in steps.items() if never == ("<unk>",)} == {"wikitext-103", "wikitext-103-full"}
+
+
+def test_unwrapping_undoes_wrapping_and_leaves_verse():
+    rng = random.Random(0)
+
+    def words(n):
+        return " ".join("x" * rng.randint(1, 9) for _ in range(n))
+
+    prose = [words(rng.randint(5, 300)) for _ in range(40)]
+    verse = "\n".join(words(3) for _ in range(9))
+    for width in (54, 72):
+        broken = [textwrap.fill(one, width, break_on_hyphens=False) for one in prose]
+        assert sum(one.count("\n") for one in broken) > 200
+        assert unwrap("\n\n".join([*broken, verse])) == "\n\n".join([*prose, verse])
+    assert (unwrap(""), unwrap("\n\n")) == ("", "\n\n")
+
+
+def test_a_line_is_full_when_the_next_word_would_have_made_it_too_long():
+    full = "\n\n".join(["x" * 20] * 8)  # the width: 20 characters
+    for line, word, joined in (("y" * 15, "z" * 4, False), ("y" * 15, "z" * 5, True), ("y" * 16, "zzzz and", True)):
+        assert unwrap(f"{full}\n\n{line}\n{word}") == f"{full}\n\n{line}{' ' if joined else chr(10)}{word}"
+    assert unwrap(f"{full}\n\n  {'y' * 17}\n  {'z' * 5} z") == f"{full}\n\n  {'y' * 17} {'z' * 5} z"
+    assert unwrap(f"{full}\n\n{'y' * 18}--\nzz") == f"{full}\n\n{'y' * 18}--zz"
+    assert unwrap(f"{full}\n\n{'y' * 20}\n\nzz") == f"{full}\n\n{'y' * 20}\n\nzz", "a paragraph ends"
+
+
+def test_joined_lines_are_read_with_plain_characters_and_tell_another_corpus():
+    text = "\n".join(["“Ah,” said he," + "x" * 6] * 5)
+    assert UNWRAPPED(text) == PLAIN(text).replace("\n", " ") and PLAIN(text).count("\n") == 4
+    assert str(UNWRAPPED) != str(PLAIN) and UNWRAPPED.plain == PLAIN.plain
+    printed, joined = corpus("gutenberg-pretrain"), corpus("gutenberg-unwrapped")
+    assert replace(joined, name=printed.name, normalise=PLAIN, origin=printed.origin) == printed

@@ -63,7 +63,7 @@ FULL = 0.8  # as long as this share of all lines at most are: the width to which
 
 
 def unwrap(text: str) -> str:
-    """`text` without the line ends that were put where the next word would not have fitted in.
+    r"""`text` without the line ends that were put where the next word would not have fitted in.
 
     The width is found from the text: eight lines in ten are at most that long. Other lines, as of verse, headings and
     tables, stay, and so do the ends of paragraphs. After a dash there is no blank.

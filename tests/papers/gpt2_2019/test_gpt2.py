@@ -45,9 +45,15 @@ def made(tmp_path_factory):
 def test_plans_are_those_of_table_2_and_nearly_in_its_proportions():
     printed = {row["model"]: row for row in printed_rows("gpt2_2019_table2_model_sizes")}
     for scale in ("smoke", "small", "medium", "paper"):
-        *plan, little = [*experiment("pretrain-gpt2-sizes").plan(scale), *[None] * (scale == "paper")]
+        by_text = {text: [one for one in experiment("pretrain-gpt2-sizes").plan(scale) if sizes.text_of(one) == text]
+                   for text in ("all", "little", "wrapped")}
+        plan = by_text["all"]
         assert [config.size for config in plan] == list(printed)
-        assert little is None or (little.n_layer, little.text_tokens) == (plan[-1].n_layer, little.tokens // 16)
+        assert by_text["little"] == [plan[-1].model_copy(update={"text_tokens": plan[-1].tokens // 16})] * (
+            scale != "paper")
+        printed_lines = {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("gutenberg-pretrain",)}
+        assert by_text["wrapped"] == [plan[-1].model_copy(update=printed_lines)] * (scale in ("small", "medium"))
+        assert plan[0].corpus == ("synthetic-web" if scale == "smoke" else "gutenberg-unwrapped")
         counts = [sizes.model_config(config, config.vocab_size).matrices for config in plan]
         assert sorted(counts) == counts and len(set(counts)) == 4
         for config in [*plan, *experiment("zero-shot-gpt2").plan(scale)]:
@@ -57,7 +63,7 @@ def test_plans_are_those_of_table_2_and_nearly_in_its_proportions():
         row = printed[config.size]
         assert (str(config.n_layer), str(config.n_embd)) == (row["layers"], row["d_model"])
         assert config.source.startswith("openai-community/gpt2") and config.n_positions == 1024
-    small = experiment("pretrain-gpt2-sizes").plan("small", {"text_tokens": "null"})
+    small = experiment("pretrain-gpt2-sizes").plan("small")[:4]
     assert [(one.n_layer, one.n_embd) for one in small] == [(2, 64), (4, 80), (6, 112), (8, 128)]
     assert {(one.tokens, one.precision, one.optimizer, one.n_positions) for one in small} == {
         (8_000_000, "bf16", "muon", 1024)}
@@ -69,6 +75,7 @@ def test_every_size_is_tried_as_it_was_trained_and_the_base_model_beside_them():
         assert [one.size for one in plan if one.text == "all"] == [
             *sizes.SIZES, *["gpt2-mini"] * (scale in ("small", "medium")), *["frequencies"] * (scale != "paper")]
         assert [one.size for one in plan if one.text == "little"] == ["1542M"] * (scale != "paper")
+        assert [one.size for one in plan if one.text == "wrapped"] == ["1542M"] * (scale in ("small", "medium"))
         for config in plan:
             needed = zero_shot.model_run(config)
             if config.size == "frequencies":
@@ -77,7 +84,7 @@ def test_every_size_is_tried_as_it_was_trained_and_the_base_model_beside_them():
                 assert not experiment(config.experiment).needs(config)
                 continue
             assert needed.scale == scale and (config.size == "gpt2-mini" or needed.size == config.size)
-            assert (getattr(needed, "text_tokens", None) is not None) == (config.text == "little")
+            assert config.size == "gpt2-mini" or sizes.text_of(needed) == config.text
             assert needed.seed == (0 if config.size == "gpt2-mini" else 2)
             assert needed.experiment == ("pretrain-gpt2-mini" if config.size == "gpt2-mini" else "pretrain-gpt2-sizes")
 
@@ -104,9 +111,13 @@ def test_little_text_is_the_beginning_read_again(made):
         sizes.batches_of(config.model_copy(update={"text_tokens": 999_999_999}))
 
 
-def test_only_the_largest_size_is_trained_on_little_text():
-    with pytest.raises(ReproError, match="text is little and size 117M at smoke; only 1542M is"):
-        experiment("zero-shot-gpt2").plan("smoke", {"size": "117M", "text": "little"})
+def test_only_the_largest_size_is_trained_on_other_text():
+    for scale, size, text, told in (("smoke", "117M", "little", "other text, at smoke: little"),
+                                    ("smoke", "1542M", "wrapped", "other text, at smoke: little"),
+                                    ("small", "762M", "wrapped", "other text, at small: little, wrapped"),
+                                    ("paper", "1542M", "little", "other text, at paper: none")):
+        with pytest.raises(ReproError, match=f"text is {text} and size {size} at {scale}; only 1542M is .* {told}"):
+            experiment("zero-shot-gpt2").plan(scale, {"size": size, "text": text})
 
 
 def test_the_commonest_candidate_of_a_context_and_of_equal_ones_the_last():
@@ -293,6 +304,10 @@ def test_the_assay_of_size_is_what_more_text_moves():
                for text, hits in (("all", [1, 1, 0, 0]), ("little", [1, 0, 0, 0]))]
     moved = claims.by_text(lambda record: claims.percent(record, "lambada"))
     assert moved(records) == pytest.approx(25) and moved(records[:1]) is None
+    more = SimpleNamespace(seed=1, config={"text": "all", "size": "1542M"}, documents={"lambada": {"correct": [0] * 4}})
+    assert moved([*records, more]) == pytest.approx(25)  # a seed that has no pair
+    more.seed = 2
+    assert moved([records[1], more]) is None
 
 
 def test_a_loss_counts_up_to_that_of_frequencies():
@@ -320,6 +335,11 @@ def test_frequencies_belong_to_claims_on_losses_and_to_no_others():
         one = claim(f"gpt2_2019-larger-{name}")
         assert [config.size for config in plan if one.where(config)] == ["117M", "1542M", *alone]
         assert [config.size for config in plan if one.assay.where(config)] == ["1542M", "1542M", *alone]
+        assert {config.text for config in plan if one.assay.where(config)} == {"all", "little"}
+    underfits = claim("gpt2_2019-underfits")
+    for where, many in ((underfits.where, 3), (underfits.assay.where, 2)):
+        assert [sizes.text_of(one) for one in experiment("pretrain-gpt2-sizes").plan("small") if where(one)] == [
+            *["all"] * (many - 1), "little"]
 
 
 def test_other_words_that_are_barred_are_the_most_frequent_ones():

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
-from repro.papers.gpt2_2019.sizes import PAPER, SIZES
+from repro.papers.gpt2_2019.sizes import PAPER, SIZES, text_of
 from repro.papers.gpt2_2019.tables import DETOKENISED, FIGURE_1, FIGURE_4, ROUGE, TABLE, TABLE_4, TEXT
 from repro.papers.gpt2_2019.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.papers.gpt2_2019.zero_shot import FREQUENCIES
@@ -88,21 +88,24 @@ def room(score: Score, without: Callable[[Record], Any]) -> Callable[[list[Recor
 
 
 def by_text(score: Score) -> Callable[[list[Record]], float | None]:
-    """By how much the score of models of one size, trained on all text, differs from that of those trained on little;
-    None where there are none of these."""
+    """By how much the score of models of one size, trained on all text, differs from that of those trained on little at
+    the same seeds; None where there are none."""
     def moved(records: list[Record]) -> float | None:
         import numpy as np
 
         counted = up_to_frequencies(score, records)
-        means = [[np.mean(counted(record)) for record in records
-                  if record.config["text"] == text and record.config["size"] == LARGEST] for text in ("all", "little")]
-        return float(abs(np.mean(means[0]) - np.mean(means[1]))) if all(means) else None
+        everything, little = ({record.seed: np.mean(counted(record)) for record in records
+                               if record.config["text"] == text and record.config["size"] == LARGEST}
+                              for text in ("all", "little"))
+        both = everything.keys() & little.keys()
+        return float(abs(np.mean([everything[seed] - little[seed] for seed in both]))) if both else None
     return moved
 
 
 def of_largest(having: str | None = None) -> Callable[[Any], bool]:
-    """Whether a run is of the largest size, whatever it was trained on, and tries the set `having`."""
-    return lambda config: config.size == LARGEST and (having is None or getattr(config, having) is not None)
+    """Whether a run is of the largest size, trained on all text or on little, and tries the set `having`."""
+    return lambda config: (config.size == LARGEST and config.text in ("all", "little")
+                           and (having is None or getattr(config, having) is not None))
 
 
 def printed(column: str, change: Callable[[float, float], float]) -> Callable[[], float]:
@@ -275,13 +278,18 @@ def gap(records: list[Record]) -> float:
     return mean_gap(False) - mean_gap(True)
 
 
+def _read(*sizes: str) -> Callable[[Any], bool]:
+    """Whether a run is a training of one of these sizes, on all text or on little."""
+    return lambda config: config.source == "scratch" and config.size in sizes and text_of(config) in ("all", "little")
+
+
 register(Claim(
     id="gpt2_2019-underfits", paper=PAPER, experiment=PRETRAINING.name, source="Section 4, Figure 4",
     about=(FIGURE_4.id,), unit="stretch", direction="lower", told_in="nats per token", measure=learnt,
     sentence="Even the largest model underfits: of what it gains over the next smaller one on training text, more than "
              "half is gained on held-out text too.", short="Even the largest model underfits its training text.",
-    where=lambda config: config.source == "scratch" and config.size in (SECOND, LARGEST),
+    where=_read(SECOND, LARGEST),
     control="what is gained by reading a sixteenth of the text sixteen times",
     why_no_paper_effect="the paper draws these losses and prints no number",
     assay=Assay("the gap between held-out and training text where little text is read again and again",
-                lambda config: config.source == "scratch" and config.size == LARGEST, gap)))
+                _read(LARGEST), gap)))

@@ -5,7 +5,7 @@ from math import exp, floor, log10
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from repro.papers.gpt2_2019.sizes import CHAPTER, CHECKPOINTS, PAPER, SIZES, model_config
+from repro.papers.gpt2_2019.sizes import CHAPTER, CHECKPOINTS, PAPER, SIZES, model_config, text_of
 from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
 from repro.papers.gpt2_2019.zero_shot import BASE, CALLED, FREQUENCIES
 from repro.papers.gpt2_2019.zero_shot import EXPERIMENT as ZERO_SHOT
@@ -55,13 +55,18 @@ def sizes(context: ArtifactContext) -> "pandas.DataFrame":
                 "counted, as released": f"{counted.parameters:,}", "paper: layers": row["layers"],
                 "paper: width": row["d_model"]}
         for scale in reversed(context.scales):
-            config, = context.plan(scale, size=row["model"], text_tokens=None)
+            config, = _whole(context, scale, size=row["model"])
             ours = model_config(config, config.vocab_size)
             name = heading(scale)
             told |= {f"{name}: parameters": f"{ours.parameters:,}", f"{name}: without embeddings":
                      f"{ours.matrices:,}", f"{name}: layers": str(ours.n_layer), f"{name}: width": str(ours.n_embd)}
         rows.append(told)
     return pandas.DataFrame(rows)
+
+
+def _whole(context: ArtifactContext, scale: str, **sets: Any) -> list:
+    """The trainings that read all of the text."""
+    return [config for config in context.plan(scale, **sets) if text_of(config) == "all"]
 
 
 def zero_shot(context: ArtifactContext) -> "pandas.DataFrame":
@@ -95,7 +100,7 @@ def called(config) -> str:
     """The model of a run, as tables name it."""
     if config.size == FREQUENCIES:
         return "frequencies of tokens alone"
-    return config.size + ", little text" * (config.text == "little")
+    return config.size + {"all": "", "little": ", little text", "wrapped": ", books in lines"}[config.text]
 
 
 def summarised(context: ArtifactContext) -> "pandas.DataFrame":
@@ -277,8 +282,9 @@ def losses_by_size(context: ArtifactContext) -> Any:
 
     rows = []
     for scale in reversed(context.scales):
-        law = fitted(context.records(scale, text_tokens=None))
-        for config in context.plan(scale, text_tokens=None):
+        plan = _whole(context, scale)
+        law = fitted([record for config in plan for record in context.records_of(config)])
+        for config in plan:
             found = context.records_of(config)
             if not found or "train_token_loss" not in found[0].metrics:
                 continue
