@@ -102,6 +102,9 @@ def test_the_committed_records_are_whole():
     assert ratio["measured"] >= ratio["wanted"] == 2.0
     assert [one["wanted"] for one in asked["study"].values()] == [2, 4]
     assert all(one["measured"] <= one["wanted"] for one in asked["study"].values())
+    gpt = read(home() / "results/bench/gpt.json")["ratios"].values()
+    assert [one["wanted"] for one in gpt] == [1, 0.95, 2.5, 1.5, 3, 3]
+    assert all(one["bound"] == "at least" and one["measured"] >= one["wanted"] for one in gpt)
     attention = read(home() / "results/bench/attention.json")
     for n, least in (("4,096", 2), ("16,384", 6)):  # both passes, tokens per second
         for name in ("strided", "fixed"):

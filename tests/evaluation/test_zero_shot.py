@@ -122,6 +122,7 @@ def bigrams():
 @pytest.mark.parametrize(("stop_words", "correct"), [
     ((), [True, True, False, False, False, False, False]),
     (("a", "ab"), [False, False, False, True, False, True, False]),  # "ab" is two tokens, and may begin with " a"
+    ((" a", "ab "), [False, False, False, True, False, True, False]),  # with blanks around them
     (("d", "c"), [True, True, False, False, False, False, False])])
 def test_last_words_against_a_table_of_what_follows(stop_words, correct):
     table = bigrams()

@@ -263,7 +263,9 @@ def test_sixteen_bits_are_close_to_what_they_round():
 @pytest.mark.parametrize(("arguments", "words"), [
     (("entailmnt",), "unknown form 'entailmnt'. Did you mean 'entailment'"), (("entailment", 0), "n_outputs is 0"),
     (("multiple-choice", 2), "n_outputs is 2; it must be .* 1 for multiple-choice"),
-    (("entailment", 2, 1.0), "dropout is 1.0"), (("entailment", 2, -0.5), "dropout is -0.5")])
+    (("entailment", 2, 1.0), "dropout is 1.0"), (("entailment", 2, -0.5), "dropout is -0.5"),
+    (("entailment", 2, "x"), "dropout is 'x'"), (("entailment", 2.5), "n_outputs is 2.5; it must be a whole number"),
+    (("entailment", True), "n_outputs is True"), ((["entailment"],), "unknown form")])
 def test_models_that_cannot_be(arguments, words):
     with pytest.raises(ReproError, match=words):
         TaskModel(GPT(GPTConfig(V, 24, 1, 8, 2)), *arguments)
@@ -280,6 +282,8 @@ BATCH = collate([[[S, 1, E]], [[S, 1, 2, E]]])
     ("classification", 1, (*BATCH, torch.tensor([0.0, float("nan")])), "not finite"),
     ("classification", 2, (*BATCH, None, -0.5), "lm_weight is -0.5"),
     ("classification", 2, (*BATCH, None, float("inf")), "lm_weight is inf"),
+    ("classification", 2, (*BATCH, None, "x"), "lm_weight is 'x'"),
+    ("classification", 2, (BATCH[0].float(), BATCH[1]), "ids are torch.float32 and lengths torch.int64; both must be"),
     ("similarity", 1, BATCH, "the examples have 1 sequences; those of similarity have 2"),
     ("multiple-choice", 1, BATCH, "at least two candidates"),
     ("classification", 2, (BATCH[0][:0], BATCH[1][:0]), r"ids are \(0, 1, 4\) .* with at least one example"),
@@ -293,3 +297,8 @@ BATCH = collate([[[S, 1, E]], [[S, 1, 2, E]]])
 def test_batches_that_cannot_be_read(form, n_outputs, given, words):
     with pytest.raises(ReproError, match=words):
         model(form, n_outputs)(*given)
+
+
+def test_labels_may_be_a_list():
+    made = model("classification", 2).eval()
+    assert torch.equal(made(*BATCH, [1, 0]).loss, made(*BATCH, torch.tensor([1, 0])).loss)

@@ -111,7 +111,7 @@ def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars:
     words = [tokeniser.encode(f" {word}") for _, _, word in parts]
     _check(model, prefixes, words, batch_size)
     nats, correct = np.zeros(len(words)), np.zeros((len(bars), len(words)), bool)
-    barred = [torch.tensor(sorted({int(ids[0]) for ids in (tokeniser.encode(f" {word}") for word in some)
+    barred = [torch.tensor(sorted({int(ids[0]) for ids in (tokeniser.encode(f" {word.strip()}") for word in some)
                                    if len(ids) == 1}), dtype=torch.int64) for some in bars]
     for k, nll, hits in _scored(model, prefixes, words, batch_size, barred, progress):
         nats[k], correct[:, k] = nll.double().sum().item(), hits.all(0).numpy()

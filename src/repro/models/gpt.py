@@ -7,7 +7,7 @@ the N branches add to the residual does not grow with the depth.
 
 from dataclasses import dataclass, fields
 from math import sqrt
-from numbers import Integral
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor, nn
@@ -57,8 +57,8 @@ class GPTConfig:
                              "heads.")
         if self.norm not in NORMS:
             raise unknown("norm", self.norm, NORMS)
-        if not 0 <= self.dropout < 1:
-            raise ReproError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
+        if not isinstance(self.dropout, Real) or not 0 <= self.dropout < 1:
+            raise ReproError(f"dropout is {self.dropout!r}; it must be at least 0 and below 1.")
 
     @property
     def matrices(self) -> int:

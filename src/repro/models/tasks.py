@@ -7,7 +7,7 @@ matrix are all that is new. While it learns the task the model goes on predictin
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import isfinite
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> li
 
 def _encoded(form: str, texts: tuple[str, ...], tokeniser, limit: int) -> list[Ids]:
     """The ids of each text. Raises ReproError for what is no example of this form."""
-    if form not in FORMS:
+    if not isinstance(form, str) or form not in FORMS:
         raise unknown("form", form, FORMS)
     choice = form == "multiple-choice"
     if len(texts) < 4 if choice else len(texts) != (1 if form == "classification" else 2):
@@ -179,13 +179,15 @@ class TaskModel(nn.Module):
 
     def __init__(self, base: nn.Module, form: str, n_outputs: int = 1, dropout: float = 0.1):
         super().__init__()
-        if form not in FORMS:
+        if not isinstance(form, str) or form not in FORMS:
             raise unknown("form", form, FORMS)
+        if isinstance(n_outputs, bool) or not isinstance(n_outputs, Integral):
+            raise ReproError(f"n_outputs is {n_outputs!r}; it must be a whole number.")
         if n_outputs < 1 or form == "multiple-choice" and n_outputs != 1:
             raise ReproError(f"n_outputs is {n_outputs}; it must be at least 1, and 1 for multiple-choice, where each "
                              "candidate has one.")
-        if not 0 <= dropout < 1:
-            raise ReproError(f"dropout is {dropout}; it must be at least 0 and below 1.")
+        if not isinstance(dropout, Real) or not 0 <= dropout < 1:
+            raise ReproError(f"dropout is {dropout!r}; it must be at least 0 and below 1.")
         self.base, self.form, self.n_outputs = base, form, n_outputs
         self.shared = True  # one reading of what candidates have in common
         width, weight = base.config.n_embd, base.embed.weight
@@ -201,13 +203,15 @@ class TaskModel(nn.Module):
         return {"base": self.base.config.to_dict(), "form": self.form, "n_outputs": self.n_outputs,
                 "dropout": self.dropout.p}
 
-    def forward(self, ids: Tensor, lengths: Tensor, labels: Tensor | None = None, lm_weight: float = 0.5) -> Told:
+    def forward(self, ids: Tensor, lengths: Tensor, labels: Tensor | Sequence[float] | None = None,
+                lm_weight: float = 0.5) -> Told:
         """ids: (B, S, N), lengths: (B, S), of `collate`. labels: (B,), of a label or candidate its number from 0, or
         the number that is learnt. lm_weight: what the loss of tokens counts beside that of the task.
 
         Raises ReproError for what does not fit together, numbers out of range, texts beyond the context of the base,
         and texts of another tokeniser than the base's.
         """
+        labels = None if labels is None else torch.as_tensor(labels, device=ids.device)
         self._check(ids, lengths, labels, lm_weight)
         ids = ids[:, :, :int(lengths.max())]
         ids = ids.masked_fill(~_there(ids, lengths), 0)  # padding may be any number
@@ -274,6 +278,8 @@ class TaskModel(nn.Module):
         if ids.ndim != 3 or lengths.shape != ids.shape[:2] or not len(ids):
             raise ReproError(f"ids are {tuple(ids.shape)} and lengths {tuple(lengths.shape)}; they must be (B, S, N) "
                              "and (B, S), as `collate` gives them, with at least one example.")
+        if ids.is_floating_point() or lengths.is_floating_point():
+            raise ReproError(f"ids are {ids.dtype} and lengths {lengths.dtype}; both must be whole numbers.")
         if FORMS[self.form] not in (None, ids.shape[1]) or self.form == "multiple-choice" and ids.shape[1] < 2:
             raise ReproError(f"the examples have {ids.shape[1]} sequences; those of {self.form} have "
                              f"{FORMS[self.form] or 'one for each of at least two candidates'}.")
@@ -284,8 +290,8 @@ class TaskModel(nn.Module):
         if context is not None and int(lengths.max()) > context:
             raise ReproError(f"a text has {int(lengths.max()):,} tokens, but the model's context ends at {context:,}; "
                              f"encode examples with a limit of at most {context:,}.")
-        if not (isfinite(lm_weight) and lm_weight >= 0):
-            raise ReproError(f"lm_weight is {lm_weight}; it must be at least 0 and finite.")
+        if not isinstance(lm_weight, Real) or not (isfinite(lm_weight) and lm_weight >= 0):
+            raise ReproError(f"lm_weight is {lm_weight!r}; it must be at least 0 and finite.")
         self._check_tokens(ids, lengths)
         if labels is not None:
             self._check_labels(ids, labels)

@@ -207,6 +207,9 @@ def test_the_papers_own_scale_is_planned():
         assert (one.epochs, one.batch_size, one.learning_rate, one.lm_weight, one.dropout) == (3, 32, 6.25e-5, 0.5, 0.1)
         told = experiment("finetune-gpt").estimate(one)
         assert told.parameters == 116_534_784 and told.flops > 0 and told.seconds > 0
+        rows = {"mnli": 392_702, "qqp": 363_846, "snli": 550_152, "sst2": 20_000, "race": 6_712, "rte": 2_490}
+        assert told.training_tokens >= 3 * 10 * rows.get(one.task, 1), one.task
+        assert one.train_examples == {"sst2": 20_000, "race": 6_712}.get(one.task)
         assert experiment("finetune-gpt").needs(one) == ([] if one.variant == "no-pretraining" else [base])
 
 
