@@ -27,10 +27,12 @@ def test_the_grid_has_every_part_that_is_shown():
         assert [one.transferred for one in of(task, variant="full", train_examples=None)] == [None, *range(7)]
     assert {one.learning_rate for one in plan if one.transferred is not None} == {3e-4}, "they differ in layers alone"
     for variant in ("full", "no-auxiliary"):
-        assert [one.train_examples for one in of("sst2", variant=variant, transferred=None)] == [None, 500, 20_000]
-    assert {(one.train_examples, one.epochs) for one in plan} == {(None, 2), (500, 10), (20_000, 2)}
-    assert len(plan) == 30 + 6 + 14 + 4
-    assert {(one.train_examples, one.at_most) for one in plan} == {(None, 2_500), (500, None), (20_000, None)}
+        examples = [one.train_examples for one in of("sst2", variant=variant, transferred=None)]
+        assert examples == [None, 500, 5_000, 20_000]
+    assert {(one.train_examples, one.epochs) for one in plan} == {(None, 2), (500, 10), (5_000, 2), (20_000, 2)}
+    assert len(plan) == 30 + 6 + 14 + 6
+    assert {(one.train_examples, one.at_most) for one in plan} == {
+        (None, 2_500), (500, None), (5_000, None), (20_000, None)}
     assert {one.at_most for one in experiment("finetune-gpt").plan("paper")} == {None}
 
 
