@@ -124,4 +124,6 @@ def test_joined_lines_are_read_with_plain_characters_and_tell_another_corpus():
     assert UNWRAPPED(text) == PLAIN(text).replace("\n", " ") and PLAIN(text).count("\n") == 4
     assert str(UNWRAPPED) != str(PLAIN) and UNWRAPPED.plain == PLAIN.plain
     printed, joined = corpus("gutenberg-pretrain"), corpus("gutenberg-unwrapped")
-    assert replace(joined, name=printed.name, normalise=PLAIN, origin=printed.origin) == printed
+    assert joined.made_of == (printed,) and joined.origin is None
+    assert replace(joined, name=printed.name, normalise=PLAIN, origin=printed.origin, source=printed.source,
+                   made_of=()) == printed

@@ -283,6 +283,8 @@ BATCH = collate([[[S, 1, E]], [[S, 1, 2, E]]])
     ("classification", 2, (*BATCH, None, -0.5), "lm_weight is -0.5"),
     ("classification", 2, (*BATCH, None, float("inf")), "lm_weight is inf"),
     ("classification", 2, (*BATCH, None, "x"), "lm_weight is 'x'"),
+    ("classification", 2, (*BATCH, ["a", "b"]), r"labels are \['a', 'b'\]; give a tensor or a list of numbers"),
+    ("classification", 2, (BATCH[0] > 0, BATCH[1]), "ids are torch.bool"),
     ("classification", 2, (BATCH[0].float(), BATCH[1]), "ids are torch.float32 and lengths torch.int64; both must be"),
     ("similarity", 1, BATCH, "the examples have 1 sequences; those of similarity have 2"),
     ("multiple-choice", 1, BATCH, "at least two candidates"),

@@ -4,6 +4,8 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 (rows of examples), and `repro data fetch` gets what `origin` says, if it says anything.
 """
 
+from dataclasses import replace
+
 from repro.data import (
     books,
     examples,
@@ -105,16 +107,15 @@ TEXT = [
             "validation": Split("26 held-out books", "validation*.parquet", 26, 1_789_300),
             "test": Split("33 official test books", "test*.parquet", 33, 2_285_427),
         }),
-    *(Corpus(
-        name, "public domain in the USA", "emozilla/pg19", folder="gutenberg-pretrain",
-        read=readers.shelf_with_held_out, normalise=normalise,
+    Corpus(
+        "gutenberg-pretrain", "public domain in the USA", "emozilla/pg19", folder="gutenberg-pretrain",
+        read=readers.shelf_with_held_out, normalise=normalisation.PLAIN,
         origin=lambda: sources.pg19_part({"train": books.PRETRAIN_TRAIN + books.PRETRAIN_VALIDATION}),
         part_of="PG-19: 262 of 28,602 training books, none of them in pg19-subset",
         splits={
             "train": Split("all but the last 3 books", "train-*-of-*.parquet", 259),
             "validation": Split("the last 3 books", "train-*-of-*.parquet", 3),
-        }) for name, normalise in (("gutenberg-pretrain", normalisation.PLAIN),
-                                   ("gutenberg-unwrapped", normalisation.UNWRAPPED))),
+        }),
     Corpus(
         "text8-prefix", "CC BY-SA / GFDL", "text8.zip of Matt Mahoney's page", folder="text8", read=readers.cut_text,
         origin=lambda: Archive(*TEXT8, first=6_877_825),
@@ -336,6 +337,10 @@ PRETRAINING = Corpus(
              (662, 75_212, 2_183_193)),
             ("validation", "the paragraphs of 26 questions, 3 books", 29, 250_129, 6, 748, (4, 570, 22_963)))})
 TEXT.append(PRETRAINING)
+
+_printed, = (one for one in TEXT if one.name == "gutenberg-pretrain")
+TEXT.append(replace(_printed, name="gutenberg-unwrapped", source="the files of gutenberg-pretrain", origin=None,
+                    made_of=(_printed,), normalise=normalisation.UNWRAPPED))
 
 # Who or what is meant.
 COREFERENCE = [

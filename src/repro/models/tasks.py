@@ -211,7 +211,10 @@ class TaskModel(nn.Module):
         Raises ReproError for what does not fit together, numbers out of range, texts beyond the context of the base,
         and texts of another tokeniser than the base's.
         """
-        labels = None if labels is None else torch.as_tensor(labels, device=ids.device)
+        try:
+            labels = None if labels is None else torch.as_tensor(labels, device=ids.device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ReproError(f"labels are {labels!r}; give a tensor or a list of numbers.") from error
         self._check(ids, lengths, labels, lm_weight)
         ids = ids[:, :, :int(lengths.max())]
         ids = ids.masked_fill(~_there(ids, lengths), 0)  # padding may be any number
@@ -278,8 +281,8 @@ class TaskModel(nn.Module):
         if ids.ndim != 3 or lengths.shape != ids.shape[:2] or not len(ids):
             raise ReproError(f"ids are {tuple(ids.shape)} and lengths {tuple(lengths.shape)}; they must be (B, S, N) "
                              "and (B, S), as `collate` gives them, with at least one example.")
-        if ids.is_floating_point() or lengths.is_floating_point():
-            raise ReproError(f"ids are {ids.dtype} and lengths {lengths.dtype}; both must be whole numbers.")
+        if not {ids.dtype, lengths.dtype} <= {torch.int64, torch.int32}:
+            raise ReproError(f"ids are {ids.dtype} and lengths {lengths.dtype}; both must be int64 or int32.")
         if FORMS[self.form] not in (None, ids.shape[1]) or self.form == "multiple-choice" and ids.shape[1] < 2:
             raise ReproError(f"the examples have {ids.shape[1]} sequences; those of {self.form} have "
                              f"{FORMS[self.form] or 'one for each of at least two candidates'}.")

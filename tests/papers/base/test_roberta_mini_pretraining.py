@@ -168,8 +168,10 @@ def test_a_run_that_continues_another_starts_from_its_weights_and_reads_on(whole
 
 @pytest.mark.parametrize(("changes", "told"), [
     ({"continues": {}, "sinusoids": 0.05}, "sinusoids is 0.05, but a run that continues another starts from its"),
-    ({"continues": {"sequence": 65, "growing": []}}, "sequence is 65 tokens, but the context is n_positions=64"),
-    ({"continues": {"tokenss": 65}}, "tokenss")])
+    ({"continues": {"batch_size": 0}}, "batch_size=0"),
+    ({"continues": {"n_layer": 2}}, "continues has n_layer=2; the run that is continued may differ in batch"),
+    ({"continues": {"continues": {}}}, "continues has continues={}"),
+    ({"continues": {"tokenss": 65}}, "continues has tokenss=65")])
 def test_what_cannot_be_continued_is_one_clear_line(changes, told):
     with pytest.raises(ReproError, match=told) as error:
         PRETRAINING.needs(plan(**changes))

@@ -13,7 +13,7 @@ from repro.errors import ReproError
 from repro.models import Longformer, load_masked_lm, roberta_mini
 from repro.papers.longformer2020 import conversion, conversion_tables
 from repro.papers.longformer2020.conversion import by_position, hidden, losses, read
-from repro.study import artifact, claim, claims, experiment, judge, model_folder, run
+from repro.study import Store, artifact, claim, claims, experiment, judge, model_folder, run
 from repro.study.settings import as_text
 
 EXPERIMENT = experiment("roberta-to-longformer")
@@ -173,17 +173,18 @@ def test_tables_figure_and_verdicts(records, home):
     for column, here in (("first ones", curve[:, 0] < 16), ("the rest", curve[:, 0] > 16)):
         value = np.average(curve[here, 1], weights=counts[here, 1]) / math.log(2)
         assert told.loc["+ short training", column] == f"{value:.3f}"
-    for less in (None, "copied"):
-        assert conversion_tables.reach("small", "short", less, home / "results") == (None, None)
-    short, copied = (conversion_tables.reach("smoke", name, results=home / "results") for name in ("short", "copied"))
-    assert short[1] == pytest.approx(value)
-    assert conversion_tables.reach("smoke", "short", "copied", home / "results") == (
-        short[0] - copied[0], short[1] - copied[1])
     for one in claims():
         if one.experiment == EXPERIMENT.name:
             told = one.verdict("smoke", home / "results")
             assert told.verdict == "machinery works", one.id
     assert claim("longformer2020-roberta-kept").verdict("smoke", home / "results").exact
+
+
+def test_the_base_of_small_has_learnt_its_later_positions_too():
+    """Else whatever avoids or repairs these looks like what the paper found."""
+    roberta = EXPERIMENT.plan("small")[0]
+    near, far = conversion_tables._sides(Store.of("small").seeds(roberta), conversion_tables._edge(roberta))
+    assert far < near + 0.2
 
 
 def test_the_papers_effects():

@@ -20,6 +20,11 @@ SCORED = 8  # sequences at a time
 MASK_SEED = 0  # of the masks of held-out text, the same for every model
 
 
+# How a model is trained, and not what it is.
+TRAINING = {"tokens", "batch_size", "growing", "sinusoids", "learning_rate", "warmup_steps", "weight_decay",
+            "validate_every", "optimizer", "precision"}
+
+
 class Config(pretraining.Config):
     """roberta-mini: tokeniser, architecture and training. At `paper` scale only `source` counts."""
 
@@ -28,15 +33,17 @@ class Config(pretraining.Config):
     sequence: int = Field(512, ge=3)  # tokens per training sequence, <s> and </s> among them
     # The amplitude of the waves as which positions start; None: at random.
     sinusoids: Annotated[float | None, Field(gt=0), Absent(None)] = None
-    # What differs in the settings of the run whose weights it starts from, and after whose text it reads on; None: it
-    # starts anew.
+    # What differs in the settings (TRAINING) of the run whose weights it starts from; None: it starts anew.
     continues: Annotated[dict[str, Any] | None, Absent(None)] = None
 
     @model_validator(mode="after")
     def _starts(self):
         if self.continues is not None and self.sinusoids is not None:
             raise ValueError(f"sinusoids is {self.sinusoids}, but a run that continues another starts from its "
-                             "positions; set sinusoids=null")
+                             "positions; set sinusoids=null, or continues=null")
+        if strange := sorted({*(self.continues or {})} - TRAINING):
+            raise ValueError(f"continues has {strange[0]}={self.continues[strange[0]]!r}; the run that is continued "
+                             f"may differ in {', '.join(sorted(TRAINING))} alone")
         return self
 
     def __hash__(self) -> int:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from repro.papers.gpt1_2018.finetuning import EXAMPLES, FORMS, LAYERS, SHOWN, TABLE_5
 from repro.papers.gpt1_2018.finetuning import EXPERIMENT as FINETUNING
-from repro.papers.gpt1_2018.finetuning import FORMS, LAYERS, SHOWN, TABLE_5
 from repro.papers.gpt1_2018.pretraining import EXPERIMENT as PRETRAINING
 from repro.papers.gpt1_2018.tables import (
     ABLATION,
@@ -152,9 +152,12 @@ register(
 
 
 def of_examples(config: Any) -> bool:
-    """Whether a run is with or without the auxiliary objective, of the task with several numbers of examples."""
+    """Whether a run is with or without the auxiliary objective, of the task with several numbers of examples, and with
+    the fewest or the most of these: what lies between is for the reader."""
+    between = config.train_examples is not None and min(EXAMPLES) < config.train_examples < max(EXAMPLES)
     return (config.task in ("sst2", SHOWN) and config.variant in ("full", "no-auxiliary")
-            and config.transferred is None and config.scale != "paper")
+            and config.transferred is None and config.scale != "paper"
+            and (config.scale == "smoke" or config.train_examples is not None and not between))
 
 
 def ends(found: dict[tuple, Record]) -> dict[str, tuple[Record, Record]]:

@@ -2,6 +2,5 @@
 
 from repro.papers.longformer2020.charlm_settings import counted_weights, one_run, schedule
 from repro.papers.longformer2020.conversion import by_position, hidden, losses, read
-from repro.papers.longformer2020.conversion_tables import reach
 
-__all__ = ["by_position", "counted_weights", "hidden", "losses", "one_run", "reach", "read", "schedule"]
+__all__ = ["by_position", "counted_weights", "hidden", "losses", "one_run", "read", "schedule"]
