@@ -212,7 +212,7 @@ register(
     Claim(id="gpt2_2019-detokenisers", **COMMON, source="Section 3.1", about=(DETOKENISED.id,), unit="document",
           sentence="De-tokenisers that can be inverted lower the perplexity of text that was cut into words.",
           short="De-tokenisers lower the perplexity of text cut into words.",
-          where=of(LARGEST, having="wikitext103"), same_weights=True, direction="lower", **PERPLEXITY,
+          where=of(LARGEST, having="wikitext103"), direction="lower", **PERPLEXITY,
           measure=within(lambda record: nats(record, "wikitext103"),
                          lambda record: nats(record, "wikitext103", "tokenised"),
                          lambda record: nats(record, "wikitext103", "other_blanks")),
@@ -222,7 +222,7 @@ register(
                       room(lambda record: nats(record, "wikitext103"),
                            lambda record: record.metrics["untrained_wikitext103"]))),
     Claim(id="gpt2_2019-filter", **COMMON, **ACCURACY, source="Section 3.3", about=(TEXT.id, TABLE.id),
-          sentence="Barring stop words lets more last words of LAMBADA be told.", where=of(LARGEST), same_weights=True,
+          sentence="Barring stop words lets more last words of LAMBADA be told.", where=of(LARGEST),
           measure=within(lambda record: percent(record, "lambada", "correct_stop_words"),
                          lambda record: percent(record, "lambada"),
                          lambda record: percent(record, "lambada", "correct_other_words")),
@@ -241,7 +241,7 @@ def rouge(record: Record, name: str) -> "np.ndarray":
 
 
 register(
-    Claim(id="gpt2_2019-hint", **COMMON, source="Section 3.6", about=(TABLE_4.id,), unit="document", same_weights=True,
+    Claim(id="gpt2_2019-hint", **COMMON, source="Section 3.6", about=(TABLE_4.id,), unit="document",
           direction="higher", told_in="points of mean ROUGE F1", where=of(LARGEST, having="articles"),
           sentence="The hint TL;DR: behind an article makes what is written more of a summary.",
           short="The hint TL;DR makes what is written more of a summary.",
