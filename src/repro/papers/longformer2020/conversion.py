@@ -54,8 +54,8 @@ class Config(RunConfig):
     @model_validator(mode="before")
     @classmethod
     def _tokens(cls, values: dict) -> dict:
-        """As many as the scale has for the configuration, where none are given, and its rate; those that are not trained
-        take none.
+        """As many as the scale has for the configuration, and its rate, where none are given; those that are not
+        trained take none.
         """
         name, (short, long) = values.get("configuration"), LENGTHS.get(values.get("scale"), (0, 0))
         if name not in TRAINED:
@@ -311,8 +311,8 @@ SCALES = {
               "warmup_steps": 500, "optimizer": "adamw", "precision": "bf16", "recompute": True,
               "kinds": ("Books", "English Wikipedia", "Realnews", "Stories")},
 }
-# The paper's rate is a twentieth of that of RoBERTa's pretraining, and this one of roberta-mini's. At 1e-3, a third of it,
-# short trainings made Longformer and RoBERTa worse alike.
+# The paper's rate is a twentieth of that of RoBERTa's pretraining, and this one of roberta-mini's. At 1e-3, a third of
+# that, short trainings made Longformer and RoBERTa worse alike.
 GENTLE = 1.5e-4
 # Tokens of `short`, and of what is trained longer: at `paper` 2,000 and 65,000 updates of 2^18 tokens.
 LENGTHS = {"smoke": (20_480, 122_880), "small": (400_000, 4_000_000), "medium": (2_000_000, 40_000_000),
