@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ from repro.study import Store, artifact, claim, claims, experiment, judge, model
 from repro.study.settings import as_text
 
 EXPERIMENT = experiment("roberta-to-longformer")
+RESULTS = Path(__file__).parents[3] / "results"
 TINY = {"n_layer": 2, "n_embd": 16, "n_head": 2, "sequence": 32, "n_positions": 32, "batch_size": 4,
         "growing": [[16, 0.5]], "tokens": 2_000, "warmup_steps": 2, "validate_every": 2_000, "vocab_size": 300}
 SMOKE = {"window": 8, "max_positions": 128, "scored_tokens": 256, "batch_size": 2, "learning_rate": 1e-2,
@@ -33,6 +35,10 @@ def test_other_scales_are_declared(scale):
         trained = {config.configuration: config.tokens for config in plan if config.tokens}
         assert trained == {"short": 400_000, "long": 4_000_000, "frozen": 4_000_000, "roberta-short": 400_000,
                            "roberta-long": 4_000_000}
+        rates = {config.learning_rate for config in plan if config.tokens}
+        assert rates == {conversion.base_of(plan[0]).learning_rate / 20}, "the paper's share of RoBERTa-base's"
+        by_hand, *_ = EXPERIMENT.plan("small", {"configuration": "short", "learning_rate": "0.001"})
+        assert by_hand.learning_rate == 1e-3
         assert {config.window for config in plan} == {128, 512} and plan[-1].window == 512
         assert {config.scored_tokens for config in plan} == {16_384}
     if scale == "paper":
@@ -183,7 +189,7 @@ def test_tables_figure_and_verdicts(records, home):
 def test_the_base_of_small_has_learnt_its_later_positions_too():
     """Else whatever avoids or repairs these looks like what the paper found."""
     roberta = EXPERIMENT.plan("small")[0]
-    near, far = conversion_tables._sides(Store.of("small").seeds(roberta), conversion_tables._edge(roberta))
+    near, far = conversion_tables._sides(Store.of("small", RESULTS).seeds(roberta), conversion_tables._edge(roberta))
     assert far < near + 0.2
 
 
