@@ -36,7 +36,7 @@ def test_other_scales_are_declared(scale):
         assert trained == {"short": 400_000, "long": 4_000_000, "frozen": 4_000_000, "roberta-short": 400_000,
                            "roberta-long": 4_000_000}
         rates = {config.learning_rate for config in plan if config.tokens}
-        assert [20 * rate for rate in rates] == [conversion.base_of(plan[0]).learning_rate], "as in the paper"
+        assert rates == {1.5e-4} and conversion.base_of(plan[0]).learning_rate == 3e-3, "a twentieth, as in the paper"
         by_hand, *_ = EXPERIMENT.plan("small", {"configuration": "short", "learning_rate": "0.001"})
         assert by_hand.learning_rate == 1e-3
         assert {config.window for config in plan} == {128, 512} and plan[-1].window == 512
