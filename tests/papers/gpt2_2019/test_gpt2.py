@@ -223,6 +223,10 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     assert put["WMT-14 En-Fr", "GPT-2 (1542M)"] == (
         f"{record.metrics['translation_bleu']:.1f} (synthetic-translations)")
     assert [cell for cell in put if "synthetic" in cell] == [put["WMT-14 En-Fr", "GPT-2 (1542M)"]]
+    ratio = shown.set_index("measure").loc["ratio of correct answers", "smoke"]
+    right = [made[1]["zero-shot-gpt2", size][1].metrics["questions_exact_percent"] for size in ("1542M", "117M")]
+    assert ratio == (f"{right[0] / right[1]:.1f}" if right[1] else
+                     f"none: {right[0]:.2f} and {right[1]:.2f} percent right")
     put = shown[shown["task"] == "reading comprehension"].set_index("model").loc["GPT-2 (1542M)", "smoke"]
     alone = f"{record.metrics['reading_alone_f1_percent']:.2f} without the text)"
     assert put.startswith(f"{record.metrics['reading_f1_percent']:.2f} (") and put.endswith(alone)
@@ -232,6 +236,7 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     assert (full["data set"], full["paper"], full["full"]) == ("CoQA dev", "55 percent", "not run")
     counted = artifact("gpt2_2019-table2").render("paper", (), tmp_path).table.iloc[0]
     assert (counted["paper: parameters"], counted["full: parameters"]) == ("117M", "124,439,808")
+    assert counted["counted, with GPT's vocabulary"] == "116,929,536"  # 9,779 rows of 768 fewer
     for one in mine:
         for scale, results in (("smoke", made[0]), ("small", tmp_path)):
             assert one.render(scale, (), results)._repr_html_()

@@ -1,6 +1,7 @@
 """Tables 1 to 5, Figures 1 and 2 and the settings, with the paper's values beside ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import exp
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from repro.papers.gpt1_2018.finetuning import (
 from repro.papers.gpt1_2018.finetuning import EXPERIMENT as FINETUNING
 from repro.papers.gpt1_2018.finetuning import RATES as TUNING
 from repro.papers.gpt1_2018.finetuning import TABLE_5 as ABLATED
-from repro.papers.gpt1_2018.pretraining import BEYOND
+from repro.papers.gpt1_2018.pretraining import BEYOND, size_of
 from repro.papers.gpt1_2018.pretraining import EXPERIMENT as PRETRAINING
 from repro.papers.gpt1_2018.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.papers.gpt1_2018.zero_shot import HEURISTICS
@@ -378,11 +379,37 @@ STAGES = {  # (stage, parameter) -> the same, where both stages have one
     ("fine-tuning", "warmup"): lambda base, tuned: f"{100 * tuned.warmup_share:g} percent of training"}
 
 
+def told_of_runs(context: ArtifactContext, scale: str) -> dict[str, str]:
+    """Of the parameters that the paper prints those of ours that no settings hold: a run or a size tells them."""
+    def of(metric: str, config: Any, style: Callable[[float], str]) -> str:
+        found = context.records_of(config)
+        if not found:
+            return NOT_RUN
+        return style(found[0].metrics[metric]) if metric in found[0].metrics else "–"
+
+    def examples(task: str) -> str:
+        config, = context.plan(scale, experiment=FINETUNING.name, task=task, variant="full", train_examples=None,
+                               transferred=None)
+        return of("train_examples", config, "{:,.0f}".format)
+
+    longest = {model: max(found, key=lambda config: config.tokens) for model in ("transformer", "lstm")
+               if (found := context.plan(scale, experiment=PRETRAINING.name, model=model))}
+    told = {"token perplexity on the corpus": of("validation_token_loss", longest["transformer"],
+                                                 lambda loss: f"{exp(loss):.1f}, held out")}
+    if "lstm" in longest:  # nobody has released one
+        told["LSTM baseline"] = f"1 layer, {size_of(longest['lstm']).units:,} units"
+    if scale == "small":
+        told |= {"RTE training examples": examples("rte"),
+                 "STS-B / SNLI training examples": f"{examples('stsb')} / {examples('sick')} of SICK"}
+    return told
+
+
 def settings(context: ArtifactContext) -> "pandas.DataFrame":
     """The settings that the paper prints, and ours."""
     import pandas
 
     rows = []
+    runs = {scale: told_of_runs(context, scale) for scale in context.scales}
     for row in printed_rows("gpt1_2018_hyperparameters"):
         told = {"stage": row["stage"], "setting": row["parameter"], "paper": f"{row['value']} {row['unit']}".strip()}
         ours = STAGES.get((row["stage"], row["parameter"])) or SETTINGS.get(row["parameter"])
@@ -390,7 +417,10 @@ def settings(context: ArtifactContext) -> "pandas.DataFrame":
             base, = context.plan(scale, experiment=PRETRAINING.name, model="transformer")[:1]
             tuned = context.plan(scale, experiment=FINETUNING.name)[0]
             released = row["stage"] == "pre-training" and base.source != "scratch"  # nothing is trained then
-            told[heading(scale)] = "–" if ours is None else "as released" if released else str(ours(base, tuned))
+            if ours is None:
+                told[heading(scale)] = runs[scale].get(row["parameter"], "–")
+            else:
+                told[heading(scale)] = "as released" if released else str(ours(base, tuned))
         rows.append(told)
     return pandas.DataFrame(rows)
 

@@ -1,6 +1,7 @@
 """Tables 2 to 5, Figures 1 and 4 and the results in the text, with the paper's values beside ours."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import exp, floor, log10
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -42,16 +43,17 @@ LARGEST = SIZES[-1]
 def sizes(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 2: weights as printed, as counted of the released models, and those of our sizes.
 
-    What is printed is the count with the vocabulary of GPT: the released weights have more.
+    What is printed is the count with the vocabulary of GPT: the released weights have a larger one.
     """
     import pandas
 
     from repro.models.gpt import SIZES as RELEASED
 
-    rows = []
+    rows, of_gpt = [], RELEASED["openai-gpt"]
     for row in printed_rows("gpt2_2019_table2_model_sizes"):
         counted = RELEASED[CHECKPOINTS[row["model"]]]
         told = {"size": row["model"], "paper: parameters": f"{row['parameters_millions_as_printed']}M",
+                "counted, with GPT's vocabulary": f"{replace(counted, vocab_size=of_gpt.vocab_size).parameters:,}",
                 "counted, as released": f"{counted.parameters:,}", "paper: layers": row["layers"],
                 "paper: width": row["d_model"]}
         for scale in reversed(context.scales):
@@ -219,6 +221,13 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
         field = "translations" if "En-Fr" in row["dataset"] else "translations_back"
         if name := getattr(config, field):
             return f"{mean(found, f'{CALLED[field]}_bleu', '.1f')} ({name})" if found else NOT_RUN
+    if row["metric"] == "ratio of correct answers":
+        smallest, = context.plan(scale, experiment=ZERO_SHOT.name, size=SIZES[0], text="all")
+        right = [fmean(record.metrics["questions_exact_percent"] for record in records)
+                 for records in (found, context.records_of(smallest)) if records]
+        if len(right) < 2:
+            return NOT_RUN
+        return f"{right[0] / right[1]:.1f}" if right[1] else f"none: {right[0]:.2f} and {right[1]:.2f} percent right"
     if row["task"] == "summarization":
         change = [rouge(record, "hint") - rouge(record, "no_hint") for record in found]
         return f"{fmean(change):.2f} ({config.articles})" if change else NOT_RUN
@@ -359,7 +368,7 @@ def rounded(value: float, digits: int) -> str:
 
 OF = {"paper": PAPER, "chapter": CHAPTER}
 TABLE_2 = Artifact(id="gpt2_2019-table2", **OF, experiment=PRETRAINING.name, source="Table 2", build=sizes,
-                   title="The four sizes: as printed (with the vocabulary of GPT, which is smaller), counted of the "
+                   title="The four sizes: as printed, which is the count with GPT's vocabulary, as counted of the "
                          "released weights, and ours")
 TABLE = Artifact(id="gpt2_2019-table3", **OF, experiment=ZERO_SHOT.name, source="Table 3", build=zero_shot,
                  title=f"Zero-shot results (ours: the sizes stand for the paper's; {BASE} is the base model of this "
