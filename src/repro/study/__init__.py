@@ -10,6 +10,7 @@ from repro.study.artifacts import ADDED, Artifact, ArtifactContext, Rendered, ar
 from repro.study.board import Scoreboard
 from repro.study.charts import Chart, explored
 from repro.study.claims import Assay, Claim, Measured, claim, claims, tally, verdict_table
+from repro.study.costs import costs
 from repro.study.experiment import Context, Estimate, Experiment, Outcome, experiment, experiments
 from repro.study.ids import run_id
 from repro.study.lesson import InShort, Metric, Sentence, badge, in_short, metric, sentence
@@ -25,5 +26,5 @@ from repro.study.store import Store
 __all__ = ["ADDED", "SCALES", "Absent", "Artifact", "ArtifactContext", "Assay", "Chart", "Claim", "Context", "Estimate",
            "Experiment", "InShort", "Measured", "Metric", "Outcome", "Record", "Rendered", "RunConfig", "Scoreboard",
            "Sentence", "Store", "Verdict", "artifact", "artifacts", "badge", "beside", "claim", "claims", "command",
-           "experiment", "experiments", "explored", "in_short", "judge", "kept_model", "metric",
+           "costs", "experiment", "experiments", "explored", "in_short", "judge", "kept_model", "metric",
            "model_folder", "published", "register", "run", "run_id", "sentence", "tally", "verdict_table"]

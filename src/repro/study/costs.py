@@ -1,0 +1,45 @@
+"""What the committed records took: of each experiment its runs, hours and memory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repro.study.experiment import experiments
+from repro.study.lesson import COMMITTED
+from repro.study.record import Record
+from repro.study.registry import cited
+from repro.study.store import Store
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def hours(record: Record) -> float:
+    """Hours of a run times its GPUs, or times the CPU cores it had. Of a run that was resumed, those since then."""
+    had = record.environment
+    return record.cost["wall_seconds"] / 3600 * had["processes"] * (had["threads"] if had["device"] == "cpu" else 1)
+
+
+def costs(results: Path | str | None = None) -> "pandas.DataFrame":
+    """A row for each experiment and scale with committed records, the longest first, and one of them all.
+
+    results: the folder of the records.
+
+    >>> list(costs(folder).columns)
+    ['of', 'experiment', 'scale', 'runs', 'resumed', 'hours', 'most memory, GB']
+    """
+    import pandas
+
+    found = {(one.paper, one.name, scale): records for one in experiments() for scale in COMMITTED
+             if (records := Store.of(scale, results).find(one.name, scale))}
+    ordered = sorted(found.items(), key=lambda item: -sum(map(hours, item[1])))
+    everything = [record for records in found.values() for record in records]
+    rows = [{"of": cited(paper), "experiment": name, "scale": scale} | _told(records)
+            for (paper, name, scale), records in ordered]
+    rows.append({"of": "all", "experiment": "–", "scale": "–"} | _told(everything))
+    return pandas.DataFrame(rows)
+
+
+def _told(records: list[Record]) -> dict[str, str]:
+    return {"runs": f"{len(records):,}", "resumed": f"{sum(record.cost['resumed'] for record in records):,}",
+            "hours": f"{sum(map(hours, records)):,.2f}",
+            "most memory, GB": f"{max((r.cost['peak_memory_bytes'] for r in records), default=0) / 1e9:.1f}"}
