@@ -115,7 +115,7 @@ PLAIN = Normalisation("plain punctuation", 1, {
     **dict.fromkeys("—―", "--"),  # em dash, horizontal bar
     "…": "...", "‥": "..",
     "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st",
-}, left="†‡•‣‧‰‱⁄‼‽⁇⁈⁉※‿〜־"  # none of these is a quote, a dash or an ellipsis of English text
+}, left="†‡•‣‧‰‱⁄‼‽⁇⁈⁉※‿〜־❮❯"  # none of these is a quote, a dash or an ellipsis of English text
         "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"  # spaces
         "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff")  # not seen: joiners, marks of direction, of the byte order
 UNWRAPPED = replace(PLAIN, name="plain punctuation, full lines joined", version=1, joins=True)

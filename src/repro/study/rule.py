@@ -64,7 +64,8 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
 
     The first of these that holds decides (before it, a claim whose runs are missing is "not run"):
     "open": there are fewer seeds than asked for.
-    "not testable here": the room, or what could be detected (2.8 standard errors), is less than the paper's effect.
+    "not testable here": the room, or what could be detected (2.8 standard errors), is less than the paper's effect, or
+    there is no room at all.
     "reproduced": the interval lies on the claimed side of `null`, and that of effects minus control on that side of 0;
     the text says so where it is surely less than half of the paper's effect.
     "not reproduced": the interval excludes half the paper's effect (without one: everything on the claimed side). The
@@ -111,9 +112,9 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     detectable = DETECTABLE * whole.error
     if len(effects) < seeds:
         verdict, because = OPEN, f"{len(effects)} of {seeds} seeds"
-    elif paper and room is not None and room < paper:
+    elif room is not None and (room <= 0 or paper and room < paper):
         left, size = "room for {room}" if room > 0 else "no room ({room})", "{size}" if null else "{paper_effect}"
-        verdict, because = NOT_TESTABLE, f"the assay leaves {left}, the paper's effect is {size}"
+        verdict, because = NOT_TESTABLE, f"the assay leaves {left}" + f", the paper's effect is {size}" * bool(paper)
     elif paper and detectable > paper:
         verdict, because = NOT_TESTABLE, "no effect below {detectable} could be seen, the paper's is {size}"
     elif whole.low > 0 and (beyond is None or beyond.low > 0):

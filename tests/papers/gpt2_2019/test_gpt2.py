@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from repro.data import corpus, detokeniser, tokens
+from repro.data import corpus, detokeniser, examples, tokens
 from repro.errors import ReproError
 from repro.evaluation import perplexity
 from repro.models import GPT, load_causal_lm
@@ -285,16 +285,20 @@ def test_claims_measure_the_larger_less_the_smaller_and_with_less_without():
 
 
 def test_clozes_beyond_copying_are_those_that_the_commonest_candidate_does_not_answer():
-    record = SimpleNamespace(documents={"names": {"correct": [1, 1, 0, 0], "commonest": [1, 0, 0, 1]}})
-    assert claims.beyond_copying(record, "names").mean() == pytest.approx(50)  # one of the two that are left
-    record.documents["names"]["commonest"] = [1, 1, 1, 1]
-    assert claims.beyond_copying(record, "names").tolist() == [0] * 4
+    part = {"correct": [1, 1, 0, 0, 0], "commonest": [1, 0, 0, 1, 0], "book": ["a", "a", "a", "b", "b"]}
+    record = SimpleNamespace(documents={"names": part | {"untrained": [0, 1, 1, 0, 1]}})
+    told = claims.beyond_copying(record, "names")
+    assert told.tolist() == pytest.approx([100 * (1 + 2 / 3) / 3, 100 / 9])  # of three that are left one, in the first
+    assert claims.beyond_copying(record, "names", "untrained").mean() == pytest.approx(100)
+    record.documents["names"]["commonest"] = [1] * 5
+    assert claims.beyond_copying(record, "names").tolist() == [0, 0]
 
 
 def trained(size, text_tokens, held_out, train, seed=0):
     return SimpleNamespace(seed=seed, config={"size": size, "text_tokens": text_tokens}, metrics={
         "train_token_loss": train, "validation_token_loss": held_out},
-        documents={"validation": {"nll": [8 * held_out, 8 * held_out], "n_tokens": [8, 8]}})
+        documents={split: {"nll": [8 * told, 8 * told], "n_tokens": [8, 8]}
+                   for split, told in (("validation", held_out), ("train", train))})
 
 
 def test_a_model_underfits_whose_gain_on_what_it_read_is_gained_elsewhere_too():
@@ -307,12 +311,66 @@ def test_a_model_underfits_whose_gain_on_what_it_read_is_gained_elsewhere_too():
 def test_the_assay_of_size_is_what_more_text_moves():
     records = [SimpleNamespace(seed=0, config={"text": text, "size": "1542M"}, documents={"lambada": {"correct": hits}})
                for text, hits in (("all", [1, 1, 0, 0]), ("little", [1, 0, 0, 0]))]
-    moved = claims.by_text(lambda record: claims.percent(record, "lambada"))
+    moved, harm = (claims.by_text(lambda record: claims.percent(record, "lambada"), sign) for sign in (1, -1))
     assert moved(records) == pytest.approx(25) and moved(records[:1]) is None
+    assert harm(records) == 0  # where lower is better, this is worse
+    better = claims.room(lambda record: claims.percent(record, "lambada"), lambda record: 60.0, -1)
+    assert better(records) == pytest.approx(60 - 37.5) and claims.room(lambda one: 1.0, lambda one: 2.0)(records) == 0
     more = SimpleNamespace(seed=1, config={"text": "all", "size": "1542M"}, documents={"lambada": {"correct": [0] * 4}})
     assert moved([*records, more]) == pytest.approx(25)  # a seed that has no pair
     more.seed = 2
     assert moved([records[1], more]) is None
+
+
+def test_de_tokenisers_are_held_against_frequencies_of_the_same_seed():
+    def told(size, seed, *nll):
+        return SimpleNamespace(seed=seed, config={"size": size}, documents={"wikitext103": {
+            "nll": list(nll[:2]), "tokenised": list(nll[2:]), "n_words": [2, 2]}})
+
+    found = claims.detokenised([told("1542M", 0, 6, 6, 10, 12), told("frequencies", 0, 8, 8, 9, 9),
+                                told("1542M", 1, 4, 4, 4, 4), told("frequencies", 1, 8, 8, 8, 8)])
+    assert found.effects.tolist() == [[-2, -3], [0, 0]] and found.control.tolist() == [[-0.5, -0.5], [0, 0]]
+
+
+def test_punctuation_of_all_that_is_read_is_plain_and_of_the_paper_scale_as_typed():
+    paragraph = examples.Paragraph("“A”", ("It’s 1969–1974…", "done"), " ")
+    row = examples.Question("q-“1”", "Who—if any?", (paragraph,), "1969–1974", (examples.Span(0, 5, 14),), ((0, 0),))
+    told = sets.plain(row)
+    assert told.paragraphs[0].text == "It's 1969-1974... done" and (told.question, told.answer) == (
+        "Who--if any?", "1969-1974")
+    assert told.spans == () and told.supporting == ((0, 0),) and row.spans  # the row itself stays as it is
+    for scale, typed in (("smoke", False), ("small", False), ("medium", False), ("paper", True)):
+        for config in experiment("zero-shot-gpt2").plan(scale):
+            assert (zero_shot.tidied(config)("“so”") == "“so”") is typed
+
+
+def test_held_out_stretches_lie_evenly_from_the_beginning_of_a_text_to_its_end():
+    rows = sizes.spread(np.arange(101), 10, 4)
+    assert rows.tolist() == [list(range(start, start + 11)) for start in (0, 30, 60, 90)]
+    assert len(sizes.spread(np.arange(101), 10, 40)) == 10  # no two share a target
+
+
+@pytest.mark.parametrize("sets_, told", [
+    ({"window": "2048"}, "window is 2048 tokens, but the context of 117M at small is 1024"),
+    ({"names": "hotpotqa-subset"}, "names is hotpotqa-subset, which has the kind question; it must be of the"),
+    ({"wikitext2": "lambada-cased"}, "wikitext2 is lambada-cased, which has the kind last word; it must be of the kind "
+                                     "text"),
+    ({"punctuation": "typed"}, "punctuation")])
+def test_a_window_beyond_the_context_and_a_set_of_another_kind_are_refused_while_planning(sets_, told):
+    with pytest.raises(ReproError, match=told):
+        experiment("zero-shot-gpt2").plan("small", {"size": "117M", "text": "all"} | sets_)
+
+
+def test_no_size_takes_the_shape_of_another_and_other_shapes_are_free_to_try():
+    plan = experiment("pretrain-gpt2-sizes").plan
+    with pytest.raises(ReproError, match="size is 117M, but 4 layers, 5 heads and width 80 are the shape of 345M at "
+                                         "small; to run one size, set n_layer=2, n_head=4 and n_embd=64 too"):
+        plan("small", {"size": "117M"})
+    own = {"size": "117M", "n_layer": 2, "n_head": 4, "n_embd": 64, "corpus": "gutenberg-unwrapped",
+           "tokeniser_corpora": [("gutenberg-unwrapped",)], "text_tokens": None}
+    assert len(plan("small", own)) == 1 and len(plan("small", own | {"n_layer": 3})) == 1
+    with pytest.raises(ReproError, match="to run one size, set text=all too"):
+        experiment("zero-shot-gpt2").plan("small", {"size": "117M"})
 
 
 def test_a_loss_counts_up_to_that_of_frequencies():
@@ -328,7 +386,7 @@ def test_a_loss_counts_up_to_that_of_frequencies():
     measure = claims.between("1542M", "117M", score, lambda record: record.metrics["untrained"])
     assert measure(records).effects.tolist() == [[-2.0, -0.5], [1.0, 1.5]]
     assert measure([one for one in records if one.config["size"] != "frequencies"]).effects[0].tolist() == [-4, -2]
-    moved = claims.by_text(score)
+    moved = claims.by_text(score, -1)
     little = told("1542M", 9.0, 9.0, text="little")
     assert moved([records[1], records[2], little]) == pytest.approx(6.75 - 5.5)
     assert moved([records[1], little]) == pytest.approx(9 - 5.5) and moved(records[1:3]) is None
@@ -416,9 +474,9 @@ def test_of_a_cloze_that_fills_the_context_not_all_that_stands_before_is_read(mo
                         lambda model, prefix, branches: seen.append(len(prefix)) or [1, 0])
     coder = SimpleNamespace(encode=lambda text: list(text))
     for positions in (4, 5, 7):
-        row = SimpleNamespace(question="XXXXX x", paragraphs=["before"], candidates=["a", "b"], answer=1)
+        row = SimpleNamespace(id="a-b-7", question="XXXXX x", paragraphs=["before"], candidates=["a", "b"], answer=1)
         model = SimpleNamespace(config=SimpleNamespace(n_positions=positions))
-        assert sets.clozes(model, coder, [row]) == {"correct": [1], "commonest": [0]}
+        assert sets.clozes(model, coder, [row]) == {"correct": [1], "commonest": [0], "book": ["a-b"]}
     assert seen == [1, 1, 3]  # branches " a x" have 4 tokens
 
 

@@ -67,6 +67,19 @@ def up_to_frequencies(score: Score, records: Sequence[Record]) -> Score:
     return counted
 
 
+def detokenised(records: Sequence[Record]) -> Measured:
+    """Nats a word of the largest size with the de-tokeniser less those without, by article; the control is the same of
+    the frequencies of tokens, which gain because there are fewer tokens a word."""
+    import numpy as np
+
+    def gain(record: Record) -> "np.ndarray":
+        return nats(record, "wikitext103") - nats(record, "wikitext103", "tokenised")
+
+    by_size = {size: [gain(record) for record in records if record.config["size"] == size]
+               for size in (LARGEST, FREQUENCIES)}
+    return Measured(*(np.array(by_size[size]) for size in (LARGEST, FREQUENCIES)))
+
+
 def within(score: Score, other: Score, control: Score) -> Callable:
     """Measures two scores of the same model against each other, by unit: `score` less `other`; the control is
     `control` less `other`."""
@@ -78,18 +91,19 @@ def within(score: Score, other: Score, control: Score) -> Callable:
     return measure
 
 
-def room(score: Score, without: Callable[[Record], Any]) -> Callable[[list[Record]], float]:
-    """By how much the score of a record differs from what is there without."""
+def room(score: Score, without: Callable[[Record], Any], sign: int = 1) -> Callable[[list[Record]], float]:
+    """By how much the score of a record is better than what is there without; harm is no room. sign: -1 where lower is
+    better."""
     def moved(records: list[Record]) -> float:
         import numpy as np
 
-        return float(np.mean([abs(np.mean(score(record)) - np.mean(without(record))) for record in records]))
+        return max(0.0, sign * fmean(np.mean(score(record)) - np.mean(without(record)) for record in records))
     return moved
 
 
-def by_text(score: Score) -> Callable[[list[Record]], float | None]:
-    """By how much the score of models of one size, trained on all text, differs from that of those trained on little at
-    the same seeds; None where there are none."""
+def by_text(score: Score, sign: int) -> Callable[[list[Record]], float | None]:
+    """By how much the score of models of one size, trained on all text, is better than that of those trained on little
+    at the same seeds; harm is no room; None where there are none. sign: -1 where lower is better."""
     def moved(records: list[Record]) -> float | None:
         import numpy as np
 
@@ -98,7 +112,7 @@ def by_text(score: Score) -> Callable[[list[Record]], float | None]:
                                if record.config["text"] == text and record.config["size"] == LARGEST}
                               for text in ("all", "little"))
         both = everything.keys() & little.keys()
-        return float(abs(np.mean([everything[seed] - little[seed] for seed in both]))) if both else None
+        return max(0.0, sign * fmean(everything[seed] - little[seed] for seed in both)) if both else None
     return moved
 
 
@@ -123,16 +137,18 @@ def in_text(task: str, metric: str, data: str | None = None) -> float:
     return float(row["value"])
 
 
-def beyond_copying(record: Record, name: str) -> "np.ndarray":
-    """(questions,): 100 where a cloze is told, of those that the commonest candidate of the context does not answer;
-    zeros where it answers all."""
+def beyond_copying(record: Record, name: str, key: str = "correct") -> "np.ndarray":
+    """(books,): their mean is the share of clozes that are told, times 100, of those that the commonest candidate of
+    the context does not answer; zeros where it answers all."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
 
-    part = {key: np.array(values, float) for key, values in record.documents[name].items()}
-    left = 1 - part["commonest"]
-    return 100 * linearised(part["correct"] * left, left) if left.any() else left
+    part = record.documents[name]
+    told, left = np.array(part[key], float), 1 - np.array(part["commonest"], float)
+    _, book = np.unique(part["book"], return_inverse=True)
+    told, left = (np.bincount(book, values) for values in (told * left, left))
+    return 100 * linearised(told, left) if left.any() else left
 
 
 def of(*sizes: str, having: str | None = None) -> Callable[[Any], bool]:
@@ -141,13 +157,14 @@ def of(*sizes: str, having: str | None = None) -> Callable[[Any], bool]:
                            and (having is None or getattr(config, having) is not None))
 
 
-def larger(name: str, field: str, column: str, on: str, score: Score, untrained: str, told: str = "", **fields: Any
-           ) -> Claim:
-    """The claim that the largest size does better on a set of Table 3 than the smallest."""
+def larger(name: str, field: str, column: str, on: str, score: Score, untrained: str | Score, told: str = "",
+           **fields: Any) -> Claim:
+    """The claim that the largest size does better on a set of Table 3 than the smallest. untrained: the score of a
+    model that was never trained, or the end of its metric's name."""
     relative = fields.get("relative", False)
     lower = fields.get("direction", "lower") == "lower"
     change = (lambda one, other: log(one / other)) if relative else (lambda one, other: round(one - other, 6))
-    control = f"untrained_{untrained}"
+    alike = (lambda record: record.metrics[f"untrained_{untrained}"]) if isinstance(untrained, str) else untrained
     largest, alone = of_largest(field), of(*[FREQUENCIES] * lower, having=field)
     compared = of(SMALLEST, LARGEST, having=field)
     return Claim(
@@ -155,10 +172,10 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
         sentence=f"A larger model {told or f'does better on {on}'}, without training for it.",
         short=f"Larger models win on {on}.", where=lambda config: compared(config) or alone(config),
         paper_effect=printed(column, change),
-        measure=between(LARGEST, SMALLEST, score, lambda record: record.metrics[control]),
+        measure=between(LARGEST, SMALLEST, score, alike),
         control="the same difference between two models of these sizes that were never trained",
         assay=Assay("the largest model, trained on all text against a sixteenth of it",
-                    lambda config: largest(config) or alone(config), by_text(score)),
+                    lambda config: largest(config) or alone(config), by_text(score, -1 if lower else 1)),
         family=f"gpt2_2019-larger-{'lower' if lower else 'higher'}", **{"direction": "lower"} | fields)
 
 
@@ -181,9 +198,11 @@ register(
            lambda record: percent(record, "lambada", "correct_stop_words"), "lambada_accuracy",
            told="names more of the last words of LAMBADA", **ACCURACY),
     *(larger(f"cloze-{kind}", kind, f"cbt_{column}_accuracy_percent", f"{kind} left out of books",
-             lambda record, kind=kind: beyond_copying(record, kind), kind,
+             lambda record, kind=kind: beyond_copying(record, kind),
+             lambda record, kind=kind: beyond_copying(record, kind, "untrained"),
              told=f"fills in more of the {kind} left out of books that are not the commonest in their context",
-             **ACCURACY) for kind, column in (("nouns", "common_nouns"), ("names", "named_entities"))))
+             **ACCURACY | {"unit": "book"})
+      for kind, column in (("nouns", "common_nouns"), ("names", "named_entities"))))
 
 COMMON = {"paper": PAPER, "experiment": ZERO_SHOT.name}
 register(
@@ -212,15 +231,12 @@ register(
     Claim(id="gpt2_2019-detokenisers", **COMMON, source="Section 3.1", about=(DETOKENISED.id,), unit="document",
           sentence="De-tokenisers that can be inverted lower the perplexity of text that was cut into words.",
           short="De-tokenisers lower the perplexity of text cut into words.",
-          where=of(LARGEST, having="wikitext103"), direction="lower", **PERPLEXITY,
-          measure=within(lambda record: nats(record, "wikitext103"),
-                         lambda record: nats(record, "wikitext103", "tokenised"),
-                         lambda record: nats(record, "wikitext103", "other_blanks")),
-          control="as many blanks left out at places drawn at random",
+          where=of(LARGEST, FREQUENCIES, having="wikitext103"), direction="lower", **PERPLEXITY, measure=detokenised,
+          control="the same of the frequencies of tokens, of which a de-tokenised text has fewer",
           why_no_paper_effect="the paper gives 2.5 to 5 in perplexity over all its sets, and none for this one",
           assay=Assay("the largest model, trained against untrained", of(LARGEST, having="wikitext103"),
                       room(lambda record: nats(record, "wikitext103"),
-                           lambda record: record.metrics["untrained_wikitext103"]))),
+                           lambda record: record.metrics["untrained_wikitext103"], -1))),
     Claim(id="gpt2_2019-filter", **COMMON, **ACCURACY, source="Section 3.3", about=(TEXT.id, TABLE.id),
           sentence="Barring stop words lets more last words of LAMBADA be told.", where=of(LARGEST),
           measure=within(lambda record: percent(record, "lambada", "correct_stop_words"),
@@ -256,14 +272,18 @@ register(
 
 def learnt(records: Sequence[Record]) -> Measured:
     """What the largest size gains over the next smaller one on held-out text less half of what it gains on text read in
-    training, by stretch; the control is the same of what reading a sixteenth of the text sixteen times gains."""
+    training, by stretch; the control is the same of what reading a sixteenth of the text sixteen times gains.
+
+    A stretch of the one is held against any of the other: the chance in both is in the interval.
+    """
     import numpy as np
 
     found = {(record.seed, record.config["size"], record.config["text_tokens"] is None): record for record in records}
 
     def gain(one: Record, other: Record) -> "np.ndarray":
-        held_out = nats(one, "validation", per="n_tokens") - nats(other, "validation", per="n_tokens")
-        return held_out - (one.metrics["train_token_loss"] - other.metrics["train_token_loss"]) / 2
+        held_out, read = (nats(one, split, per="n_tokens") - nats(other, split, per="n_tokens")
+                          for split in ("validation", "train"))
+        return held_out - read / 2
 
     seeds = sorted({record.seed for record in records})
     return Measured(*(np.array([gain(found[seed, LARGEST, everything], found[seed, *than]) for seed in seeds])

@@ -7,9 +7,12 @@ and its tokeniser, and returns lists with a number for each document, passage, q
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
 from math import exp, log
+from typing import Any
 
+from repro.data.normalisation import PLAIN
 from repro.errors import ReproError
 
 BLANK = "XXXXX"
@@ -71,6 +74,18 @@ def as_tokens(parts: Sequence[str], coder, joined: bool):
     return Tokens(np.concatenate([[coder.bos], *ids]).astype(np.int32), starts, nothing, nothing, coder.bos, joined)
 
 
+def plain(given: Any) -> Any:
+    """A text, or an example with all its texts, with plain punctuation. Spans, which count characters, are left out."""
+    if isinstance(given, str):
+        return PLAIN(given)
+    if isinstance(given, tuple):
+        return tuple(map(plain, given))
+    if not is_dataclass(given):
+        return given
+    return replace(given, **{one.name: () if one.name == "spans" else plain(getattr(given, one.name))
+                             for one in fields(given)})
+
+
 def fewer_blanks(text: str, rewritten: str, seed: int = 0) -> str:
     """`text` without as many of its blanks as `rewritten` has fewer, at places drawn at random."""
     places = [found.start() for found in re.finditer(" ", text)]
@@ -100,11 +115,12 @@ def other_words(coder, passages: Sequence[str]) -> list[str]:
     return frequent[:sum(map(short, STOP_WORDS))]
 
 
-def clozes(model, coder, rows: Iterable) -> dict[str, list]:
+def clozes(model, coder, rows: Sequence) -> dict[str, list]:
     """Whether the right candidate is told: the one after which it and the rest of the sentence are likeliest.
 
     commonest: whether the candidate that stands most often in the context is right, of equal ones the last mentioned.
-    The right one always stands there, and where a book has few names others may not: copying alone tells some.
+    The right one always stands there, and where a book has few names others may not: copying alone tells some. book:
+    which one each is from.
     """
     import numpy as np
 
@@ -120,7 +136,7 @@ def clozes(model, coder, rows: Iterable) -> dict[str, list]:
         room = max(1, model.config.n_positions - max(map(len, branches)))  # or all that is too long is refused
         told = int(np.argmin(branch_nll(model, coder.encode(prefix)[-room:], branches)))
         found.append(int(told == row.answer))
-    return {"correct": found, "commonest": common}
+    return {"correct": found, "commonest": common, "book": [row.id.rpartition("-")[0] for row in rows]}
 
 
 def commonest(paragraphs: Sequence[str], candidates: Sequence[str]) -> int:

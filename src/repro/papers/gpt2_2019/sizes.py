@@ -1,15 +1,16 @@
 """Four sizes of one model, trained alike on the same text (Radford et al. 2019, sections 2.3 and 4, Figure 4).
 
 At `small` and `medium` the sizes are nearly in the proportions of Table 2: a sixth (a third) of the layers, as many
-heads as fit, all of one size. Text read in training and held-out text are both scored at the end, so that one can see
-whether a larger model learns by heart or just learns more. What learning by heart looks like is seen in the largest
-size where it reads a sixteenth of the text sixteen times.
+heads as fit, all of one size. At the end as many sequences of text read in training and of held-out text are scored,
+each taken evenly from beginning to end, so that one can see whether a larger model learns by heart or just learns
+more. What learning by heart looks like is seen in the largest size where it reads a sixteenth of the text sixteen
+times. During training the beginning of the held-out text is scored, which is that of one book.
 """
 
 from dataclasses import replace
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from repro.errors import ReproError
 from repro.papers.base import pretraining
@@ -28,6 +29,16 @@ class Config(pretraining.Config):
     size: Literal["117M", "345M", "762M", "1542M"]
     tokeniser: Literal["bpe", "gpt2"] = "bpe"
     text_tokens: int | None = Field(None, ge=2)  # the first of the text, read again and again; null: all of it
+
+    @model_validator(mode="after")
+    def _named(self):
+        own, shape = SHAPES[self.scale][SIZES.index(self.size)], (self.n_layer, self.n_head, self.n_embd)
+        for name, (layers, heads, features) in zip(SIZES, SHAPES[self.scale], strict=True):
+            if name != self.size and shape == (layers, heads, heads * features):
+                raise ValueError(f"size is {self.size}, but {layers} layers, {heads} heads and width "
+                                 f"{heads * features} are the shape of {name} at {self.scale}; to run one size, set n_layer={own[0]}, "
+                                 f"n_head={own[1]} and n_embd={own[1] * own[2]} too")
+        return self
 
 
 # The settings of the base models, on books alone and with fewer tokens; the text is read less than once.
@@ -103,8 +114,9 @@ def execute(config, context):
     with context.progress(config.tokens, f"training the size that stands for {config.size}", "tokens") as bar:
         result = train(NextToken(model), batches, settings, context.folder,
                        lambda objective: _mean(sequences(objective.model, held_out)), bar)
-    documents = {"train": sequences(model, read_ones(batches, result.steps, config, len(held_out))),
-                 "validation": sequences(model, held_out)}
+    read = read_ones(batches, result.steps, config, len(held_out))
+    unread = spread(tokens(config.corpus, "validation", coder).ids, config.sequence, len(read))
+    documents = {"train": sequences(model, read), "validation": sequences(model, unread)}
     metrics = {f"{split}_token_loss": _mean(found) for split, found in documents.items()}
     metrics["untrained_token_loss"] = before
     told = pretraining.outcome(config, context, config.size, model.to_transformers(), coder, result, metrics,
@@ -132,6 +144,14 @@ def cut(ids, length: int):
 
     n = (len(ids) - 1) // length
     return np.stack([ids[k * length:(k + 1) * length + 1] for k in range(n)])
+
+
+def spread(ids, length: int, n: int):
+    """(sequences, length + 1): `n` sequences of a text, or as many as it has, evenly from its beginning to its end."""
+    import numpy as np
+
+    n = min(n, (len(ids) - 1) // length)
+    return np.stack([ids[start:start + length + 1] for start in np.linspace(0, len(ids) - 1 - length, n).astype(int)])
 
 
 def read_ones(batches, steps: int, config, most: int):
@@ -166,5 +186,5 @@ PAPER, CHAPTER = "gpt2_2019", "12_gpt2"
 EXPERIMENT = Experiment(
     name="pretrain-gpt2-sizes", paper=PAPER, summary="Four sizes of GPT-2 trained alike on the same text.",
     config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
-    reads=lambda config: config.tokeniser_corpora)
+    reads=lambda config: config.tokeniser_corpora, revision=1)
 register(EXPERIMENT)

@@ -17,6 +17,7 @@ from repro.papers.gpt2_2019 import sets
 from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
 from repro.papers.gpt2_2019.sizes import PAPER, SIZES, model_config, text_of
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.study.experiment import corpus_named
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,6 +43,7 @@ class Config(RunConfig):
     articles: str | None = None  # to be summarised
     translations: str | None = None
     translations_back: str | None = None  # into English
+    punctuation: Literal["plain", "as typed"] = "plain"  # of all sets but enwik8 and text8; the books have it plain
     translation_tokens: int = Field(sets.ANSWER, ge=1)
     window: int = Field(1024, ge=2)  # tokens
     overlap: int = Field(0, ge=0)  # tokens of a window that the one before has scored
@@ -56,7 +58,16 @@ class Config(RunConfig):
             raise ValueError(f"overlap is {self.overlap} tokens; it must be below the window ({self.window})")
         if self.text not in ("all", *OTHERS[self.scale] * (self.size == SIZES[-1])):
             raise ValueError(f"text is {self.text} and size {self.size} at {self.scale}; only {SIZES[-1]} is trained "
-                             f"on other text, at {self.scale}: {', '.join(OTHERS[self.scale]) or 'none'}")
+                             f"on other text, at {self.scale}: {', '.join(OTHERS[self.scale]) or 'none'}; to run one "
+                             "size, set text=all too")
+        context = model_run(self).n_positions
+        if self.window > context:
+            raise ValueError(f"window is {self.window} tokens, but the context of {self.size} at {self.scale} is "
+                             f"{context}; take at most these")
+        for name, kind in KINDS.items():
+            if getattr(self, name) is not None and (found := corpus_named(getattr(self, name)).kind) != kind:
+                raise ValueError(f"{name} is {getattr(self, name)}, which has the kind {found}; it must be of the kind "
+                                 f"{kind}")
         return self
 
 
@@ -74,10 +85,13 @@ SCALES = {
     "small": {**HERE, "enwik8": "enwik8-prefix", "text8": "text8-prefix"},
     "medium": {**HERE, "enwik8": "enwik8-prefix", "text8": "text8-prefix"},
     "paper": {**HERE, "enwik8": "enwik8", "text8": "text8", "translations": "wmt14-en-fr",
-              "translations_back": "wmt14-fr-en", "translation_tokens": 100},
+              "translations_back": "wmt14-fr-en", "translation_tokens": 100, "punctuation": "as typed"},
 }
 LANGUAGE = ("wikitext2", "wikitext103", "enwik8", "text8")
 TRANSLATIONS = ("translations", "translations_back")
+KINDS = {"corpus": "last word", **dict.fromkeys(LANGUAGE, "text"),
+         **dict.fromkeys(("names", "nouns"), "multiple choice"), **dict.fromkeys(("reading", "questions"), "question"),
+         **dict.fromkeys(("articles", *TRANSLATIONS), "summary")}  # of the examples of each set
 TASKS = ("names", "nouns", "reading", "questions", "articles", *TRANSLATIONS)
 FIELDS = (*LANGUAGE, *TASKS)
 
@@ -152,14 +166,16 @@ def told(config, model, theirs, coder, bar) -> dict[str, Any]:
     "bleu" a metric for each direction of translation."""
     from repro.data import detokeniser
 
-    plain = detokeniser("wikitext")
+    plain, tidy = detokeniser("wikitext"), tidied(config)
     found: dict[str, Any] = {"lambada": sets.last_words(model, coder, [row.text for row in _rows(config, "corpus")])}
     bar.advance(1)
     for name in filter(lambda name: getattr(config, name), LANGUAGE):
         wikitext = name.startswith("wikitext")
-        found[name] = sets.language(model, coder, getattr(config, name), config, plain.apply if wikitext else str)
+        found[name] = sets.language(model, coder, getattr(config, name), config,
+                                    (lambda text: plain.apply(tidy(text))) if wikitext else str)
         if name == "wikitext103":
-            others = {"tokenised": str, "other_blanks": lambda text: sets.fewer_blanks(text, plain.apply(text))}
+            others = {"tokenised": tidy,
+                      "other_blanks": lambda text: sets.fewer_blanks(tidy(text), plain.apply(tidy(text)))}
             for other, rewrite in others.items():
                 found[name][other] = sets.language(model, coder, config.wikitext103, config, rewrite)["nll"]
         bar.advance(1)
@@ -184,17 +200,23 @@ def told(config, model, theirs, coder, bar) -> dict[str, Any]:
     return found
 
 
+def tidied(config) -> Callable[[Any], Any]:
+    """What is done to the punctuation of a text or an example before anything else."""
+    return sets.plain if config.punctuation == "plain" else lambda given: given
+
+
 def _rows(config, name: str, split: str = "test") -> list:
     """The examples of a set; of one without a test split those of its validation split."""
     from repro.data import corpus
 
     source = corpus(getattr(config, name))
     rows = list(source.examples(split if split in source.splits else "validation"))
-    return rows[:config.examples] if split == "test" else rows
+    return list(map(tidied(config), rows[:config.examples] if split == "test" else rows))
 
 
 def on_control(config, untrained, coder, documents: dict[str, Any]) -> dict[str, float]:
-    """What an untrained model makes of the beginning of each set: nats of a word or byte, or a share told."""
+    """What an untrained model makes of the beginning of each set: nats of a word or byte, or a share told; of clozes,
+    all of which it is tried on, also each by itself, under "untrained" among `documents`."""
     from repro.evaluation import lambada
 
     fewer = fewer_of(config)
@@ -202,12 +224,14 @@ def on_control(config, untrained, coder, documents: dict[str, Any]) -> dict[str,
     found = lambada(untrained, coder, passages, sets.STOP_WORDS)  # as the accuracy that is held against it
     told = {"lambada": float(found.nll.mean()), "lambada_accuracy": 100 * found.accuracy}
     for name in filter(documents.__contains__, LANGUAGE):
-        part = sets.language(untrained, coder, getattr(config, name), fewer, str)
+        wikitext = name.startswith("wikitext")
+        part = sets.language(untrained, coder, getattr(config, name), fewer, tidied(config) if wikitext else str)
         whole = documents[name]
         each = sum(part["nll"]) / sum(part["n_tokens"])
         told[name] = each * sum(whole["n_tokens"]) / sum(whole[PER[name]])
     for name in filter(documents.__contains__, ("names", "nouns")):
-        told[name] = 100 * _share(sets.clozes(untrained, coder, _rows(fewer, name))["correct"])
+        documents[name]["untrained"] = sets.clozes(untrained, coder, _rows(config, name))["correct"]
+        told[name] = 100 * _share(documents[name]["untrained"])
     return told
 
 
