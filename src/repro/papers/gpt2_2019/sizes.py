@@ -36,8 +36,8 @@ class Config(pretraining.Config):
         for name, (layers, heads, features) in zip(SIZES, SHAPES[self.scale], strict=True):
             if name != self.size and shape == (layers, heads, heads * features):
                 raise ValueError(f"size is {self.size}, but {layers} layers, {heads} heads and width "
-                                 f"{heads * features} are the shape of {name} at {self.scale}; to run one size, set n_layer={own[0]}, "
-                                 f"n_head={own[1]} and n_embd={own[1] * own[2]} too")
+                                 f"{heads * features} are the shape of {name} at {self.scale}; to run one size, set "
+                                 f"n_layer={own[0]}, n_head={own[1]} and n_embd={own[1] * own[2]} too")
         return self
 
 
