@@ -108,3 +108,5 @@ def test_real_text_comes_back_with_few_artefacts_and_marks(style, name, split, l
 def test_another_style():
     with pytest.raises(ReproError, match="unknown style of a de-tokeniser 'wikitexts'. Did you mean 'wikitext'?"):
         detokeniser("wikitexts")
+    with pytest.raises(ReproError, match="unknown style of a de-tokeniser"):
+        detokeniser(["wikitext"])

@@ -121,6 +121,7 @@ def test_a_full_filter_says_so():
     ({"capacity": 1e6}, "capacity=1000000.0"), ({"capacity": True}, "capacity=True"),
     ({"capacity": 10**12}, "capacity=1,000,000,000,000 at error_rate=1e-08 takes 4,792.5 GB, more than the memory"),
     ({"capacity": 10**19}, "smaller capacity or a larger error_rate"),
+    ({"capacity": 10**400}, "more than the memory of this machine"),
     ({"n": 0}, "n=0 of a filter must be"), ({"n": 2.5}, "n=2.5"), ({"n": "8"}, "n=8 of a filter must be a whole"),
     ({"error_rate": 0}, "error_rate=0 of a filter must lie between 0 and 1"), ({"error_rate": 1}, "error_rate=1 of"),
     ({"error_rate": -0.1}, "error_rate=-0.1"), ({"error_rate": float("nan")}, "error_rate=nan"),
@@ -128,6 +129,14 @@ def test_a_full_filter_says_so():
 def test_numbers_out_of_range(given, told):
     with pytest.raises(ReproError, match=told):
         NgramFilter(**{"capacity": 10} | given)
+
+
+def test_texts_that_are_none():
+    one = NgramFilter(10, 1)
+    with pytest.raises(ReproError, match="3 is among the texts; each of them must be a string"):
+        one.update(["a", 3])
+    with pytest.raises(ReproError, match="3 is among the texts"):
+        overlap([3], one)
 
 
 def test_numbers_of_numpy_are_numbers():

@@ -102,6 +102,19 @@ def test_what_cannot_be_scored(model, prefixes, continuations, words):
 def test_a_batch_of_none(model):
     with pytest.raises(ReproError, match="batch_size is 0"):
         continuation_nll(model, [[1]], [[2]], batch_size=0)
+    with pytest.raises(ReproError, match="batch_size is 1.5 texts; it must be a whole number"):
+        continuation_nll(model, [[1]], [[2]], batch_size=1.5)
+
+
+@pytest.mark.parametrize(("prefix", "continuation"), [([1.7], [1]), ([1], [1.2]), (["1"], [1])])
+def test_ids_that_are_no_whole_numbers(model, prefix, continuation):
+    with pytest.raises(ReproError, match="text 0 has something else than whole numbers among its ids"):
+        continuation_nll(model, [prefix], [continuation])
+
+
+def test_a_passage_that_is_no_text(model):
+    with pytest.raises(ReproError, match="passage 1 is 3; it must be a text"):
+        lambada(model, None, ["a b", 3])
 
 
 TOKENS = [f"{blank}{letter}" for blank in ("", " ") for letter in "abcd"]  # a letter, or one behind a blank

@@ -271,6 +271,14 @@ def test_models_that_cannot_be(arguments, words):
         TaskModel(GPT(GPTConfig(V, 24, 1, 8, 2)), *arguments)
 
 
+@pytest.mark.parametrize(("examples", "told"), [
+    ([[1, 2, 3]], "an example of this batch is a list of ids; it must be a list of sequences"),
+    ([[[1.5, 2]]], "a sequence of this batch has torch.float32 in the place of ids")])
+def test_what_are_no_sequences_of_ids(examples, told):
+    with pytest.raises(ReproError, match=told):
+        collate(examples)
+
+
 BATCH = collate([[[S, 1, E]], [[S, 1, 2, E]]])
 
 
@@ -282,6 +290,7 @@ BATCH = collate([[[S, 1, E]], [[S, 1, 2, E]]])
     ("classification", 1, (*BATCH, torch.tensor([0.0, float("nan")])), "not finite"),
     ("classification", 2, (*BATCH, None, -0.5), "lm_weight is -0.5"),
     ("classification", 2, (*BATCH, None, float("inf")), "lm_weight is inf"),
+    ("classification", 2, (*BATCH, None, 10**400), "lm_weight is 1000"),
     ("classification", 2, (*BATCH, None, "x"), "lm_weight is 'x'"),
     ("classification", 2, (*BATCH, ["a", "b"]), r"labels are \['a', 'b'\]; give a tensor or a list of numbers"),
     ("classification", 2, (BATCH[0] > 0, BATCH[1]), "ids are torch.bool"),

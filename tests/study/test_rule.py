@@ -137,6 +137,10 @@ def test_a_claim_needs_room_for_the_papers_effect():
     assert judge(effects(0.5, 0.01), "higher", paper_effect=0.1, room=0.1).verdict == "reproduced"
     assert judge(effects(-0.5, 0.01), "lower", paper_effect=-0.1, room=0.1).verdict == "reproduced"
     assert judge(effects(0.5, 0.01), "higher", room=0.01).verdict == "reproduced", "no effect of the paper to hold"
+    for room in (0.0, -5.0):
+        found = judge(effects(0.5, 0.01), "higher", room=room)
+        assert found.verdict == "not testable here" and found.text.endswith(
+            f"the assay leaves no room ({found.room:.3g})"), found.text
 
 
 def test_a_claim_needs_the_power_to_see_the_papers_effect():

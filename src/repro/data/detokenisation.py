@@ -111,7 +111,7 @@ def detokeniser(style: str) -> Detokeniser:
     >>> plain, style.invert(plain)
     ("It's 3.5 km (2 miles).", "It 's 3 @.@ 5 km ( 2 miles ) .")
     """
-    if style not in _STYLES:
+    if not isinstance(style, str) or style not in _STYLES:
         raise unknown("style of a de-tokeniser", style, _STYLES)
     return _STYLES[style]
 

@@ -48,8 +48,8 @@ class NgramFilter:
                 raise ReproError(f"{name}={value} of a filter must be a whole number of at least 1.")
         if not isinstance(error_rate, Real) or not 0 < error_rate < 1:
             raise ReproError(f"error_rate={error_rate} of a filter must lie between 0 and 1, such as 1e-8.")
-        capacity, n, error_rate = int(capacity), int(n), float(error_rate)
-        size, memory = capacity * -log2(error_rate) / log(2) / 8, _memory()
+        capacity, n, error_rate, memory = int(capacity), int(n), float(error_rate), _memory()
+        size = min(capacity, 10**30) * -log2(error_rate) / log(2) / 8  # beyond it, what a float holds may be exceeded
         if size > memory:  # rbloom would end the whole process
             raise ReproError(f"capacity={capacity:,} at error_rate={error_rate:g} takes {size / 1e9:,.1f} GB, more "
                              f"than the memory of this machine ({memory / 1e9:,.1f} GB); take a smaller capacity or a "
@@ -140,7 +140,13 @@ def _memory() -> int:
 def _listed(texts: Iterable[str]) -> Iterable[str]:
     if isinstance(texts, str):
         raise ReproError("texts is one string; give a list of texts, such as [text].")
-    return texts
+    return map(_text, texts)
+
+
+def _text(given: str) -> str:
+    if not isinstance(given, str):
+        raise ReproError(f"{given!r} is among the texts; each of them must be a string.")
+    return given
 
 
 def _hash(gram: str) -> int:

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -102,6 +103,9 @@ def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars:
     for name, given in (("passages", passages), *(("stop_words", words) for words in bars)):
         if isinstance(given, str):
             raise ReproError(f"{name} is one string; give a list, such as ['{given[:40]}'].")
+    for number, passage in enumerate(passages):
+        if not isinstance(passage, str):
+            raise ReproError(f"passage {number} is {passage!r}; it must be a text.")
     parts = [passage.rpartition(" ") for passage in passages]
     for number, (before, _, word) in enumerate(parts):
         if not before.strip() or not word.strip():
@@ -123,8 +127,8 @@ def _check(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids
     if len(prefixes) != len(continuations) or not len(prefixes):
         raise ReproError(f"there are {len(prefixes)} prefixes and {len(continuations)} continuations; give one of each "
                          "for every text, of at least one.")
-    if batch_size < 1:
-        raise ReproError(f"batch_size is {batch_size} texts; it must be at least 1.")
+    if not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ReproError(f"batch_size is {batch_size} texts; it must be a whole number of at least 1.")
     config = getattr(model, "config", None)
     context = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
     for number, (prefix, ids) in enumerate(zip(prefixes, continuations, strict=True)):
@@ -134,6 +138,8 @@ def _check(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids
         if context is not None and len(prefix) + len(ids) - 1 > context:
             raise ReproError(f"text {number} has {len(prefix) + len(ids) - 1:,} tokens to read, but the model's "
                              f"context ends at {context:,}; cut its prefix.")
+        if any(np.asarray(one).dtype.kind not in "iu" for one in (prefix, ids)):
+            raise ReproError(f"text {number} has something else than whole numbers among its ids; encode it first.")
 
 
 @torch.no_grad()

@@ -6,8 +6,8 @@ matrix are all that is new. While it learns the task the model goes on predictin
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from math import isfinite
 from numbers import Integral, Real
+from sys import float_info
 
 import numpy as np
 import torch
@@ -106,7 +106,8 @@ def _fitting(lengths: list[int], room: int) -> list[int]:
 def collate(examples: Sequence[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
     """A batch of encoded examples: ids (B, S, N), zeros behind each end, and lengths (B, S), both int64.
 
-    Raises ReproError for no examples, for examples with different numbers of sequences, and an empty sequence.
+    Raises ReproError for no examples, for examples with different numbers of sequences, an empty sequence, and what are
+    no sequences of whole numbers.
 
     >>> ids, lengths = collate([[[1, 2, 3]], [[4, 5]]])
     >>> ids.tolist(), lengths.tolist()
@@ -117,13 +118,19 @@ def collate(examples: Sequence[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
     if len(counts) != 1 or not counts[0]:
         raise ReproError(f"the examples of this batch have {' and '.join(map(str, counts)) or 'no'} sequences; all "
                          "of a batch need the same number, at least one: put those with as many candidates together.")
+    if not all(hasattr(ids, "__len__") for example in examples for ids in example):
+        raise ReproError("an example of this batch is a list of ids; it must be a list of sequences, such as "
+                         "[[1, 2, 3]] for one sequence.")
     lengths = torch.tensor([[len(ids) for ids in example] for example in examples])
     if not lengths.all():
         raise ReproError("a sequence of this batch has no tokens; encode examples with `encode_example`.")
     batch = torch.zeros(*lengths.shape, int(lengths.max()), dtype=torch.int64)
     for rows, example in zip(batch, examples, strict=True):
         for row, ids in zip(rows, example, strict=True):
-            row[:len(ids)] = torch.as_tensor(ids)
+            given = torch.as_tensor(ids)
+            if given.is_floating_point():
+                raise ReproError(f"a sequence of this batch has {given.dtype} in the place of ids; give whole numbers.")
+            row[:len(ids)] = given
     return batch, lengths
 
 
@@ -293,7 +300,7 @@ class TaskModel(nn.Module):
         if context is not None and int(lengths.max()) > context:
             raise ReproError(f"a text has {int(lengths.max()):,} tokens, but the model's context ends at {context:,}; "
                              f"encode examples with a limit of at most {context:,}.")
-        if not isinstance(lm_weight, Real) or not (isfinite(lm_weight) and lm_weight >= 0):
+        if not isinstance(lm_weight, Real) or not 0 <= lm_weight <= float_info.max:
             raise ReproError(f"lm_weight is {lm_weight!r}; it must be at least 0 and finite.")
         self._check_tokens(ids, lengths)
         if labels is not None:

@@ -148,7 +148,7 @@ def test_what_is_learnt_from_is_drawn_from_all_rows_and_the_same_at_every_seed(t
     for changes in ({"train_examples": 50}, {"at_most": 50}, {"train_examples": 50, "seed": 3}):
         assert finetuning.training_rows(config(task="topics", **changes)) == drawn[:50]
     with pytest.raises(ReproError, match="601 rows of task topics, train: .* has only 600"):
-        finetuning.training_rows(config(task="topics", train_examples=601))
+        finetuning.drawn("topics", 601)
 
 
 def test_numbers_are_learnt_less_their_mean_and_told_with_it(tiny, home, monkeypatch):
@@ -211,7 +211,9 @@ def test_scores_are_in_the_papers_unit():
     ({"variant": "ful"}, "variant"), ({"transferred": 3}, "transferred is 3, but .* has 2 layers"),
     ({"transferred": -1}, "transferred"), ({"lm_weight": -1}, "lm_weight"),
     ({"learning_rate": None}, "learning_rate is null, but rates are tried at small only, not at smoke; give one"),
-    ({"train_examples": 0}, "train_examples"), ({"limit": 65}, "limit is 65 tokens, .* context ends at 64")])
+    ({"train_examples": 0}, "train_examples"),
+    ({"train_examples": 601}, "train_examples is 601, but synthetic-topics has 600; take fewer"),
+    ({"limit": 65}, "limit is 65 tokens, .* context ends at 64")])
 def test_settings_that_cannot_be(tiny, changes, words):
     with pytest.raises(ReproError, match=words):
         config(**{"task": "topics"} | changes)

@@ -240,8 +240,8 @@ TREND = COMMON | {
     "assay": Assay("all that was pre-trained against nothing", of_layers, moved("full", "no-pretraining"))}
 register(
     Claim(id="gpt1_2018-layers", **TREND, measure=layers(0), paper_effect=transferred,
-          sentence="The score rises with the layers that are transferred (their trend).",
-          short="The score rises with the layers that are transferred."),
+          sentence="Transferred layers raise the score: the trend over none to all of them.",
+          short="Transferred layers raise the score."),
     # One step at the beginning is a trend too; so the claim that each layer helps has this part of its own.
     Claim(id="gpt1_2018-layers-further", **TREND, measure=layers(1),
           sentence="Layers beyond the first that is transferred go on raising the score (their trend).",
@@ -297,7 +297,7 @@ def heuristic(task: str, sentence: str, short: str) -> Claim:
     return Claim(id=f"gpt1_2018-heuristic-{task}",
                  **COMMON | {"experiment": (ZERO_SHOT.name, *([FINETUNING.name] if tuned else []))},
                  source="Figure 2, right", about=(BY_CHECKPOINT.id,), sentence=sentence, short=short,
-                 where=asked(task), measure=checkpoints, same_weights=True, family="gpt1_2018-heuristics",
+                 where=asked(task), measure=checkpoints, family="gpt1_2018-heuristics",
                  control="the same with the next row's text in front",
                  why_no_paper_effect="the paper draws shares of the way to the best known, and prints no number",
                  **positive)

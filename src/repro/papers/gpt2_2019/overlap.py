@@ -184,7 +184,8 @@ def difference(records: Sequence[Record]) -> Measured:
     own, other = sorted(records, key=lambda record: record.config["training_set"] != OWN)
     parts = [percents(other, name) - percents(own, name) for name in own.documents]
     n = sum(map(len, parts))
-    return Measured(np.array([np.concatenate([part * n / (len(parts) * len(part)) for part in parts])]))
+    return Measured(np.array([np.concatenate([part * n / (len(parts) * len(part)) for part in parts])]),
+                    note=f"pre-training text: {other.config['training_set']}, of another kind than all of them")
 
 
 def percents(record: Record, name: str) -> Any:
@@ -217,7 +218,7 @@ EXPERIMENT = Experiment(
 TABLE = Artifact(
     id="gpt2_2019-table6", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Table 6", build=table,
     title="Runs of 8 words of test texts that a training text has too, in per cent (ours: LAMBADA as it was scored; "
-          "WikiText-103's test text is WikiText-2's)")
+          "WikiText-103's test text is WikiText-2's, whose training text has <unk> for rare words)")
 register(
     EXPERIMENT, TABLE,
     Claim(id="gpt2_2019-overlap", paper=PAPER, source="Table 6", experiment=EXPERIMENT.name, about=(TABLE.id,),
