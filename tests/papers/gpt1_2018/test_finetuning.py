@@ -212,7 +212,6 @@ def test_scores_are_in_the_papers_unit():
     ({"transferred": -1}, "transferred"), ({"lm_weight": -1}, "lm_weight"),
     ({"learning_rate": None}, "learning_rate is null, but rates are tried at small only, not at smoke; give one"),
     ({"train_examples": 0}, "train_examples"),
-    ({"train_examples": 601}, "train_examples is 601, but synthetic-topics has 600; take fewer"),
     ({"limit": 65}, "limit is 65 tokens, .* context ends at 64")])
 def test_settings_that_cannot_be(tiny, changes, words):
     with pytest.raises(ReproError, match=words):

@@ -112,12 +112,12 @@ def test_little_text_is_the_beginning_read_again(made):
 
 
 def test_only_the_largest_size_is_trained_on_other_text():
-    for scale, size, text, told in (("smoke", "117M", "little", "other text, at smoke: little"),
-                                    ("smoke", "1542M", "wrapped", "other text, at smoke: little"),
-                                    ("small", "762M", "wrapped", "other text, at small: little, wrapped"),
-                                    ("paper", "1542M", "little", "other text, at paper: none")):
-        with pytest.raises(ReproError, match=f"text is {text} and size {size} at {scale}; only 1542M is .* {told}"):
-            experiment("zero-shot-gpt2").plan(scale, {"size": size, "text": text})
+    plan = experiment("zero-shot-gpt2").plan
+    for scale, text, told in (("smoke", "wrapped", "at smoke the largest size is trained on all or little"),
+                              ("paper", "little", "at paper the largest size is trained on all")):
+        with pytest.raises(ReproError, match=f"text is {text}; {told}.$"):
+            plan(scale, {"size": "1542M", "text": text})
+        assert {one.text for one in plan(scale, {"size": "117M,gpt2-mini", "text": text})} == {"all"}
 
 
 def test_the_commonest_candidate_of_a_context_and_of_equal_ones_the_last():
@@ -361,16 +361,18 @@ def test_a_window_beyond_the_context_and_a_set_of_another_kind_are_refused_while
         experiment("zero-shot-gpt2").plan("small", {"size": "117M", "text": "all"} | sets_)
 
 
-def test_no_size_takes_the_shape_of_another_and_other_shapes_are_free_to_try():
-    plan = experiment("pretrain-gpt2-sizes").plan
-    with pytest.raises(ReproError, match="size is 117M, but 4 layers, 5 heads and width 80 are the shape of 345M at "
-                                         "small; to run one size, set n_layer=2, n_head=4 and n_embd=64 too"):
-        plan("small", {"size": "117M"})
-    own = {"size": "117M", "n_layer": 2, "n_head": 4, "n_embd": 64, "corpus": "gutenberg-unwrapped",
-           "tokeniser_corpora": [("gutenberg-unwrapped",)], "text_tokens": None}
-    assert len(plan("small", own)) == 1 and len(plan("small", own | {"n_layer": 3})) == 1
-    with pytest.raises(ReproError, match="to run one size, set text=all too"):
-        experiment("zero-shot-gpt2").plan("small", {"size": "117M"})
+def test_a_plan_with_a_size_has_that_size_and_other_shapes_are_free_to_try():
+    for scale in ("smoke", "small"):
+        for size in sizes.SIZES:
+            plan = experiment("pretrain-gpt2-sizes").plan(scale, {"size": size})
+            shape, = {(one.n_layer, one.n_head, one.n_embd) for one in plan}
+            assert shape == tuple(sizes.shapes(scale)[size].values())
+            assert len(plan) == (2 if scale == "smoke" else 3)  # what it reads differs
+            assert [one.text for one in experiment("zero-shot-gpt2").plan(scale, {"size": size})] == (
+                ["all"] if size != "1542M" else ["all", *zero_shot.OTHERS[scale]])
+    tried, = {(one.size, one.n_layer) for one in experiment("pretrain-gpt2-sizes").plan("small", {
+        "size": "117M", "n_layer": 3})}
+    assert tried == ("117M", 3)
 
 
 def test_a_loss_counts_up_to_that_of_frequencies():

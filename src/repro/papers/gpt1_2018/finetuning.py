@@ -22,7 +22,6 @@ from repro.papers.base.pretraining import PROCESS, new_tokeniser
 from repro.papers.gpt1_2018 import pretraining
 from repro.papers.gpt1_2018.baselines import baselines
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
-from repro.study.experiment import corpus_named
 
 Variant = Literal["full", "no-pretraining", "no-auxiliary", "lstm", "shuffled-labels"]
 
@@ -101,10 +100,6 @@ class Config(RunConfig):
         if self.transferred is not None and self.transferred > base.n_layer:
             raise ValueError(f"transferred is {self.transferred}, but the model that was pretrained has {base.n_layer} "
                              "layers")
-        there = corpus_named(self.corpus).splits[task_named(self.task).train].n_examples
-        if self.train_examples and there and self.train_examples > there:
-            raise ValueError(f"train_examples is {self.train_examples:,}, but {self.corpus} has {there:,}; take fewer, "
-                             "or null for those of Table 5")
         return self
 
 

@@ -26,19 +26,19 @@ LAYERS, HEADS = (12, 24, 36, 48), (12, 16, 20, 25)  # of Table 2, the heads from
 class Config(pretraining.Config):
     """A size: which one of Table 2 it stands for, and how it is trained. At `paper` scale only `source` counts."""
 
-    size: Literal["117M", "345M", "762M", "1542M"]
+    size: Literal["117M", "345M", "762M", "1542M"]  # the shape of another size of this scale is read as its own
     tokeniser: Literal["bpe", "gpt2"] = "bpe"
     text_tokens: int | None = Field(None, ge=2)  # the first of the text, read again and again; null: all of it
 
-    @model_validator(mode="after")
-    def _named(self):
-        own, shape = SHAPES[self.scale][SIZES.index(self.size)], (self.n_layer, self.n_head, self.n_embd)
-        for name, (layers, heads, features) in zip(SIZES, SHAPES[self.scale], strict=True):
-            if name != self.size and shape == (layers, heads, heads * features):
-                raise ValueError(f"size is {self.size}, but {layers} layers, {heads} heads and width "
-                                 f"{heads * features} are the shape of {name} at {self.scale}; to run one size, set "
-                                 f"n_layer={own[0]}, n_head={own[1]} and n_embd={own[1] * own[2]} too")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, values):
+        """With the shape of its size where it has that of another one, so that a plan with `size` has no false ones."""
+        known = shapes(values["scale"]) if values.get("scale") in SHAPES else {}
+        given = {name: values.get(name) for name in next(iter(known.values()), {})}
+        if values.get("size") in known and given in known.values():
+            return {**values, **known[values["size"]]}
+        return values
 
 
 # The settings of the base models, on books alone and with fewer tokens; the text is read less than once.
@@ -65,14 +65,19 @@ SHAPES = {  # layers, heads, features of a head
 }
 
 
+def shapes(scale: str) -> dict[str, dict[str, int]]:
+    """By size the settings that make its shape."""
+    return {size: {"n_layer": layers, "n_head": heads, "n_embd": heads * features}
+            for size, (layers, heads, features) in zip(SIZES, SHAPES[scale], strict=True)}
+
+
 AGAIN = 16  # times that the largest size reads the beginning of the text, where it reads that alone
 
 
 def grid(scale: str) -> list[dict]:
     """A point for each size; where they are trained here, one more of the largest with little text, and where that is
     books one with their lines as they are printed."""
-    points = [{"size": size, "n_layer": layers, "n_head": heads, "n_embd": heads * features}
-              for size, (layers, heads, features) in zip(SIZES, SHAPES[scale], strict=True)]
+    points = [{"size": size} | shape for size, shape in shapes(scale).items()]
     if scale == "paper":
         return [point | {"source": f"openai-community/{CHECKPOINTS[point['size']]}"} for point in points]
     little = points[-1] | {"text_tokens": SCALES[scale]["tokens"] // AGAIN}

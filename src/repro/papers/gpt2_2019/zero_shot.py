@@ -31,7 +31,9 @@ class Config(RunConfig):
     """
 
     size: Literal["117M", "345M", "762M", "1542M", "gpt2-mini", "frequencies"]
-    text: Literal["all", "little", "wrapped"] = "all"  # that the model was trained on (OTHERS)
+    # What the model was trained on (OTHERS): always all of sizes but the largest, so that a plan with `size` has each
+    # of them once.
+    text: Literal["all", "little", "wrapped"] = "all"
     wikitext2: str | None = None  # the raw text
     wikitext103: str | None = None  # the one with <unk>
     enwik8: str | None = None
@@ -52,14 +54,18 @@ class Config(RunConfig):
     control: int = Field(200, ge=1)  # examples, and windows of text, on which an untrained model is tried
     summary_tokens: int = Field(100, ge=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_size(cls, values):
+        return values if values.get("size") == SIZES[-1] else {**values, "text": "all"}
+
     @model_validator(mode="after")
     def _fits(self):
         if self.overlap >= self.window:
             raise ValueError(f"overlap is {self.overlap} tokens; it must be below the window ({self.window})")
-        if self.text not in ("all", *OTHERS[self.scale] * (self.size == SIZES[-1])):
-            raise ValueError(f"text is {self.text} and size {self.size} at {self.scale}; only {SIZES[-1]} is trained "
-                             f"on other text, at {self.scale}: {', '.join(OTHERS[self.scale]) or 'none'}; to run one "
-                             "size, set text=all too")
+        if self.text not in ("all", *OTHERS[self.scale]):
+            raise ValueError(f"text is {self.text}; at {self.scale} the largest size is trained on all"
+                             f"{''.join(f' or {text}' for text in OTHERS[self.scale])}")
         context = model_run(self).n_positions
         if self.window > context:
             raise ValueError(f"window is {self.window} tokens, but the context of {self.size} at {self.scale} is "
