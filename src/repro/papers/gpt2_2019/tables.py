@@ -302,7 +302,7 @@ def losses_by_size(context: ArtifactContext) -> Any:
             for split, called in (("train", "text read in training"), ("validation", "held-out text")):
                 rows.append(point | {"model": called, "loss": fmean(r.metrics[f"{split}_token_loss"] for r in found)})
             if law:
-                rows.append(point | {"model": "fit to held-out losses during all trainings", "loss": law(
+                rows.append(point | {"model": "fit to losses on one book during training", "loss": law(
                     weights, fmean(r.notes["tokens"] for r in found))})
     frame = pandas.DataFrame(rows, columns=["source", "model", "weights", "loss"])
     return draw_table_curves(frame, "weights", "loss", ("million weights", "nats per token"), log_x=10)
