@@ -7,7 +7,8 @@ import pytest
 
 from repro.data import Corpus, Split, corpora, corpus, example_readers, tokens
 from repro.data import readers as text_readers
-from repro.data.examples import LabelledText
+from repro.data.examples import LabelledText, Paragraph, Question, Span, rewritten
+from repro.data.normalisation import PLAIN
 from repro.errors import ReproError
 
 real = pytest.mark.skipif("REPRO_DATA" not in os.environ, reason="needs the real corpora: REPRO_DATA is not set")
@@ -140,3 +141,21 @@ def test_real_rows_are_whole(name):
     assert {row.split for row in rows if row.what == "examples"} == set(one.splits)
     assert [row for row in rows if not row.ok] == []
     assert all(isinstance(next(one.examples(split)), one.read.row) for split in one.splits)
+
+
+def test_an_example_is_rewritten_with_all_its_texts_and_its_spans():
+    paragraph = Paragraph("“A”", ("It’s 1969–1974…", "done"), " ")
+    row = Question("q", "Who—if any?", (paragraph,), "done", (Span(0, 16, 20),), ((0, 0),))
+    told = rewritten(row, PLAIN)
+    assert told.paragraphs[0].text == "It's 1969-1974... done" and told.question == "Who--if any?"
+    assert told.spans == (Span(0, 18, 22),) and told.supporting == ((0, 0),) and row.spans == (Span(0, 16, 20),)
+    assert rewritten(("“", 3, None), PLAIN) == ('"', 3, None)
+
+
+@pytest.mark.parametrize("name", ["hotpotqa-subset", "scisummnet-subset", "lambada-cased"])
+def test_every_example_of_a_test_can_be_read_with_plain_punctuation(name):
+    source = corpus(name)
+    if not source.available():
+        pytest.skip(f"{name} is not here: set REPRO_DATA")
+    rows = [rewritten(row, PLAIN) for row in source.examples("test" if "test" in source.splits else "validation")]
+    assert rows and not any(PLAIN.count(str(row)) for row in rows)

@@ -6,9 +6,9 @@ together, raises BadField; the readers turn that into a line that also names cor
 
 import html
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -335,3 +335,26 @@ def _texts(row: object, *names: str) -> None:
     for name in names:
         if not all(isinstance(one, str) for one in getattr(row, name)):
             raise BadField(name, "has something in it that is not text")
+
+
+def rewritten(given: Any, rewrite: Callable[[str], str]) -> Any:
+    """A text, or an example with all its texts, rewritten; spans of a question go with what they mark.
+
+    rewrite: must do the same to a part of a text as to all of it, as reading one character for another does.
+
+    >>> row = Question("1", "Who?", (Paragraph("A", ("“It’s” Ann…", "she"), " "),), "ann…", (Span(0, 7, 11),))
+    >>> told = rewritten(row, lambda text: text.replace("“", "``").replace("…", "..."))
+    >>> told.answer, told.paragraphs[0].text[told.spans[0].start:told.spans[0].stop]
+    ('ann...', 'Ann...')
+    """
+    if isinstance(given, str):
+        return rewrite(given)
+    if isinstance(given, tuple):
+        return tuple(rewritten(one, rewrite) for one in given)
+    if not is_dataclass(given):
+        return given
+    parts = {one.name: rewritten(getattr(given, one.name), rewrite) for one in fields(given)}
+    if isinstance(given, Question):
+        parts["spans"] = tuple(Span(one.paragraph, *(len(rewrite(given.paragraphs[one.paragraph].text[:place]))
+                                                     for place in (one.start, one.stop))) for one in given.spans)
+    return replace(given, **parts)

@@ -332,16 +332,13 @@ def test_de_tokenisers_are_held_against_frequencies_of_the_same_seed():
     assert found.effects.tolist() == [[-2, -3], [0, 0]] and found.control.tolist() == [[-0.5, -0.5], [0, 0]]
 
 
-def test_punctuation_of_all_that_is_read_is_plain_and_of_the_paper_scale_as_typed():
-    paragraph = examples.Paragraph("“A”", ("It’s 1969–1974…", "done"), " ")
-    row = examples.Question("q-“1”", "Who—if any?", (paragraph,), "1969–1974", (examples.Span(0, 5, 14),), ((0, 0),))
-    told = sets.plain(row)
-    assert told.paragraphs[0].text == "It's 1969-1974... done" and (told.question, told.answer) == (
-        "Who--if any?", "1969-1974")
-    assert told.spans == () and told.supporting == ((0, 0),) and row.spans  # the row itself stays as it is
-    for scale, typed in (("smoke", False), ("small", False), ("medium", False), ("paper", True)):
-        for config in experiment("zero-shot-gpt2").plan(scale):
-            assert (zero_shot.tidied(config)("“so”") == "“so”") is typed
+def test_punctuation_of_all_that_is_read_is_plain_and_of_the_paper_scale_as_typed(monkeypatch):
+    row = examples.Cloze("1", "“Who—if any?” said Ann’s", "Ann’s")
+    plans = {scale: experiment("zero-shot-gpt2").plan(scale)[0] for scale in ("smoke", "small", "medium", "paper")}
+    monkeypatch.setattr("repro.data.corpus", lambda name: SimpleNamespace(
+        splits=["test"], examples=lambda split: [row], is_text=False))
+    told = {scale: zero_shot._rows(config, "corpus")[0].target for scale, config in plans.items()}
+    assert told == {"smoke": "Ann's", "small": "Ann's", "medium": "Ann's", "paper": "Ann’s"}
 
 
 def test_held_out_stretches_lie_evenly_from_the_beginning_of_a_text_to_its_end():

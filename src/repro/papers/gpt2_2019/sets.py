@@ -8,11 +8,8 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass, replace
 from math import exp, log
-from typing import Any
 
-from repro.data.normalisation import PLAIN
 from repro.errors import ReproError
 
 BLANK = "XXXXX"
@@ -72,18 +69,6 @@ def as_tokens(parts: Sequence[str], coder, joined: bool):
     starts = 1 + np.cumsum([0, *(len(one) for one in ids[:-1])])
     nothing = np.zeros(len(parts), np.int64)
     return Tokens(np.concatenate([[coder.bos], *ids]).astype(np.int32), starts, nothing, nothing, coder.bos, joined)
-
-
-def plain(given: Any) -> Any:
-    """A text, or an example with all its texts, with plain punctuation. Spans, which count characters, are left out."""
-    if isinstance(given, str):
-        return PLAIN(given)
-    if isinstance(given, tuple):
-        return tuple(map(plain, given))
-    if not is_dataclass(given):
-        return given
-    return replace(given, **{one.name: () if one.name == "spans" else plain(getattr(given, one.name))
-                             for one in fields(given)})
 
 
 def fewer_blanks(text: str, rewritten: str, seed: int = 0) -> str:

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as MINI
 from repro.papers.base.pretraining import PROCESS, RATE, new_tokeniser, tokeniser_of
+from repro.papers.base.punctuation import Punctuation, tidied
 from repro.papers.gpt2_2019 import sets
 from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
 from repro.papers.gpt2_2019.sizes import PAPER, SIZES, model_config, text_of
@@ -45,7 +46,7 @@ class Config(RunConfig):
     articles: str | None = None  # to be summarised
     translations: str | None = None
     translations_back: str | None = None  # into English
-    punctuation: Literal["plain", "as typed"] = "plain"  # of all sets but enwik8 and text8; the books have it plain
+    punctuation: Punctuation = "plain"  # of all sets but enwik8 and text8; the books have it plain
     translation_tokens: int = Field(sets.ANSWER, ge=1)
     window: int = Field(1024, ge=2)  # tokens
     overlap: int = Field(0, ge=0)  # tokens of a window that the one before has scored
@@ -204,11 +205,6 @@ def told(config, model, theirs, coder, bar) -> dict[str, Any]:
         found["bleu"] = found.get("bleu", {}) | {f"{CALLED[name]}_bleu": score}
         bar.advance(1)
     return found
-
-
-def tidied(config) -> Callable[[Any], Any]:
-    """What is done to the punctuation of a text or an example before anything else."""
-    return sets.plain if config.punctuation == "plain" else lambda given: given
 
 
 def _rows(config, name: str, split: str = "test") -> list:

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, tokeniser_of
+from repro.papers.base.punctuation import Punctuation, tidied
 from repro.papers.yoshida2020.reading import TYPES, Asked, answered, asked, by_window, padded, states_of_others
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.settings import validated
@@ -29,6 +30,7 @@ class Config(RunConfig):
     """A reader: its module, what it is trained on and how."""
 
     model: Literal["baseline", "recurrent"]
+    punctuation: Punctuation = "plain"  # of all questions: the base model's texts have it plain
     window: int = Field(512, ge=8)  # tokens, the question's and three special ones among them
     insert_layer: int = Field(1, ge=0)  # counted from 0: 1 is the second
     hidden_size: int = Field(768, ge=1)  # of the module's feedforward network
@@ -70,7 +72,7 @@ def execute(config, context) -> Outcome:
     rows = training_questions(config)
     rate = best_rate(config, context)
     model, result, notes = trained(config, context, rows, coder, rate, config.epochs)
-    held = prepared(source.examples("validation"), coder, config.window, must_stand=False)[0]
+    held = prepared(map(tidied(config), source.examples("validation")), coder, config.window, must_stand=False)[0]
     told = {"": {}, "masked_": {"recurrent": False}, "other_": {}}
     if config.model == BASELINE:
         told = {"": {"recurrent": False}}
@@ -136,7 +138,7 @@ def training_questions(config) -> list:
     from repro.data import corpus
     from repro.errors import ReproError
 
-    rows = list(corpus(config.corpus).examples("train"))
+    rows = list(map(tidied(config), corpus(config.corpus).examples("train")))
     if config.n_train is None:
         return rows
     if config.n_train > len(rows):
@@ -294,7 +296,7 @@ SCALES = {
     "medium": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (1e-4, 3e-4, 1e-3), "batch_size": 32,
                "precision": "bf16", "optimizer": "muon"},
     "paper": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (2e-5,), "batch_size": 32,
-              "precision": "bf16", "recompute": "window"},
+              "precision": "bf16", "recompute": "window", "punctuation": "as typed"},
 }
 
 
