@@ -140,14 +140,19 @@ class Answers(nn.Module):
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
         read = self.model(batch["windows"], batch["attention_mask"], self.recurrent, self.recompute)
-        spans = [_among(logits, batch["text"], batch[name])
-                 for name, logits in (("starts", read.start_logits), ("ends", read.end_logits))]
-        types = cross_entropy(read.type_logits, batch["types"], "none")
-        return (types + torch.stack(spans).mean(0)).mean()
+        return answer_nats(read, batch).mean()
 
     def settings(self) -> dict:
         """Whether h_prev is carried, and the model's settings; recomputation changes no number."""
         return {"recurrent": self.recurrent, "model": model_settings(self.model)}
+
+
+def answer_nats(read, batch: Mapping[str, Tensor]) -> Tensor:
+    """(B,) nats of the right answer to each question of a batch, as `Answers` counts them; read: what the model gave.
+    """
+    spans = [_among(logits, batch["text"], batch[name])
+             for name, logits in (("starts", read.start_logits), ("ends", read.end_logits))]
+    return cross_entropy(read.type_logits, batch["types"], "none") + torch.stack(spans).mean(0)
 
 
 def _among(logits: Tensor, text: Tensor, right: Tensor) -> Tensor:

@@ -136,7 +136,7 @@ def test_readers_are_trained_and_asked_as_what_they_are(study, monkeypatch):
 
     def answered(model, questions, recurrent=True, given=None, **more):
         asked.append((recurrent, given))
-        return ["" for _ in questions]
+        return [("", 1.0) for _ in questions]
 
     def train(objective, batches, settings, folder, progress):
         told.append(settings)
@@ -144,7 +144,7 @@ def test_readers_are_trained_and_asked_as_what_they_are(study, monkeypatch):
 
     monkeypatch.setattr("repro.training.Answers", Told)
     monkeypatch.setattr("repro.training.train", train)
-    monkeypatch.setattr(hotpotqa, "answered", answered)
+    monkeypatch.setattr(hotpotqa, "read_by", answered)
     monkeypatch.setattr(hotpotqa, "states_of_others", lambda *_: "others")
     for config in study.plan[:2]:
         base = model_folder(hotpotqa.base_of(config), progress=False).parent
@@ -192,10 +192,21 @@ def test_the_control_is_the_one_with_the_higher_score():
     np.testing.assert_allclose(told.effects, [[100, 10]])
     np.testing.assert_allclose(told.control, [[90, -50]])
     assert "another question" in told.note
-    room = hotpotqa_tables.room("answer_f1")
-    assert room([SimpleNamespace(metrics={"together_answer_f1": 40., "apart_answer_f1": 15.})]) == 25
-    assert room([SimpleNamespace(metrics={})]) is None
-    assert room([SimpleNamespace(metrics={"together_answer_f1": 4., "apart_answer_f1": 15.})]) == 0
+    lower = hotpotqa_tables.gain("answer_f1", -1)([base, ours])
+    np.testing.assert_allclose(lower.control, [[0, -50]])  # where lower is better the masked one is
+
+
+def test_the_room_of_an_assay_is_what_is_lost_for_sure():
+    def lost(together, apart, sign=1):
+        return hotpotqa_tables.room("answer_f1", sign)([SimpleNamespace(
+            metrics={"together_answer_f1": 0.}, documents={"assay": {
+                "together_answer_f1": together, "apart_answer_f1": apart}})])
+
+    assert lost([40., 41., 40.], [15., 15., 16.]) == pytest.approx(25)
+    assert lost([15., 15., 16.], [40., 41., 40.]) == 0
+    assert lost([15., 15., 16.], [40., 41., 40.], -1) == pytest.approx(25)
+    assert lost([40., 0., 9.], [0., 30., 9.]) == 0  # a mean of 3.3 that may be chance
+    assert hotpotqa_tables.room("answer_f1")([SimpleNamespace(metrics={})]) is None
 
 
 def test_one_window_of_the_assay_is_the_readers(study, monkeypatch):
@@ -218,9 +229,10 @@ def test_the_learning_rate_is_the_best_of_those_tried_on_questions_held_out(stud
         (RATES.name, rate, 0) for rate in config.rates]
     assert hotpotqa.rates_of(config.model_copy(update={"seed": 2})) == tried
     assert EXPERIMENT.needs(config)[1:] == tried and not EXPERIMENT.needs(study.plan[0])[1:]
-    scores = dict(zip(config.rates, (10., 30., 20.), strict=True))
+    scores = dict(zip(config.rates, (10., 3., 20.), strict=True))
     context = SimpleNamespace(need=lambda one: (SimpleNamespace(
-        metrics={"held_out_answer_f1": scores[one.learning_rate]}, config={"learning_rate": one.learning_rate}), None))
+        metrics={"held_out_answer_nats": scores[one.learning_rate]},
+        config={"learning_rate": one.learning_rate}), None))
     assert hotpotqa.best_rate(config, context) == 2e-3
     assert hotpotqa.best_rate(config.model_copy(update={"learning_rate": 7e-4}), None) == 7e-4
     seen, plain = [], hotpotqa.prepared
@@ -233,7 +245,7 @@ def test_the_learning_rate_is_the_best_of_those_tried_on_questions_held_out(stud
     record = run(tried[0], study.folder, progress=False)
     held, train = seen[0], seen[1]
     assert (len(held), len(train)) == (6, 8) and not held & train
-    assert 0 <= record.metrics["held_out_answer_f1"] <= 100
+    assert 0 <= record.metrics["held_out_answer_f1"] <= 100 and record.metrics["held_out_answer_nats"] > 0
 
 
 def test_questions_whose_answer_stands_nowhere_are_left_out_of_training(study):

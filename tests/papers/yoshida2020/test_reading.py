@@ -10,8 +10,9 @@ from repro import paths
 from repro.data.examples import Paragraph, Question, Span
 from repro.errors import ReproError
 from repro.papers.yoshida2020 import reading
-from repro.papers.yoshida2020.reading import answered, asked, by_window, padded, states_of_others
+from repro.papers.yoshida2020.reading import answered, asked, by_window, padded, read_by, states_of_others
 from repro.recurrence.reader import Read
+from repro.training import Answers
 
 
 class Words:
@@ -141,6 +142,10 @@ def test_what_is_answered_is_cut_from_the_context_in_the_order_of_the_questions(
     rows = [asked(question(), coder, 12), asked(question("yes", ()), coder, 60), asked(question(), coder, 14)]
     model = Told(coder.known[" ends"], coder.known[" ends"]).train()
     assert answered(model, rows, batch_size=2) == ["ends", "yes", "ends"]
+    told = read_by(model, rows, batch_size=2)
+    assert [answer for answer, _ in told] == ["ends", "yes", "ends"]
+    each = [float(Answers(model)(padded([row]))) for row in rows]  # by themselves: padding changes nothing
+    assert [nats for _, nats in told] == pytest.approx(each) and len(set(each)) > 1
     assert model.training
 
 

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, tokeniser_of
 from repro.papers.base.punctuation import Punctuation, tidied
-from repro.papers.yoshida2020.reading import TYPES, Asked, answered, asked, by_window, padded, states_of_others
+from repro.papers.yoshida2020.reading import TYPES, Asked, asked, by_window, padded, read_by, states_of_others
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.settings import validated
 
@@ -82,13 +82,14 @@ def execute(config, context) -> Outcome:
     every = {}
     with context.progress(len(told) * len(held), "answering", "questions") as bar:
         for name, way in told.items():
-            every[name] = answers = answered(model, held, batch_size=config.batch_size, progress=bar, **way)
+            every[name] = answers = read_by(model, held, batch_size=config.batch_size, progress=bar, **way)
             documents |= scored(held, answers, name)
             if not name:
                 samples = [{"question": one.question.question, "wanted": one.question.answer, "told": answer}
-                           for one, answer in list(zip(held, answers, strict=True))[:SAMPLES]]
+                           for one, (answer, _) in list(zip(held, answers, strict=True))[:SAMPLES]]
     if config.model == RECURRENT:
-        notes["by_window"] = window_by_window(model, held, every[""], every["masked_"])
+        notes["by_window"] = window_by_window(model, held, *([answer for answer, _ in every[name]]
+                                                             for name in ("", "masked_")))
     metrics = {f"{name}{score}": _mean(documents[f"{name}{score}"]) for name in told for score in SCORES}
     split = {"validation": documents}
     if config.model == BASELINE:
@@ -105,7 +106,7 @@ def execute(config, context) -> Outcome:
     added = sum(weight.numel() for weight in model.added_parameters()) if config.model == BASELINE else 0  # not used
     metrics |= {"learning_rate": rate, "parameters": sum(weight.numel() for weight in model.parameters()) - added,
                 "train_questions": len(rows) - notes["left_out"]}
-    units = {name: UNITS.get(name, "per cent") for name in metrics}
+    units = {name: "nats" if name.endswith("nats") else UNITS.get(name, "per cent") for name in metrics}
     save_model(model, context.folder / "model")
     return Outcome(metrics, units, config.model, result.curves, split,
                    notes | {"tokeniser": coder.fingerprint, "samples": samples})
@@ -129,7 +130,7 @@ def window_by_window(model, questions: list[Asked], answers: list[str], masked: 
 SHOWN = 120  # characters of a window that a record keeps
 UNITS = {"share_recovered": "of what reading windows together can give", "learning_rate": "per step",
          "parameters": "weights", "train_questions": "questions"}
-SCORES = ("answer_f1", "answer_exact_match")  # metrics, and by question under `documents`
+SCORES = ("answer_f1", "answer_exact_match", "answer_nats")  # metrics, and by question under `documents`
 SAMPLES = 5
 
 
@@ -185,13 +186,13 @@ def trained(config, context, rows, coder, rate: float, epochs: int, name: str = 
     return model, result, {"left_out": left_out, "type_alone": told}
 
 
-def scored(questions: list[Asked], answers: list[str], name: str = "") -> dict[str, list[float]]:
-    """F1 and exact match of each answer, in per cent, by HotpotQA's rules."""
+def scored(questions: list[Asked], answers: list[tuple[str, float]], name: str = "") -> dict[str, list[float]]:
+    """F1 and exact match of each answer, in per cent, by HotpotQA's rules, and the nats of the right one."""
     from repro.evaluation import answer_scores
 
-    pairs = [answer_scores(told, one.question.answer) for one, told in zip(questions, answers, strict=True)]
+    pairs = [answer_scores(told, one.question.answer) for one, (told, _) in zip(questions, answers, strict=True)]
     return {f"{name}answer_exact_match": [100 * exact for exact, _ in pairs],
-            f"{name}answer_f1": [100 * f1 for _, f1 in pairs]}
+            f"{name}answer_f1": [100 * f1 for _, f1 in pairs], f"{name}answer_nats": [nats for _, nats in answers]}
 
 
 def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
@@ -218,17 +219,19 @@ def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
             ways["apart"].append(apart)
     found = {}
     for name, ones in ways.items():
-        found |= scored(ones, answered(model, ones, recurrent=False, batch_size=config.batch_size), f"{name}_")
+        found |= scored(ones, read_by(model, ones, recurrent=False, batch_size=config.batch_size), f"{name}_")
     return found
 
 
 def best_rate(config, context) -> float:
-    """The learning rate: the one given, or of those tried the one with the best F1 on training questions held out."""
+    """The learning rate: the one given, or of those tried the one that gives right answers to training questions held
+    out the most probability: of F1, a step of which is a whole question, as few tell no rates apart.
+    """
     tried = rates_of(config)
     if not tried:
         return config.learning_rate or config.rates[0]
     records = [context.need(one)[0] for one in tried]
-    return max(records, key=lambda record: record.metrics["held_out_answer_f1"]).config["learning_rate"]
+    return min(records, key=lambda record: record.metrics["held_out_answer_nats"]).config["learning_rate"]
 
 
 def rates_of(config) -> list[RunConfig]:
@@ -246,9 +249,10 @@ def execute_rate(config, context) -> Outcome:
     held = prepared(rows[:config.held_out], coder, config.window, must_stand=False)[0]
     model, result, _ = trained(config, context, rows[config.held_out:][:config.search_train], coder,
                                config.learning_rate, 1)
-    told = scored(held, answered(model, held, config.model == RECURRENT, batch_size=config.batch_size))
+    told = scored(held, read_by(model, held, config.model == RECURRENT, batch_size=config.batch_size))
     metrics = {f"held_out_{name}": _mean(told[name]) for name in SCORES}
-    return Outcome(metrics, dict.fromkeys(metrics, "per cent"), config.model, result.curves)
+    units = {name: "nats" if name.endswith("nats") else "per cent" for name in metrics}
+    return Outcome(metrics, units, config.model, result.curves)
 
 
 def _mean(values: list[float]) -> float:

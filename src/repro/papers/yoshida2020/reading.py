@@ -133,20 +133,29 @@ def padded(questions: Sequence[Asked]) -> "dict[str, torch.Tensor]":
 
 
 def answered(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bool = True,
-             given: Sequence | None = None, batch_size: int = 8, progress=None) -> list[str]:
+             given: Sequence | None = None, batch_size: int = 8) -> list[str]:
     """What a reader answers to each question: yes, no, or words cut from its context. Dropout is off.
 
     given: what each window of a question sees in the place of what the one before left, (W, d) for each question.
     """
+    return [answer for answer, _ in read_by(model, questions, recurrent, given, batch_size)]
+
+
+def read_by(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bool = True,
+            given: Sequence | None = None, batch_size: int = 8, progress=None) -> list[tuple[str, float]]:
+    """What a reader answers to each question, and the nats of the right answer (`repro.training.answer_nats`)."""
     from torch.nn.utils.rnn import pad_sequence
 
-    found: list[str] = [""] * len(questions)
+    from repro.training import answer_nats
+
+    found: list[tuple[str, float]] = [("", 0.0)] * len(questions)
     for places, batch in _batches(model, questions, batch_size):
         others = None if given is None else pad_sequence([given[k] for k in places], batch_first=True)
         told = model(batch["windows"], batch["attention_mask"], recurrent, given=others)
         spans = best_spans(told.start_logits, told.end_logits, batch["text"])
-        for k, kind, span in zip(places, told.type_logits.argmax(1).tolist(), spans, strict=True):
-            found[k] = cut(questions[k], *span) if kind == 0 else TYPES[kind]
+        nats, kinds = answer_nats(told, batch).tolist(), told.type_logits.argmax(1).tolist()
+        for k, kind, span, cost in zip(places, kinds, spans, nats, strict=True):
+            found[k] = cut(questions[k], *span) if kind == 0 else TYPES[kind], cost
         if progress is not None:
             progress.advance(len(places))
     return found
