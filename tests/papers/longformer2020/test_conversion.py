@@ -36,7 +36,8 @@ def test_other_scales_are_declared(scale):
         assert trained == {"short": 400_000, "long": 4_000_000, "frozen": 4_000_000, "roberta-short": 400_000,
                            "roberta-long": 4_000_000}
         rates = {config.learning_rate for config in plan if config.tokens}
-        assert rates == {1.5e-4} and conversion.base_of(plan[0]).learning_rate == 3e-3, "a twentieth, as in the paper"
+        assert rates == {1.5e-4, 3e-3} and conversion.base_of(plan[0]).learning_rate == 3e-3, "a twentieth"
+        assert {one.configuration for one in plan if one.learning_rate == 3e-3 and one.tokens} == {"frozen"}
         by_hand, *_ = EXPERIMENT.plan("small", {"configuration": "short", "learning_rate": "0.001"})
         assert by_hand.learning_rate == 1e-3
         assert {config.window for config in plan} == {128, 512} and plan[-1].window == 512
@@ -128,6 +129,9 @@ def test_every_configuration_predicts_the_same_tokens(records):
         assert record.metrics["masked_bits_per_token"] == pytest.approx(sum(nats) / sum(n) / math.log(2))
         assert record.units["masked_bits_per_token"] == "bits per masked token"
         assert ("pieces_nats" in record.documents["validation"]) == (not name.startswith("roberta"))
+        inside = record.documents["validation"]["inside_tokens"]
+        assert inside == records.found["roberta"].documents["validation"]["inside_tokens"]
+        assert all(0 < k < every for k, every in zip(inside, n, strict=True))
         curve = record.curves["loss_by_position"]
         assert all(0 < x < 32 for x, _ in curve) and 8 < len(curve) <= 18
         counts = record.curves["tokens_by_position"]
@@ -223,6 +227,9 @@ def test_what_claims_measure_by_hand():
     pieces = conversion_tables.beyond_roberta(rows)
     np.testing.assert_allclose(pieces.control, [[0, -1]])
     assert "pieces" in pieces.note
+    for row, nats in zip(rows[::3], ([bit, 2 * bit], [bit, bit]), strict=True):
+        row.documents["test"] |= {"inside_nats": nats, "inside_tokens": [10, 10]}
+    assert conversion_tables.beyond_roberta(rows).note.endswith("ends of RoBERTa's pieces: -0.5")
     plain, held = (conversion_tables.compared("long", "copied", *more) for more in ((), ("roberta", "random")))
     np.testing.assert_allclose(plain["measure"](rows).effects, [[-2, -1]])
     np.testing.assert_allclose(held["measure"](rows).effects, [[-2, -1]])
@@ -247,6 +254,21 @@ def test_a_base_that_makes_nothing_of_positions_cannot_tell_which_are_good():
     for one in (near, copied):
         read = {config.configuration for config in EXPERIMENT.plan("smoke") if one.assay.where(config)}
         assert read == {"roberta", "random"}
+
+
+def test_what_copying_lost_and_more_training_gives_is_all_there_is_to_repair():
+    bit = 10 * math.log(2)
+    rows = [fake("copied", [3 * bit, 4 * bit]), fake("roberta", [3 * bit, 3 * bit]),
+            fake("roberta-short", [2 * bit, 3 * bit])]
+    short, frozen = (claim(f"longformer2020-{name}").assay for name in ("short-training", "frozen"))
+    assert (short.room(rows), frozen.room(rows)) == pytest.approx((1.0, 0.5))
+    assert frozen.room([fake("copied", [bit, bit]), fake("roberta", [bit, 2 * bit])]) == 0
+
+
+def test_positions_away_from_seams_have_half_a_window_on_either_side_in_their_piece():
+    away = conversion.away_from_seams(np.arange(20), 10, 3)
+    assert np.flatnonzero(away).tolist() == [3, 4, 5, 6, 13, 14, 15, 16]
+    assert not conversion.away_from_seams(np.arange(8), 8, 4).any()
 
 
 @pytest.mark.parametrize(("fewer", "verdict"), [(8.0, "reproduced"), (0.5, "not reproduced")])
