@@ -312,7 +312,7 @@ def grid(scale: str) -> list[dict]:
     return points
 
 
-SHARED = {"paper": PAPER, "config": Config, "reads": lambda config: PRETRAINING.reads(base_of(config))}
+SHARED = {"paper": PAPER, "config": Config, "reads": lambda config: PRETRAINING.reads(base_of(config)), "revision": 1}
 RATES = Experiment(
     name="recurrence-hotpotqa-rates", **SHARED, summary="Which learning rate suits a reader of questions.",
     scales={scale: values for scale, values in SCALES.items() if len(values["rates"]) > 1},
