@@ -20,12 +20,12 @@ def hours(record: Record) -> float:
 
 
 def costs(results: Path | str | None = None) -> "pandas.DataFrame":
-    """A row for each experiment and scale with committed records, the longest first, and one of them all.
+    """A row of all committed records, and one for each experiment and scale that has some, the longest first.
 
     results: the folder of the records.
 
     >>> list(costs(folder).columns)
-    ['of', 'experiment', 'scale', 'runs', 'resumed', 'hours', 'most memory, GB']
+    ['of', 'experiment', 'at', 'runs', 'hours', 'most memory, GB', 'resumed']
     """
     import pandas
 
@@ -33,13 +33,12 @@ def costs(results: Path | str | None = None) -> "pandas.DataFrame":
              if (records := Store.of(scale, results).find(one.name, scale))}
     ordered = sorted(found.items(), key=lambda item: -sum(map(hours, item[1])))
     everything = [record for records in found.values() for record in records]
-    rows = [{"of": cited(paper), "experiment": name, "scale": scale} | _told(records)
+    rows = [{"of": cited(paper), "experiment": name, "at": scale} | _told(records)
             for (paper, name, scale), records in ordered]
-    rows.append({"of": "all", "experiment": "–", "scale": "–"} | _told(everything))
-    return pandas.DataFrame(rows)
+    return pandas.DataFrame([{"of": "all", "experiment": "–", "at": "–"} | _told(everything), *rows])
 
 
 def _told(records: list[Record]) -> dict[str, str]:
-    return {"runs": f"{len(records):,}", "resumed": f"{sum(record.cost['resumed'] for record in records):,}",
-            "hours": f"{sum(map(hours, records)):,.2f}",
-            "most memory, GB": f"{max((r.cost['peak_memory_bytes'] for r in records), default=0) / 1e9:.1f}"}
+    return {"runs": f"{len(records):,}", "hours": f"{sum(map(hours, records)):,.2f}",
+            "most memory, GB": f"{max((r.cost['peak_memory_bytes'] for r in records), default=0) / 1e9:.1f}",
+            "resumed": f"{sum(record.cost['resumed'] for record in records):,}"}
