@@ -143,7 +143,8 @@ def answered(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: b
 
 def read_by(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bool = True,
             given: Sequence | None = None, batch_size: int = 8, progress=None) -> list[tuple[str, float]]:
-    """What a reader answers to each question, and the nats of the right answer, as `repro.training.Answers` counts them."""
+    """What a reader answers to each question, and the nats of the right answer as `repro.training.Answers` counts them.
+    """
     from torch.nn.utils.rnn import pad_sequence
 
     from repro.training.objective import answer_nats
