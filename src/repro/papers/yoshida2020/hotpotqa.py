@@ -106,7 +106,7 @@ def execute(config, context) -> Outcome:
     added = sum(weight.numel() for weight in model.added_parameters()) if config.model == BASELINE else 0  # not used
     metrics |= {"learning_rate": rate, "parameters": sum(weight.numel() for weight in model.parameters()) - added,
                 "train_questions": len(rows) - notes["left_out"]}
-    units = {name: "nats" if name.endswith("nats") else UNITS.get(name, "per cent") for name in metrics}
+    units = {name: unit(name) for name in metrics}
     save_model(model, context.folder / "model")
     return Outcome(metrics, units, config.model, result.curves, split,
                    notes | {"tokeniser": coder.fingerprint, "samples": samples})
@@ -130,6 +130,13 @@ def window_by_window(model, questions: list[Asked], answers: list[str], masked: 
 SHOWN = 120  # characters of a window that a record keeps
 UNITS = {"share_recovered": "of what reading windows together can give", "learning_rate": "per step",
          "parameters": "weights", "train_questions": "questions"}
+
+
+def unit(metric: str) -> str:
+    """Of a metric; of the scores of answers as their names end."""
+    return "nats" if metric.endswith("nats") else UNITS.get(metric, "per cent")
+
+
 SCORES = ("answer_f1", "answer_exact_match", "answer_nats")  # metrics, and by question under `documents`
 SAMPLES = 5
 
@@ -251,8 +258,7 @@ def execute_rate(config, context) -> Outcome:
                                config.learning_rate, 1)
     told = scored(held, read_by(model, held, config.model == RECURRENT, batch_size=config.batch_size))
     metrics = {f"held_out_{name}": _mean(told[name]) for name in SCORES}
-    units = {name: "nats" if name.endswith("nats") else "per cent" for name in metrics}
-    return Outcome(metrics, units, config.model, result.curves)
+    return Outcome(metrics, {name: unit(name) for name in metrics}, config.model, result.curves)
 
 
 def _mean(values: list[float]) -> float:
