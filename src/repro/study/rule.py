@@ -126,7 +126,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
                 "on the other side, and no control tells why" if whole.high < 0 and without is None else "no effect")
         verdict, because = NOT_REPRODUCED, "opposite" if opposite else none
     else:
-        verdict, because = INCONCLUSIVE, "the control shows as much" if whole.low > 0 else ""
+        verdict, because = INCONCLUSIVE, "not surely beyond its control" if whole.low > 0 else ""
     if control is not None:
         because += "; " * bool(because) + "without the mechanism {control}"
     exact, unsure = whole.error == 0, effects.size == 1 < seeds  # one number of one seed: who knows

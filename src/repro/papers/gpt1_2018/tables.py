@@ -405,8 +405,10 @@ def told_of_runs(context: ArtifactContext, scale: str) -> dict[str, str]:
 
 
 def settings(context: ArtifactContext) -> "pandas.DataFrame":
-    """The settings that the paper prints, and ours."""
+    """The settings that the paper prints, and ours; the number of weights, which it does not, is counted."""
     import pandas
+
+    from repro.models.gpt import SIZES as RELEASED
 
     rows = []
     runs = {scale: told_of_runs(context, scale) for scale in context.scales}
@@ -422,6 +424,11 @@ def settings(context: ArtifactContext) -> "pandas.DataFrame":
             else:
                 told[heading(scale)] = "as released" if released else str(ours(base, tuned))
         rows.append(told)
+    bases = {scale: context.plan(scale, experiment=PRETRAINING.name, model="transformer")[0] for scale in
+             reversed(context.scales)}
+    rows.append({"stage": "pre-training", "setting": "weights, counted",
+                 "paper": f"{RELEASED['openai-gpt'].parameters:,}, as released"} |
+                {heading(scale): f"{size_of(base).parameters:,}" for scale, base in bases.items()})
     return pandas.DataFrame(rows)
 
 
