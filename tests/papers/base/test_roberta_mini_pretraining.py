@@ -13,7 +13,7 @@ from repro.errors import ReproError
 from repro.models import load_masked_lm, roberta_parameters
 from repro.papers.base import pretraining, roberta_mini
 from repro.papers.base.pretraining import stages, tokeniser_of
-from repro.papers.base.roberta_mini import held_out_batches, masked_loss
+from repro.papers.base.roberta_mini import held_out_batches, masked_loss, said_twice, spread
 from repro.study import experiment, kept_model, run
 from repro.study.settings import as_text
 from repro.training import MaskedLM
@@ -122,6 +122,42 @@ def test_held_out_masks_are_always_the_same():
         held_out_batches(ids, 331, 300)
 
 
+def test_of_a_passage_read_twice_only_the_second_time_is_hidden_and_what_stands_before_it_is_all_that_differs():
+    rows = torch.randint(4, 299, (11, 43), generator=torch.Generator().manual_seed(0)).numpy()  # 20 tokens, twice
+    rows[3, 5] = 0  # where a document begins
+    again, other = ([{name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}]
+                    for batches in said_twice(rows, 300))
+    (again,), (other,) = again, other
+    assert torch.equal(again["targets"], other["targets"]) and torch.equal(again["positions"], other["positions"])
+    hidden = again["targets"] >= 0
+    assert set(hidden.sum(1).tolist()) <= {2, 3} and hidden.sum() in (32, 33)  # <s> is not told
+    places = again["positions"][hidden]
+    assert places.min() >= 21 and places.max() <= 40
+    row = torch.arange(11)[:, None].expand_as(hidden)[hidden]
+    assert torch.equal(again["ids"][row, places - 20], again["targets"][hidden]), "the answer stands there"
+    first = torch.where(torch.from_numpy(rows) == 0, 2, torch.from_numpy(rows))[:, 1:21]
+    assert torch.equal(again["ids"][:, 1:21], first) and torch.equal(other["ids"][:, 1:21], first.roll(1, 0))
+    assert torch.equal(again["ids"][:, 21:], other["ids"][:, 21:])
+    assert (again["ids"][:, 21:41] == 299).sum() > 15
+
+
+def test_what_is_spread_begins_and_ends_with_the_text():
+    ids = torch.arange(4, 104).numpy()
+    some, targets = spread(ids, 8, 3, ids % 2 == 0)
+    assert some.tolist() == [*range(4, 12), *range(50, 58), *range(96, 104)]
+    assert (targets == (some % 2 == 0)).all()
+    every, none = spread(ids, 8, 99)
+    assert len(every) == 96 and none is None
+    with pytest.raises(ReproError, match="100 tokens of held-out text are fewer than one sequence of 101"):
+        spread(ids, 101, 3)
+
+
+def test_every_run_of_a_chain_draws_anew():
+    config, other = plan(continues={}), plan(continues={"continues": {}, "tokens": 320})
+    assert roberta_mini.chain(plan()) == [plan()] and roberta_mini.chain(config) == [plan(), config]
+    assert roberta_mini.chain(other) == [plan(tokens=320), plan(continues={}, tokens=320), other]
+
+
 def test_batches_count_by_what_they_predict():
     class Known(torch.nn.Module):
         """A loss that is the first token id of the batch."""
@@ -170,7 +206,7 @@ def test_a_run_that_continues_another_starts_from_its_weights_and_reads_on(whole
     ({"continues": {}, "sinusoids": 0.05}, "sinusoids is 0.05, but a run that continues another starts from its"),
     ({"continues": {"batch_size": 0}}, "batch_size=0"),
     ({"continues": {"n_layer": 2}}, "continues has n_layer=2; the run that is continued may differ in batch"),
-    ({"continues": {"continues": {}}}, "continues has continues={}"),
+    ({"continues": {"continues": {"n_layer": 2}}}, "continues has n_layer=2"),
     ({"continues": {"tokenss": 65}}, "continues has tokenss=65")])
 def test_what_cannot_be_continued_is_one_clear_line(changes, told):
     with pytest.raises(ReproError, match=told) as error:

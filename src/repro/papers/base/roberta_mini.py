@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from repro.errors import ReproError
 from repro.papers.base import pretraining
 from repro.papers.base.pretraining import growing_batches, new_tokeniser, pretrain
 from repro.study import Absent, Experiment, register
@@ -17,12 +18,17 @@ from repro.study.settings import canonical, validated
 
 HELD_OUT = 120_000  # tokens of the validation text, of which 15 % are predicted
 SCORED = 8  # sequences at a time
+UNITS = {"frequency_bits_per_token": "bits per masked token that frequencies alone leave",
+         "spread_bits_per_token": "bits per masked token, over all of the held-out text",
+         "again_bits_per_token": "bits per masked token of a passage that is read a second time",
+         "again_bits_saved": "bits per masked token, against another passage in front"}
 MASK_SEED = 0  # of the masks of held-out text, the same for every model
 
 
+SPREAD = 128  # sequences of the validation text, evenly over all of it, which is more than one book
 # How a model is trained, and not what it is.
-TRAINING = {"tokens", "batch_size", "growing", "sinusoids", "learning_rate", "warmup_steps", "weight_decay",
-            "validate_every", "optimizer", "precision"}
+TRAINING = {"continues", "tokens", "batch_size", "growing", "sinusoids", "learning_rate", "warmup_steps",
+            "weight_decay", "validate_every", "optimizer", "precision"}
 
 
 class Config(pretraining.Config):
@@ -33,7 +39,8 @@ class Config(pretraining.Config):
     sequence: int = Field(512, ge=3)  # tokens per training sequence, <s> and </s> among them
     # The amplitude of the waves as which positions start; None: at random.
     sinusoids: Annotated[float | None, Field(gt=0), Absent(None)] = None
-    # What differs in the settings (TRAINING) of the run whose weights it starts from; None: it starts anew.
+    # What differs in the settings (TRAINING) of the run whose weights it starts from, which may continue one itself;
+    # None: it starts anew.
     continues: Annotated[dict[str, Any] | None, Absent(None)] = None
 
     @model_validator(mode="after")
@@ -55,6 +62,12 @@ def earlier(config) -> Config | None:
     if config.continues is None:
         return None
     return validated(Config, {**config.model_dump(), "continues": None, **config.continues})
+
+
+def chain(config) -> list[Config]:
+    """The runs that its weights come from, from the first, which started anew, to itself."""
+    before = earlier(config)
+    return [*(chain(before) if before else ()), config]
 
 
 REAL = {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipedia",), "optimizer": "muon",
@@ -101,16 +114,20 @@ def execute(config, context):
     held_out = held_out_batches(held.ids[:HELD_OUT], config.sequence, coder.mask + 1,
                                 None if held.targets is None else held.targets[:HELD_OUT])
     text = tokens(config.corpus, "train", coder)
-    seed = config.seed + bool(before)  # not once more the order and the masks that the earlier run had
+    seed = config.seed + len(chain(config)) - 1  # not once more the order and the masks that an earlier run had
     batches = Masked(growing_batches(config, text, seed), coder.mask + 1, seed)
     model, result, loss = pretrain(config, context, NAME, MaskedLM(model), batches,
                                    lambda model: masked_loss(model, held_out))
-    outcome = pretraining.outcome(
-        config, context, NAME, model, coder, result,
-        {"masked_bits_per_token": loss / math.log(2),
-         "frequency_bits_per_token": frequency_bits(text.ids, held_out, coder.mask + 1)},
-        {"masked_bits_per_token": "bits per masked token",
-         "frequency_bits_per_token": "bits per masked token that frequencies alone leave"})
+    everywhere, targets = spread(held.ids, config.sequence, SPREAD, held.targets)
+    metrics = {"masked_bits_per_token": loss / math.log(2),
+               "frequency_bits_per_token": frequency_bits(text.ids, held_out, coder.mask + 1),
+               "spread_bits_per_token": masked_loss(model, held_out_batches(
+                   everywhere, config.sequence, coder.mask + 1, targets)) / math.log(2)}
+    again, other = (masked_loss(model, batches) / math.log(2) for batches in said_twice(
+        everywhere.reshape(-1, config.sequence), coder.mask + 1))
+    metrics |= {"again_bits_per_token": again, "again_bits_saved": other - again}
+    outcome = pretraining.outcome(config, context, NAME, model, coder, result, metrics,
+                                  {name: UNITS.get(name, "bits per masked token") for name in metrics})
     if before:
         outcome.notes["tokens"] += told.notes["tokens"]  # that the weights have seen
     return outcome
@@ -124,7 +141,6 @@ def held_out_batches(ids, sequence: int, vocab_size: int, targets=None) -> list:
     """
     import numpy as np
 
-    from repro.errors import ReproError
     from repro.training import masked
 
     if len(ids) < sequence:
@@ -133,6 +149,42 @@ def held_out_batches(ids, sequence: int, vocab_size: int, targets=None) -> list:
     rows, allowed = (x[:len(ids) // sequence * sequence].reshape(-1, sequence) for x in (ids, targets))
     draw = np.random.default_rng(MASK_SEED)
     return [masked(rows[k:k + SCORED], vocab_size, draw, allowed[k:k + SCORED]) for k in range(0, len(rows), SCORED)]
+
+
+def spread(ids, sequence: int, n: int, targets=None):
+    """`n` sequences of a text (N,), or as many as it has, evenly from its beginning to its end, as one text; and which
+    tokens of these are to be predicted, where `targets` (N,) says it of all."""
+    import numpy as np
+
+    if len(ids) < sequence:
+        raise ReproError(f"{len(ids):,} tokens of held-out text are fewer than one sequence of {sequence}.")
+    starts = np.linspace(0, len(ids) - sequence, min(n, len(ids) // sequence)).astype(int)
+    chosen = (starts[:, None] + np.arange(sequence)).ravel()
+    return ids[chosen], None if targets is None else targets[chosen]
+
+
+def said_twice(rows, vocab_size: int) -> tuple[list, list]:
+    """Of rows (n, N) of held-out text the beginning of each twice, 15 % of its second time masked; and the same with
+    the beginning of another row in place of the first time. What the first tells better than the second was looked up.
+    """
+    import numpy as np
+
+    from repro.training import masked
+    from repro.training.masking import SHARE
+
+    half = (rows.shape[1] - 2) // 2
+    begun = rows[:, 1:1 + half]
+    hidden = np.random.default_rng(MASK_SEED).random(begun.shape).argsort(1)[:, :max(1, round(SHARE * half))]
+    allowed = np.zeros(rows.shape, bool)
+    np.put_along_axis(allowed, 1 + half + hidden, True, 1)
+
+    def after(front) -> list:
+        read, draw = rows.copy(), np.random.default_rng(MASK_SEED)
+        read[:, 1:1 + half], read[:, 1 + half:1 + 2 * half] = front, begun
+        return [masked(read[k:k + SCORED], vocab_size, draw, allowed[k:k + SCORED])
+                for k in range(0, len(read), SCORED)]
+
+    return after(begun), after(np.roll(begun, 1, 0))
 
 
 def frequency_bits(ids, batches: list, vocab_size: int) -> float:

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.page import bounded
-from repro.papers.base.roberta_mini import earlier
+from repro.papers.base.roberta_mini import chain
 from repro.papers.longformer2020 import conversion
 from repro.papers.longformer2020.conversion import CHAPTER, EXPERIMENT, PAPER, SCALES
 from repro.study import ADDED, Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
@@ -113,10 +113,10 @@ def by_position(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def _edge(config: Any) -> int | None:
-    """So many positions had the shorter sequences of the base's pretraining, or of that which it continues; None where
-    all were of one length."""
+    """So many positions had the shorter sequences of the base's pretraining, or the first of its chain; None where all
+    were of one length."""
     base = conversion.base_of(config)
-    growing = (earlier(base) or base).growing
+    growing = chain(base)[0].growing
     return growing[-1][0] if growing else None
 
 
