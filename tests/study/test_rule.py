@@ -159,7 +159,8 @@ def test_the_control_has_to_be_exceeded():
     assert judge(clear, "higher", control=effects(0.05, 0.001)).verdict == "reproduced"
     found = judge(clear, "higher", paper_effect=0.1, control=effects(0.1, 0.002))
     assert found.verdict == "inconclusive"
-    assert found.text.endswith("not surely beyond its control; without the mechanism +0.1")
+    assert found.text.endswith("not surely beyond its control (p 1, at most 0.05 is asked for); without the mechanism "
+                               "+0.1")
     assert judge(clear, "higher", control=effects(0.15, 0.001)).verdict == "inconclusive"
     one_number = judge(clear, "higher", control=[[0.04], [0.05], [0.06]])
     assert one_number.verdict == "reproduced" and one_number.control == pytest.approx(0.05)

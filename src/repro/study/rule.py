@@ -126,7 +126,9 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
                 "on the other side, and no control tells why" if whole.high < 0 and without is None else "no effect")
         verdict, because = NOT_REPRODUCED, "opposite" if opposite else none
     else:
-        verdict, because = INCONCLUSIVE, "not surely beyond its control" if whole.low > 0 else ""
+        verdict, because = INCONCLUSIVE, ""
+        if whole.low > 0:
+            because = f"not surely beyond its control (p {beyond.p:.2g}, at most {ERROR / family:.2g} is asked for)"
     if control is not None:
         because += "; " * bool(because) + "without the mechanism {control}"
     exact, unsure = whole.error == 0, effects.size == 1 < seeds  # one number of one seed: who knows

@@ -159,6 +159,31 @@ def score(labels, predictions, metric: str) -> float:
     return 100 * float(np.corrcoef(labels, predictions)[0, 1])  # of labels 0 and 1 Pearson's is Matthews'
 
 
+def units(labels, told, metric: str):
+    """(examples,) numbers whose mean is the score, times 100, and which spread as it does when other examples are
+    drawn: of accuracy 100 for each hit, of F1 and of correlations what its Taylor series gives (`linearised`)."""
+    import numpy as np
+
+    from repro.evaluation.bootstrap import linearised
+
+    if metric == "accuracy":
+        return 100.0 * np.array([one == other for one, other in zip(labels, told, strict=True)])
+    x, y = np.array(labels, float), np.array(told, float)
+    if metric == "f1":
+        return 100 * linearised(2 * x * y, x + y)
+    if not np.ptp(x) or not np.ptp(y):
+        return np.zeros(len(x))
+    x, y = ((z - z.mean()) / z.std() for z in (x, y))
+    share = (x * y).mean()
+    return 100 * (x * y - share * (x * x + y * y) / 2 + share)
+
+
+def by_example(record):
+    """(examples,) of a fine-tuned model on its test rows."""
+    test = record.documents["test"]
+    return units(test["label"], test["prediction"], FORMS[record.config["task"]].metric)
+
+
 def transfer(model, trained, n: int) -> None:
     """Give a fresh transformer the embeddings and the n lowest layers of a trained one."""
     for name in ("embed", "places"):
