@@ -93,7 +93,7 @@ def test_means_of_parts_at_common_seeds_with_and_without_what_they_hang_on(monke
 @pytest.mark.parametrize(("control", "above"), [("majority_score", []), ("words_score", []), ("alone_score", []),
                                                 ("training_score", ["RTE"])])
 def test_a_score_counts_that_is_surely_above_all_controls(control, above):
-    found = [made("rte", "full", seed, 60 - seed, of=100, majority=0) for seed in (0, 2)]  # 59, of which the standard error is 4.9
+    found = [made("rte", "full", seed, 60 - seed, of=100, majority=0) for seed in (0, 2)]  # 59 ± 4.9
     found[0].metrics[control] = 50
     assert tables.beyond_controls({"RTE": found, "SICK": []}) == above
     found[0].metrics[control] = 49

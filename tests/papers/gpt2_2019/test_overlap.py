@@ -98,7 +98,9 @@ def test_the_claim_measures_the_difference_of_percentages_each_set_alike():
     for records in ([own, books], [books, own]):
         found = overlap.difference(records)
         assert found.effects.shape == (1, 3) and found.effects.mean() == pytest.approx((10 - 30 + 40 - 20) / 2)
-    assert overlap.room([own]) == pytest.approx(25)
+    assert overlap.room([own]) == pytest.approx(25) and "prints" not in found.note
+    printed = [record(name, wikitext2=([9], [k]), text8=([9], [0])) for k, name in enumerate(("own", "books"))]
+    assert overlap.difference(printed).note.endswith("the paper prints +1.28")  # 0.97 and 1.60
 
 
 def test_the_papers_difference_is_another_one_on_the_sets_that_are_here():
@@ -123,6 +125,7 @@ def test_the_table_has_the_papers_rows_and_ours(small):
     shown = artifact("gpt2_2019-table6").render("smoke").table
     assert shown["generated"].tolist()[-2:] == [f"{record.metrics['planted_percent']:.2f}", "not run"]
     assert shown["PTB"].tolist() == ["2.67", "0.88", "not run", "not run", "–", "not run"]
+    assert [overlap._written(share) for share in (None, 0.0, 0.004, 0.006)] == ["–", "0.00", "< 0.01", "0.01"]
 
 
 @pytest.mark.parametrize(("sets", "told"), [

@@ -173,7 +173,9 @@ def table(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def _written(percent: float | None) -> str:
-    return "–" if percent is None else f"{percent:.2f}"
+    if percent is None:
+        return "–"
+    return "< 0.01" if 0 < percent < 0.005 else f"{percent:.2f}"
 
 
 def difference(records: Sequence[Record]) -> Measured:
@@ -184,8 +186,10 @@ def difference(records: Sequence[Record]) -> Measured:
     own, other = sorted(records, key=lambda record: record.config["training_set"] != OWN)
     parts = [percents(other, name) - percents(own, name) for name in own.documents]
     n = sum(map(len, parts))
+    paper = f"; on these sets the paper prints {printed_difference(own.documents):+.2f}" if COLUMNS.keys() >= set(
+        own.documents) else ""
     return Measured(np.array([np.concatenate([part * n / (len(parts) * len(part)) for part in parts])]),
-                    note=f"pre-training text: {other.config['training_set']}, of another kind than all of them")
+                    note=f"pre-training text: {other.config['training_set']}, of another kind than all of them{paper}")
 
 
 def percents(record: Record, name: str) -> Any:

@@ -143,7 +143,8 @@ def most_confident(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale, size=LARGEST, text="all"):
             found = context.records_of(config)[:1]
-            rows += [{"source": f"this study, {scale}, {config.questions}", "question": one["question"],
+            rows += [{"source": f"this study, {scale}, {config.questions}, seed {record.seed}",
+                      "question": one["question"],
                       "answer": one["answer"] or "(nothing)", "correct": "yes" if one["correct"] else "no",
                       "probability": _share(one["probability"])}
                      for record in found for one in record.notes["answers"]]
