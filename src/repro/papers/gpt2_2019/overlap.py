@@ -186,8 +186,8 @@ def difference(records: Sequence[Record]) -> Measured:
     own, other = sorted(records, key=lambda record: record.config["training_set"] != OWN)
     parts = [percents(other, name) - percents(own, name) for name in own.documents]
     n = sum(map(len, parts))
-    paper = f"; on these sets the paper prints {printed_difference(own.documents):+.2f}" if COLUMNS.keys() >= set(
-        own.documents) else ""
+    names = {f"{name}_percent" for name in own.documents} - printed_rows(TABLE_6)[0].keys()  # that the paper has not
+    paper = "" if names else f"; on these sets the paper prints {printed_difference(own.documents):+.2f}"
     return Measured(np.array([np.concatenate([part * n / (len(parts) * len(part)) for part in parts])]),
                     note=f"pre-training text: {other.config['training_set']}, of another kind than all of them{paper}")
 
