@@ -32,8 +32,11 @@ ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^
 
 
 def render(target: str | Path, *chapters: str | Path) -> None:
-    """Write the book to the folder `target`. Exits with what is wrong: a warning, or a page that needs a network."""
+    """Write the book to the folder `target`. Exits with what is wrong: a target beside the book's own source, a
+    warning, or a page that needs a network."""
     target, source = Path(target), Path(target).parent / "book"
+    if source.resolve() == ROOT / "book":
+        sys.exit(f"{target} lies beside book/, where a copy of it is to be built; take another folder: build/html.")
     for folder in (target, source):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("__pycache__"))
@@ -58,14 +61,14 @@ def render(target: str | Path, *chapters: str | Path) -> None:
     options = ["--path-output", source, "--config", configured(source / "_config.yml"), "-W", "-n", "--keep-going"]
     build = [Path(sys.executable).parent / "jupyter-book", "build", source, *options]
     done = subprocess.run(build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    print(done.stdout)
     if done.returncode:
-        sys.exit("The book does not build without warnings (above).")
+        sys.exit(f"{done.stdout}\nThe book does not build without warnings (above).")
     for file in (source / "_build/html").rglob("*.html"):
         file.write_text(described(lighter(file.read_text())))
         if found := ELSEWHERE.search(file.read_text()):
             sys.exit(f"{file.name} loads something from elsewhere; it has to lie beside it: {found.group()}")
     (source / "_build/html").rename(target)
+    print(f"The book is in {target / 'index.html'}")
 
 
 def lighter(text: str) -> str:

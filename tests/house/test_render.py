@@ -23,6 +23,12 @@ def read(frame_or_style, **options):
     return BeautifulSoup(render.set_table(text), "html.parser")
 
 
+def test_a_target_whose_copy_would_replace_the_source_is_refused():
+    with pytest.raises(SystemExit, match="lies beside book/, where a copy of it is to be built; take another folder"):
+        render.render(render.ROOT / "html")
+    assert (render.ROOT / "book/index.md").exists()
+
+
 def test_a_table_of_pandas_is_set_like_those_of_the_study():
     frame = pd.DataFrame({"what": ["<x>", "y"], "value": ["1.5 [1.2, 1.8]", "not run"], "n": [3, 14]}, index=["a", "b"])
     found = read(frame)

@@ -208,6 +208,7 @@ def test_scores_are_in_the_papers_unit():
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"task": "topic"}, "unknown task 'topic'. Did you mean 'topics'"), ({"task": "gap"}, "nothing is fine-tuned for"),
+    ({"corpus": "cola"}, "corpus is 'cola', but task .* has the corpus synthetic-.*; set task alone"),
     ({"variant": "ful"}, "variant"), ({"transferred": 3}, "transferred is 3, but .* has 2 layers"),
     ({"transferred": -1}, "transferred"), ({"lm_weight": -1}, "lm_weight"),
     ({"learning_rate": None}, "learning_rate is null, but rates are tried at small only, not at smoke; give one"),

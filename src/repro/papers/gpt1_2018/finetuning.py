@@ -50,13 +50,15 @@ SHOWN = "belonging"  # of these, the one with all variants at smoke
 
 def with_corpus(values: dict[str, Any], known: Iterable[str], refused: str) -> dict[str, Any]:
     """Settings with the corpus of their task. Raises ReproError, which begins with `refused`, for one that is not among
-    the `known` ones, and for one that nobody knows."""
+    the `known` ones, for one that nobody knows, and for another corpus than the task's."""
     name = values.get("task")
     if not isinstance(name, str):
         return values
     corpus = task_named(name).corpus
     if name not in known:
         raise ReproError(f"{refused} {name}; take one of {', '.join(sorted(known))}")
+    if values.get("corpus", corpus) != corpus:
+        raise ReproError(f"corpus is '{values['corpus']}', but task {name} has the corpus {corpus}; set task alone.")
     return {**values, "corpus": corpus}
 
 
