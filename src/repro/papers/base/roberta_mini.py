@@ -77,6 +77,8 @@ REAL = {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipe
 # of them for whole sequences hardly trains the positions beyond the 128th, so that the model taken reads on.
 FIRST = {"growing": REAL["growing"], "sinusoids": None, "batch_size": 8, "tokens": 60_000_000}
 SHORT = {"growing": ((32, 0.3), (128, 0.4)), "sinusoids": 0.05, "tokens": 14_000_000}
+ONCE_MORE = {"continues": {"continues": SHORT}}  # from what `small` gives; nothing starts from its weights yet
+ANEW = {"continues": None}
 SCALES = {
     # As many ids as make every word a token; with AdamW, fewer layers or longer sequences it learns no topics in time.
     "smoke": {"corpus": "synthetic-books", "tokeniser_corpora": ("synthetic-books",), "vocab_size": 940, "n_layer": 3,
@@ -244,5 +246,5 @@ EXPERIMENT = Experiment(
     summary="Pretrain the encoders' base model on books and Wikipedia (smoke: embedded text).",
     config=Config, scales=SCALES, execute=execute, estimate=estimate, reads=lambda config: config.tokeniser_corpora,
     needs=lambda config: [before] if (before := earlier(config)) else [],
-    grid=lambda scale: [{}, *(one | {"continues": None} for one in (SHORT, FIRST) if scale == "small")])
+    grid=lambda scale: [{}, *[ONCE_MORE, SHORT | ANEW, FIRST | ANEW] * (scale == "small")])
 register(EXPERIMENT)
