@@ -69,9 +69,10 @@ def test_without_recurrence_it_is_robertas_reader_on_each_window(make, config):
     for k in range(3):
         want = theirs(ids[:, k], attention_mask=real[:, k])
         hidden = theirs.roberta(ids[:, k], attention_mask=real[:, k]).last_hidden_state
-        torch.testing.assert_close(read.start_logits[:, k], want.start_logits)
-        torch.testing.assert_close(read.end_logits[:, k], want.end_logits)
-        torch.testing.assert_close(read.last_hidden_state[:, k], hidden)
+        there = real[:, k].bool()
+        torch.testing.assert_close(read.start_logits[:, k][there], want.start_logits[there])
+        torch.testing.assert_close(read.end_logits[:, k][there], want.end_logits[there])
+        torch.testing.assert_close(read.last_hidden_state[:, k][there], hidden[there])
         firsts.append(hidden[:, 0])
     torch.testing.assert_close(read.type_logits, model.answer_type(torch.stack(firsts).amax(0)))
     recurrent = model(ids, real)
@@ -199,6 +200,16 @@ def test_padding_has_no_position(make):
     longer, mask = torch.nn.functional.pad(ids, (0, 5), value=1), torch.nn.functional.pad(real, (0, 5))
     torch.testing.assert_close(model(longer, mask).start_logits[..., :20][real.bool()],
                                model(ids, real).start_logits[real.bool()])
+
+
+@pytest.mark.parametrize("recurrent", [True, False])
+def test_padding_behind_the_longest_of_a_window_is_not_read(make, recurrent):
+    model, (ids, real), shapes = make(), windows(), []
+    real[0, 2] = 0
+    model.roberta.embeddings.register_forward_hook(lambda module, given, made: shapes.append(tuple(given[0].shape)))
+    read = model(ids, real, recurrent)
+    assert shapes == [(2, 8), (2, 8), (1, 5)]
+    assert not read.last_hidden_state[:, 2, 5:].any() and not read.last_hidden_state[0, 2].any()
 
 
 @pytest.mark.parametrize("recurrent", [True, False])

@@ -146,9 +146,9 @@ class RecurrentRoberta(RobertaPreTrainedModel):
                 recompute: str = "none", given: Tensor | None = None) -> Read:
         """Read questions (B, W, T), window after window, as `question_windows` makes them.
 
-        attention_mask (B, W, T): 0 where a token is padding; a window that is all padding is not read, and changes
-        nothing. recurrent: False reads every window as plain RoBERTa does, without h_prev. recompute: "window" keeps
-        nothing of a window for the backward pass but what goes to the next.
+        attention_mask (B, W, T): 0 where a token is padding, of which what is returned says nothing; a window that is
+        all padding is not read, and changes nothing. recurrent: False reads every window as plain RoBERTa does,
+        without h_prev. recompute: "window" keeps nothing of a window for the backward pass but what goes to the next.
         given (B, W, d): what each window sees in the place of what the one before left (`states` of another question).
         Raises ReproError for windows longer than the model's positions, other shapes, and an unknown `recompute`.
         """
@@ -161,11 +161,8 @@ class RecurrentRoberta(RobertaPreTrainedModel):
                              f"{(batch, n_windows, self.config.hidden_size)}.")
         if given is not None and not recurrent:
             raise ReproError("given is what windows see of others, and recurrent=False sees nothing; leave one out.")
-        if not recurrent:
-            hidden = self._of_rows(windows.flatten(0, 1), real.flatten(0, 1), None, None, recompute == "window")[0]
-            hidden = hidden.unflatten(0, (batch, n_windows))
-        else:
-            hidden = torch.stack([one for one, _ in self._windows(windows, real, recompute == "window", given)], 1)
+        read = self._windows(windows, real, recompute == "window", given, recurrent)
+        hidden = torch.stack([one for one, _ in read], 1)
         start, end = self.qa_outputs(hidden).unbind(-1)
         first = hidden[:, :, 0].masked_fill(~real.any(-1)[..., None], -torch.inf).amax(1)  # (B, d)
         return Read(start, end, self.answer_type(first), hidden)
@@ -192,26 +189,30 @@ class RecurrentRoberta(RobertaPreTrainedModel):
             raise ReproError("a question has padding alone; give each at least one window of tokens.")
         return real
 
-    def _windows(self, windows, real, again, given):
+    def _windows(self, windows, real, again, given, recurrent=True):
         """Hidden states (B, T, d) of each window in turn, and z (B, d), what it leaves to the next."""
         z = self.qa_outputs.weight.new_zeros(len(windows), self.config.hidden_size)
         before = torch.zeros(len(windows), dtype=torch.bool, device=windows.device)  # whether there is a window before
         for k in range(windows.shape[1]):
-            seen = z if given is None else given[:, k]
-            hidden, left = self._of_rows(windows[:, k], real[:, k], seen, before, again)
+            seen = (z if given is None else given[:, k], before) if recurrent else (None, None)
+            hidden, left = self._of_rows(windows[:, k], real[:, k], *seen, again)
             there = real[:, k].any(1)
             z, before = torch.where(there[:, None], left.to(z.dtype), z), before | there
             yield hidden, z
 
     def _of_rows(self, ids, real, z, before, again):
-        """`_read_window` of those rows that are not all padding; zeros for the others."""
-        there = real.any(1)
+        """`_read_window` of those rows that are not all padding, as far as the longest goes; zeros for all else."""
+        there, n = real.any(1), ids.shape[1]
+        reached = int(real.any(0).nonzero().max()) + 1 if there.any() else 0  # what is behind it costs nothing
+        ids, real = ids[:, :reached], real[:, :reached]
         if there.all():
-            return recomputed(again, self._read_window, ids, real, z, before)
-        hidden, left = recomputed(again, self._read_window, ids[there], real[there], z if z is None else z[there],
-                                  before if before is None else before[there])
-        places = there.nonzero()[:, 0]
-        return tuple(x.new_zeros(len(ids), *x.shape[1:]).index_copy(0, places, x) for x in (hidden, left))
+            hidden, left = recomputed(again, self._read_window, ids, real, z, before)
+        else:
+            hidden, left = recomputed(again, self._read_window, ids[there], real[there], z if z is None else z[there],
+                                      before if before is None else before[there])
+            places = there.nonzero()[:, 0]
+            hidden, left = (x.new_zeros(len(ids), *x.shape[1:]).index_copy(0, places, x) for x in (hidden, left))
+        return F.pad(hidden, (0, 0, 0, n - reached)), left
 
     def _read_window(self, ids: Tensor, real: Tensor, z: Tensor | None, before: Tensor | None) -> tuple[Tensor, Tensor]:
         """Hidden states (B, T, d) of one window, and its z (B, d).

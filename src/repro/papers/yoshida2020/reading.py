@@ -34,6 +34,11 @@ class Asked(NamedTuple):
     paragraphs: dict[int, int]  # of each paragraph that is read, by its number: which token is its first
 
     @property
+    def tokens(self) -> int:
+        """In all windows together."""
+        return sum(len(one.ids) for one in self.windows)
+
+    @property
     def texts(self) -> list[str]:
         """What each window shows of the context."""
         return [self.context[self.offsets[one.start, 0]:self.offsets[one.stop - 1, 1]] for one in self.windows]
@@ -204,10 +209,10 @@ def states_of_others(model: "RecurrentRoberta", questions: Sequence[Asked], batc
 
 
 def _batches(model: Any, questions: Sequence[Asked], batch_size: int) -> Iterable:
-    """Places in `questions` and batches of those with about as many windows; no gradient, dropout off."""
+    """Places in `questions` and batches of those of about the same length; no gradient, dropout off."""
     import torch
 
-    order = sorted(range(len(questions)), key=lambda k: len(questions[k].windows))
+    order = sorted(range(len(questions)), key=lambda k: questions[k].tokens)
     device, was_training = next(model.parameters()).device, model.training
     model.eval()
     with torch.no_grad():
