@@ -181,7 +181,7 @@ def trained(config, context, rows, coder, rate: float, epochs: int, name: str = 
     _, folder = context.need(base_of(config))
     module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, layers="last")
     model = RecurrentRoberta.from_pretrained(folder / "model", module).train()
-    batches = LengthBuckets(questions, [one.tokens for one in questions], padded, config.batch_size, config.seed)
+    batches = LengthBuckets(questions, [len(one.windows) for one in questions], padded, config.batch_size, config.seed)
     total = epochs * len(questions)
     settings = TrainConfig(total, rate, int(config.warmup_share * total / config.batch_size), "linear",
                            config.weight_decay, validate_every=total, precision=config.precision, seed=config.seed,
