@@ -23,7 +23,7 @@ from gallery import Gallery
 
 from repro import page
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 MATHJAX = Path(distribution("sphinx-mathjax-offline").locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js"))
 DESCRIBED = 200  # characters that others show of a description
 SCRIPT = r"<script[^>]*/{}/[^>]*>\s*</script>"
@@ -32,11 +32,16 @@ ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^
 
 
 def render(target: str | Path, *chapters: str | Path) -> None:
-    """Write the book to the folder `target`. Exits with what is wrong: a target beside the book's own source, a
-    warning, or a page that needs a network."""
-    target, source = Path(target), Path(target).parent / "book"
-    if source.resolve() == ROOT / "book":
-        sys.exit(f"{target} lies beside book/, where a copy of it is to be built; take another folder: build/html.")
+    """Write the book to the folder `target`. Exits with what is wrong: a target that would replace what is no book of
+    ours, a warning, or a page that needs a network."""
+    target, source = Path(target).resolve(), Path(target).resolve().parent / "book"
+    if ROOT / "book" in (source, target, *target.parents) or target in (ROOT, *ROOT.parents):
+        sys.exit(f"{target} lies in or beside book/, where a copy of it is to be built; take another folder: "
+                 "build/stored/html.")
+    for folder, mark in ((target, "objects.inv"), (source, "_config.yml")):
+        if folder.exists() and not (folder / mark).exists() and any(folder.iterdir()):
+            sys.exit(f"{folder} is there and is no book, so it is not replaced; take another folder: "
+                     "build/stored/html.")
     for folder in (target, source):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("__pycache__"))

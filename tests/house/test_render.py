@@ -23,10 +23,22 @@ def read(frame_or_style, **options):
     return BeautifulSoup(render.set_table(text), "html.parser")
 
 
-def test_a_target_whose_copy_would_replace_the_source_is_refused():
-    with pytest.raises(SystemExit, match="lies beside book/, where a copy of it is to be built; take another folder"):
-        render.render(render.ROOT / "html")
-    assert (render.ROOT / "book/index.md").exists()
+@pytest.mark.parametrize(("target", "said"), [
+    ("home/html", "lies in or beside book/, where a copy of it is to be built; take another folder"),
+    ("link/html", "lies in or beside book/"), ("home/book/_static", "lies in or beside book/"),
+    ("home", "lies in or beside book/"), ("other/html", "other/book is there and is no book"),
+    ("mine", "mine is there and is no book, so it is not replaced")])
+def test_what_is_no_book_of_ours_is_not_replaced(target, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "ROOT", tmp_path / "home")
+    kept = [tmp_path / name for name in ("home/book/index.md", "home/book/_static/a.css", "other/book/thesis.md",
+                                         "mine/letter.txt")]
+    for file in kept:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    with pytest.raises(SystemExit, match=said):
+        render.render(tmp_path / target)
+    assert all(file.read_text() == "kept" for file in kept)
 
 
 def test_a_table_of_pandas_is_set_like_those_of_the_study():

@@ -212,6 +212,16 @@ def test_padding_behind_the_longest_of_a_window_is_not_read(make, recurrent):
     assert not read.last_hidden_state[:, 2, 5:].any() and not read.last_hidden_state[0, 2].any()
 
 
+@pytest.mark.parametrize("pool", ["mean", "max", "attention"])
+@pytest.mark.parametrize("recurrent", [True, False])
+def test_a_window_of_padding_for_all_questions_is_not_read(make, pool, recurrent):
+    model, (ids, real) = make(RecurrenceConfig(1, 12, 1, layers="last", pool=pool)), windows()
+    longer, mask = (torch.cat([x, torch.full((2, 1, 8), fill)], 1) for x, fill in ((ids, 1), (real, 0)))
+    read, want = model(longer, mask, recurrent), model(ids, real, recurrent)
+    torch.testing.assert_close(read.start_logits[:, :3], want.start_logits)
+    torch.testing.assert_close(read.type_logits, want.type_logits)
+
+
 @pytest.mark.parametrize("recurrent", [True, False])
 def test_recomputing_windows_gives_the_same_gradients(make, recurrent):
     model, (ids, real) = make(), windows()

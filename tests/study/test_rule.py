@@ -161,10 +161,23 @@ def test_the_control_has_to_be_exceeded():
     assert found.verdict == "inconclusive"
     assert found.text.endswith("not surely beyond its control (p 1, at most 0.05 is asked for); without the mechanism "
                                "+0.1")
-    assert judge(clear, "higher", control=effects(0.15, 0.001)).verdict == "inconclusive"
+    for sign, direction in ((1, "higher"), (-1, "lower")):
+        found = judge(sign * clear, direction, control=sign * effects(0.15, 0.001))
+        assert found.verdict == "inconclusive" and found.text.startswith(f"{sign * 0.1:+.3g} [")
+        assert f"]; surely less than its control; without the mechanism {sign * 0.15:+.3g}" in found.text
     one_number = judge(clear, "higher", control=[[0.04], [0.05], [0.06]])
     assert one_number.verdict == "reproduced" and one_number.control == pytest.approx(0.05)
     assert judge(1 + clear, "higher", null=1, control=1 + clear / 2).verdict == "reproduced", "0 for their difference"
+
+
+def test_a_p_that_misses_its_bar_by_little_is_not_printed_as_the_bar():
+    def told(shift):
+        return judge(effects(0.1, 0.001), "higher", control=effects(0.1, 0.002) - shift)
+
+    low, high = 0.0, 0.05  # from a p of 1 to one far below the bar
+    for _ in range(60):
+        low, high = (middle, high) if "(p " in told(middle := (low + high) / 2).text else (low, middle)
+    assert "(p > 0.05, at most 0.05 is asked for)" in told(low).text
 
 
 def test_what_excludes_half_the_papers_effect_is_not_reproduced():

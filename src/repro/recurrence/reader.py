@@ -203,7 +203,7 @@ class RecurrentRoberta(RobertaPreTrainedModel):
     def _of_rows(self, ids, real, z, before, again):
         """`_read_window` of those rows that are not all padding, as far as the longest goes; zeros for all else."""
         there, n = real.any(1), ids.shape[1]
-        reached = int(real.any(0).nonzero().max()) + 1 if there.any() else 0  # what is behind it costs nothing
+        reached = int(real.any(0).nonzero().max()) + 1 if there.any() else 1  # what is behind it costs nothing
         ids, real = ids[:, :reached], real[:, :reached]
         if there.all():
             hidden, left = recomputed(again, self._read_window, ids, real, z, before)

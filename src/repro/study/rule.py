@@ -128,7 +128,10 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     else:
         verdict, because = INCONCLUSIVE, ""
         if whole.low > 0:
-            because = f"not surely beyond its control (p {beyond.p:.2g}, at most {ERROR / family:.2g} is asked for)"
+            bar, p = (f"{number:.2g}" for number in (ERROR / family, beyond.p))
+            p = f"> {bar}" if p == bar else p
+            because = ("surely less than its control" if beyond.high < 0 else
+                       f"not surely beyond its control (p {p}, at most {bar} is asked for)")
     if control is not None:
         because += "; " * bool(because) + "without the mechanism {control}"
     exact, unsure = whole.error == 0, effects.size == 1 < seeds  # one number of one seed: who knows

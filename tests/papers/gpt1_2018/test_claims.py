@@ -8,6 +8,7 @@ import pytest
 from repro.papers.gpt1_2018 import claims, finetuning, pretraining, tables
 from repro.study import artifact, artifacts, claim, experiment
 from repro.study import claims as all_claims
+from repro.study.published import printed_rows
 
 MINE = [one for one in artifacts() if one.paper == "gpt1_2018"]
 
@@ -140,15 +141,16 @@ def test_variants_are_held_against_each_other_task_by_task_and_seed_by_seed():
 
 
 @pytest.mark.parametrize("task", ["sick", "mrpc", "cola", "stsb"])
-def test_by_chance_is_what_the_answers_score_whatever_the_row(task):
-    draw = np.random.default_rng(1)
-    labels, told = [draw.integers(0, 2, 4000).tolist() for _ in range(2)]
+@pytest.mark.parametrize("seed", range(6))
+def test_by_chance_is_what_the_answers_score_whatever_the_row(task, seed):
+    draw = np.random.default_rng(seed)
+    labels, told = [draw.integers(0, 2, 400).tolist() for _ in range(2)]
     record = SimpleNamespace(config={"task": task}, documents={"test": {"label": labels, "prediction": told}})
     knowing = SimpleNamespace(config={"task": task}, documents={"test": {"label": labels, "prediction": labels}})
     for one, right in ((record, told), (knowing, labels)):
         a, b = np.mean(labels), np.mean(right)
         wanted = {"sick": a * b + (1 - a) * (1 - b), "mrpc": 2 * a * b / (a + b)}.get(task, 0)
-        assert claims.by_chance(one).mean() == pytest.approx(100 * wanted, abs=0.4)
+        assert claims.by_chance(one).mean() == pytest.approx(100 * wanted, abs=0.8)  # of 20 orders up to 1.5
     assert claims.by_example(knowing).mean() == pytest.approx(100)
 
 
@@ -176,9 +178,9 @@ def test_layers_are_all_of_them_less_none_and_a_slope_beyond_the_first():
     assert whole(records).effects.mean() == pytest.approx(75)  # Table 5's row has another rate
     assert beyond(records).effects.mean() == pytest.approx(25)  # 75, 50 and 100 per cent rise by 12.5 a layer
     other = [made("sst2", "full", 0, 1, k) for k in range(4)] + [made("sst2", "no-pretraining", 0, 2)]
-    assert whole(records + other).note == "one pre-training; SICK +75.0, SST-2 +0.0"
-    assert claims.at_one_rate(records) == 100 and claims.at_one_rate(records + other) == (100 - 25) / 2
-    assert claims.at_one_rate(other) == 0, "harm is no room"
+    assert whole(records + other).note == "one pre-training; SICK +75.0 (room 100.0), SST-2 +0.0 (room -25.0)"
+    assert claims.worth(records) == 100 and claims.worth(records + other) == (100 - 25) / 2
+    assert claims.worth(other) == 0, "harm is no room"
 
 
 def test_heuristics_are_held_against_the_untrained_model():
@@ -237,5 +239,7 @@ def test_a_released_model_is_taken_as_it_is(home, monkeypatch):
         kept.config.parameters)
 
 
-def test_what_layers_are_worth_is_what_the_paper_prints():
-    assert claim("gpt1_2018-layers").expected() == 9.0  # "up to 9%"
+def test_what_the_paper_prints_of_layers_is_of_another_task():
+    row, = (row for row in printed_rows("gpt1_2018_figure2_transfer_zero_shot") if row["source"] == "Section 5")
+    assert "MultiNLI" in row["quantity"] and "mnli" not in finetuning.LAYERS
+    assert claim("gpt1_2018-layers").expected() is None

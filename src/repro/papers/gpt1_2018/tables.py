@@ -196,8 +196,8 @@ def parts(context: ArtifactContext) -> Any:
 
 def beyond_controls(records: Mapping[str, Sequence[Record]]) -> list[str]:
     """Of tasks with their records of the whole recipe those in which its mean score is above every control's (the
-    commonest label's, tf-idf's, and what the second text or the candidates alone give) by more than two standard
-    errors, as other test examples would move it."""
+    commonest label's, tf-idf's, and what the second text or the candidates alone give) by more than two of its
+    own standard errors, as other test examples would move it."""
     import numpy as np
 
     def surely(found: Sequence[Record]) -> float:
