@@ -77,7 +77,7 @@ REAL = {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipe
 # of them for whole sequences hardly trains the positions beyond the 128th, so that the model taken reads on.
 FIRST = {"growing": REAL["growing"], "sinusoids": None, "batch_size": 8, "tokens": 60_000_000}
 SHORT = {"growing": ((32, 0.3), (128, 0.4)), "sinusoids": 0.05, "tokens": 14_000_000}
-ONCE_MORE = {"continues": {"continues": SHORT}}  # from what `small` gives; nothing starts from its weights yet
+SECOND = {"continues": SHORT}  # what `small` goes on from, which went on from SHORT itself
 ANEW = {"continues": None}
 SCALES = {
     # As many ids as make every word a token; with AdamW, fewer layers or longer sequences it learns no topics in time.
@@ -86,7 +86,7 @@ SCALES = {
               "tokens": 500_000, "learning_rate": 1e-2, "optimizer": "muon", "warmup_steps": 20,
               "validate_every": 500_000},
     "small": {**REAL, "vocab_size": 8192, "n_layer": 6, "n_embd": 256, "batch_size": 4, "tokens": 12_000_000,
-              "growing": (), "continues": SHORT, "learning_rate": 3e-3, "warmup_steps": 200,
+              "growing": (), "continues": SECOND, "learning_rate": 3e-3, "warmup_steps": 200,
               "validate_every": 2_000_000},
     "medium": {**REAL, "vocab_size": 16_384, "n_layer": 8, "n_embd": 512, "n_head": 8, "batch_size": 128,
                "tokens": 300_000_000, "learning_rate": 1e-3, "warmup_steps": 500, "validate_every": 20_000_000},
@@ -246,5 +246,5 @@ EXPERIMENT = Experiment(
     summary="Pretrain the encoders' base model on books and Wikipedia (smoke: embedded text).",
     config=Config, scales=SCALES, execute=execute, estimate=estimate, reads=lambda config: config.tokeniser_corpora,
     needs=lambda config: [before] if (before := earlier(config)) else [],
-    grid=lambda scale: [{}, *[ONCE_MORE, SHORT | ANEW, FIRST | ANEW] * (scale == "small")])
+    grid=lambda scale: [{}, *[SECOND, SHORT | ANEW, FIRST | ANEW] * (scale == "small")])
 register(EXPERIMENT)
