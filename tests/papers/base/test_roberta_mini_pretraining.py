@@ -215,11 +215,12 @@ def test_what_cannot_be_continued_is_one_clear_line(changes, told):
 
 
 def test_small_is_of_the_size_it_should_be():
-    config, more, short, first = PRETRAINING.plan("small")
+    config, before, short, first = PRETRAINING.plan("small")
     estimate = PRETRAINING.estimate(config)
     assert 7_000_000 < estimate.parameters < 7_200_000
     assert stages(short) == [(32, 64, 2051), (128, 16, 2734), (512, 4, 2051)]
-    assert stages(config) == stages(more) == [(512, 4, 5860)] and roberta_mini.chain(more) == [short, config, more]
+    assert stages(config) == stages(before) == [(512, 4, 5860)]
+    assert roberta_mini.chain(config) == [short, before, config]
     assert stages(first) == [(128, 32, 7324), (512, 8, 7325)]
     assert (first.tokens, first.sinusoids) == (60_000_000, None)
     assert PRETRAINING.estimate(first).parameters == estimate.parameters
