@@ -36,8 +36,8 @@ def test_other_scales_are_declared(scale):
         assert trained == {"short": 400_000, "long": 4_000_000, "frozen": 4_000_000, "roberta-short": 400_000,
                            "roberta-long": 4_000_000}
         rates = {config.learning_rate for config in plan if config.tokens}
-        assert rates == {1.5e-4, 3e-3} and conversion.base_of(plan[0]).learning_rate == 3e-3, "a twentieth"
-        assert {one.configuration for one in plan if one.learning_rate == 3e-3 and one.tokens} == {"frozen"}
+        assert rates == {1.5e-4, 5e-4} and conversion.base_of(plan[0]).learning_rate == 3e-3, "a twentieth"
+        assert {one.configuration for one in plan if one.learning_rate == 5e-4 and one.tokens} == {"frozen"}
         by_hand, *_ = EXPERIMENT.plan("small", {"configuration": "short", "learning_rate": "0.001"})
         assert by_hand.learning_rate == 1e-3
         assert {config.window for config in plan} == {128, 512} and plan[-1].window == 512
