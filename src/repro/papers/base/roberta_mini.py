@@ -1,8 +1,8 @@
 """The base model that the encoder chapters start from: RoBERTa's architecture, which fills in what is masked.
 
-It is trained as gpt2-mini is, on the same text, and is of the same size; a step costs less, since the output layer is
-applied to the 15 % of the tokens that are to be predicted only. Its metric, bits per masked token, is what Beltagy et
-al. (2020) print as BPC.
+It is trained on gpt2-mini's text, at `small` in three stages, and is of the same size; a step costs less, since the
+output layer is applied to the 15 % of the tokens that are to be predicted only. Its metric, bits per masked token, is
+what Beltagy et al. (2020) print as BPC.
 """
 
 import math

@@ -324,7 +324,7 @@ SCALES = {
 # The paper's rate is a twentieth of that of RoBERTa's pretraining, and this one of roberta-mini's. At 1e-3, a third of
 # that, short trainings made Longformer and RoBERTa worse alike.
 GENTLE = 1.5e-4
-# Of `frozen`. By 3e-3 the rates of all steps add up to as much as in the paper, 0.5, but in so few steps of so few
+# Of `frozen`. By 3e-3 the rates of all steps add up to nearly what the paper's do, 0.5, but in so few steps of so few
 # tokens rows whose numbers are 0.07 large are thrown about: the training loss rose at seed 0, by which this is chosen.
 FREE = 5e-4
 # Tokens of `short`, and of what is trained longer: at `paper` 2,000 and 65,000 updates of 2^18 tokens.

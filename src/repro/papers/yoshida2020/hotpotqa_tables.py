@@ -185,7 +185,7 @@ TABLE_3 = Artifact(id="yoshida2020-table3", **OF, source="Table 3", build=questi
 CHOICES = Artifact(id="yoshida2020-hotpotqa-open", **OF, source=ADDED, build=left_open,
                    title="What the paper leaves open about its reader, and how it is read here")
 FIGURE = Artifact(id="yoshida2020-hotpotqa-distance", **OF, source=ADDED, kind="figure", build=by_distance,
-                  title="F1 by the distance of the paragraphs that hold the answer")
+                  title="F1 by how many windows apart the paragraphs that hold the answer begin")
 SAMPLES = Artifact(id="yoshida2020-hotpotqa-answers", **OF, source=ADDED, build=sayings,
                    title="Some questions, and what both readers answer")
 WINDOWS = Artifact(id="yoshida2020-hotpotqa-windows", **OF, source=ADDED, build=windows_told,
