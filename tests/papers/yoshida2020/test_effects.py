@@ -88,7 +88,7 @@ def test_other_documents_are_refused():
 
 @pytest.mark.parametrize(("ratio", "masked", "verdict", "words"), [
     (0.9, 1.0, "reproduced", ""), (0.9, 0.9, "inconclusive", "not surely beyond its control"),
-    (0.9, 0.85, "inconclusive", "not surely beyond its control"), (1.1, 1.0, "not reproduced", "opposite"),
+    (0.9, 0.85, "inconclusive", "surely less than its control"), (1.1, 1.0, "not reproduced", "opposite"),
     (1.1, 1.1, "not reproduced", "no effect"), (1.0, 1.0, "not testable here", "no document shows any difference"),
     (0.99, 1.0, "reproduced", "")])
 def test_a_gain_counts_if_it_goes_with_the_module(ratio, masked, verdict, words):
