@@ -34,12 +34,14 @@ ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^
 def render(target: str | Path, *chapters: str | Path) -> None:
     """Write the book to the folder `target`. Exits with what is wrong: a target that would replace what is no book of
     ours, a warning, or a page that needs a network."""
-    target, source = Path(target).resolve(), Path(target).resolve().parent / "book"
+    target = Path(target).resolve()
+    source = target.parent / "book"
     if ROOT / "book" in (source, target, *target.parents) or target in (ROOT, *ROOT.parents):
         sys.exit(f"{target} lies in or beside book/, where a copy of it is to be built; take another folder: "
                  "build/stored/html.")
     for folder, mark in ((target, "objects.inv"), (source, "_config.yml")):
-        if folder.exists() and not (folder / mark).exists() and any(folder.iterdir()):
+        ours = folder.is_relative_to(ROOT / "build") or (folder / mark).exists()  # there also what a kill left
+        if folder.exists() and not ours and any(folder.iterdir()):
             sys.exit(f"{folder} is there and is no book, so it is not replaced; take another folder: "
                      "build/stored/html.")
     for folder in (target, source):

@@ -41,6 +41,17 @@ def test_what_is_no_book_of_ours_is_not_replaced(target, said, tmp_path, monkeyp
     assert all(file.read_text() == "kept" for file in kept)
 
 
+def test_what_a_kill_left_of_a_book_in_build_is_replaced(tmp_path, monkeypatch):
+    left = [tmp_path / "build" / name for name in ("html/index.html", "book/index.md")]
+    for file in left:
+        file.parent.mkdir(parents=True)
+        file.write_text("half")
+    monkeypatch.setattr(render, "ROOT", tmp_path)
+    with pytest.raises(FileNotFoundError):  # there is no source to copy
+        render.render(tmp_path / "build/html")
+    assert not any(file.exists() for file in left)
+
+
 def test_a_table_of_pandas_is_set_like_those_of_the_study():
     frame = pd.DataFrame({"what": ["<x>", "y"], "value": ["1.5 [1.2, 1.8]", "not run"], "n": [3, 14]}, index=["a", "b"])
     found = read(frame)
