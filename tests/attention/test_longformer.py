@@ -29,7 +29,7 @@ def ask_theirs(layer, hidden, real, chosen):
 
 
 @pytest.mark.parametrize("case", ["plain", "padding", "globals", "both", "globals that differ", "one without globals",
-                                  "both that differ"])
+                                  "both that differ", "many globals"])  # as many as numbers in a head: projected
 @pytest.mark.parametrize("implementation", ["auto", "blocked", "dense"])
 def test_parity(case, implementation):
     layer, n = theirs(), 48
@@ -42,6 +42,8 @@ def test_parity(case, implementation):
         chosen[:, n - 1] = case == "globals"
     if case == "both that differ":
         real[0, 29:], real[1, :3] = False, False  # the last token of the first sequence is global, but padding
+    if case == "many globals":
+        chosen[0, 7:16], chosen[1, 30:33], real[0, 44:] = True, True, False
     if "differ" in case or "without" in case:
         chosen[0, [0, 1, n - 1]] = True
         chosen[1, 5] = "differ" in case
@@ -121,6 +123,14 @@ def test_any_length(n):
     want = ask_theirs(layer, hidden, real, chosen)[:, :n]
     found = LongformerSelfAttention.from_transformers(layer)(hidden[:, :n], global_attention_mask=chosen[:, :n])
     torch.testing.assert_close(found, want, atol=1e-5, rtol=1e-5)
+
+
+def test_few_global_tokens_need_no_projection_of_all(monkeypatch):
+    layer, projected = LongformerSelfAttention(16, 2, window=4), []
+    monkeypatch.setattr(layer.key_global, "forward", lambda x: projected.append(x.shape) or x)
+    for number in 1, 7, 8:
+        layer(torch.ones(1, 20, 16), global_attention_mask=torch.arange(20)[None] < number)
+        assert len(projected) == (number == 8)
 
 
 def test_a_window_one_off_is_another_layer():

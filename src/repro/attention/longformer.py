@@ -102,9 +102,27 @@ class LongformerSelfAttention(nn.Module):
     def _with_globals(self, hidden: Tensor, out: Tensor, chosen: Chosen, real: Tensor | None, share: float) -> Tensor:
         """`out` (B, H, N, D), where global tokens see all, with projections of their own."""
         queries = self._heads("query_global", chosen.gather(hidden[:, None])[:, 0])
-        keys, values = self._heads("key_global", hidden), self._heads("value_global", hidden)
         mask = None if real is None else real[:, None, None]
-        return chosen.put(out, F.scaled_dot_product_attention(queries, keys, values, mask, share))
+        if share or chosen.most >= queries.shape[-1]:
+            keys, values = self._heads("key_global", hidden), self._heads("value_global", hidden)
+            found = F.scaled_dot_product_attention(queries, keys, values, mask, share)
+        else:
+            found = self._of_few(queries, hidden, mask)
+        return chosen.put(out, found)
+
+    def _of_few(self, queries: Tensor, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """What global `queries` (B, H, M, D) see of `hidden` (B, N, d), without projecting all of it.
+
+        q (W_k x) is (q W_k) x, and the sum of p (W_v x) is W_v times the sum of p x: H M numbers for each token and
+        projection instead of d. A bias of keys adds the same to all scores of a query, hence nothing.
+        """
+        of_keys, of_values = (getattr(self, f"{name}_global").weight.unflatten(0, (self.num_heads, -1))
+                              for name in ("key", "value"))  # (H, D, d)
+        bias = (self.value_global.bias + 0 * self.key_global.bias).unflatten(0, (self.num_heads, 1, -1))
+        wide = (queries @ of_keys).flatten(1, 2)[:, None]  # (B, 1, H M, d)
+        seen = F.scaled_dot_product_attention(wide, hidden[:, None], hidden[:, None], mask,
+                                              scale=queries.shape[-1]**-0.5)
+        return seen[:, 0].unflatten(1, queries.shape[1:3]) @ of_values.transpose(1, 2) + bias
 
     def _heads(self, name: str, hidden: Tensor) -> Tensor:
         return getattr(self, name)(hidden).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
