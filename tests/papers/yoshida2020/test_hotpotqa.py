@@ -47,6 +47,7 @@ def test_other_scales_are_declared(scale):
 @pytest.mark.parametrize(("sets", "said"), [
     ({"window": 65}, "window is 65 tokens, but the base model has n_positions=64"),
     ({"insert_layer": 3}, "insert_layer is 3, but the base model has layers 0 to 2"),
+    ({"rates": "[1e-3, 2e-3]"}, "held_out is 0, but questions held out choose among 2 rates"),
     ({"rates": "[]"}, "rates"), ({"model": "memory"}, "model='memory'"),
     ({"corpus": "hotpot"}, "unknown corpus 'hotpot'"),
 ])
@@ -76,7 +77,7 @@ def study(home):
                       if config.scale == "smoke" else plain(config))
         plans = importlib.import_module("repro.study.experiment")
         patch.setattr(plans, "_plan", plans._plan.__wrapped__)  # or these plans would be kept for later tests
-        smoke = {"corpus": "tiny-hops", "window": 50, "batch_size": 4, "hidden_size": 8, "epochs": 1, "held_out": 6,
+        smoke = {"corpus": "tiny-hops", "window": 50, "batch_size": 4, "hidden_size": 8, "epochs": 2, "held_out": 6,
                 "search_train": 8, "precision": "bf16"}
         patch.setitem(hotpotqa.SCALES, "smoke", hotpotqa.SCALES["smoke"] | smoke)
         plan = EXPERIMENT.plan("smoke")
@@ -105,7 +106,10 @@ def test_what_a_record_tells_of_each_question(study):
         assert record.metrics["share_recovered"] == pytest.approx(
             (record.metrics["answer_exact_match"] - low) / (high - low))
         assert record.metrics["parameters"] == EXPERIMENT.estimate(config).parameters
-        assert record.metrics["train_questions"] == 24 and record.notes["left_out"] == 0
+        assert record.metrics["train_questions"] == 18 and record.notes["left_out"] == 0
+        after = [nats for _, nats in record.curves["validation_loss"]]
+        assert len(after) == 2 and record.metrics["held_out_answer_nats"] == min(after)
+        assert record.metrics["epochs_kept"] == 1 + after.index(min(after))
     assert set(baseline.documents) == {"validation", "assay"} and set(recurrent.documents) == {"validation"}
     assert all(len(baseline.documents["assay"][f"{way}_answer_f1"]) == 16 for way in ("together", "apart"))
     assert len({recurrent.digest, deeper.digest, later.digest}) == 3
@@ -138,9 +142,9 @@ def test_readers_are_trained_and_asked_as_what_they_are(study, monkeypatch):
         asked.append((recurrent, given))
         return [("", 1.0) for _ in questions]
 
-    def train(objective, batches, settings, folder, progress):
+    def train(objective, batches, settings, folder, validate, progress):
         told.append(settings)
-        return SimpleNamespace(curves={})
+        return SimpleNamespace(curves={"validation_loss": [[18, validate(objective)], [36, validate(objective)]]})
 
     monkeypatch.setattr("repro.training.Answers", Told)
     monkeypatch.setattr("repro.training.train", train)
@@ -154,15 +158,18 @@ def test_readers_are_trained_and_asked_as_what_they_are(study, monkeypatch):
         hotpotqa.execute(config, context)
     trained_so, settings, recurs, same = told
     assert (trained_so, recurs) == (False, True) and settings == same
-    assert (settings.decay, settings.tokens, settings.warmup_steps) == ("linear", 24, int(0.1 * 24 / 4))
-    assert asked == [(False, None)] * 3 + [(True, None), (False, None), (True, "others")]
+    assert (settings.decay, settings.tokens, settings.warmup_steps) == ("linear", 36, int(0.1 * 36 / 4))
+    assert settings.validate_every == 18
+    epochs = [(False, None)] * 2, [(True, None)] * 2
+    assert asked == [*epochs[0], *[(False, None)] * 3, *epochs[1], (True, None), (False, None), (True, "others")]
 
 
 def test_table_figures_and_verdicts(study):
     shown = artifact("yoshida2020-table3").render("smoke", (), study.folder).table
     assert shown["F1"][:2].tolist() == ["48.17", "49.12"]
     assert shown["model"][:2].tolist() == ["baseline", "recurrent"]
-    ours = shown.iloc[2:]
+    ours, guess = shown.iloc[2:6], shown.iloc[6]
+    assert (guess["model"], guess["nats"]) == ("a guess", f"{study.found[0].metrics['guess_answer_nats']:.3f}")
     assert not (ours == "not run").any(axis=None)
     assert ours["F1"].iloc[0].startswith(f"{study.found[0].metrics['answer_f1']:.1f} [")
     assert ours["module"].tolist()[1:] == [f"{n} hidden x 8, index {at}" for n, at in ((1, 1), (2, 1), (1, 2))]
@@ -171,7 +178,7 @@ def test_table_figures_and_verdicts(study):
     assert said["baseline"].tolist() == [one["told"] for one in samples[0]]
     assert said["recurrent"].tolist() == [one["told"] for one in samples[1]] and len(said) == 5
     assert artifact("yoshida2020-hotpotqa-distance").render("smoke", (), study.folder).png()
-    assert len(artifact("yoshida2020-hotpotqa-open").render("smoke", (), study.folder).table) == 10
+    assert len(artifact("yoshida2020-hotpotqa-open").render("smoke", (), study.folder).table) == 13
     for name, effect in (("f1", 0.95), ("exact-match", 1.0)):
         one = claim(f"yoshida2020-table3-{name}")
         assert one.paper_effect() == pytest.approx(effect)
@@ -248,6 +255,30 @@ def test_the_learning_rate_is_the_best_of_those_tried_on_questions_held_out(stud
     assert 0 <= record.metrics["held_out_answer_f1"] <= 100 and record.metrics["held_out_answer_nats"] > 0
 
 
+def test_what_is_held_out_is_the_same_in_every_run_and_in_no_training(study):
+    config, rows = study.plan[0], [row.id for row in corpus("tiny-hops").examples("train")]
+    (held, others), (same, searched) = hotpotqa.set_apart(config), hotpotqa.set_apart(config, searching=True)
+    assert held == same and len(held) == 6 and len(searched) == 8
+    assert [row.id for row in others] == [name for name in rows if name not in {row.id for row in held}]
+    assert not {row.id for row in held} & {row.id for row in searched}
+    assert [row.id for row in hotpotqa.set_apart(config.model_copy(update={"held_out": 0}))[1]] == rows
+
+
+def test_a_guess_takes_all_tokens_and_the_usual_types(study):
+    """By hand: ln of how many tokens there are for each that is right, and of how rare the type is."""
+    rows = list(corpus("tiny-hops").examples("train"))
+    coder = hotpotqa.tokeniser_of(hotpotqa.base_of(study.plan[0]))
+    questions, _ = hotpotqa.prepared(rows, coder, 50)
+    kinds = [row.answer if row.answer in ("yes", "no") else "span" for row in rows]
+    for one, kind, nats in zip(questions, kinds, hotpotqa.guessed(questions, rows), strict=True):
+        want = np.log((len(rows) + 3) / (1 + kinds.count(kind)))
+        if one.answers:
+            text = sum(window.stop - window.start for window in one.windows)
+            right = [len({(k, at[way]) for k, *at in one.answers}) for way in (0, 1)]
+            want += np.mean([np.log(text / n) for n in right])
+        assert nats == pytest.approx(want, rel=1e-5)
+
+
 def test_questions_whose_answer_stands_nowhere_are_left_out_of_training(study):
     from dataclasses import replace
 
@@ -257,7 +288,8 @@ def test_questions_whose_answer_stands_nowhere_are_left_out_of_training(study):
     found, left_out = hotpotqa.prepared([*rows, lost], coder, 50)
     assert (len(found), left_out) == (4, 1)
     every, _ = hotpotqa.prepared(corpus("tiny-hops").examples("train"), coder, 50)
-    cut = sum(bool(one.question.spans) and not one.answers for one in every)
+    learnt = {row.id for row in hotpotqa.set_apart(study.plan[0])[1]}
+    cut = sum(bool(one.question.spans) and not one.answers for one in every if one.question.id in learnt)
     assert cut > 0 and {record.notes["type_alone"] for record in study.found} == {cut}
     assert len(hotpotqa.prepared([*rows, lost], coder, 50, must_stand=False)[0]) == 5
 

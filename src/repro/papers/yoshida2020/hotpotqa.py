@@ -36,8 +36,8 @@ class Config(RunConfig):
     hidden_size: int = Field(768, ge=1)  # of the module's feedforward network
     hidden_layers: int = Field(1, ge=1)
     n_train: int | None = Field(None, ge=2)  # training questions, drawn at random; None: all
-    held_out: int = Field(300, ge=1)  # training questions on which the learning rate is chosen
-    search_train: int = Field(900, ge=2)  # other training questions on which it is tried, once through
+    held_out: int = Field(300, ge=0)  # training questions that choose the learning rate and the epoch; 0: the last one
+    search_train: int = Field(900, ge=2)  # other training questions on which rates are tried, once through
     rates: tuple[float, ...] = Field(min_length=1)  # learning rates to choose from
     learning_rate: float | None = Field(None, gt=0)  # None: the best of `rates`
     epochs: int = Field(3, ge=1)
@@ -51,6 +51,8 @@ class Config(RunConfig):
     @model_validator(mode="after")
     def _fits(self):
         base = base_of(self)
+        if len(self.rates) > 1 and not self.held_out:
+            raise ValueError(f"held_out is 0, but questions held out choose among {len(self.rates)} rates")
         if self.window > base.n_positions:
             raise ValueError(f"window is {self.window} tokens, but the base model has n_positions={base.n_positions}")
         if self.insert_layer >= base.n_layer:
@@ -69,16 +71,17 @@ def execute(config, context) -> Outcome:
     from repro.models import save_model
 
     source, coder = corpus(config.corpus), tokeniser_of(base_of(config))
-    rows = training_questions(config)
+    choosing, rows = set_apart(config)
     rate = best_rate(config, context)
-    model, result, notes = trained(config, context, rows, coder, rate, config.epochs)
+    model, result, notes = trained(config, context, rows, coder, rate, config.epochs, choosing)
     held = prepared(map(tidied(config), source.examples("validation")), coder, config.window, must_stand=False)[0]
     told = {"": {}, "masked_": {"recurrent": False}, "other_": {}}
     if config.model == BASELINE:
         told = {"": {"recurrent": False}}
     else:
         told["other_"]["given"] = states_of_others(model, held, config.batch_size)
-    documents = {"distance": [one.distance for one in held], "windows": [len(one.windows) for one in held]}
+    documents = {"distance": [one.distance for one in held], "windows": [len(one.windows) for one in held],
+                 "guess_answer_nats": guessed(held, rows)}
     every = {}
     with context.progress(len(told) * len(held), "answering", "questions") as bar:
         for name, way in told.items():
@@ -91,6 +94,10 @@ def execute(config, context) -> Outcome:
         notes["by_window"] = window_by_window(model, held, *([answer for answer, _ in every[name]]
                                                              for name in ("", "masked_")))
     metrics = {f"{name}{score}": _mean(documents[f"{name}{score}"]) for name in told for score in SCORES}
+    metrics["guess_answer_nats"] = _mean(documents["guess_answer_nats"])
+    if choosing:
+        after = [nats for _, nats in result.curves["validation_loss"]]
+        metrics |= {"held_out_answer_nats": min(after), "epochs_kept": 1 + after.index(min(after))}
     split = {"validation": documents}
     if config.model == BASELINE:
         split["assay"] = assay(config, model, [one.question for one in held], coder)
@@ -129,7 +136,7 @@ def window_by_window(model, questions: list[Asked], answers: list[str], masked: 
 
 SHOWN = 120  # characters of a window that a record keeps
 UNITS = {"share_recovered": "of what reading windows together can give", "learning_rate": "per step",
-         "parameters": "weights", "train_questions": "questions"}
+         "parameters": "weights", "train_questions": "questions", "epochs_kept": "epochs"}
 
 
 def unit(metric: str) -> str:
@@ -154,6 +161,18 @@ def training_questions(config) -> list:
     return random.Random(0).sample(rows, config.n_train)
 
 
+def set_apart(config, searching: bool = False) -> tuple[list, list]:
+    """The training questions held out, and the others: in the order of the corpus, or those that a search reads."""
+    rows = training_questions(config)
+    shuffled = list(rows)
+    random.Random(0).shuffle(shuffled)
+    held, others = shuffled[:config.held_out], shuffled[config.held_out:]
+    if searching:
+        return held, others[:config.search_train]
+    names = {row.id for row in held}
+    return held, [row for row in rows if row.id not in names]
+
+
 def prepared(rows, coder, window: int, must_stand: bool = True) -> tuple[list[Asked], int]:
     """The questions in windows, and how many were left out because their answer does not stand in the context.
 
@@ -168,9 +187,12 @@ def prepared(rows, coder, window: int, must_stand: bool = True) -> tuple[list[As
     return found, left_out
 
 
-def trained(config, context, rows, coder, rate: float, epochs: int, name: str = "training"):
+def trained(config, context, rows, coder, rate: float, epochs: int, choosing=(), name: str = "training"):
     """A reader that has read `rows`, its training's curves, and of how many questions it could learn no span: those
-    `left_out`, and those of which only the type was learnt, since every right span is cut by windows or too long."""
+    `left_out`, and those of which only the type was learnt, since every right span is cut by windows or too long.
+
+    choosing: questions by whose nats the epoch is chosen whose weights are kept; without any the last one's are.
+    """
     import torch
 
     from repro.recurrence import RecurrenceConfig, RecurrentRoberta
@@ -184,11 +206,16 @@ def trained(config, context, rows, coder, rate: float, epochs: int, name: str = 
     batches = LengthBuckets(questions, [len(one.windows) for one in questions], padded, config.batch_size, config.seed)
     total = epochs * len(questions)
     settings = TrainConfig(total, rate, int(config.warmup_share * total / config.batch_size), "linear",
-                           config.weight_decay, validate_every=total, precision=config.precision, seed=config.seed,
-                           optimizer=config.optimizer)
+                           config.weight_decay, validate_every=len(questions), precision=config.precision,
+                           seed=config.seed, optimizer=config.optimizer)
+    held = prepared(choosing, coder, config.window, must_stand=False)[0]
+
+    def nats(reader: Answers) -> float:
+        return _mean([nats for _, nats in read_by(reader.model, held, reader.recurrent, batch_size=config.batch_size)])
+
     with context.progress(total, f"{name} {config.model}", "questions") as bar:
         result = train(Answers(model, config.model == RECURRENT, config.recompute), batches, settings,
-                       context.folder / name, progress=bar)
+                       context.folder / name, validate=nats if held else None, progress=bar)
     told = sum(not one.type and not one.answers for one in questions)
     return model, result, {"left_out": left_out, "type_alone": told}
 
@@ -200,6 +227,26 @@ def scored(questions: list[Asked], answers: list[tuple[str, float]], name: str =
     pairs = [answer_scores(told, one.question.answer) for one, (told, _) in zip(questions, answers, strict=True)]
     return {f"{name}answer_exact_match": [100 * exact for exact, _ in pairs],
             f"{name}answer_f1": [100 * f1 for _, f1 in pairs], f"{name}answer_nats": [nats for _, nats in answers]}
+
+
+def guessed(questions: list[Asked], rows: list) -> list[float]:
+    """The nats of the right answer to each question for a guess: all tokens of its text are as likely to begin the
+    answer, and to end it; each type comes as often as among the training questions `rows`."""
+    from types import SimpleNamespace
+
+    import torch
+
+    from repro.training.objective import answer_nats
+
+    kinds = [row.answer if row.answer in TYPES[1:] else TYPES[0] for row in rows]
+    types = torch.tensor([1.0 + kinds.count(kind) for kind in TYPES])
+    found = []
+    for one in questions:
+        batch = padded([one])
+        even = torch.zeros(batch["text"].shape)
+        found += answer_nats(SimpleNamespace(start_logits=even, end_logits=even, type_logits=types.log()[None]),
+                             batch).tolist()
+    return found
 
 
 def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
@@ -251,11 +298,9 @@ def rates_of(config) -> list[RunConfig]:
 
 def execute_rate(config, context) -> Outcome:
     """One learning rate, once through a part of the training questions; scored on others of them."""
-    coder, rows = tokeniser_of(base_of(config)), training_questions(config)
-    random.Random(0).shuffle(rows)
-    held = prepared(rows[:config.held_out], coder, config.window, must_stand=False)[0]
-    model, result, _ = trained(config, context, rows[config.held_out:][:config.search_train], coder,
-                               config.learning_rate, 1)
+    coder, (choosing, rows) = tokeniser_of(base_of(config)), set_apart(config, searching=True)
+    held = prepared(choosing, coder, config.window, must_stand=False)[0]
+    model, result, _ = trained(config, context, rows, coder, config.learning_rate, 1)
     told = scored(held, read_by(model, held, config.model == RECURRENT, batch_size=config.batch_size))
     metrics = {f"held_out_{name}": _mean(told[name]) for name in SCORES}
     return Outcome(metrics, {name: unit(name) for name in metrics}, config.model, result.curves)
@@ -277,8 +322,10 @@ def estimate(config, searching: bool = False):
     windows = -(-length // max(1, config.window - own))
     per_token = base.n_layer * (24 * base.n_embd**2 + 4 * config.window * base.n_embd)
     each = windows * config.window * per_token
-    read = min(config.search_train, n_train) if searching else config.epochs * (config.n_train or n_train)
-    answers = config.held_out if searching else n_held * (3 if config.model == RECURRENT else 2)
+    learnt = (config.n_train or n_train) - config.held_out
+    read = min(config.search_train, n_train) if searching else config.epochs * learnt
+    answers = config.held_out * (1 if searching else config.epochs)
+    answers += 0 if searching else n_held * (3 if config.model == RECURRENT else 2)
     n = _weights(config, base)
     kept = config.batch_size * config.window * 4 * base.n_layer * (34 * base.n_embd + base.n_head * config.window)
     memory = PROCESS + 16 * n + kept * (1 if config.recompute == "window" else windows)
@@ -300,13 +347,13 @@ def _weights(config, base) -> int:
 # At smoke a window holds the story, and not all that follows it: the things stand in the next one.
 SCALES = {
     "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 1, "batch_size": 16, "rates": (2e-3,),
-              "hidden_size": 64, "optimizer": "muon"},
+              "held_out": 0, "hidden_size": 64, "optimizer": "muon"},
     "small": {"corpus": "hotpotqa-subset", "epochs": 3, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
               "precision": "bf16"},
     "medium": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (1e-4, 3e-4, 1e-3), "batch_size": 32,
                "precision": "bf16", "optimizer": "muon"},
-    "paper": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (2e-5,), "batch_size": 32,
-              "precision": "bf16", "recompute": "window", "punctuation": "as typed"},
+    "paper": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (2e-5,), "held_out": 0,
+              "batch_size": 32, "precision": "bf16", "recompute": "window", "punctuation": "as typed"},
 }
 
 
