@@ -81,11 +81,14 @@ def test_on_real_pairs():
 
 @pytest.mark.parametrize(("answers", "rules", "said"), [
     ([], "hotpotqa", r"answers are \[\]; give at least one"), ("  ", "squad", "answers are .'  '."),
-    (["x", None], "squad", "answers are"), ("x", "triviaqa", "unknown rules of answers 'triviaqa'.*hotpotqa, squad"),
+    (["x", None], "squad", "answers are"), (None, "squad", r"answers are \[None\]"), (3, "hotpotqa", r"are \[3\]"),
+    ("x", "triviaqa", "unknown rules of answers 'triviaqa'.*hotpotqa, squad"),
 ])
 def test_bad_input(answers, rules, said):
     with pytest.raises(ReproError, match=said):
         answer_scores("x", answers, rules)
+    with pytest.raises(ReproError, match="prediction is None; give a text"):
+        answer_scores(None, "x")
 
 
 def test_the_best_span_is_that_of_trying_all():

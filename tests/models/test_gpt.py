@@ -97,6 +97,11 @@ def test_another_model_is_refused():
             GPT.from_transformers(other)
 
 
+def test_an_unknown_size_is_told():
+    with pytest.raises(ReproError, match="unknown size 'gpt3'. Did you mean 'gpt2'.*Known: gpt2, .*openai-gpt"):
+        SIZES["gpt3"]
+
+
 @pytest.mark.parametrize("name", SIZES)
 def test_released_sizes_have_their_known_numbers_of_weights(name):
     with torch.device("meta"):

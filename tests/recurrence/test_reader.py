@@ -50,7 +50,9 @@ def test_windows_by_hand():
 @pytest.mark.parametrize(("question", "context", "window", "said"), [
     ([], [5], 8, "the question is empty"), ([5], [], 8, "the context is empty"),
     ([5] * 5, [5], 8, "window is 8 tokens, but the question has 5 .* at least 9"),
-    ([5] * 9, [5], 8, "the question has 9"),
+    ([5] * 9, [5], 8, "the question has 9"), ([5], [5], 9.5, "window is 9.5; it must be a whole number"),
+    ("what", [5], 9, "question and context must be token ids"), ([5], None, 9, "must be token ids, whole numbers"),
+    ([5], [1.7], 9, "must be token ids"),
 ])
 def test_questions_that_cannot_be_put_into_windows(question, context, window, said):
     with pytest.raises(ReproError, match=said):

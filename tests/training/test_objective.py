@@ -1,11 +1,14 @@
 """The training loss against the loss transformers computes itself, window by window."""
 
+import re
+
 import pytest
 import torch
 
 from repro.errors import ReproError
 from repro.evaluation import perplexity
-from repro.training import Labels, NextToken, WindowedLM, model_settings
+from repro.models import roberta_mini
+from repro.training import Labels, MaskedLM, NextToken, Task, WindowedLM, model_settings
 
 SIZES = [(13, 4, 0), (12, 4, 0), (9, 4, 0), (14, 5, 2), (13, 4, 3), (4, 4, 1), (5, 4, 1), (30, 15, 0), (2, 4, 0)]
 
@@ -125,6 +128,19 @@ def test_truncation_reaches_the_model(tiny_recurrent):
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
     assert (found[0] - whole[0]).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("lm_weight", [-1, float("nan"), float("inf"), 1e39, "x", True])
+def test_impossible_weights_of_tokens_are_refused(lm_weight):
+    with pytest.raises(ReproError, match=re.escape(f"lm_weight is {lm_weight!r}; it must be at least 0 and finite")):
+        Task(torch.nn.Linear(1, 1), lm_weight)
+
+
+def test_texts_that_a_masked_model_has_no_positions_for_are_refused():
+    batch = {"ids": torch.full((2, 20), 7), "positions": torch.tensor([[3], [19]]), "targets": torch.ones(2, 1).long()}
+    with pytest.raises(ReproError, match="a text has 20 tokens, but this model has 19 positions"):
+        MaskedLM(roberta_mini(1, 8, 2, 50, n_positions=19))(batch)
+    assert MaskedLM(roberta_mini(1, 8, 2, 50, n_positions=20))(batch).isfinite()
 
 
 @pytest.mark.parametrize("recurrent", [False, True])

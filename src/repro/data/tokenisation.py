@@ -23,6 +23,7 @@ from repro.data.registry import corpus
 from repro.errors import ReproError, unknown
 
 END = "<|endoftext|>"
+MOST_IDS = 1_000_000  # of a tokeniser that is trained
 MASKED = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # RoBERTa's special tokens: ids 0 to 3, and the last
 VERSION = "1"  # part of every cache key: raise it when training or encoding changes
 PIECE = 20_000  # characters encoded at a time
@@ -386,7 +387,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int, level: str = "byte", catego
     (a blank before a word excepted) unless `categories` is False: then they go anywhere within a line. Decoding gives
     back every text. level "word" is GPT's: lower case without accents, `</w>` at the end of a word, id 0 <|endoftext|>,
     id 1 <unk> for letters that the texts lack; decoding gives words with single blanks between them.
-    Empty texts are passed over. Raises ReproError for another level, fewer than 257 ids, texts that are no list of
+    Empty texts are passed over. Raises ReproError for another level, fewer than 257 ids or more than a million (which
+    `tokenizers` would reserve memory for before it reads anything), texts that are no list of
     strings, hold no word at all, "<|endoftext|>" or what is no character (a lone surrogate), and categories=False for
     words.
 
@@ -398,6 +400,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int, level: str = "byte", catego
         raise unknown("level of BPE", level, bpe.LEVELS)
     if isinstance(vocab_size, bool) or not isinstance(vocab_size, Integral) or vocab_size < 257:
         raise ReproError(f"vocab_size={vocab_size}: BPE needs a whole number of at least 257 (256 bytes and {END}).")
+    if vocab_size > MOST_IDS:
+        raise ReproError(f"vocab_size={vocab_size}: at most {MOST_IDS:,} ids are trained.")
     vocab_size = int(vocab_size)
     if level == "word" and not categories:
         raise ReproError("categories=False goes with level='byte': at level 'word', a merge never leaves its word.")

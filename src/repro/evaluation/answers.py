@@ -4,7 +4,7 @@
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError, unknown
@@ -35,7 +35,7 @@ def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "h
     F1 is that of the bags of words, both normalised. "hotpotqa": a prediction or an answer that is yes, no or noanswer
     gives 0 unless both are the same, "squad" knows no such words. As in both scripts an answer without any word left
     (an article alone) can be matched exactly, but has no F1.
-    Raises ReproError for other rules, and where there is no answer.
+    Raises ReproError for other rules, a prediction that is no text, and where there is no answer.
 
     >>> exact, f1 = answer_scores("the Eiffel Tower in Paris", ["Eiffel Tower"])
     >>> exact, round(f1, 3)
@@ -43,7 +43,9 @@ def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "h
     """
     if rules not in RULES:
         raise unknown("rules of answers", rules, RULES)
-    answers = [answers] if isinstance(answers, str) else list(answers)
+    if not isinstance(prediction, str):
+        raise ReproError(f"prediction is {prediction!r}; give a text, which may be empty.")
+    answers = [answers] if isinstance(answers, str) or not isinstance(answers, Iterable) else list(answers)
     if not answers or not all(isinstance(one, str) and one.strip() for one in answers):
         raise ReproError(f"answers are {answers!r}; give at least one that is a text and not empty.")
     told = normalise_answer(prediction)

@@ -81,15 +81,20 @@ class GPTConfig:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+class _Sizes(dict):
+    def __missing__(self, name: str):
+        raise unknown("size", name, self)
+
+
 # Of the released weights. Table 2 of the paper of 2019 prints 117, 345, 762 and 1,542 million: these are the counts of
 # the same models with GPT's vocabulary of 40,478 ids.
-SIZES = {
+SIZES = _Sizes({
     "openai-gpt": GPTConfig(40_478, 512, 12, 768, 12, "post", dropout=0.1),
     "gpt2": GPTConfig(50_257, 1024, 12, 768, 12),
     "gpt2-medium": GPTConfig(50_257, 1024, 24, 1024, 16),
     "gpt2-large": GPTConfig(50_257, 1024, 36, 1280, 20),
     "gpt2-xl": GPTConfig(50_257, 1024, 48, 1600, 25),
-}
+})
 
 
 class GPT(nn.Module):

@@ -7,7 +7,6 @@ matrix are all that is new. While it learns the task the model goes on predictin
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from numbers import Integral, Real
-from sys import float_info
 
 import numpy as np
 import torch
@@ -300,8 +299,7 @@ class TaskModel(nn.Module):
         if context is not None and int(lengths.max()) > context:
             raise ReproError(f"a text has {int(lengths.max()):,} tokens, but the model's context ends at {context:,}; "
                              f"encode examples with a limit of at most {context:,}.")
-        if not isinstance(lm_weight, Real) or not 0 <= lm_weight <= float_info.max:
-            raise ReproError(f"lm_weight is {lm_weight!r}; it must be at least 0 and finite.")
+        check_lm_weight(lm_weight)
         self._check_tokens(ids, lengths)
         if labels is not None:
             self._check_labels(ids, labels)
@@ -332,12 +330,14 @@ def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int
     """The logits (examples, outputs or candidates) float64 of encoded examples, in their order. Dropout is off.
 
     Batches hold examples of similar length. On a CPU, large float32 products take the fastest path that is exact
-    (`repro.processor`). Raises ReproError for no examples, and for different numbers of candidates.
+    (`repro.processor`). Raises ReproError for no examples, different numbers of candidates, and batch sizes below 1.
 
     >>> base = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=1, n_embd=8, n_head=2))
     >>> answers(TaskModel(base, "classification", n_outputs=2), [[[1, 2, 3]], [[4, 5]]]).shape
     (2, 2)
     """
+    if batch_size < 1:
+        raise ReproError(f"batch_size is {batch_size}; it must be at least 1 example.")
     collate(examples)  # raises ReproError for what does not go together
     lengths = [max(map(len, example)) for example in examples]
     order, device = np.argsort(lengths, kind="stable"), model.head.weight.device
@@ -351,6 +351,12 @@ def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int
     finally:
         model.train(was_training)
     return torch.cat(found).numpy()[np.argsort(order)]
+
+
+def check_lm_weight(value: object) -> None:
+    """Raise ReproError unless it is a number from 0 on that a float32 holds."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= torch.finfo(torch.float32).max:
+        raise ReproError(f"lm_weight is {value!r}; it must be at least 0 and finite.")
 
 
 def _there(ids: Tensor, lengths: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ carried from each window to the next (Yoshida, Ettinger and Gimpel 2020, section
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
+from operator import index as whole
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +38,8 @@ def question_windows(question: Sequence[int], context: Sequence[int], window: in
     """A text in windows of `window` tokens, all full but the last, each of which starts with the question.
 
     question, context: token ids without special ones. Every token of the context is in one window, once.
-    Raises ReproError for an empty question or context, and for a question that leaves a window no room for text.
+    Raises ReproError for an empty question or context, for what are no ids, and for a question that leaves a window no
+    room for text.
 
     >>> first, last = question_windows([7], [20, 21, 22, 23, 24], window=7)
     >>> first
@@ -44,7 +47,13 @@ def question_windows(question: Sequence[int], context: Sequence[int], window: in
     >>> last
     QuestionWindow(ids=[0, 7, 2, 23, 24, 2], start=3, stop=5)
     """
-    question, context = ([int(one) for one in ids] for ids in (question, context))
+    if isinstance(window, bool) or not isinstance(window, Integral):
+        raise ReproError(f"window is {window!r}; it must be a whole number of tokens.")
+    try:
+        question, context = ([whole(one) for one in ids] for ids in (question, context))
+    except TypeError as e:
+        raise ReproError("question and context must be token ids, whole numbers; encode texts with the tokeniser of "
+                         f"the model ({e}).") from None
     for name, ids in (("question", question), ("context", context)):
         if not ids:
             raise ReproError(f"the {name} is empty ({ids}); give at least one token of it.")
@@ -82,6 +91,7 @@ class RecurrentRoberta(RobertaPreTrainedModel):
     """
 
     def __init__(self, config: RobertaConfig, recurrence: RecurrenceConfig | None = None):
+        check_settings(recurrence)
         super().__init__(copy.deepcopy(config))
         stored = getattr(config, "recurrence", None)
         settings = recurrence or (RecurrenceConfig(**stored) if stored else PAPER)

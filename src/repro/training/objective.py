@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from repro.errors import ReproError
 from repro.loss import cross_entropy
 from repro.windows import check_window, same_shape, windows
 
@@ -89,7 +90,7 @@ class MaskedLM(nn.Module):
     besides, for a Longformer, which tokens are global (`global_attention_mask`).
 
     model: a transformers masked language model with RoBERTa's names, or a `repro.models.Longformer`. Its output layer
-    is applied to the positions that are to be predicted only.
+    is applied to the positions that are to be predicted only. Raises ReproError for texts longer than its positions.
 
     >>> import numpy as np
     >>> from repro.models import roberta_mini
@@ -107,6 +108,10 @@ class MaskedLM(nn.Module):
         if hasattr(self.model, "encode"):
             hidden = self.model.encode(batch["ids"], global_attention_mask=batch.get("global_attention_mask"))
         else:
+            config, length = self.model.config, batch["ids"].shape[1]
+            if length > (known := config.max_position_embeddings - config.pad_token_id - 1):
+                raise ReproError(f"a text has {length} tokens, but this model has {known} positions; give it texts of "
+                                 "at most that many.")
             hidden = self.model.base_model(input_ids=batch["ids"]).last_hidden_state
         states = hidden.gather(1, batch["positions"][..., None].expand(-1, -1, hidden.shape[-1]))
         targets = batch["targets"].flatten()
@@ -194,7 +199,7 @@ class Task(nn.Module):
     """The loss of a task that a language model is fine-tuned for, and of the tokens of its texts beside it; of batches
     by `repro.models.labelled`.
 
-    model: a `repro.models.TaskModel`. lm_weight: what the loss of tokens counts.
+    model: a `repro.models.TaskModel`. lm_weight: what the loss of tokens counts, 0 or more.
 
     >>> from repro.models import GPT, GPTConfig, TaskModel, labelled
     >>> base = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=1, n_embd=8, n_head=2))
@@ -204,7 +209,10 @@ class Task(nn.Module):
     """
 
     def __init__(self, model: nn.Module, lm_weight: float = 0.5):
+        from repro.models.tasks import check_lm_weight
+
         super().__init__()
+        check_lm_weight(lm_weight)
         self.model, self.lm_weight = model, lm_weight
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:

@@ -210,7 +210,8 @@ def test_scores_are_in_the_papers_unit():
     ({"task": "topic"}, "unknown task 'topic'. Did you mean 'topics'"), ({"task": "gap"}, "nothing is fine-tuned for"),
     ({"corpus": "cola"}, "corpus is 'cola', but task .* has the corpus synthetic-.*; set task alone"),
     ({"variant": "ful"}, "variant"), ({"transferred": 3}, "transferred is 3, but .* has 2 layers"),
-    ({"transferred": -1}, "transferred"), ({"lm_weight": -1}, "lm_weight"),
+    ({"transferred": -1}, "transferred"), ({"transferred": 99, "variant": "lstm"}, "transferred is 99"),
+    ({"transferred": -1, "variant": "no-pretraining"}, "transferred"), ({"lm_weight": -1}, "lm_weight"),
     ({"learning_rate": None}, "learning_rate is null, but rates are tried at small only, not at smoke; give one"),
     ({"train_examples": 0}, "train_examples"),
     ({"limit": 65}, "limit is 65 tokens, .* context ends at 64")])

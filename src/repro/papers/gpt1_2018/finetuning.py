@@ -88,7 +88,9 @@ class Config(RunConfig):
         """With the corpus of the task."""
         values = with_corpus(values, FORMS, "nothing is fine-tuned for task")
         if values.get("variant") in ("lstm", "no-pretraining"):
-            values = {**values, "transferred": None}
+            layers = max(one.n_layer for one in pretraining.EXPERIMENT.plan(values["scale"]))
+            if str(values.get("transferred")) in map(str, range(layers + 1)):  # any other number is refused below
+                values = {**values, "transferred": None}
         return values if values.get("train_examples") is None else {**values, "at_most": None}
 
     @model_validator(mode="after")
@@ -106,9 +108,13 @@ class Config(RunConfig):
 
 
 def base_of(config):
-    """The config of the model that is fine-tuned, before that."""
+    """The config of the model that is fine-tuned, before that. Raises ReproError where a scale has none of its kind."""
     kind = "lstm" if config.variant == "lstm" else "transformer"
-    return next(one for one in pretraining.EXPERIMENT.plan(config.scale) if one.model == kind)
+    found = [one for one in pretraining.EXPERIMENT.plan(config.scale) if one.model == kind]
+    if not found:
+        raise ReproError(f"variant is {config.variant}, but no {kind} is pretrained at {config.scale}; take another "
+                         "variant, or another scale.")
+    return found[0]
 
 
 def encoded(task, split: str, n: int | None, coder, limit: int) -> list[tuple[list[list[int]], float]]:
