@@ -58,7 +58,8 @@ class NgramFilter:
         self._bloom = Bloom(capacity, error_rate, int)  # what it is given are hashes already
 
     def update(self, texts: Iterable[str]) -> None:
-        """Add every run of `n` words of each of `texts`; none goes from one text to the next.
+        """Add every run of `n` words of each of `texts`; none goes from one text to the next. "<|endoftext|>" in a text
+        is a word of it.
 
         Raises ReproError when there are more different ones than its capacity; it then holds the first of them.
         """

@@ -83,7 +83,8 @@ class Tokeniser:
         return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
 
     def encode(self, text: str) -> np.ndarray:
-        """The ids of `text`, int32, no special token added. ReproError for a word that a word-level one lacks."""
+        """The ids of `text`, int32, no special token added; "<|endoftext|>" in it is text. ReproError for a word that a
+        word-level one lacks."""
         found = [np.zeros(0, np.int32)]
         todo = list(pieces(text, between=self._between))
         for start in range(0, len(todo), BATCH):

@@ -71,7 +71,8 @@ def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Seq
 
     A word counts as told if each of its tokens is the most likely one after those before it. stop_words: those that are
     one token, with the blank before them, are barred as first token of a word (section 3.3 of Radford et al. 2019); the
-    nats are those without the bar. What stands before the word is read as it is, without <|endoftext|>.
+    nats are those without the bar. What stands before the word is read as it is, without <|endoftext|> in front; one
+    that stands in a passage is text like any other.
 
     A line end is no blank: what it joins is one word.
     Raises ReproError for no passages, one without a word behind a blank, one string in the place of a list, and what

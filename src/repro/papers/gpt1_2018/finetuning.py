@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from repro.data.tasks import task as task_named
 from repro.errors import ReproError
-from repro.papers.base.pretraining import PROCESS, new_tokeniser
+from repro.papers.base.pretraining import PROCESS, tokeniser_of
 from repro.papers.gpt1_2018 import pretraining
 from repro.papers.gpt1_2018.baselines import baselines
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
@@ -255,7 +255,7 @@ def execute(config, context):
     from repro.data import corpus
 
     task, metric = task_named(config.task), FORMS[config.task].metric
-    coder = new_tokeniser(base_of(config))
+    coder = tokeniser_of(base_of(config))
     rows = as_read(task.name, training_rows(config), coder, config.limit)
     if config.variant == "shuffled-labels":
         order = np.random.default_rng(config.seed).permutation(len(rows))
@@ -288,7 +288,7 @@ def without_a_model(config, task, labels) -> dict[str, float]:
 def execute_rate(config, context):
     """One learning rate, on a part of the training examples; scored on others, of which none is a part of one that was
     learnt from or has one in it, as phrases of one sentence have."""
-    coder, rows = new_tokeniser(base_of(config)), training_rows(config)
+    coder, rows = tokeniser_of(base_of(config)), training_rows(config)
     held, rows = rows[:HELD_OUT], rows[HELD_OUT:]
     if not rows:
         raise ReproError(f"{len(held)} training examples of {config.task}: {HELD_OUT} are held out, and none is left "

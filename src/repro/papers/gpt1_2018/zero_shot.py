@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from repro.errors import ReproError
-from repro.papers.base.pretraining import PROCESS, new_tokeniser
+from repro.papers.base.pretraining import PROCESS, tokeniser_of
 from repro.papers.gpt1_2018 import pretraining
 from repro.papers.gpt1_2018.finetuning import drawn, score, with_corpus
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
@@ -162,7 +162,7 @@ def execute(config, context):
 
     heuristic, base = HEURISTICS[config.task], base_of(config)
     record, folder = context.need(base)
-    coder = new_tokeniser(base)
+    coder = tokeniser_of(base)
     rows, labels = rows_of(config, "test")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(config.seed)
