@@ -15,6 +15,7 @@ from repro.papers.base.pretraining import tokeniser_of
 from repro.papers.gpt2_2019 import claims, sets, sizes, tables, zero_shot
 from repro.study import artifact, artifacts, claim, experiment, model_folder, run
 from repro.study import claims as all_claims
+from repro.study.artifacts import ArtifactContext
 from repro.study.published import printed_rows
 
 ENDS = ("117M", "1542M")
@@ -209,11 +210,19 @@ def test_a_record_has_every_metric_and_a_number_for_every_unit(made):
 def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     mine = [one for one in artifacts() if one.paper == "gpt2_2019" and one.id.removeprefix("gpt2_2019-") != "table6"]
     assert {one.id for one in mine} >= {f"gpt2_2019-{name}" for name in (
-        "table2", "table3", "table3-figure", "table4", "table5", "figure1", "figure4", "text-results", "detokenised")}
+        "table2", "table3", "table3-bits", "table3-figure", "table4", "table5", "figure1", "figure4", "text-results",
+        "detokenised")}
     shown = artifact("gpt2_2019-table3").render("smoke", (), made[0]).table
     ours = shown[shown["source"] == "this study, smoke"].set_index("model")
     _, record = made[1]["zero-shot-gpt2", "1542M"]
     assert ours.loc["1542M", "enwik8 (ours, a part)"] == f"{record.metrics['enwik8_bits_per_byte']:.3f}"
+    drawn = artifact("gpt2_2019-table3-bits").render("smoke", (), made[0])
+    assert drawn.png()
+    context = ArtifactContext(artifact("gpt2_2019-table3-bits"), ("smoke",), made[0])
+    bits = {(row["source"], row["model"]): row["score"] for row in tables._table_3(context, "perplexity", np.log2)
+            if row["model"] == "smoke" or row["weights"] == 1542}
+    assert bits["LAMBADA", "paper"] == pytest.approx(np.log2(8.63))
+    assert bits["WikiText-2", "paper"] == pytest.approx(np.log2(18.34)) and ("PTB", "paper") not in bits
     assert ours.loc["345M", "WikiText-2"] == "not run" and set(ours["PTB"]) == {"not here"}
     control = ours.loc["the commonest candidate of the context"]
     assert control["CBT-NE (ours, pg19-clozes)"] == f"{record.metrics['cloze_names_commonest_percent']:.2f}"

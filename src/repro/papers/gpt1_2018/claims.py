@@ -23,7 +23,7 @@ from repro.papers.gpt1_2018.tables import (
 )
 from repro.papers.gpt1_2018.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.papers.gpt1_2018.zero_shot import HEURISTICS
-from repro.study import Assay, Claim, Measured, Record, register
+from repro.study import ADDED, Assay, Claim, Measured, Record, register
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def language(records: Sequence[Record]) -> Measured:
 
 
 register(Claim(
-    id="gpt1_2018-lstm-language", paper=PAPER, experiment=PRETRAINING.name, source="Section 5", about=(RATES.id,),
+    id="gpt1_2018-lstm-language", paper=PAPER, experiment=PRETRAINING.name, source=ADDED, about=(RATES.id,),
     sentence="Pre-trained alike, the transformer tells held-out text better than the LSTM.",
     short="The transformer tells held-out text better than the LSTM.", unit="stretch",
     direction="higher", told_in="nats per token saved", measure=language,

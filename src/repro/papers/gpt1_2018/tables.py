@@ -62,7 +62,7 @@ BASELINES = {"majority_score": "control: the commonest label", WORDS: "control: 
 WHERE = {  # data set of Table 1 -> what stands here for it
     "SNLI": "SICK for it; by repro data fetch", "MultiNLI": "SICK for it; by repro data fetch",
     "Question NLI": "by repro data fetch", "RTE": "development set", "SciTail": "by repro data fetch",
-    "RACE": "1,000 training questions, 600 of test, all of RACE-h; OpenBookQA beside it",
+    "RACE": "1,000 training and 600 test questions, each of RACE-h; OpenBookQA beside it",
     "Story Cloze": "missing: on request only",
     "MSR Paraphrase Corpus": "whole", "Quora Question Pairs": "by repro data fetch", "STS Benchmark": "whole",
     "Stanford Sentiment Treebank-2": "20,000 of 67,349 rows, mostly the first 5,000 of them; development set",

@@ -1,8 +1,8 @@
 """Tables 2 to 5, Figures 1 and 4 and the results in the text, with the paper's values beside ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import exp, floor, log10
+from math import exp, floor, log2, log10
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -242,13 +242,26 @@ def by_size(context: ArtifactContext) -> Any:
 
 def accuracies_by_size(context: ArtifactContext) -> Any:
     """The accuracies of Table 3 against the weights of the model, the paper's and ours, a panel a set."""
-    told = {column: head.partition(" (")[0] for column, (head, _, _) in TABLE_3.items()
-            if column.endswith("accuracy_percent")}
+    return _panels(_table_3(context, "accuracy_percent", lambda score: score), "right, per cent")
+
+
+def bits_by_size(context: ArtifactContext) -> Any:
+    """The perplexities and bits of Table 3, all in bits, against the weights, the paper's and ours, a panel a text."""
+    rows = _table_3(context, "perplexity", log2)
+    for ending in ("bits_per_byte", "bits_per_character"):
+        rows += _table_3(context, ending, lambda score: score)
+    return _panels(rows, "bits of a word, byte or character")
+
+
+def _table_3(context: ArtifactContext, ending: str, shown: Callable[[float], float]) -> list[dict[str, Any]]:
+    """The paper's rows and ours of those columns of Table 3 whose names end so and that have a metric of ours."""
+    told = {column: head.partition(" (")[0].removesuffix(" perplexity") for column, (head, metric, _) in TABLE_3.items()
+            if metric and column.endswith(ending)}
     rows = [{"source": name, "model": "paper", "weights": float(row["model"].removesuffix("M")),
              "score": float(row[column])} for row in printed_rows("gpt2_2019_table3_zero_shot_lm")
             if row["model"] in SIZES for column, name in told.items()]
-    return _panels(rows + _scores(context, {name: TABLE_3[column][1] for column, name in told.items()}),
-                   "right, per cent")
+    rows += _scores(context, {name: TABLE_3[column][1] for column, name in told.items()})
+    return [row | {"score": shown(row["score"])} for row in rows]
 
 
 def _scores(context: ArtifactContext, metrics: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -395,4 +408,6 @@ BY_SIZE = Artifact(id="gpt2_2019-table3-figure", **OF, experiment=ZERO_SHOT.name
                    shows=("corpus", "names", "nouns"))
 FIGURE_4 = Artifact(id="gpt2_2019-figure4", **OF, experiment=PRETRAINING.name, source="Figure 4", build=losses_by_size,
                     kind="figure", title="Loss on text read in training and on held-out text, by the size of the model")
-register(TABLE_2, TABLE, TABLE_4, TABLE_5, DETOKENISED, TEXT, FIGURE_1, BY_SIZE, FIGURE_4)
+BITS = Artifact(id="gpt2_2019-table3-bits", **OF, experiment=ZERO_SHOT.name, source="Table 3", kind="figure",
+                build=bits_by_size, title="Bits on texts that nothing was trained for, by size")
+register(TABLE_2, TABLE, TABLE_4, TABLE_5, DETOKENISED, TEXT, FIGURE_1, BY_SIZE, BITS, FIGURE_4)

@@ -295,7 +295,8 @@ register(TABLE_5, TABLE_13, FIGURE, BY_POSITION)
 SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Table 5", "about": (TABLE_5.id,), "unit": "book",
           "direction": "lower", "told_in": "bits per masked token", "family": "longformer2020-conversion"}
 NO_CONTROL = "the other configuration is the control: it differs in nothing else"
-NO_ASSAY = "what other positions or more training could give at most is not known"
+FAR_CONTEXT = Assay("what RoBERTa wins in its pieces by all that lies beyond half a window", _are("copied", "roberta"),
+                    far_context)
 register(
     Claim(id="longformer2020-copied-positions", **SHARED | compared("copied", "random") | {"paper_effect": None},
           null=-FAR,
@@ -316,16 +317,15 @@ register(
     Claim(id="longformer2020-short-training", **SHARED, **compared("short", "copied", "roberta-short", "roberta"),
           control="what as many tokens more give RoBERTa at its own length", assay=repairable("roberta-short"),
           sentence="A short training makes the model with copied positions better.",
-                                 short="A short training improves the copied positions."),
+          short="A short training improves the copied positions."),
     Claim(id="longformer2020-long-training", **SHARED, **compared("long", "short", "roberta-long", "roberta-short"),
           control="what as many tokens more give RoBERTa at its own length",
-          why_no_assay=NO_ASSAY, sentence="A long training makes it better than a short one.",
-                                 short="A long training beats a short one."),
+          assay=FAR_CONTEXT, sentence="A long training makes it better than a short one.",
+          short="A long training beats a short one."),
     Claim(id="longformer2020-beyond-roberta", **SHARED, measure=beyond_roberta,
           where=_are("roberta", "long", "roberta-long"),
           paper_effect=lambda: _printed("long") - _printed("roberta"),
-          assay=Assay("what RoBERTa wins in its pieces by all that lies beyond half a window",
-                      _are("copied", "roberta"), far_context),
+          assay=FAR_CONTEXT,
           control="the better of RoBERTa trained on as many tokens more, and of the long model in RoBERTa's pieces",
           sentence="Trained for long, Longformer has fewer bits per masked token than RoBERTa.",
           short="Trained for long, Longformer beats RoBERTa."),
@@ -335,7 +335,7 @@ register(
           sentence="Training only the positions beyond RoBERTa's makes the model with copied positions better.",
           short="Training the new positions alone improves the model."),
     Claim(id="longformer2020-all-weights", **SHARED, **compared("long", "frozen", "roberta-long", "roberta"),
-          control="what as many tokens more give RoBERTa at its own length", why_no_assay=NO_ASSAY,
+          control="what as many tokens more give RoBERTa at its own length", assay=FAR_CONTEXT,
           sentence="Training all weights makes it better than training the positions alone.",
           short="Training all weights beats training positions alone."),
     Claim(id="longformer2020-roberta-kept", paper=PAPER, experiment=EXPERIMENT.name, source="Section 5",
