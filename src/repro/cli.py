@@ -79,7 +79,8 @@ def list_study(
     if as_json:
         return _print_json(listed)
     _print_table("Experiments: repro run NAME", ["name", "scales", "summary"], map(_planned, listed["experiments"]))
-    _print_table("Artifacts and claims: repro show ID", ["id", "kind", "chapter", "source", "runs done", "verdict"],
+    _print_table("Artifacts and claims: repro show ID", ["id", "kind", "chapter", "source", "runs done",
+                                                           "verdict (of a table: the worst of its claims)"],
                  map(_judged, (*listed["artifacts"], *listed["claims"])))
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in
                          tally([claim(entry["id"]) for entry in listed["claims"]], results).items())
@@ -105,8 +106,11 @@ def _with(listed: dict[str, list], words: list[str]) -> dict[str, list]:
 
 
 def _has(entry: dict[str, Any], word: str) -> bool:
-    """Whether an entry has a word in its paper, name, chapter or source, or is of this kind, scale or verdict."""
-    part = (entry.get(name, "") for name in ("paper", "id", "name", "chapter", "source", "summary"))
+    """Whether an entry has a word in its paper, name, chapter, source or experiment, or is of this kind, scale or
+    verdict."""
+    part = [entry.get(name, "") for name in ("paper", "id", "name", "chapter", "source", "summary")]
+    read = entry.get("experiment", ())
+    part += [read] if isinstance(read, str) else read
     scales = entry["scales"] if isinstance(entry["scales"], list) else [
         scale for scale, told in entry["scales"].items() if told["done"]]
     return word in " ".join(part).casefold() or word in (entry.get("kind"), entry.get("verdict"), *scales)

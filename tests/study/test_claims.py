@@ -144,6 +144,16 @@ def test_seeds_that_all_runs_have_are_compared(toy):
     assert seen == [[("baseline", 1), ("recurrent", 1), ("baseline", 2), ("recurrent", 2)]]
 
 
+def test_a_claim_that_lacks_seeds_says_how_to_get_one_more(toy):
+    register(Claim(**DECLARED | {"seeds": 3}))
+    for seed in (0, 2):
+        for config in toy.experiment.plan("small", seeds=(seed,)):
+            run(config, progress=False)
+    found = claim("toy-gain").verdict("small")
+    assert found.verdict == "open"
+    assert found.text.endswith("2 of 3 seeds; one seed more: repro run toy-recurrence --scale small --seed 1")
+
+
 def test_a_scale_at_which_a_claim_means_nothing_shows_that_the_machinery_works(toy):
     register(Claim(**DECLARED | {"means_at": ("small",)}))
     assert claim("toy-gain").verdict("smoke").verdict == "not run"

@@ -61,6 +61,8 @@ def test_list(repro_, toy):
     assert only[-1] == "0 experiments, 1 artifacts, 1 claims: 1 not run"
     base, _ = json.loads(repro_("list --json")[1])["experiments"]
     assert json.loads(repro_("list toy-base --json")[1]) == {"experiments": [base], "artifacts": [], "claims": []}
+    by_name = json.loads(repro_("list toy-recurrence --json")[1])
+    assert [len(by_name[kind]) for kind in ("experiments", "artifacts", "claims")] == [1, 1, 1]
     for words in ("claim 'not run'", "claim Not run", "claim Gain"):
         assert repro_(f"list {words}")[1].splitlines()[-1].startswith("0 experiments, 0 artifacts, 1 claims")
     for words in ("claim small", "'not reproduced'", "not reproduced", "toy-table toy-gain"):

@@ -183,8 +183,12 @@ class Claim(Based):
                     for record in records]
         key = (self, family, *(record.digest for record in (*chosen, *positive)))
         if key not in _verdicts:
+            name = next(config.experiment for config, _ in found if self.where(config))
             found = self.judge(chosen, positive, family)
-            found = replace(found, because="; ".join(filter(None, (found.because, mixed((*chosen, *positive))))))
+            more = next(seed for seed in range(len(common) + 1) if seed not in common)
+            reasons = (found.because, mixed((*chosen, *positive)), found.verdict == OPEN and
+                       f"one seed more: repro run {name} --scale {scale} --seed {more}")
+            found = replace(found, because="; ".join(filter(None, reasons)))
             _verdicts[key] = replace(found, text=worded(found, self.write, self.told_in))
         return _verdicts[key]
 
