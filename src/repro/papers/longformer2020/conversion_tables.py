@@ -65,8 +65,8 @@ def training_text(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def seams(context: ArtifactContext):
-    """Loss by position modulo how many positions were copied, less that of the middle half: RoBERTa's text ends at both
-    ends, that of the others goes on there."""
+    """Loss by position modulo how many positions were copied, by how far it is from either end of a copy, less the loss
+    of the middle half: RoBERTa's text ends there, that of the others goes on."""
     from math import log
 
     import pandas
@@ -80,10 +80,11 @@ def seams(context: ArtifactContext):
         for name, records in zip(SEAMS, context.at_common_seeds([main[name] for name in SEAMS]), strict=True):
             curve = _curve(records)
             middle = fmean([y for x, y in curve.items() if n / 4 < x < 3 * n / 4] or [0.0])
-            rows += [{"source": scale, "model": NAMES[name], "position": x, "loss": (y - middle) / log(2)}
-                     for x, y in curve.items()]
-    return draw_table_curves(pandas.DataFrame(rows, columns=["source", "model", "position", "loss"]), "position",
-                             "loss", ("position within a copy of RoBERTa's", "bits beyond those of the middle"))
+            for end, away in (("start", lambda x: x), ("end", lambda x, n=n: n - x)):
+                rows += [{"source": f"{scale}: {end}", "model": NAMES[name], "away": away(x),
+                          "loss": (y - middle) / log(2)} for x, y in curve.items() if away(x) < n / 2]
+    return draw_table_curves(pandas.DataFrame(rows, columns=["source", "model", "away", "loss"]), "away", "loss",
+                             ("tokens from there", "bits beyond the middle's"), log_x=2)
 
 
 def _curve(records: Sequence[Record]) -> dict[float, float]:
@@ -286,7 +287,8 @@ TABLE_5 = Artifact(
 TABLE_13 = Artifact(id="longformer2020-table13", **OF, source="Table 13", build=training_text,
                     title="Text that the converted models are trained on")
 FIGURE = Artifact(id="longformer2020-seams", **OF, source=ADDED, kind="figure", build=seams,
-                  title="Loss by position modulo the positions that were copied, beyond that of the middle half")
+                  title="Loss by how far a token is from either end of a copy of RoBERTa's positions, beyond that of the "
+                        "middle half")
 BY_POSITION = Artifact(
     id="longformer2020-by-position", **OF, source=ADDED, build=by_position,
     title="Table 5 by position: where the shorter sequences of RoBERTa's pretraining reach, and beyond")
