@@ -287,8 +287,8 @@ TABLE_5 = Artifact(
 TABLE_13 = Artifact(id="longformer2020-table13", **OF, source="Table 13", build=training_text,
                     title="Text that the converted models are trained on")
 FIGURE = Artifact(id="longformer2020-seams", **OF, source=ADDED, kind="figure", build=seams,
-                  title="Loss by how far a token is from either end of a copy of RoBERTa's positions, beyond that of the "
-                        "middle half")
+                  title="Loss by how far a token is from either end of a copy of RoBERTa's positions, beyond that of "
+                        "the middle half")
 BY_POSITION = Artifact(
     id="longformer2020-by-position", **OF, source=ADDED, build=by_position,
     title="Table 5 by position: where the shorter sequences of RoBERTa's pretraining reach, and beyond")
