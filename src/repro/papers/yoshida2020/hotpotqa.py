@@ -289,10 +289,11 @@ def best_rate(config, context) -> float:
 
 
 def rates_of(config) -> list[RunConfig]:
-    """The runs that try the learning rates of a reader; none where there is nothing to choose. They have one seed."""
+    """The runs that try the learning rates of a reader; none where there is nothing to choose. They have one seed, and
+    read once, however often the reader does."""
     if config.learning_rate is not None or len(config.rates) == 1:
         return []
-    same = config.model_dump(mode="json") | {"experiment": RATES.name, "seed": 0}
+    same = config.model_dump(mode="json", exclude={"epochs"}) | {"experiment": RATES.name, "seed": 0}
     return [validated(Config, same | {"learning_rate": rate}) for rate in config.rates]
 
 
@@ -348,7 +349,7 @@ def _weights(config, base) -> int:
 SCALES = {
     "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 1, "batch_size": 16, "rates": (2e-3,),
               "held_out": 0, "hidden_size": 64, "optimizer": "muon"},
-    "small": {"corpus": "hotpotqa-subset", "epochs": 3, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
+    "small": {"corpus": "hotpotqa-subset", "epochs": 1, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
               "precision": "bf16"},
     "medium": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (1e-4, 3e-4, 1e-3), "batch_size": 32,
                "precision": "bf16", "optimizer": "muon"},
@@ -368,7 +369,8 @@ def grid(scale: str) -> list[dict]:
 SHARED = {"paper": PAPER, "config": Config, "reads": lambda config: PRETRAINING.reads(base_of(config)), "revision": 1}
 RATES = Experiment(
     name="recurrence-hotpotqa-rates", **SHARED, summary="Which learning rate suits a reader of questions.",
-    scales={scale: values for scale, values in SCALES.items() if len(values["rates"]) > 1},
+    scales={scale: {key: value for key, value in values.items() if key != "epochs"}
+            for scale, values in SCALES.items() if len(values["rates"]) > 1},
     grid=lambda scale: [{"model": model, "learning_rate": rate} for model in (BASELINE, RECURRENT)
                         for rate in SCALES[scale]["rates"]],
     execute=execute_rate, estimate=partial(estimate, searching=True), needs=lambda config: [base_of(config)])
