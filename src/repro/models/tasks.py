@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from repro.errors import ReproError, unknown
-from repro.loss import cross_entropy
+from repro.loss import check_lm_weight, cross_entropy
 from repro.models.gpt import INIT
 from repro.processor import exact_products
 
@@ -351,12 +351,6 @@ def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int
     finally:
         model.train(was_training)
     return torch.cat(found).numpy()[np.argsort(order)]
-
-
-def check_lm_weight(value: object) -> None:
-    """Raise ReproError unless it is a number from 0 on that a float32 holds."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= torch.finfo(torch.float32).max:
-        raise ReproError(f"lm_weight is {value!r}; it must be at least 0 and finite.")
 
 
 def _there(ids: Tensor, lengths: Tensor) -> Tensor:

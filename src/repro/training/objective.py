@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.errors import ReproError
-from repro.loss import cross_entropy
+from repro.loss import check_lm_weight, cross_entropy
 from repro.windows import check_window, same_shape, windows
 
 
@@ -209,8 +209,6 @@ class Task(nn.Module):
     """
 
     def __init__(self, model: nn.Module, lm_weight: float = 0.5):
-        from repro.models.tasks import check_lm_weight
-
         super().__init__()
         check_lm_weight(lm_weight)
         self.model, self.lm_weight = model, lm_weight
