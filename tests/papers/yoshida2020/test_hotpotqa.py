@@ -122,7 +122,7 @@ def test_what_a_record_tells_of_each_question(study):
     assert one["told"] in ("yes", "no", surest[1])
     shown = artifact("yoshida2020-hotpotqa-windows").render("smoke", (), study.folder).table
     assert shown["what is read"][0] == f"{one['question']} (wanted: {one['wanted']})"
-    assert shown["with h_prev"][1] == f"{one['windows'][0][1]} ({one['windows'][0][2]:.0%})"
+    assert shown["with h_prev"][1] == f"{one['windows'][0][1]} ({100 * one['windows'][0][2]:.2g}%)"
     assert len(shown) == 1 + len(one["windows"])
     assert recurrent.metrics["parameters"] == baseline.metrics["parameters"] + 2 * 16 * 8 + 8 + 16
     assert deeper.metrics["parameters"] == recurrent.metrics["parameters"] + 8 * 8 + 8

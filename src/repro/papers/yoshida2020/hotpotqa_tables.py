@@ -103,7 +103,8 @@ def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
             continue
         asked = f"{one['question']} (wanted: {one['wanted']})"
         rows.append([f"this study, {scale}", asked, one["told"], one["masked"]])
-        rows += [[f"this study, {scale}", f"window {k}: {text}", f"{seen} ({sure:.0%})", f"{alone} ({less:.0%})"]
+        rows += [[f"this study, {scale}", f"window {k}: {text}", f"{seen} ({100 * sure:.2g}%)",
+                  f"{alone} ({100 * less:.2g}%)"]
                  for k, (text, seen, sure, alone, less) in enumerate(one["windows"], 1)]
     return pandas.DataFrame(rows, columns=columns)
 
