@@ -89,7 +89,7 @@ def sayings(context: ArtifactContext) -> "pandas.DataFrame":
 def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
     """One validation question: which words each of its windows would give alone, and how probable they are to the
     recurrent reader of the first seed, with h_prev and without. It is the first that the module changes the answer of,
-    right or wrong."""
+    right or wrong; where it changes none, the first of several windows."""
     import pandas
 
     columns = ["source", "what is read", "with h_prev", "without h_prev"]
