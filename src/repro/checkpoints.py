@@ -19,8 +19,12 @@ HINT = "give a checkpoint of that kind"
 def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
     """Within it a checkpoint is read, by a hub name such as `example`, or from a folder.
 
-    Raises ReproError when there is none, when the hub cannot be reached, and for a damaged one.
+    Raises ReproError for what is no name, when there is none, when the hub cannot be reached, and for a damaged one.
     """
+    if not isinstance(name_or_folder, (str, Path)):
+        raise ReproError(f"a checkpoint is read by its folder or hub name such as {example}, not by "
+                         f"{name_or_folder!r:.60}.")
+
     from huggingface_hub.errors import LocalEntryNotFoundError
     from safetensors import SafetensorError
 

@@ -180,6 +180,8 @@ def test_only_later_positions_learn(roberta):
     ({"window": [4, 3, 4]}, "window is 3; "),
     ({"window": 0}, "window is 0; "),
     ({"window": 4.0}, "window is 4.0; "),
+    ({"window": "4"}, "window is '4'; "),
+    ({"window": {0: 4, 1: 4, 2: 4}}, "window is {0: 4, 1: 4, 2: 4}; "),
     ({"max_positions": 21.5}, "max_positions is 21.5; it must be a whole number"),
     ({"max_positions": 19}, "max_positions is 19, but the base has 20 already"),
     ({"positions": "copied"}, "unknown positions 'copied'. Did you mean 'copy'.* Known: copy, random"),

@@ -140,3 +140,9 @@ def test_without_a_network_a_hub_name_is_not_said_to_be_unknown(monkeypatch):
 def test_heads_must_divide_the_width():
     with pytest.raises(ReproError, match="n_embd is 16 and n_head 3"):
         roberta_mini(1, 16, 3, 11)
+
+
+@pytest.mark.parametrize("name", ["n_layer", "n_embd", "n_head", "vocab_size", "n_positions"])
+def test_sizes_must_be_positive(name):
+    with pytest.raises(ReproError, match=f"{name} is 0; it must be at least 1"):
+        roberta_mini(**{"n_layer": 1, "n_embd": 4, "n_head": 2, "vocab_size": 11, name: 0})

@@ -295,6 +295,8 @@ def test_saved_and_loaded_and_made_of_any_roberta(make, config, shake, tmp_path)
                        ("masked", "checkpoint in .*masked is damaged"), ("nowhere", "no checkpoint '.*nowhere'")):
         with pytest.raises(ReproError, match=said):
             RecurrentRoberta.from_pretrained(tmp_path / name)
+    with pytest.raises(ReproError, match="a checkpoint is read by its folder or hub name .*, not by None"):
+        RecurrentRoberta.from_pretrained(None)
 
 
 def test_in_bfloat16_it_reads_the_same_but_for_rounding(make):

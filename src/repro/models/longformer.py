@@ -4,7 +4,7 @@ The weights are those of transformers' LongformerForMaskedLM, by the same names;
 padding to a multiple of the window and no mask of all pairs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 
@@ -180,11 +180,11 @@ class Longformer(LongformerForMaskedLM):
 def _windows(window: int | Sequence[int], n_layer: int) -> list[int]:
     """One window for each layer."""
     plain = window.tolist() if hasattr(window, "tolist") else window  # numpy's and torch's numbers too
-    each = list(plain) if isinstance(plain, Iterable) else [plain] * n_layer
+    each = list(plain) if isinstance(plain, Iterable) and not isinstance(plain, (str, Mapping)) else [plain] * n_layer
     if len(each) != n_layer:
         raise ReproError(f"window is {each}, {len(each)} for {n_layer} layers; give one number, or one for each layer.")
     for one in each:
         if not isinstance(one, Integral) or one < 2 or one % 2:
-            raise ReproError(f"window is {one}; half of it lies on each side of a token, so it must be an even number "
-                             "of keys, at least 2.")
+            raise ReproError(f"window is {one!r}; half of it lies on each side of a token, so it must be an even "
+                             "number of keys, at least 2.")
     return [int(one) for one in each]

@@ -16,7 +16,7 @@ def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_posi
     sinusoids: the amplitude of the waves (Vaswani et al. 2017, section 3.5) as which the positions start, learned from
     there on; None: at random, as RoBERTa's do. With few tokens a model that starts at random does not come to look at
     its neighbours.
-    Raises ReproError when the width does not divide among the heads.
+    Raises ReproError when the width does not divide among the heads, and for sizes below 1.
 
     >>> roberta_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9).config.max_position_embeddings
     514
@@ -24,6 +24,10 @@ def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_posi
     import torch
     from transformers import RobertaConfig, RobertaForMaskedLM
 
+    for name, size in (("n_layer", n_layer), ("n_embd", n_embd), ("n_head", n_head), ("vocab_size", vocab_size),
+                       ("n_positions", n_positions)):
+        if size < 1:
+            raise ReproError(f"{name} is {size}; it must be at least 1.")
     if n_embd % n_head:
         raise ReproError(f"n_embd is {n_embd} and n_head {n_head}; the width must be a multiple of the heads.")
     model = RobertaForMaskedLM(RobertaConfig(

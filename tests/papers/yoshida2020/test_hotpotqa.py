@@ -18,7 +18,8 @@ from repro.papers.base.pretraining import new_tokeniser
 from repro.papers.yoshida2020 import hotpotqa, hotpotqa_tables
 from repro.study import artifact, claim, experiment, model_folder, run
 from repro.study.settings import as_text
-from repro.training import Answers
+from repro.training import Answers, LengthBuckets
+from repro.training import trainer as trainer_module
 
 EXPERIMENT, RATES = experiment("recurrence-hotpotqa"), experiment("recurrence-hotpotqa-rates")
 TINY = {"n_layer": 3, "n_embd": 16, "n_head": 2, "sequence": 64, "n_positions": 100, "batch_size": 4, "growing": [],
@@ -37,7 +38,7 @@ def test_other_scales_are_declared(scale):
     same = plan[1].model_dump(exclude={"model"})
     assert same == plan[0].model_dump(exclude={"model"})
     if scale == "small":
-        assert (plan[0].corpus, plan[0].epochs, plan[0].held_out) == ("hotpotqa-subset", 1, 300)
+        assert (plan[0].corpus, plan[0].epochs, plan[0].held_out) == ("hotpotqa-subset", 3, 300)
         assert len(RATES.plan("small")) == 6
     if scale == "paper":
         assert (plan[0].n_train, plan[0].epochs, plan[0].rates) == (30_000, 4, (2e-5,))
@@ -48,7 +49,7 @@ def test_other_scales_are_declared(scale):
     ({"window": 65}, "window is 65 tokens, but the base model has n_positions=64"),
     ({"insert_layer": 3}, "insert_layer is 3, but the base model has layers 0 to 2"),
     ({"rates": "[1e-3, 2e-3]"}, "held_out is 0, but questions held out choose among 2 rates"),
-    ({"rates": "[]"}, "rates"), ({"model": "memory"}, "model='memory'"),
+    ({"rates": "[]"}, "rates"), ({"rates": "[-1]"}, "rates.*greater than 0"), ({"model": "memory"}, "model='memory'"),
     ({"corpus": "hotpot"}, "unknown corpus 'hotpot'"),
 ])
 def test_settings_that_cannot_be(sets, said):
@@ -83,6 +84,27 @@ def study(home):
         plan = EXPERIMENT.plan("smoke")
         yield SimpleNamespace(plan=plan, folder=home / "results", found=[
             run(config, home / "results", progress=False) for config in plan])
+
+
+@pytest.mark.parametrize("at", [3, 7])
+def test_killed_in_either_epoch_a_reader_ends_in_the_same_record(study, tmp_path, monkeypatch, at):
+    """Nine steps for two epochs, with a checkpoint in every one; none is repeated."""
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
+    monkeypatch.setattr(trainer_module.time, "monotonic", iter(range(0, 10**6, 100)).__next__)
+    plain, left = LengthBuckets.batch, [at]
+
+    def batch(self, step):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return plain(self, step)
+
+    monkeypatch.setattr(LengthBuckets, "batch", batch)
+    with pytest.raises(KeyboardInterrupt):
+        run(study.plan[1], tmp_path / "results", progress=False)
+    left[0] = 9 - at
+    record = run(study.plan[1], tmp_path / "results", progress=False)
+    assert left[0] == 0 and record.cost["resumed"] and record.digest == study.found[1].digest
 
 
 def test_what_a_record_tells_of_each_question(study):

@@ -10,7 +10,7 @@ best possible score of either way of reading is known.
 import random
 from functools import partial
 from textwrap import shorten
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -38,7 +38,7 @@ class Config(RunConfig):
     n_train: int | None = Field(None, ge=2)  # training questions, drawn at random; None: all
     held_out: int = Field(300, ge=0)  # training questions that choose the learning rate and the epoch; 0: the last one
     search_train: int = Field(900, ge=2)  # other training questions on which rates are tried, once through
-    rates: tuple[float, ...] = Field(min_length=1)  # learning rates to choose from
+    rates: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1)  # learning rates to choose from
     learning_rate: float | None = Field(None, gt=0)  # None: the best of `rates`
     epochs: int = Field(3, ge=1)
     batch_size: int = Field(8, ge=2)  # questions
@@ -349,7 +349,7 @@ def _weights(config, base) -> int:
 SCALES = {
     "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 1, "batch_size": 16, "rates": (2e-3,),
               "held_out": 0, "hidden_size": 64, "optimizer": "muon"},
-    "small": {"corpus": "hotpotqa-subset", "epochs": 1, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
+    "small": {"corpus": "hotpotqa-subset", "epochs": 3, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
               "precision": "bf16"},
     "medium": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (1e-4, 3e-4, 1e-3), "batch_size": 32,
                "precision": "bf16", "optimizer": "muon"},
