@@ -2,15 +2,15 @@
 
 import contextlib
 import importlib
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from repro.data import Corpus, Split, corpus, registry
 from repro.data import example_readers as readers
-from repro.data.examples import Question
+from repro.data.examples import Paragraph, Question
 from repro.data.synthetic_hops import SyntheticHops
 from repro.errors import ReproError
 from repro.evaluation import answer_scores
@@ -49,6 +49,7 @@ def test_other_scales_are_declared(scale):
     ({"window": 65}, "window is 65 tokens, but the base model has n_positions=64"),
     ({"insert_layer": 3}, "insert_layer is 3, but the base model has layers 0 to 2"),
     ({"rates": "[1e-3, 2e-3]"}, "held_out is 0, but questions held out choose among 2 rates"),
+    ({"n_train": "3"}, "n_train is 3, of which 0 are held out; a batch of 16 has to be left"),
     ({"rates": "[]"}, "rates"), ({"rates": "[-1]"}, "rates.*greater than 0"), ({"model": "memory"}, "model='memory'"),
     ({"corpus": "hotpot"}, "unknown corpus 'hotpot'"),
 ])
@@ -112,7 +113,7 @@ def test_what_a_record_tells_of_each_question(study):
     assert [one.model for one in study.found] == ["baseline", *["recurrent"] * 3]
     for config, record in zip(study.plan, study.found, strict=True):
         told = record.documents["validation"]
-        ways = [""] if record.model == "baseline" else ["", "masked_", "other_"]
+        ways = ["", "swapped_"] if record.model == "baseline" else ["", "masked_", "other_"]
         for way in ways:
             for score in ("answer_f1", "answer_exact_match"):
                 values = told[f"{way}{score}"]
@@ -132,20 +133,21 @@ def test_what_a_record_tells_of_each_question(study):
         after = [nats for _, nats in record.curves["validation_loss"]]
         assert len(after) == 2 and record.metrics["held_out_answer_nats"] == min(after)
         assert record.metrics["epochs_kept"] == 1 + after.index(min(after))
-    assert set(baseline.documents) == {"validation", "assay"} and set(recurrent.documents) == {"validation"}
-    assert all(len(baseline.documents["assay"][f"{way}_answer_f1"]) == 16 for way in ("together", "apart"))
+    assert set(baseline.documents) == {"validation"} == set(recurrent.documents)  # three paragraphs give no assay
     assert len({recurrent.digest, deeper.digest, later.digest}) == 3
     assert "by_window" not in baseline.notes
     one = recurrent.notes["by_window"]
+    assert one["questions"] == 16 >= one["changed"] >= (one["told"] != one["masked"])
     assert len(one["windows"]) > 1 and one["windows"][0][1] == one["windows"][0][3], "the first has no h_prev"
     assert one["windows"][1][1:3] != one["windows"][1][3:]
     surest = max(one["windows"], key=lambda row: row[2])
     assert all(0 < sum(row[way] for row in one["windows"]) <= 1 for way in (2, 4)), "shares of all spans together"
     assert one["told"] in ("yes", "no", surest[1])
     shown = artifact("yoshida2020-hotpotqa-windows").render("smoke", (), study.folder).table
-    assert shown["what is read"][0] == f"{one['question']} (wanted: {one['wanted']})"
-    assert shown["with h_prev"][1] == f"{one['windows'][0][1]} ({100 * one['windows'][0][2]:.2g}%)"
-    assert len(shown) == 1 + len(one["windows"])
+    assert shown["with h_prev"][0] == f"{one['changed']} of 16"
+    assert shown["what is read"][1] == f"{one['question']} (wanted: {one['wanted']})"
+    assert shown["with h_prev"][2] == f"{one['windows'][0][1]} ({100 * one['windows'][0][2]:.2g}%)"
+    assert len(shown) == 2 + len(one["windows"])
     assert recurrent.metrics["parameters"] == baseline.metrics["parameters"] + 2 * 16 * 8 + 8 + 16
     assert deeper.metrics["parameters"] == recurrent.metrics["parameters"] + 8 * 8 + 8
     assert run(study.plan[1], study.folder / "again", progress=False, force=True).digest == recurrent.digest
@@ -183,7 +185,7 @@ def test_readers_are_trained_and_asked_as_what_they_are(study, monkeypatch):
     assert (settings.decay, settings.tokens, settings.warmup_steps) == ("linear", 36, int(0.1 * 36 / 4))
     assert settings.validate_every == 18
     epochs = [(False, None)] * 2, [(True, None)] * 2
-    assert asked == [*epochs[0], *[(False, None)] * 3, *epochs[1], (True, None), (False, None), (True, "others")]
+    assert asked == [*epochs[0], *[(False, None)] * 2, *epochs[1], (True, None), (False, None), (True, "others")]
 
 
 def test_table_figures_and_verdicts(study):
@@ -211,6 +213,18 @@ def test_table_figures_and_verdicts(study):
         assert told.effect == pytest.approx(want)
 
 
+def test_f1_by_distance_is_told_of_enough_questions_alone(monkeypatch):
+    """Twenty of each seed; at distance 1 there are nineteen."""
+    frames = []
+    monkeypatch.setattr("repro.plotting.draw_table_curves", lambda frame, *rest: frames.append(frame))
+    told = {"distance": [0] * 20 + [1] * 19 + [-1] * 30, "answer_f1": [1., 3.] * 10 + [9.] * 49}
+    records = [SimpleNamespace(documents={"validation": told})] * 2
+    config = SimpleNamespace(hidden_layers=1, insert_layer=1, model="baseline")
+    hotpotqa_tables.by_distance(SimpleNamespace(scales=["smoke"], plan=lambda scale: [config],
+                                                records_of=lambda config: records))
+    assert frames[0][["distance", "f1"]].to_numpy().tolist() == [[0, 2]]
+
+
 def test_the_control_is_the_one_with_the_higher_score():
     def record(model, **scores):
         return SimpleNamespace(model=model, documents={"validation": scores})
@@ -228,27 +242,45 @@ def test_the_control_is_the_one_with_the_higher_score():
 def test_the_room_of_an_assay_is_what_is_lost_for_sure():
     def lost(together, apart, sign=1):
         return hotpotqa_tables.room("answer_f1", sign)([SimpleNamespace(
-            metrics={"together_answer_f1": 0.}, documents={"assay": {
+            documents={"assay": {
                 "together_answer_f1": together, "apart_answer_f1": apart}})])
 
     assert lost([40., 41., 40.], [15., 15., 16.]) == pytest.approx(25)
     assert lost([15., 15., 16.], [40., 41., 40.]) == 0
     assert lost([15., 15., 16.], [40., 41., 40.], -1) == pytest.approx(25)
     assert lost([40., 0., 9.], [0., 30., 9.]) == 0  # a mean of 3.3 that may be chance
-    assert hotpotqa_tables.room("answer_f1")([SimpleNamespace(metrics={})]) is None
+    assert hotpotqa_tables.room("answer_f1")([SimpleNamespace(documents={"validation": {}})]) is None
 
 
-def test_one_window_of_the_assay_is_the_readers(study, monkeypatch):
-    """At smoke one of all positions: there the paragraphs must not fit into the reader's own."""
-    rows, seen, model = list(corpus("tiny-hops").examples("validation"))[:2], [], torch.nn.Linear(1, 1)
+def test_only_second_paragraphs_change_places_between_both_ways_of_the_assay(study, monkeypatch):
+    """Paragraphs 1 and 3 are needed; 4 is the nearest in length to 1, and 0 to 3. Others tell of too few paragraphs,
+    of too many that are needed, and of windows that hold one alone."""
+    lengths = {"A": 9, "B": 20, "C": 60, "D": 8, "E": 21}
+    parts = tuple(Paragraph(name, (name.lower() * n,)) for name, n in lengths.items())
+    one = Question("q", "which", parts, "yes", (), ((1, 0), (3, 0)))
+    others = [replace(one, paragraphs=parts[:3], supporting=((0, 0), (1, 0))), replace(one, supporting=((1, 0),)),
+              replace(one, supporting=((0, 0), (1, 0), (3, 0)))]
+    read, config = [], study.plan[0]
+    monkeypatch.setattr(hotpotqa, "read_by", lambda model, ones, **how: read.append(ones) or [("no", 2.)] * len(ones))
+    coder = hotpotqa.tokeniser_of(hotpotqa.base_of(config))
+    found = hotpotqa.assay(config.model_copy(update={"window": 100}), None, [one, *others], coder)
+    assert found["together_answer_nats"] == found["apart_answer_nats"] == [2.] and len(found) == 6
+    shown = [["".join(c for c in text if c.isupper()) for text in one.texts] for (one,) in read]
+    assert shown == [["BD", "EA"], ["BA", "ED"]]
+    assert hotpotqa.assay(config.model_copy(update={"window": 30}), None, [one], coder) == {}
+    assert hotpotqa.assay(config.model_copy(update={"window": 6}), None, [one], coder) == {}
+
+
+def test_every_text_with_the_question_after_it(study):
+    rows = list(corpus("tiny-hops").examples("validation"))[:3]
     coder = hotpotqa.tokeniser_of(hotpotqa.base_of(study.plan[0]))
-    monkeypatch.setattr(hotpotqa, "asked", lambda row, coder, window, *rest, **more: seen.append(window) or
-                        SimpleNamespace(windows=[], question=row))
-    for scale, window in (("smoke", 100), ("small", 512)):
-        config, = (one for one in EXPERIMENT.plan(scale) if one.model == "baseline")
-        assert hotpotqa.assay(config, model, rows, coder) is not None and set(seen) == {window}
-        seen.clear()
-    assert hotpotqa.assay(EXPERIMENT.plan("small", {"window": 64})[0], model, rows, coder) and set(seen) == {64}
+    plain, _ = hotpotqa.prepared(rows, coder, 50, must_stand=False)
+    told = hotpotqa.swapped(plain, coder, 50)
+    assert [one.question.question for one in told] == [rows[k].question for k in (1, 2, 0)]
+    assert [one.context for one in told] == [one.context for one in plain]
+    assert [(one.type, one.question.answer) for one in told] == [(one.type, one.question.answer) for one in plain]
+    for one in told:
+        assert list(one.windows[-1].ids[1:one.before - 1]) == list(coder.encode(one.question.question))
 
 
 def test_the_learning_rate_is_the_best_of_those_tried_on_questions_held_out(study, monkeypatch):
@@ -302,8 +334,6 @@ def test_a_guess_takes_all_tokens_and_the_usual_types(study):
 
 
 def test_questions_whose_answer_stands_nowhere_are_left_out_of_training(study):
-    from dataclasses import replace
-
     rows = list(corpus("tiny-hops").examples("train"))[:4]
     lost = replace(next(row for row in rows if row.spans), answer="a fable", spans=())
     coder = hotpotqa.tokeniser_of(hotpotqa.base_of(study.plan[0]))

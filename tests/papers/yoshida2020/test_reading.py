@@ -65,11 +65,12 @@ def test_known_support_says_which_place_is_meant(supporting, count, distance):
 
 
 def test_paragraphs_together_and_apart():
-    together, apart = (asked(question(supporting=((0, 0), (1, 1))), Words(), 40, [0, 1], how) for how in (False, True))
+    together, apart = (asked(question(supporting=((0, 0), (1, 1))), Words(), 40, groups)
+                       for groups in (((0, 1),), ((0,), (1,))))
     assert len(together.windows) == 1 and len(apart.windows) == 2
     assert apart.texts[1].split() == "Two & more No more than a blue sea .".split()
     assert {reading.cut(apart, *answer) for answer in apart.answers} == {"blue sea"}
-    second = asked(question(), Words(), 40, [1])
+    second = asked(question(), Words(), 40, [[1]])
     assert second.context == "Two & more\nNo more than a blue sea ." and len(second.answers) == 1
 
 
@@ -77,8 +78,8 @@ def test_only_some_paragraphs_and_empty_ones():
     parts = (Paragraph("", ("",)), Paragraph("Zero", ("Nothing .",)), *question().paragraphs)
     asks = Question("q", "what is it", parts, "blue sea", (Span(2, 4, 12),), ((2, 0), (3, 1)))
     for only, distance in (([0, 3], 0), ([2, 3], 2), ([3, 2], 2), ([1, 2, 3], 3), ([1], -1)):
-        assert asked(asks, Words(), 12, only, must_stand=False).distance == distance
-    apart = asked(asks, Words(), 40, apart=True)
+        assert asked(asks, Words(), 12, [only], must_stand=False).distance == distance
+    apart = asked(asks, Words(), 40, [[number] for number in range(4)])
     assert len(apart.windows) == 3 and apart.distance == 1 and "".join(apart.texts).count("blue sea") == 3
 
 

@@ -2,13 +2,15 @@
 
 Both readers are RoBERTa, fine-tuned on the same questions in the same order; the recurrent one carries a vector from
 window to window. Controls read the recurrent one with its module masked, and with what another question's windows left.
-As a positive control the two paragraphs that hold the answer are also read together in one window and apart in two:
-what the reader of single windows loses apart is what recurrence could win back. Where the questions are generated, the
-best possible score of either way of reading is known.
+As a positive control the two paragraphs that are needed are also read together in one window and apart in two, beside
+the same others: what the reader of single windows loses apart is what recurrence could win back. It also reads every
+text with the question of another. Where questions are generated, the best score of either way of reading is known.
 """
 
 import random
+from dataclasses import replace
 from functools import partial
+from operator import ne
 from textwrap import shorten
 from typing import Annotated, Literal
 
@@ -51,6 +53,9 @@ class Config(RunConfig):
     @model_validator(mode="after")
     def _fits(self):
         base = base_of(self)
+        if self.n_train is not None and self.n_train < self.held_out + self.batch_size:
+            raise ValueError(f"n_train is {self.n_train}, of which {self.held_out} are held out; a batch of "
+                             f"{self.batch_size} has to be left")
         if len(self.rates) > 1 and not self.held_out:
             raise ValueError(f"held_out is 0, but questions held out choose among {len(self.rates)} rates")
         if self.window > base.n_positions:
@@ -75,9 +80,10 @@ def execute(config, context) -> Outcome:
     rate = best_rate(config, context)
     model, result, notes = trained(config, context, rows, coder, rate, config.epochs, choosing)
     held = prepared(map(tidied(config), source.examples("validation")), coder, config.window, must_stand=False)[0]
-    told = {"": {}, "masked_": {"recurrent": False}, "other_": {}}
+    told, asks = {"": {}, "masked_": {"recurrent": False}, "other_": {}}, {}
     if config.model == BASELINE:
-        told = {"": {"recurrent": False}}
+        told = {"": {"recurrent": False}, "swapped_": {"recurrent": False}}
+        asks["swapped_"] = swapped(held, coder, config.window)
     else:
         told["other_"]["given"] = states_of_others(model, held, config.batch_size)
     documents = {"distance": [one.distance for one in held], "windows": [len(one.windows) for one in held],
@@ -85,8 +91,9 @@ def execute(config, context) -> Outcome:
     every = {}
     with context.progress(len(told) * len(held), "answering", "questions") as bar:
         for name, way in told.items():
-            every[name] = answers = read_by(model, held, batch_size=config.batch_size, progress=bar, **way)
-            documents |= scored(held, answers, name)
+            questions = asks.get(name, held)
+            every[name] = answers = read_by(model, questions, batch_size=config.batch_size, progress=bar, **way)
+            documents |= scored(questions, answers, name)
             if not name:
                 samples = [{"question": one.question.question, "wanted": one.question.answer, "told": answer}
                            for one, (answer, _) in list(zip(held, answers, strict=True))[:SAMPLES]]
@@ -100,9 +107,9 @@ def execute(config, context) -> Outcome:
         metrics |= {"held_out_answer_nats": min(after), "epochs_kept": 1 + after.index(min(after))}
     split = {"validation": documents}
     if config.model == BASELINE:
-        split["assay"] = assay(config, model, [one.question for one in held], coder)
-        metrics |= {f"{name}_{score}": _mean(split["assay"][f"{name}_{score}"])
-                    for name in ("together", "apart") for score in SCORES if split["assay"][f"{name}_{score}"]}
+        found = assay(config, model, [one.question for one in held], coder)
+        split |= {"assay": found} if found else {}
+        metrics |= {name: _mean(values) for name, values in found.items()}
     if source.generator:
         best = source.generator.best_score
         alone = _mean([100 * best(one.question, one.texts) for one in held])
@@ -119,9 +126,15 @@ def execute(config, context) -> Outcome:
                    notes | {"tokeniser": coder.fingerprint, "samples": samples})
 
 
+def swapped(questions: list[Asked], coder, window: int) -> list[Asked]:
+    """The same texts and answers, each asked for with the question after it: what is right then needs no question."""
+    return [asked(replace(one.question, question=other.question.question), coder, window, must_stand=False)
+            for one, other in zip(questions, questions[1:] + questions[:1], strict=True)]
+
+
 def window_by_window(model, questions: list[Asked], answers: list[str], masked: list[str]) -> dict:
     """Of one question with several windows what each of these answers, with h_prev and without: the first question
-    that is answered otherwise with the module masked, or if there is none the first."""
+    that is answered otherwise with the module masked, or if there is none the first. And how many are."""
     several = [k for k, one in enumerate(questions) if len(one.windows) > 1]
     if not several:
         return {}
@@ -129,7 +142,7 @@ def window_by_window(model, questions: list[Asked], answers: list[str], masked: 
     one = questions[chosen]
     ways = [by_window(model, one, recurrent) for recurrent in (True, False)]
     return {"question": one.question.question, "wanted": one.question.answer, "told": answers[chosen],
-            "masked": masked[chosen], "windows": [
+            "masked": masked[chosen], "changed": sum(map(ne, answers, masked)), "questions": len(answers), "windows": [
                 [text, *(x for span in spans for x in span)]
                 for text, *spans in zip((shorten(text, SHOWN) for text in one.texts), *ways, strict=True)]}
 
@@ -250,27 +263,33 @@ def guessed(questions: list[Asked], rows: list) -> list[float]:
 
 
 def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
-    """The scores of the paragraphs that support an answer, read in one window and in a window each.
+    """The scores of four paragraphs in two windows: the two that support an answer together in one, and one in each.
 
-    Of questions of which these are known, two or more, and fit into one window; at smoke, whose windows are too short
-    for that on purpose, into one of as many tokens as the base has positions.
+    Both ways read the same paragraphs, each as the first or the second of its window: only the second ones change
+    places. The others are the two of the question nearest in length to those that they stand in for. Of questions that
+    have such paragraphs and whose windows are two both ways.
     """
     from repro.errors import ReproError
-
-    window = base_of(config).n_positions if config.scale == "smoke" else config.window
 
     ways: dict[str, list[Asked]] = {"together": [], "apart": []}
     for row in questions:
         gold = sorted({number for number, _ in row.supporting})
-        if len(gold) < 2:
+        others = [number for number in range(len(row.paragraphs)) if number not in gold]
+        if len(gold) != 2 or len(others) < 2:
             continue
+        length = [len(text) for text in row.texts[1:]]
+        first = min(others, key=lambda number: abs(length[number] - length[gold[0]]))
+        second = min((one for one in others if one != first), key=lambda number: abs(length[number] - length[gold[1]]))
         try:
-            together, apart = (asked(row, coder, window, gold, apart, must_stand=False) for apart in (False, True))
+            both = [asked(row, coder, config.window, groups, must_stand=False) for groups in (
+                ((gold[0], gold[1]), (first, second)), ((gold[0], second), (first, gold[1])))]
         except ReproError:  # a question that leaves no room
             continue
-        if len(together.windows) == 1:
-            ways["together"].append(together)
-            ways["apart"].append(apart)
+        if all(len(one.windows) == 2 for one in both):
+            for name, one in zip(ways, both, strict=True):
+                ways[name].append(one)
+    if not ways["together"]:
+        return {}
     found = {}
     for name, ones in ways.items():
         found |= scored(ones, read_by(model, ones, recurrent=False, batch_size=config.batch_size), f"{name}_")
@@ -324,7 +343,7 @@ def estimate(config, searching: bool = False):
     per_token = base.n_layer * (24 * base.n_embd**2 + 4 * config.window * base.n_embd)
     each = windows * config.window * per_token
     learnt = (config.n_train or n_train) - config.held_out
-    read = min(config.search_train, n_train) if searching else config.epochs * learnt
+    read = min(config.search_train, learnt) if searching else config.epochs * learnt
     answers = config.held_out * (1 if searching else config.epochs)
     answers += 0 if searching else n_held * (3 if config.model == RECURRENT else 2)
     n = _weights(config, base)
@@ -352,7 +371,7 @@ SCALES = {
     "small": {"corpus": "hotpotqa-subset", "epochs": 3, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
               "precision": "bf16"},
     "medium": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (1e-4, 3e-4, 1e-3), "batch_size": 32,
-               "precision": "bf16", "optimizer": "muon"},
+               "search_train": 9_000, "precision": "bf16", "optimizer": "muon"},
     "paper": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (2e-5,), "held_out": 0,
               "batch_size": 32, "precision": "bf16", "recompute": "window", "punctuation": "as typed"},
 }
@@ -375,7 +394,8 @@ RATES = Experiment(
                         for rate in SCALES[scale]["rates"]],
     execute=execute_rate, estimate=partial(estimate, searching=True), needs=lambda config: [base_of(config)])
 EXPERIMENT = Experiment(
-    name="recurrence-hotpotqa", **SHARED, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
+    name="recurrence-hotpotqa", **SHARED | {"revision": 2},  # of what is read once a reader is trained
+    scales=SCALES, grid=grid, execute=execute, estimate=estimate,
     summary="Questions about long texts: RoBERTa on single windows, and with recurrence: F1 and exact match.",
     needs=lambda config: [base_of(config), *rates_of(config)], models_of=lambda config: [base_of(config)])
 register(RATES, EXPERIMENT)

@@ -6,6 +6,7 @@ answers with a span of one window, cut from the context as it was, or with yes o
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from repro.errors import ReproError
@@ -52,12 +53,12 @@ class Asked(NamedTuple):
         return max(found) - min(found) if found else -1
 
 
-def asked(question: "Question", coder: Any, window: int, only: Sequence[int] | None = None,
-          apart: bool = False, must_stand: bool = True) -> Asked:
+def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequence[int]] | None = None,
+          must_stand: bool = True) -> Asked:
     """A question in windows of `window` tokens.
 
-    only: the numbers of the paragraphs that are read, in this order; None: all. apart: a new window begins with each
-    paragraph. Where it is known what supports the answer, its span has to lie there; else every place is right. A span
+    groups: the numbers of the paragraphs that are read, in this order; a new window begins with each group. None: all
+    in one. Where it is known what supports the answer, its span has to lie there; else every place is right. A span
     that goes on in the next window, or has more than 30 tokens, is none that a reader can tell: it is not among the
     `answers`.
     must_stand: False for a question that is to be answered only. Raises ReproError where the answer is neither yes or
@@ -67,7 +68,8 @@ def asked(question: "Question", coder: Any, window: int, only: Sequence[int] | N
 
     context, places = "", {}
     texts = question.texts[1:]
-    for number in range(len(texts)) if only is None else only:
+    groups = [range(len(texts))] if groups is None else groups
+    for number in chain(*groups):
         context += ("\n" if question.titles[number] else " ") if context else ""
         places[number] = len(context)
         context += texts[number].removeprefix("\n")
@@ -81,12 +83,9 @@ def asked(question: "Question", coder: Any, window: int, only: Sequence[int] | N
     coded, ids = coder.encode(question.question), coder.encode(context)
     offsets = coder.offsets(context)
     starts = {number: int((offsets[:, 1] <= place).sum()) for number, place in places.items()}  # end before it
-    if apart and len(ids):
-        cuts = [*starts.values(), len(ids)]
-        windows = [one._replace(start=one.start + a, stop=one.stop + a) for a, b in zip(cuts, cuts[1:], strict=False)
-                   if a < b for one in question_windows(coded, ids[a:b], window)]
-    else:
-        windows = question_windows(coded, ids, window)
+    cuts = [0, *(starts[group[0]] for group in groups[1:]), len(ids)]
+    windows = [one._replace(start=one.start + a, stop=one.stop + a) for a, b in zip(cuts, cuts[1:], strict=False)
+               if a < b or len(groups) == 1 for one in question_windows(coded, ids[a:b], window)]
     before = len(coded) + 2
     answers = []
     for start, stop in spans:
