@@ -29,7 +29,9 @@ TINY = {"n_layer": 3, "n_embd": 16, "n_head": 2, "sequence": 64, "n_positions": 
 @pytest.mark.parametrize("scale", ["small", "medium", "paper"])
 def test_other_scales_are_declared(scale):
     plan = EXPERIMENT.plan(scale)
-    assert [config.model for config in plan] == ["baseline", "recurrent"]
+    assert [config.model for config in plan[:2]] == ["baseline", "recurrent"]
+    more = [(config.model, config.epochs) for config in plan[2:]]
+    assert more == [("baseline", 3), ("recurrent", 3)] * (scale == "small")
     for config in plan:
         told = EXPERIMENT.estimate(config)
         assert told.parameters > 6.9e6 and told.seconds > 0 and told.memory_bytes > 2**30
@@ -38,7 +40,7 @@ def test_other_scales_are_declared(scale):
     same = plan[1].model_dump(exclude={"model"})
     assert same == plan[0].model_dump(exclude={"model"})
     if scale == "small":
-        assert (plan[0].corpus, plan[0].epochs, plan[0].held_out) == ("hotpotqa-subset", 3, 300)
+        assert (plan[0].corpus, plan[0].epochs, plan[0].held_out) == ("hotpotqa-subset", 1, 300)
         assert len(RATES.plan("small")) == 6
     if scale == "paper":
         assert (plan[0].n_train, plan[0].epochs, plan[0].rates) == (30_000, 4, (2e-5,))
@@ -219,7 +221,7 @@ def test_f1_by_distance_is_told_of_enough_questions_alone(monkeypatch):
     monkeypatch.setattr("repro.plotting.draw_table_curves", lambda frame, *rest: frames.append(frame))
     told = {"distance": [0] * 20 + [1] * 19 + [-1] * 30, "answer_f1": [1., 3.] * 10 + [9.] * 49}
     records = [SimpleNamespace(documents={"validation": told})] * 2
-    config = SimpleNamespace(hidden_layers=1, insert_layer=1, model="baseline")
+    config = EXPERIMENT.plan("smoke")[0]
     hotpotqa_tables.by_distance(SimpleNamespace(scales=["smoke"], plan=lambda scale: [config],
                                                 records_of=lambda config: records))
     assert frames[0][["distance", "f1"]].to_numpy().tolist() == [[0, 2]]

@@ -368,7 +368,7 @@ def _weights(config, base) -> int:
 SCALES = {
     "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 1, "batch_size": 16, "rates": (2e-3,),
               "held_out": 0, "hidden_size": 64, "optimizer": "muon"},
-    "small": {"corpus": "hotpotqa-subset", "epochs": 3, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
+    "small": {"corpus": "hotpotqa-subset", "epochs": 1, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
               "precision": "bf16"},
     "medium": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (1e-4, 3e-4, 1e-3), "batch_size": 32,
                "search_train": 9_000, "precision": "bf16", "optimizer": "muon"},
@@ -378,8 +378,10 @@ SCALES = {
 
 
 def grid(scale: str) -> list[dict]:
-    """Both readers; at smoke also other readings of the paper's sentence on its module."""
+    """Both readers; at smoke also other readings of the paper's sentence on its module, at small more epochs."""
     points = [{"model": BASELINE}, {"model": RECURRENT}]
+    if scale == "small":
+        points += [{"model": BASELINE, "epochs": 3}, {"model": RECURRENT, "epochs": 3}]
     if scale == "smoke":
         points += [{"model": RECURRENT, "hidden_layers": 2}, {"model": RECURRENT, "insert_layer": 2}]
     return points
