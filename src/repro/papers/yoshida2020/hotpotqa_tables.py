@@ -139,9 +139,11 @@ def _main(config: Any) -> bool:
 
 
 def _module(config: Any) -> str:
-    told = "–" if config.model == BASELINE else (
-        f"{config.hidden_layers} hidden x {config.hidden_size}, index {config.insert_layer}")
-    return told if config.epochs == SCALES[config.scale]["epochs"] else f"{told}; {config.epochs} epochs"
+    parts = [] if config.model == BASELINE else [
+        f"{config.hidden_layers} hidden x {config.hidden_size}, index {config.insert_layer}"]
+    if config.epochs != SCALES[config.scale]["epochs"]:
+        parts.append(f"{config.epochs} epochs")
+    return "; ".join(parts) or "–"
 
 
 def _interval(records: Sequence[Record], score: str) -> str:
