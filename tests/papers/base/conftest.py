@@ -4,9 +4,7 @@ import shutil
 
 import pytest
 
-from repro.study import run
 from repro.training import Sequences
-from repro.training import trainer as trainer_module
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +19,7 @@ def home(request, tmp_path_factory):
 
 
 @pytest.fixture
-def killed(home, tmp_path, monkeypatch):
+def killed(home, tmp_path, monkeypatch, killed_at):
     """(config, at, steps) -> the record of a run that is killed after `at` of its steps and then goes on.
 
     A checkpoint is written in every step, and none is repeated.
@@ -30,20 +28,5 @@ def killed(home, tmp_path, monkeypatch):
         for name in ("tokens", "tokenisers"):
             shutil.copytree(home / "work" / name, tmp_path / name)
         monkeypatch.setenv("REPRO_WORK", str(tmp_path))
-        monkeypatch.setattr(trainer_module.time, "monotonic", iter(range(0, 10**6, 100)).__next__)
-        plain, left = Sequences.batch, [at]
-
-        def batch(self, step):
-            if not left[0]:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            return plain(self, step)
-
-        monkeypatch.setattr(Sequences, "batch", batch)
-        with pytest.raises(KeyboardInterrupt):
-            run(config, tmp_path / "results", progress=False)
-        left[0] = steps - at
-        again = run(config, tmp_path / "results", progress=False)
-        assert left[0] == 0 and again.cost["resumed"]
-        return again
+        return killed_at(Sequences, config, at, steps)
     return made

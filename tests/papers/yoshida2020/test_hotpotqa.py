@@ -19,7 +19,6 @@ from repro.papers.yoshida2020 import hotpotqa, hotpotqa_tables
 from repro.study import artifact, claim, experiment, model_folder, run
 from repro.study.settings import as_text
 from repro.training import Answers, LengthBuckets
-from repro.training import trainer as trainer_module
 
 EXPERIMENT, RATES = experiment("recurrence-hotpotqa"), experiment("recurrence-hotpotqa-rates")
 TINY = {"n_layer": 3, "n_embd": 16, "n_head": 2, "sequence": 64, "n_positions": 100, "batch_size": 4, "growing": [],
@@ -32,6 +31,8 @@ def test_other_scales_are_declared(scale):
     assert [config.model for config in plan[:2]] == ["baseline", "recurrent"]
     more = [(config.model, config.epochs) for config in plan[2:]]
     assert more == [("baseline", 3), ("recurrent", 3)] * (scale == "small")
+    assert [hotpotqa_tables._main(config) for config in plan] == [True] * 2 + [False] * len(more)
+    assert [hotpotqa_tables._module(config) for config in plan[2:3]] == ["3 epochs"] * (scale == "small")
     for config in plan:
         told = EXPERIMENT.estimate(config)
         assert told.parameters > 6.9e6 and told.seconds > 0 and told.memory_bytes > 2**30
@@ -90,24 +91,10 @@ def study(home):
 
 
 @pytest.mark.parametrize("at", [3, 7])
-def test_killed_in_either_epoch_a_reader_ends_in_the_same_record(study, tmp_path, monkeypatch, at):
-    """Nine steps for two epochs, with a checkpoint in every one; none is repeated."""
+def test_killed_in_either_epoch_a_reader_ends_in_the_same_record(study, tmp_path, monkeypatch, killed_at, at):
+    """Nine steps are two epochs."""
     monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
-    monkeypatch.setattr(trainer_module.time, "monotonic", iter(range(0, 10**6, 100)).__next__)
-    plain, left = LengthBuckets.batch, [at]
-
-    def batch(self, step):
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        return plain(self, step)
-
-    monkeypatch.setattr(LengthBuckets, "batch", batch)
-    with pytest.raises(KeyboardInterrupt):
-        run(study.plan[1], tmp_path / "results", progress=False)
-    left[0] = 9 - at
-    record = run(study.plan[1], tmp_path / "results", progress=False)
-    assert left[0] == 0 and record.cost["resumed"] and record.digest == study.found[1].digest
+    assert killed_at(LengthBuckets, study.plan[1], at, 9).digest == study.found[1].digest
 
 
 def test_what_a_record_tells_of_each_question(study):
@@ -248,6 +235,9 @@ def test_the_room_of_an_assay_is_what_is_lost_for_sure():
                 "together_answer_f1": together, "apart_answer_f1": apart}})])
 
     assert lost([40., 41., 40.], [15., 15., 16.]) == pytest.approx(25)
+    shown = hotpotqa_tables._together([SimpleNamespace(documents={"assay": {
+        "together_answer_f1": [40., 42.], "apart_answer_f1": [15., 16.]}})])
+    assert shown.startswith("+25.5 [") and hotpotqa_tables._together([SimpleNamespace(documents={})]) == "–"
     assert lost([15., 15., 16.], [40., 41., 40.]) == 0
     assert lost([15., 15., 16.], [40., 41., 40.], -1) == pytest.approx(25)
     assert lost([40., 0., 9.], [0., 30., 9.]) == 0  # a mean of 3.3 that may be chance
@@ -271,6 +261,14 @@ def test_only_second_paragraphs_change_places_between_both_ways_of_the_assay(stu
     assert shown == [["BD", "EA"], ["BA", "ED"]]
     assert hotpotqa.assay(config.model_copy(update={"window": 30}), None, [one], coder) == {}
     assert hotpotqa.assay(config.model_copy(update={"window": 6}), None, [one], coder) == {}
+
+
+def test_how_many_answers_the_module_changes(study, monkeypatch):
+    coder = hotpotqa.tokeniser_of(hotpotqa.base_of(study.plan[0]))
+    held, _ = hotpotqa.prepared(list(corpus("tiny-hops").examples("validation"))[:4], coder, 30, must_stand=False)
+    monkeypatch.setattr(hotpotqa, "by_window", lambda model, one, recurrent: [("x", 0.1)] * len(one.windows))
+    told = hotpotqa.window_by_window(None, held, ["a", "b", "c", "d"], ["a", "B", "c", "D"])
+    assert (told["changed"], told["questions"], told["told"], told["masked"]) == (2, 4, "b", "B")
 
 
 def test_every_text_with_the_question_after_it(study):
