@@ -65,6 +65,7 @@ class Assay(NamedTuple):
     what: str  # in words
     where: Callable[[Any], bool]  # which configs of the plan it reads
     room: Callable[[list[Record]], float | None]  # by how much it moved; None: nothing tells
+    paper: Callable[[], float] | None = None  # by how much it moves in the paper; None: not printed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,6 +107,7 @@ class Claim(Based):
     assay: Assay | None = None
     why_no_assay: str = ""
     family: str = ""  # claims of one name share one error (Holm)
+    criterion_before: str = ""  # what it measured or asked for, where that was changed after its runs were known
     means_at: tuple[str, ...] = ("small", "medium", "paper")  # elsewhere it tells only that the machinery works
     relative: bool = False  # effects are logs of a ratio, told as the change of that ratio in per cent
     told_in: str = ""  # the unit of the effects, where they are not relative
