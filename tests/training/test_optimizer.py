@@ -1,5 +1,8 @@
 """Which weights Muon changes, and how; and bfloat16 on a processor."""
 
+import hashlib
+import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -10,9 +13,10 @@ from transformers import BartConfig, BartForConditionalGeneration, RobertaConfig
 from repro.attention import SlidingWindow
 from repro.bf16 import bf16_products
 from repro.errors import ReproError
-from repro.models import LSTM, Decoder, DecoderConfig, LSTMConfig, gpt2_mini
+from repro.models import GPT, LSTM, Decoder, DecoderConfig, GPTConfig, LSTMConfig, gpt2_mini
 from repro.training import NextToken, Sequences, TrainConfig, WindowedLM, train
 from repro.training.optimizer import matrices, optimizers
+from repro.training.state import fingerprint
 
 TEXT = np.cumsum(np.random.default_rng(0).integers(1, 4, size=3000)) % 29
 
@@ -95,6 +99,104 @@ def test_every_weight_has_one_optimiser(tiny_recurrent, choice):
     assert [type(optimizer).__name__ for optimizer in found] == (["Muon", "AdamW"] if choice == "muon" else ["AdamW"])
     changed = [id(weight) for optimizer in found for group in optimizer.param_groups for weight in group["params"]]
     assert sorted(changed) == sorted(id(weight) for weight in objective.parameters())
+
+
+def roberta():
+    return RobertaForSequenceClassification(RobertaConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=29,
+        max_position_embeddings=20))
+
+
+ROBERTA = "roberta.encoder.layer.0.{}.{}"
+SPARED = {  # model -> the weights that decay leaves alone, by hand
+    "GPT": (lambda: GPT(GPTConfig(29, 16, 1, 16, 2)), {
+        *of_layers("layers.{}.{}.bias", 1, "project", "out", "inner", "outer"),
+        *(f"{norm}.{part}" for norm in ("layers.0.norm_1", "layers.0.norm_2", "norm") for part in ("weight", "bias"))}),
+    "GPT-2": (lambda: gpt2_mini(1, 16, 2, 29, 16), {
+        *of_layers("transformer.h.{}.{}.bias", 1, *GPT2),
+        *(f"transformer.{norm}.{part}" for norm in ("h.0.ln_1", "h.0.ln_2", "ln_f") for part in ("weight", "bias"))}),
+    "RoBERTa": (roberta, {
+        *(ROBERTA.format(f"attention.self.{one}", "bias") for one in ("query", "key", "value")),
+        *(ROBERTA.format(one, "bias") for one in ("attention.output.dense", "intermediate.dense", "output.dense")),
+        *(ROBERTA.format(f"{one}.LayerNorm", part) for one in ("attention.output", "output")
+          for part in ("weight", "bias")),
+        "roberta.embeddings.LayerNorm.weight", "roberta.embeddings.LayerNorm.bias",
+        "classifier.dense.bias", "classifier.out_proj.bias"}),
+    "LSTM": (lambda: LSTM(LSTMConfig(29, 8, 16)), {"layers.0.bias_ih_l0", "layers.0.bias_hh_l0", "layers.1.bias"}),
+    "Decoder": (decoder, None)}
+
+
+@pytest.mark.parametrize("choice", ["muon", "adamw"])
+@pytest.mark.parametrize("name", SPARED)
+def test_weight_decay_leaves_biases_and_norms_alone(name, choice):
+    make, spared = SPARED[name]
+    model = make()
+    called = {id(weight): key for key, weight in model.named_parameters()}
+    found = optimizers(model, config(optimizer=choice, weight_decay=0.1))
+    groups = [(group["weight_decay"], {called[id(weight)] for weight in group["params"]})
+              for optimizer in found for group in optimizer.param_groups]
+    assert sorted(key for _, keys in groups for key in keys) == sorted(called.values())  # each in one group
+    assert {decay for decay, _ in groups} == {0.0, 0.1}
+    left = {key for decay, keys in groups for key in keys if decay == 0}
+    if spared is None:  # vectors of its heads are stored as (heads, size)
+        spared = {key for key, weight in model.named_parameters() if weight.ndim == 1} | {
+            f"layers.{k}.attention.{one}" for k in range(2) for one in "uv"}
+    assert left == spared
+    whole = optimizers(model, config(optimizer=choice, weight_decay=0.1, decayed="all"))
+    assert [group["weight_decay"] for one in whole for group in one.param_groups] == [0.1] * len(whole)
+
+
+@pytest.mark.parametrize("decayed", ["matrices", "all"])
+def test_without_a_gradient_only_what_decays_shrinks(decayed):
+    """A step at rate r with decay d multiplies by 1 - r d."""
+    model = gpt2_mini(1, 16, 2, 29, 16)
+    for weight in model.parameters():
+        torch.nn.init.ones_(weight)
+        weight.grad = torch.zeros_like(weight)
+    for optimizer in optimizers(model, config(learning_rate=0.5, weight_decay=0.1, decayed=decayed)):
+        optimizer.step()
+    shrunk = {name: weight.flatten()[0].item() for name, weight in model.named_parameters()}
+    assert all(value == pytest.approx(0.95 if decayed == "all" or name not in SPARED["GPT-2"][1] else 1)
+               for name, value in shrunk.items())
+
+
+def test_a_checkpoint_of_before_there_was_the_choice_goes_on():
+    """What a checkpoint is known by does not mention it where all weights decay, or none."""
+    sequences, model = Sequences(TEXT, 16, 4), NextToken(decoder())
+    known = {(decay, choice): fingerprint(model, config(weight_decay=decay, decayed=choice), sequences)
+             for decay in (0.0, 0.1) for choice in ("matrices", "all")}
+    assert known[0.0, "matrices"] == known[0.0, "all"]
+    assert len(set(known.values())) == 3
+    before = asdict(config(weight_decay=0.1))
+    described = {"training": {key: value for key, value in before.items()
+                              if key not in ("decayed", "checkpoint_every", "module_learning_rate")},
+                 "objective": model.settings(), "batches": sequences.settings()}
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
+    for name, x in model.state_dict().items():
+        digest.update(f"{name} {tuple(x.shape)}".encode() + x.flatten().view(torch.uint8).numpy().tobytes())
+    assert digest.hexdigest() == known[0.1, "all"]
+
+
+@pytest.mark.parametrize("decayed", ["matrices", "all"])
+def test_a_training_goes_on_from_its_checkpoint(tmp_path, decayed):
+    settings = config(6, weight_decay=0.1, decayed=decayed, validate_every=64 * 3)
+    whole, halved = decoder(), decoder()
+    train(NextToken(whole), Sequences(TEXT, 16, 4), settings, device="cpu")
+
+    class Killed(Exception):
+        pass
+
+    class Cut(Sequences):
+        def batch(self, step):
+            if step == 4:
+                raise Killed
+            return super().batch(step)
+
+    with pytest.raises(Killed):
+        train(NextToken(halved), Cut(TEXT, 16, 4), settings, tmp_path, device="cpu")
+    halved = decoder()
+    train(NextToken(halved), Sequences(TEXT, 16, 4), settings, tmp_path, device="cpu")
+    assert all(one.equal(other) for one, other in zip(whole.parameters(), halved.parameters(), strict=True))
 
 
 @pytest.mark.parametrize(("changes", "rates"), [

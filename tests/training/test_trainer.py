@@ -35,8 +35,9 @@ def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def by_hand(objective, sequences, rates, clip=1.0, weight_decay=0.0):
-    """Adam with clipping and decoupled decay from its definition: the losses, and the weights after every step."""
+def by_hand(objective, sequences, rates, clip=1.0, weight_decay=0.0, vectors=0.0):
+    """Adam with clipping and decoupled decay (`vectors`: of biases), by definition: losses, and weights after every
+    step."""
     objective = copy.deepcopy(objective)
     parameters = list(objective.parameters())
     first, second = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
@@ -52,7 +53,8 @@ def by_hand(objective, sequences, rates, clip=1.0, weight_decay=0.0):
                 first[k] = 0.9 * first[k] + 0.1 * g
                 second[k] = 0.999 * second[k] + 0.001 * g**2
                 mean, square = first[k] / (1 - 0.9 ** (step + 1)), second[k] / (1 - 0.999 ** (step + 1))
-                p.copy_(p * (1 - rate * weight_decay) - rate * mean / (square.sqrt() + 1e-8))
+                decay = weight_decay if p.ndim > 1 else vectors
+                p.copy_(p * (1 - rate * decay) - rate * mean / (square.sqrt() + 1e-8))
         history.append(weights(objective))
     return losses, history
 
@@ -65,7 +67,8 @@ WARM = [0.005, 0.01, 0.015, 0.02]
     ({"decay": "linear"}, WARM + [0.02 * k / 6 for k in (6, 5, 4, 3, 2, 1)], {}),
     ({"warmup_steps": 0}, [0.02] * 10, {}),
     ({"clip": 0.05}, WARM + [0.02] * 6, {"clip": 0.05}),
-    ({"weight_decay": 0.5}, WARM + [0.02] * 6, {"weight_decay": 0.5})], ids=str)
+    ({"weight_decay": 0.5}, WARM + [0.02] * 6, {"weight_decay": 0.5}),
+    ({"weight_decay": 0.5, "decayed": "all"}, WARM + [0.02] * 6, {"weight_decay": 0.5, "vectors": 0.5})], ids=str)
 def test_every_step_is_the_one_computed_by_hand(bigram, sequences, changes, rates, by_hand_options):
     objective = bigram()
     losses, history = by_hand(objective, sequences, rates, **by_hand_options)
@@ -487,6 +490,7 @@ def test_the_interval_of_checkpoints_may_change(bigram, sequences, begun):
 
 @pytest.mark.parametrize("changes", [
     {"learning_rate": 0.03}, {"tokens": 352}, {"warmup_steps": 5}, {"decay": "linear"}, {"weight_decay": 0.1},
+    {"weight_decay": 0.1, "decayed": "all"},
     {"clip": 2.0}, {"validate_every": 64}, {"patience": 2}, {"precision": "bf16"}, {"seed": 1},
     {"best": "f1"}, {"best_is": "highest"}], ids=str)
 def test_a_checkpoint_of_other_settings_is_refused(bigram, sequences, begun, changes):

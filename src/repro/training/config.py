@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from repro.errors import ReproError, unknown
 
 CHOICES = {"decay": ("none", "linear", "cosine", "cubic"), "precision": ("no", "bf16", "fp16"),
-           "optimizer": ("adamw", "muon"), "best_is": ("lowest", "highest")}
+           "optimizer": ("adamw", "muon"), "best_is": ("lowest", "highest"), "decayed": ("matrices", "all")}
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class TrainConfig:
     best: str = "loss"  # the metric of a validation that chooses the weights to keep, and patience looks at
     best_is: str = "lowest"  # its best value: "lowest" or "highest"
     module_learning_rate: float | None = None  # of the part that the objective's model adds; None: `learning_rate`
+    decayed: str = "matrices"  # what weight decay applies to: "matrices" and embeddings, or "all" weights
 
     def __post_init__(self):
         for name, known in CHOICES.items():
@@ -48,6 +49,11 @@ class TrainConfig:
         for name in ("learning_rate", "clip", "module_learning_rate"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ReproError(f"{name} is {getattr(self, name)}; it must be above 0.")
+
+    @property
+    def spares_vectors(self) -> bool:
+        """Whether weight decay changes some weights and not others."""
+        return self.decayed == "matrices" and self.weight_decay != 0
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of optimiser step `step` (from 0) out of `steps`."""

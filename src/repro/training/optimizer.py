@@ -24,6 +24,25 @@ def matrices(module: nn.Module) -> list[nn.Parameter]:
     return [weight for key, weight in found.items() if key not in embeddings]
 
 
+def vectors(module: nn.Module) -> list[nn.Parameter]:
+    """The weights that weight decay leaves alone: biases, the gains of norms and other vectors (Radford et al. 2018,
+    section 4.1: "all non bias or gain weights" are decayed).
+
+    A vector for each head or expert is one too, although it is stored with two dimensions: `u` and `v` of our Decoder,
+    and every weight with "bias" in its name. All other weights are matrices or embeddings.
+
+    >>> block = nn.ModuleList([nn.Linear(3, 2), nn.LayerNorm(2), nn.Embedding(5, 2)])
+    >>> [tuple(weight.shape) for weight in vectors(block)]
+    [(2,), (2,), (2,)]
+    """
+    found = []
+    for name, weight in module.named_parameters():
+        own = name.rpartition(".")[2]
+        if weight.ndim < 2 or "bias" in own or own in ("u", "v"):
+            found.append(weight)
+    return found
+
+
 def optimizers(objective: nn.Module, config: TrainConfig) -> list[Optimizer]:
     """Those that together change every weight of `objective` once.
 
@@ -31,6 +50,7 @@ def optimizers(objective: nn.Module, config: TrainConfig) -> list[Optimizer]:
     of AdamW's (Liu et al. 2025, section 2.2), so that learning rate and weight decay mean the same for both. A matrix
     stored transposed, as GPT-2 does, changes nothing. Raises ReproError for "muon" where there are no blocks.
 
+    `weight_decay` is applied to matrices and embeddings, or to all weights where `decayed` is "all" (see `vectors`).
     `module_learning_rate` is that of the weights that the objective's model calls its own, `added_parameters()`; they
     follow the same schedule. Raises ReproError for one where a model adds nothing.
     """
@@ -47,15 +67,21 @@ def optimizers(objective: nn.Module, config: TrainConfig) -> list[Optimizer]:
             *([AdamW(_groups(rest, objective, config), **together, fused=True)] if rest else [])]
 
 
-def _groups(weights: list[nn.Parameter], objective: nn.Module, config: TrainConfig) -> list:
-    """The weights as torch takes them: all alike, or those that the model adds apart, at `times` the learning rate."""
-    if config.module_learning_rate is None:
-        return weights
-    model = getattr(objective, "model", objective)
-    added = {id(weight) for weight in model.added_parameters()} if hasattr(model, "added_parameters") else set()
-    if not added:
-        raise ReproError(f"module_learning_rate is {config.module_learning_rate:g}, but {type(model).__name__} adds no "
-                         "weights to its base; leave it out.")
-    return [{"params": [weight for weight in weights if id(weight) not in added]},
-            {"params": [weight for weight in weights if id(weight) in added],
-             "times": config.module_learning_rate / config.learning_rate}]
+def _groups(weights: list[nn.Parameter], objective: nn.Module, config: TrainConfig) -> list[dict]:
+    """The weights as torch takes them: apart are those that the model adds, at `times` the learning rate, and those
+    without weight decay."""
+    added: set[int] = set()
+    if config.module_learning_rate is not None:
+        model = getattr(objective, "model", objective)
+        added = {id(weight) for weight in model.added_parameters()} if hasattr(model, "added_parameters") else added
+        if not added:
+            raise ReproError(f"module_learning_rate is {config.module_learning_rate:g}, but {type(model).__name__} "
+                             "adds no weights to its base; leave it out.")
+    spared = {id(weight) for weight in vectors(objective)} if config.spares_vectors else set()
+    groups: dict[tuple[bool, bool], dict] = {}
+    for weight in weights:
+        key = id(weight) in added, id(weight) in spared
+        options = ({"times": config.module_learning_rate / config.learning_rate} if key[0] else {}) | (
+            {"weight_decay": 0.0} if key[1] else {})
+        groups.setdefault(key, {"params": [], **options})["params"].append(weight)
+    return [groups[key] for key in sorted(groups)]

@@ -127,8 +127,9 @@ class State:
 
 def fingerprint(objective: nn.Module, config: TrainConfig, batches: Batches) -> str:
     """What a training is: its settings, its objective's, its batches' and the weights that it starts from."""
-    training = {k: v for k, v in asdict(config).items() if (k, v) != ("module_learning_rate", None)}
-    described = {"training": {k: v for k, v in training.items() if k != "checkpoint_every"},
+    idle = {"checkpoint_every", *["module_learning_rate"] * (config.module_learning_rate is None),
+            *["decayed"] * (not config.spares_vectors)}  # change nothing, or are what was done before there were any
+    described = {"training": {k: v for k, v in asdict(config).items() if k not in idle},
                  "objective": objective.settings(), "batches": batches.settings()}
     digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
     for name, x in objective.state_dict().items():

@@ -11,6 +11,8 @@ from repro.study import Absent, Estimate, Outcome, RunConfig, kept_model
 PROCESS = 2**30  # bytes that Python, torch and a tokenised corpus take before any model is there
 RATE = {"smoke": 4e10, "small": 5e10, "medium": 3e13, "paper": 6e13}  # FLOP/s sustained by what each scale is meant for
 BF16 = 3  # times that in bf16 on a CPU with such instructions; the rates of GPUs are in bf16 already
+# What weight decay changes: matrices and embeddings, or biases, norms and other vectors too, as it once did.
+Decayed = Annotated[Literal["matrices", "all"], Absent("all")]
 Earlier = tuple[Annotated[int, Field(ge=1)], Annotated[float, Field(gt=0, lt=1)]]
 
 
@@ -31,6 +33,7 @@ class Config(RunConfig):
     learning_rate: float = Field(2e-3, gt=0)
     warmup_steps: int = Field(100, ge=0)
     weight_decay: float = Field(0.0, ge=0)
+    decayed: Decayed = "matrices"
     validate_every: int = Field(1_000_000, ge=1)  # tokens
     precision: Literal["no", "bf16"] = "no"
     optimizer: Annotated[Literal["adamw", "muon"], Absent("adamw")] = "adamw"
@@ -135,7 +138,7 @@ def pretrain(config, context, name: str, objective, batches, loss):
         model.set_attn_implementation("eager")  # plain products: on a CPU 1.2 times as many tokens/s as fused ones
     settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "linear", config.weight_decay,
                            validate_every=config.validate_every, precision=config.precision, seed=config.seed,
-                           optimizer=config.optimizer)
+                           optimizer=config.optimizer, decayed=config.decayed)
     with context.progress(config.tokens, f"pretraining {name}", "tokens") as bar:
         result = train(objective, batches, settings, context.folder, lambda trained: loss(trained.model), bar)
     if config.weights == "fp32":

@@ -28,7 +28,7 @@ MASK_SEED = 0  # of the masks of held-out text, the same for every model
 SPREAD = 128  # sequences of the validation text, evenly over all of it, which is more than one book
 # How a model is trained, and not what it is.
 TRAINING = {"continues", "tokens", "batch_size", "growing", "sinusoids", "learning_rate", "warmup_steps",
-            "weight_decay", "validate_every", "optimizer", "precision"}
+            "weight_decay", "decayed", "validate_every", "optimizer", "precision"}
 
 
 class Config(pretraining.Config):
@@ -86,7 +86,7 @@ SCALES = {
               "tokens": 500_000, "learning_rate": 1e-2, "optimizer": "muon", "warmup_steps": 20,
               "validate_every": 500_000},
     "small": {**REAL, "vocab_size": 8192, "n_layer": 6, "n_embd": 256, "batch_size": 4, "tokens": 12_000_000,
-              "growing": (), "continues": SECOND, "learning_rate": 3e-3, "warmup_steps": 200,
+              "growing": (), "continues": SECOND, "decayed": "all", "learning_rate": 3e-3, "warmup_steps": 200,
               "validate_every": 2_000_000},
     "medium": {**REAL, "vocab_size": 16_384, "n_layer": 8, "n_embd": 512, "n_head": 8, "batch_size": 128,
                "tokens": 300_000_000, "learning_rate": 1e-3, "warmup_steps": 500, "validate_every": 20_000_000},

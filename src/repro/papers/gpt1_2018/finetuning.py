@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from repro.data.tasks import task as task_named
 from repro.errors import ReproError
-from repro.papers.base.pretraining import PROCESS, tokeniser_of
+from repro.papers.base.pretraining import PROCESS, Decayed, tokeniser_of
 from repro.papers.gpt1_2018 import pretraining
 from repro.papers.gpt1_2018.baselines import baselines
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
@@ -79,6 +79,7 @@ class Config(RunConfig):
     learning_rate: float | None = Field(1e-3, gt=0)  # null: the best of those that were tried, as `best_rate` says
     warmup_share: float = Field(0.002, ge=0, lt=1)  # of the steps, as in the paper
     weight_decay: float = Field(0.01, ge=0)
+    decayed: Decayed = "matrices"
     dropout: float = Field(0.1, ge=0, lt=1)  # of the state that the answer is told from
     precision: Literal["no", "bf16"] = "no"
 
@@ -235,7 +236,8 @@ def tuned(config, context, coder, rows: list, rate: float):
     batches = LengthBuckets(rows, [max(map(len, example)) for example, _ in rows], labelled, size, config.seed)
     total = config.epochs * len(rows)
     settings = TrainConfig(total, rate, int(config.warmup_share * total / size), "linear", config.weight_decay,
-                           validate_every=total, precision=config.precision, seed=config.seed)
+                           validate_every=total, precision=config.precision, seed=config.seed,
+                           decayed=config.decayed)
     weight = 0.0 if config.variant == "no-auxiliary" else config.lm_weight
     with context.progress(total, f"fine-tuning for {config.task}", "examples") as bar:
         return model, train(Task(model, weight), batches, settings, context.folder / "training", progress=bar)
@@ -387,7 +389,8 @@ def grid(scale: str) -> list[dict]:
 
 SHARED = {"paper": "gpt1_2018", "config": Config, "estimate": estimate,
           "reads": lambda config: base_of(config).tokeniser_corpora}
-SMALL = {"precision": "bf16", "at_most": AT_MOST, "warmup_share": 0.1}  # the paper's share would be no step at all
+SMALL = {"precision": "bf16", "at_most": AT_MOST, "decayed": "all",
+         "warmup_share": 0.1}  # the paper's share would be no step at all
 RATES = Experiment(
     name="finetune-gpt-rates", **SHARED, summary="Which learning rate suits what is fine-tuned.", execute=execute_rate,
     scales={"small": SMALL}, needs=pretrained,

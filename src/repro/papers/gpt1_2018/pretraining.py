@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from repro.papers.base.pretraining import BF16, PROCESS, RATE, new_tokeniser
+from repro.papers.base.pretraining import BF16, PROCESS, RATE, Decayed, new_tokeniser
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 HELD_OUT = 60_000  # tokens of the validation text that are scored
@@ -42,6 +42,7 @@ class Config(RunConfig):
     learning_rate: float | None = Field(3e-3, gt=0)  # null: the one of `RATES` at which a short training went best
     warmup_steps: int = Field(100, ge=0)
     weight_decay: float = Field(0.1, ge=0)
+    decayed: Decayed = "matrices"
     optimizer: Literal["adamw", "muon"] = "muon"
     precision: Literal["no", "bf16"] = "no"
     checkpoints: int = Field(8, ge=1)  # moments at which the weights are kept, evenly apart, the end included
@@ -141,7 +142,7 @@ def execute(config, context):
     every = max(1, read_in_all // config.checkpoints)  # in tokens, so that there are as many where steps do not divide
     settings = TrainConfig(config.tokens, rate, config.warmup_steps, "cosine", config.weight_decay,
                            validate_every=every, precision=config.precision, seed=config.seed,
-                           optimizer=config.optimizer)
+                           optimizer=config.optimizer, decayed=config.decayed)
     with context.progress(config.tokens, f"pretraining the {config.model}", "tokens") as bar:
         result = train(NextToken(model), batches, settings, context.folder / "training", validate, bar)
     notes = lay(model, coder, folder, config)
@@ -224,7 +225,7 @@ SCALES = {
               "vocab_size": 205, "n_layer": 2, "n_embd": 64, "n_positions": 64, "batch_size": 16, "tokens": 400_000,
               "learning_rate": 5e-3, "warmup_steps": 20},
     "small": {"corpus": "gutenberg-pretrain", "tokeniser_corpora": ("books-and-wikipedia",), "tokens": 15_000_000,
-              "precision": "bf16"},
+              "precision": "bf16", "decayed": "all"},
     "paper": {"corpus": "gutenberg-pretrain", "tokeniser": "openai-gpt", "vocab_size": 40_478, "n_layer": 12,
               "n_embd": 768, "n_head": 12, "dropout": 0.1, "batch_size": 64, "tokens": 1, "learning_rate": 2.5e-4,
               "warmup_steps": 2_000, "weight_decay": 0.01, "optimizer": "adamw", "checkpoints": 1},

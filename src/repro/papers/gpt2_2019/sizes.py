@@ -51,7 +51,7 @@ SCALES = {
     "smoke": {"corpus": "synthetic-web", "tokeniser_corpora": ("synthetic-web",), "vocab_size": 512, "n_positions": 128,
               "sequence": 128, "batch_size": 8, "tokens": 120_000, "optimizer": "muon", "learning_rate": 1e-2,
               "warmup_steps": 20, "validate_every": 40_000},
-    "small": {**BOOKS, **RECIPE, "tokens": 8_000_000, "validate_every": 1_000_000},
+    "small": {**BOOKS, **RECIPE, "decayed": "all", "tokens": 8_000_000, "validate_every": 1_000_000},
     "medium": {**BOOKS, **RECIPE, "vocab_size": 16_384, "batch_size": 64, "growing": (), "tokens": 100_000_000,
                "learning_rate": 1e-3, "warmup_steps": 300, "validate_every": 10_000_000},
     "paper": {"corpus": "gutenberg-unwrapped", "tokeniser": "gpt2", "vocab_size": 50_257, "n_positions": 1024,
@@ -115,7 +115,7 @@ def execute(config, context):
     batches = batches_of(config)
     settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "linear", config.weight_decay,
                            validate_every=config.validate_every, precision=config.precision, seed=config.seed,
-                           optimizer=config.optimizer)
+                           optimizer=config.optimizer, decayed=config.decayed)
     with context.progress(config.tokens, f"training the size that stands for {config.size}", "tokens") as bar:
         result = train(NextToken(model), batches, settings, context.folder,
                        lambda objective: _mean(sequences(objective.model, held_out)), bar)

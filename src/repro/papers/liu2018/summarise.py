@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, tokeniser_of
+from repro.papers.base.pretraining import Decayed
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 Model = Literal["seq2seq", "t-ed", "t-d", "t-dmca", "gpt2-mini"]  # the last: T-D that starts from the base model
@@ -46,6 +47,7 @@ class Config(RunConfig):
     learning_rate: float = Field(3e-3, gt=0)
     warmup_share: float = Field(0.05, ge=0, lt=1)
     weight_decay: float = Field(0.01, ge=0)
+    decayed: Decayed = "matrices"
     optimizer: Literal["adamw", "muon"] = "muon"
     precision: Literal["no", "bf16"] = "no"
     recompute: bool = False  # layers in the backward pass
@@ -174,7 +176,7 @@ def execute(config, context):
     settings = TrainConfig(
         total, config.learning_rate, int(config.warmup_share * total / config.batch_size), "linear",
         config.weight_decay, validate_every=len(pairs["train"]), precision=config.precision, seed=config.seed,
-        optimizer=config.optimizer)
+        optimizer=config.optimizer, decayed=config.decayed)
     with context.progress(total, f"training {config.model}", "articles") as bar:
         result = train(Summaries(model, config.input_weight, config.balance), batches, settings,
                        context.folder / "training", validate, bar)
@@ -281,7 +283,8 @@ SCALES: dict[str, dict] = {
               "longest_summary": 10},
     # Two articles a step: 541 are few, and a step of eight left 68 an epoch, too few to learn to read in.
     "small": {"corpus": "scisummnet-subset", "vocab_size": 4_096, "n_embd": 64, "n_head": 2, "position_size": 16,
-              "epochs": 3, "batch_size": 2, "precision": "bf16", "n_summaries": 8, "longest_summary": 128},
+              "epochs": 3, "batch_size": 2, "precision": "bf16", "n_summaries": 8, "longest_summary": 128,
+              "decayed": "all"},
     "medium": {"corpus": "scisummnet-subset", "vocab_size": 8_192, "n_embd": 512, "n_head": 8, "n_layer": 6,
                "position_size": 64, "epochs": 20, "learning_rate": 1e-3, "precision": "bf16", "recompute": True,
                "n_summaries": 80, "longest_summary": 256},

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from repro.papers.base.pretraining import Decayed
 from repro.papers.longformer2020.charlm_tables import (
     NARROW,
     ROWS,
@@ -68,6 +69,7 @@ class Config(RunConfig):
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps of a phase, at most LONGEST_WARMUP of them
     decay: Literal["none", "linear"] = "none"  # within a phase, after the warm-up
     weight_decay: float = Field(0.01, ge=0)
+    decayed: Decayed = "matrices"
     clip: float = Field(0.25, gt=0)
     validations: int = Field(4, ge=1)  # in each phase
     held_out: int = Field(20_000, ge=2)  # characters of the validation text that these read
@@ -132,7 +134,8 @@ def phase_settings(config, phase: int):
     return TrainConfig(total, config.learning_rate / 2**phase,
                        min(int(config.warmup_share * config.steps[phase]), LONGEST_WARMUP), config.decay,
                        config.weight_decay, config.clip, -(-total // config.validations),
-                       precision=config.precision, seed=config.seed, optimizer=config.optimizer)
+                       precision=config.precision, seed=config.seed, optimizer=config.optimizer,
+                       decayed=config.decayed)
 
 
 def decoder_config(config, vocab_size: int, phase: int = -1):
@@ -279,7 +282,7 @@ def estimate(config):
 SIZES = {
     "smoke": {"corpus": "synthetic-books", "n_embd": 32, "position_size": 16, "learning_rate": 2e-2,
               "held_out": 2_000, "scored": 4_000},
-    "small": {"corpus": "text8-prefix", "learning_rate": 5e-3, "scored": 50_000},
+    "small": {"corpus": "text8-prefix", "decayed": "all", "learning_rate": 5e-3, "scored": 50_000},
     "medium": {"corpus": "text8-prefix", "n_embd": 256, "n_head": 8, "position_size": 64, "dropout": 0.2,
                "learning_rate": 1e-3, "held_out": 100_000, "scored": 200_000, "precision": "bf16"},
     "paper": {"corpus": "text8", "n_embd": 512, "n_head": 8, "position_size": 512, "dropout": 0.2,

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from repro.errors import ReproError
+from repro.papers.base.pretraining import Decayed
 from repro.papers.longformer2020.classification_tables import hyperpartisan, printed_difference, whole_or_beginning
 from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, RunConfig, register
 
@@ -33,6 +34,7 @@ class Config(RunConfig):
     learning_rate: float = Field(2e-3, gt=0)
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps
     weight_decay: float = Field(0.01, ge=0)
+    decayed: Decayed = "matrices"
     optimizer: Literal["adamw", "muon"] = "muon"
     best: Literal["f1", "accuracy", "loss"] = "f1"  # what chooses the weights, once an epoch, on the validation split
 
@@ -137,7 +139,8 @@ def train_config(config, n_train: int):
     total = config.epochs * n_train
     return TrainConfig(total, config.learning_rate, int(config.warmup_share * total / config.batch_size), "linear",
                        config.weight_decay, validate_every=n_train, seed=config.seed, optimizer=config.optimizer,
-                       best=config.best, best_is="lowest" if config.best == "loss" else "highest")
+                       decayed=config.decayed, best=config.best,
+                       best_is="lowest" if config.best == "loss" else "highest")
 
 
 KNOWN = {"synthetic-documents": (800, 513), "hyperpartisan": (516, 835)}  # training documents, tokens of each, about
@@ -161,7 +164,7 @@ def estimate(config):
 SCALES = {
     "smoke": {"corpus": "synthetic-documents", "tokeniser": "word", "n_embd": 32, "epochs": 2, "dropout": 0.0,
               "learning_rate": 5e-3, "optimizer": "adamw"},
-    "small": {"corpus": "hyperpartisan", "vocab_size": 4_096},
+    "small": {"corpus": "hyperpartisan", "decayed": "all", "vocab_size": 4_096},
 }
 LENGTHS = {"smoke": (513, 129), "small": (2_048, 512)}
 

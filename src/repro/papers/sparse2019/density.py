@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from repro.errors import ReproError
-from repro.papers.base.pretraining import Earlier, check_growing, split
+from repro.papers.base.pretraining import Decayed, Earlier, check_growing, split
 from repro.papers.sparse2019.data import START, read
 from repro.papers.sparse2019.settings import is_image
 from repro.study import Absent, Estimate, Outcome, RunConfig
@@ -45,6 +45,7 @@ class Config(RunConfig):
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps, linear; then down
     decay: Annotated[Literal["cosine", "linear"], Absent("cosine")] = "cosine"  # by which the learning rate falls
     weight_decay: float = Field(0.01, ge=0)
+    decayed: Decayed = "matrices"
     clip: float = Field(1.0, gt=0)
     optimizer: Literal["adamw", "muon"] = "adamw"
     precision: Literal["no", "bf16", "fp16"] = "no"
@@ -149,7 +150,8 @@ def fit(config, context, model, data) -> dict:
     total = config.steps * batches.units_per_batch
     settings = TrainConfig(total, config.learning_rate, int(config.warmup_share * config.steps), config.decay,
                            config.weight_decay, config.clip, -(-total // config.validations),
-                           precision=config.precision, seed=config.seed, optimizer=config.optimizer)
+                           precision=config.precision, seed=config.seed, optimizer=config.optimizer,
+                           decayed=config.decayed)
     with context.progress(total, f"training {config.pattern}", batches.unit) as bar:
         found = train(NextToken(model), batches, settings, context.folder / "training",
                       lambda objective: nats(objective.model, config, data.validation, config.held_out).mean(), bar)

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from repro.papers.base.models import EXPERIMENTS
-from repro.papers.base.pretraining import PROCESS, tokeniser_of
+from repro.papers.base.pretraining import PROCESS, Decayed, tokeniser_of
 from repro.papers.base.punctuation import Punctuation, tidied
 from repro.papers.yoshida2020.reading import TYPES, Asked, asked, by_window, padded, read_by, states_of_others
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
@@ -46,6 +46,7 @@ class Config(RunConfig):
     batch_size: int = Field(8, ge=2)  # questions
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then linear to 0
     weight_decay: float = Field(0.01, ge=0)
+    decayed: Decayed = "matrices"
     optimizer: Literal["adamw", "muon"] = "adamw"
     precision: Literal["no", "bf16"] = "no"
     recompute: Literal["none", "window"] = "none"
@@ -220,7 +221,7 @@ def trained(config, context, rows, coder, rate: float, epochs: int, choosing=(),
     total = epochs * len(questions)
     settings = TrainConfig(total, rate, int(config.warmup_share * total / config.batch_size), "linear",
                            config.weight_decay, validate_every=len(questions), precision=config.precision,
-                           seed=config.seed, optimizer=config.optimizer)
+                           seed=config.seed, optimizer=config.optimizer, decayed=config.decayed)
     held = prepared(choosing, coder, config.window, must_stand=False)[0]
 
     def nats(reader: Answers) -> float:
@@ -369,7 +370,7 @@ SCALES = {
     "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 1, "batch_size": 16, "rates": (2e-3,),
               "held_out": 0, "hidden_size": 64, "optimizer": "muon"},
     "small": {"corpus": "hotpotqa-subset", "epochs": 1, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
-              "precision": "bf16"},
+              "precision": "bf16", "decayed": "all"},
     "medium": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (1e-4, 3e-4, 1e-3), "batch_size": 32,
                "search_train": 9_000, "precision": "bf16", "optimizer": "muon"},
     "paper": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (2e-5,), "held_out": 0,
