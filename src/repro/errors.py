@@ -11,6 +11,12 @@ class ReproError(ValueError):
 SHOWN = 20  # names in one message
 
 
+def short(value: object, size: int = 100) -> str:
+    """What a value looks like, on one line of at most `size` characters."""
+    line = " ".join(repr(value).split())
+    return line if len(line) <= size else line[:size - 1] + "…"
+
+
 def unknown(kind: str, value: object, allowed: Iterable[str]) -> ReproError:
     """The error for a name that is not in `allowed`, with the nearest one suggested, and all where they fit a line."""
     allowed = sorted(allowed)

@@ -258,7 +258,7 @@ def test_longformers_patterns():
     (lambda: longformer_patterns((0,), 4), "window is 0 keys; it must be at least 1"),
     (lambda: longformer_patterns((4,), 4, (0,)), "dilation is 0 positions; it must be at least 1"),
     (lambda: DecoderConfig(7, 10, 3, (Causal(),)), "n_embd is 10 and n_head 3"),
-    (lambda: DecoderConfig(7, 12, 3, ()), "at least one layer"),
+    (lambda: DecoderConfig(7, 12, 3, ()), r"patterns is \(\); it must be at least 1 long"),
     (lambda: DecoderConfig(7, 12, 3, (Causal(), (Causal(),) * 2)), "patterns names 2 heads in layer 1.*n_head is 3"),
     (lambda: DecoderConfig(7, 12, 3, (Causal(),), position_size=5), "position_size is 5; it must be even"),
     (lambda: DecoderConfig(7, 12, 3, (Causal(),), dropout=1.0), "dropout is 1.0"),
@@ -266,7 +266,7 @@ def test_longformers_patterns():
     (lambda: DecoderConfig(7, 12, 3, ((Causal(), Causal(), Causal() | Global([70])),)), "which sees later positions"),
     (lambda: DecoderConfig(7, 12, 3, (SlidingWindow(2, causal=False),)), "which sees later positions"),
     (lambda: DecoderConfig(7, 12, 3, (Causal(),), positions="absolut"), "positions 'absolut'. Did you mean 'absolute'"),
-    (lambda: DecoderConfig(7, 12, 3, (Causal(),), details=("scale",)), "detail 'scale'. Did you mean 'scaled'"),
+    (lambda: DecoderConfig(7, 12, 3, (Causal(),), details=("scale",)), "details 'scale'. Did you mean 'scaled'"),
     (lambda: DecoderConfig(7, 12, 3, (Causal(),), positions="none", details=("shared",)), "only relative ones have u"),
 ])
 def test_settings_that_cannot_be(make, told):

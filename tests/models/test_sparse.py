@@ -229,7 +229,7 @@ def test_samples_are_drawn_from_the_model():
     ({"integration": "merge"}, "Did you mean 'merged'"), ({"embeddings": ("date",)}, "Did you mean 'data'"),
     ({"shape": (2, 3)}, r"shape is \(2, 3\), 6 numbers, but a sequence has 23 positions"),
     ({"pattern": Full()}, "which sees later positions"), ({"n_embd": 7}, "the width must be a multiple"),
-    ({"key_size": 0}, "key_size is 0; it must be at least 1, or None"), ({"key_size": -1}, "key_size is -1"),
+    ({"key_size": 0}, "key_size is 0; it must be at least 1"), ({"key_size": -1}, "key_size is -1"),
     ({"dropout": 1.0}, "dropout is 1.0"), ({"n_layer": 0}, "n_layer is 0; it must be at least 1")])
 def test_what_does_not_fit_is_refused(changes, told):
     with pytest.raises(ReproError, match=told):

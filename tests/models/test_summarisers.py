@@ -89,7 +89,7 @@ def test_the_loss_is_that_of_all_tokens_or_of_the_summary_alone():
 
 @pytest.mark.parametrize("make,told", [
     (lambda: EncoderDecoderConfig(V, 7, 2, 1), "multiple of the heads"),
-    (lambda: EncoderDecoderConfig(V, D, 2, 0), "at least one layer"), (lambda: Seq2SeqConfig(V, 0), "n_embd is 0")])
+    (lambda: EncoderDecoderConfig(V, D, 2, 0), "n_layer is 0"), (lambda: Seq2SeqConfig(V, 0), "n_embd is 0")])
 def test_bad_sizes(make, told):
     with pytest.raises(ReproError, match=told):
         make()

@@ -159,7 +159,7 @@ def test_recomputation_changes_no_gradient():
     ({"layers": "LXM"}, "has 'X'"), ({"block": 0}, "block is 0"), ({"n_experts": -1}, "n_experts is -1"),
     ({"n_experts": 2, "k": 3}, "k is 3; of 2 experts"), ({"n_experts": 2, "k": 0}, "k is 0"),
     ({"n_experts": 2, "expert_layers": (5,)}, "layers 0 to 4"), ({"n_head": 5}, "multiple of the heads"),
-    ({"layers": ""}, "at least one layer")])
+    ({"layers": ""}, "layers is ''; it must be at least 1 long")])
 def test_bad_sizes_are_told_in_one_line(changes, told):
     with pytest.raises(ReproError, match=told) as error:
         TDMCAConfig(**{"vocab_size": 11, "n_embd": 12, "n_head": 3} | changes)

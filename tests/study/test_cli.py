@@ -318,7 +318,7 @@ def test_show_a_claim(repro_, toy):
     ("run toy-recurrence --scale smal", "unknown scale 'smal'. Did you mean 'small'?"),
     ("run toy-recurrence --set overlop=5", "unknown key of toy-recurrence 'overlop'. Did you mean 'overlap'?"),
     ("run toy-recurrence --set overlap=300", "overlap 300 must be smaller than window 300"),
-    ("run toy-recurrence --set overlap=x", "overlap='x': Input should be a valid integer"),
+    ("run toy-recurrence --set overlap=x", "overlap is 'x'; it must be a whole number."),
     ("run toy-recurrence --set corpus=toy-texts", "unknown corpus 'toy-texts'. Did you mean 'toy-text'?"),
     ("run toy-recurrence --set overlap", "--set overlap: write it as KEY=VALUE"),
     ("run toy-recurrence --set overlap=1 --set overlap=2", "--set overlap is given twice"),

@@ -49,11 +49,11 @@ def test_a_set_key_replaces_grid_values_and_duplicates_are_dropped(toy):
     ("smoke", {"corpus": "toy-txt"}, "unknown corpus 'toy-txt'. Did you mean 'toy-text'?"),
     ("smoke", {"overlap": "300"}, "toy-recurrence: overlap 300 must be smaller than window 300."),
     ("smoke", {"window": "5"}, "overlap 5 must be smaller than window 5"),
-    ("smoke", {"layers": "3"}, "layers='3': Input should be a valid tuple, written as a list"),
-    ("smoke", {"overlap": "five"}, "overlap='five': Input should be a valid integer"),
-    ("smoke", {"model": "reccurent"}, "model='reccurent': Input should be 'baseline' or 'recurrent'"),
-    ("smoke", {"rate": "nan"}, "rate="),
-    ("smoke", {"seed": "-1"}, "seed='-1': Input should be greater than or equal to 0"),
+    ("smoke", {"layers": "3"}, "layers is '3'; it must be a list, written […, …]."),
+    ("smoke", {"overlap": "five"}, "overlap is 'five'; it must be a whole number."),
+    ("smoke", {"model": "reccurent"}, "unknown model 'reccurent'. Did you mean 'recurrent'?"),
+    ("smoke", {"rate": "nan"}, "rate is 'nan'; it must be a finite number."),
+    ("smoke", {"seed": "-1"}, "seed is '-1'; it must be at least 0."),
     ("smoke", {"layers": "[1,"}, "cannot read [1, as JSON"),
 ])
 def test_bad_plans_are_told_in_one_line(toy, scale, sets, words):

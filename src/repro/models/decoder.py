@@ -7,32 +7,35 @@ query and key they make it an attention like any other, which every implementati
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from repro.attention import Pattern, SlidingWindow, attend
 from repro.attention.products import products
-from repro.errors import ReproError, unknown
+from repro.configs import Dropout, Positive, Tuple, config
+from repro.errors import ReproError, short
 from repro.models.ids import embedded
 from repro.models.past import Kept, Past, pieces
 
 ROWS = 512  # tokens that `extend` reads together
 
 
-@dataclass(frozen=True)
+@config
 class LayersConfig:
     """Size and patterns of a stack of layers. Raises ReproError for sizes that do not fit together."""
 
-    vocab_size: int
-    n_embd: int
-    n_head: int
-    patterns: tuple  # of each layer, the bottom one first: a pattern for all heads, or one for each head
-    dropout: float = 0.0  # of embeddings and of what attention and feedforward network add
-    position_size: int | None = None  # sines and cosines in r, together; None: n_embd, as in Dai et al.
+    vocab_size: Positive
+    n_embd: Positive
+    n_head: Positive
+    patterns: Annotated[Tuple[Any], Field(min_length=1)]  # of each layer, the bottom one first; of all heads, or each
+    dropout: Dropout = 0.0  # of embeddings and of what attention and feedforward network add
+    position_size: Positive | None = None  # sines and cosines in r, together; None: n_embd, as in Dai et al.
     positions, details = "relative", ()  # of every stack; a decoder may have others
 
     def __post_init__(self):
@@ -40,12 +43,8 @@ class LayersConfig:
         if self.n_embd % self.n_head:
             raise ReproError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
                              "heads.")
-        if not self.patterns:
-            raise ReproError("patterns is empty; a model has at least one layer.")
         if self.n_waves < 2 or self.n_waves % 2:
             raise ReproError(f"position_size is {self.n_waves}; it must be even and at least 2: sines and cosines.")
-        if not 0 <= self.dropout < 1:
-            raise ReproError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
 
     @property
     def n_layer(self) -> int:
@@ -106,7 +105,7 @@ DETAILS = {  # of the code of Transformer-XL that a decoder here has only if ask
 }
 
 
-@dataclass(frozen=True)
+@config
 class DecoderConfig(LayersConfig):
     """Size and patterns of a `Decoder`. Raises ReproError for sizes that do not fit, patterns that look ahead, and
     unknown positions and details.
@@ -116,18 +115,13 @@ class DecoderConfig(LayersConfig):
     1937
     """
 
-    positions: str = "relative"  # one of POSITIONS
-    details: tuple[str, ...] = ()  # some of DETAILS
+    positions: Literal[*POSITIONS] = "relative"
+    details: Tuple[Literal[*DETAILS]] = ()
 
     def __post_init__(self):
         super().__post_init__()
         for layer, patterns in enumerate(self.patterns):
             check_causal(patterns, layer)
-        if self.positions not in POSITIONS:
-            raise unknown("positions", self.positions, POSITIONS)
-        for detail in self.details:
-            if detail not in DETAILS:
-                raise unknown("detail", detail, DETAILS)
         if "shared" in self.details and self.positions != "relative":
             raise ReproError(f"details name 'shared', but positions are '{self.positions}': only relative ones have u "
                              "and v. Leave one of the two out.")
@@ -363,11 +357,14 @@ def longformer_patterns(windows: Sequence[int], n_head: int, dilation: Sequence[
 def _per_head(config: LayersConfig, layer: int) -> tuple[Pattern, ...]:
     """The pattern of every head of a layer."""
     patterns = config.patterns[layer]
-    patterns = (patterns,) * config.n_head if isinstance(patterns, Pattern) else tuple(patterns)
+    patterns = (patterns,) * config.n_head if isinstance(patterns, Pattern) else patterns
+    if not isinstance(patterns, Sequence) or not all(isinstance(one, Pattern) for one in patterns):
+        raise ReproError(f"patterns has {short(patterns)} in layer {layer}; give one, or a list with one for each "
+                         "head.")
     if len(patterns) != config.n_head:
         raise ReproError(f"patterns names {len(patterns)} heads in layer {layer}, but n_head is {config.n_head}; give "
                          "one pattern, or one for each head.")
-    return patterns
+    return tuple(patterns)
 
 
 def check_causal(patterns: tuple[Pattern, ...], layer: int) -> None:

@@ -5,17 +5,18 @@ attention when it classifies (Beltagy et al. 2020, sections 3.1 and 6.3); here i
 What the others see through their windows reaches it one layer later: the windows of the last layer change nothing.
 """
 
-from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from repro.attention import Global, Pattern, SlidingWindow
-from repro.errors import ReproError
+from repro.configs import Positive, config
 from repro.models.decoder import Layer, LayersConfig, sinusoids
 
 
-@dataclass(frozen=True)
+@config
 class EncoderConfig(LayersConfig):
     """Size and patterns of an `Encoder`. Raises ReproError for sizes that do not fit together.
 
@@ -23,12 +24,7 @@ class EncoderConfig(LayersConfig):
     2
     """
 
-    n_labels: int = 2
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.n_labels < 2:
-            raise ReproError(f"n_labels is {self.n_labels}; there must be at least 2 to choose from.")
+    n_labels: Annotated[Positive, Field(ge=2)] = 2
 
     @property
     def parameters(self) -> int:

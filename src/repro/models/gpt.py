@@ -5,9 +5,9 @@ input of the branch, adds one behind the last layer, and starts the last weights
 the N branches add to the residual does not grow with the depth.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import sqrt
-from numbers import Integral, Real
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from repro.attention import Causal, attend
 from repro.attention.products import products
 from repro.bf16 import has_bf16
+from repro.configs import Dropout, Positive, config
 from repro.errors import ReproError, unknown
 from repro.models.ids import embedded
 from repro.recompute import recomputed
@@ -25,7 +26,7 @@ INIT = 0.02  # standard deviation of an initial weight
 Kept = tuple[Tensor, Tensor]  # keys and values of a layer, (B, H, N, D) each
 
 
-@dataclass(frozen=True)
+@config
 class GPTConfig:
     """Size of a `GPT`. Raises ReproError for sizes that do not fit together.
 
@@ -39,26 +40,18 @@ class GPTConfig:
     repro.errors.ReproError: n_embd is 8 and n_head 3; the width must be a multiple of the heads.
     """
 
-    vocab_size: int
-    n_positions: int
-    n_layer: int
-    n_embd: int
-    n_head: int
-    norm: str = "pre"
-    dropout: float = 0.0
+    vocab_size: Positive
+    n_positions: Positive
+    n_layer: Positive
+    n_embd: Positive
+    n_head: Positive
+    norm: Literal[*NORMS] = "pre"
+    dropout: Dropout = 0.0
 
     def __post_init__(self):
-        for name in ("vocab_size", "n_positions", "n_layer", "n_embd", "n_head"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise ReproError(f"{name} is {value}; it must be a whole number of at least 1.")
         if self.n_embd % self.n_head:
             raise ReproError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
                              "heads.")
-        if self.norm not in NORMS:
-            raise unknown("norm", self.norm, NORMS)
-        if not isinstance(self.dropout, Real) or not 0 <= self.dropout < 1:
-            raise ReproError(f"dropout is {self.dropout!r}; it must be at least 0 and below 1.")
 
     @property
     def matrices(self) -> int:

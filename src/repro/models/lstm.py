@@ -1,18 +1,18 @@
 """The LSTM that GPT is compared with: one layer, a tied output layer (Radford et al. 2018, section 5)."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import sqrt
 
 import torch
 from torch import Tensor, nn
 
-from repro.errors import ReproError
+from repro.configs import Dropout, Positive, config
 from repro.models.gpt import INIT, GPTConfig
 from repro.models.ids import embedded
 from repro.models.unrolled import unrolled
 
 
-@dataclass(frozen=True)
+@config
 class LSTMConfig:
     """Size of an `LSTM`. Raises ReproError for sizes below 1.
 
@@ -22,17 +22,10 @@ class LSTMConfig:
     repro.errors.ReproError: units is 0; it must be at least 1.
     """
 
-    vocab_size: int
-    n_embd: int
-    units: int  # 2,048 in the paper
-    dropout: float = 0.0  # of embeddings and of what the units give
-
-    def __post_init__(self):
-        for name in ("vocab_size", "n_embd", "units"):
-            if getattr(self, name) < 1:
-                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least 1.")
-        if not 0 <= self.dropout < 1:
-            raise ReproError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
+    vocab_size: Positive
+    n_embd: Positive
+    units: Positive  # 2,048 in the paper
+    dropout: Dropout = 0.0  # of embeddings and of what the units give
 
     @classmethod
     def as_large_as(cls, config: GPTConfig) -> "LSTMConfig":

@@ -4,14 +4,17 @@ Pre-activation residual blocks whose output weights shrink with the depth, learn
 in the data or in the attention pattern, and attention and feedforward that are computed again in the backward pass.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import prod, sqrt
+from typing import Literal
 
 import torch
+from pydantic import InstanceOf
 from torch import Tensor, nn
 
 from repro.attention import Causal, Fixed, Pattern, attend
 from repro.attention.products import products
+from repro.configs import Dropout, Positive, Tuple, config
 from repro.errors import ReproError, unknown
 from repro.models.decoder import check_causal
 from repro.models.ids import embedded
@@ -59,7 +62,7 @@ def _sub_block(pattern: Fixed, head: int, integration: str) -> int:
     return (pattern.sub_block + turn) % (pattern.stride // pattern.summary)
 
 
-@dataclass(frozen=True)
+@config
 class SparseConfig:
     """Size and patterns of a `SparseTransformer`. Raises ReproError for what does not fit together.
 
@@ -71,39 +74,29 @@ class SparseConfig:
     2945
     """
 
-    vocab_size: int
-    length: int  # positions at most
-    n_layer: int
-    n_head: int
-    n_embd: int
-    pattern: Pattern = Causal()  # noqa: RUF009  (frozen)
-    integration: str = "merged"
-    key_size: int | None = None  # features of a head's query and key; None: n_embd / n_head, the paper's images half
-    inner: int = 4  # width of the feedforward network, in n_embd; the paper's images 2
-    dropout: float = 0.0  # at the end of each residual branch, nowhere else
-    embeddings: tuple[str, ...] = ("attention",)
-    shape: tuple[int, ...] = ()
-    columns: int = 128
+    vocab_size: Positive
+    length: Positive  # positions at most
+    n_layer: Positive
+    n_head: Positive
+    n_embd: Positive
+    pattern: InstanceOf[Pattern] = Causal()  # noqa: RUF009  (frozen)
+    integration: Literal[*INTEGRATIONS] = "merged"
+    key_size: Positive | None = None  # features of a head's query and key; None: n_embd / n_head; images: half
+    inner: Positive = 4  # width of the feedforward network, in n_embd; the paper's images 2
+    dropout: Dropout = 0.0  # at the end of each residual branch, nowhere else
+    embeddings: Tuple[Literal[*EMBEDDINGS]] = ("attention",)
+    shape: Tuple[Positive] = ()
+    columns: Positive = 128
     scaled: bool = True  # output weights of both branches by 1 / sqrt(2 n_layer)
 
     def __post_init__(self):
-        for name in ("vocab_size", "length", "n_layer", "n_head", "n_embd", "inner", "columns"):
-            if getattr(self, name) < 1:
-                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least 1.")
-        if self.key_size is not None and self.key_size < 1:
-            raise ReproError(f"key_size is {self.key_size}; it must be at least 1, or None for n_embd / n_head.")
         if self.n_embd % self.n_head:
             raise ReproError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
                              "heads.")
-        if not 0 <= self.dropout < 1:
-            raise ReproError(f"dropout is {self.dropout}; it must be at least 0 and below 1.")
         stride = getattr(self.pattern, "stride", 1)
         if stride > self.length:
             raise ReproError(f"stride is {stride}, longer than the {self.length} positions of a sequence; choose one "
                              f"of 1 to {self.length}, about {round(sqrt(self.length))}.")
-        for name in self.embeddings:
-            if name not in EMBEDDINGS:
-                raise unknown("embeddings", name, EMBEDDINGS)
         if self.shape and prod(self.shape) != self.length:
             raise ReproError(f"shape is {self.shape}, {prod(self.shape):,} numbers, but a sequence has {self.length:,} "
                              "positions; both need as many.")

@@ -4,7 +4,7 @@ All take the input `source` (B, L), zeros behind each end, `lengths` (B,), and `
 They give logits (B, T, V) of what follows each of `ids`.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from repro.attention import Causal, Full
 from repro.caches import given, handed
-from repro.errors import ReproError
+from repro.configs import Dropout, Positive, config
 from repro.models.decoder import Layer, LayersConfig, sinusoids
 
 
@@ -86,7 +86,7 @@ class GPT2Past(NamedTuple):
         return self
 
 
-@dataclass(frozen=True)
+@config
 class EncoderDecoderConfig:
     """Size of an `EncoderDecoder`: n_layer layers on either side. Raises ReproError for sizes that do not fit.
 
@@ -94,12 +94,12 @@ class EncoderDecoderConfig:
     2225
     """
 
-    vocab_size: int
-    n_embd: int
-    n_head: int
-    n_layer: int
-    dropout: float = 0.0
-    position_size: int | None = None
+    vocab_size: Positive
+    n_embd: Positive
+    n_head: Positive
+    n_layer: Positive
+    dropout: Dropout = 0.0
+    position_size: Positive | None = None
 
     def __post_init__(self):
         _ = self.encoder  # raises ReproError for what does not fit
@@ -207,7 +207,7 @@ class Looking(Layer):
         return self.out(seen.transpose(1, 2).flatten(2))
 
 
-@dataclass(frozen=True)
+@config
 class Seq2SeqConfig:
     """Size of a `Seq2Seq`. Raises ReproError for sizes below 1.
 
@@ -215,15 +215,10 @@ class Seq2SeqConfig:
     2585
     """
 
-    vocab_size: int
-    n_embd: int = 128
-    n_layer: int = 2
-    dropout: float = 0.0
-
-    def __post_init__(self):
-        for name in ("vocab_size", "n_embd", "n_layer"):
-            if getattr(self, name) < 1:
-                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+    vocab_size: Positive
+    n_embd: Positive = 128
+    n_layer: Positive = 2
+    dropout: Dropout = 0.0
 
     @property
     def parameters(self) -> int:

@@ -6,14 +6,17 @@ tokens must be read before their key may be seen, or the past would hold the fut
 three what has been read, the rest being zeros, as if the text ended there: so no position hides from a later one.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from repro.attention import Causal
+from repro.configs import Dropout, Natural, Positive, Tuple, config
 from repro.errors import ReproError
 from repro.models.decoder import LayersConfig, RelativeAttention, rotated, sinusoids
 from repro.models.experts import Experts, check_experts
@@ -23,7 +26,7 @@ from repro.models.past import Kept, Past, pieces
 ROWS = 512  # queries that look at the compressed past together
 
 
-@dataclass(frozen=True)
+@config
 class TDMCAConfig:
     """Size of a `TDMCA`. The numbers of the paper, but for the width, are the defaults.
 
@@ -38,26 +41,23 @@ class TDMCAConfig:
     repro.errors.ReproError: layers is 'LX' and has 'X'; a layer is L (local) or M (memory-compressed).
     """
 
-    vocab_size: int
-    n_embd: int
-    n_head: int
-    layers: str = "LMLML"  # from the bottom: local, memory-compressed
-    block: int = 256  # tokens of a local block
-    kernel: int = 3  # tokens that make one compressed key
-    stride: int = 3  # tokens from one compressed key to the next
-    n_experts: int = 0  # 0: none
-    k: int = 2  # experts of a token; without experts it has no effect
-    expert_layers: tuple[int, ...] = (2,)  # counted from 0; their feedforward networks are the experts
-    dropout: float = 0.0
-    position_size: int | None = None  # sines and cosines of a relative position; None: n_embd
+    vocab_size: Positive
+    n_embd: Positive
+    n_head: Positive
+    layers: Annotated[str, Field(min_length=1)] = "LMLML"  # from the bottom: local, memory-compressed
+    block: Positive = 256  # tokens of a local block
+    kernel: Positive = 3  # tokens that make one compressed key
+    stride: Positive = 3  # tokens from one compressed key to the next
+    n_experts: Natural = 0  # 0: none
+    k: Natural = 2  # experts of a token; without experts it has no effect
+    expert_layers: Tuple[Natural] = (2,)  # counted from 0; their feedforward networks are the experts
+    dropout: Dropout = 0.0
+    position_size: Positive | None = None  # sines and cosines of a relative position; None: n_embd
 
     def __post_init__(self):
-        object.__setattr__(self, "expert_layers", tuple(self.expert_layers))
         if wrong := sorted(set(self.layers) - {"L", "M"}):
             raise ReproError(f"layers is '{self.layers}' and has '{wrong[0]}'; a layer is L (local) or M "
                              "(memory-compressed).")
-        if self.block < 1 or self.stride < 1:
-            raise ReproError(f"block is {self.block} and stride {self.stride}; both must be at least 1 token.")
         if self.kernel > self.stride:
             raise ReproError(f"kernel is {self.kernel} and stride {self.stride}: a key would see "
                              f"{self.kernel - self.stride} tokens ahead of the next one's beginning; set kernel to the "

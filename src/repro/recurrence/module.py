@@ -1,12 +1,14 @@
 """Pooling of one window's hidden states and the feedforward network that turns them into h_prev."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from repro.errors import ReproError, unknown
+from repro.configs import Natural, Positive, config
+from repro.errors import ReproError
 
 POOLS = ("mean", "max", "attention")
 LAYERS = ("learned", "last")
@@ -14,7 +16,7 @@ INSERTS = ("one", "every")
 POSITIONS = ("all", "passed")
 
 
-@dataclass(frozen=True)
+@config
 class RecurrenceConfig:
     """The recurrence module's settings; defaults are those of the paper (section 3, Figure 2).
 
@@ -36,23 +38,15 @@ class RecurrenceConfig:
     repro.errors.ReproError: unknown pool 'sum'. Known: attention, max, mean.
     """
 
-    insert_layer: int = 1
-    hidden_size: int = 200
-    hidden_layers: int = 3
-    pool: str = "mean"
-    n_embeddings: int = 1
-    insert: str = "one"
-    layers: str = "learned"
-    positions: str = "all"
+    insert_layer: Natural = 1
+    hidden_size: Positive = 200
+    hidden_layers: Positive = 3
+    pool: Literal[*POOLS] = "mean"
+    n_embeddings: Positive = 1
+    insert: Literal[*INSERTS] = "one"
+    layers: Literal[*LAYERS] = "learned"
+    positions: Literal[*POSITIONS] = "all"
     zero_init: bool = False
-
-    def __post_init__(self):
-        for name, known in (("pool", POOLS), ("layers", LAYERS), ("insert", INSERTS), ("positions", POSITIONS)):
-            if getattr(self, name) not in known:
-                raise unknown(name, getattr(self, name), known)
-        for name, low in (("insert_layer", 0), ("hidden_size", 1), ("hidden_layers", 1), ("n_embeddings", 1)):
-            if getattr(self, name) < low:
-                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least {low}.")
 
     def to_dict(self) -> dict:
         """The settings as plain values; `zero_init` only where it is on, as models saved before there was one say."""

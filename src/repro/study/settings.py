@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from repro.configs import problems
 from repro.errors import ReproError
 
 SCALES = ("smoke", "small", "medium", "paper")
@@ -69,13 +70,7 @@ def validated(kind: type[RunConfig], values: Mapping[str, Any]) -> RunConfig:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        problems = []
-        for problem in error.errors():
-            where = ".".join(map(str, problem["loc"]))
-            given = f" {where}={problem['input']!r}:" if where else ""
-            hint = """, written as a list: '[…, …]'""" if problem["type"] == "tuple_type" else ""
-            problems.append(f"{given} {problem['msg'].removeprefix('Value error, ')}{hint}")
-        raise ReproError(f"{values['experiment']}:{';'.join(problems)}.".replace("..", ".")) from error
+        raise ReproError(f"{values['experiment']}: {' '.join(problems(error, kind))}") from error
 
 
 def canonical(value: Any) -> str:

@@ -1,15 +1,12 @@
 """How to train: every choice that is not the model's or the text's."""
 
 import math
-from dataclasses import dataclass
+from typing import Literal
 
-from repro.errors import ReproError, unknown
-
-CHOICES = {"decay": ("none", "linear", "cosine", "cubic"), "precision": ("no", "bf16", "fp16"),
-           "optimizer": ("adamw", "muon"), "best_is": ("lowest", "highest"), "decayed": ("matrices", "all")}
+from repro.configs import Above, Natural, NotNegative, Positive, config
 
 
-@dataclass(frozen=True)
+@config
 class TrainConfig:
     """How to train. Tokens are targets over all processes, or what else the batches count in (`Batches.unit`); steps
     are optimiser steps. Raises ReproError for a choice that there is not and a number out of range.
@@ -22,33 +19,22 @@ class TrainConfig:
     repro.errors.ReproError: unknown optimizer 'sgd'. Known: adamw, muon.
     """
 
-    tokens: int  # stop after this many targets
-    learning_rate: float
-    warmup_steps: int = 100  # linear, from 0
-    decay: str = "none"  # after the warm-up: "none" (constant), or to 0 at the end: "linear", "cosine", "cubic"
-    weight_decay: float = 0.0
-    clip: float = 1.0  # largest gradient norm
-    validate_every: int = 2_000_000  # tokens
-    patience: int | None = None  # validations without improvement before stopping early; None never stops
-    checkpoint_every: int = 60  # seconds between checkpoints; one more is written at each validation
-    precision: str = "no"  # "no" (fp32), "bf16", or "fp16" with a loss that is scaled so that gradients do not vanish
-    seed: int = 0
-    optimizer: str = "adamw"  # "adamw", or "muon" for the matrices of the blocks with AdamW for all other weights
+    tokens: Positive  # stop after this many targets
+    learning_rate: Above
+    warmup_steps: Natural = 100  # linear, from 0
+    decay: Literal["none", "linear", "cosine", "cubic"] = "none"  # after the warm-up: constant, or to 0 at the end
+    weight_decay: NotNegative = 0.0
+    clip: Above = 1.0  # largest gradient norm
+    validate_every: Positive = 2_000_000  # tokens
+    patience: Positive | None = None  # validations without improvement before stopping early; None never stops
+    checkpoint_every: NotNegative = 60  # seconds between checkpoints; one more is written at each validation
+    precision: Literal["no", "bf16", "fp16"] = "no"  # "no": fp32; "fp16" scales the loss against vanishing gradients
+    seed: Natural = 0
+    optimizer: Literal["adamw", "muon"] = "adamw"  # "muon": of the blocks' matrices, AdamW of the rest
     best: str = "loss"  # the metric of a validation that chooses the weights to keep, and patience looks at
-    best_is: str = "lowest"  # its best value: "lowest" or "highest"
-    module_learning_rate: float | None = None  # of the part that the objective's model adds; None: `learning_rate`
-    decayed: str = "matrices"  # what weight decay applies to: "matrices" and embeddings, or "all" weights
-
-    def __post_init__(self):
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise unknown(name, getattr(self, name), known)
-        for name, low in (("tokens", 1), ("validate_every", 1), ("warmup_steps", 0), ("patience", 1)):
-            if getattr(self, name) is not None and getattr(self, name) < low:
-                raise ReproError(f"{name} is {getattr(self, name)}; it must be at least {low}.")
-        for name in ("learning_rate", "clip", "module_learning_rate"):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise ReproError(f"{name} is {getattr(self, name)}; it must be above 0.")
+    best_is: Literal["lowest", "highest"] = "lowest"  # its best value
+    module_learning_rate: Above | None = None  # of the part that the objective's model adds; None: `learning_rate`
+    decayed: Literal["matrices", "all"] = "matrices"  # what weight decay applies to: matrices and embeddings, or all
 
     @property
     def spares_vectors(self) -> bool:

@@ -85,7 +85,7 @@ def test_the_text_must_be_long_enough(outcome):
 @pytest.mark.parametrize(("sets", "words"), [
     ({"lengths": [(128, 64)]}, "give two or more that rise"), ({"lengths": [(64,)]}, "give two or more that rise"),
     ({"lengths": [(96, 128)], "window": 64}, "chunks need multiples of the window"), ({"window": 7}, "multiple of 2"),
-    ({"implementation": "loops"}, "Input should be 'full', 'kernel'")])
+    ({"implementation": "loops"}, "unknown implementation 'loops'. Did you mean 'loop'")])
 def test_impossible_settings_are_refused(sets, words):
     with pytest.raises(ReproError, match=words):
         experiment("attention-memory").plan("smoke", sets)

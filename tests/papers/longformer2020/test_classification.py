@@ -139,8 +139,8 @@ def test_a_corpus_of_other_than_two_labels_is_refused(tiny, monkeypatch):
 @pytest.mark.parametrize(("sets", "told"), [
     ({"window": 33}, "window is 33 keys; half of it lies on each side"),
     ({"n_embd": 63}, "n_embd is 63 and n_head 2"),
-    ({"length": 1}, "length=1"),
-    ({"n_layer": 1}, "n_layer=1"),
+    ({"length": 1}, "length is 1"),
+    ({"n_layer": 1}, "n_layer is 1"),
     ({"tokeniser": "word"}, "tokeniser is word and vocab_size 4096; 'bpe' needs a size"),
     ({"vocab_size": None}, "tokeniser is bpe and vocab_size None"),
     ({"corpus": "hyperpartisn"}, "unknown corpus 'hyperpartisn'. Did you mean 'hyperpartisan'"),

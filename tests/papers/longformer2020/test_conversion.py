@@ -59,7 +59,7 @@ def test_other_scales_are_declared(scale):
     ({"max_positions": 96}, "max_positions is 96 .* multiple of the base's 64 positions"),
     ({"scored_tokens": 700}, "scored_tokens 700"),
     ({"configuration": "long", "tokens": 0}, "configuration is long and tokens 0; those that are trained .* need some"),
-    ({"configuration": "copy"}, "configuration='copy'"),
+    ({"configuration": "copy"}, "unknown configuration 'copy'"),
 ])
 def test_settings_that_cannot_be(sets, said):
     with pytest.raises(ReproError, match=said):

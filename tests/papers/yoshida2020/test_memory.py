@@ -58,8 +58,8 @@ def test_the_text_must_be_long_enough(outcome):
     ({"windows": [(1, 2, 4)]}, "give numbers that rise, with 3 and a larger one"),
     ({"windows": [(1, 2, 3)]}, "with 3 and a larger one"), ({"windows": [(3, 4, 4)]}, "numbers that rise"),
     ({"window": 129}, "the context is n_positions=128"),
-    ({"recompute": "windows"}, "Input should be 'none', 'layer', 'window' or"),
-    ({"n_layer": 2}, "greater than or equal to 3")])
+    ({"recompute": "windows"}, "unknown recompute 'windows'. Did you mean 'window'"),
+    ({"n_layer": 2}, "must be at least 3")])
 def test_impossible_settings_are_refused(sets, words):
     with pytest.raises(ReproError, match=words):
         experiment("memory-recurrence").plan("smoke", sets)

@@ -150,7 +150,7 @@ def test_it_runs_again_to_the_same_bit(outcome, context):
 @pytest.mark.parametrize(("sets", "words"), [
     ({"continuation": 31}, "continuation is 31 tokens; it must fit the window"),
     ({"reach_overlap": 30}, "reach_overlap is 30"), ({"contexts": 5}, "examples is 12; there are only 5"),
-    ({"topics": 1}, "topics=1"), ({"window": 1}, "window=1"), ({"corpus": "pg20"}, "pg19")])
+    ({"topics": 1}, "topics is 1"), ({"window": 1}, "window is 1"), ({"corpus": "pg20"}, "pg19")])
 def test_settings_that_do_not_fit_are_refused_before_anything_runs(sets, words):
     with pytest.raises(ReproError, match=words):
         experiment("propagation-pg19").plan("smoke", sets)
