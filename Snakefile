@@ -115,8 +115,11 @@ def needed(wildcards):
     return list(found)
 
 
-def estimates(wildcards):
-    return [experiment(run.experiment).estimate(run) for run in planned(wildcards)]
+@functools.cache
+def estimates(scale, job):
+    """The most bytes that a run of a job takes, and the seconds of all."""
+    told = [experiment(run.experiment).estimate(run) for run in jobs(scale)[job]]
+    return max(one.memory_bytes for one in told), sum(one.seconds for one in told)
 
 
 def command(wildcards):
@@ -234,8 +237,8 @@ rule run:
     resources:
         gpus=gpus,
         gpu=gpus,  # what the Slurm plugin calls them
-        mem_mb=lambda wildcards: int(4000 + 2 * max(one.memory_bytes for one in estimates(wildcards)) / 10**6),
-        runtime=lambda wildcards: int(30 + 2 * sum(one.seconds for one in estimates(wildcards)) / 60),  # minutes
+        mem_mb=lambda wildcards: int(4000 + 2 * estimates(wildcards.scale, wildcards.job)[0] / 10**6),
+        runtime=lambda wildcards: int(30 + 2 * estimates(wildcards.scale, wildcards.job)[1] / 60),  # minutes
     message:
         "run: {params.told} (gpus {resources.gpus}, MB {resources.mem_mb}, minutes {resources.runtime})"
     shell:

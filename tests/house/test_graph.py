@@ -1,31 +1,55 @@
-"""What make would do, asked of Snakemake without doing it."""
+"""What make would do, asked of Snakemake without doing it: in this process, where everything is imported once."""
 
+import contextlib
+import io
 import json
 import os
 import re
 import shutil
-import subprocess
+import signal
 import sys
+import types
 from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
+
+from repro import cli
+from repro.study import experiments, plan
 
 ROOT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
+
+
+@contextlib.contextmanager
+def process(folder: Path):
+    """Snakemake changes the working directory, variables, search path and signal handler: they are put back."""
+    before, term = dict(os.environ), signal.getsignal(signal.SIGTERM)
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", list(sys.path))
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, term)
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def dry_run(target: str, profile: str, scale: str, **config: str) -> str:
     """The jobs of `target` as if nothing had been made yet."""
-    environment = {name: value for name, value in os.environ.items() if name != "REPRO_DATA"}
+    from snakemake.cli import main
+
     options = ["--profile", f"profiles/{profile}", "--config", f"scale={scale}",
                *(f"{key}={value}" for key, value in config.items())]
     if profile == "local":
         options += ["--cores", "2"]
-    done = subprocess.run([BIN / "snakemake", target, "--dry-run", "--forceall", "--nolock", *options], cwd=ROOT,
-                          env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
+    told = io.StringIO()
+    with process(ROOT), contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+        os.environ.pop("REPRO_DATA", None)
+        with pytest.raises(SystemExit) as end:
+            main([target, "--dry-run", "--forceall", "--nolock", *options])
+    assert end.value.code == 0, told.getvalue()
+    return told.getvalue()
 
 
 def commands(output: str) -> list[str]:
@@ -38,16 +62,15 @@ def jobs(output: str) -> dict[str, int]:
 
 def planned(scale: str) -> list[str]:
     """The commands of every run of a scale and of what it needs, each once, as `repro` tells them."""
-    told = []
-    for one in repro("list", "--json")["experiments"]:
-        if scale in one["scales"]:
-            for run in repro("run", one["name"], "--scale", scale, "--dry-run", "--json"):
-                told += [run["command"], *run["needs"]]
-    return sorted(set(told))
+    told = [run for one in experiments() if scale in one.scales for run in dry_runs(one.name, scale)]
+    return sorted({line for run in told for line in (run["command"], *run["needs"])})
 
 
-def repro(*words: str):
-    return json.loads(subprocess.run([BIN / "repro", *words], capture_output=True, text=True, check=True).stdout)
+def dry_runs(experiment: str, scale: str) -> list[dict]:
+    """What `repro run --dry-run` tells of every run of an experiment."""
+    done = CliRunner().invoke(cli.main, ["run", experiment, "--scale", scale, "--dry-run", "--json"])
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_the_book_needs_every_smoke_run_and_every_chapter():
@@ -74,7 +97,7 @@ def test_on_a_cluster_each_run_is_one_job_with_a_gpu():
 @pytest.mark.parametrize("experiment", ["recurrence-wikitext103", "recurrence-pg19"])
 def test_on_a_cluster_the_grid_of_a_table_is_one_job_per_cell(experiment):
     output = dry_run("runs", "slurm", "paper", experiment=experiment)
-    grid = [run for run in repro("run", experiment, "--scale", "paper", "--dry-run", "--json") if not run["done"]]
+    grid = [run for run in dry_runs(experiment, "paper") if not run["done"]]
     submitted = commands(output)
     assert len(submitted) == len(set(submitted)) == jobs(output)["run"]
     assert [line for line in submitted if line.split()[2] == experiment] == sorted(run["command"] for run in grid)
@@ -91,47 +114,45 @@ def test_an_interrupted_step_is_made_again(profile):
     assert yaml.safe_load((ROOT / f"profiles/{profile}/config.yaml").read_text())["rerun-incomplete"] is True
 
 
-HEAD = """
-import json, os, sys
-from pathlib import Path
-config, expand = {}, lambda *names, **values: []
-exec(Path("Snakefile").read_text().split("localrules")[0])
-"""
-TOLD = HEAD + """
-def told():
-    for remembered in (code, runs, papers):
-        remembered.cache_clear()
-    return {name: {"code": chapter_code(name), "records": records(name)} for name in CHAPTERS}
-before, found = told(), {}
-for changed in sys.argv[1:]:
-    with Path(changed).open("a") as file:
-        file.write("\\n# changed\\n")
-    after = told()
-    found[changed] = {part: [name for name in CHAPTERS if after[name][part] != before[name][part]]
-                      for part in ("code", "records")}
-    before = after
-print(json.dumps(found))
-"""
+def snakefile(folder: Path = ROOT) -> types.SimpleNamespace:
+    """The functions of the Snakefile, with nothing looked up yet. They are to be called inside `process(folder)`."""
+    names = {"config": {}, "expand": lambda *names, **values: []}
+    exec((folder / "Snakefile").read_text().split("localrules")[0], names)
+    return types.SimpleNamespace(**names)
 
 
 @pytest.fixture(scope="module")
 def redone(tmp_path_factory):
     """What of each chapter counts as changed when nothing but one file has changed since all was made."""
     copy = tmp_path_factory.mktemp("copy")
-    for name in ("src", "notebooks", "results", "book"):
+    for name in ("src", "notebooks", "book"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("Snakefile", "constraints.txt"):
         shutil.copy(ROOT / name, copy)
+    for folder in [*(ROOT / "results").glob("*/*"), ROOT / "results/bench"]:
+        (copy / folder.relative_to(ROOT)).mkdir(parents=True, exist_ok=True)
+
+    def told():
+        make = snakefile(copy)
+        return {name: {"code": make.chapter_code(name), "records": make.records(name)} for name in make.CHAPTERS}
+
     papers = "src/repro/papers"
-    files = [f"{papers}/longformer2020/charlm.py", f"{papers}/yoshida2020/tables.py", f"{papers}/base/gpt2_mini.py",
-             f"{papers}/example.py", "src/repro/study/ids.py", "src/repro/cli.py", "src/repro/bench/memory.py",
-             "results/small/charlm/note.json", "results/bench/note.json"]
-    environment = os.environ | {"REPRO_HOME": str(copy)}
-    done = subprocess.run([sys.executable, "-c", TOLD, *files], cwd=copy, env=environment, capture_output=True,
-                          text=True)
-    assert done.returncode == 0, done.stderr
-    names = {"results/small/charlm/note.json": "charlm_records", "results/bench/note.json": "bench"}
-    return {names.get(name, Path(name).stem): parts for name, parts in json.loads(done.stdout).items()}
+    files = {Path(name).stem: name for name in (
+        f"{papers}/longformer2020/charlm.py", f"{papers}/yoshida2020/tables.py", f"{papers}/base/gpt2_mini.py",
+        f"{papers}/example.py", "src/repro/study/ids.py", "src/repro/cli.py", "src/repro/bench/memory.py")}
+    files |= {"charlm_records": "results/small/charlm/note.json", "bench": "results/bench/note.json"}
+    found = {}
+    with process(copy):
+        os.environ["REPRO_HOME"] = str(copy)
+        before = told()
+        for name, changed in files.items():
+            with (copy / changed).open("a") as file:
+                file.write("\n# changed\n")
+            after = told()
+            found[name] = {part: [one for one in after if after[one][part] != before[one][part]]
+                           for part in ("code", "records")}
+            before = after
+    return found
 
 
 def test_a_change_in_one_paper_redoes_the_chapters_that_tell_about_it(redone):
@@ -155,36 +176,27 @@ def test_a_record_redoes_the_chapters_that_may_show_it(redone):
 
 
 def test_what_a_paper_is_shown_with_are_its_own_runs_and_the_base_model():
-    script = HEAD + """
-told = ("06_wikitext103", "17_character_lm", "22_scoreboard")
-print(json.dumps({name: [run.experiment for stamp in shown(name) for run in jobs("smoke")[Path(stamp).name]]
-                  for name in told}))
-"""
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = {name: set(experiments) for name, experiments in json.loads(done.stdout).items()}
+    told = ("06_wikitext103", "17_character_lm", "22_scoreboard")
+    with process(ROOT):
+        make = snakefile()
+        found = {name: {run.experiment for stamp in make.shown(name) for run in make.jobs("smoke")[Path(stamp).name]}
+                 for name in told}
     assert {"recurrence-wikitext103", "pretrain-gpt2-mini"} <= found["06_wikitext103"]
     assert "charlm" not in found["06_wikitext103"] and "recurrence-wikitext103" not in found["17_character_lm"]
     assert found["22_scoreboard"] >= found["06_wikitext103"] | found["17_character_lm"]
 
 
 def test_a_job_holds_runs_of_one_paper_that_do_not_need_each_other():
-    script = HEAD + """
-def told(run):
-    return package(experiment(run.experiment)), plan.key(run), [plan.key(need) for need in plan.needed([run])]
-
-told = {scale: [list(map(told, row)) for row in jobs(scale).values()] for scale in ("smoke", "small")}
-print(json.dumps([told, list(runs("smoke"))]))
-"""
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    told, every = json.loads(done.stdout)
-    assert sorted(key for row in told["smoke"] for _, key, _ in row) == sorted(every)  # each in one job
-    for row in told["smoke"]:
-        assert len(row) <= 8 and len({name for name, _, _ in row}) == 1
-        assert not {key for _, key, _ in row} & {need for _, _, needs in row for need in needs}
-    assert len(told["smoke"]) < len(every) / 5
-    assert {len(row) for row in told["small"]} == {1}
+    with process(ROOT):
+        make = snakefile()
+        smoke, small, every = make.jobs("smoke").values(), make.jobs("small").values(), make.runs("smoke")
+    keys = [{plan.key(run) for run in row} for row in smoke]
+    assert sorted(plan.key(run) for row in smoke for run in row) == sorted(every)  # each in one job
+    for row, own in zip(smoke, keys, strict=True):
+        assert len(row) <= 8 and len({make.package(make.experiment(run.experiment)) for run in row}) == 1
+        assert not own & {plan.key(need) for run in row for need in plan.needed([run])}
+    assert len(smoke) < len(every) / 5
+    assert {len(row) for row in small} == {1}
 
 
 def test_several_commands_are_done_in_one_process_until_one_fails(monkeypatch):

@@ -6,6 +6,7 @@ second term is a dot product too: of features that depend on i alone with featur
 query and key they make it an attention like any other, which every implementation of `attend` computes.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Literal
@@ -78,7 +79,8 @@ class LayersConfig:
 
     def pairs_per_token(self, n: int) -> float:
         """(query, key) pairs of all layers and heads in a sequence of n tokens, divided by n."""
-        return sum(pattern.count(n) for layer in self.patterns for pattern in layer) / n
+        times = Counter(pattern for layer in self.patterns for pattern in layer)
+        return sum(times[pattern] * pattern.count(n) for pattern in times) / n
 
     def flops_per_token(self, n: int) -> float:
         """Forward floating-point operations per token of a sequence of n: 2 for each weight and for each product in a

@@ -57,13 +57,20 @@ class Config(RunConfig):
         return self
 
 
+def size_of(config, vocab_size: int | None = None):
+    """The size of the model, a `GPTConfig` or `LSTMConfig`, with the config's vocabulary or another."""
+    from repro.models import GPTConfig, LSTMConfig
+
+    size = GPTConfig(vocab_size or config.vocab_size, config.n_positions, config.n_layer, config.n_embd, config.n_head,
+                     "post", config.dropout)
+    return size if config.model == "transformer" else LSTMConfig.as_large_as(size)
+
+
 def build(config, vocab_size: int):
     """The model, untrained."""
-    from repro.models import GPT, LSTM, GPTConfig, LSTMConfig
+    from repro.models import GPT, LSTM
 
-    size = GPTConfig(vocab_size, config.n_positions, config.n_layer, config.n_embd, config.n_head, "post",
-                     config.dropout)
-    return GPT(size) if config.model == "transformer" else LSTM(LSTMConfig.as_large_as(size))
+    return (GPT if config.model == "transformer" else LSTM)(size_of(config, vocab_size))
 
 
 def keep(model, path, dtype=None) -> None:
@@ -175,14 +182,6 @@ def lay(model, coder, folder, config) -> dict[str, str]:
     coder.save(folder / "tokenizer.json")
     write_atomic(folder / "config.json", json.dumps({"model": config.model, **asdict(model.config)}, indent=1) + "\n")
     return notes | {"model": files.sha256(folder / LAST)}
-
-
-def size_of(config):
-    """The size of the model: a `GPTConfig` or `LSTMConfig`."""
-    import torch
-
-    with torch.device("meta"):
-        return build(config, config.vocab_size).config
 
 
 def training_flops(config) -> float:
