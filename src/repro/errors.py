@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 
 
 class ReproError(ValueError):
@@ -32,3 +33,18 @@ def check_ranges(settings: object, limits: Mapping[str, tuple[float, float]], wh
     for name, (low, high) in limits.items():
         if not low <= getattr(settings, name) <= high:
             raise ReproError(f"{name}={getattr(settings, name)} of {what}: allowed are {low} to {high}.")
+
+
+def check_whole(value: object, name: str, least: int = 1, most: int | None = None, of: str = "") -> int:
+    """`value` as an int; ReproError unless it is a whole number from `least` to `most`. of: its unit, in words.
+
+    >>> check_whole(0, "batch_size", of="windows")
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: batch_size is 0 windows; it must be a whole number of at least 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least or most is not None and value > most:
+        limits = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
+        unit = f" {of}" if of and isinstance(value, Real) and not isinstance(value, bool) else ""
+        raise ReproError(f"{name} is {value!r:.60}{unit}; it must be a whole number {limits}.")
+    return int(value)

@@ -1,9 +1,10 @@
-"""Which tokens each window reads and which it scores (Yoshida et al. 2020, section 4)."""
+"""Which tokens each window reads and which it scores (Yoshida et al. 2020, section 4), and how many a model can read.
+"""
 
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
 
 
 class Window(NamedTuple):
@@ -31,15 +32,37 @@ class Window(NamedTuple):
         return self.first_target - 1 - self.start
 
 
-def check_window(window: int, overlap: int, n_positions: int | None = None) -> None:
-    """Raise ReproError unless `0 <= overlap < window <= n_positions`, the model's context in tokens."""
-    if window < 1:
-        raise ReproError(f"window is {window} tokens; it must be at least 1.")
-    if not 0 <= overlap < window:
+def context_of(model: Any) -> int | None:
+    """How many tokens `model` can read at once; None where its config sets no limit, or where it has no config.
+
+    Its own `n_positions` counts first, then that of its config, then `max_position_embeddings`, without the rows that
+    RoBERTa and its kin keep for padding. A model of text and images counts with the config of its text.
+
+    >>> from types import SimpleNamespace
+    >>> context_of(SimpleNamespace(config=SimpleNamespace(max_position_embeddings=4096)))
+    4096
+    """
+    config = getattr(model, "config", None)
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    sources = (model, "n_positions"), (config, "n_positions"), (config, "max_position_embeddings")
+    found = next((n for n in (getattr(source, name, None) for source, name in sources) if isinstance(n, int)), -1)
+    if found < 1:  # XLNet says -1, other models nothing: positions without end
+        return None
+    if not hasattr(model, "n_positions") and hasattr(model, "named_modules"):
+        found -= max((module.padding_idx + 1 for name, module in model.named_modules() if name.endswith(
+            "position_embeddings") and getattr(module, "padding_idx", None) is not None), default=0)
+    return found
+
+
+def check_window(window: int, overlap: int, context: int | None = None) -> None:
+    """Raise ReproError unless both are whole numbers and `0 <= overlap < window <= context`, the model's, in tokens."""
+    check_whole(window, "window", of="tokens")
+    check_whole(overlap, "overlap", 0, of="tokens")
+    if overlap >= window:
         raise ReproError(f"overlap is {overlap} tokens; it must be at least 0 and smaller than the window ({window}).")
-    if n_positions is not None and window > n_positions:
-        raise ReproError(f"window is {window} tokens, but the model's context ends at {n_positions}; "
-                         f"choose a window of at most {n_positions}.")
+    if context is not None and window > context:
+        raise ReproError(f"window is {window} tokens, but the model's context ends at {context}; choose a window of at "
+                         f"most {context}.")
 
 
 def windows(n_tokens: int, window: int, overlap: int) -> list[Window]:
@@ -49,12 +72,13 @@ def windows(n_tokens: int, window: int, overlap: int) -> list[Window]:
     target sees at least `overlap + 1` tokens of context everywhere but in the first window. The last window may be
     shorter. Only the first token of the stream is never a target; fewer than two tokens give no window.
 
-    Raises ReproError unless `0 <= overlap < window`.
+    Raises ReproError unless all are whole numbers and `0 <= overlap < window`.
 
     >>> windows(n_tokens=10, window=6, overlap=2)
     [Window(start=0, stop=6, first_target=1), Window(start=4, stop=9, first_target=7)]
     """
     check_window(window, overlap)
+    check_whole(n_tokens, "n_tokens", 0)
     cover = []
     stop = 0
     while stop < n_tokens - 1:

@@ -40,7 +40,7 @@ def test_fewer_passages_are_drawn_at_random_and_kept_in_order(books):
 
 @pytest.mark.parametrize(("arguments", "words"), [
     ((5, 2, 15), "only 14 of 5 tokens and 2 more"), ((41, 0, 1), "only 0"), ((0, 2, 1), "length is 0"),
-    ((5, -1, 1), "beyond -1"), ((5, 2, 0), "n 0")])
+    ((5, -1, 1), "beyond is -1"), ((5, 2, 0), "n is 0")])
 def test_passages_that_are_not_there_are_refused(books, arguments, words):
     with pytest.raises(ReproError, match=words):
         sample_passages(books, *arguments)

@@ -47,15 +47,15 @@ def test_drawn_tokens_are_among_the_likeliest_and_as_frequent(tiny_gpt2):
 def test_a_context_is_filled_to_its_end_and_no_further(tiny_gpt2):
     model = tiny_gpt2()
     assert continued(model, [[1] * 14], 3)[0].shape == (1, 3)  # the last token is not read
-    with pytest.raises(ReproError, match="prompt 1 has 15 tokens; with 3 new ones and a context of 16 it must have 1"):
+    with pytest.raises(ReproError, match="prompt 1 has 15 tokens; .*context of 16 it must have at most 14"):
         continued(model, [[1], [1] * 15], 3)
-    with pytest.raises(ReproError, match="prompt 0 has 0 tokens"):
+    with pytest.raises(ReproError, match=r"prompt 0 has shape \(0,\)"):
         continued(model, [[]], 3)
     for name in ("n_new", "top_k", "batch_size"):
-        with pytest.raises(ReproError, match=f"{name} is 0; it must be at least 1"):
+        with pytest.raises(ReproError, match=f"{name} is 0; it must be a whole number"):
             continued(model, [[1]], **{"n_new": 1, name: 0})
     assert continued(model, [[1]], 1, top_k=29)[0].shape == (1, 1)
-    with pytest.raises(ReproError, match=r"top_k is 30; it must be at most the vocabulary \(29\)"):
+    with pytest.raises(ReproError, match="top_k is 30; it must be a whole number from 1 to 29"):
         continued(model, [[1]], 1, top_k=30)
 
 
@@ -76,8 +76,8 @@ def test_branches_are_scored_as_whole_texts_are(tiny_gpt2):
     sums, counts = continuation_nll(model, [prefix] * 4, branches)
     assert counts.tolist() == [1, 3, 2, 13]
     assert branch_nll(model, prefix, branches) == pytest.approx(sums, rel=1e-4)
-    for wrong in ([], [[]]):
-        with pytest.raises(ReproError, match="each needs at least 1"):
+    for wrong, words in (([], "there is no branch"), ([[]], r"branch 0 has shape \(0,\)"), ([[29]], "branch 0 holds")):
+        with pytest.raises(ReproError, match=words):
             branch_nll(model, prefix, wrong)
     with pytest.raises(ReproError, match="context ends at 16; cut the prefix"):
         branch_nll(model, prefix, [list(range(14))])

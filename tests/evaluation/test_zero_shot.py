@@ -87,11 +87,12 @@ def test_layers_of_a_module_may_have_any_names():
 
 
 @pytest.mark.parametrize(("prefixes", "continuations", "words"), [
-    ([], [], "0 prefixes and 0 continuations"), ([[1]], [[2], [3]], "1 prefixes and 2 continuations"),
-    ([[1], []], [[2], [3]], "text 1 has a prefix of 0"), ([[1]], [[]], "a continuation of 0"),
+    ([], [], "there is no prefix"), ([[1]], [[2], [3]], "1 prefixes and 2 continuations"),
+    ([[1], []], [[2], [3]], r"prefix 1 has shape \(0,\)"), ([[1]], [[]], r"continuation 0 has shape \(0,\)"),
     ([[1] * 30], [[2] * 4], "text 0 has 33 tokens to read, but the model's context ends at 32"),
-    ([[1], [2]], [[3], [4, 999]], "a continuation has token id 999, but the model has [0-9]+ ids"),
-    ([[1], [1]], [[-100], [2]], "a continuation has token id -100")])
+    ([[1], [2]], [[3], [4, 999]], "continuation 1 holds token id 999, but the model knows 0 to [0-9]+;"),
+    ([[1], [1]], [[-100], [2]], "continuation 0 holds token id -100"),
+    ([[1], [-3]], [[2], [2]], "prefix 1 holds token id -3")])
 def test_what_cannot_be_scored(model, prefixes, continuations, words):
     with pytest.raises(ReproError, match=words):
         continuation_nll(model, prefixes, continuations)
@@ -106,14 +107,14 @@ def test_a_batch_of_none(model):
         continuation_nll(model, [[1]], [[2]], batch_size=1.5)
 
 
-@pytest.mark.parametrize(("prefix", "continuation"), [([1.7], [1]), ([1], [1.2]), (["1"], [1])])
+@pytest.mark.parametrize(("prefix", "continuation"), [([1.7], [1]), ([1], [1.2]), (["1"], [1]), ([True], [1])])
 def test_ids_that_are_no_whole_numbers(model, prefix, continuation):
-    with pytest.raises(ReproError, match="text 0 has something else than whole numbers among its ids"):
+    with pytest.raises(ReproError, match="n 0 is of type .*; token ids are whole numbers|prefix 0 is of type"):
         continuation_nll(model, [prefix], [continuation])
 
 
 def test_a_passage_that_is_no_text(model):
-    with pytest.raises(ReproError, match="passage 1 is 3; it must be a text"):
+    with pytest.raises(ReproError, match="passages 1 is 3; it must be a text"):
         lambada(model, None, ["a b", 3])
 
 
@@ -184,9 +185,17 @@ def test_last_words_of_real_tokens(model, tiny_bpe):
         assert nats == pytest.approx(sum(by_hand(model, ids[:n], ids[n:])))
 
 
+@pytest.mark.parametrize("between", ["\n", "\t", "\u00a0", "\n\n", " \n"])
+def test_a_last_word_follows_any_whitespace(model, tiny_bpe, between):
+    before, word = f"the old king said{between}", "queen"
+    told = lambada(model, tiny_bpe, [before + word])
+    assert told.nll == pytest.approx([sum(by_hand(model, tiny_bpe.encode(before), tiny_bpe.encode(word)))])
+
+
 @pytest.mark.parametrize(("passages", "words"), [
-    ([], "0 prefixes"), (["a b", "ab"], "passage 1 ends in 'ab'"), (["a b "], "passage 0 ends in 'a b '"),
-    ([" a"], "passage 0"), ([""], "passage 0 ends in ''")])
+    ([], "there is no prefix"), (["a b", "ab"], "passage 1 ends in 'ab'"), (["a b "], "passage 0 ends in 'a b '"),
+    (["a b\n"], "passage 0 ends in"), (["a b\t"], "passage 0 ends in"), (["a b\u00a0"], "passage 0 ends in"),
+    (["a b\r\n"], "passage 0 ends in"), (["\na"], "passage 0"), ([" a"], "passage 0"), ([""], "passage 0 ends in ''")])
 def test_passages_without_a_last_word(passages, words):
     with pytest.raises(ReproError, match=words):
         lambada(lambda ids: bigrams()[ids], LETTERS, passages)

@@ -7,7 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from repro.caches import given
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
+from repro.evaluation.checks import (
+    check_cache,
+    check_losses,
+    check_tokens,
+    device_of,
+    evaluating,
+    token_ids,
+    vocabulary_of,
+)
+from repro.evaluation.scoring import check_decoder
+from repro.windows import check_window, context_of
 
 
 class Passages(NamedTuple):
@@ -27,8 +38,9 @@ def sample_passages(tokens, length: int, beyond: int, n: int, seed: int = 0) -> 
     The first parts are disjoint: each book is cut into pieces of `length` tokens, and `n` of all of these are drawn
     without replacement. Raises ReproError when there are fewer, or none is asked for.
     """
-    if length < 1 or beyond < 0 or n < 1:
-        raise ReproError(f"length is {length}, beyond {beyond} and n {n}; they must be at least 1, 0 and 1.")
+    check_tokens(tokens)
+    for name, value, least in (("length", length, 1), ("beyond", beyond, 0), ("n", n, 1), ("seed", seed, 0)):
+        check_whole(value, name, least)
     streams = [tokens.document(k)[1:] for k in range(len(tokens))]  # without <|endoftext|>
     rooms = [max(0, len(ids) - beyond) // length for ids in streams]
     if sum(rooms) < n:
@@ -49,27 +61,27 @@ def continue_contexts(model: nn.Module, contexts, n_new: int, memory: bool = Tru
     The first T tokens are a full window. The last token is all that the next window holds before it is continued: a
     plain model starts from this one token, as in the paper; a `RecurrentLM` also has h_prev of the T tokens before,
     unless `memory` is False. progress: called with the number of contexts done since the last call.
-    Raises ReproError for contexts of fewer than two tokens, or continuations that would leave the second window.
+    Raises ReproError for contexts of fewer than two tokens, ids that the model does not have, a model without a
+    key/value cache, or continuations that would leave the second window.
     """
-    contexts = torch.as_tensor(np.asarray(contexts)).long()
-    if contexts.ndim != 2 or contexts.shape[1] < 2:
+    check_decoder(model)
+    contexts = token_ids(contexts, "contexts", vocabulary_of(model))
+    if contexts.ndim != 2 or contexts.shape[1] < 2 or not len(contexts):
         raise ReproError(f"contexts have shape {tuple(contexts.shape)}; give (contexts, window + 1) tokens.")
     window = contexts.shape[1] - 1
-    if not 1 <= n_new <= window:
-        raise ReproError(f"n_new is {n_new} tokens; it must be at least 1 and at most the window ({window}).")
-    recurrent = hasattr(model, "read_windows")
-    device, was_training = next(model.parameters()).device, model.training
-    model.eval()
-    written = []
-    try:
-        for batch in contexts.to(device).split(batch_size):
+    check_window(window, 0, context_of(model))
+    check_whole(n_new, "n_new", 1, window, of="tokens")
+    check_whole(batch_size, "batch_size", of="contexts")
+    recurrent, written = hasattr(model, "read_windows"), []
+    if not recurrent:
+        check_cache(model)
+    with evaluating(model):
+        for batch in contexts.to(device_of(model)).split(batch_size):
             start = batch if recurrent and memory else batch[:, -1:]
             new = model.generate(start, n_new, window=window)[:, -n_new:] if recurrent else _greedy(model, start, n_new)
             written.append(new.cpu())
             if progress is not None:
                 progress(len(batch))
-    finally:
-        model.train(was_training)
     return torch.cat(written).numpy()
 
 
@@ -79,7 +91,8 @@ def _greedy(model: nn.Module, ids: Tensor, n_new: int) -> Tensor:
 
     cache, new = DynamicCache(), []
     for _ in range(n_new):
-        logits = model(input_ids=ids, **given(cache), use_cache=True).logits
-        ids = logits[:, -1].float().argmax(-1, keepdim=True)
+        logits = model(input_ids=ids, **given(cache), use_cache=True).logits[:, -1]
+        check_losses(logits)
+        ids = logits.float().argmax(-1, keepdim=True)
         new.append(ids)
     return torch.cat(new, 1)

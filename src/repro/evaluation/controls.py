@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
+from repro.evaluation.checks import check_losses, device_of, evaluating, one_text, vocabulary_of
 from repro.evaluation.documents import lengths_of, per_document, streams_of
 from repro.evaluation.scoring import BATCH, Score, window_nll
 from repro.processor import exact_products
-from repro.windows import Window, check_window, windows
+from repro.windows import Window, check_window, context_of, windows
 
 
 @torch.no_grad()
@@ -38,21 +39,21 @@ def score_other_document(model, tokens, window: int, overlap: int, batch_size: i
     >>> len(nll), bool(nll.sum() == score.nll)
     (2, True)
     """
-    check_window(window, overlap, model.config.n_positions)
-    device = next(model.parameters()).device
-    batch_size = BATCH.get(device.type, 16) if batch_size is None else batch_size
-    was_training = model.training
-    model.eval()
-    try:
-        with exact_products(model, batch_size * window, device):
-            streams = [torch.from_numpy(ids.astype(np.int64)).to(device) for ids in streams_of(tokens)]
-            alone = streams if not tokens.joined else [
-                torch.from_numpy(tokens.document(k).astype(np.int64)).to(device) for k in range(len(tokens))]
-            carried = states(model, [ids for ids in alone if len(ids) > 1], window, overlap, batch_size)
-            target_nll = _read_given(model, streams, given(tokens, window, overlap), carried, window, overlap,
-                                     batch_size, progress)
-    finally:
-        model.train(was_training)
+    if not hasattr(model, "_read_window"):
+        raise ReproError(f"model is a {type(model).__name__}, which carries nothing from window to window; give a "
+                         "RecurrentLM.")
+    check_window(window, overlap, context_of(model))
+    device, n_ids = device_of(model), vocabulary_of(model)
+    batch_size = check_whole(BATCH.get(device.type, 16) if batch_size is None else batch_size, "batch_size",
+                             of="windows")
+    streams = [one_text(ids, n_ids).to(device) for ids in streams_of(tokens)]
+    with evaluating(model), exact_products(model, batch_size * window, device):
+        alone = streams if not tokens.joined else [
+            one_text(tokens.document(k), n_ids).to(device) for k in range(len(tokens))]
+        carried = states(model, [ids for ids in alone if len(ids) > 1], window, overlap, batch_size)
+        target_nll = _read_given(model, streams, given(tokens, window, overlap), carried, window, overlap,
+                                 batch_size, progress)
+    check_losses(torch.from_numpy(target_nll))
     return per_document(tokens, target_nll)
 
 

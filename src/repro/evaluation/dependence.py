@@ -4,9 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
+from repro.evaluation.checks import check_losses, device_of, evaluating, token_ids, vocabulary_of
+from repro.evaluation.scoring import check_decoder, states_and_head
 from repro.loss import cross_entropy
-from repro.windows import check_window, windows
+from repro.windows import check_window, context_of, windows
 
 
 @torch.no_grad()
@@ -50,8 +52,8 @@ def token_dependence(model: nn.Module, texts, others, window: int, overlap: int 
     Raises ReproError for an overlap or shapes that do not fit, or fewer than one change.
     """
     texts, others, n_windows = _checked(model, texts, others, window, overlap, 3)
-    if n_changes < 1:
-        raise ReproError(f"n_changes is {n_changes} tokens a text; it must be at least 1.")
+    check_whole(n_changes, "n_changes", 1, window, of="tokens a text")
+    check_whole(seed, "seed", 0)
     n, order = len(texts), torch.randperm(len(texts), generator=torch.Generator().manual_seed(seed))
     places = window + (torch.arange(n_changes)[:, None] * n + order) * window // (n_changes * n)
     places = places.to(texts.device)
@@ -85,11 +87,13 @@ def distances(n_windows: int, window: int) -> list[tuple[int, int]]:
 
 def _checked(model, texts, others, window, overlap, least) -> tuple[Tensor, Tensor, int]:
     """Both as tensors on the model's device, and of how many windows they are."""
-    device = next(model.parameters()).device
-    texts, others = (torch.as_tensor(np.asarray(ids)).long().to(device) for ids in (texts, others))
-    check_window(window, overlap, getattr(model.config, "n_positions", None))
-    n_windows, rest = divmod(texts.shape[-1] - 1, window)
-    if texts.ndim != 2 or texts.shape != others.shape or rest or n_windows < least:
+    check_decoder(model)
+    check_window(window, overlap, context_of(model))
+    n_ids = vocabulary_of(model)
+    texts, others = (token_ids(ids, name, n_ids).to(device_of(model))
+                     for ids, name in ((texts, "texts"), (others, "others")))
+    n_windows, rest = divmod(texts.shape[-1] - 1, window) if texts.ndim == 2 else (0, 0)
+    if not len(texts) or texts.shape != others.shape or rest or n_windows < least:
         raise ReproError(f"texts have shape {tuple(texts.shape)} and others {tuple(others.shape)}; both must be "
                          f"(texts, k * {window} + 1) tokens, k at least {least}.")
     return texts, others, n_windows
@@ -97,16 +101,16 @@ def _checked(model, texts, others, window, overlap, least) -> tuple[Tensor, Tens
 
 def _in_batches(model, changes, texts, others, batch_size, progress) -> tuple[np.ndarray, np.ndarray]:
     """`changes` of each batch, without dropout, put together along the texts."""
-    was_training, found = model.training, []
-    model.eval()
-    try:
+    check_whole(batch_size, "batch_size", of="texts")
+    found = []
+    with evaluating(model):
         for start in range(0, len(texts), batch_size):
             rows = slice(start, start + batch_size)
             found.append(changes(texts[rows], others[rows], rows))
+            for part in found[-1]:
+                check_losses(part)
             if progress is not None:
                 progress(len(texts[rows]))
-    finally:
-        model.train(was_training)
     return tuple(torch.cat(parts, 1).cpu().numpy() for parts in zip(*found, strict=True))
 
 
@@ -117,13 +121,15 @@ def losses_after(model: nn.Module, ids: Tensor, window: int, overlap: int, first
     recurrent = hasattr(model, "read_windows")
     if not recurrent:
         cover = [span for span in cover if span.stop >= first]
-    states = model.read_windows(ids, cover) if recurrent else (
-        model.base_model(input_ids=ids[:, span.start:span.stop], use_cache=False).last_hidden_state for span in cover)
+    head = model.get_output_embeddings() if recurrent else None
+    read = ((states, head) for states in model.read_windows(ids, cover)) if recurrent else (
+        states_and_head(model, ids[:, span.start:span.stop]) for span in cover)
     losses = []
-    for span, hidden in zip(cover, states, strict=True):
+    for span, (states, head) in zip(cover, read, strict=True):
         target = max(span.first_target, first)
         if target <= span.stop:
-            logits = model.get_output_embeddings()(hidden[:, target - 1 - span.start:])
+            states = states[:, target - 1 - span.start:]
+            logits = states if head is None else head(states)
             targets = ids[:, target:span.stop + 1]
             losses.append(cross_entropy(logits.flatten(0, 1), targets.flatten(), "none").view_as(targets))
     return torch.cat(losses, 1)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from repro.errors import ReproError
+from repro.evaluation.checks import check_tokens
 from repro.evaluation.scoring import Score, perplexity
 
 
@@ -28,6 +29,7 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
 
 def streams_of(tokens) -> list[np.ndarray]:
     """The texts that are read from their beginning: running text as one, or each book that has a token."""
+    check_tokens(tokens)
     told = np.flatnonzero(lengths_of(tokens))
     if not len(told):
         raise ReproError(f"none of the {len(tokens)} documents has a token to score.")

@@ -3,15 +3,29 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from numbers import Real
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
+from repro.evaluation.checks import (
+    PROBE,
+    check_causal,
+    check_count,
+    check_language_model,
+    check_losses,
+    check_range,
+    device_of,
+    evaluating,
+    logits_of,
+    one_text,
+    vocabulary_of,
+)
 from repro.loss import cross_entropy
 from repro.processor import exact_products
-from repro.windows import Window, check_window, same_shape, windows
+from repro.windows import Window, check_window, context_of, same_shape, windows
 
 PLAIN_HEADS = ("gpt2", "gpt_neox", "llama", "mistral", "qwen2")  # logits are the output embedding's, unchanged
 BATCH = {"cpu": 4}
@@ -21,6 +35,8 @@ LOGIT_BYTES = 64 * 2**20  # logits held at any one time; small enough to stay ne
 @dataclass(frozen=True)
 class Score:
     """Summed loss of a text and its normalisers. `per_token` and `per_word` are perplexities.
+
+    Raises ReproError for a loss that is no number, nothing scored, and counts of words or bytes that are not above 0.
 
     >>> score = Score(nll=300.0, n_scored=100, n_words=80, n_bytes=450)
     >>> round(score.per_token, 2), round(score.per_word, 2), round(score.bits_per_byte, 3)
@@ -32,6 +48,13 @@ class Score:
     n_words: int | None = None
     n_bytes: int | None = None
     target_nll: np.ndarray = field(default=None, repr=False, compare=False)  # (targets,) float32, nats, in text order
+
+    def __post_init__(self) -> None:
+        if isinstance(self.nll, bool) or not isinstance(self.nll, Real) or math.isnan(self.nll):
+            raise ReproError(f"nll is {self.nll!r:.40}; it must be a number of nats.")
+        check_whole(self.n_scored, "n_scored", of="targets")
+        check_count(self.n_words, "n_words")
+        check_count(self.n_bytes, "n_bytes")
 
     @property
     def per_token(self) -> float:
@@ -62,7 +85,9 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
 
     Logits are computed for scored positions only, in chunks: nothing of size N x vocabulary is held. On a CPU, large
     float32 products take the fastest path that is exact (`repro.processor`).
-    Raises ReproError for fewer than two tokens, or unless `0 <= overlap < window <=` the model's context.
+    tokens: whole numbers, (N,) or (1, N). Raises ReproError for other types, several texts, fewer than two tokens and
+    ids that the model does not have; for a model that gives no logits, sees later tokens (a masked one) or loses its
+    numbers (nan); and unless `0 <= overlap < window <=` the model's context.
 
     >>> def uniform(ids):
     ...     return torch.zeros(*ids.shape, 8)
@@ -70,32 +95,25 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = N
     >>> score.n_scored, round(score.per_token, 6), round(score.per_word, 3)
     (99, 8.0, 61.393)
     """
-    tokens = torch.as_tensor(np.asarray(tokens) if not isinstance(tokens, Tensor) else tokens).long().flatten()
-    config = getattr(model, "config", None)
-    context = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
-    check_window(window, overlap, context)
-    device = next((p.device for p in model.parameters()), "cpu") if isinstance(model, nn.Module) else "cpu"
-    batch_size = BATCH.get(torch.device(device).type, 16) if batch_size is None else batch_size
-    if batch_size < 1:
-        raise ReproError(f"batch_size is {batch_size} windows; it must be at least 1.")
+    check_language_model(model)
+    check_window(window, overlap, context_of(model))
+    check_count(n_words, "n_words")  # before anything is read
+    check_count(n_bytes, "n_bytes")
+    device = device_of(model)
+    batch_size = check_whole(BATCH.get(device.type, 16) if batch_size is None else batch_size, "batch_size",
+                             of="windows")
+    tokens = one_text(tokens, vocabulary_of(model)).to(device)
     if len(tokens) < 2:
         raise ReproError(f"a text of {len(tokens)} token(s) has nothing to score; give at least 2.")
-    tokens = tokens.to(device)
-    was_training = getattr(model, "training", False)
-    if was_training:
-        model.eval()
     scored = []
-    try:
-        with exact_products(model, batch_size * window, device):
-            for batch, states, head in _read(model, tokens, windows(len(tokens), window, overlap), batch_size):
-                targets = torch.cat([tokens[w.first_target:w.stop + 1] for w in batch])
-                scored.append(window_nll(states.flatten(0, 1), targets, head).cpu())
-                if progress is not None:
-                    progress(len(targets))
-    finally:
-        if was_training:
-            model.train()
+    with evaluating(model), exact_products(model, batch_size * window, device):
+        for batch, states, head in _read(model, tokens, windows(len(tokens), window, overlap), batch_size):
+            targets = torch.cat([tokens[w.first_target:w.stop + 1] for w in batch])
+            scored.append(window_nll(states.flatten(0, 1), targets, head).cpu())
+            if progress is not None:
+                progress(len(targets))
     target_nll = torch.cat(scored)
+    check_losses(target_nll)
     return Score(target_nll.double().sum().item(), len(target_nll), n_words, n_bytes, target_nll.numpy())
 
 
@@ -106,11 +124,24 @@ def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterat
         for window, hidden in zip(cover, model.read_windows(tokens[None], cover), strict=True):
             yield [window], hidden[:, window.offset:], head
         return
+    check_causal(model, tokens[:cover[0].stop], states_and_head)
     for same in same_shape(cover):
         offset = same[0].offset
         for batch in (same[i:i + batch_size] for i in range(0, len(same), batch_size)):
             states, head = states_and_head(model, torch.stack([tokens[w.start:w.stop] for w in batch]))
             yield batch, states[:, offset:], head
+
+
+def check_decoder(model) -> None:
+    """Raise ReproError for what is no causal language model with a config, seen from a first reading of a few ids."""
+    check_language_model(model)
+    if not hasattr(model, "config"):
+        raise ReproError(f"model is a {type(model).__name__} without a config; give a causal language model of "
+                         "transformers, or a RecurrentLM.")
+    if not hasattr(model, "read_windows"):
+        n = min(PROBE, vocabulary_of(model) or 0, context_of(model) or PROBE)
+        with evaluating(model):
+            check_causal(model, torch.arange(n, device=device_of(model)), states_and_head)
 
 
 def states_and_head(model, ids: Tensor) -> tuple[Tensor, object]:
@@ -119,17 +150,23 @@ def states_and_head(model, ids: Tensor) -> tuple[Tensor, object]:
     A class whose logits are `output(hidden(ids))` says so by `hidden_then_output`, as `repro.models.GPT` does: other
     modules have layers of these names as well.
     """
-    if hasattr(model, "get_output_embeddings") and model.config.model_type in PLAIN_HEADS:
-        return model.base_model(input_ids=ids, use_cache=False).last_hidden_state, model.get_output_embeddings()
+    if getattr(getattr(model, "config", None), "model_type", None) in PLAIN_HEADS:
+        head = model.get_output_embeddings()  # None: another head, which `logits_of` refuses
+        read = None if head is None else model.base_model(input_ids=ids, use_cache=False)
+        if hasattr(read, "last_hidden_state"):
+            return read.last_hidden_state, head
     if getattr(type(model), "hidden_then_output", False):
         return model.hidden(ids), model.output
-    logits = model(ids)
-    return getattr(logits, "logits", logits), None
+    return logits_of(model, ids), None
 
 
 def window_nll(states: Tensor, targets: Tensor, head) -> Tensor:
-    """Negative log-likelihood (n,) in nats of `targets` (n,), with the logits of a few rows at a time."""
+    """Negative log-likelihood (n,) in nats of `targets` (n,), with the logits of a few rows at a time.
+
+    Raises ReproError for targets beyond the vocabulary of the logits.
+    """
     vocabulary = states.shape[-1] if head is None else head.weight.shape[0]
+    check_range(targets, "the text", vocabulary)
     rows = max(1, LOGIT_BYTES // (4 * vocabulary))
     parts = []
     for some, wanted in zip(states.split(rows), targets.split(rows), strict=True):

@@ -1,19 +1,29 @@
 """Tasks told by a language model that was never trained on them: p(output | input, task as text) (Radford et al. 2019).
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
+from repro.evaluation.checks import (
+    check_causal,
+    check_language_model,
+    check_losses,
+    check_range,
+    device_of,
+    evaluating,
+    list_of_ids,
+    vocabulary_of,
+)
 from repro.evaluation.scoring import LOGIT_BYTES, as_perplexity, states_and_head
 from repro.loss import cross_entropy
 from repro.processor import exact_products
+from repro.windows import context_of
 
 Ids = Sequence[int]
 
@@ -35,7 +45,7 @@ def continuation_nll(model: Callable, prefixes: Sequence[Ids], continuations: Se
     >>> nats.round(3), n_tokens
     (array([2.079, 4.159]), array([1, 2]))
     """
-    _check(model, prefixes, continuations, batch_size)
+    prefixes, continuations = _checked(model, prefixes, continuations, batch_size)
     sums = np.zeros(len(prefixes))
     for k, nll, _ in _scored(model, prefixes, continuations, batch_size, (), progress):
         sums[k] = nll.double().sum().item()
@@ -67,16 +77,16 @@ class Lambada:
 
 def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Sequence[str] = (), batch_size: int = 16,
             progress=None) -> Lambada:
-    """The last word of each passage, which is what stands behind its last blank (Paperno et al. 2016).
+    """The last word of each passage, which is what follows its last whitespace (Paperno et al. 2016).
 
     A word counts as told if each of its tokens is the most likely one after those before it. stop_words: those that are
     one token, with the blank before them, are barred as first token of a word (section 3.3 of Radford et al. 2019); the
     nats are those without the bar. What stands before the word is read as it is, without <|endoftext|> in front; one
     that stands in a passage is text like any other.
 
-    A line end is no blank: what it joins is one word.
-    Raises ReproError for no passages, one without a word behind a blank, one string in the place of a list, and what
-    `continuation_nll` refuses.
+    A blank before the word is scored with it, as part of its first token; other whitespace is read before it.
+    Raises ReproError for no passages, one that does not end in a word or has no text before it, one string in the place
+    of a list, and what `continuation_nll` refuses.
 
     >>> from types import SimpleNamespace
     >>> names = ["the", "dog", "ran", "home"]
@@ -104,17 +114,12 @@ def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars:
     for name, given in (("passages", passages), *(("stop_words", words) for words in bars)):
         if isinstance(given, str):
             raise ReproError(f"{name} is one string; give a list, such as ['{given[:40]}'].")
-    for number, passage in enumerate(passages):
-        if not isinstance(passage, str):
-            raise ReproError(f"passage {number} is {passage!r}; it must be a text.")
-    parts = [passage.rpartition(" ") for passage in passages]
-    for number, (before, _, word) in enumerate(parts):
-        if not before.strip() or not word.strip():
-            raise ReproError(f"passage {number} ends in '{passages[number][-40:]}'; it needs a last word behind a "
-                             "blank, and text before it.")
-    prefixes = [tokeniser.encode(before) for before, _, _ in parts]
-    words = [tokeniser.encode(f" {word}") for _, _, word in parts]
-    _check(model, prefixes, words, batch_size)
+        for number, text in enumerate(given):
+            if not isinstance(text, str):
+                raise ReproError(f"{name} {number} is {text!r:.60}; it must be a text.")
+    parts = [_last_word(number, passage) for number, passage in enumerate(passages)]
+    prefixes, words = ([tokeniser.encode(part[k]) for part in parts] for k in range(2))
+    prefixes, words = _checked(model, prefixes, words, batch_size)
     nats, correct = np.zeros(len(words)), np.zeros((len(bars), len(words)), bool)
     barred = [torch.tensor(sorted({int(ids[0]) for ids in (tokeniser.encode(f" {word.strip()}") for word in some)
                                    if len(ids) == 1}), dtype=torch.int64) for some in bars]
@@ -123,36 +128,47 @@ def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars:
     return [Lambada(nats, told) for told in correct]
 
 
-def _check(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids], batch_size: int) -> None:
-    """Raise ReproError for what cannot be scored."""
-    if len(prefixes) != len(continuations) or not len(prefixes):
+def _last_word(number: int, passage: str) -> tuple[str, str]:
+    """What comes before the last word of a passage, and that word: with the blank before it, if it has one."""
+    found = re.fullmatch(r"(.*\S)(\s+)(\S+)", passage, re.DOTALL)
+    if not found:
+        raise ReproError(f"passage {number} ends in {passage[-40:]!r}; it must end in a word, with text before it "
+                         "and no blank, tab or line end after it.")
+    before, between, word = found.groups()
+    return (before + between[:-1], f" {word}") if between.endswith(" ") else (before + between, word)
+
+
+def _checked(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids],
+             batch_size: int) -> tuple[list[Tensor], list[Tensor]]:
+    """Both as lists of (N,) int64. Raises ReproError for what cannot be scored."""
+    check_language_model(model)
+    if hasattr(model, "read_windows"):
+        raise ReproError(f"{type(model).__name__} carries a state between windows, which this score does not read; "
+                         "give a causal language model that reads each text at once.")
+    check_whole(batch_size, "batch_size", of="texts")
+    n_ids, context = vocabulary_of(model), context_of(model)
+    prefixes, continuations = (list_of_ids(prefixes, "prefix", n_ids),
+                               list_of_ids(continuations, "continuation", n_ids))
+    if len(prefixes) != len(continuations):
         raise ReproError(f"there are {len(prefixes)} prefixes and {len(continuations)} continuations; give one of each "
-                         "for every text, of at least one.")
-    if not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ReproError(f"batch_size is {batch_size} texts; it must be a whole number of at least 1.")
-    config = getattr(model, "config", None)
-    context = getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None)
+                         "for every text.")
     for number, (prefix, ids) in enumerate(zip(prefixes, continuations, strict=True)):
-        if not len(prefix) or not len(ids):
-            raise ReproError(f"text {number} has a prefix of {len(prefix)} and a continuation of {len(ids)} tokens; "
-                             "both need at least 1.")
         if context is not None and len(prefix) + len(ids) - 1 > context:
             raise ReproError(f"text {number} has {len(prefix) + len(ids) - 1:,} tokens to read, but the model's "
                              f"context ends at {context:,}; cut its prefix.")
-        if any(np.asarray(one).dtype.kind not in "iu" for one in (prefix, ids)):
-            raise ReproError(f"text {number} has something else than whole numbers among its ids; encode it first.")
+    return prefixes, continuations
 
 
 @torch.no_grad()
-def _scored(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids], batch_size: int,
+def _scored(model: Callable, prefixes: list[Tensor], continuations: list[Tensor], batch_size: int,
             bars: Sequence[Tensor], progress) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Of each text, in any order: its number, and of each token of its continuation the nats (n,) and whether it is the
     most likely (n, bars); the first one among those that are not barred."""
-    texts = [np.concatenate([np.asarray(one, np.int64), np.asarray(other, np.int64)])
-             for one, other in zip(prefixes, continuations, strict=True)]
+    texts = [torch.cat(pair) for pair in zip(prefixes, continuations, strict=True)]
     order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
-    device = next((p.device for p in model.parameters()), "cpu") if isinstance(model, nn.Module) else "cpu"
+    device = device_of(model)
     with evaluating(model), exact_products(model, batch_size * len(texts[order[-1]]), device):
+        check_causal(model, texts[order[-1]][:-1].to(device), states_and_head)
         for start in range(0, len(order), batch_size):
             batch = order[start:start + batch_size]
             ids = torch.zeros(len(batch), len(texts[batch[-1]]) - 1, dtype=torch.int64)
@@ -160,12 +176,13 @@ def _scored(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Id
             first, targets = torch.zeros(ids.shape, dtype=torch.bool), []
             for row, k in enumerate(batch):
                 n, stop = len(prefixes[k]), len(texts[k]) - 1
-                ids[row, :stop] = torch.from_numpy(texts[k][:-1])
+                ids[row, :stop] = texts[k][:-1]
                 asked[row, n - 1:stop], first[row, n - 1] = True, True
-                targets.append(torch.from_numpy(texts[k][n:]))
+                targets.append(texts[k][n:])
             states, head = states_and_head(model, ids.to(device))
             asked = asked.to(device)
             nll, hits = _told(states[asked], head, torch.cat(targets).to(device), first.to(device)[asked], bars)
+            check_losses(nll)
             sizes = [len(one) for one in targets]
             yield from zip(batch, nll.cpu().split(sizes), hits.cpu().split(sizes), strict=True)
             if progress is not None:
@@ -176,10 +193,7 @@ def _told(states: Tensor, head, targets: Tensor, first: Tensor, bars: Sequence[T
     """Nats (n,) of `targets` (n,) and whether each is the most likely (n, bars), with the logits of a few rows at a
     time."""
     n_ids = states.shape[1] if head is None else head.weight.shape[0]
-    if not 0 <= int(targets.min()) <= int(targets.max()) < n_ids:
-        strange = next(one for one in targets.tolist() if not 0 <= one < n_ids)
-        raise ReproError(f"a continuation has token id {strange}, but the model has {n_ids:,} ids, from 0; code it "
-                         "with the model's own tokeniser.")
+    check_range(targets, "a continuation", n_ids)
     rows = max(1, LOGIT_BYTES // (4 * n_ids))
     nats, hits = [], []
     for some, wanted, begins in zip(states.split(rows), targets.split(rows), first.split(rows), strict=True):
@@ -194,16 +208,3 @@ def _told(states: Tensor, head, targets: Tensor, first: Tensor, bars: Sequence[T
             told[:, k] = left.argmax(1) == wanted
         hits.append(told)
     return torch.cat(nats), torch.cat(hits)
-
-
-@contextmanager
-def evaluating(model: Callable) -> Iterator[None]:
-    """Dropout is off within it."""
-    was_training = getattr(model, "training", False)
-    if was_training:
-        model.eval()
-    try:
-        yield
-    finally:
-        if was_training:
-            model.train()

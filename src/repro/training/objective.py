@@ -9,9 +9,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole, unknown
+from repro.evaluation.checks import check_range, vocabulary_of
+from repro.evaluation.scoring import check_decoder, states_and_head
 from repro.loss import check_lm_weight, cross_entropy
-from repro.windows import check_window, same_shape, windows
+from repro.recompute import RECOMPUTE
+from repro.windows import check_window, context_of, same_shape, windows
 
 
 class WindowedLM(nn.Module):
@@ -24,6 +27,8 @@ class WindowedLM(nn.Module):
     causal language model (windows independent, all read at once). Every target is scored exactly once in both.
     recompute, truncate: of `RecurrentLM.forward`; they change nothing in a model without recurrence.
     before: the first tokens of every sequence that are read and are no targets, as many as `Sequences` puts there.
+    Raises ReproError for a window beyond the model's context, a model that is not causal, other settings out of range,
+    and batches that hold no target or ids that the model does not have.
 
     >>> from repro.models import gpt2_mini
     >>> model = gpt2_mini(n_layer=1, n_embd=8, n_head=2, vocab_size=9)
@@ -34,12 +39,20 @@ class WindowedLM(nn.Module):
     def __init__(self, model: nn.Module, window: int, overlap: int = 0, recompute: str = "none",
                  truncate: int | None = None, before: int = 0):
         super().__init__()
-        check_window(window, overlap, model.config.n_positions)
+        check_decoder(model)
+        check_window(window, overlap, context_of(model))
+        check_whole(before, "before", 0, of="tokens")
+        if recompute not in RECOMPUTE:
+            raise unknown("recompute", recompute, RECOMPUTE)
+        if truncate is not None:
+            check_whole(truncate, "truncate", of="windows")
         self.model, self.window, self.overlap = model, window, overlap
         self.recompute, self.truncate, self.before = recompute, truncate, before
 
     def forward(self, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
         tokens, labels, n = _predicted(batch, self.before)
+        if tokens.device.type == "cpu":  # on a GPU, where looking would make each step wait, CUDA stops at these
+            check_range(tokens, "the batch", vocabulary_of(self.model))
         if hasattr(self.model, "read_windows"):
             mean = self.model(tokens, self.window, self.overlap, labels=labels, recompute=self.recompute,
                               truncate=self.truncate, return_logits=False).loss
@@ -48,9 +61,9 @@ class WindowedLM(nn.Module):
         for same in same_shape(windows(tokens.shape[1], self.window, self.overlap)):
             inputs = tokens.unfold(1, same[0].stop - same[0].start, 1)[:, [w.start for w in same]].flatten(0, 1)
             targets = labels.unfold(1, same[0].n_scored, 1)[:, [w.first_target for w in same]].flatten()
-            hidden = self.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state
-            logits = self.model.get_output_embeddings()(hidden[:, same[0].offset:]).flatten(0, 1)
-            total = total + cross_entropy(logits, targets)
+            states, head = states_and_head(self.model, inputs)
+            logits = states[:, same[0].offset:] if head is None else head(states[:, same[0].offset:])
+            total = total + cross_entropy(logits.flatten(0, 1), targets)
         return total / n
 
     def settings(self) -> dict:
@@ -262,13 +275,20 @@ def _predicted(batch: Tensor | Mapping[str, Tensor], before: int = 0) -> tuple[T
 
     before: the first tokens that are no targets; the one after them is only read as well.
     """
+    tokens = batch if isinstance(batch, Tensor) else batch["input_ids"]
+    if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32) or not tokens[:, before + 1:].numel():
+        raise ReproError(f"a batch holds {tokens.dtype} of shape {tuple(tokens.shape)}; give int64 ids (B, N), N at "
+                         f"least {before + 2}.")
     if isinstance(batch, Tensor) and before:
         labels = batch.clone()
         labels[:, :before + 1] = -100
         return batch, labels, batch[:, before + 1:].numel()
     if isinstance(batch, Tensor):
         return batch, batch, batch[:, 1:].numel()
-    return batch["input_ids"], batch["labels"], batch["n_targets"].sum()
+    if batch["labels"].shape != tokens.shape:
+        raise ReproError(f"labels have shape {tuple(batch['labels'].shape)}, input_ids {tuple(tokens.shape)}; they "
+                         "must be the same.")
+    return tokens, batch["labels"], batch["n_targets"].sum()
 
 
 def model_settings(model: nn.Module) -> dict:

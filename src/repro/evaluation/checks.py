@@ -1,0 +1,191 @@
+"""Checks of what enters a score and of what comes out: models, token ids, counts and losses."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from math import isfinite
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from repro import caches
+from repro.errors import ReproError
+
+PROBE = 16  # tokens read to see whether a model is causal
+ROUNDING = 100  # a change of logits below so many rounding errors is noise
+
+
+def device_of(model: Any) -> torch.device:
+    """Where the weights of a model are; the CPU for what has none."""
+    return next((p.device for p in model.parameters()), torch.device("cpu")) if isinstance(model, nn.Module) else \
+        torch.device("cpu")
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Within it dropout is off; afterwards each module is in the mode in which it was, even after an error."""
+    training = [part for part in model.modules() if part.training] if isinstance(model, nn.Module) else []
+    if training:
+        model.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+def vocabulary_of(model: Any) -> int | None:
+    """How many token ids a model can read; None where it does not say."""
+    try:
+        return model.get_input_embeddings().weight.shape[0]
+    except (AttributeError, NotImplementedError):
+        return written_vocabulary(model)
+
+
+def written_vocabulary(model: Any) -> int | None:
+    """The `vocab_size` of a model's config; None without one."""
+    config = getattr(model, "config", None)
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    found = getattr(config, "vocab_size", None)
+    return found if isinstance(found, int) else None
+
+
+def token_ids(values: Any, name: str, n_ids: int | None = None) -> Tensor:
+    """`values` as int64, of any shape. Raises ReproError for a text, for what is not whole numbers, and for ids below 0
+    or not below `n_ids`."""
+    if isinstance(values, str):
+        raise ReproError(f"{name} is a text ('{values[:20]}'); encode it first, with the model's own tokeniser.")
+    try:
+        ids = values if isinstance(values, Tensor) else np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ReproError(f"{name} cannot be read as token ids ({str(error).splitlines()[0]:.80}); give whole "
+                         "numbers.") from None
+    if isinstance(ids, np.ndarray) and (ids.dtype.kind in "iu" or not ids.size):
+        ids = torch.from_numpy(ids.astype(np.int64))
+    if not isinstance(ids, Tensor) or ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
+        raise ReproError(f"{name} is of type {ids.dtype}; token ids are whole numbers, such as int64.")
+    ids = ids.long()
+    if ids.numel():
+        check_range(ids, name, n_ids)
+    return ids
+
+
+def check_range(ids: Tensor, name: str, n_ids: int | None) -> None:
+    """Raise ReproError unless all ids are at least 0 and, where it is known, below `n_ids`."""
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or n_ids is not None and high >= n_ids:
+        known = "token ids start at 0" if n_ids is None else f"the model knows 0 to {n_ids - 1:,}"
+        raise ReproError(f"{name} holds token id {low if low < 0 else high}, but {known}; encode the text with the "
+                         "model's own tokeniser, and leave out padding such as -100.")
+
+
+def one_text(tokens: Any, n_ids: int | None = None) -> Tensor:
+    """`tokens`, (N,) or (1, N), as (N,) int64. Raises ReproError for several texts and what `token_ids` refuses."""
+    ids = token_ids(tokens, "tokens", n_ids)
+    if ids.ndim == 2 and len(ids) == 1:
+        return ids[0]
+    if ids.ndim != 1:
+        raise ReproError(f"tokens has shape {tuple(ids.shape)}; give one text of shape (N,), and score several one by "
+                         "one.")
+    return ids
+
+
+def list_of_ids(texts: Any, name: str, n_ids: int | None = None) -> list[Tensor]:
+    """Each of `texts`, lists of token ids, as (N,) int64. Raises ReproError for none, for an empty one, and for what
+    `token_ids` refuses."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise ReproError(f"the {name} list is {texts!r:.60}; give a list with the token ids of each {name}.")
+    found = [token_ids(ids, f"{name} {number}", n_ids) for number, ids in enumerate(texts)]
+    if not found:
+        raise ReproError(f"there is no {name}; give at least one list of token ids.")
+    for number, ids in enumerate(found):
+        if ids.ndim != 1 or not len(ids):
+            raise ReproError(f"{name} {number} has shape {tuple(ids.shape)}; give a list of at least one token id.")
+    return found
+
+
+def check_language_model(model: Any) -> None:
+    """Raise ReproError for what cannot be called, and for an encoder-decoder: it reads the whole text before it
+    predicts."""
+    if not callable(model):
+        raise ReproError(f"model is {model!r:.60}; give a causal language model, or a function from token ids (B, T) "
+                         "to logits (B, T, V).")
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False) is True:
+        raise ReproError(f"{type(model).__name__} is an encoder-decoder, which reads the whole text before it "
+                         "predicts; give a causal language model.")
+
+
+def logits_of(model: Any, ids: Tensor) -> Tensor:
+    """What a model makes of ids (B, T): logits (B, T, V). Raises ReproError where it gives something else."""
+    found = model(ids, use_cache=False) if _takes(model, "use_cache") else model(ids)
+    logits = getattr(found, "logits", found)
+    told = tuple(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__} without logits"
+    if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
+        raise ReproError(f"{_name(model)} makes {told} of token ids {tuple(ids.shape)}; a language model makes logits "
+                         f"({ids.shape[0]}, {ids.shape[1]}, V). Give one with a language-modeling head.")
+    if logits.shape[2] < (written_vocabulary(model) or 0):
+        raise ReproError(f"{_name(model)} gives {logits.shape[2]:,} scores a token, but its vocabulary has "
+                         f"{written_vocabulary(model):,} ids; give a model with a language-modeling head.")
+    return logits
+
+
+def check_tokens(tokens: Any) -> None:
+    """Raise ReproError for what is no `repro.data.Tokens`."""
+    if not all(hasattr(tokens, name) for name in ("ids", "starts", "n_words", "n_bytes", "joined")):
+        raise ReproError(f"tokens is a {type(tokens).__name__}; give a split as repro.data.tokens(...) reads it, or "
+                         "score one text with repro.evaluation.perplexity.")
+
+
+def check_cache(model: Any) -> None:
+    """Raise ReproError for a model without the key/value cache of transformers: it would read the last token alone."""
+    if not hasattr(model, "config") or not _takes(model, caches.name()):
+        raise ReproError(f"{_name(model)} has no key/value cache of transformers; give a causal language model such as "
+                         "AutoModelForCausalLM loads.")
+
+
+@torch.no_grad()
+def check_causal(model: Any, ids: Tensor, states_and_head: Callable) -> None:
+    """Raise ReproError for a model whose states depend on later tokens: a masked one, which sees what it predicts.
+
+    It reads the first tokens of the text `ids` (N,) three times in one batch, once with another last token. Where the
+    states before that token change by more than those of two equal readings differ, the model looks ahead.
+    """
+    ids = ids[:PROBE]
+    others = ids[ids != ids[-1]]
+    if len(ids) < 2 or not len(others):
+        return
+    batch = ids.repeat(3, 1)
+    batch[2, -1] = others[-1]
+    states = states_and_head(model, batch)[0][:, :-1]
+    rounding = ROUNDING * torch.finfo(states.dtype).eps
+    first, again, changed = states.float()
+    if (first - changed).abs().max() > 2 * (first - again).abs().max() + rounding * first.abs().max():
+        raise ReproError(f"{_name(model)} is not causal: its output changes when a later token does, so it sees the "
+                         "tokens that it is to predict. Give a causal language model.")
+
+
+def check_losses(nll: Tensor) -> None:
+    """Raise ReproError where a loss is no number: of a model that diverged, or by overflow in 16 bits."""
+    lost = nll.isnan().flatten().nonzero()
+    if len(lost):
+        raise ReproError(f"the loss of {len(lost):,} of {nll.numel():,} targets is no number (nan), first of target "
+                         f"{int(lost[0])}; check the model's weights, or score in float32.")
+
+
+def check_count(value: Any, name: str) -> None:
+    """Raise ReproError unless a count to divide by is None or a finite number above 0."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, Real) or not 0 < value
+                              or not isfinite(value)):
+        raise ReproError(f"{name} is {value!r:.40}; it must be a number above 0, or None where it is not known.")
+
+
+def _takes(model: Any, argument: str) -> bool:
+    """Whether the class of a module names an argument of its forward."""
+    return isinstance(model, nn.Module) and argument in inspect.signature(type(model).forward).parameters
+
+
+def _name(model: Any) -> str:
+    return getattr(model, "__name__", type(model).__name__)
