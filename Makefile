@@ -1,9 +1,15 @@
 # make book, make pdf, make test: each sets up what it needs. SCALE=small make book renders committed records.
+# Chapters run once, for the book; `make check` compares their outputs with the stored ones. nbval runs three of them in
+# `make test`, all of them in `make nbval`, and one in `make nbval CHAPTERS=notebooks/07_pg19.ipynb`.
 SCALE ?= smoke
 JOBS ?= 2
 GPUS ?= $(shell nvidia-smi -L 2>/dev/null | wc -l)
 PYTHON ?= python3
 BIN := .venv/bin
+THREE = 03_evaluation_revisited 05_memory_and_recomputation 13_factorised_attention
+CHAPTERS = $(wildcard notebooks/*.ipynb)
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env \
+  --nbval-sanitize-with tests/notebooks/sanitize.cfg
 OPTIONS = --profile profiles/local --cores $(JOBS) --resources gpus=$(GPUS) --config scale=$(SCALE)
 
 # Freed memory is kept: 1.4 to 2 times faster training on a CPU. One thread for each of the JOBS processes.
@@ -11,11 +17,14 @@ export MALLOC_TRIM_THRESHOLD_ := -1
 export MALLOC_MMAP_MAX_ := 0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: book pdf runs test versions notebooks setup clean
+.PHONY: book check pdf runs test nbval versions notebooks setup clean
 
 book: setup
 	$(BIN)/snakemake book $(OPTIONS)
 	@echo 'The book is in build/html/index.html'
+
+check: setup
+	$(BIN)/snakemake check $(OPTIONS)
 
 pdf: setup
 	$(BIN)/snakemake pdf $(OPTIONS)
@@ -25,8 +34,10 @@ runs: setup
 
 test: setup
 	$(BIN)/ruff check
-	$(BIN)/pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env \
-	  --nbval-sanitize-with tests/notebooks/sanitize.cfg tests $(wildcard notebooks/*.ipynb)
+	$(PYTEST) tests $(THREE:%=notebooks/%.ipynb)
+
+nbval: setup
+	$(PYTEST) $(CHAPTERS)
 
 versions: setup
 	.ci/versions

@@ -155,7 +155,7 @@ def gpus(wildcards):
     return int(wildcards.scale in ("medium", "paper"))
 
 
-localrules: book, pdf, runs, notebooks
+localrules: book, pdf, runs, notebooks, check
 
 
 rule book:
@@ -210,6 +210,16 @@ rule notebooks:
         "notebooks: outputs stored"
     shell:
         "cp {input} notebooks && python book/bar.py"
+
+
+# Compares the outputs that the chapters have at smoke with those in notebooks/: where the book was made, nothing runs.
+rule check:
+    input:
+        expand("build/chapters/smoke/{name}.ipynb", name=CHAPTERS),
+    message:
+        "check: stored outputs"
+    shell:
+        "python book/compare.py {input}"
 
 
 # Makes the records of a scale that are missing; with `--config experiment=NAME` those of one experiment (at smoke a job

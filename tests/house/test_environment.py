@@ -71,10 +71,20 @@ def test_make_versions_tries_the_lowest_version_and_the_newest():
     assert ".ci/versions" in told and "make versions" in (ROOT / ".ci" / "run").read_text()
 
 
-def test_make_test_runs_style_tests_and_chapters():
-    told = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True).stdout
-    for part in ("ruff check", "pytest", "--nbval-lax", "--nbval-current-env"):
-        assert part in told
+def test_make_test_runs_style_tests_and_three_chapters_and_make_nbval_all():
+    def told(*words):
+        return subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True).stdout
+
+    def chapters(output):
+        return set(re.findall(r"notebooks/[^ ]+\.ipynb", output))
+
+    every = {str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb")}
+    test, nbval = told("test"), told("nbval")
+    for part in ("pytest", "--nbval-lax", "--nbval-current-env", "--nbval-sanitize-with tests/notebooks/sanitize.cfg"):
+        assert part in test and part in nbval
+    assert "ruff check" in test and " tests " in test
+    assert len(chapters(test)) == 3 and chapters(test) < chapters(nbval) == every
+    assert chapters(told("nbval", "CHAPTERS=notebooks/07_pg19.ipynb")) == {"notebooks/07_pg19.ipynb"}
 
 
 def test_conda_installs_the_same_versions():

@@ -35,8 +35,8 @@ def process(folder: Path):
             os.environ.update(before)
 
 
-def dry_run(target: str, profile: str, scale: str, **config: str) -> str:
-    """The jobs of `target` as if nothing had been made yet."""
+def dry_run(targets: str, profile: str, scale: str, **config: str) -> str:
+    """The jobs of `targets` as if nothing had been made yet."""
     from snakemake.cli import main
 
     options = ["--profile", f"profiles/{profile}", "--config", f"scale={scale}",
@@ -47,7 +47,7 @@ def dry_run(target: str, profile: str, scale: str, **config: str) -> str:
     with process(ROOT), contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
         os.environ.pop("REPRO_DATA", None)
         with pytest.raises(SystemExit) as end:
-            main([target, "--dry-run", "--forceall", "--nolock", *options])
+            main([*targets.split(), "--dry-run", "--forceall", "--nolock", *options])
     assert end.value.code == 0, told.getvalue()
     return told.getvalue()
 
@@ -73,12 +73,12 @@ def dry_runs(experiment: str, scale: str) -> list[dict]:
     return json.loads(done.stdout)
 
 
-def test_the_book_needs_every_smoke_run_and_every_chapter():
-    output = dry_run("book", "local", "smoke")
+def test_the_book_and_the_check_of_its_outputs_need_every_smoke_run_and_every_chapter_once():
+    output = dry_run("book check", "local", "smoke")
     assert commands(output) == planned("smoke")
     chapters = len(list((ROOT / "notebooks").glob("[0-9]*.ipynb")))
     assert jobs(output).get("chapter", 0) == chapters
-    assert jobs(output)["book"] == 1
+    assert jobs(output)["book"] == jobs(output)["check"] == 1
 
 
 @pytest.mark.parametrize("scale", ["small", "medium"])
