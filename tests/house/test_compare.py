@@ -31,7 +31,8 @@ OUTPUTS = [
     [new_output("display_data", {"application/json": {"a": 2}})],
     [printed("took 3 s")], [printed("took 14.5 s")], [printed("took 3 steps")], [printed("took 3 s", "stderr")],
     [printed("a"), text("2"), printed("b")], [printed("ab"), text("2")], [printed("20%\nend")],
-    [printed("10%\r20%\nend")], [text("at 0x7f00")], [text("at 0xab")], [new_output("error", ename="E", evalue="no", traceback=["x"])],
+    [printed("10%\r20%\nend")], [text("at 0x7f00")], [text("at 0xab")],
+    [new_output("error", ename="E", evalue="no", traceback=["x"])],
 ]
 
 
