@@ -154,6 +154,15 @@ def test_by_chance_is_what_the_answers_score_whatever_the_row(task, seed):
     assert claims.by_example(knowing).mean() == pytest.approx(100)
 
 
+def test_a_claim_on_mrpc_reads_its_runs_alone():
+    one, plan = claim("gpt1_2018-lstm-mrpc"), experiment("finetune-gpt").plan("small")
+    assert [(config.task, config.variant) for config in plan if one.where(config)] == [
+        ("mrpc", "full"), ("mrpc", "lstm")]
+    assert [(config.task, config.variant) for config in plan if one.assay.where(config)] == [
+        ("mrpc", "full"), ("mrpc", "no-pretraining")]
+    assert one.scales == ("small",)
+
+
 def test_the_auxiliary_objective_with_many_examples_less_that_with_few():
     hits = {("full", 500): 1, ("no-auxiliary", 500): 2, ("full", None): 3, ("no-auxiliary", None): 1,
             ("full", 20_000): 4, ("no-auxiliary", 20_000): 2}
@@ -171,16 +180,18 @@ def test_a_transformer_that_tells_text_better_saves_nats():
     assert found.effects.mean() == pytest.approx(0.5) and claim("gpt1_2018-lstm-language").direction == "higher"
 
 
-def test_layers_are_all_of_them_less_none_and_a_slope_beyond_the_first():
-    records = [made("sick", "full", 0, right, k) for k, right in ((0, 1), (1, 3), (2, 2), (3, 4), (None, 4))]
+def test_layers_are_the_slope_beyond_the_first():
+    records = [made("sick", "full", 0, right, k) for k, right in ((0, 0), (1, 3), (2, 2), (3, 4), (None, 4))]
     records.append(made("sick", "no-pretraining", 0, 0))
-    whole, beyond = claims.layers(claims.all_of_them), claims.layers(claims.further)
-    assert whole(records).effects.mean() == pytest.approx(75)  # Table 5's row has another rate
-    assert beyond(records).effects.mean() == pytest.approx(25)  # 75, 50 and 100 per cent rise by 12.5 a layer
+    assert claims.layers(records).effects.mean() == pytest.approx(25)  # 75, 50 and 100 per cent rise by 12.5 a layer
+    first = [made("sick", "full", 0, 4 if k else 0, k) for k in range(4)]
+    assert claims.layers([*first, made("sick", "no-pretraining", 0, 0)]).effects.mean() == pytest.approx(0), (
+        "what the first layer gives is not counted")
     other = [made("sst2", "full", 0, 1, k) for k in range(4)] + [made("sst2", "no-pretraining", 0, 2)]
-    assert whole(records + other).note == "one pre-training; SICK +75.0 (room 100.0), SST-2 +0.0 (room -25.0)"
+    assert claims.layers(records + other).note == "one pre-training; SICK +25.0 (room 100.0), SST-2 +0.0 (room -25.0)"
     assert claims.worth(records) == 100 and claims.worth(records + other) == (100 - 25) / 2
     assert claims.worth(other) == 0, "harm is no room"
+    assert "embeddings alone" in claim("gpt1_2018-layers").criterion_before
 
 
 def test_heuristics_are_held_against_the_untrained_model():
@@ -201,6 +212,11 @@ def test_papers_effects_are_those_of_table_5():
                                       [30.3, 90.5, 83.2, 71.8, 54.6, 73.7])]
     assert claim("gpt1_2018-pretraining-helps").paper_effect() == pytest.approx(means[0] - means[1], abs=1e-5)
     assert claim("gpt1_2018-lstm-worse").paper_effect() == pytest.approx(means[0] - means[2], abs=1e-5)
+    without, mrpc = claim("gpt1_2018-auxiliary-average"), claim("gpt1_2018-lstm-mrpc")
+    assert without.paper_effect() == pytest.approx(np.mean([2.5, 0.7, 2.6, 1.2, -1.6, -0.7]), abs=1e-5)
+    assert mrpc.paper_effect() == pytest.approx(83.2 - 82.3) and mrpc.assay.paper() == pytest.approx(82.3 - 79.4)
+    for one in (without, claim("gpt1_2018-lstm-worse")):
+        assert one.assay.paper() == pytest.approx(means[0] - means[1], abs=1e-5)
     large, small = np.mean([0.5, 0.7, 1.2]), np.mean([-2.5, -0.7, -2.6, -1.2, 1.6])
     assert claim("gpt1_2018-auxiliary").paper_effect() == pytest.approx(large - small, abs=1e-5)
 

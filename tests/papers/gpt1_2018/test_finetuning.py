@@ -105,6 +105,33 @@ def test_a_record_holds_labels_and_predictions_in_the_order_of_the_file(tiny, ho
                                                                                    epochs=1)) == record
 
 
+def test_a_blank_separates_a_question_from_its_document():
+    from types import SimpleNamespace
+
+    def row(question="Where?", *paragraphs):
+        return SimpleNamespace(paragraphs=paragraphs, question=question, candidates=("a", "b"))
+
+    told = {(one, join): "".join(finetuning.texts_of(row(*texts), join)[:2]) for join in ("blank", "nothing")
+            for one, texts in (("both", ("Where?", "It rained.", "Ann went home.")), ("document", ("", "It rained.")),
+                               ("question", ("Where?",)), ("apart", (" Where?", "It rained.")))}
+    assert told["both", "blank"] == "It rained.\nAnn went home. Where?"
+    assert told["both", "nothing"] == "It rained.\nAnn went home.Where?"
+    assert told["document", "blank"] == "It rained." and told["question", "blank"] == "Where?"
+    assert told["apart", "blank"] == "It rained. Where?"
+    assert {one.join for one in experiment("finetune-gpt").plan("small")} == {"nothing"}, "as the records have it"
+    assert {one.join for scale in ("smoke", "paper") for one in experiment("finetune-gpt").plan(scale)} == {"blank"}
+
+
+def test_a_run_reads_its_questions_as_its_setting_says(tiny, home, monkeypatch):
+    seen = []
+    monkeypatch.setattr(finetuning, "texts_of", lambda row, join, known=finetuning.texts_of: (
+        seen.append(join) or known(row, join)))
+    for join in ("blank", "nothing"):
+        run(config(task="nouns", train_examples=20, epochs=1, join=join))
+        assert set(seen) == {join}
+        seen.clear()
+
+
 def test_at_most_so_many_examples_are_learned_from_and_fewer_where_there_are_fewer(tiny, home):
     for at_most, read in ((40, 40), (10_000, 600)):
         record = run(config(task="topics", at_most=at_most, epochs=1))

@@ -74,6 +74,8 @@ class Config(RunConfig):
     at_most: Annotated[int | None, Absent(None)] = Field(None, ge=1)  # of all; null where `train_examples` says it
     lm_weight: float = Field(0.5, ge=0)  # of the auxiliary loss; that of the variant no-auxiliary is 0
     limit: int = Field(512, ge=3)  # tokens of a sequence
+    # What separates document and question of multiple choice. "nothing" writes "… went home.Where …".
+    join: Annotated[Literal["blank", "nothing"], Absent("nothing")] = "blank"
     epochs: int = Field(2, ge=1)
     batch_size: int = Field(16, ge=1)  # examples
     learning_rate: float | None = Field(1e-3, gt=0)  # null: the best of those that were tried, as `best_rate` says
@@ -118,25 +120,32 @@ def base_of(config):
     return found[0]
 
 
-def encoded(task, split: str, n: int | None, coder, limit: int) -> list[tuple[list[list[int]], float]]:
-    """Rows of a task as `TaskModel` reads them, with their labels."""
-    return as_read(task.name, task.examples(split, n), coder, limit)
+def encoded(task, split: str, n: int | None, coder, limit: int, join: str = "blank"
+            ) -> list[tuple[list[list[int]], float]]:
+    """Rows of a task as `TaskModel` reads them, with their labels. join: as in `Config`."""
+    return as_read(task.name, task.examples(split, n), coder, limit, join)
 
 
-def as_read(name: str, rows: Iterable[Any], coder, limit: int) -> list[tuple[list[list[int]], float]]:
-    """The same of `rows` that are at hand."""
+def as_read(name: str, rows: Iterable[Any], coder, limit: int, join: str = "blank"
+            ) -> list[tuple[list[list[int]], float]]:
+    """The same for given `rows`."""
     from repro.models import encode_example
 
     form, found = FORMS[name].form, []
     for row in rows:
         label = row.answer if form == "multiple-choice" else row.label
-        found.append((encode_example(form, texts_of(row), coder, limit), label))
+        found.append((encode_example(form, texts_of(row, join), coder, limit), label))
     return found
 
 
-def texts_of(row) -> tuple[str, ...]:
-    """What a form reads of a row."""
-    return ("\n".join(row.paragraphs), row.question, *row.candidates) if hasattr(row, "candidates") else row.texts
+def texts_of(row, join: str = "blank") -> tuple[str, ...]:
+    """The texts of a row in the order of its form; with `join` "blank" a question begins with the blank that separates
+    it from its document."""
+    if not hasattr(row, "candidates"):
+        return row.texts
+    document, question = "\n".join(row.paragraphs), row.question
+    apart = join == "blank" and document and question and not document[-1].isspace() and not question[0].isspace()
+    return (document, f" {question}" if apart else question, *row.candidates)
 
 
 def drawn(name: str, n: int | None) -> list[Any]:
@@ -258,11 +267,11 @@ def execute(config, context):
 
     task, metric = task_named(config.task), FORMS[config.task].metric
     coder = tokeniser_of(base_of(config))
-    rows = as_read(task.name, training_rows(config), coder, config.limit)
+    rows = as_read(task.name, training_rows(config), coder, config.limit, config.join)
     if config.variant == "shuffled-labels":
         order = np.random.default_rng(config.seed).permutation(len(rows))
         rows = [(example, rows[k][1]) for (example, _), k in zip(rows, order, strict=True)]
-    test = encoded(task, "test", None, coder, config.limit)
+    test = encoded(task, "test", None, coder, config.limit, config.join)
     rate, mean = best_rate(config, context), middle(rows, metric)
     model, result = tuned(config, context, coder, rows, rate)
     told, labels = [one + mean for one in answered(model, test)], [label for _, label in test]
@@ -298,7 +307,7 @@ def execute_rate(config, context):
     known = ["\n".join(texts_of(row)) for row in rows]
     held = [row for row in held if (text := "\n".join(texts_of(row)))
             and not any(text in other or other in text for other in known)]
-    held, rows = (as_read(config.task, some, coder, config.limit) for some in (held, rows))
+    held, rows = (as_read(config.task, some, coder, config.limit, config.join) for some in (held, rows))
     model, result = tuned(config, context, coder, rows, config.learning_rate)
     metric = FORMS[config.task].metric
     told = score([label for _, label in held], answered(model, held), metric)
@@ -389,7 +398,7 @@ def grid(scale: str) -> list[dict]:
 
 SHARED = {"paper": "gpt1_2018", "config": Config, "estimate": estimate,
           "reads": lambda config: base_of(config).tokeniser_corpora}
-SMALL = {"precision": "bf16", "at_most": AT_MOST, "decayed": "all",
+SMALL = {"precision": "bf16", "at_most": AT_MOST, "decayed": "all", "join": "nothing",
          "warmup_share": 0.1}  # the paper's share would be no step at all
 RATES = Experiment(
     name="finetune-gpt-rates", **SHARED, summary="Which learning rate suits what is fine-tuned.", execute=execute_rate,
