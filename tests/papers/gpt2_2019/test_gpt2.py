@@ -37,7 +37,7 @@ def made(tmp_path_factory):
     for name in ("pretrain-gpt2-sizes", "zero-shot-gpt2"):
         for config in experiment(name).plan("smoke"):
             little = getattr(config, "text", "all") == "little" or getattr(config, "text_tokens", None) is not None
-            if config.size in (*ENDS, "frequencies") or (name, config.size) == ("pretrain-gpt2-sizes", claims.SECOND):
+            if config.size in (*ENDS, "frequencies"):
                 found[name, config.size + "-little" * little] = config, run(config, folder / "results", progress=False)
     yield folder / "results", found
     patch.undo()
@@ -215,7 +215,8 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
     shown = artifact("gpt2_2019-table3").render("smoke", (), made[0]).table
     ours = shown[shown["source"] == "this study, smoke"].set_index("model")
     _, record = made[1]["zero-shot-gpt2", "1542M"]
-    assert ours.loc["1542M", "enwik8 (ours, a part)"] == f"{record.metrics['enwik8_bits_per_byte']:.3f}"
+    largest = "largest of four, 241k; the paper's 1542M"
+    assert ours.loc[largest, "enwik8 (ours, a part)"] == f"{record.metrics['enwik8_bits_per_byte']:.3f}"
     drawn = artifact("gpt2_2019-table3-bits").render("smoke", (), made[0])
     assert drawn.png()
     context = ArtifactContext(artifact("gpt2_2019-table3-bits"), ("smoke",), made[0])
@@ -223,26 +224,28 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
             if row["model"] == "smoke" or row["weights"] == 1542}
     assert bits["LAMBADA", "paper"] == pytest.approx(np.log2(8.63))
     assert bits["WikiText-2", "paper"] == pytest.approx(np.log2(18.34)) and ("PTB", "paper") not in bits
-    assert ours.loc["345M", "WikiText-2"] == "not run" and set(ours["PTB"]) == {"not here"}
+    assert ours.loc["second of four, 46k; the paper's 345M", "WikiText-2"] == "not run"
+    assert set(ours["PTB"]) == {"not here"}
     control = ours.loc["the commonest candidate of the context"]
     assert control["CBT-NE (ours, pg19-clozes)"] == f"{record.metrics['cloze_names_commonest_percent']:.2f}"
     assert set(control[["CBT-CN (ours, pg19-clozes)", "WikiText-2", "weights", "seeds"]]) == {"–"}
     shown = artifact("gpt2_2019-text-results").render("smoke", (), made[0]).table
-    put = shown[shown["task"] == "translation"].set_index(["data set", "model"])["smoke"]
+    put = shown[shown["task"] == "translation"].set_index(["data set", "model"])[f"smoke: {largest}"]
     assert put["WMT-14 En-Fr", "GPT-2 (1542M)"] == (
         f"{record.metrics['translation_bleu']:.1f} (synthetic-translations)")
     assert [cell for cell in put if "synthetic" in cell] == [put["WMT-14 En-Fr", "GPT-2 (1542M)"]]
-    ratio = shown.set_index("measure").loc["ratio of correct answers", "smoke"]
+    ratio = shown.set_index("measure").loc["ratio of correct answers", f"smoke: {largest}"]
     right = [made[1]["zero-shot-gpt2", size][1].metrics["questions_exact_percent"] for size in ("1542M", "117M")]
     assert ratio == (f"{right[0] / right[1]:.1f}" if right[1] else
                      f"none: {right[0]:.2f} and {right[1]:.2f} percent right")
-    put = shown[shown["task"] == "reading comprehension"].set_index("model").loc["GPT-2 (1542M)", "smoke"]
+    put = shown[shown["task"] == "reading comprehension"].set_index("model").loc["GPT-2 (1542M)", f"smoke: {largest}"]
     alone = f"{record.metrics['reading_alone_f1_percent']:.2f} without the text)"
     assert put.startswith(f"{record.metrics['reading_f1_percent']:.2f} (") and put.endswith(alone)
+    assert "given only the paragraphs that hold the answer" in put
     for name, data in (("table4", record.config["articles"]), ("table5", record.config["questions"])):
         assert f"smoke: {data}; 1 seed" in artifact(f"gpt2_2019-{name}").render("smoke", (), made[0]).caption
     full = artifact("gpt2_2019-text-results").render("paper", (), tmp_path).table.iloc[0]
-    assert (full["data set"], full["paper"], full["full"]) == ("CoQA dev", "55 percent", "not run")
+    assert (full["data set"], full["paper"], full["full: 1542M"]) == ("CoQA dev", "55 percent", "not run")
     counted = artifact("gpt2_2019-table2").render("paper", (), tmp_path).table.iloc[0]
     assert (counted["paper: parameters"], counted["full: parameters"]) == ("117M", "124,439,808")
     assert counted["counted, with GPT's vocabulary"] == "116,929,536"  # 9,779 rows of 768 fewer
@@ -250,7 +253,7 @@ def test_artifacts_and_verdicts_of_a_finished_plan_and_of_none(made, tmp_path):
         for scale, results in (("smoke", made[0]), ("small", tmp_path)):
             assert one.render(scale, (), results)._repr_html_()
     for one in all_claims():
-        if one.paper == "gpt2_2019" and "smoke" in one.scales and "overlap" not in one.id:
+        if one.paper == "gpt2_2019" and "smoke" in one.scales and "-step-" not in one.id:  # sizes between are not made
             assert one.verdict("smoke", made[0]).verdict == "machinery works", one.id
             assert one.verdict("small", tmp_path).verdict == "not run"
 
@@ -276,15 +279,15 @@ def test_papers_effects_are_those_that_it_prints():
 
 
 def made_up(size, seed, nll, correct, untrained):
-    return SimpleNamespace(config={"size": size}, seed=seed, metrics={"untrained_wikitext2": untrained}, documents={
-        "wikitext2": {"nll": nll, "n_words": [10, 30]},
+    return SimpleNamespace(config={"size": size}, seed=seed, metrics={"untrained_wikitext103": untrained}, documents={
+        "wikitext103": {"nll": nll, "n_words": [10, 30]},
         "lambada": {"correct": [0, 0, 1], "correct_stop_words": correct, "correct_other_words": [0, 0, 0]}})
 
 
 def test_claims_measure_the_larger_less_the_smaller_and_with_less_without():
     records = [made_up(size, seed, nll, [0, 1, 1], untrained) for seed in (0, 1) for size, nll, untrained in (
         ("1542M", [20 + seed, 60], 9.0), ("117M", [30, 90], 9.5))]
-    found = claim("gpt2_2019-larger-wikitext2").measure(records)
+    found = claim("gpt2_2019-larger-wikitext103").measure(records)
     assert found.effects.shape == (2, 2) and found.control.tolist() == [[-0.5], [-0.5]]
     assert found.effects.mean(1).tolist() == pytest.approx([80 / 40 - 3, 81 / 40 - 3])
     filtered = claim("gpt2_2019-filter").measure(records[:1])
@@ -303,18 +306,52 @@ def test_clozes_beyond_copying_are_those_that_the_commonest_candidate_does_not_a
     assert claims.beyond_copying(record, "names").tolist() == [0, 0]
 
 
-def trained(size, text_tokens, held_out, train, seed=0):
-    return SimpleNamespace(seed=seed, config={"size": size, "text_tokens": text_tokens}, metrics={
-        "train_token_loss": train, "validation_token_loss": held_out},
-        documents={split: {"nll": [8 * told, 8 * told], "n_tokens": [8, 8]}
-                   for split, told in (("validation", held_out), ("train", train))})
+def read_texts(size, seed, losses, untrained, text="all"):
+    """A record with one document of two words or bytes in each text, at `losses` a word or byte."""
+    names = ("lambada", "wikitext103", "enwik8", "text8")
+    nll = {name: loss * (1 if name in names[:2] else math.log(2)) for name, loss in zip(names, losses, strict=True)}
+    return SimpleNamespace(
+        seed=seed, config={"size": size, "text": text}, metrics={f"untrained_{name}": untrained for name in names},
+        documents={name: {"nll": [value] if name == "lambada" else [2 * value], "n_words": [2], "n_bytes": [2]}
+                   for name, value in nll.items()})
 
 
-def test_a_model_underfits_whose_gain_on_what_it_read_is_gained_elsewhere_too():
-    records = [trained("762M", None, 5.0, 4.8), trained("1542M", None, 4.7, 4.4), trained("1542M", 500, 5.6, 2.0)]
-    found = claims.learnt(records)
-    assert found.effects.mean() == pytest.approx(-0.3 + 0.2) and found.control.mean() == pytest.approx(0.9 + 1.2)
-    assert claims.gap([records[1], records[2]]) == pytest.approx(3.6 - 0.3)
+def test_a_step_of_size_is_the_mean_share_of_the_loss_over_four_texts():
+    records = [read_texts("345M", 0, (9.0, 8.0, 3.0, 2.0), 12.0), read_texts("117M", 0, (10.0, 10.0, 4.0, 2.0), 10.0),
+               read_texts("frequencies", 0, (20.0, 20.0, 20.0, 20.0), 0.0)]
+    found = claim("gpt2_2019-step-345m").measure(records)
+    assert found.effects.mean() == pytest.approx((-10 - 20 - 25 + 0) / 4) and found.effects.shape == (1, 4)
+    assert found.control.tolist() == [[pytest.approx(20)]]
+    records[2] = read_texts("frequencies", 0, (9.5, 9.0, 20.0, 20.0), 0.0)  # count for the smaller where it is worse
+    told = 100 * np.mean([9 / 9.5, 8 / 9, 3 / 4, 1]) - 100
+    assert claim("gpt2_2019-step-345m").measure(records).effects.mean() == pytest.approx(told)
+
+
+def test_the_papers_steps_are_those_of_table_3_in_nats_and_bits():
+    wanted = {"345m": [math.log(15.60) / math.log(35.13), math.log(26.37) / math.log(37.50), 1.01 / 1.16, 1.06 / 1.17],
+              "762m": [math.log(10.87) / math.log(15.60), math.log(22.05) / math.log(26.37), 0.97 / 1.01, 1.02 / 1.06],
+              "1542m": [math.log(8.63) / math.log(10.87), math.log(17.48) / math.log(22.05), 0.93 / 0.97, 0.98 / 1.02]}
+    for name, ratios in wanted.items():
+        one = claim(f"gpt2_2019-step-{name}")
+        assert one.paper_effect() == pytest.approx(100 * (np.mean(ratios) - 1), abs=1e-5)
+        assert one.family == "gpt2_2019-steps" and one.paper_effect() < 0
+
+
+def test_a_step_reads_both_sizes_and_the_frequencies_and_its_room_is_more_text():
+    one, plan = claim("gpt2_2019-step-762m"), experiment("zero-shot-gpt2").plan("small")
+    assert [config.size for config in plan if one.where(config)] == ["345M", "762M", "frequencies"]
+    assert [(config.size, config.text) for config in plan if one.assay.where(config)] == [
+        ("1542M", "all"), ("1542M", "little"), ("frequencies", "all")]
+    everything = read_texts("1542M", 0, (9.0, 8.0, 3.0, 2.0), 0.0)
+    little = read_texts("1542M", 0, (10.0, 10.0, 4.0, 1.9), 0.0, "little")  # harm, in the last, is no room
+    assert one.assay.room([everything, little]) == pytest.approx((10 + 20 + 25 + 0) / 4)
+    assert one.assay.room([everything]) is None
+
+
+def test_assays_that_the_paper_prints():
+    for name, printed in (("filter", 63.24), ("questions", 4.1), ("hint", 31.55 - 15.03)):
+        one = claim(f"gpt2_2019-{'larger-' * (name == 'questions')}{name}")
+        assert one.assay.paper() == pytest.approx(printed)
 
 
 def test_the_assay_of_size_is_what_more_text_moves():
@@ -407,10 +444,6 @@ def test_frequencies_belong_to_claims_on_losses_and_to_no_others():
         assert [config.size for config in plan if one.where(config)] == ["117M", "1542M", *alone]
         assert [config.size for config in plan if one.assay.where(config)] == ["1542M", "1542M", *alone]
         assert {config.text for config in plan if one.assay.where(config)} == {"all", "little"}
-    underfits = claim("gpt2_2019-underfits")
-    for where, many in ((underfits.where, 3), (underfits.assay.where, 2)):
-        assert [sizes.text_of(one) for one in experiment("pretrain-gpt2-sizes").plan("small") if where(one)] == [
-            *["all"] * (many - 1), "little"]
 
 
 def test_other_words_that_are_barred_are_the_most_frequent_ones():

@@ -1,6 +1,9 @@
-"""What the paper claims of GPT-2, judged by what was measured: size, de-tokenisers, the filter, the hint, underfitting.
+"""What the paper claims of GPT-2, judged by what was measured: size, each step of it, de-tokenisers, filter and hint.
 
-"Larger is better" compares the largest with the smallest of the four sizes, which read the same text in the same order.
+"Larger is better" compares the largest with the smallest of the four sizes, which read the same text in the same order;
+each step of size compares two neighbors over four texts. That all sizes underfit is not judged: ours read their text
+less than once, so none could do anything else.
+
 On a text unlike its own a model can be worse than the frequencies of tokens, which look at nothing: it is surer than it
 has reason to be, and a larger one may only be less so. A loss above that of frequencies therefore counts as theirs. The
 control is the same difference between two models of these sizes that were never trained. Whether these scores can show
@@ -8,13 +11,14 @@ an effect of the paper's size is seen where the largest model was trained on a s
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from math import log
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
-from repro.papers.gpt2_2019.sizes import PAPER, SIZES, text_of
-from repro.papers.gpt2_2019.tables import DETOKENISED, FIGURE_1, FIGURE_4, ROUGE, TABLE, TABLE_4, TEXT
+from repro.papers.gpt2_2019.sizes import PAPER, RANKS, SIZES
+from repro.papers.gpt2_2019.tables import BITS, DETOKENISED, FIGURE_1, ROUGE, TABLE, TABLE_4, TEXT
 from repro.papers.gpt2_2019.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.papers.gpt2_2019.zero_shot import FREQUENCIES
 from repro.study import Assay, Claim, Measured, Record, register
@@ -23,7 +27,7 @@ from repro.study.published import printed_rows
 if TYPE_CHECKING:
     import numpy as np
 
-SMALLEST, SECOND, LARGEST = SIZES[0], SIZES[-2], SIZES[-1]
+SMALLEST, LARGEST = SIZES[0], SIZES[-1]
 Score = Callable[[Record], "np.ndarray"]
 
 
@@ -170,13 +174,14 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
     return Claim(
         id=f"gpt2_2019-larger-{name}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name, about=(TABLE.id,),
         sentence=f"A larger model {told or f'does better on {on}'}, without training for it.",
-        short=f"Larger models win on {on}.", where=lambda config: compared(config) or alone(config),
+        where=lambda config: compared(config) or alone(config),
         paper_effect=printed(column, change),
         measure=between(LARGEST, SMALLEST, score, alike),
         control="the same difference between two models of these sizes that were never trained",
         assay=Assay("the largest model, trained on all text against a sixteenth of it",
                     lambda config: largest(config) or alone(config), by_text(score, -1 if lower else 1)),
-        family=f"gpt2_2019-larger-{'lower' if lower else 'higher'}", **{"direction": "lower"} | fields)
+        family=f"gpt2_2019-larger-{'lower' if lower else 'higher'}",
+        **{"direction": "lower", "short": f"Larger models win on {on}."} | fields)
 
 
 PERPLEXITY = {"relative": True, "told_in": "in perplexity"}
@@ -184,10 +189,11 @@ ACCURACY = {"direction": "higher", "unit": "document", "told_in": "percentage po
 register(
     larger("lambada", "corpus", "lambada_perplexity", "the last words of LAMBADA",
            lambda record: nats(record, "lambada", per=""), "lambada", unit="document", **PERPLEXITY),
-    larger("wikitext2", "wikitext2", "wikitext2_perplexity", "WikiText-2",
-           lambda record: nats(record, "wikitext2"), "wikitext2", unit="document", **PERPLEXITY),
-    larger("wikitext103", "wikitext103", "wikitext103_perplexity", "WikiText-103",
-           lambda record: nats(record, "wikitext103"), "wikitext103", unit="document", **PERPLEXITY),
+    larger("wikitext103", "wikitext103", "wikitext103_perplexity",
+           "WikiText-103, whose test articles are those of WikiText-2 too",
+           lambda record: nats(record, "wikitext103"), "wikitext103", unit="document", **PERPLEXITY,
+           short="Larger models win on WikiText-103.",
+           criterion_before="two claims, one of WikiText-2 and one of WikiText-103, on the same test articles"),
     larger("enwik8", "enwik8", "enwik8_bits_per_byte", "enwik8",
            lambda record: nats(record, "enwik8", per="n_bytes", times=1 / log(2)), "enwik8", unit="stretch",
            told_in="bits per byte"),
@@ -203,6 +209,81 @@ register(
              told=f"fills in more of the {kind} left out of books that are not the commonest in their context",
              **ACCURACY | {"unit": "book"})
       for kind, column in (("nouns", "common_nouns"), ("names", "named_entities"))))
+
+TEXTS = {  # of the claims on each step: column of Table 3 -> name here, what its documents are counted in, unit
+    "lambada_perplexity": ("lambada", "", 1.0), "wikitext103_perplexity": ("wikitext103", "n_words", 1.0),
+    "enwik8_bits_per_byte": ("enwik8", "n_bytes", 1 / log(2)),
+    "text8_bits_per_character": ("text8", "n_bytes", 1 / log(2))}
+
+
+def shares(larger: str, smaller: str, records: Sequence[Record]) -> tuple["np.ndarray", "np.ndarray"]:
+    """By how many per cent of its loss one size is better than another, (seeds, units) with a negative sign where it
+    is, the mean over TEXTS; and the same of two models that were never trained, (seeds, 1). A loss above that of
+    frequencies counts as theirs."""
+    import numpy as np
+
+    effects, control = [], []
+    for seed in sorted({record.seed for record in records}):
+        of = {record.config["size"]: record for record in records if record.seed == seed}
+        parts, without = [], []
+        for name, per, times in TEXTS.values():
+            score = partial(nats, name=name, per=per, times=times)
+            counted = up_to_frequencies(score, list(of.values()))
+            before = counted(of[smaller]).mean()
+            parts.append(100 * (counted(of[larger]) - counted(of[smaller])) / before)
+            without.append(100 * (of[larger].metrics[f"untrained_{name}"] - of[smaller].metrics[f"untrained_{name}"])
+                           / of[smaller].metrics[f"untrained_{name}"])
+        n = sum(map(len, parts))
+        effects.append(np.concatenate([part * n / (len(parts) * len(part)) for part in parts]))
+        control.append([fmean(without)])
+    return np.array(effects), np.array(control)
+
+
+def loss_of(row: dict[str, str], column: str) -> float:
+    """The loss that a row of Table 3 prints: nats a word of a perplexity, else bits."""
+    return log(float(row[column])) if column.endswith("perplexity") else float(row[column])
+
+
+def printed_step(larger: str, smaller: str) -> float:
+    """The mean over TEXTS of what Table 3 prints for the same."""
+    rows = {row["model"]: row for row in printed_rows("gpt2_2019_table3_zero_shot_lm")}
+    return round(fmean(100 * (loss_of(rows[larger], column) / loss_of(rows[smaller], column) - 1)
+                       for column in TEXTS), 6)
+
+
+def by_little_text(records: list[Record]) -> float | None:
+    """The room of each step: by how many per cent of its loss the largest size, trained on a sixteenth of the text, is
+    worse than on all of it; None where no seed has both."""
+    gains = [moved(records) for name, per, times in TEXTS.values()
+             for moved in [by_text(partial(nats, name=name, per=per, times=times), -1)]]
+    little = [record for record in records if record.config["text"] == "little"]
+    if None in gains or not little:
+        return None
+    before = [fmean(float(up_to_frequencies(partial(nats, name=name, per=per, times=times), records)(record).mean())
+                    for record in little) for name, per, times in TEXTS.values()]
+    return fmean(100 * gain / loss for gain, loss in zip(gains, before, strict=True))
+
+
+def step(smaller: str, larger: str) -> Claim:
+    """The claim that one size does better on the texts of Table 3 than the next smaller one."""
+    alone, ends = of(FREQUENCIES), of(smaller, larger)
+    names = RANKS[larger], RANKS[smaller]
+    return Claim(
+        id=f"gpt2_2019-step-{larger.lower()}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name,
+        about=(BITS.id, TABLE.id), unit="document", direction="lower", told_in="per cent of the loss",
+        sentence=f"The {names[0]} of four sizes does better than the {names[1]}, over four texts that neither was "
+                 f"trained for (the paper's {larger} and {smaller}).",
+        short=f"The {names[0]} of four sizes beats the {names[1]}.",
+        where=lambda config: all(getattr(config, name, None) for name in ("wikitext103", "enwik8", "text8")) and (
+            ends(config) or alone(config)),
+        measure=lambda records: Measured(*shares(larger, smaller, records)),
+        control="the same of two models of these sizes that were never trained",
+        paper_effect=lambda: printed_step(larger, smaller), family="gpt2_2019-steps",
+        assay=Assay("the largest model, trained on all text against a sixteenth of it",
+                    lambda config: of_largest("text8")(config) or alone(config), by_little_text))
+
+
+register(*(step(*pair) for pair in pairwise(SIZES)))
 
 COMMON = {"paper": PAPER, "experiment": ZERO_SHOT.name}
 register(
@@ -227,7 +308,8 @@ register(
           paper_effect=lambda: in_text("question answering", "exact match") * (
               1 - 1 / in_text("question answering", "ratio of correct answers")),
           assay=Assay("all questions that the largest model answers", of(LARGEST, having="questions"),
-                      room(lambda record: percent(record, "questions"), lambda record: 0.0))),
+                      room(lambda record: percent(record, "questions"), lambda record: 0.0),
+                      lambda: in_text("question answering", "exact match"))),
     Claim(id="gpt2_2019-detokenisers", **COMMON, source="Section 3.1", about=(DETOKENISED.id,), unit="document",
           sentence="De-tokenisers that can be inverted lower the perplexity of text that was cut into words.",
           short="De-tokenisers lower the perplexity of text cut into words.",
@@ -246,7 +328,14 @@ register(
           paper_effect=lambda: round(in_text("LAMBADA", "accuracy with stop-word filter")
                                      - in_text("LAMBADA", "accuracy without stop-word filter"), 6),
           assay=Assay("all last words that are told with the filter", of(LARGEST),
-                      room(lambda record: percent(record, "lambada", "correct_stop_words"), lambda record: 0.0))))
+                      room(lambda record: percent(record, "lambada", "correct_stop_words"), lambda record: 0.0),
+                      lambda: in_text("LAMBADA", "accuracy with stop-word filter"))))
+
+
+def summarised(model: str) -> float:
+    """The mean ROUGE that Table 4 prints."""
+    return float(next(row["rouge_average"] for row in printed_rows("gpt2_2019_table4_summarization")
+                      if row["model"] == model))
 
 
 def rouge(record: Record, name: str) -> "np.ndarray":
@@ -267,49 +356,5 @@ register(
           paper_effect=lambda: in_text("summarization", "drop without TL;DR: hint"),
           assay=Assay("the first three sentences against what is written without a hint",
                       of(LARGEST, having="articles"),
-                      room(lambda record: rouge(record, "lede_3"), lambda record: rouge(record, "no_hint")))))
-
-
-def learnt(records: Sequence[Record]) -> Measured:
-    """What the largest size gains over the next smaller one on held-out text less half of what it gains on text read in
-    training, by stretch; the control is the same of what reading a sixteenth of the text sixteen times gains.
-
-    A stretch of the one is held against any of the other: the chance in both is in the interval.
-    """
-    import numpy as np
-
-    found = {(record.seed, record.config["size"], record.config["text_tokens"] is None): record for record in records}
-
-    def gain(one: Record, other: Record) -> "np.ndarray":
-        held_out, read = (nats(one, split, per="n_tokens") - nats(other, split, per="n_tokens")
-                          for split in ("validation", "train"))
-        return held_out - read / 2
-
-    seeds = sorted({record.seed for record in records})
-    return Measured(*(np.array([gain(found[seed, LARGEST, everything], found[seed, *than]) for seed in seeds])
-                      for everything, than in ((True, (SECOND, True)), (False, (LARGEST, True)))))
-
-
-def gap(records: list[Record]) -> float:
-    """By how much held-out text is told worse than text read in training, with little text more than with all."""
-    def mean_gap(everything: bool) -> float:
-        return fmean(record.metrics["validation_token_loss"] - record.metrics["train_token_loss"]
-                     for record in records if (record.config["text_tokens"] is None) == everything)
-    return mean_gap(False) - mean_gap(True)
-
-
-def _read(*sizes: str) -> Callable[[Any], bool]:
-    """Whether a run is a training of one of these sizes, on all text or on little."""
-    return lambda config: config.source == "scratch" and config.size in sizes and text_of(config) in ("all", "little")
-
-
-register(Claim(
-    id="gpt2_2019-underfits", paper=PAPER, experiment=PRETRAINING.name, source="Section 4, Figure 4",
-    about=(FIGURE_4.id,), unit="stretch", direction="lower", told_in="nats per token", measure=learnt,
-    sentence="Even the largest model underfits: of what it gains over the next smaller one on training text, more than "
-             "half is gained on held-out text too.", short="Even the largest model underfits its training text.",
-    where=_read(SECOND, LARGEST),
-    control="what is gained by reading a sixteenth of the text sixteen times",
-    why_no_paper_effect="the paper draws these losses and prints no number",
-    assay=Assay("the gap between held-out and training text where little text is read again and again",
-                _read(LARGEST), gap)))
+                      room(lambda record: rouge(record, "lede_3"), lambda record: rouge(record, "no_hint")),
+                      lambda: round(summarised("Lede-3") - summarised("GPT-2 without hint"), 6))))

@@ -20,6 +20,7 @@ from repro.study import Experiment, Outcome, register
 
 SIZES = ("117M", "345M", "762M", "1542M")  # as Table 2 calls them
 CHECKPOINTS = dict(zip(SIZES, ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"), strict=True))
+RANKS = dict(zip(SIZES, ("smallest", "second", "third", "largest"), strict=True))  # as which ours are named
 LAYERS, HEADS = (12, 24, 36, 48), (12, 16, 20, 25)  # of Table 2, the heads from the released code
 
 
@@ -89,6 +90,20 @@ def text_of(config) -> str:
     if config.corpus == WRAPPED["corpus"]:
         return "wrapped"
     return "all" if config.text_tokens is None else "little"
+
+
+def named(size: str, scale: str) -> str:
+    """A size by what it is: its rank and weights, and the paper's name for it; at `paper` that name alone.
+
+    >>> named("1542M", "small"), named("1542M", "paper")
+    ("largest of four, 2.8M; the paper's 1542M", '1542M')
+    """
+    if scale == "paper":
+        return size
+    config = next(one for one in EXPERIMENT.plan(scale) if one.size == size)
+    n = model_config(config, config.vocab_size).parameters
+    weights = f"{n / 1e6:.1f}M" if n >= 1e6 else f"{n / 1e3:.0f}k"
+    return f"{RANKS[size]} of four, {weights}; the paper's {size}"
 
 
 def model_config(config, vocab_size: int):

@@ -6,7 +6,7 @@ from math import exp, floor, log2, log10
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from repro.papers.gpt2_2019.sizes import CHAPTER, CHECKPOINTS, PAPER, SIZES, model_config, text_of
+from repro.papers.gpt2_2019.sizes import CHAPTER, CHECKPOINTS, PAPER, RANKS, SIZES, model_config, named, text_of
 from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
 from repro.papers.gpt2_2019.zero_shot import BASE, CALLED, FREQUENCIES
 from repro.papers.gpt2_2019.zero_shot import EXPERIMENT as ZERO_SHOT
@@ -52,7 +52,8 @@ def sizes(context: ArtifactContext) -> "pandas.DataFrame":
     rows, of_gpt = [], RELEASED["openai-gpt"]
     for row in printed_rows("gpt2_2019_table2_model_sizes"):
         counted = RELEASED[CHECKPOINTS[row["model"]]]
-        told = {"size": row["model"], "paper: parameters": f"{row['parameters_millions_as_printed']}M",
+        told = {"paper: size": row["model"], "ours for it": f"{RANKS[row['model']]} of four",
+                "paper: parameters": f"{row['parameters_millions_as_printed']}M",
                 "counted, with GPT's vocabulary": f"{replace(counted, vocab_size=of_gpt.vocab_size).parameters:,}",
                 "counted, as released": f"{counted.parameters:,}", "paper: layers": row["layers"],
                 "paper: width": row["d_model"]}
@@ -102,7 +103,8 @@ def called(config) -> str:
     """The model of a run, as tables name it."""
     if config.size == FREQUENCIES:
         return "frequencies of tokens alone"
-    return config.size + {"all": "", "little": ", little text", "wrapped": ", books in lines"}[config.text]
+    name = BASE if config.size == BASE else named(config.size, config.scale)
+    return name + {"all": "", "little": "; little text", "wrapped": "; books in lines"}[config.text]
 
 
 def summarised(context: ArtifactContext) -> "pandas.DataFrame":
@@ -117,7 +119,8 @@ def summarised(context: ArtifactContext) -> "pandas.DataFrame":
             found = context.records_of(config)
             for name, told in SUMMARIES.items():
                 values = [mean(found, f"summary_{name}_{measure}", ".2f") for measure in ROUGE]
-                rows.append({"source": f"this study, {scale}, {config.articles}", "summary": told} |
+                rows.append({"source": f"this study, {scale}, {config.articles}",
+                             "summary": told.replace("GPT-2", named(LARGEST, scale))} |
                             dict(zip(("R-1", "R-2", "R-L"), values, strict=True)) |
                             {"R-AVG": _average(found, name)})
     return pandas.DataFrame(rows)
@@ -143,14 +146,15 @@ def most_confident(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale, size=LARGEST, text="all"):
             found = context.records_of(config)[:1]
-            rows += [{"source": f"this study, {scale}, {config.questions}, seed {record.seed}",
+            source = f"this study, {scale} ({named(LARGEST, scale)}), {config.questions}"
+            rows += [{"source": f"{source}, seed {record.seed}",
                       "question": one["question"],
                       "answer": one["answer"] or "(nothing)", "correct": "yes" if one["correct"] else "no",
                       "probability": _share(one["probability"])}
                      for record in found for one in record.notes["answers"]]
             if not found:
                 rows.append(dict.fromkeys(("source", "question", "answer", "correct", "probability"), NOT_RUN) |
-                            {"source": f"this study, {scale}, {config.questions}"})
+                            {"source": source})
     return pandas.DataFrame(rows)
 
 
@@ -185,7 +189,7 @@ def in_text(context: ArtifactContext) -> "pandas.DataFrame":
         told = {"task": row["task"], "data set": row["dataset"], "model": row["model"], "measure": row["metric"],
                 "paper": f"{row['value']} {row['unit']}".strip()}
         for scale in reversed(context.scales):
-            told[heading(scale)] = _text_cell(context, scale, row)
+            told[f"{heading(scale)}: {named(LARGEST, scale)}"] = _text_cell(context, scale, row)
         rows.append(told)
     return pandas.DataFrame(rows)
 
@@ -199,6 +203,9 @@ OURS = {  # (task, measure, start of the model) -> what is ours beside it
     ("LAMBADA", "accuracy with stop-word filter", "GPT-2"): ("lambada_accuracy_stop_words_percent", "corpus"),
 }
 ALONE = {"reading_f1_percent": "reading_alone_f1_percent"}  # the same of the question alone
+# What another set gives that the paper's does not: HotpotQA's supporting paragraphs hold the answer; CoQA's questions
+# are asked of a whole passage, after a conversation.
+EASIER = {"reading_f1_percent": ", given only the paragraphs that hold the answer"}
 WHY_NOT = {  # task -> why there is no number of ours
     "translation": "not run: WMT-14 is fetched for paper", "commonsense": "not run: the Winograd schemas are not here",
     "data": "not run: WebText was never published", "reading comprehension": "–", "question answering": "–"}
@@ -217,7 +224,8 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
     if key and key in OURS:
         metric, field = OURS[key]
         without = f"; {mean(found, ALONE[metric], '.2f')} without the text" if metric in ALONE else ""
-        return f"{mean(found, metric, '.2f')} ({getattr(config, field)}{without})" if found else NOT_RUN
+        told = f"{getattr(config, field)}{EASIER.get(metric, '')}{without}"
+        return f"{mean(found, metric, '.2f')} ({told})" if found else NOT_RUN
     if row["task"] == "translation" and row["model"].startswith("GPT-2"):
         field = "translations" if "En-Fr" in row["dataset"] else "translations_back"
         if name := getattr(config, field):
