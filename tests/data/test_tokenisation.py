@@ -228,6 +228,147 @@ def test_heads_of_books_keep_what_is_never_predicted(data, bpe):
     assert len(heads.targets) == len(heads.ids)
 
 
+SCRIPTS = ("Ein Käfer für 5 £.", "Ёлка в лесу", "日本語と漢字", "🙂👩‍👩‍👧 ok", "नमस्ते दुनिया", "a\u00a0b\ufffd",
+           "שלום\n\n\tعالم")
+
+
+@pytest.fixture(scope="module")
+def multilingual():
+    return tokenisation.train_bpe([text for text in SCRIPTS for _ in range(3)], 290)
+
+
+def bytes_by_hand(coder, ids):
+    """Of byte-level BPE, decoded one id at a time: the letters of GPT-2's alphabet, which stand for one byte each."""
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    letters = [coder.backend.id_to_token(int(one)) for one in ids if one != coder.bos]
+    assert set("".join(letters)) <= set(ByteLevel.alphabet())
+    return sum(map(len, letters))
+
+
+@pytest.mark.parametrize("text", [*SCRIPTS, "".join(SCRIPTS), ""])
+def test_bytes_of_a_text_cut_at_every_token(multilingual, text):
+    ids = multilingual.encode(text)
+    whole = [multilingual.n_bytes(ids[:k]) for k in range(len(ids) + 1)]
+    assert whole == [bytes_by_hand(multilingual, ids[:k]) for k in range(len(ids) + 1)]
+    assert whole[-1] == len(text.encode()) and multilingual.n_bytes([multilingual.bos, *ids]) == whole[-1]
+    for k, size in enumerate(whole):  # the text up to the last whole character is what these bytes say
+        assert multilingual.decode(ids[:k]).startswith(text.encode()[:size].decode(errors="ignore"))
+        assert multilingual.n_bytes(ids[:k]) + multilingual.n_bytes(ids[k:]) == whole[-1]
+
+
+def test_bytes_of_a_published_layout_and_of_fallback_to_bytes():
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    vocab = {"<unk>": 0, "▁": 1, "a": 2, "▁a": 3} | {f"<0x{k:02X}>": 4 + k for k in range(256)}
+    made = Tokenizer(models.BPE(vocab, [("▁", "a")], unk_token="<unk>", byte_fallback=True))
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    made.add_tokens([AddedToken("naïve", normalized=False)])
+    coder = tokenisation.Tokeniser("fallback", made)
+    ids = coder.encode("a naïve日 a")
+    sizes = [coder.n_bytes(ids[:k]) for k in range(len(ids) + 1)]
+    assert sizes[-1] == len("a naïve日 a".encode()) and np.diff(sizes).tolist() == [1, 1, 6, 1, 1, 1, 2]
+
+
+def test_bytes_of_a_text_of_bytes_that_is_cut(data):
+    known = tokenisation.Bytes(bytes(range(256)))
+    for text in SCRIPTS:
+        ids = known.encode(text)
+        assert [known.n_bytes(ids[:k]) for k in range(len(ids) + 1)] == list(range(len(text.encode()) + 1))
+        assert known.encode(known.decode(ids[:5])).tolist() == ids[:5].tolist()
+
+
+@pytest.mark.parametrize("coder", ["multilingual", "bytes"])
+@pytest.mark.parametrize("n", range(1, 40))
+def test_heads_count_the_bytes_that_are_there(multilingual, coder, n):
+    coder = multilingual if coder == "multilingual" else tokenisation.Bytes(bytes(range(256)))
+    streams = [np.append(coder.bos, coder.encode(text)) for text in SCRIPTS]
+    starts = 1 + np.cumsum([0, *map(len, streams[:-1])])
+    counts = np.zeros(len(SCRIPTS), int)
+    books = tokenisation.Tokens(np.concatenate(streams), starts, counts, counts, coder.bos, False)
+    heads = books.heads(n, coder)
+    for k, text in enumerate(SCRIPTS):
+        content = text.encode()[:int(heads.n_bytes[k])]
+        assert coder.encode(text)[:n].tolist() == heads.document(k)[1:].tolist()
+        assert heads.n_bytes[k] == coder.n_bytes(coder.encode(text)[:n])
+        assert heads.n_words[k] == len(content.decode(errors="replace").split())  # a cut word is a word
+
+
+def test_heads_leave_out_what_is_never_predicted(data, bpe):
+    never = ("<unk>",)
+    texts = ["one <unk> two", "<unk>", "a b<unk>c é", "no such"]
+    streams = [np.append(bpe.bos, bpe.encode(text)) for text in texts]
+    targets = [np.append(True, ~bpe.touching(text, never)) for text in texts]
+    counts = np.zeros(4, int)
+    whole = tokenisation.Tokens(np.concatenate(streams), 1 + np.cumsum([0, *map(len, streams[:-1])]), counts, counts,
+                                bpe.bos, False, np.concatenate(targets), never)
+    for n in range(1, 20):
+        heads = whole.heads(n, bpe)
+        for k, text in enumerate(texts):
+            size = bpe.n_bytes(bpe.encode(text)[:n])
+            inside = np.zeros(len(text.encode()), bool)  # bytes that are never predicted
+            for at in (i for i in range(len(text)) if text.startswith("<unk>", i)):
+                inside[len(text[:at].encode()):][:5] = True
+            assert heads.n_bytes[k] == (~inside[:size]).sum()
+            assert heads.n_words[k] == len(text.encode()[:size].decode(errors="replace").split()) - inside[:size].any()
+    full = whole.heads(99, bpe)
+    assert full.n_words.tolist() == [2, 0, 2, 2] and full.n_bytes.tolist() == [8, 0, 7, 7]
+
+
+@pytest.mark.parametrize("change", [
+    {"ids": np.zeros((2, 3), int)}, {"starts": np.array([3, 1])}, {"starts": np.array([0, 99])},
+    {"starts": np.array([-1, 2])}, {"n_words": np.zeros(3, int)}, {"n_bytes": np.zeros(1, int)},
+    {"targets": np.ones(4, bool)}])
+def test_parts_of_a_split_fit_together(change):
+    good = {"ids": np.arange(9), "starts": np.array([1, 5]), "n_words": np.zeros(2, int), "n_bytes": np.zeros(2, int),
+            "bos": 0, "joined": False}
+    assert len(tokenisation.Tokens(**good)) == 2
+    with pytest.raises(ReproError, match="starts|shapes"):
+        tokenisation.Tokens(**good | change)
+    for k in (-1, 2, 1.0, None):
+        with pytest.raises(ReproError, match="document is"):
+            tokenisation.Tokens(**good).document(k)
+
+
+@pytest.mark.parametrize("how", ["file", "backend"])
+def test_a_file_that_was_saved_after_a_call_that_cuts_and_pads(multilingual, tmp_path, how):
+    """As a tokenizer.json is that transformers saved after `tokenizer(..., truncation=True, max_length=5)`."""
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_str(multilingual.backend.to_str())
+    backend.enable_truncation(5)
+    backend.enable_padding(length=32)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    coder = (tokenisation.Tokeniser.read(tmp_path / "tokenizer.json") if how == "file" else
+             tokenisation.Tokeniser("bpe-290", Tokenizer.from_file(str(tmp_path / "tokenizer.json"))))
+    for text in SCRIPTS:
+        assert coder.encode(text).tolist() == multilingual.encode(text).tolist()
+        assert len(coder.offsets(text)) == len(coder.encode(text)) and coder.decode(coder.encode(text)) == text
+    assert coder.fingerprint == multilingual.fingerprint
+
+
+@pytest.mark.parametrize("ids", [[-1], [10**6], [1.5], ["a"], "ab", None, 3, [True], [[1, 2]], [None]])
+@pytest.mark.parametrize("kind", ["bpe", "bytes"])
+def test_ids_that_a_tokeniser_does_not_have(multilingual, kind, ids):
+    coder = multilingual if kind == "bpe" else tokenisation.Bytes(b"abc")
+    for ask in (coder.decode, coder.n_bytes):
+        with pytest.raises(ReproError, match="whole numbers from 0 to"):
+            ask(ids)
+
+
+@pytest.mark.parametrize("text", [None, 3, b"ab", ["a"], "\ud83d"])
+@pytest.mark.parametrize("kind", ["bpe", "bytes"])
+def test_what_is_no_text_has_no_tokens(multilingual, kind, text):
+    coder = multilingual if kind == "bpe" else tokenisation.Bytes(b"abc")
+    for ask in (coder.encode, lambda text: coder.touching(text, ("a",))):
+        with pytest.raises(ReproError):
+            ask(text)
+    for strings in ("ab", [""], [3], [None]):
+        with pytest.raises(ReproError, match="give a list of texts that are not empty"):
+            coder.touching("a", strings)
+
+
 def test_heads_keep_the_first_tokens_of_every_document_and_their_words(data, bpe):
     whole = tokens("pg19-subset", "train", bpe)
     heads = whole.heads(9, bpe)
@@ -235,7 +376,7 @@ def test_heads_keep_the_first_tokens_of_every_document_and_their_words(data, bpe
     for k in range(3):
         assert heads.document(k).tolist() == whole.document(k)[:10].tolist()
         text = bpe.decode(whole.document(k)[1:10])
-        assert (heads.n_words[k], heads.n_bytes[k]) == (len(text.split()), len(text.encode()))
+        assert (heads.n_words[k], heads.n_bytes[k]) == (len(text.split()), bytes_by_hand(bpe, heads.document(k)))
     same = whole.heads(10**9, bpe)
     for name in ("ids", "starts", "n_words", "n_bytes"):
         np.testing.assert_array_equal(getattr(same, name), getattr(whole, name))

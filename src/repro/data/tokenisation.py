@@ -20,7 +20,7 @@ from repro import paths
 from repro.data import bpe
 from repro.data.base import Corpus, Document, root
 from repro.data.registry import corpus
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, check_whole, unknown
 
 END = "<|endoftext|>"
 MOST_IDS = 1_000_000  # of a tokeniser that is trained
@@ -28,6 +28,7 @@ MASKED = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # RoBERTa's special tokens
 VERSION = "1"  # part of every cache key: raise it when training or encoding changes
 PIECE = 20_000  # characters encoded at a time
 BATCH = 64  # pieces per call
+CUT = "\ufffd"  # what a decoder writes for a byte that is no character
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,14 @@ class Tokeniser:
     backend: object = field(repr=False)
 
     def __post_init__(self) -> None:
+        from tokenizers import Tokenizer
+
+        if not isinstance(self.backend, Tokenizer):
+            raise ReproError(f"backend is a {type(self.backend).__name__}; give a tokenizers.Tokenizer, such as the "
+                             "backend_tokenizer of a fast tokeniser of transformers.")
         self.backend.encode_special_tokens = True  # "<|endoftext|>" inside a text is text
+        self.backend.no_truncation()  # a tokenizer.json keeps what a call set: texts would be cut or padded
+        self.backend.no_padding()
 
     @classmethod
     def read(cls, path: Path | str) -> "Tokeniser":
@@ -85,7 +93,7 @@ class Tokeniser:
     def encode(self, text: str) -> np.ndarray:
         """The ids of `text`, int32, no special token added; "<|endoftext|>" in it is text. ReproError for a word that a
         word-level one lacks."""
-        found = [np.zeros(0, np.int32)]
+        found, text = [np.zeros(0, np.int32)], _text(text)
         todo = list(pieces(text, between=self._between))
         for start in range(0, len(todo), BATCH):
             try:
@@ -100,7 +108,7 @@ class Tokeniser:
 
         A string may be several tokens, and a token may hold the blank before it: all of these touch it.
         """
-        inside = np.append(0, np.cumsum(_inside(re.finditer(_any(strings), text), len(text))))
+        inside = np.append(0, np.cumsum(_inside(re.finditer(_any(strings), _text(text)), len(text))))
         starts, stops = self.offsets(text).T
         return inside[stops] > inside[starts]
 
@@ -109,16 +117,43 @@ class Tokeniser:
 
         A character of several tokens belongs to each of them.
         """
-        found, start = [np.zeros((0, 2), int)], 0
+        found, start, text = [np.zeros((0, 2), int)], 0, _text(text)
         for piece in pieces(text, between=self._between):
-            encoding = self.backend.encode(piece, add_special_tokens=False)
+            try:
+                encoding = self.backend.encode(piece, add_special_tokens=False)
+            except Exception as error:  # tokenizers raises plain Exception
+                raise ReproError(f"tokeniser {self.name} cannot encode this text: {_half(text) or error}.") from error
             found.append(start + np.array(encoding.offsets, int).reshape(-1, 2))
             start += len(piece)
         return np.concatenate(found)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; <|endoftext|> gives nothing."""
-        return self.backend.decode([int(i) for i in ids], skip_special_tokens=True)
+        """The text of `ids`; <|endoftext|> gives nothing. Raises ReproError for ids that it does not have."""
+        return self.backend.decode(_ids(ids, self), skip_special_tokens=True)
+
+    def n_bytes(self, ids: Iterable[int]) -> int:
+        """How many UTF-8 bytes of a text `ids` stand for, also where they end inside a character.
+
+        `decode` would give U+FFFD there, which is three bytes. Exact for byte-level BPE. Others are counted by what
+        `decode` gives, of a character that is cut one for each byte token.
+        """
+        from tokenizers import decoders
+
+        ids = _ids(ids, self)
+        if isinstance(self.backend.decoder, decoders.ByteLevel):
+            return int(self._sizes[ids].sum())
+        whole = self.decode(ids).rstrip(CUT)
+        return len(whole.encode()) + len(self.decode(ids)) - len(whole)
+
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        """(ids,) bytes of each token of byte-level BPE: one a letter of its alphabet; special tokens are no text."""
+        sizes = np.zeros(self.vocab_size, np.int64)
+        for token, k in self.backend.get_vocab().items():
+            sizes[k] = len(token)
+        for k, added in self.backend.get_added_tokens_decoder().items():
+            sizes[k] = 0 if added.special else len(added.content.encode())
+        return sizes
 
     def save(self, path: Path | str) -> None:
         """Write one JSON file, which tokenizers and transformers' PreTrainedTokenizerFast read."""
@@ -149,7 +184,7 @@ class Bytes:
 
     def encode(self, text: str) -> np.ndarray:
         """The ids of the bytes of `text`, int32. Raises ReproError for a byte that is not known."""
-        content = np.frombuffer(text.encode(errors="surrogateescape"), np.uint8)
+        content = np.frombuffer(_bytes_of(text), np.uint8)
         table = np.zeros(256, np.int32)
         table[list(self.known)] = range(1, self.vocab_size)
         ids = table[content]
@@ -161,12 +196,17 @@ class Bytes:
 
     def touching(self, text: str, strings: Sequence[str]) -> np.ndarray:
         """Which bytes of `text` belong to one of `strings`: (n,) bool."""
-        content = text.encode(errors="surrogateescape")
+        content = _bytes_of(text)
         return _inside(re.finditer(_any(strings).encode(), content), len(content))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; <|endoftext|> gives nothing."""
-        return bytes(self.known[i - 1] for i in ids if i).decode(errors="surrogateescape")
+        """The text of `ids`, with a surrogate for each byte of a character that is cut; <|endoftext|> gives nothing.
+        Raises ReproError for ids that it does not have."""
+        return bytes(self.known[i - 1] for i in _ids(ids, self) if i).decode(errors="surrogateescape")
+
+    def n_bytes(self, ids: Iterable[int]) -> int:
+        """How many bytes of a text `ids` stand for: one each, but for <|endoftext|>."""
+        return sum(map(bool, _ids(ids, self)))
 
 
 _BETWEEN_WORDS = re.compile(r"(?<=\w)[ \n](?=\w)")
@@ -188,14 +228,43 @@ def pieces(text: str, size: int = PIECE, between: re.Pattern = _BETWEEN_WORDS) -
         start = stop
 
 
+def _ids(values: Iterable[int], tokeniser: Tokeniser | Bytes) -> list[int]:
+    """`values` as ints. Raises ReproError for ids that a tokeniser does not have."""
+    most = tokeniser.vocab_size - 1
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ReproError(f"ids are {values!r:.60}; give a list of whole numbers from 0 to {most:,}.")
+    ids = values.tolist() if hasattr(values, "tolist") else list(values)
+    for k, one in enumerate(ids):
+        if isinstance(one, bool) or not isinstance(one, Integral) or not 0 <= one <= most:
+            raise ReproError(f"id {k} is {one!r:.60}; tokeniser {tokeniser.name} has whole numbers from 0 to {most:,}.")
+    return [int(one) for one in ids]
+
+
 def _half(text: str) -> str:
     """What is no character in a text, in words; "" where all are."""
     found = _SURROGATE.search(text)
     return found and f"{found[0]!r} at position {found.start():,} is half a character (a lone surrogate)" or ""
 
 
+def _text(value: str) -> str:
+    """`value`. Raises ReproError for what is no text."""
+    if not isinstance(value, str):
+        raise ReproError(f"a text is {value!r:.60}; give a string.")
+    return value
+
+
+def _bytes_of(text: str) -> bytes:
+    """The bytes of a text, where a surrogate stands for each byte of a character that is cut."""
+    try:
+        return _text(text).encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise ReproError(f"tokeniser byte cannot encode this text: {_half(text)}.") from None
+
+
 def _any(strings: Sequence[str]) -> str:
-    """A regular expression that finds each of `strings`."""
+    """A regular expression that finds each of `strings`. Raises ReproError for one that is empty or no text."""
+    if isinstance(strings, str) or not all(isinstance(one, str) and one for one in strings):
+        raise ReproError(f"strings are {strings!r:.60}; give a list of texts that are not empty.")
     return "|".join(map(re.escape, strings))
 
 
@@ -215,6 +284,7 @@ class Tokens:
     starts: (documents,) index in `ids` of each document's first token.
     n_words, n_bytes: (documents,) words (as `Corpus.n_words` counts) and UTF-8 bytes, without what is never predicted.
     targets: (n,) bool, which tokens are to be predicted; the others are context alone. None: all of them.
+    never: the strings that are not, such as "<unk>". Raises ReproError for parts that do not fit together.
 
     >>> books = tokens("synthetic-books", "test", tokeniser("word", corpus="synthetic-books"), n_documents=2)
     >>> len(books.starts), bool(books.ids[0] == books.bos), books.joined
@@ -228,6 +298,19 @@ class Tokens:
     bos: int
     joined: bool
     targets: np.ndarray | None = None
+    never: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        sizes = {name: np.shape(getattr(self, name)) for name in ("ids", "starts", "n_words", "n_bytes")}
+        sizes |= {} if self.targets is None else {"targets": np.shape(self.targets)}
+        n, documents = sizes["ids"], sizes["starts"]
+        if len(n) != 1 or len(documents) != 1 or not sizes["n_words"] == sizes["n_bytes"] == documents or sizes.get(
+                "targets", n) != n:
+            told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            raise ReproError(f"the parts of a split have shapes {told}; ids and targets must be (tokens,), the others "
+                             "(documents,).")
+        if documents[0] and not (0 <= self.starts[0] and (np.diff(self.starts) >= 0).all() and self.starts[-1] <= n[0]):
+            raise ReproError(f"starts must rise from 0 to the {n[0]:,} tokens that there are at most.")
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -242,23 +325,35 @@ class Tokens:
 
     def _document(self, k: int, values: np.ndarray, first: int) -> np.ndarray:
         """`first`, then those of `values`, one a token, that belong to document k."""
+        check_whole(k, "document", 0, len(self) - 1)
         begin = int(self.starts[k])
         last = k + 1 == len(self.starts)
         end = len(self.ids) if last else int(self.starts[k + 1]) - (not self.joined)
         return np.concatenate([np.array([first], values.dtype), values[begin:end]])
 
     def heads(self, n: int, tokeniser: Tokeniser) -> "Tokens":
-        """The first `n` tokens of every document (of books; a running text has no heads), with the words in them."""
+        """The first `n` tokens of every document (of books; a running text has no heads), with the words and bytes in
+        them that are predicted. A word that is cut counts as one, and a character by the bytes that are there."""
+        check_whole(n, "n", 1, of="tokens")
         if self.joined:
             raise ReproError(f"the first {n} tokens of each document: this text runs on from document to document.")
         parts = [self.document(k)[:n + 1] for k in range(len(self))]
-        texts = [tokeniser.decode(ids) for ids in parts]
+        counts = np.array([self._counts(k, ids, tokeniser) for k, ids in enumerate(parts)]).reshape(-1, 2)
         ends = np.cumsum([len(ids) for ids in parts])
         targets = None if self.targets is None else np.concatenate(
             [self.targets_of(k)[:n + 1] for k in range(len(self))])
         return replace(self, ids=np.concatenate(parts), starts=np.append(0, ends[:-1]) + 1, targets=targets,
-                       n_words=np.array([len(text.split()) for text in texts]),
-                       n_bytes=np.array([len(text.encode()) for text in texts]))
+                       n_words=counts[:, 0], n_bytes=counts[:, 1])
+
+    def _counts(self, k: int, head: np.ndarray, tokeniser: "Tokeniser | Bytes") -> tuple[int, int]:
+        """How many words and bytes of the head of document k are predicted."""
+        n_words, n_bytes = len(tokeniser.decode(head).split()), tokeniser.n_bytes(head)
+        if self.never:
+            content = tokeniser.decode(self.document(k)).encode(errors="surrogateescape")
+            spans = [found.span() for found in re.finditer(_any(self.never).encode(), content)]
+            inside = [min(stop, n_bytes) - start for start, stop in spans if start < n_bytes]
+            n_words, n_bytes = n_words - len(inside), n_bytes - sum(inside)
+        return n_words, n_bytes
 
 
 def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser | Bytes,
@@ -276,6 +371,12 @@ def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser | Bytes,
     [2500, 2500]
     """
     source = corpus_name if isinstance(corpus_name, Corpus) else corpus(corpus_name)
+    if not isinstance(tokeniser, Tokeniser | Bytes):
+        raise ReproError(f"tokeniser is {tokeniser!r:.60}; give what repro.data.tokeniser(...) returns.")
+    if n_documents is not None:
+        check_whole(n_documents, "n_documents")
+    if isinstance(names, str):
+        raise ReproError(f"names is '{names:.40}'; give a list, such as ['{names:.40}'].")
     chosen = [*[n_documents] * bool(n_documents), *sorted(names or ())]
     key = _key(VERSION, source.fingerprint([split]), split, tokeniser.fingerprint, *chosen)
     cache = paths.work() / "tokens" / f"{source.name}-{split}-{key}.npz"
@@ -289,7 +390,7 @@ def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser | Bytes,
         np.savez(buffer, **parts)
         paths.write_atomic(cache, buffer.getvalue())
     return Tokens(parts["ids"].astype(np.int32), parts["starts"], parts["n_words"], parts["n_bytes"],
-                  tokeniser.bos, source.joined, parts.get("targets"))
+                  tokeniser.bos, source.joined, parts.get("targets"), source.never_targets)
 
 
 def drawn(corpus_name: str | Corpus, split: str, n: int, seed: int) -> tuple[str, ...]:
@@ -304,7 +405,8 @@ def drawn(corpus_name: str | Corpus, split: str, n: int, seed: int) -> tuple[str
     """
     source = corpus_name if isinstance(corpus_name, Corpus) else corpus(corpus_name)
     names = {document.id for document in source.stream(split)}
-    if not 1 <= n <= len(names):
+    check_whole(seed, "seed", 0)
+    if isinstance(n, bool) or not isinstance(n, Integral) or not 1 <= n <= len(names):
         raise ReproError(f"{n} documents are to be drawn: {source.name} {split} has 1 to {len(names)} to give.")
     return tuple(sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode()).digest())[:n])
 
@@ -375,8 +477,8 @@ def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) 
         return Bytes(_bytes(names))
     special, last = (MASKED[:-1], MASKED[-1:]) if name == "masked-bpe" else ((END,), ())
     least = 256 + len(special) + len(last)
-    if vocab_size < least:
-        raise ReproError(f"vocab_size={vocab_size}: byte-level BPE needs at least {least} (256 bytes and "
+    if isinstance(vocab_size, bool) or not isinstance(vocab_size, Integral) or vocab_size < least:
+        raise ReproError(f"vocab_size={vocab_size!r:.40}: byte-level BPE needs at least {least} (256 bytes and "
                          f"{' '.join((*special, *last))}).")
     return Tokeniser(f"{name}-{vocab_size}", _bpe(name, names, vocab_size, special, last))
 
@@ -406,6 +508,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int, level: str = "byte", catego
     vocab_size = int(vocab_size)
     if level == "word" and not categories:
         raise ReproError("categories=False goes with level='byte': at level 'word', a merge never leaves its word.")
+    if not isinstance(texts, Iterable):
+        raise ReproError(f"texts is {texts!r:.60}; give a list of texts.")
     if isinstance(texts, str):
         raise ReproError("texts is one string; give a list of texts, such as [text].")
     words, between = 0, _BETWEEN_WORDS if categories else _LINE_ENDS

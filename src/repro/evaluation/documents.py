@@ -46,7 +46,10 @@ def per_document(tokens, target_nll: np.ndarray) -> tuple[Score, np.ndarray]:
         target_nll, n_scored = np.where(counts, target_nll, np.float32(0)), int(counts.sum())
     nll = np.zeros(len(tokens))
     nll[told] = np.add.reduceat(target_nll.astype(np.float64), (np.cumsum(lengths) - lengths)[told])
-    whole = Score(float(nll.sum()), n_scored, int(tokens.n_words.sum()), int(tokens.n_bytes.sum()), target_nll)
+    if not n_scored:
+        raise ReproError(f"none of the {len(target_nll):,} tokens is to be predicted (`targets`); there is no score.")
+    n_words, n_bytes = (int(counts.sum()) or None for counts in (tokens.n_words, tokens.n_bytes))  # 0: not counted
+    whole = Score(float(nll.sum()), n_scored, n_words, n_bytes, target_nll)
     return whole, nll
 
 
