@@ -1,6 +1,5 @@
 """Curves and bars show the numbers that they were given, in the colours of the house."""
 
-import numpy as np
 import pandas
 import pytest
 from matplotlib.collections import LineCollection
@@ -19,7 +18,6 @@ from repro.plotting import (
     draw_table_curves,
     house,
 )
-from repro.plotting.curves import spread
 
 
 @pytest.fixture
@@ -186,28 +184,21 @@ def test_gains_have_the_paper_and_ours_as_lines_and_controls_as_hollow_marks():
         draw_gains(pandas.concat([frame, frame[:1]]))
 
 
-def test_points_of_one_cost_are_moved_apart_and_named():
-    costs = {"a": 5.0, "b": 5.0, "c": 1.0, "d": 105.0}
-    rows = [("small", name, flops, 9.0, 8.0, 10.0) for name, flops in costs.items()]
-    frame = pandas.DataFrame(rows, columns=["source", "name", "flops", "perplexity", "low", "high"])
+def test_costs_and_changes_are_drawn_where_they_are():
+    """Two that cost the same too; what the others are compared with has no interval."""
+    costs = {"none": 5.0, "b": 5.0, "c": 1.0, "d": 105.0}
+    changes = {"none": (0, None, None), "b": (-28.0, -31.8, -24.0), "c": (-1, -2, 0.5), "d": (3, 2, 4)}
+    rows = [("small", name, flops, *changes[name]) for name, flops in costs.items()]
+    frame = pandas.DataFrame(rows, columns=["source", "name", "flops", "change", "low", "high"])
     figure = draw_quality_and_cost(frame)
-    places = {line.get_label(): line.get_xdata()[0] for line in figure.axes[0].lines}
-    assert list(places) == [text.get_text() for text in figure.axes[0].texts] == ["a", "b", "c", "d"]
-    apart = 0.036 * 104
-    assert places["b"] - places["a"] == pytest.approx(apart) and places["a"] - places["c"] >= apart - 1e-9
-    assert places["d"] == 105
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_places_are_spread_as_little_as_they_can_be(seed):
-    """Against a search over a fine grid of places for three points."""
-    import itertools
-
-    xs = np.random.default_rng(seed).integers(0, 8, 3) / 4
-    order = np.argsort(xs, kind="stable")
-    grid = np.arange(-6, 21) / 8
-    best = min(sum((np.array(some) - xs[order])**2) for some in itertools.product(grid, repeat=3)
-               if some[1] - some[0] >= 0.75 and some[2] - some[1] >= 0.75)
-    found = spread(xs, 0.75)
-    assert (np.diff(found[order]) >= 0.75 - 1e-12).all()
-    assert best - 0.02 <= ((found - xs)**2).sum() <= best + 1e-12
+    cost, effect = figure.axes
+    assert {line.get_label(): line.get_xdata()[0] for line in cost.lines} == costs
+    shown = {line.get_label(): (line.get_xdata()[0], line.get_ydata()[0]) for line in effect.lines[1:]}  # all but 0
+    assert shown == {name: (changes[name][0], k) for k, name in enumerate(costs)}
+    bars = {segment[0][1]: (segment[0][0], segment[1][0]) for part in effect.findobj(LineCollection)
+            for segment in part.get_segments() if len(segment) and segment[0][0] == segment[0][0]}
+    assert bars == {k: changes[name][1:] for k, name in enumerate(costs) if name != "none"}
+    assert [label.get_text() for label in cost.get_yticklabels()] == list(costs)
+    assert [text.get_text() for text in draw_quality_and_cost(frame[:0]).axes[0].texts] == ["not run"]
+    with pytest.raises(ReproError, match="two points have source small, name none"):
+        draw_quality_and_cost(pandas.concat([frame, frame[:1]]))

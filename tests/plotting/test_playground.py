@@ -11,6 +11,8 @@ from repro.errors import ReproError
 from repro.plotting import Playground
 from repro.plotting.playground import PATTERNS, RANGES, START, cells, pattern_of
 
+BEGINS = "SlidingWindow(12) | Global([0]) & Causal()"
+
 
 def settings(how_many: int, seed: int = 0) -> list[dict]:
     """Random choices: every pattern, any numbers in range, up to three global positions anywhere."""
@@ -70,16 +72,16 @@ def test_controls_and_the_address_move_the_picture(page):
         shown: [...document.querySelectorAll(".controls label:not([hidden]) [name]")].map((one) => one.name)})"""
     browser = page()
     first = browser.evaluate(look)
-    assert first["code"] == "SlidingWindow(12) | Global([0])"
+    assert first["code"] == "SlidingWindow(12) | Global([0]) & Causal()"
     assert first["path"] == cells(pattern_of(START | {"global": [0]}).mask(64))  # what Python drew is drawn again
-    assert first["told"].startswith("817 pairs, 19.9 % of full attention. Query 40 sees 13 keys: 0, 29–40.")
+    assert first["told"].startswith("754 pairs, 18.4 % of full attention. Query 40 sees 13 keys: 0, 29–40.")
     assert first["shown"] == ["pattern", "n", "window", "dilation", "globals"]
     browser.evaluate("""document.querySelector("svg.mask").dispatchEvent(
         new KeyboardEvent("keydown", {key: "ArrowUp", cancelable: true}))""")
     assert "Query 39 sees 13 keys: 0, 28–39." in browser.evaluate(look)["told"]
     browser = page("#pattern=fixed&n=32&stride=8&summary=2&globals=2&apart=5&query=9")
     other = browser.evaluate(look)
-    assert other["code"] == "Fixed(8, 2) | Global([0, 5])"
+    assert other["code"] == "Fixed(8, 2) | Global([0, 5]) & Causal()"
     assert other["told"].endswith("Query 9 sees 6 keys: 0, 5–9.")
     fixed = pattern_of({"pattern": "fixed", "stride": 8, "summary": 2, "global": [0, 5]})
     assert other["path"] == cells(fixed.mask(32))
@@ -88,21 +90,32 @@ def test_controls_and_the_address_move_the_picture(page):
 
 @needs_chromium
 @pytest.mark.parametrize(("fragment", "code", "told"), [
-    ("#pattern=knitted", "SlidingWindow(12) | Global([0])", "There is no pattern “knitted”; here is another. 817 "),
-    ("#pattern=toString", "SlidingWindow(12) | Global([0])", "There is no pattern “toString”; here is another. 817"),
+    ("#pattern=knitted", BEGINS, "There is no pattern “knitted”; here is another. 754 "),
+    ("#pattern=toString", BEGINS, "There is no pattern “toString”; here is another. 754"),
     ("#pattern=strided&stride=abc&globals=0", "Strided(8)",
      "“abc” is none of the values 1 to 32 of stride or block; here is 8. "),
     ("#pattern=sliding&window=49&globals=0&query=-1", "SlidingWindow(12)",
      "“49” is none of the values 2 to 48 of window; here is 12. “-1” is none of the values 0 to 95 of query; here is "),
     ("#pattern=causal&globals=0&colour=50%", "Causal()", "Nothing is called “colour” here. 2080 pairs"),
-    ("#pattern=%E0%A4%A", "SlidingWindow(12) | Global([0])", "There is no pattern “\ufffd%A”; here is another. "),
-    ("#colour=red", "SlidingWindow(12) | Global([0])", "817 pairs"),  # not its address
+    ("#pattern=%E0%A4%A", BEGINS, "There is no pattern “\ufffd%A”; here is another. "),
+    ("#colour=red", BEGINS, "754 pairs"),  # not its address
 ])
 def test_what_an_address_asks_for_in_vain_is_said(page, fragment, code, told):
     browser = page(fragment)
     assert browser.evaluate("document.querySelector('.written').textContent") == code
     assert browser.evaluate("document.querySelector('.told').textContent").startswith(told)
     assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_what_looks_back_sees_no_later_position_whatever_is_global(name):
+    """As it begins, and with global positions in the middle; the two that look both ways keep Longformer's."""
+    for places in ([0], [5, 20]):
+        mask = pattern_of(START | {"pattern": name, "n": 32, "global": places}).mask(32)
+        both_ways = name in ("both sides", "full")
+        assert bool(mask.triu(1).any()) is both_ways
+        wanted = mask.new_ones(32, 32) if both_ways else mask.new_ones(32, 32).tril()
+        assert mask[places].equal(wanted[places]) and mask[:, places].equal(wanted[:, places])  # they see, and are seen
 
 
 def test_it_loads_nothing_from_elsewhere_and_has_its_picture_without_a_script():

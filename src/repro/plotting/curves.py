@@ -155,53 +155,42 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
 
 
 @house()
-def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "perplexity per word") -> Drawing:
-    """Perplexity with its interval against FLOPs per token, a point with its name for each name, a panel for each
-    `source`. Points that cost about the same are moved apart, so that each can be told.
+def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "change (%)") -> Drawing:
+    """A row for each name: left what it costs in FLOPs per token, right its change in per cent with its interval; two
+    such panels for each `source`.
 
-    frame: a row per point with columns `source`, `name`, `flops`, `perplexity`, `low`, `high`. Without a row the figure
-    says "not run". Raises ReproError for two rows of one source and name.
+    frame: a row per point with columns `source`, `name`, `flops`, `change`, `low`, `high`, the last two missing where
+    there is no interval, as of what the others are compared with. Without a row the figure says "not run". Raises
+    ReproError for two rows of one source and name.
 
     >>> import pandas
-    >>> frame = pandas.DataFrame({"source": "small", "name": ["gated", "rmt"], "flops": [1.0, 1.2],
-    ...     "perplexity": [9.0, 8.5], "low": [8.8, 8.3], "high": [9.2, 8.7]})
+    >>> frame = pandas.DataFrame({"source": "small", "name": ["none", "rmt"], "flops": [1.0, 1.2],
+    ...     "change": [0.0, -4.7], "low": [None, -5.7], "high": [None, -3.7]})
     >>> draw_quality_and_cost(frame).alt
-    'perplexity per word against FLOPs per token; points: gated, rmt.'
+    'FLOPs per token and change (%). small: none +0.0, rmt -4.7.'
     """
     _once(frame, ["source", "name"])
-    sources, names = list(dict.fromkeys(frame["source"])), list(dict.fromkeys(frame["name"]))
+    names, groups = list(dict.fromkeys(frame["name"])), list(frame.groupby("source", sort=False))
     colour = colours(names)
-    figure, axes = canvas(4.2, columns=max(len(sources), 1), squeeze=False, alt=(
-        f"{label} against FLOPs per token; points: {', '.join(names) or 'not run'}."))
-    for axis, source in zip(axes[0], sources, strict=False):
-        here = frame[frame["source"] == source]
-        places = spread(here["flops"], 0.036 * len(sources) * np.ptp(here["flops"]))  # letters are so high
-        for x, point in zip(places, here.itertuples(), strict=True):
-            look = {"color": colour[point.name], "marker": MARKERS[names.index(point.name) % len(MARKERS)]}
-            axis.vlines(x, point.low, point.high, color=look["color"], lw=1.2)
-            axis.plot(x, point.perplexity, ls="", label=point.name, **look)
-            axis.annotate(point.name, (x, point.high), (0, 5), textcoords="offset points", rotation=90, ha="center",
-                          va="bottom", size=9)
-        low, high = axis.get_ylim()
-        axis.set(title=source, xlabel="FLOPs per token", ylim=(low, high + 0.5 * (high - low)))  # room for the names
-        axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
-    axes[0, 0].set_ylabel(label)
-    if not sources:
+    told = " ".join(f"{source}: {', '.join(f'{one.name} {one.change:+.1f}' for one in rows.itertuples(index=False))}."
+                    for source, rows in groups)
+    figure, axes = canvas(1.2 + 0.26 * max(len(names), 4), columns=2 * max(len(groups), 1), squeeze=False, sharey=True,
+                          alt=f"FLOPs per token and {label}. {told or 'not run'}")
+    for (cost, effect), (source, rows) in zip(axes[0].reshape(-1, 2), groups, strict=False):
+        effect.axvline(0, color=COLOURS["faint"], lw=1, zorder=0)
+        for point in rows.itertuples(index=False):
+            y, look = names.index(point.name), {"color": colour[point.name], "marker": "o"}
+            cost.plot(point.flops, y, ls="", label=point.name, **look)
+            effect.plot(point.change, y, ls="", label=point.name, **look)
+            effect.hlines(y, point.low, point.high, color=look["color"], lw=1.2)
+        cost.set(title=source, xlabel="FLOPs per token", xlim=(0, None))
+        cost.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+        effect.set(xlabel=label)
+    axes[0, 0].set_yticks(range(len(names)), names)
+    axes[0, 0].set_ylim(len(names) - 0.5, -0.5)
+    if not groups:
         axes[0, 0].text(0.5, 0.5, "not run", ha="center", transform=axes[0, 0].transAxes)
     return figure
-
-
-def spread(xs: Sequence[float], apart: float) -> np.ndarray:
-    """The places nearest to `xs` (n,) (least squares), in the same order, that are at least `apart` from each other."""
-    order, blocks = np.argsort(xs, kind="stable"), []
-    for k, x in enumerate(np.asarray(xs, float)[order]):
-        blocks.append((x - k * apart, 1))
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:  # too near: both move, by the mean
-            (right, n), (left, m) = blocks.pop(), blocks.pop()
-            blocks.append(((n * right + m * left) / (n + m), n + m))
-    found = np.empty(len(order))
-    found[order] = [place for place, n in blocks for _ in range(n)] + apart * np.arange(len(order))
-    return found
 
 
 def _legend_or_not_run(figure, axes, sources: Sequence[str]) -> None:

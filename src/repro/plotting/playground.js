@@ -16,8 +16,9 @@
       ...Array.from({length: one.summary}, (_, k) => [one.stride - 1 - k, i, one.stride])],
   };
 
-  function keys(one, i) { // sorted, each once
-    const seen = new Set(one.global.includes(i) ? Array(one.n).keys() : one.global);
+  function keys(one, i) { // sorted, each once; global positions of a pattern that looks back look back, too
+    const stop = start.both_ways.includes(one.pattern) ? one.n : i + 1;
+    const seen = new Set(one.global.includes(i) ? Array(stop).keys() : one.global.filter((j) => j < stop));
     for (const [first, last, step] of KEYS[one.pattern](one, i))
       for (let j = first; j <= Math.min(last, one.n - 1); j += step) if (j >= 0) seen.add(j);
     return [...seen].sort((a, b) => a - b);
@@ -77,7 +78,8 @@
       fixed: `Fixed(${one.stride}, ${one.summary})`}[one.pattern] ??
       `SlidingWindow(${one.window}${one.dilation > 1 ? `, dilation=${one.dilation}` : ""}` +
       `${one.pattern === "both sides" ? ", causal=False" : ""})`;
-    return told + (one.global.length ? ` | Global([${one.global.join(", ")}])` : "");
+    return told + (one.global.length ? ` | Global([${one.global.join(", ")}])` +
+      (start.both_ways.includes(one.pattern) ? "" : " & Causal()") : "");
   }
 
   function draw() {

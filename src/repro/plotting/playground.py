@@ -27,11 +27,21 @@ START = {"pattern": "sliding", "n": 64, "window": 12, "dilation": 1, "stride": 8
          "apart": 16, "query": 40}
 
 
+BOTH_WAYS = "both sides", "full"  # patterns whose queries see later positions anyway
+
+
 def pattern_of(choice: Mapping[str, Any]) -> "Pattern":
     """The pattern of a choice: `pattern`, the numbers it uses, and `global`, a list of positions.
 
-    Raises ReproError for a pattern that the page does not have.
+    Global positions of a pattern that looks back only look back, too: `Global(positions) & Causal()`. Raises
+    ReproError for a pattern that the page does not have.
     """
+    first, *rest = _parts(choice)
+    return first | rest[0] if rest else first
+
+
+def _parts(choice: Mapping[str, Any]) -> "list[Pattern]":
+    """The pattern that was chosen and, if there are global positions, theirs."""
     from repro.attention import BlockLocal, Causal, Fixed, Full, Global, SlidingWindow, Strided
 
     made = {"full": lambda one: Full(), "causal": lambda one: Causal(),
@@ -41,8 +51,25 @@ def pattern_of(choice: Mapping[str, Any]) -> "Pattern":
             "fixed": lambda one: Fixed(one["stride"], one["summary"])}
     if choice["pattern"] not in made:
         raise unknown("pattern", choice["pattern"], made)
-    found = made[choice["pattern"]](choice)
-    return found | Global(choice["global"]) if choice["global"] else found
+    found = [made[choice["pattern"]](choice)]
+    if choice["global"]:
+        everywhere = Global(choice["global"])
+        found.append(everywhere if choice["pattern"] in BOTH_WAYS else everywhere & Causal())
+    return found
+
+
+def written(choice: Mapping[str, Any]) -> str:
+    """`pattern_of` a choice in Python.
+
+    >>> written({"pattern": "causal", "global": [2]})
+    'Causal() | Global(positions=(2,)) & Causal()'
+    """
+    from repro.attention import Global
+
+    told = repr(_parts(choice)[0])
+    if choice["global"]:
+        told += f" | {Global(choice['global'])!r}" + " & Causal()" * (choice["pattern"] not in BOTH_WAYS)
+    return told
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,12 +85,13 @@ class Playground:
     def _repr_html_(self) -> str:
         one = START | dict(self.start)
         places = [at for at in range(0, one["globals"] * one["apart"], one["apart"]) if at < one["n"]]
-        pattern = pattern_of(one | {"global": places})
+        pattern, code = pattern_of(one | {"global": places}), written(one | {"global": places})
         n, pairs = one["n"], pattern.count(one["n"])
-        filled = {"n": n, "cells": cells(pattern.mask(n)), "written": html.escape(repr(pattern)),
-                  "alt": html.escape(f"{pattern!r} on {n} positions: row for row what each query sees"),
+        filled = {"n": n, "cells": cells(pattern.mask(n)), "written": html.escape(code),
+                  "alt": html.escape(f"{code} on {n} positions: row for row what each query sees"),
                   "told": f"{pairs} pairs, {pairs / n**2:.1%} of full attention.",
-                  "data": embedded(one | {"patterns": PATTERNS, "names": NAMES, "ranges": RANGES}),
+                  "data": embedded(one | {"patterns": PATTERNS, "names": NAMES, "ranges": RANGES,
+                                            "both_ways": BOTH_WAYS}),
                   "script": FILE.with_suffix(".js").read_text()}
         text = FILE.with_suffix(".html").read_text()
         for name, value in filled.items():

@@ -9,12 +9,13 @@ import pytest
 from repro.data import corpus
 from repro.data.synthetic import bounds
 from repro.errors import ReproError
+from repro.page import bounded
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.yoshida2020.evaluation import trained
 from repro.papers.yoshida2020.finetuning import FINETUNING, added_weights
 from repro.papers.yoshida2020.memories import ROWS, execute, gain, known
-from repro.papers.yoshida2020.memories_tables import COLUMNS, cost_figure, memory_table, reach
-from repro.study import claims, experiment
+from repro.papers.yoshida2020.memories_tables import COLUMNS, cost_figure, cost_points, memory_table, reach
+from repro.study import ArtifactContext, artifact, claims, experiment
 from repro.study.artifacts import same_seeds
 
 EXPERIMENT = experiment("memories-pg19")
@@ -196,13 +197,33 @@ def test_the_table_sets_books_beside_books_of_a_known_process():
     assert alone.loc["rmt", "change"] == "–"  # no seed in common
 
 
-def test_the_figure_has_a_point_for_each_row_that_was_run():
+def test_the_figure_has_the_numbers_of_the_table():
+    """Costs and changes with their intervals, of the rows that were run and share a seed with "none"."""
     plan = EXPERIMENT.plan("small")
-    found = {run: [record(run, 1.0)] for run in plan if run.memory in ("none", "infini")}
-    figure = cost_figure(told(found))
-    assert [text.get_text() for text in figure.axes[0].texts] == ["none", "infini"]
-    assert figure.axes[0].get_title(loc="left") == "small"
+    ratios = {"none": 1.0, "infini": 0.9, "rmt": 0.72, "cache": 1.05}
+    found = {run: [record(run, ratios[run.memory], seed) for seed in (0, 1)] for run in plan
+             if run.corpus == "pg19-subset" and run.memory in ratios}
+    found |= {run: [record(run, 1.0, seed=7)] for run in plan if run.memory == "knn" and run.corpus == "pg19-subset"}
+    figure, table = cost_figure(told(found)), memory_table(told(found)).set_index("memory")
+    cost, effect = figure.axes
+    assert [line.get_label() for line in cost.lines] == [name for name in ROWS if name in ratios]
+    for left, right in zip(cost.lines, effect.lines[1:], strict=True):
+        name = left.get_label()
+        assert f"{left.get_xdata()[0]:.3g}" == table.loc[name, "FLOPs/token"]
+        assert right.get_xdata()[0] == pytest.approx(100 * (ratios[name] - 1))
+        assert name == "none" or table.loc[name, "change"].startswith(f"{right.get_xdata()[0]:+.1f}% ")
+    assert cost.get_title(loc="left") == "small"
     assert "not run" in cost_figure(told({})).alt
+
+
+def test_the_figure_draws_the_committed_numbers_of_the_table():
+    shown = ArtifactContext(artifact("memories-pg19-cost"), ("small",))
+    points, table = cost_points(shown).set_index("name"), memory_table(shown).set_index("memory")
+    assert list(points.index) == list(table.index)
+    for name, row in points.iterrows():
+        assert f"{row['flops']:.3g}" == table.loc[name, "FLOPs/token"]
+        if name != "none":
+            assert table.loc[name, "change"] == bounded(*(row[["change", "low", "high"]] / 100), "+.1%")
 
 
 def test_claims_on_text_of_a_known_process_compare_a_memory_with_none_and_count_what_can_be_known():

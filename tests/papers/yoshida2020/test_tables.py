@@ -122,6 +122,11 @@ def test_the_points_of_the_gains_are_each_of_what_they_are_called(monkeypatch):
     assert alone[["low", "high"]].isna().all()  # only the sum was kept
     assert (frame["low"] <= frame["gain"] + 1e-9)[frame["low"].notna()].all()
     assert gain_points(told({}, list(found)), "yoshida2020_table1_wikitext103").empty
+    smoke = told(found, list(found))
+    smoke.scales = ("smoke", "small")
+    both = gain_points(smoke, "yoshida2020_table1_wikitext103")
+    assert set(both.loc[both["name"] == "paper", "source"]) == {"small"}  # text of another kind is no paper's
+    assert set(both["source"]) == {"smoke", "small"}
 
 
 def test_levels_side_by_side_are_of_the_same_seeds(monkeypatch):

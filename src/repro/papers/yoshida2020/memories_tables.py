@@ -1,11 +1,12 @@
 """The table and the figure of the memories: what each gains, what it costs, how far it reaches."""
 
+import math
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from repro.papers.yoshida2020.evaluation import trained
 from repro.papers.yoshida2020.pg19_tables import change, told
-from repro.papers.yoshida2020.tables import interval
+from repro.papers.yoshida2020.tables import compare
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.record import Record
 from repro.study.settings import RunConfig
@@ -90,17 +91,29 @@ def speed(context: ArtifactContext, config) -> str:
 
 
 def cost_figure(context: ArtifactContext):
-    """Test perplexity against FLOPs per token, a point for each memory, with intervals over books."""
-    import pandas
-
+    """FLOPs per token of each memory, and its change of test perplexity against "none": `cost_points` drawn."""
     from repro.plotting import draw_quality_and_cost
+
+    return draw_quality_and_cost(cost_points(context), "test perplexity (%)")
+
+
+def cost_points(context: ArtifactContext) -> "pandas.DataFrame":
+    """The cells "FLOPs/token" and "change" of `memory_table` as numbers, a row for each memory of each scale: `change`,
+    `low`, `high` in per cent, seed by seed and book by book as there; of "none" 0 without an interval."""
+    import pandas
 
     rows = []
     for scale in reversed(context.scales):
-        for config, records in _side_by_side(context, scale):
-            if records:
-                value, low, high = interval(records, "test")
-                rows.append({"source": scale, "name": config.memory, "flops": records[0].metrics["flops_per_token"],
-                             "perplexity": value, "low": low, "high": high})
-    frame = pandas.DataFrame(rows, columns=["source", "name", "flops", "perplexity", "low", "high"])
-    return draw_quality_and_cost(frame, "test perplexity per word")
+        found = _side_by_side(context, scale)
+        plain = [record for config, records in found if config.memory == "none" for record in records]
+        for config, records in found:
+            if not records or config.memory != "none" and not _paired(records, plain):
+                continue
+            change = (0, math.nan, math.nan) if config.memory == "none" else compare(records, plain, "test")
+            rows.append([scale, config.memory, records[0].metrics["flops_per_token"], *(100 * one for one in change)])
+    return pandas.DataFrame(rows, columns=["source", "name", "flops", "change", "low", "high"])
+
+
+def _paired(records: list[Record], against: list[Record]) -> bool:
+    """Whether the two have a seed in common."""
+    return bool({record.seed for record in records} & {record.seed for record in against})
