@@ -67,7 +67,7 @@ def list_study(
 ) -> None:
     """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
     from repro.study import SCALES
-    from repro.study.claims import claim, listing, tally
+    from repro.study.claims import listing
     from repro.study.lesson import SIGNS
 
     whole, words = listing(results), _whole(words or [], SIGNS)
@@ -82,8 +82,8 @@ def list_study(
     _print_table("Artifacts and claims: repro show ID", ["id", "kind", "chapter", "source", "runs done",
                                                            "verdict (of a table: the worst of its claims)"],
                  map(_judged, (*listed["artifacts"], *listed["claims"])))
-    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in
-                         tally([claim(entry["id"]) for entry in listed["claims"]], results).items())
+    found = [entry["verdict"] for entry in listed["claims"]]
+    verdicts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in SIGNS if verdict in found)
     typer.echo(f"{len(listed['experiments'])} experiments, {len(listed['artifacts'])} artifacts, "
                f"{len(listed['claims'])} claims{': ' * bool(verdicts)}{verdicts}")
 
@@ -523,12 +523,20 @@ def _print_json(value: Any) -> None:
 
 def _print_table(title: str, header: list[str], rows: Iterable[list[str]]) -> None:
     """A table whose first column, ids or names, is never broken; in a file or a pipe a plain line for each row."""
-    from rich.box import HEAVY_HEAD
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     console = _console()
-    table = Table(box=HEAVY_HEAD if console.is_terminal else None, pad_edge=console.is_terminal)
+    if not console.is_terminal:
+        lines = [[" ".join(cell.split("\n")) for cell in line] for line in (header, *rows)]
+        widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+        typer.echo(title)
+        for line in lines:
+            typer.echo("  ".join(cell + " " * (width - cell_len(cell))
+                                 for cell, width in zip(line, widths, strict=True)))
+        return
+    table = Table()
     for number, name in enumerate(header):
         table.add_column(name, overflow="fold", no_wrap=not number)
     for row in rows:

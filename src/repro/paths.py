@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from repro.errors import ReproError
@@ -11,8 +12,14 @@ def home() -> Path:
     """The project's root: $REPRO_HOME, else the checkout this package is installed from, else the current folder."""
     if "REPRO_HOME" in os.environ:
         return Path(os.environ["REPRO_HOME"]).resolve()
-    checkout = Path(__file__).resolve().parents[2]
-    return checkout if (checkout / "pyproject.toml").exists() else Path.cwd()
+    return _checkout(__file__) or Path.cwd()
+
+
+@cache
+def _checkout(file: str) -> Path | None:
+    """The checkout that holds this file of the package; None where it is installed from a wheel."""
+    folder = Path(file).resolve().parents[2]
+    return folder if (folder / "pyproject.toml").exists() else None
 
 
 def results(scale: str) -> Path:

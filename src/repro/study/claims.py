@@ -152,6 +152,7 @@ class Claim(Based):
         return artifact(self.about[0]).chapter if self.about else ""
 
     @unchanging()
+    @once
     def verdict(self, scale: str = "smoke", results: Path | str | None = None) -> Verdict:
         """The verdict of the records of `scale`; "not run", with the command, while one is missing.
 
@@ -168,6 +169,7 @@ class Claim(Based):
         works = replace(found, verdict=MACHINERY, because="")
         return replace(works, text=worded(works, self.write, self.told_in))
 
+    @once
     def _of_scale(self, scale: str, results: Path | str | None, family: int = 1) -> Verdict:
         """The verdict by the rule, the error shared with so many claims."""
         found = self.records(scale, results)

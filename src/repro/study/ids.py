@@ -21,13 +21,18 @@ def run_id(config: RunConfig) -> str:
     if not _data_here(config) and (kept := weights.known(config)):
         return kept.id
     parent = experiment(config.experiment)
-    return identify(config.settings(), corpus_named(config.corpus).fingerprint(), map(run_id, parent.needs(config)),
+    return identify(config.settings(), _fingerprint(config.corpus), map(run_id, parent.needs(config)),
                     fingerprints(config), parent.revision)
 
 
 def fingerprints(config: RunConfig) -> dict[str, str]:
     """Name -> fingerprint of the corpora that a run reads besides its own. Raises ReproError for an absent one."""
-    return {name: corpus_named(name).fingerprint() for name in experiment(config.experiment).reads(config)}
+    return {name: _fingerprint(name) for name in experiment(config.experiment).reads(config)}
+
+
+@once
+def _fingerprint(corpus: str) -> str:
+    return corpus_named(corpus).fingerprint()
 
 
 @once

@@ -45,6 +45,9 @@ class Record:
     revision: int = 0  # of its experiment; not in the file while it is 0
     carried_from: str = ""  # the id under which it was made, if what an id is made of has changed since
 
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
     @classmethod
     def sealed(cls, **parts: Any) -> "Record":
         """A record with its schema and digest filled in, equal to what reading its file gives back."""

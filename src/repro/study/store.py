@@ -62,6 +62,7 @@ class Store:
         found = self.look(config)
         return None if found and self.stale(found) else found
 
+    @once
     def stale(self, record: Record) -> str:
         """Why `record` does not count any more: what it was built on was made again since. "" while it does.
 
@@ -80,7 +81,15 @@ class Store:
     @once
     def _called(self, id: str, scale: str) -> list[Record]:
         """The record with this id, in a list; [] when it is not here."""
-        return [Record.read(path) for path in (self.folder / scale).glob(f"*/{id}.json")]
+        return [Record.read(path) for path in self._paths(scale).get(id, ())]
+
+    @once
+    def _paths(self, scale: str) -> dict[str, list[Path]]:
+        """The files of all records of a scale, by id."""
+        found: dict[str, list[Path]] = {}
+        for path in (self.folder / scale).glob("*/*.json"):
+            found.setdefault(path.stem, []).append(path)
+        return found
 
     def look(self, config: RunConfig) -> Record | None:
         """`get`, whether the record is stale or not."""

@@ -86,14 +86,21 @@ def known(config: RunConfig) -> Record | None:
 
     Raises ReproError for two of them, and for a record that cannot be trusted.
     """
-    folder = paths.results(config.scale) / config.scale / config.experiment
-    some = [Record.read(path) for path in sorted(folder.glob("*.json")) if (path.with_suffix("") / "model").is_dir()]
-    same = [record for record in some if record.revision == experiment(config.experiment).revision
-            and canonical(record.config) == canonical(config.settings())]
+    revision, settings = experiment(config.experiment).revision, canonical(config.settings())
+    same = [record for record in _with_weights(config.experiment, config.scale)
+            if record.revision == revision and canonical(record.config) == settings]
     if len(same) > 1:
         raise ReproError(f"weights lie beside {' and '.join(record.id for record in same)} of {config.experiment}, "
                          "which have one config but different data; delete one.")
     return same[0] if same else None
+
+
+@once
+def _with_weights(experiment: str, scale: str) -> list[Record]:
+    """The records beside which weights lie, where records of the scale belong."""
+    folder = paths.results(scale) / scale / experiment
+    files = sorted(model.parent.with_suffix(".json") for model in folder.glob("*/model") if model.is_dir())
+    return [Record.read(file) for file in files if file.exists()]
 
 
 def _cut_off(path: Path) -> str:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from repro.errors import ReproError
 from repro.papers.gpt1_2018 import claims, finetuning, pretraining, tables
 from repro.study import artifact, artifacts, claim, experiment
 from repro.study import claims as all_claims
@@ -161,6 +162,25 @@ def test_a_claim_on_mrpc_reads_its_runs_alone():
     assert [(config.task, config.variant) for config in plan if one.assay.where(config)] == [
         ("mrpc", "full"), ("mrpc", "no-pretraining")]
     assert one.scales == ("small",)
+
+
+@pytest.mark.parametrize(("task", "labels"), [("sick", ["A", "B", "C"]), ("rte", [0, 1]), ("mrpc", [0, 1]),
+                                              ("cola", [0, 1]), ("stsb", [0.5, 2.25, 5.0]), ("cola", [1])])
+def test_by_chance_is_the_mean_over_orders_drawn_one_by_one(task, labels):
+    draw = np.random.default_rng(1)
+    given, told = draw.choice(labels, 30).tolist(), draw.choice(labels, 30).tolist()
+    if task == "sick":
+        told[3] = "D"  # an answer that is no label
+    orders, metric = np.random.default_rng(0), finetuning.FORMS[task].metric
+    one_by_one = [finetuning.units(orders.permutation(np.array(given)).tolist(), told, metric)
+                  for _ in range(claims.ORDERS)]
+    record = SimpleNamespace(config={"task": task}, documents={"test": {"label": given, "prediction": told}})
+    np.testing.assert_allclose(claims.by_chance(record), np.mean(one_by_one, 0), rtol=1e-9, atol=1e-9)
+
+
+def test_by_chance_refuses_an_f1_that_is_not_defined():
+    with pytest.raises(ReproError, match="F1 of no positive label and no positive answer"):
+        claims.mean_units([0, 0], [0, 0], "f1")
 
 
 def test_the_auxiliary_objective_with_many_examples_less_that_with_few():

@@ -9,6 +9,7 @@ from functools import lru_cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from repro.errors import ReproError
 from repro.papers.gpt1_2018.finetuning import EXAMPLES, FORMS, LAYERS, SHOWN, TABLE_5, by_example, units
 from repro.papers.gpt1_2018.finetuning import EXPERIMENT as FINETUNING
 from repro.papers.gpt1_2018.pretraining import EXPERIMENT as PRETRAINING
@@ -42,15 +43,42 @@ def by_chance(record: Record) -> "np.ndarray":
     """(examples,) of the same answers held against the labels of other rows: the mean over ORDERS of the labels, the
     same for every model. What is left is how often an answer is given, whatever the row."""
     test = record.documents["test"]
-    return _by_chance(FORMS[record.config["task"]].metric, tuple(test["label"]), tuple(test["prediction"]))
+    return mean_units(test["label"], test["prediction"], FORMS[record.config["task"]].metric)
 
 
-@lru_cache(maxsize=256)  # several claims compare the same records
-def _by_chance(metric: str, labels: tuple, told: tuple) -> "np.ndarray":
+def mean_units(labels: Sequence, told: Sequence, metric: str) -> "np.ndarray":
+    """(examples,) mean over ORDERS of the labels of `units(order, told, metric)`.
+
+    An order keeps the mean and the spread of the labels, so matrix products give the mean without a loop over orders.
+    """
     import numpy as np
 
+    kinds, orders = _orders(tuple(labels))
+    if metric == "accuracy":
+        code = {kind: n for n, kind in enumerate(kinds.tolist())}
+        return 100 * (orders == np.array([code.get(one, -1) for one in told], np.int32)).mean(0)
+    x, y = kinds.astype(float)[orders], np.array(told, float)
+    if metric == "f1":
+        both = x[0].sum() + y.sum()
+        if not both > 0:
+            raise ReproError("F1 of no positive label and no positive answer is not defined; add rows that have one.")
+        f1 = 2 * (x @ y) / both
+        return 100 * (f1.mean() + (2 * x.mean(0) * y - f1 @ x / ORDERS - f1.mean() * y) * len(y) / both)
+    if not np.ptp(x[0]) or not np.ptp(y):
+        return np.zeros(len(y))
+    x, y = (x - x[0].mean()) / x[0].std(), (y - y.mean()) / y.std()
+    share = x @ y / len(y)
+    return 100 * (x.mean(0) * y - (share @ x**2 / ORDERS + share.mean() * y**2) / 2 + share.mean())
+
+
+@lru_cache(maxsize=32)
+def _orders(labels: tuple) -> "tuple[np.ndarray, np.ndarray]":
+    """The kinds of labels, and (ORDERS, examples) which kind each row has in each order. Cached: models share tasks."""
+    import numpy as np
+
+    kinds, which = np.unique(np.array(labels), return_inverse=True)
     draw = np.random.default_rng(0)
-    return np.mean([units(draw.permutation(labels).tolist(), told, metric) for _ in range(ORDERS)], 0)
+    return kinds, np.array([draw.permutation(which) for _ in range(ORDERS)], np.int32)
 
 
 def averaged(parts: Sequence["np.ndarray"]) -> "np.ndarray":

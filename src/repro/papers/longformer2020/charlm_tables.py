@@ -1,7 +1,9 @@
 """Tables, figure and verdicts of the character language models: bits per character, and how sure a difference is."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from math import log
+from operator import or_
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -84,11 +86,11 @@ def looks_back(windows: Sequence[int], dilation: Sequence[int], heads: int, dila
     >>> looks_back([4, 4], [1, 1], heads=2, dilated_heads=1), looks_back([4, 4], [1, 2], heads=2, dilated_heads=1)
     (6, 9)
     """
-    from repro.models import longformer_patterns, receptive_field
-
-    n = 1 + sum((window - 1) * step for window, step in zip(windows, dilation, strict=True)) + 1
-    seen = receptive_field(longformer_patterns(windows, heads, dilation, dilated_heads), n)[-1]
-    return n - 1 - int(seen.int().argmax())
+    seen = 1  # bit k is set where the last position can depend on the position k before it
+    for window, step in zip(windows, dilation, strict=True):
+        steps = {step} if dilated_heads == heads else {1, step} if dilated_heads else {1}
+        seen = reduce(or_, (seen << k * one for one in steps for k in range(window)))
+    return seen.bit_length() - 1
 
 
 def reach_of_layers(records: Sequence[Record]) -> Measured:

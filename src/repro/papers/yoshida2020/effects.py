@@ -5,12 +5,13 @@ so that its mean over documents is the difference over the whole corpus, whateve
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, Any
 
 from repro.papers.yoshida2020.tables import CONTROL, FIRST, by_document, compare, kind, log_ratio, module_effect
-from repro.study import Assay, Measured, Record, experiment, judge
+from repro.study import Assay, Experiment, Measured, Record, experiment, judge
 from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
@@ -30,9 +31,15 @@ def at(*points: tuple[str, int], also: Sequence[tuple[str, int]] = ()) -> Callab
     def where(config) -> bool:
         needed, known = ({(model, SMOKE.get(overlap) if config.scale == "smoke" else overlap)
                           for model, overlap in some} for some in (points, (*points, *also)))
-        planned = {_point(one) for one in experiment(config.experiment).plan(config.scale) if _tested(one)}
+        planned = _planned(experiment(config.experiment), config.scale)
         return needed <= planned and _tested(config) and _point(config) in known
     return where
+
+
+@lru_cache(maxsize=64)
+def _planned(planner: Experiment, scale: str) -> frozenset[tuple[str, int]]:
+    """The points that an experiment plans at a scale. Cached: claims ask for them for every config."""
+    return frozenset(_point(config) for config in planner.plan(scale) if _tested(config))
 
 
 def _tested(config) -> bool:

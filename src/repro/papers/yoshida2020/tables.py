@@ -290,7 +290,7 @@ def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
 def kind(run) -> str:
     """What a config or record is of: baseline, recurrent, recurrent with the module at the first block, or a baseline
     trained on the windows it is tested on."""
-    values = run.model_dump() if isinstance(run, RunConfig) else run.config
+    values = vars(run) if isinstance(run, RunConfig) else run.config
     if values["model"] == "baseline":
         return CONTROL if values["train_overlap"] else "baseline"
     return FIRST if values.get("insert_layer") == 0 else values["model"]

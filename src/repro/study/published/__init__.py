@@ -5,6 +5,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from repro.errors import unknown
+from repro.study.once import once
 
 if TYPE_CHECKING:
     import pandas
@@ -15,6 +16,7 @@ def published_names() -> list[str]:
     return sorted(file.name.removesuffix(".csv") for file in files(__name__).iterdir() if file.name.endswith(".csv"))
 
 
+@once
 def printed_rows(name: str) -> list[dict[str, str]]:
     """The rows of `published(name)`, without pandas: what is asked for whenever claims are judged."""
     if name not in published_names():
