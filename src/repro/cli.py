@@ -137,7 +137,8 @@ def _judged(entry: dict[str, Any]) -> list[str]:
 
 @main.command()
 def run(
-    name: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="See `repro list`.")],
+    name: Annotated[str | None, typer.Argument(metavar="EXPERIMENT", help=(
+        "See `repro list`; with --budget it may be left out: every run of the scale."))] = None,
     scale: Annotated[str | None, typer.Option(help="smoke (default, but --dry-run tells of every scale), small, "
                                               "medium or paper.")] = None,
     sets: Sets = None,
@@ -148,14 +149,25 @@ def run(
     only: Annotated[list[str] | None, typer.Option(metavar="ID", help="Of these, only the run with this id.")] = None,
     as_json: AsJson = False,
     force: Annotated[bool, typer.Option("--force", help="Run from the start, even if there is a record.")] = False,
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help=(
+        "Stop after this time, such as 90s, 12m or 1h30m. Runs that decide the most claims come first; those that "
+        "do not fit are skipped; the run in progress continues with the next budget."))] = None,
 ) -> None:
     """Run an experiment: every grid point and seed that has no record yet."""
     from repro import processes
     from repro.study import Store, artifacts, experiment, plan, run, run_id
 
+    if budget is not None and force:
+        raise ReproError("--force runs what has a record and --budget what has none; leave one of them out.")
+    if name is None:
+        given = [f" for {flag}" for flag, value in (("--set", sets), ("--seed", seeds), ("--only", only)) if value]
+        if budget is None or given:
+            raise ReproError(f"Missing argument 'EXPERIMENT'{given[0] if given else ''}; `repro list` names them, and "
+                             "--budget TIME alone makes the missing runs of a whole scale.")
+        return _spend(budget, None, scale or "smoke", results, dry_run, as_json)
     chosen = experiment(name)
     runs: list[Any] = []
-    for one in ([scale or "smoke"] if scale or not dry_run else chosen.scales):
+    for one in ([scale or "smoke"] if scale or budget or not dry_run else chosen.scales):
         runs += chosen.plan(one, _pairs(sets or []), _numbers(seeds or ["0"]))
     if only:
         ids = {plan.known_id(config, results): config for config in runs}
@@ -163,6 +175,8 @@ def run(
             if wanted not in ids:
                 raise unknown(f"run of {name}", wanted, filter(None, ids))
         runs = [ids[wanted] for wanted in dict.fromkeys(only)]
+    if budget is not None:
+        return _spend(budget, runs, scale or "smoke", results, dry_run, as_json)
     if dry_run:
         return _dry_run(chosen, runs, results, as_json, force)
     records = []
@@ -420,6 +434,7 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
     """Print what would run: one table per scale, or JSON [{id, config, command, needs, estimate, done, state}]."""
     from repro.data import corpus
     from repro.study import experiment, plan
+    from repro.study.budget import duration
     from repro.study.settings import DEVICES
     from repro.study.store import where
 
@@ -447,11 +462,11 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
                 told.insert(0, f"needed: {config.experiment}")
             lines.append([plan.known_id(config, place) or "", " ".join(filter(None, told)), config.corpus,
                           f"{estimate.parameters:,}", f"{estimate.training_tokens:,}", f"{estimate.flops:.2e}",
-                          f"{estimate.memory_bytes / 2**30:.2f} GiB", _duration(estimate.seconds), state])
+                          f"{estimate.memory_bytes / 2**30:.2f} GiB", duration(estimate.seconds), state])
         header = ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""]
         hidden = 0 if any(line[0] for line in lines) else 1  # without its data a run has no id yet
         count = f"{len(here)} run{'s' * (len(here) != 1)}" + (f" and {len(needed)} that they need" if needed else "")
-        _print_table(f"{chosen.name} at {scale}: {count}; to do: {flops:.2e} FLOPs, {_duration(seconds)} of "
+        _print_table(f"{chosen.name} at {scale}: {count}; to do: {flops:.2e} FLOPs, {duration(seconds)} of "
                      f"computing on {device}",
                      header[hidden:], [line[hidden:] for line in lines])
         for name in read:
@@ -459,6 +474,49 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
         for line in _settings(here):
             typer.echo(f"  {line}")
         typer.echo()
+
+
+def _spend(time_given: str, only: "list[RunConfig] | None", scale: str, results: Path | None, dry_run: bool,
+           as_json: bool) -> None:
+    """Make the missing runs of a scale, or of `only`, within a budget of time, or say which would be made."""
+    import time
+
+    from repro import processes
+    from repro.study import SCALES, budget
+    from repro.study.plan import command
+
+    seconds = budget.seconds_of(time_given)
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    if processes.count() > 1:
+        raise ReproError(f"--budget runs in one process, and torchrun started {processes.count()}; leave out one.")
+    runs, jobs, decides = budget.missing(scale, results, only)
+    order = budget.ordered(jobs, decides, seconds)
+    if dry_run:
+        found = budget.rehearse(jobs, order, seconds)
+    else:
+        import torch  # noqa: F401  loaded before the clock of the first run starts
+
+        found = budget.spend(jobs, order, seconds, lambda key, deadline: budget.make(
+            runs[key], results, lambda: time.monotonic() >= deadline, not as_json),
+            report=lambda line: None if as_json else sys.stderr.write(line + "\n"))
+    claims = [set(budget.with_needs(jobs, keys)) for keys in decides.values()]
+    rows = [{"command": command(runs[key]), "claims": sum(key in some for some in claims),
+             "estimate": jobs[key].seconds, "state": state, "reason": reason}
+            for key in order for state, reason in [found.state(key)]]
+    words = {"made": "fits" if dry_run else "made", "stopped": "stopped", "skipped": "skipped", "failed": "failed"}
+    counts = {state: [row["state"] for row in rows].count(state) for state in words}
+    if as_json:
+        _print_json({"scale": scale, "seconds": seconds, "dry_run": dry_run, **counts, "runs": rows})
+    else:
+        _print_table(f"{scale}: {len(rows)} missing runs, {budget.duration(seconds)}",
+                     ["run", "claims", "estimate", ""],
+                     [[row["command"], str(row["claims"]), budget.duration(row["estimate"]),
+                       f"{words[row['state']]}: {row['reason']}"] for row in rows])
+        typer.echo(", ".join(f"{n} {words[state]}" for state, n in counts.items()))
+    if found.failed:
+        raise ReproError(f"{len(found.failed)} of the runs failed, the first with: "
+                         f"{next(iter(found.failed.values()))}")
 
 
 def _settings(configs: "list[RunConfig]") -> list[str]:
@@ -484,11 +542,6 @@ def _told(corpus: "Corpus") -> str:
     """What a corpus is, whether it is on this machine, and what to do about it."""
     here = "on this machine" if corpus.available() else f"not here, {corpus.way}"
     return f"{f'part of {corpus.part_of}' if corpus.part_of else 'whole'}; {here}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, hours = seconds / 60, seconds / 3600
-    return f"{seconds:.0f} s" if seconds < 120 else f"{minutes:.0f} min" if minutes < 120 else f"{hours:.1f} h"
 
 
 def _pairs(sets: list[str]) -> dict[str, str]:

@@ -2,16 +2,25 @@
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from repro.book import in_notebook
 from repro.processes import is_first
 
 
-class Progress:
-    """Bars of one command; `progress(total, description, unit)` opens one. Use it in a `with` statement."""
+class TimeIsUp(Exception):
+    """Ends a run at a step because its time is up. What it has done is in its checkpoint."""
 
-    def __init__(self, show: bool = True):
+
+class Progress:
+    """Bars of one command; `progress(total, description, unit)` opens one. Use it in a `with` statement.
+
+    until: whether the time is up, asked at every step; the step that finds it so raises TimeIsUp.
+    """
+
+    def __init__(self, show: bool = True, until: Callable[[], bool] | None = None):
+        self.until = until
         show = show and is_first()
         self.display: Any = None
         if show and in_notebook():
@@ -20,7 +29,7 @@ class Progress:
             self.display = _terminal() if sys.stderr.isatty() else _Log()
 
     def __call__(self, total: float, description: str, unit: str = "") -> "Bar":
-        return Bar(self.display, total, description, unit)
+        return Bar(self.display, total, description, unit, self.until)
 
     def __enter__(self) -> "Progress":
         return self
@@ -36,15 +45,22 @@ class Bar:
     The first step starts the clock and does not count into the speed: it is slow, or it is what an earlier run did.
     """
 
-    def __init__(self, display: Any, total: float, description: str, unit: str):
+    def __init__(self, display: Any, total: float, description: str, unit: str,
+                 until: Callable[[], bool] | None = None):
+        self.until = until
         self.display, self.total, self.description, self.unit = display, total, description, unit
         self.done, self.first, self.started = 0.0, 0.0, 0.0
         if display:
             display.start()
             self.task = display.add_task(description, total=total, info="")
 
+    @property
+    def time_is_up(self) -> bool:
+        """Whether `advance` will raise TimeIsUp: the moment to write a checkpoint."""
+        return self.until is not None and self.until()
+
     def advance(self, n: float = 1, **info: Any) -> None:
-        """Move by `n` units."""
+        """Move by `n` units. Raises TimeIsUp when the time of the run is up."""
         if self.done == 0:
             self.first, self.started = n, time.monotonic()
         self.done += n
@@ -54,6 +70,8 @@ class Bar:
             shown += [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
                       for key, value in info.items()]
             self.display.update(self.task, advance=n, info=" · ".join(shown))
+        if self.time_is_up:
+            raise TimeIsUp
 
     def close(self) -> None:
         """Take the bar away."""

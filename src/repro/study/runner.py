@@ -8,7 +8,7 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -26,31 +26,34 @@ from repro.study.settings import RunConfig, canonical
 from repro.study.store import Store, where
 
 
-def run(config: RunConfig, results: Path | str | None = None, progress: bool = True, force: bool = False) -> Record:
+def run(config: RunConfig, results: Path | str | None = None, progress: bool = True, force: bool = False,
+        until: Callable[[], bool] | None = None) -> Record:
     """The record of `config`: read if it is in the store, else made by running what it needs and then itself.
 
     `results` is the folder of the store (default: `repro.paths.results(scale)`, where the runs that it needs are looked
     up as well). `force` runs it from the start even
-    if there is a record, and replaces that. Raises ReproError for absent data, records that cannot be trusted and
-    full disks. A run that is killed goes on where it was when it is called again.
+    if there is a record, and replaces that. `until` is asked at every step whether the time is up: then the run writes
+    a checkpoint and raises TimeIsUp. Raises ReproError for absent data, records that cannot be trusted and
+    full disks. A run that was stopped or killed continues from its checkpoint when it is called again.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> made = run(EXPERIMENT.plan("smoke", {"train_books": 5})[0], folder, progress=False)
     >>> made.data["name"], round(made.metrics["test_word_perplexity"])
     ('synthetic-books', 159)
     """
-    with Progress(progress) as bars:
+    with Progress(progress, until) as bars:
         return _obtain(config, results, bars, force)[0]
 
 
-def model_folder(config: RunConfig, results: Path | str | None = None, progress: bool = True) -> Path:
+def model_folder(config: RunConfig, results: Path | str | None = None, progress: bool = True,
+                 until: Callable[[], bool] | None = None) -> Path:
     """The folder of the model that the run of `config` left; the run is made, or made again, if it is not here.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> model_folder(EXPERIMENT.plan("smoke", {"train_books": 5})[0], folder, progress=False).name
     'model'
     """
-    with Progress(progress) as bars:
+    with Progress(progress, until) as bars:
         return _obtain(config, results, bars, with_folder=True)[1] / "model"
 
 

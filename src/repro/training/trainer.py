@@ -28,7 +28,8 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     `validate_every` tokens and at the end; the weights with the best `config.best` are the ones left in the objective.
     folder: checkpoints go there; a training found there is continued, a finished one is returned at once.
     watch: from the unwrapped objective to named numbers, which become curves beside the training loss.
-    progress: an object with `advance(n, **info)`, told of every step. device: "cpu" to stay off a GPU that is there.
+    progress: an object with `advance(n, **info)`, called at every step; where its `time_is_up` is true, a checkpoint is
+    written before. device: "cpu" to stay off a GPU that is there.
 
     Works on a CPU, on one GPU, and under `torchrun` on several. Raises ReproError for an objective without
     `settings()`, a loss or metric that is not finite, a metric that is not returned, a checkpoint of another
@@ -109,7 +110,8 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
                 wrapped.eval()
                 state.judge(result, first(lambda: validate(objective)))
                 wrapped.train()
-            if accelerator.is_main_process and (due or time.monotonic() - saved > config.checkpoint_every):
+            due |= time.monotonic() - saved > config.checkpoint_every or getattr(progress, "time_is_up", False)
+            if accelerator.is_main_process and due:
                 state.save(result)
                 saved = time.monotonic()
             if progress is not None:

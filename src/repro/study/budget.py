@@ -1,0 +1,273 @@
+"""A budget of time: which missing runs to make first, and how to stop with whole records when the time is up.
+
+Runs that decide the most claims come first. A run whose estimate exceeds the time left is skipped. A run that is in
+progress when the time is up writes a checkpoint and continues under the next budget.
+"""
+
+import itertools
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from repro import paths
+from repro.errors import ReproError
+from repro.study.claims import Claim, claims
+from repro.study.experiment import experiment
+from repro.study.ids import data_at_hand, run_id
+from repro.study.once import unchanging
+from repro.study.plan import every_run, key, models_to_make, needed, state
+from repro.study.progress import TimeIsUp
+from repro.study.runner import model_folder, run
+from repro.study.settings import RunConfig
+from repro.study.store import where
+
+TRUST = 60.0  # seconds of finished runs after which their pace counts as much as the estimate
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to make. `seconds` is its estimate, `needs` are the keys of the jobs that have to be finished before.
+
+    >>> Job("recurrence-pg19", seconds=90.0, spent=30.0).needs
+    ()
+    """
+
+    experiment: str
+    seconds: float
+    needs: tuple[str, ...] = ()
+    spent: float = 0.0  # seconds that earlier budgets spent on it; its checkpoint keeps them
+    lacking: str = ""  # why it cannot run on this machine
+
+
+@dataclass
+class Spent:
+    """What became of a budget: the keys of finished runs with their seconds, in order, the run that was stopped, and
+    why others were skipped or failed.
+
+    >>> Spent().stopped is None
+    True
+    """
+
+    finished: dict[str, float] = field(default_factory=dict)
+    stopped: str | None = None
+    skipped: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def state(self, key: str) -> tuple[str, str]:
+        """What became of a run, "made", "stopped", "failed" or "skipped", and why or in what time."""
+        if key in self.finished:
+            return "made", f"in {duration(self.finished[key])}"
+        if key == self.stopped:
+            return "stopped", "it continues with the next budget"
+        return ("failed", self.failed[key]) if key in self.failed else ("skipped", self.skipped[key])
+
+
+def seconds_of(text: str) -> float:
+    """The seconds of a duration such as "90s", "12m" or "1h30m". Raises ReproError for any other text.
+
+    >>> seconds_of("90s"), seconds_of("12m"), seconds_of("1h30m")
+    (90.0, 720.0, 5400.0)
+    """
+    found = re.fullmatch(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text.strip(), re.ASCII)
+    total = sum(int(n or 0) * unit for n, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
+    if not total:
+        raise ReproError(f"a budget of {text!r} is no duration; write hours, minutes and seconds, more than 0 in all, "
+                         "as in 90s, 12m or 1h30m.")
+    return float(total)
+
+
+def ordered(jobs: Mapping[str, Job], decides: Mapping[str, Collection[str]], seconds: float) -> list[str]:
+    """The keys of all `jobs` by value, each after its needs.
+
+    decides: claim -> the keys of the runs that it lacks. seconds: the budget. Runs that an earlier budget began come
+    first. Then, one set after the other, the runs that a claim lacks: sets that fit into what is left come before
+    those that do not, then those that decide more claims, then those that take less time, then in the order declared.
+    Last come the runs that decide no claim, the shortest first.
+
+    >>> jobs = {"base": Job("a", 5.0), "long": Job("b", 9.0, ("base",)), "one": Job("c", 1.0), "none": Job("c", 1.0)}
+    >>> ordered(jobs, {"first": ["one"], "second": ["long"], "third": ["long"]}, seconds=20)
+    ['base', 'long', 'one', 'none']
+    >>> ordered(jobs, {"first": ["one"], "second": ["long"], "third": ["long"]}, seconds=10)
+    ['one', 'base', 'long', 'none']
+    """
+    chosen = dict.fromkeys(with_needs(jobs, [name for name, job in jobs.items() if job.spent]))
+    lacks = [with_needs(jobs, runs) for runs in decides.values() if not any(jobs[name].lacking for name in runs)]
+    while lacks := [left for runs in lacks if (left := [name for name in runs if name not in chosen])]:
+        left = seconds - _total(jobs, chosen)
+        best = min(lacks, key=lambda runs: (_total(jobs, runs) > left, -sum(map(set(runs).issuperset, lacks)),
+                                            _total(jobs, runs)))
+        chosen |= dict.fromkeys(best)
+    rest = sorted((name for name in jobs if name not in chosen), key=lambda name: _total(jobs, [name]))
+    return list(dict.fromkeys([*chosen, *with_needs(jobs, rest)]))
+
+
+def with_needs(jobs: Mapping[str, Job], names: Iterable[str]) -> list[str]:
+    """These jobs, each after those that it needs and that are jobs too.
+
+    >>> with_needs({"base": Job("a", 5.0), "tuned": Job("b", 9.0, ("base",))}, ["tuned"])
+    ['base', 'tuned']
+    """
+    found: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        if name not in found:
+            for need in jobs[name].needs:
+                add(need)
+            found[name] = None
+
+    for name in names:
+        add(name)
+    return list(found)
+
+
+def spend(jobs: Mapping[str, Job], order: Iterable[str], seconds: float, make: Callable[[str, float], None],
+          clock: Callable[[], float] = time.monotonic, report: Callable[[str], None] = lambda line: None) -> Spent:
+    """Make `jobs` in this order until `seconds` have passed on `clock`; the first that fits into what is left is next.
+
+    make(key, deadline) makes one run and raises TimeIsUp when `clock` reaches `deadline` before it is finished. An
+    estimate counts times the pace of the runs that are finished, most of all those of the same experiment. A run that
+    fails is reported, and those that do not need it are made. report: called with a line after each run.
+    """
+    deadline, waiting, found = clock() + seconds, dict.fromkeys(order), Spent()
+    took: Counter[str] = Counter()
+    estimated: Counter[str] = Counter()
+
+    def takes(name: str) -> float:
+        pace = (sum(took.values()) + TRUST) / (sum(estimated.values()) + TRUST)
+        own = jobs[name].experiment
+        pace = (took[own] + TRUST * pace) / (estimated[own] + TRUST)
+        return max(0.0, jobs[name].seconds * pace - jobs[name].spent)
+
+    def reason(name: str) -> str:
+        """Why a run cannot be made now; "" where it can."""
+        if jobs[name].lacking:
+            return jobs[name].lacking
+        for need in jobs[name].needs:
+            if need in found.failed or need in waiting:
+                return f"needs {jobs[need].experiment}, which {'failed' if need in found.failed else 'was not made'}"
+        left = max(0.0, deadline - clock())
+        return f"takes about {duration(takes(name))}, {duration(left)} left" if takes(name) > left else ""
+
+    while clock() < deadline and (name := next((one for one in waiting if not reason(one)), None)):
+        del waiting[name]
+        began = clock()
+        try:
+            make(name, deadline)
+        except TimeIsUp:
+            found.stopped = name
+            break
+        except Exception as error:  # of one run: the others can still be made
+            found.failed[name] = str(error) if isinstance(error, ReproError) else f"{type(error).__name__}: {error}"
+            report(f"failed: {jobs[name].experiment}: {found.failed[name]}")
+            continue
+        found.finished[name] = clock() - began
+        took[jobs[name].experiment] += found.finished[name] + jobs[name].spent
+        estimated[jobs[name].experiment] += jobs[name].seconds
+        report(f"{jobs[name].experiment} took {duration(found.finished[name])}, "
+               f"{duration(max(0, deadline - clock()))} left")
+    found.skipped = {name: reason(name) or "no time left" for name in waiting}
+    return found
+
+
+def rehearse(jobs: Mapping[str, Job], order: Iterable[str], seconds: float) -> Spent:
+    """What `spend` would do if every run took its estimate.
+
+    >>> jobs = {"one": Job("a", 5.0), "two": Job("a", 9.0)}
+    >>> [rehearse(jobs, jobs, seconds=12).state(name) for name in jobs]
+    [('made', 'in 5 s'), ('skipped', 'takes about 9 s, 7 s left')]
+    """
+    now = 0.0
+
+    def advance(name: str, deadline: float) -> None:
+        nonlocal now
+        now += _total(jobs, [name])
+
+    return spend(jobs, order, seconds, advance, lambda: now)
+
+
+def lacking(claim: Claim, scale: str, results: Path | str | None = None) -> list[RunConfig]:
+    """The runs that a verdict on `claim` lacks at `scale`, seed by seed; [] where it has a verdict.
+
+    A verdict needs all configs that the claim compares at as many common seeds as it asks for, and its assay at any.
+    """
+    found = claim.records(scale, results)
+    compared = [{record.seed for record in records} for config, records in found if claim.where(config)]
+    common = set.intersection(*compared) if compared else set()
+    n = 1 if claim.same_weights or claim.unit == "exact" else claim.seeds
+    more = (seed for seed in itertools.count() if seed not in common)
+    seeds = sorted([*common, *itertools.islice(more, max(0, n - len(common)))])
+    return [config.model_copy(update={"seed": seed}) for at, seed in enumerate(seeds) for config, records in found
+            if seed not in {record.seed for record in records}
+            and (claim.where(config) or not at and not records)]
+
+
+@unchanging()
+def missing(scale: str, results: Path | str | None = None, only: Collection[RunConfig] | None = None
+            ) -> tuple[dict[str, RunConfig], dict[str, Job], dict[str, list[str]]]:
+    """The runs to make at a scale by key, the jobs that they are, and claim -> the keys of the runs that it lacks.
+
+    They are all that have no record that counts: every run of the plan and the seeds that claims ask for, or those in
+    `only`; with the runs that they need, made again where a run needs weights that are not on this machine.
+    Raises ReproError for records that cannot be trusted.
+    """
+    decides = {one.id: lacking(one, scale, results) for one in claims() if scale in one.scales}
+    asked = list(only) if only is not None else [*every_run(scale), *(run for runs in decides.values() for run in runs)]
+    again = models_to_make(asked, results)
+    runs = {key(config): config for config in (*needed(asked), *asked)}
+    runs = {name: config for name, config in runs.items() if name in again or _to_do(config, results)}
+    jobs = {name: _job(config, runs) for name, config in runs.items()}
+    return runs, jobs, {claim: names for claim, wanted in decides.items()
+                        if (names := [name for name in map(key, wanted) if name in jobs])}
+
+
+def make(config: RunConfig, results: Path | str | None, until: Callable[[], bool], progress: bool = True) -> None:
+    """Make one run, or the weights that its record does not keep. Raises TimeIsUp when `until()` says so at a step; the
+    next call continues from the checkpoint."""
+    place, began = where(config, results), time.monotonic()
+    try:
+        if _to_do(config, place):
+            run(config, place, progress, until=until)
+        else:
+            model_folder(config, place, progress, until=until)
+    except TimeIsUp:
+        paths.write_atomic(_spent(config), f"{_seconds_spent(config) + time.monotonic() - began:.1f}\n")
+        raise
+    _spent(config).unlink(missing_ok=True)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words, such as "95 s", "12 min", "2.5 h"."""
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{seconds:.0f} s" if seconds < 120 else f"{minutes:.0f} min" if minutes < 120 else f"{hours:.1f} h"
+
+
+def _total(jobs: Mapping[str, Job], names: Iterable[str]) -> float:
+    """The seconds that these jobs still take."""
+    return sum(max(0.0, jobs[name].seconds - jobs[name].spent) for name in names)
+
+
+def _to_do(config: RunConfig, results: Path | str | None) -> bool:
+    return state(config, where(config, results)) != "done"
+
+
+def _job(config: RunConfig, runs: Mapping[str, RunConfig]) -> Job:
+    parent = experiment(config.experiment)
+    needs = tuple(name for need in parent.needs(config) if (name := key(need)) in runs)
+    here = data_at_hand(config)
+    return Job(config.experiment, parent.estimate(config).seconds, needs, _seconds_spent(config) if here else 0.0,
+               "" if here else "its data, or that of a run it needs, is not on this machine: see `repro data list`")
+
+
+def _spent(config: RunConfig) -> Path:
+    """The file that holds the seconds that budgets spent on an unfinished run, beside its folder."""
+    return paths.work() / "runs" / f"{run_id(config)}.spent"
+
+
+def _seconds_spent(config: RunConfig) -> float:
+    try:
+        return float(_spent(config).read_text())
+    except (OSError, ValueError):  # it was never stopped
+        return 0.0
