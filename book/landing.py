@@ -12,11 +12,11 @@ from pathlib import Path
 from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, badge, claims, experiment, experiments, tally
 from repro.study.artifacts import heading
 from repro.study.board import LEGEND, place_of, strip
-from repro.study.lesson import SIGNS, latest
+from repro.study.lesson import SIGNS, css_class, latest
 from repro.study.once import unchanging
 from repro.study.published import published
 from repro.study.registry import title
-from repro.study.rule import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, OPEN, REPRODUCED
+from repro.study.rule import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, OPEN, REPRODUCED, SMALLER
 
 ROOT = Path(__file__).parents[1]
 PAPERS = {  # in the order of the chapters: name, citation, idea, first and last chapter
@@ -125,7 +125,7 @@ def picture() -> str:
 
 def line(one: Claim, found: Verdict) -> str:
     """One claim: sign, sentence, strip, effect."""
-    sign = (f'<span class="verdict verdict-{found.verdict.replace(" ", "-")}"><span aria-hidden="true">'
+    sign = (f'<span class="verdict {css_class(found.verdict)}"><span aria-hidden="true">'
             f'{SIGNS[found.verdict]}</span><span class="visually-hidden">{found.verdict}:</span></span>')
     told = f'{sign}<span class="sentence">{html.escape(one.brief)}</span>{strip(one, found)}' + (
         f"<small>{html.escape(found.text.partition('; ')[0])}</small>")
@@ -137,7 +137,7 @@ def line(one: Claim, found: Verdict) -> str:
 def findings() -> str:
     """A few of what was found, as a list: of each chapter one claim at most, what was decided on measurements before
     what could be counted; and the first of what more seeds have still to decide."""
-    order = {REPRODUCED: 0, NOT_REPRODUCED: 0, INCONCLUSIVE: 1}
+    order = {REPRODUCED: 0, SMALLER: 0, NOT_REPRODUCED: 0, INCONCLUSIVE: 1}
     rows = judged()
     decided = [row for row in rows if row[2].verdict in order]
     decided.sort(key=lambda row: (row[0].unit == "exact", order[row[2].verdict]))
@@ -272,9 +272,10 @@ def spans(numbers: set[int]) -> str:
     return " and ".join([", ".join(told[:-1])] * (len(told) > 1) + told[-1:])
 
 
-COLOURS = {"reproduced": "#2e7d32", "not reproduced": "#c62828", "inconclusive": "#b26a00",
-           "not testable here": "#5e4fa2", "open": "#0b6fa4"}
-SHAPES = {"reproduced": "o", "not reproduced": "s", "inconclusive": "^", "not testable here": "x", "open": "D"}
+COLOURS = {"reproduced": "#2e7d32", "reproduced, smaller": "#7a9a2e", "not reproduced": "#c62828",
+           "inconclusive": "#b26a00", "not testable here": "#5e4fa2", "open": "#0b6fa4"}
+SHAPES = {"reproduced": "o", "reproduced, smaller": "o", "not reproduced": "s", "inconclusive": "^",
+          "not testable here": "x", "open": "D"}
 
 
 def social(file: Path) -> None:

@@ -23,6 +23,7 @@ from repro.study import (
     claims,
     ids,
     in_short,
+    judge,
     register,
     run,
     tally,
@@ -30,6 +31,7 @@ from repro.study import (
 )
 from repro.study.claims import SHORT, as_rows, listing, mixed, overall
 from repro.study.once import unchanging
+from repro.study.rule import blocks
 
 
 def difference(records):
@@ -104,10 +106,10 @@ def test_a_control_that_is_declared_has_to_be_measured():
         one.judge([])
 
 
-@pytest.mark.parametrize(("room", "verdict"), [(0.9, "not testable here"), (1.1, "reproduced"),
-                                               (None, "not testable here")])
-def test_the_room_comes_from_the_runs_of_the_assay(toy, room, verdict):
-    """Of the baseline without overlap, at whatever seeds it was run."""
+@pytest.mark.parametrize(("room", "verdict", "reason"), [
+    (0.9, "not testable here", "no room"), (1.1, "inconclusive", ""), (None, "not testable here", "no room")])
+def test_the_room_comes_from_the_runs_of_the_assay(toy, room, verdict, reason):
+    """Of the baseline without overlap, at whatever seeds it was run; its interval reaches 0 and half of the room."""
     asked = []
 
     def measured(records):
@@ -116,14 +118,14 @@ def test_the_room_comes_from_the_runs_of_the_assay(toy, room, verdict):
 
     assay = Assay("more text", lambda config: config.overlap == 0 and config.model == "baseline", measured)
     register(Claim(**DECLARED | {"assay": assay, "why_no_assay": "", "paper_effect": lambda: -1.0,
-                                 "why_no_paper_effect": ""}))
+                                 "why_no_paper_effect": "", "measure": lambda records: Measured([[-0.9, 0.1, 0.1]])}))
     for index in (1, 3):
         run(toy.experiment.plan("smoke")[index], progress=False)
     missing = claim("toy-gain").verdict()
     assert (missing.verdict, missing.text.partition(":")[0]) == ("not run", "1 of 3 runs missing")
     run(toy.experiment.plan("smoke", seeds=(4,))[0], progress=False)
     found = claim("toy-gain").verdict()
-    assert (found.verdict, found.room) == (verdict, room)
+    assert (found.verdict, found.reason, found.room) == (verdict, reason, room)
     assert asked == [[("baseline", 0, 4)]]
 
 
@@ -190,6 +192,41 @@ def test_members_of_a_family_share_their_error_step_by_step(toy):
     assert {p: claim(f"toy-one-{p}").verdict().verdict for p in (0.001, 0.02, 0.03, 0.9)} == {
         0.001: "reproduced", 0.02: "inconclusive", 0.03: "inconclusive", 0.9: "inconclusive"}, "0.02 > 0.05 / 3"
 
+
+def test_a_family_counts_the_members_that_can_be_tested(toy):
+    """p = 0.02 needs 0.05 / 2 beside one other member, and fails at 0.05 / 3. Members without room, without seeds or
+    without runs do not count; one without room counts them all."""
+    def member(p):
+        units = np.linspace(-1, 1, 9)
+        scale = stats.t.isf(p / 2, 8) * stats.sem(units)
+        return lambda records: Measured([units - scale])
+
+    def declare(id, p, **changes):
+        return Claim(**DECLARED | {"id": id, "measure": member(p), "family": "one"} | changes)
+
+    nothing = Assay("nothing", lambda config: config.overlap == 0 and config.model == "baseline", lambda records: 0.0)
+    closed = {"assay": nothing, "why_no_assay": ""}
+    register(declare("toy-first", 0.02), declare("toy-second", 0.9))
+    for config in toy.experiment.plan("smoke"):
+        run(config, progress=False)
+    assert claim("toy-first").verdict().verdict == "reproduced"
+    register(declare("toy-closed", 0.02, **closed),
+             declare("toy-few", 0.02, seeds=3, same_weights=False),
+             declare("toy-missing", 0.02, where=lambda config: config.overlap == 5 and config.seed == 9))
+    assert claim("toy-first").verdict().verdict == "reproduced"
+    assert claim("toy-closed").verdict().reason == "no room", "0.02 > 0.05 / 3"
+    register(declare("toy-third", 0.9))
+    assert claim("toy-first").verdict().verdict == "inconclusive"
+
+
+def test_stretches_of_one_text_are_judged_in_blocks(toy):
+    values = np.random.default_rng(0).normal(-1, 1, size=(1, 60))
+    one = Claim(**DECLARED | {"unit": "stretch", "measure": lambda records: Measured(values)})
+    found = one.judge([])
+    assert (found.n_units, found.n_blocks) == (60, 8)
+    assert one.words(found)["seeds x units"] == "1 x 60 stretches in 8 blocks"
+    assert found.low == pytest.approx(judge(blocks(values), "lower", seeds=1).low)
+    assert Claim(**DECLARED | {"measure": lambda records: Measured(values)}).judge([]).n_blocks == 0, "books"
 
 @pytest.fixture
 def judged(toy):

@@ -26,7 +26,7 @@ from repro.study import (
     sentence,
 )
 from repro.study.artifacts import ADDED
-from repro.study.lesson import SHOWN, SIGNS
+from repro.study.lesson import SHOWN, SIGNS, css_class
 
 RUN = "repro run toy-recurrence --scale smoke --set model=recurrent --set overlap=5"
 CSS = (Path(__file__).parents[2] / "book/_static/book.css").read_text()
@@ -180,7 +180,7 @@ def test_badges_differ_in_sign_and_class_and_lead_somewhere():
 
 def rules(verdict, dark):
     before = 'html[data-theme="dark"] ' if dark else ""
-    return re.search(rf'^{re.escape(before)}\.verdict-{verdict.replace(" ", "-")} {{(.*?)}}', CSS, re.MULTILINE)[1]
+    return re.search(rf'^{re.escape(before)}\.{css_class(verdict)} {{(.*?)}}', CSS, re.MULTILINE)[1]
 
 
 def luminance(colour):

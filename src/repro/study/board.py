@@ -13,7 +13,7 @@ import repro
 from repro import page, paths
 from repro.study.artifacts import NOT_RUN, Artifact, artifacts
 from repro.study.claims import Claim, claims, overall, tally
-from repro.study.lesson import COMMITTED, SIGNS, badge, latest
+from repro.study.lesson import COMMITTED, SIGNS, badge, css_class, latest
 from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.registry import cited, title
@@ -25,14 +25,15 @@ ROOT = Path(repro.__file__).parent
 SCRIPT = Path(__file__).with_suffix(".js")
 ROWS = 20  # are laid out together, when they are looked at: a filter of many answers at once
 MARKS = {  # of an effect, so that no verdict is told by its colour alone; each lies around 0, 0
-    "reproduced": '<circle r="5"/>', "not reproduced": '<path d="M-4.5-4.5h9v9h-9z"/>',
+    "reproduced": '<circle r="5"/>', "reproduced, smaller": '<circle r="3.5"/>',
+    "not reproduced": '<path d="M-4.5-4.5h9v9h-9z"/>',
     "inconclusive": '<path d="M0-6 6 5H-6z"/>', "not testable here": '<path class="line" d="M-4.5-4.5l9 9m0-9l-9 9"/>',
     "open": '<circle class="line" r="4.5"/><path d="M0-4.5a4.5 4.5 0 0 1 0 9z"/>',
     "machinery works": '<circle r="2.5"/>',
 }
 LEGEND = ("Each strip has a scale of its own: no effect in the middle, the side on which the paper puts it to the "
           "right; our effect with its interval (95 %, wider where claims of a family share one error), the paper's as "
-          "a hollow diamond, and in grey what could not have been told from nothing.")
+          "a hollow diamond. Gray: effects too small to distinguish from zero.")
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +100,7 @@ def strip(one: Claim, found: Verdict) -> str:
     if paper is not None:
         parts.append(f'<path class="paper" transform="translate({place(paper)})" d="M0-6 5 0 0 6-5 0z"/>')
     parts.append(f'<g transform="translate({place(found.effect)})">{MARKS[found.verdict]}</g>')
-    return (f'<svg class="strip verdict-{_name(found.verdict)}" viewBox="-112 -10 224 20" aria-hidden="true">'
+    return (f'<svg class="strip {css_class(found.verdict)}" viewBox="-112 -10 224 20" aria-hidden="true">'
             f'{"".join(parts)}</svg>')
 
 
@@ -224,7 +225,3 @@ def _link(address: str, told: str) -> str:
 
 def _text(told: Any) -> str:
     return html.escape(str(told), quote=False)
-
-
-def _name(verdict: str) -> str:
-    return verdict.replace(" ", "-")

@@ -19,12 +19,14 @@ from repro.study.registry import declared, lookup
 from repro.study.rule import (
     INCONCLUSIVE,
     MACHINERY,
+    NO_ROOM,
     NOT_REPRODUCED,
     NOT_RUN,
     NOT_TESTABLE,
     OPEN,
     REPRODUCED,
     SEEDS,
+    SMALLER,
     Verdict,
     holm,
     judge,
@@ -36,8 +38,8 @@ from repro.study.store import Store
 if TYPE_CHECKING:
     import pandas
 
-DECIDED = REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE
-WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, REPRODUCED, MACHINERY
+DECIDED = REPRODUCED, SMALLER, NOT_REPRODUCED, INCONCLUSIVE
+WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, SMALLER, REPRODUCED, MACHINERY
 UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "question": "questions", "seed": "seeds",
          "exact": "exact"}
 SHORT = 60  # characters of a sentence that fits into a line beside its effect
@@ -159,19 +161,25 @@ class Claim(Based):
         Raises ReproError for an unknown scale and for records that cannot be trusted.
         """
         found = self._of_scale(scale, results)
-        if self.family and found.verdict in DECIDED:
-            members = [one for one in claims() if one.family == self.family and scale in one.scales]
-            every = [one._of_scale(scale, results) for one in members]
-            shares = holm([one.p if one.verdict in DECIDED else 1.0 for one in every])
-            found = self._of_scale(scale, results, shares[members.index(self)])
+        if self.family and found.verdict in (*DECIDED, NOT_TESTABLE):
+            found = self._of_scale(scale, results, self._share(found, scale, results))
         if found.effect is None or scale in self.means_at:
             return found
         works = replace(found, verdict=MACHINERY, because="")
         return replace(works, text=worded(works, self.write, self.told_in))
 
+    def _share(self, found: Verdict, scale: str, results: Path | str | None) -> int:
+        """With how many claims of its family it shares the error of 5 %: with those that are testable here; one that
+        is not testable itself, with all that have their runs and seeds."""
+        members = [one for one in claims() if one.family == self.family and scale in one.scales]
+        every = [(one, one._of_scale(scale, results)) for one in members]
+        ran = [(one, verdict) for one, verdict in every if verdict.verdict in (*DECIDED, NOT_TESTABLE)]
+        counted = [(one, verdict) for one, verdict in ran if verdict.testable or not found.testable]
+        return holm([verdict.p for _, verdict in counted])[[one for one, _ in counted].index(self)]
+
     @once
     def _of_scale(self, scale: str, results: Path | str | None, family: int = 1) -> Verdict:
-        """The verdict by the rule, the error shared with so many claims."""
+        """The verdict by the rule, the error shared with this number of claims."""
         found = self.records(scale, results)
         missing = [config for config, records in found if not records]
         if missing:
@@ -204,12 +212,16 @@ class Claim(Based):
             raise ReproError(f"claim '{self.id}' declares a control ({self.control}), but its records hold none.")
         room = self.assay.room(sorted(positive, key=lambda record: record.seed)) if self.assay and positive else None
         found = judge(effects, self.direction, self.paper_effect() if self.paper_effect else None, control, room,
-                      1 if self.same_weights or self.unit == "exact" else self.seeds, self.null, family)
-        if found.exact and self.unit != "exact" and found.effect == self.null and found.verdict in DECIDED:
-            found = replace(found, verdict=NOT_TESTABLE, exact=False, low=None, high=None, detectable=None,
-                            because=f"no {self.unit} shows any difference, so nothing tells what could be seen")
-        if self.assay and self.paper_effect and positive is not None and room is None and found.verdict in DECIDED:
-            found = replace(found, verdict=NOT_TESTABLE, because=f"its assay, {self.assay.what}, measured nothing here")
+                      1 if self.same_weights or self.unit == "exact" else self.seeds, self.null, family,
+                      self.assay.paper() if self.assay and self.assay.paper else None, self.unit == "stretch")
+        unseen = ""
+        if found.exact and self.unit != "exact" and found.effect == self.null:
+            found = replace(found, exact=False, low=None, high=None, detectable=None)
+            unseen = f"no {self.unit} shows any difference"
+        elif self.assay and self.paper_effect and positive is not None and room is None:
+            unseen = f"its assay, {self.assay.what}, measured nothing here" * (found.verdict == INCONCLUSIVE)
+        if unseen and found.verdict in DECIDED:
+            found = replace(found, verdict=NOT_TESTABLE, reason=NO_ROOM, testable=False, because=f"{NO_ROOM}: {unseen}")
         found = replace(found, because="; ".join(filter(None, (note, found.because))))
         if self.relative:
             found = _as_shares(found, 1 if self.direction == "higher" else -1)
@@ -254,6 +266,7 @@ class Claim(Based):
                 if value is not None and not (name == "detectable" and verdict.exact)}
         if verdict.n_units:
             crossed = f"{verdict.n_seeds} x {verdict.n_units} {UNITS[self.unit]}"
+            crossed += f" in {verdict.n_blocks} blocks" * bool(verdict.n_blocks)
             alone = {"exact": "exact", "seed": f"{verdict.n_seeds} seed{'s' * (verdict.n_seeds != 1)}"}
             told["seeds x units"] = alone.get(self.unit, crossed)
         order = ("the paper's", "seeds x units", "detectable", "room")
@@ -282,7 +295,7 @@ _verdicts: dict[tuple, Verdict] = {}  # of a claim on records with these digests
 def _as_shares(verdict: Verdict, sign: int) -> Verdict:
     """A verdict on logs of a ratio as one on the change of the ratio, a share; `sign` is that of the claimed side."""
     ends = {name: getattr(verdict, name) for name in ("effect", "low", "high", "paper_effect", "control", "null")}
-    sizes = {name: getattr(verdict, name) for name in ("detectable", "room")}
+    sizes = {name: getattr(verdict, name) for name in ("detectable", "room", "paper_room", "expected", "bar")}
     return replace(verdict, **{name: value if value is None else expm1(value) for name, value in ends.items()},
                    **{name: value if value is None else sign * expm1(sign * value) for name, value in sizes.items()})
 
@@ -309,8 +322,8 @@ def standing(entry: Artifact | Claim, results: Path | str | None = None,
              scales: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
     """Where an artifact or a claim stands: scale (default: each that it has) -> runs `planned` and `done`, `verdict`
     ("" if nothing claims it), `text`. An artifact has the verdict of the claims about it: the worst one. A claim also
-    has what its verdict rests on: `seeds`, `units`, `effect`, `low`, `high`, `exact`, `detectable`, `control`, `room`,
-    and `paper_effect` or `why_no_paper_effect`."""
+    has what its verdict rests on: `reason`, `seeds`, `units`, `effect`, `low`, `high`, `exact`, `detectable`,
+    `control`, `room`, `paper_room`, and `paper_effect` or `why_no_paper_effect`."""
     standing = {}
     for scale in scales or entry.scales:
         is_claim = isinstance(entry, Claim)
@@ -325,7 +338,7 @@ def standing(entry: Artifact | Claim, results: Path | str | None = None,
 
 def _numbers(claim: Claim, verdict: Verdict) -> dict[str, Any]:
     """What a verdict rests on, with the names that `repro list --json` gives it."""
-    names = ("effect", "low", "high", "exact", "detectable", "control", "room")
+    names = ("reason", "effect", "low", "high", "exact", "detectable", "control", "room", "paper_room")
     found = {"seeds": verdict.n_seeds, "units": verdict.n_units} | {name: getattr(verdict, name) for name in names}
     paper = claim.expected()
     return found | ({"why_no_paper_effect": claim.why_no_paper_effect} if paper is None else {"paper_effect": paper})

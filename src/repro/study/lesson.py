@@ -26,8 +26,8 @@ SECTION = "claims-and-verdicts"  # where a chapter's badges lead: its heading "C
 SHOWN = 6  # verdicts in a chapter's first cell: the picture is not to stand below the window
 
 # Besides its colour (book.css) each verdict has a sign of its own.
-SIGNS = {"reproduced": "✓", "not reproduced": "✗", "inconclusive": "≈", "not testable here": "∅", "open": "?",
-         NOT_RUN: "–", "machinery works": "⚙"}
+SIGNS = {"reproduced": "✓", "reproduced, smaller": "½", "not reproduced": "✗", "inconclusive": "≈",
+         "not testable here": "∅", "open": "?", NOT_RUN: "–", "machinery works": "⚙"}
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,15 @@ def _missing(value: Any) -> str:
     return value.command if isinstance(value, Metric) and value.value is None else ""
 
 
+def css_class(verdict: str) -> str:
+    """The class under which book.css styles a verdict.
+
+    >>> css_class("reproduced, smaller")
+    'verdict-reproduced-smaller'
+    """
+    return "verdict-" + re.sub(r"\W+", "-", verdict)
+
+
 def badge(verdict: str, href: str = "", about: str = "") -> str:
     """A verdict as HTML: its sign and its words, in the colour and shape that book.css gives to it.
 
@@ -153,7 +162,7 @@ def badge(verdict: str, href: str = "", about: str = "") -> str:
         raise unknown("verdict", verdict, SIGNS)
     kind, link = ("a", f' href="{html.escape(href)}"') if href else ("span", "")
     told = f' title="{html.escape(about)}"' if about else ""
-    return (f'<{kind} class="verdict verdict-{verdict.replace(" ", "-")}"{link}{told}>'
+    return (f'<{kind} class="verdict {css_class(verdict)}"{link}{told}>'
             f'<span aria-hidden="true">{SIGNS[verdict]}</span> {verdict}</{kind}>')
 
 
