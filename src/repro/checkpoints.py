@@ -1,6 +1,5 @@
 """Folders of transformers models, read and written: missing and damaged ones and full disks end in one clear line."""
 
-import copy
 import json
 import os
 import shutil
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from repro.errors import ReproError
-from repro.processes import is_first
 
 HINT = "give a checkpoint of that kind"
 
@@ -85,29 +83,19 @@ def config_of(kind: str, name_or_folder: str | Path, hint: str = HINT, **kwargs)
     return values
 
 
-def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
-    """Save a transformers model so that its `from_pretrained` gives it back; the folder appears whole or not at all.
+@contextmanager
+def whole_folder(folder: str | Path) -> Iterator[Path]:
+    """Within it the path that it gives is written, which becomes `folder` afterwards, whole or not at all.
 
-    weights: "fp32", or "bf16", to which they are rounded and which takes half the space. Under torchrun only the first
-    process writes. Raises ReproError when the disk refuses.
-
-    >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base", weights="bf16")
-    >>> sorted(file.name for file in (folder / "base").iterdir())
-    ['config.json', 'generation_config.json', 'model.safetensors']
-    >>> save_causal_lm is save_model
-    True
+    Raises ReproError when the disk refuses.
     """
     from safetensors import SafetensorError
 
-    if not is_first():
-        return
     folder = Path(folder)
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)  # what a killed save left
     try:
-        with quietly():
-            kept = copy.deepcopy(model).bfloat16() if weights == "bf16" else model
-            kept.save_pretrained(unfinished)
+        yield unfinished
         for path in unfinished.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())

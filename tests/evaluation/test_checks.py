@@ -8,10 +8,10 @@ import torch
 
 from repro.errors import ReproError, check_whole
 from repro.evaluation import Score, continuation_nll, perplexity, score_documents, score_other_document
-from repro.evaluation.checks import evaluating
 from repro.evaluation.continuations import continue_contexts
 from repro.evaluation.dependence import dependence, token_dependence
 from repro.evaluation.generation import continued
+from repro.ids import evaluating
 from repro.training import WindowedLM
 
 V, WINDOW = 29, 4

@@ -227,7 +227,7 @@ def test_bad_texts_and_labels(roberta, tmp_path):
         ours(ids[:, :24], labels=ids[:, :3])
     with pytest.raises(ReproError, match=r"attention_mask is \(1, 3\); it must be \(B, N\), here \(1, 24\)"):
         ours(ids[:, :24], attention_mask=torch.ones(1, 3))
-    with pytest.raises(ReproError, match=r"input_ids have shape \(1, 0\)"):
+    with pytest.raises(ReproError, match="has no tokens"):
         ours(ids[:, :0])
     for read, example in ((Longformer.from_pretrained, "allenai/longformer-base-4096"),
                           (Longformer.from_roberta, "FacebookAI/roberta-base")):

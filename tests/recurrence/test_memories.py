@@ -319,7 +319,7 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_named(tiny_memory, tiny_gpt2
 def test_ids_of_another_tokeniser_are_told(tiny_memory, tiny_recurrent, strange):
     ids = text(8)
     ids[1, 6] = strange
-    told = f"token ids of a window lie between .*{strange}.* but the model has 29, from 0"
+    told = f"ids go from .*{strange}.* but the model knows 0 to 28"
     for model in (tiny_memory("gated"), tiny_recurrent()):
         with pytest.raises(ReproError, match=told):
             model(ids, window=4)

@@ -1,8 +1,7 @@
 """Checks of what enters a score and of what comes out: models, token ids, counts and losses."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -22,19 +21,6 @@ def device_of(model: Any) -> torch.device:
     """Where the weights of a model are; the CPU for what has none."""
     return next((p.device for p in model.parameters()), torch.device("cpu")) if isinstance(model, nn.Module) else \
         torch.device("cpu")
-
-
-@contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    """Within it dropout is off; afterwards each module is in the mode in which it was, even after an error."""
-    training = [part for part in model.modules() if part.training] if isinstance(model, nn.Module) else []
-    if training:
-        model.eval()
-    try:
-        yield
-    finally:
-        for part in training:
-            part.training = True
 
 
 def vocabulary_of(model: Any) -> int | None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, check_whole, unknown
 from repro.evaluation.bootstrap import Interval, draws, over_seeds, together
 
 if TYPE_CHECKING:
@@ -67,17 +67,19 @@ def log_probabilities(model: "nn.Module", examples: Sequence[tuple[Sequence[int]
     """
     import torch
 
+    from repro.ids import evaluating
     from repro.processor import exact_products
 
+    check_whole(batch_size, "batch_size")
+    if not examples:
+        raise ReproError("there are no examples; give at least one text with its label.")
     lengths = [len(ids) for ids, _ in examples]
     order = np.argsort(lengths, kind="stable")
-    device, was_training, found = next(model.parameters()).device, model.training, []
-    model.eval()
-    with torch.no_grad(), exact_products(model, batch_size * max(lengths), device):
+    device, found = next(model.parameters()).device, []
+    with torch.no_grad(), evaluating(model), exact_products(model, batch_size * max(lengths), device):
         for start in range(0, len(order), batch_size):
             batch = padded([examples[k] for k in order[start:start + batch_size]])
             found.append(model(batch["ids"].to(device), batch["lengths"].to(device)).double().log_softmax(-1).cpu())
-    model.train(was_training)
     return torch.cat(found).numpy()[np.argsort(order)]
 
 

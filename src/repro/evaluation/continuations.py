@@ -8,16 +8,9 @@ from torch import Tensor, nn
 
 from repro.caches import given
 from repro.errors import ReproError, check_whole
-from repro.evaluation.checks import (
-    check_cache,
-    check_losses,
-    check_tokens,
-    device_of,
-    evaluating,
-    token_ids,
-    vocabulary_of,
-)
+from repro.evaluation.checks import check_cache, check_losses, check_tokens, device_of, token_ids, vocabulary_of
 from repro.evaluation.scoring import check_decoder
+from repro.ids import evaluating
 from repro.windows import check_window, context_of
 
 

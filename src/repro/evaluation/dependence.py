@@ -5,8 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from repro.errors import ReproError, check_whole
-from repro.evaluation.checks import check_losses, device_of, evaluating, token_ids, vocabulary_of
+from repro.evaluation.checks import check_losses, device_of, token_ids, vocabulary_of
 from repro.evaluation.scoring import check_decoder, states_and_head
+from repro.ids import evaluating
 from repro.loss import cross_entropy
 from repro.windows import check_window, context_of, windows
 

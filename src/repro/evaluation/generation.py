@@ -13,12 +13,12 @@ from repro.evaluation.checks import (
     check_cache,
     check_losses,
     device_of,
-    evaluating,
     list_of_ids,
     vocabulary_of,
     written_vocabulary,
 )
 from repro.evaluation.scoring import check_decoder
+from repro.ids import evaluating
 from repro.windows import context_of
 
 

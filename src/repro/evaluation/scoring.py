@@ -18,11 +18,11 @@ from repro.evaluation.checks import (
     check_losses,
     check_range,
     device_of,
-    evaluating,
     logits_of,
     one_text,
     vocabulary_of,
 )
+from repro.ids import evaluating
 from repro.loss import cross_entropy
 from repro.processor import exact_products
 from repro.windows import Window, check_window, context_of, same_shape, windows

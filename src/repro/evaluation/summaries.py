@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole, short
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -17,17 +17,37 @@ Pair = tuple[Sequence[int], Sequence[int]]  # token ids of an input and of its s
 
 def padded(pairs: Sequence[Pair], separator: int) -> "dict[str, Tensor]":
     """A batch: `source` (B, L) and `lengths` (B,); `ids` (B, T), the separator and the summary; `labels` (B, T), the
-    summary and the separator as its end. Behind each end zeros, of labels -100."""
+    summary and the separator as its end. Behind each end zeros, of labels -100.
+
+    Raises ReproError for no pairs, an empty input, and what are no ids."""
     import torch
 
+    pairs = [(_ids(source, "source"), _ids(target, "summary", 0).tolist()) for source, target in pairs]
+    if not pairs:
+        raise ReproError("there are no pairs; a batch has at least one input with its summary.")
     lengths, longest = [len(source) for source, _ in pairs], max(len(target) for _, target in pairs) + 1
     source = torch.zeros(len(pairs), max(lengths), dtype=torch.int64)
     ids, labels = torch.zeros(len(pairs), longest, dtype=torch.int64), torch.full((len(pairs), longest), -100)
     for k, (given, target) in enumerate(pairs):
-        source[k, :len(given)] = torch.as_tensor(given)
+        source[k, :len(given)] = given
         ids[k, :len(target) + 1] = torch.as_tensor([separator, *target])
         labels[k, :len(target) + 1] = torch.as_tensor([*target, separator])
     return {"source": source, "lengths": torch.tensor(lengths), "ids": ids, "labels": labels}
+
+
+def _ids(given: Sequence[int], name: str, least: int = 1) -> "Tensor":
+    """The ids of one text (N,). Raises ReproError for fewer than `least`, and what are none."""
+    import torch
+
+    try:
+        ids = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        ids = None
+    if ids is None or ids.ndim != 1 or len(ids) and (ids.is_floating_point() or ids.dtype == torch.bool):
+        raise ReproError(f"the {name} is {short(given)}; it must be a list of ids, whole numbers.")
+    if len(ids) < least:
+        raise ReproError(f"the {name} is empty; give at least {least} token.")
+    return ids.long()
 
 
 def nats(model: "nn.Module", pairs: Sequence[Pair], separator: int, batch_size: int = 8) -> np.ndarray:
@@ -35,32 +55,37 @@ def nats(model: "nn.Module", pairs: Sequence[Pair], separator: int, batch_size: 
     """
     import torch
 
+    from repro.ids import evaluating
     from repro.loss import cross_entropy
 
+    check_whole(batch_size, "batch_size")
+    padded(pairs[:1], separator)  # raises ReproError where there are none
     lengths = [len(source) for source, _ in pairs]
-    order, found, was_training = np.argsort(lengths, kind="stable"), [], model.training
+    order, found = np.argsort(lengths, kind="stable"), []
     device = next(model.parameters()).device
-    model.eval()
-    with torch.no_grad():
+    with torch.no_grad(), evaluating(model):
         for start in range(0, len(order), batch_size):
             batch = padded([pairs[k] for k in order[start:start + batch_size]], separator)
             batch = {name: part.to(device) for name, part in batch.items()}
             logits = model(batch["source"], batch["lengths"], batch["ids"])
             each = cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), "none")
             found.append(each.double().view_as(batch["labels"]).sum(1))
-    model.train(was_training)
     return torch.cat(found).cpu().numpy()[np.argsort(order)]
 
 
 def written(model: "nn.Module", source: Sequence[int], separator: int, size: int = 4, alpha: float = 0.6,
             longest: int = 100) -> list[int]:
-    """The summary (token ids) of one input that `beam_search` finds under a model such as `repro.models.OneText`."""
+    """The summary (token ids) of one input that `beam_search` finds under a model such as `repro.models.OneText`.
+
+    Dropout is off. Raises ReproError for an empty input, one with other than ids, and sizes below 1."""
     import torch
 
+    from repro.ids import evaluating
+
     device = next(model.parameters()).device
-    given = torch.as_tensor(source, dtype=torch.int64, device=device)[None]
-    lengths = torch.tensor([len(source)], device=device)
-    with torch.no_grad():
+    given = _ids(source, "source").to(device)[None]
+    lengths = torch.tensor([given.shape[1]], device=device)
+    with torch.no_grad(), evaluating(model):
         if not hasattr(model, "encode"):
             return beam_search(_OneText(model.decoder, given), separator, separator, size, alpha, longest)
         memory = model.encode(given, lengths)
@@ -142,8 +167,8 @@ def beam_search(follow: Callable[["Tensor"], "Tensor"], start: int, end: int, si
     """
     import torch
 
-    if size < 1 or longest < 1:
-        raise ReproError(f"size is {size} beams and longest {longest} tokens; both must be at least 1.")
+    check_whole(size, "size")
+    check_whole(longest, "longest")
     prefixes, scores, ended = torch.tensor([[start]]), torch.zeros(1), []
     for n in range(1, longest + 1):
         told = follow(prefixes)

@@ -16,11 +16,11 @@ from repro.evaluation.checks import (
     check_losses,
     check_range,
     device_of,
-    evaluating,
     list_of_ids,
     vocabulary_of,
 )
 from repro.evaluation.scoring import LOGIT_BYTES, as_perplexity, states_and_head
+from repro.ids import evaluating
 from repro.loss import cross_entropy
 from repro.processor import exact_products
 from repro.windows import context_of

@@ -4,9 +4,9 @@
 '1,557,611,200'
 """
 
-from repro.checkpoints import save_model
 from repro.models.gpt2_mini import gpt2_mini, load_causal_lm, parameters
 from repro.models.roberta_mini import load_masked_lm, roberta_mini, roberta_parameters
+from repro.models.saving import load_model, save_model
 
 save_causal_lm = save_model  # what `load_causal_lm(folder)` gives back
 
@@ -22,8 +22,8 @@ _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns
           "SparseConfig": "sparse", "SparseTransformer": "sparse", "integrated": "sparse", "sample": "sparse",
           "measured_field": "receptive", "receptive_field": "receptive"}
 
-__all__ = ["gpt2_mini", "load_causal_lm", "load_masked_lm", "parameters", "roberta_mini", "roberta_parameters",
-           "save_causal_lm", "save_model", *_WHERE]
+__all__ = ["gpt2_mini", "load_causal_lm", "load_masked_lm", "load_model", "parameters", "roberta_mini",
+           "roberta_parameters", "save_causal_lm", "save_model", *_WHERE]
 
 
 def __getattr__(name: str):  # what needs torch is imported when it is used

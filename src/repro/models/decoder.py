@@ -21,8 +21,8 @@ from repro.attention import Pattern, SlidingWindow, attend
 from repro.attention.products import products
 from repro.configs import Dropout, Positive, Tuple, config
 from repro.errors import ReproError, short
-from repro.models.ids import embedded
-from repro.models.past import Kept, Past, pieces
+from repro.ids import check_ids, embedded
+from repro.models.past import Kept, Past, check_past, pieces
 
 ROWS = 512  # tokens that `extend` reads together
 
@@ -196,6 +196,8 @@ class Decoder(nn.Module):
 
         It is what `forward` says of the whole text's last token; what stands in `past` is not read again.
         """
+        check_ids(ids)
+        check_past(past, ids, self.layers)
         start, kept = past or (0, (None,) * len(self.layers))
         for first, behind in pieces(start, ids.shape[1], ROWS):
             x, layers = self.entered(ids[:, first:behind], start + first), []

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from repro.attention import Global, Pattern, SlidingWindow
 from repro.configs import Positive, config
+from repro.ids import check_lengths, embedded
 from repro.models.decoder import Layer, LayersConfig, sinusoids
 
 
@@ -58,9 +59,10 @@ class Encoder(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, ids: Tensor, lengths: Tensor | None = None) -> Tensor:
-        n = ids.shape[1]
+        x, n = self.dropout(embedded(self.embed, ids)), ids.shape[1]
+        if lengths is not None:
+            check_lengths(lengths, ids)
         known = None if lengths is None else torch.arange(n, device=ids.device) < lengths[:, None]
-        x = self.dropout(self.embed(ids))
         waves = sinusoids(n, self.config.n_waves).to(x)
         for layer in self.layers:
             x = layer(x, waves, self.implementation, known)

@@ -37,7 +37,7 @@ class Experts(nn.Module):
         super().__init__()
         check_experts(n_experts, k)
         size = 4 * n_embd if size is None else size
-        self.k = k
+        self.n_embd, self.n_experts, self.k, self.size = n_embd, n_experts, k, size
         self.gate = nn.Parameter(torch.zeros(n_embd, n_experts))  # zeros: all are tried alike at first (Appendix A)
         self.noise = nn.Parameter(torch.zeros(n_embd, n_experts))
         self.inner = nn.Parameter(torch.empty(n_experts, n_embd, size).normal_(std=0.02))

@@ -18,7 +18,7 @@ from repro.attention.products import products
 from repro.bf16 import has_bf16
 from repro.configs import Dropout, Positive, config
 from repro.errors import ReproError, unknown
-from repro.models.ids import embedded
+from repro.ids import check_size, embedded
 from repro.recompute import recomputed
 
 NORMS = ("post", "pre")  # GPT's, GPT-2's
@@ -127,11 +127,11 @@ class GPT(nn.Module):
 
     def hidden(self, ids: Tensor) -> Tensor:
         """The states (B, N, n_embd) behind the last norm, of which the output layer makes logits."""
-        return self.read(embedded(self.embed, ids))
+        return self.read(embedded(self.embed, ids, self.config.n_positions))
 
     def read(self, x: Tensor) -> Tensor:
         """The states (B, N, n_embd) of tokens that are embedded already."""
-        self._check(x.shape[1])
+        check_size(x, self.config.n_positions)
         return self._through(x, torch.arange(x.shape[1], device=x.device))[0]
 
     def read_branches(self, trunk: Tensor, branches: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,13 +169,6 @@ class GPT(nn.Module):
             if keep:
                 kept.append(own)
         return self.norm(x), kept
-
-    def _check(self, n: int) -> None:
-        if n < 1:
-            raise ReproError("the text has no tokens; give at least one, such as <|endoftext|>.")
-        if n > self.config.n_positions:
-            raise ReproError(f"the text has {n:,} tokens, but the model's context ends at {self.config.n_positions:,}; "
-                             "cut it, or read it in windows.")
 
     @classmethod
     def from_transformers(cls, model, implementation: str = "auto", recompute: bool = False) -> "GPT":

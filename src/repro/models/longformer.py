@@ -16,6 +16,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 from repro.attention import LongformerSelfAttention
 from repro.checkpoints import load_whole, quietly
 from repro.errors import ReproError, unknown
+from repro.ids import check_ids, what
 from repro.loss import cross_entropy
 from repro.models.roberta_mini import load_masked_lm
 from repro.recompute import recomputed
@@ -126,6 +127,8 @@ class Longformer(LongformerForMaskedLM):
         states = self.encode(input_ids, attention_mask, global_attention_mask, token_type_ids)
         logits, loss = self.lm_head(states), None
         if labels is not None:
+            if not isinstance(labels, Tensor):
+                raise ReproError(f"labels are {what(labels)}; give a tensor of the shape of input_ids.")
             n = (labels != -100).sum()
             if labels.shape != input_ids.shape or not n:
                 raise ReproError(f"labels have shape {tuple(labels.shape)} and {int(n)} that count; give them the shape"
@@ -137,8 +140,7 @@ class Longformer(LongformerForMaskedLM):
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                global_attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None) -> Tensor:
         """The last layer's states (B, N, d), for heads of all kinds; arguments and errors are those of `forward`."""
-        if input_ids.ndim != 2 or not input_ids.shape[1]:
-            raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (texts, at least one token).")
+        check_ids(input_ids, self.config.vocab_size, name="input_ids")
         reached = input_ids.shape[1]
         if reached > self.n_positions:  # padding has no position
             reached = int((input_ids != self.config.pad_token_id).sum(1).max())

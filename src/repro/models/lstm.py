@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from repro.configs import Dropout, Positive, config
+from repro.ids import embedded
 from repro.models.gpt import INIT, GPTConfig
-from repro.models.ids import embedded
 from repro.models.unrolled import unrolled
 
 

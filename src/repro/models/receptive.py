@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from repro.attention import Pattern
+from repro.errors import ReproError
+from repro.ids import evaluating, what
 from repro.models.decoder import Decoder
 
 
@@ -34,17 +36,18 @@ def receptive_field(patterns: Sequence[Sequence[Pattern]], n: int) -> Tensor:
 def measured_field(model: Decoder, ids: Tensor) -> Tensor:
     """The same, found by asking: where the gradient of the last position after each layer is not zero.
 
-    ids: (N,). Use a model in double precision: a small gradient may vanish in single.
+    ids: (N,). Use a model in double precision: a small gradient may vanish in single. Raises ReproError for ids of
+    another shape, or that the model does not know.
 
     >>> model = Decoder(DecoderConfig(9, 8, 2, tuple(longformer_patterns([2, 2], n_head=2)))).double()
     >>> measured_field(model, torch.zeros(5, dtype=torch.int64)).int()
     tensor([[0, 0, 0, 1, 1],
             [0, 0, 1, 1, 1]], dtype=torch.int32)
     """
-    was_training = model.training
-    model.eval()
-    embedded, *states = model.states(ids[None])
-    rows = [torch.autograd.grad(state[0, -1].sum(), embedded, retain_graph=True)[0][0].abs().sum(-1) > 0
-            for state in states]
-    model.train(was_training)
+    if not isinstance(ids, Tensor) or ids.ndim != 1:
+        raise ReproError(f"ids are {what(ids)}; give those of one text, of shape (N,).")
+    with evaluating(model):
+        embedded, *states = model.states(ids[None])
+        rows = [torch.autograd.grad(state[0, -1].sum(), embedded, retain_graph=True)[0][0].abs().sum(-1) > 0
+                for state in states]
     return torch.stack(rows)

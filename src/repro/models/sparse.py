@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from repro.attention import Causal, Fixed, Pattern, attend
 from repro.attention.products import products
 from repro.configs import Dropout, Positive, Tuple, config
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, check_whole, unknown
+from repro.ids import check_ids, check_temperature, embedded, evaluating, what
 from repro.models.decoder import check_causal
-from repro.models.ids import embedded
 from repro.recompute import recomputed
 
 INTEGRATIONS = ("interleaved", "merged", "multi-head")
@@ -298,25 +298,32 @@ def sample(model: SparseTransformer, ids: Tensor, n_new: int, seed: int = 0, tem
     """(B, K + n_new): `ids` (B, K), K at least 1, and what the model draws after them, one position at a time.
 
     temperature: 1.0 in the paper, no other trick. allowed (V,) bool: which tokens may be drawn; None: all.
-    Raises ReproError for more positions than the model has, and a temperature that is not above 0.
+    Raises ReproError for more positions than the model has, ids that it does not know, a number of tokens below 0, a
+    temperature that is not above 0, and `allowed` of another shape or of no token.
 
     >>> model = SparseTransformer(SparseConfig(vocab_size=9, length=8, n_layer=1, n_head=2, n_embd=8))
     >>> sample(model, torch.tensor([[3, 4]]), n_new=6, seed=1)[0, :2]
     tensor([3, 4])
     """
+    check_ids(ids, model.config.vocab_size)
+    check_whole(n_new, "n_new", 0)
+    check_whole(seed, "seed", 0)
     if ids.shape[1] - 1 + n_new > model.config.length:
         raise ReproError(f"{ids.shape[1]} given and {n_new:,} drawn tokens are more than the {model.config.length:,} "
                          "positions of this model; draw fewer.")
-    if not temperature > 0:
-        raise ReproError(f"temperature is {temperature}; it must be above 0.")
+    check_temperature(temperature)
+    if allowed is not None and (not isinstance(allowed, Tensor) or allowed.dtype != torch.bool or
+                                allowed.shape != (model.config.vocab_size,) or not allowed.any()):
+        raise ReproError(f"allowed is {what(allowed)}; give a bool for each of the {model.config.vocab_size:,} tokens, "
+                         "True for at least one.")
     generator = torch.Generator(ids.device).manual_seed(seed)
-    was_training, cache, out = model.training, Cache(model.eval(), len(ids)), [ids]
-    for _ in range(n_new):
-        logits = model(out[-1], cache)[:, -1].float() / temperature
-        if allowed is not None:
-            logits = logits.masked_fill(~allowed, -torch.inf)
-        out.append(torch.multinomial(logits.softmax(-1), 1, generator=generator))
-        if progress is not None:
-            progress(1)
-    model.train(was_training)
+    cache, out = Cache(model, len(ids)), [ids]
+    with evaluating(model):
+        for _ in range(n_new):
+            logits = model(out[-1], cache)[:, -1].float() / temperature
+            if allowed is not None:
+                logits = logits.masked_fill(~allowed, -torch.inf)
+            out.append(torch.multinomial(logits.softmax(-1), 1, generator=generator))
+            if progress is not None:
+                progress(1)
     return torch.cat(out, 1)

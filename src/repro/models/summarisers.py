@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from repro.attention import Causal, Full
 from repro.caches import given, handed
 from repro.configs import Dropout, Positive, config
+from repro.ids import check_ids, check_lengths, embedded, same_batch
 from repro.models.decoder import Layer, LayersConfig, sinusoids
 
 
@@ -47,6 +48,7 @@ class OneText(nn.Module):
     def read(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Read:
         """Of the summary and of the input alike. A summary stands right behind its input, whatever that one's length.
         """
+        check_pair(source, lengths, ids)
         rows = torch.arange(ids.shape[1], device=ids.device) + lengths[:, None]  # where `ids` stand
         text = F.pad(source, (0, ids.shape[1])).scatter(1, rows, ids)
         logits = self.decoder(text)
@@ -67,10 +69,13 @@ class Pretrained(nn.Module):
         self.model, self.config = model, model.config
 
     def forward(self, ids: Tensor) -> Tensor:
+        check_ids(ids, self.config.vocab_size, self.config.n_positions)
         return self.model(ids, use_cache=False).logits
 
     def extend(self, ids: Tensor, past: "GPT2Past | None" = None) -> "tuple[Tensor, GPT2Past]":
         """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them."""
+        read = past.cache.get_seq_length() if past else 0
+        check_ids(ids, self.config.vocab_size, self.config.n_positions - read)
         told = self.model(ids, **given(past.cache if past else None), use_cache=True)
         return told.logits[:, -1], GPT2Past(handed(told))
 
@@ -157,6 +162,7 @@ class EncoderDecoder(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Tensor:
+        check_pair(source, lengths, ids)
         return self.decode(self.encode(source, lengths), lengths, ids)
 
     def read(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Read:
@@ -165,7 +171,7 @@ class EncoderDecoder(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:
         """What the encoder makes of the input (B, L, n_embd)."""
-        x = self.dropout(self.embed(source))
+        x = self.dropout(embedded(self.embed, source, name="source"))
         waves, there = sinusoids(source.shape[1], self.config.encoder.n_waves).to(x), within(source, lengths)
         for layer in self.encoder:
             x = layer(x, waves, self.implementation, there)
@@ -173,7 +179,7 @@ class EncoderDecoder(nn.Module):
 
     def decode(self, memory: Tensor, lengths: Tensor, ids: Tensor) -> Tensor:
         """Logits (B, T, V), given what the encoder made."""
-        x = self.dropout(self.embed(ids))
+        x = self.dropout(embedded(self.embed, ids))
         waves, there = sinusoids(ids.shape[1], self.config.encoder.n_waves).to(x), within(memory, lengths)
         for layer in self.layers:
             x = layer(x, waves, self.implementation, memory, there)
@@ -260,6 +266,7 @@ class Seq2Seq(nn.Module):
         nn.init.normal_(self.embed.weight, std=0.1)
 
     def forward(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Tensor:
+        check_pair(source, lengths, ids)
         return self.decode(self.encode(source, lengths), lengths, ids)
 
     def read(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Read:
@@ -270,18 +277,27 @@ class Seq2Seq(nn.Module):
         """The states of all tokens of the input, and the last ones, which the decoder starts from."""
         from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-        packed = pack_padded_sequence(self.dropout(self.embed(source)), lengths.cpu(), True, False)
+        x = self.dropout(embedded(self.embed, source, name="source"))
+        packed = pack_padded_sequence(x, lengths.cpu(), True, False)
         states, last = self.encoder(packed)
         return pad_packed_sequence(states, True, total_length=source.shape[1])[0], last
 
     def decode(self, memory: tuple[Tensor, tuple[Tensor, Tensor]], lengths: Tensor, ids: Tensor) -> Tensor:
         """Logits (B, T, V), given what the encoder made."""
         states, last = memory
-        x, _ = self.recurrent(self.dropout(self.embed(ids)), last)
+        x, _ = self.recurrent(self.dropout(embedded(self.embed, ids)), last)
         scores = self.match(x) @ states.mT
         hidden = ~within(states, lengths)[:, None]
         seen = scores.masked_fill(hidden, -torch.inf).softmax(-1).to(states.dtype) @ states
         return F.linear(self.dropout(self.mix(torch.cat([x, seen], -1)).tanh()), self.embed.weight, self.bias)
+
+
+def check_pair(source: Tensor, lengths: Tensor, ids: Tensor) -> None:
+    """Raise ReproError unless these are inputs (B, L), their lengths (B,) and the beginnings (B, T) of summaries."""
+    check_ids(source, name="source")
+    check_ids(ids)
+    same_batch(source=source, ids=ids)
+    check_lengths(lengths, source)
 
 
 def within(source: Tensor, lengths: Tensor) -> Tensor:

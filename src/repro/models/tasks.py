@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, check_whole, unknown
+from repro.ids import evaluating, what
 from repro.loss import check_lm_weight, cross_entropy
 from repro.models.gpt import INIT
 from repro.processor import exact_products
@@ -217,6 +218,9 @@ class TaskModel(nn.Module):
         Raises ReproError for what does not fit together, numbers out of range, texts beyond the context of the base,
         and texts of another tokeniser than the base's.
         """
+        for name, part in (("ids", ids), ("lengths", lengths)):
+            if not isinstance(part, Tensor):
+                raise ReproError(f"{name} are {what(part)}; give the tensor that `collate` makes.")
         try:
             labels = None if labels is None else torch.as_tensor(labels, device=ids.device)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -336,20 +340,15 @@ def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int
     >>> answers(TaskModel(base, "classification", n_outputs=2), [[[1, 2, 3]], [[4, 5]]]).shape
     (2, 2)
     """
-    if batch_size < 1:
-        raise ReproError(f"batch_size is {batch_size}; it must be at least 1 example.")
+    check_whole(batch_size, "batch_size")
     collate(examples)  # raises ReproError for what does not go together
     lengths = [max(map(len, example)) for example in examples]
     order, device = np.argsort(lengths, kind="stable"), model.head.weight.device
-    was_training, found = model.training, []
-    model.eval()
-    try:
-        with exact_products(model, batch_size * len(examples[0]) * max(lengths), device):
-            for start in range(0, len(order), batch_size):
-                ids, sizes = collate([examples[k] for k in order[start:start + batch_size]])
-                found.append(model(ids.to(device), sizes.to(device)).logits.double().cpu())
-    finally:
-        model.train(was_training)
+    found = []
+    with evaluating(model), exact_products(model, batch_size * len(examples[0]) * max(lengths), device):
+        for start in range(0, len(order), batch_size):
+            ids, sizes = collate([examples[k] for k in order[start:start + batch_size]])
+            found.append(model(ids.to(device), sizes.to(device)).logits.double().cpu())
     return torch.cat(found).numpy()[np.argsort(order)]
 
 

@@ -18,10 +18,10 @@ from torch.utils.checkpoint import checkpoint
 from repro.attention import Causal
 from repro.configs import Dropout, Natural, Positive, Tuple, config
 from repro.errors import ReproError
+from repro.ids import check_ids, embedded
 from repro.models.decoder import LayersConfig, RelativeAttention, rotated, sinusoids
 from repro.models.experts import Experts, check_experts
-from repro.models.ids import embedded
-from repro.models.past import Kept, Past, pieces
+from repro.models.past import Kept, Past, check_past, pieces
 
 ROWS = 512  # queries that look at the compressed past together
 
@@ -162,6 +162,8 @@ class TDMCA(nn.Module):
         of the past no more than later tokens see: of a local one the block that the text ends in, of a compressed one
         a key and a value for each whole group, and the tokens of the last.
         """
+        check_ids(ids)
+        check_past(past, ids, self.layers)
         start, kept = past or (0, (None,) * len(self.layers))
         for first, behind in pieces(start, ids.shape[1], self.config.block):
             x, layers = self.dropout(embedded(self.embed, ids[:, first:behind])), []

@@ -13,7 +13,8 @@ from transformers.modeling_outputs import CausalLMOutput
 from transformers.modeling_utils import AttentionInterface
 
 from repro.checkpoints import config_of, reading, whole
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, check_whole, unknown
+from repro.ids import check_ids, check_temperature, embedded, evaluating
 from repro.loss import cross_entropy
 from repro.recompute import RECOMPUTE, recomputed
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_settings
@@ -90,14 +91,12 @@ class WindowByWindow(GPT2LMHeadModel):
         """
         window = self.config.n_positions if window is None else window
         check_window(window, overlap, self.config.n_positions)
-        if input_ids.ndim != 2 or input_ids.shape[1] < (1 if labels is None else 2):
-            raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, tokens) with at least one "
-                             "token, two with labels.")
+        check_ids(input_ids, name="input_ids", least=1 if labels is None else 2)
         if recompute not in RECOMPUTE:
             raise unknown("recompute", recompute, RECOMPUTE)
-        if labels is not None and labels.shape != input_ids.shape:
-            raise ReproError(f"labels have shape {tuple(labels.shape)}, input_ids {tuple(input_ids.shape)}; "
-                             "they must be the same.")
+        if labels is not None and (not isinstance(labels, Tensor) or labels.shape != input_ids.shape):
+            raise ReproError(f"labels have shape {tuple(getattr(labels, 'shape', ()))}, input_ids "
+                             f"{tuple(input_ids.shape)}; they must be the same.")
         length = input_ids.shape[1]
         # The last token predicts a token that is not there: its logits are wanted, its loss is not.
         cover = windows(length + 1 if return_logits else length, window, overlap)
@@ -139,13 +138,7 @@ class WindowByWindow(GPT2LMHeadModel):
     def _embedded(self, ids: Tensor) -> Tensor:
         """Tokens and their positions in the window (B, T, d); positions start again in every window."""
         base = self.transformer
-        try:
-            tokens = base.wte(ids)
-        except IndexError:
-            raise ReproError(f"token ids of a window lie between {int(ids.min()):,} and {int(ids.max()):,}, but the "
-                             f"model has {self.config.vocab_size:,}, from 0; code the text with the model's own "
-                             "tokeniser.") from None
-        return base.drop(tokens + base.wpe(torch.arange(ids.shape[1], device=ids.device)))
+        return base.drop(embedded(base.wte, ids) + base.wpe(torch.arange(ids.shape[1], device=ids.device)))
 
     def _check_attention(self) -> None:
         """Another attention function would drop what is carried without a word, and the causal mask with it."""
@@ -174,17 +167,12 @@ class WindowByWindow(GPT2LMHeadModel):
         """
         window = self.config.n_positions if window is None else window
         check_window(window, overlap, self.config.n_positions)
-        if input_ids.ndim != 2 or input_ids.shape[1] == 0:
-            raise ReproError(f"input_ids have shape {tuple(input_ids.shape)}; give (batch, at least one token).")
-        if do_sample and not temperature > 0:
-            raise ReproError(f"temperature is {temperature}; it must be above 0. Without do_sample the likeliest token "
-                             "is taken.")
-        was_training = self.training
-        self.eval()
-        try:
+        check_ids(input_ids, self.config.vocab_size, name="input_ids")
+        check_whole(max_new_tokens, "max_new_tokens", 0)
+        if do_sample:
+            check_temperature(temperature)
+        with evaluating(self):
             return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
-        finally:
-            self.train(was_training)
 
 
 class RecurrentLM(WindowByWindow):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from repro.errors import ReproError
+from repro.ids import check_ids, evaluating
 from repro.loss import cross_entropy
 from repro.windows import windows
 
@@ -33,22 +34,20 @@ def reach_windows(model, tokens: Tensor, other: Tensor, window: int, overlap: in
     >>> len(reach_windows(model, text, other, window=6).changes)
     2
     """
+    for name, ids in (("tokens", tokens), ("other", other)):
+        check_ids(ids, name=name)
     cover = windows(tokens.shape[-1], window, overlap)
-    if tokens.ndim != 2 or tokens.shape != other.shape or len(cover) < 2:
+    if tokens.shape != other.shape or len(cover) < 2:
         raise ReproError(f"texts of shapes {tuple(tokens.shape)} and {tuple(other.shape)}; give two of the same shape "
                          f"(batch, tokens) with more than one window of {window} tokens.")
     if not hasattr(model, "read_windows"):
         return Reach(0, [0.0] * (len(cover) - 1))
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         own, changes = _last_nll(model, tokens, cover), []
         for span, following in zip(cover[-2::-1], cover[:0:-1], strict=True):
             changed = tokens.clone()
             changed[:, span.start:following.start] = other[:, span.start:following.start]
             changes.append((_last_nll(model, changed, cover) - own).abs().mean().item())
-    finally:
-        model.train(was_training)
     return Reach(max((j for j, change in enumerate(changes, 1) if change > tolerance), default=0), changes)
 
 

@@ -17,6 +17,7 @@ from transformers.models.roberta.modeling_roberta import RobertaPreTrainedModel
 
 from repro.checkpoints import quietly, reading
 from repro.errors import ReproError, unknown
+from repro.ids import check_ids, what
 from repro.recompute import recomputed
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_settings
 
@@ -183,14 +184,17 @@ class RecurrentRoberta(RobertaPreTrainedModel):
 
     def _real(self, windows: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Which tokens are no padding (B, W, T), once everything has the right shape."""
-        if windows.ndim != 3 or not windows.numel():
-            raise ReproError(f"windows have shape {tuple(windows.shape)}; give (questions, windows, tokens).")
+        if not isinstance(windows, Tensor) or windows.ndim != 3 or not windows.numel():
+            raise ReproError(f"windows are {what(windows)}; give ids of shape (questions, windows, tokens).")
+        check_ids(windows.flatten(0, 1), self.config.vocab_size, name="windows")
         reached = windows.shape[2]
         if reached > self.n_positions:  # padding has no position
             reached = int((windows != self.config.pad_token_id).sum(2).max())
         if reached > self.n_positions:
             raise ReproError(f"a window has {reached} tokens, but this RoBERTa has {self.n_positions} "
                              "positions; give windows of at most that many.")
+        if attention_mask is not None and not isinstance(attention_mask, Tensor):
+            raise ReproError(f"attention_mask is {what(attention_mask)}; give a tensor of the shape of windows.")
         real = torch.ones_like(windows, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
         if real.shape != windows.shape:
             raise ReproError(f"attention_mask has shape {tuple(real.shape)}, windows {tuple(windows.shape)}; they must "

@@ -10,6 +10,7 @@ from torch import nn
 
 from repro.bf16 import bf16_products
 from repro.errors import ReproError
+from repro.ids import evaluating
 from repro.processes import first, join
 from repro.training.batches import Batches, share
 from repro.training.config import TrainConfig
@@ -107,9 +108,8 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
                 for name, watched in (watch(objective) if watch else {}).items():
                     result.curves.setdefault(name, []).append([result.tokens, watched])
             if due and validate is not None:
-                wrapped.eval()
-                state.judge(result, first(lambda: validate(objective)))
-                wrapped.train()
+                with evaluating(wrapped):
+                    state.judge(result, first(lambda: validate(objective)))
             due |= time.monotonic() - saved > config.checkpoint_every or getattr(progress, "time_is_up", False)
             if accelerator.is_main_process and due:
                 state.save(result)

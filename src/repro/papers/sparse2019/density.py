@@ -179,19 +179,18 @@ def nats(model, config, tokens, most: int | None, overlap: int = 0):
 
     from repro.evaluation import perplexity
     from repro.evaluation.scoring import window_nll
+    from repro.ids import evaluating
 
     if tokens.ndim == 1:
         ids = tokens[:None if most is None else most * config.length + 1]
         return perplexity(model, ids, config.length, overlap).target_nll.astype(np.float64)
-    was, device = model.training, next(model.parameters()).device
-    model.eval()
+    device = next(model.parameters()).device
     found = []
-    with torch.no_grad():
+    with torch.no_grad(), evaluating(model):
         for rows in torch.from_numpy(tokens[:most]).split(8):
             logits = model(rows[:, :-1].to(device))
             losses = window_nll(logits.flatten(0, 1), rows[:, 1:].flatten().to(device), None)
             found.append(losses.cpu().double().numpy().reshape(len(rows), -1))
-    model.train(was)
     return np.concatenate(found)
 
 

@@ -211,11 +211,11 @@ def _batches(model: Any, questions: Sequence[Asked], batch_size: int) -> Iterabl
     """Places in `questions` and batches of those of about the same length; no gradient, dropout off."""
     import torch
 
+    from repro.ids import evaluating
+
     order = sorted(range(len(questions)), key=lambda k: questions[k].tokens)
-    device, was_training = next(model.parameters()).device, model.training
-    model.eval()
-    with torch.no_grad():
+    device = next(model.parameters()).device
+    with torch.no_grad(), evaluating(model):
         for start in range(0, len(order), batch_size):
             places = order[start:start + batch_size]
             yield places, {name: x.to(device) for name, x in padded([questions[k] for k in places]).items()}
-    model.train(was_training)

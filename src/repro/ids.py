@@ -1,0 +1,117 @@
+"""Token ids, lengths and batches, checked where they enter a model; and a model that evaluates for a while.
+
+Shapes and types cost nothing to look at. Values are looked at on a CPU, and on a GPU where no gradient is asked for: a
+training step never waits for its GPU here. What is compiled is not looked at.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from repro.errors import ReproError
+
+WHOLE = (torch.int64, torch.int32)
+
+
+def embedded(embed: nn.Embedding, ids: Tensor, longest: int | None = None, name: str = "ids") -> Tensor:
+    """What stands for token ids (B, N): (B, N, width). longest: tokens that a text can have.
+
+    Raises ReproError for what `check_ids` refuses.
+
+    >>> embedded(nn.Embedding(9, 4), torch.tensor([3, 1]))
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: ids are torch.int64 of shape (2,); give int64 numbers of shape (B, N), a text as ids[None].
+    """
+    on_cpu = isinstance(ids, Tensor) and ids.device.type == "cpu"
+    check_ids(ids, None if on_cpu else embed.num_embeddings, longest, name)
+    if torch.compiler.is_compiling():
+        return embed(ids)
+    if ids.device != embed.weight.device:
+        raise ReproError(f"{name} are on {ids.device} and the model on {embed.weight.device}; move one to the other.")
+    try:
+        return embed(ids)  # on a CPU it looks at the values itself
+    except IndexError:
+        raise _unknown(ids, embed.num_embeddings, name) from None
+
+
+def check_ids(ids: Tensor, vocab_size: int | None = None, longest: int | None = None, name: str = "ids",
+              least: int = 1) -> None:
+    """Raise ReproError unless these are int64 or int32 numbers (B, N) of at least one text, with `least` to `longest`
+    tokens, and from 0 to below `vocab_size`. None: no limit."""
+    if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.dtype not in WHOLE:
+        raise ReproError(f"{name} are {what(ids)}; give int64 numbers of shape (B, N), a text as {name}[None].")
+    if not ids.shape[0]:
+        raise ReproError(f"{name} are {what(ids)}; give at least one text.")
+    check_size(ids, longest, least, name)
+    if vocab_size is not None and looked_at(ids) and bool(((ids < 0) | (ids >= vocab_size)).any()):
+        raise _unknown(ids, vocab_size, name)
+
+
+def check_size(texts: Tensor, longest: int | None, least: int = 1, name: str = "ids") -> None:
+    """Raise ReproError unless texts (B, N, ...) have `least` to `longest` tokens."""
+    if texts.shape[1] < least:
+        raise ReproError(f"the text has {texts.shape[1] or 'no'} tokens ({name} are {what(texts)}); give at least "
+                         f"{least}, such as <|endoftext|>.")
+    if longest is not None and texts.shape[1] > longest:
+        raise ReproError(f"the text has {texts.shape[1]:,} tokens, but the model's context ends at {longest:,}; cut "
+                         "it, or read it in windows.")
+
+
+def check_lengths(lengths: Tensor, ids: Tensor, name: str = "lengths") -> None:
+    """Raise ReproError unless these are (B,) whole numbers from 1 to the tokens of `ids` (B, N, ...)."""
+    if not isinstance(lengths, Tensor) or lengths.ndim != 1 or lengths.dtype not in WHOLE:
+        raise ReproError(f"{name} are {what(lengths)}; give int64 numbers of shape (B,), one for each text.")
+    same_batch(**{name: lengths, "texts": ids})
+    if looked_at(lengths) and not bool(((lengths >= 1) & (lengths <= ids.shape[1])).all()):
+        raise ReproError(f"{name} are {int(lengths.min())} to {int(lengths.max())}; they must be 1 to {ids.shape[1]}, "
+                         "the tokens that each text has.")
+
+
+def same_batch(**parts: Tensor) -> None:
+    """Raise ReproError for tensors of different numbers of rows, which are named as they are given."""
+    if len({len(part) for part in parts.values()}) > 1:
+        counts = " and ".join(f"{len(part)} {name}" for name, part in parts.items())
+        raise ReproError(f"there are {counts} in a batch; give as many of each.")
+
+
+def check_temperature(temperature: float) -> None:
+    """Raise ReproError unless logits can be divided by it."""
+    if isinstance(temperature, bool) or not isinstance(temperature, Real) or not 0 < temperature < math.inf:
+        raise ReproError(f"temperature is {temperature!r}; it must be above 0 and finite.")
+
+
+def looked_at(values: Tensor) -> bool:
+    """Whether the values of a tensor are looked at."""
+    return not torch.compiler.is_compiling() and (values.device.type == "cpu" or not torch.is_grad_enabled())
+
+
+def what(given: Any) -> str:
+    """What was given in the place of a tensor of ids: its type and shape."""
+    return f"{given.dtype} of shape {tuple(given.shape)}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
+
+
+def _unknown(ids: Tensor, vocab_size: int, name: str) -> ReproError:
+    return ReproError(f"{name} go from {int(ids.min())} to {int(ids.max())}, but the model knows 0 to "
+                      f"{vocab_size - 1:,}; encode the text with its own tokeniser.")
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Within it dropout is off. Afterwards, and after an error, each part trains again that did before.
+
+    model: a module, or any other function, to which nothing happens.
+    """
+    training = [part for part in model.modules() if part.training] if isinstance(model, nn.Module) else []
+    if training:
+        model.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True

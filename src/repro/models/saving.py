@@ -1,0 +1,152 @@
+"""Every model saved to a folder and loaded from it, by one pair of functions.
+
+A model of transformers, or one that extends it, is written as transformers writes it. Of every other model here
+config.json holds what its class was called with, by name, and model.safetensors its weights.
+"""
+
+import copy
+import inspect
+import json
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from repro.checkpoints import quietly, reading, whole_folder
+from repro.configs import plain
+from repro.errors import ReproError, short, unknown
+from repro.processes import is_first
+
+WEIGHTS = ("fp32", "bf16")
+KIND = "repro"  # the key under which config.json names the class
+OWN = {"gpt2": "load_causal_lm", "roberta": "load_masked_lm", "longformer": "Longformer"}  # of transformers' types
+
+
+def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
+    """Save a model of `repro.models`, `repro.recurrence` or transformers, which `load_model` gives back; the folder
+    appears whole or not at all.
+
+    weights: "fp32", or "bf16", to which they are rounded and which takes half the space. Under torchrun only the first
+    process writes. Raises ReproError for another kind of model, a pattern of one's own among its settings, weights that
+    are on no device, and when the disk refuses.
+
+    >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base", weights="bf16")
+    >>> sorted(file.name for file in (folder / "base").iterdir())
+    ['config.json', 'generation_config.json', 'model.safetensors']
+    >>> save_causal_lm is save_model
+    True
+    """
+    if weights not in WEIGHTS:
+        raise unknown("weights", weights, WEIGHTS)
+    told = None if hasattr(model, "save_pretrained") else described(model)
+    if any(weight.is_meta for weight in model.parameters()):
+        raise ReproError(f"the weights of this {type(model).__name__} are on no device (meta); load them first.")
+    if not is_first():
+        return
+    kept = copy.deepcopy(model).bfloat16() if weights == "bf16" else model
+    with whole_folder(folder) as unfinished, quietly():
+        if told is None:
+            kept.save_pretrained(unfinished)
+        else:
+            from safetensors.torch import save_model as save_weights
+
+            unfinished.mkdir(parents=True)
+            (unfinished / "config.json").write_text(json.dumps(told, indent=1) + "\n")
+            save_weights(kept, str(unfinished / "model.safetensors"))
+
+
+def load_model(folder: str | Path):
+    """The model that `save_model` wrote, with fp32 weights, in evaluation mode.
+
+    Raises ReproError where there is none, for one of a kind that is not known here, and for a damaged one.
+
+    >>> model = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=2, n_embd=8, n_head=2))
+    >>> save_model(model, folder / "gpt")
+    >>> load_model(folder / "gpt").config == model.config
+    True
+    """
+    with reading(folder, "results/base"):
+        if not (Path(folder) / "config.json").is_file():
+            raise ReproError(f"{folder} holds no config.json; give the folder of a model that `save_model` wrote.")
+        told = json.loads((Path(folder) / "config.json").read_text())
+        if not isinstance(told, dict):
+            raise ReproError(f"config.json of {folder} is {short(told)}; give the folder of a model.")
+        return _of_transformers(folder, told) if KIND not in told else _own(folder, told)
+
+
+def _of_transformers(folder: str | Path, told: dict):
+    from repro import models, recurrence
+
+    named = (told.get("architectures") or [""])[0]
+    if named in ("RecurrentLM", "MemoryLM", "RecurrentRoberta"):
+        return getattr(recurrence, named).from_pretrained(str(folder))
+    if told.get("model_type") not in OWN:
+        raise ReproError(f"{folder} is a checkpoint of {told.get('model_type')}; load it with transformers.")
+    read = getattr(models, OWN[told["model_type"]])
+    return getattr(read, "from_pretrained", read)(folder)
+
+
+def _own(folder: str | Path, told: dict):
+    from safetensors.torch import load_model as load_weights
+
+    try:
+        model = made(told)
+        load_weights(model, str(Path(folder) / "model.safetensors"))
+    except (AttributeError, KeyError, TypeError, RuntimeError) as error:
+        raise ReproError(f"{folder} holds no whole model of this version ({short(str(error))}); save it again."
+                         ) from error
+    return model.eval()
+
+
+def described(value: Any) -> Any:
+    """What JSON can hold of a model, a config, a pattern or a plain value; `made` is the inverse."""
+    import torch
+    from transformers import PreTrainedModel
+
+    from repro.attention import Pattern
+
+    value = plain(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, torch.nn.Dropout):
+        return value.p
+    if isinstance(value, PreTrainedModel):
+        return {KIND: type(value).__name__, "transformers": json.loads(value.config.to_json_string(use_diff=False))}
+    if isinstance(value, Iterable) and not isinstance(value, torch.nn.Module):
+        return [described(one) for one in value]
+    kind = type(value)
+    if _known(kind.__name__) is not kind:
+        where = "repro.attention" if isinstance(value, Pattern) else "repro.models or transformers"
+        raise ReproError(f"{kind.__name__} is not of {where}, so that it could not be loaded again; save its "
+                         "state_dict with torch.save.")
+    names = [one.name for one in fields(kind) if one.init and one.compare] if is_dataclass(kind) else [
+        name for name in inspect.signature(kind).parameters]
+    return {KIND: kind.__name__} | {name: described(getattr(value, name)) for name in names}
+
+
+def made(told: Any) -> Any:
+    """The model, config, pattern or value that `described` describes."""
+    if isinstance(told, list):
+        return tuple(made(one) for one in told)
+    if not isinstance(told, dict):
+        return told
+    if "transformers" in told:
+        import transformers
+
+        config = told["transformers"]
+        return getattr(transformers, told[KIND])(transformers.AutoConfig.for_model(**config))
+    kind = _known(told[KIND])
+    if kind is None:
+        raise ReproError(f"a saved model has a {told[KIND]}, which this version does not know.")
+    given = {name: made(value) for name, value in told.items() if name != KIND}
+    return kind(frozenset(given["patterns"])) if told[KIND] == "Intersection" else kind(**given)
+
+
+def _known(name: str) -> type | None:
+    """The public model, config or pattern of this name."""
+    from repro import models
+    from repro.attention import patterns
+
+    found = getattr(patterns, name, None) if not name.startswith("_") else None
+    found = getattr(models, name) if found is None and name in models.__all__ else found
+    return found if inspect.isclass(found) and found.__module__.startswith("repro.") else None

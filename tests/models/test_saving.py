@@ -1,0 +1,180 @@
+"""One pair of functions saves and loads every model: the same kind, the same settings, the same numbers."""
+
+import inspect
+import json
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+from transformers import BertConfig, BertModel, GPT2Config, LongformerConfig, RobertaConfig
+
+from repro import models
+from repro.attention import (
+    BlockLocal,
+    Causal,
+    Columns,
+    Document,
+    Fixed,
+    Global,
+    Keys,
+    Pattern,
+    Prefix,
+    SlidingWindow,
+    Strided,
+)
+from repro.errors import ReproError
+from repro.models import (
+    GPT,
+    LSTM,
+    TDMCA,
+    Decoder,
+    DecoderConfig,
+    Encoder,
+    EncoderConfig,
+    EncoderDecoder,
+    EncoderDecoderConfig,
+    Experts,
+    GPTConfig,
+    Longformer,
+    LSTMConfig,
+    OneText,
+    Pretrained,
+    Seq2Seq,
+    Seq2SeqConfig,
+    SparseConfig,
+    SparseTransformer,
+    TaskModel,
+    TDMCAConfig,
+    classifier_patterns,
+    gpt2_mini,
+    load_model,
+    roberta_mini,
+    save_model,
+)
+from repro.models.saving import described, made
+from repro.recurrence import RecurrenceConfig, RecurrentLM, RecurrentRoberta
+
+V, IDS = 9, torch.tensor([[4, 5, 6, 7], [8, 4, 4, 5]])
+GPT2 = GPT2Config(vocab_size=V, n_layer=2, n_head=2, n_embd=8, n_positions=16)
+ROBERTA = {"vocab_size": V, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+LENGTHS = torch.tensor([4, 2])
+MAKE = {  # name: the model, and what it reads
+    "GPT": (lambda: GPT(GPTConfig(V, 16, 2, 8, 2, dropout=0.1), "dense", recompute=True), (IDS,)),
+    "LSTM": (lambda: LSTM(LSTMConfig(V, 8, 8)), (IDS,)),
+    "Decoder": (lambda: Decoder(DecoderConfig(V, 8, 2, (Causal(), (SlidingWindow(2), BlockLocal(2) | Columns([0]))),
+                                              details=("shared",))), (IDS,)),
+    "TDMCA": (lambda: TDMCA(TDMCAConfig(V, 8, 2, "LM", n_experts=2, expert_layers=(1,))), (IDS,)),
+    "SparseTransformer": (lambda: SparseTransformer(SparseConfig(V, 16, 2, 2, 8, Fixed(4, 2), "multi-head")), (IDS,)),
+    "Encoder": (lambda: Encoder(EncoderConfig(V, 8, 2, classifier_patterns(4, 1), n_labels=3)), (IDS, LENGTHS)),
+    "EncoderDecoder": (lambda: EncoderDecoder(EncoderDecoderConfig(V, 8, 2, 1)), (IDS, LENGTHS, IDS)),
+    "Seq2Seq": (lambda: Seq2Seq(Seq2SeqConfig(V, 8)), (IDS, LENGTHS, IDS)),
+    "OneText": (lambda: OneText(TDMCA(TDMCAConfig(V, 8, 2, "LM"))), (IDS, LENGTHS, IDS)),
+    "Pretrained": (lambda: Pretrained(gpt2_mini(2, 8, 2, V, 16)), (IDS,)),
+    "TaskModel": (lambda: TaskModel(GPT(GPTConfig(V, 16, 1, 8, 2)), "classification", 3, 0.2),
+                  (IDS[:, None], torch.tensor([[2], [3]]))),
+    "Experts": (lambda: Experts(8, 3, 1, 16), (torch.linspace(-1, 1, 16).view(2, 8),)),
+    "Longformer": (lambda: Longformer(LongformerConfig(**ROBERTA, attention_window=[4, 4])), (IDS,)),
+    "gpt2_mini": (lambda: gpt2_mini(2, 8, 2, V, 16), (IDS,)),
+    "roberta_mini": (lambda: roberta_mini(2, 8, 2, V), (IDS,)),
+    "RecurrentLM": (lambda: RecurrentLM(GPT2, RecurrenceConfig(hidden_size=4)), (IDS, 2)),
+    "RecurrentRoberta": (lambda: RecurrentRoberta(RobertaConfig(**ROBERTA)), (IDS[:, None],))}
+PATTERNS = [Causal(), SlidingWindow(4, 2, causal=False) | Global([0, 3]), Strided(3), Fixed(4, 2, 1),
+            Prefix(2) | Causal(), Document([0, 0, 1]) & Causal(), (BlockLocal(2) | Columns([1])) & SlidingWindow(3)]
+
+
+def told(model, given):
+    with torch.no_grad():
+        found = model.eval()(*given)
+    return [part for part in (found.values() if isinstance(found, dict) else vars(found).values() if hasattr(
+        found, "__dict__") and not isinstance(found, torch.Tensor) else found if isinstance(found, tuple) else [found])
+            if isinstance(part, torch.Tensor)]
+
+
+def test_every_public_model_is_tried():
+    public = {name for name in models.__all__ if inspect.isclass(kind := getattr(models, name))
+              and issubclass(kind, nn.Module)}
+    assert public <= MAKE.keys()
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_model_comes_back_with_the_same_numbers(name, tmp_path):
+    torch.manual_seed(0)
+    model, given = MAKE[name][0](), MAKE[name][1]
+    for weight in model.parameters():  # output layers that start at 0 would hide a fault
+        nn.init.normal_(weight, std=0.3)
+    before = told(model, given)
+    save_model(model, tmp_path / "model")
+    assert {file.name for file in (tmp_path / "model").iterdir()} >= {"config.json", "model.safetensors"}
+    again = load_model(tmp_path / "model")
+    assert type(again) is type(model) and not again.training and before
+    for one, other in zip(before, told(again, given), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    if hasattr(model, "config") and not hasattr(model.config, "save_pretrained"):
+        assert again.config == model.config
+    assert {n: p.shape for n, p in again.named_parameters()} == {n: p.shape for n, p in model.named_parameters()}
+    assert getattr(again, "implementation", None) == getattr(model, "implementation", None)
+
+
+@pytest.mark.parametrize("name", ["GPT", "gpt2_mini"])
+def test_rounded_weights_take_half_the_space(name, tmp_path):
+    model = MAKE[name][0]()
+    for weights in ("fp32", "bf16"):
+        save_model(model, tmp_path / weights, weights)
+    sizes = [(tmp_path / weights / "model.safetensors").stat().st_size for weights in ("bf16", "fp32")]
+    assert sizes[0] < 0.75 * sizes[1]
+    again = load_model(tmp_path / "bf16")
+    for one, other in zip(model.parameters(), again.parameters(), strict=True):
+        assert other.dtype == torch.float32 and torch.equal(one.bfloat16().float(), other)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+def test_a_pattern_survives_json(pattern):
+    again = made(json.loads(json.dumps(described(pattern))))
+    assert again == pattern and torch.equal(again.mask(4 if "Document" not in str(pattern) else 3),
+                                            pattern.mask(4 if "Document" not in str(pattern) else 3))
+
+
+@dataclass(frozen=True)
+class Sink(Pattern):
+    def keys(self, i):
+        return [Keys(i, i)]
+
+    looks_ahead = False
+
+
+@pytest.mark.parametrize(("model", "words"), [
+    (lambda: nn.Linear(2, 2), "Linear is not of repro.models or transformers"),
+    (lambda: Decoder(DecoderConfig(V, 8, 2, (Sink(),))), "Sink is not of repro.attention"),
+    (lambda: GPT(GPTConfig(V, 16, 1, 8, 2)).to("meta"), "on no device")])
+def test_what_cannot_be_saved_is_refused_and_leaves_nothing(model, words, tmp_path):
+    with pytest.raises(ReproError, match=words) as raised:
+        save_model(model(), tmp_path / "model")
+    assert "\n" not in str(raised.value) and not list(tmp_path.iterdir())
+    with pytest.raises(ReproError, match="unknown weights 'fp16'"):
+        save_model(MAKE["LSTM"][0](), tmp_path / "model", "fp16")
+
+
+@pytest.mark.parametrize("harm", [
+    lambda folder: (folder / "config.json").unlink(), lambda folder: (folder / "model.safetensors").unlink(),
+    lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 40),
+    lambda folder: (folder / "config.json").write_text("{"), lambda folder: (folder / "config.json").write_text("3"),
+    lambda folder: (folder / "config.json").write_text('{"repro": "GPU"}'),
+    lambda folder: (folder / "config.json").write_text('{"repro": "GPT"}'),
+    lambda folder: (folder / "config.json").write_text('{"model_type": "bert"}'),
+    lambda folder: (folder / "config.json").write_text((folder / "config.json").read_text().replace("16", "15"))])
+def test_a_damaged_folder_is_told_in_one_line(harm, tmp_path):
+    save_model(MAKE["GPT"][0](), tmp_path / "model")
+    harm(tmp_path / "model")
+    with pytest.raises(ReproError) as raised:
+        load_model(tmp_path / "model")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_checkpoint_of_another_kind_is_refused(tmp_path):
+    save_model(BertModel(BertConfig(**ROBERTA)), tmp_path / "model")
+    with pytest.raises(ReproError, match="is a checkpoint of bert; load it with transformers"):
+        load_model(tmp_path / "model")
+    for bad in (tmp_path / "nowhere", None, 3):
+        with pytest.raises(ReproError):
+            load_model(bad)
