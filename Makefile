@@ -17,7 +17,7 @@ export MALLOC_TRIM_THRESHOLD_ := -1
 export MALLOC_MMAP_MAX_ := 0
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: book check pdf runs test nbval versions notebooks setup clean
+.PHONY: book check pdf runs test nbval versions wheel notebooks setup clean
 
 book: setup
 	$(BIN)/snakemake book $(OPTIONS)
@@ -46,6 +46,9 @@ nbval: setup
 
 versions: setup
 	.ci/versions
+
+wheel: setup
+	$(BIN)/pytest -q tests/smoke/wheel.py
 
 notebooks: setup
 	$(BIN)/snakemake notebooks $(OPTIONS)

@@ -71,6 +71,13 @@ def test_make_versions_tries_the_lowest_version_and_the_newest():
     assert ".ci/versions" in told and "make versions" in (ROOT / ".ci" / "run").read_text()
 
 
+def test_make_wheel_runs_what_make_test_leaves_out():
+    told = subprocess.run(["make", "-n", "wheel"], cwd=ROOT, capture_output=True, text=True).stdout
+    (script,) = re.findall(r"pytest -q (\S+)$", told, re.MULTILINE)
+    assert "def test_a_wheel_installs_into_an_empty_environment" in (ROOT / script).read_text()
+    assert "make wheel" in (ROOT / ".ci" / "run").read_text()
+
+
 def test_make_test_runs_style_tests_and_three_chapters_and_make_nbval_all():
     def told(*words):
         return subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True).stdout
