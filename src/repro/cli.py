@@ -399,18 +399,29 @@ def bench(
     rounds: Annotated[int, typer.Option(metavar="N", min=1, help="attention only: timed runs of each.")] = 5,
     passes: Annotated[list[str] | None, typer.Option("--pass", metavar="PASS", help=(
         "attention only: forward or forward+backward; by default both."))] = None,
+    budget: Annotated[str | None, typer.Option(metavar="TIME", help=(
+        "attention only: end within this time, such as 90s; the lengths at which ratios are taken come first."))
+        ] = None,
 ) -> None:
     """Measure side by side with peers, in one process, and print ratios.
 
     On two CPU cores attention takes about a quarter of an hour, the others a few minutes.
     """
     import importlib
+    import time
 
+    began = time.monotonic()
     if name not in _benchmarks():
         raise unknown("benchmark", name, _benchmarks())
     if lengths and name != "attention":
         raise ReproError(f"--length is {lengths[0]}, but the benchmark {name} has no lengths; leave it out.")
-    chosen = {"lengths": tuple(sorted(set(lengths)))} if lengths else {}
+    if budget is not None and name != "attention":
+        raise ReproError(f"--budget is {budget}, but the benchmark {name} takes none; leave it out.")
+    chosen: dict[str, Any] = {"lengths": tuple(sorted(set(lengths)))} if lengths else {}
+    if budget is not None:
+        from repro.study.budget import seconds_of
+
+        chosen |= {"budget": seconds_of(budget), "began": began}
     if name == "attention":
         chosen |= {"rounds": rounds} | ({"passes": _passes(passes)} if passes else {})
     importlib.import_module(f"repro.bench.{name}").main(json_path, **chosen)

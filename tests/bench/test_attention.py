@@ -5,8 +5,9 @@ import json
 import pytest
 import torch
 
+import repro.bench as bench_of
 from repro.bench import attention as bench
-from repro.bench import recorded, stored
+from repro.bench import read, recorded, stored
 from repro.errors import ReproError
 
 
@@ -55,6 +56,80 @@ def test_report(tiny, tmp_path):
                                     "generation, after token 60"}
     assert found["notes"]["keys_kept"] == [7, 7]  # and the one that is read makes 8
     assert found["ratios"]["generation: keys kept after token 60 / token 20"]["measured"] == 1
+
+
+class Clock:
+    """Moves when a contender of `slow` runs, by seconds that grow with the square of the length."""
+
+    def __init__(self):
+        self.now = 50.0
+
+    def __call__(self):
+        return self.now
+
+    def slow(self, seconds):
+        def run(x):
+            self.now += seconds * (x["query"].shape[2] / 256)**2
+            return bench.dense_causal(x)
+        return bench.Contender(run)
+
+
+@pytest.fixture
+def slow(tiny, monkeypatch):
+    """Two contenders of 1 and 10 seconds at 256 positions by the clock that is returned; nothing else takes time."""
+    clock = Clock()
+    field = {"dense, causal": clock.slow(1.0), "square": clock.slow(10.0)}
+    monkeypatch.setattr(bench, "contenders", lambda *_: field)
+    monkeypatch.setattr(bench, "floors", lambda *_: [])
+    monkeypatch.setattr(bench, "free_bytes", lambda device: 2**40)
+    monkeypatch.setattr(bench, "RATIOS_AT", (256, 512, 128))
+    monkeypatch.setattr(bench, "peak_memory", lambda work, device: work() and 1)
+    return clock
+
+
+def test_lengths_come_in_the_order_of_ratios_then_the_longest_first(slow):
+    assert bench.by_value((64, 128, 256, 1024), bench.PASSES) == [
+        (which, n) for which in ("forward+backward", "forward") for n in (256, 128, 1024, 64)]
+    assert bench.by_value((64, 256), ("forward",)) == [("forward", 256), ("forward", 64)]
+
+
+@pytest.mark.parametrize("budget", [0.5, 22, 23, 60, 75, 200])
+def test_a_budget_ends_in_time_with_what_is_worth_most(slow, tmp_path, budget):
+    """At 256 positions both run once (11 s) and are timed once or twice; at 512 they take 4 and 40 s a run."""
+    found = bench.main(tmp_path / "bench.json", lengths=(128, 256, 512), rounds=2, window=8, places=(20, 60),
+                       budget=budget, clock=slow)
+    assert read(tmp_path / "bench.json") == found and found["settings"]["budget"] == budget
+    assert slow.now - 50 <= max(budget, 11 + 11), "only what was never run before may take longer than is left"
+    runs = {(run["pass"], run["n"], run["contender"]): "seconds" in run for run in found["notes"]["runs"]}
+    both = bench.PASSES[1]
+    assert runs[both, 256, "dense, causal"] is True
+    assert runs.get((both, 512, "dense, causal"), False) is (budget >= 60)
+    assert runs.get((both, 512, "square"), False) is (budget == 200)
+    assert ("generation, after token 20" in found["speeds"]) is (budget >= 75), "while half of it is left"
+    assert all(run.get("not_attempted", bench.NO_TIME) == bench.NO_TIME for run in found["notes"]["runs"])
+
+
+def test_a_budget_counts_from_when_the_command_began(slow, tmp_path):
+    found = bench.main(None, lengths=(256,), rounds=2, window=8, budget=30, began=slow.now - 31, clock=slow)
+    assert found["notes"]["runs"] == [] and found["settings"]["budget"] == 30
+
+
+def test_a_budget_writes_whole_records_after_each_length(slow, tmp_path, monkeypatch):
+    seen = []
+    put = bench_of.write_atomic
+    monkeypatch.setattr(bench_of, "write_atomic", lambda path, text: (put(path, text), seen.append(
+        {(run["pass"], run["n"]) for run in read(path)["notes"]["runs"]})))
+    bench.main(tmp_path / "bench.json", lengths=(128, 256), rounds=1, window=8, places=(20, 60), budget=1_000,
+               clock=slow)
+    order = bench.by_value((128, 256), bench.PASSES)
+    assert seen == [*(set(order[:n]) for n in (1, 2, 3, 4)), set(order)]
+
+
+def test_without_a_budget_every_length_is_measured_in_its_order(slow):
+    measured = bench.measure((128, 256), 1, 8, clock=slow)
+    assert list(dict.fromkeys((which, n) for _, which, n in measured)) == [
+        (which, n) for which in bench.PASSES for n in (128, 256)]
+    assert all("seconds" in found for found in measured.values())
 
 
 @pytest.mark.parametrize("name", ["loop", "chunks", "blocked"])

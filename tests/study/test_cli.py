@@ -489,6 +489,9 @@ def test_bench_calls_the_benchmark(repro_, monkeypatch, tmp_path):
     assert repro_("bench attention")[:2] == (0, "None (1,) 5 None\n")
     assert repro_("bench attention --length 64 --length 32 --length 64 --rounds 2 --pass forward")[:2] == (
         0, "None (32, 64) 2 ('forward',)\n")
+    assert repro_("bench toy --budget 90s") == (
+        2, "", "repro: error: --budget is 90s, but the benchmark toy takes none; leave it out.\n")
+    assert repro_("bench attention --budget 90")[2].startswith("repro: error: a budget of '90' is no duration; write")
     assert repro_("bench toy --length 64") == (
         2, "", "repro: error: --length is 64, but the benchmark toy has no lengths; leave it out.\n")
 

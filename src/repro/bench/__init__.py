@@ -38,11 +38,13 @@ def compare(contenders: dict[str, Callable[[], int]], rounds: int = ROUNDS, warm
 
 
 def report(benchmark: str, settings: dict[str, Any], title: str, speeds: dict[str, dict[str, float]],
-           ratios: dict[str, tuple], json_path: Path | str | None = None, unit: str = "tokens", **notes) -> dict:
+           ratios: dict[str, tuple], json_path: Path | str | None = None, unit: str = "tokens", printed: bool = True,
+           **notes) -> dict:
     """Print speeds and ratios, each beside its bound; return the record, and write it to `json_path` if given.
 
     settings: all that decides what is measured. unit: of what the speeds count. ratios: (measured, bound), the least
-    that it should be, (measured, bound, "at most"), or (measured, None) where nothing is asked of it.
+    that it should be, (measured, bound, "at most"), or (measured, None) where nothing is asked of it. printed: False
+    only writes the record, of what is measured so far.
     """
     from rich.console import Console
     from rich.table import Table
@@ -52,7 +54,7 @@ def report(benchmark: str, settings: dict[str, Any], title: str, speeds: dict[st
     table = Table("", f"{unit}/s (median)", "lowest", "highest", title=title, title_justify="left")
     for name, found in speeds.items():
         table.add_row(name, *(f"{value:,.0f}" for value in found.values()))
-    console = Console()
+    console = Console(quiet=not printed)
     console.print(table)
     judged = {name: {"measured": ratio, "wanted": wanted, "bound": bound[0] if bound else "at least"}
               for name, (ratio, wanted, *bound) in ratios.items()}

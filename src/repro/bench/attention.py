@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,6 +34,8 @@ BUSY = "blocked, a core taken"
 TOGETHER, SPREAD, HALF = "blocked, 16 global together", "blocked, 16 global spread", "blocked, bfloat16"
 VARIANTS = TOGETHER, SPREAD, HALF, BUSY  # timed for a ratio, and only
 AT = 8192  # positions, where most ratios are taken
+RATIOS_AT = AT, 16384, 32768, 4096  # most ratios first; a length whose half was measured tells what memory it needs
+NO_TIME = "no time left"
 SHARE_OF_MEMORY = 0.8  # of what is free, that a run may need
 
 
@@ -45,66 +48,127 @@ class Contender(NamedTuple):
 
 
 def main(json_path=None, lengths: tuple[int, ...] = LENGTHS, rounds: int = 5, window: int | None = None,
-         passes: tuple[str, ...] = PASSES, places: tuple[int, int] = PLACES) -> dict:
+         passes: tuple[str, ...] = PASSES, places: tuple[int, int] = PLACES, budget: float | None = None,
+         began: float | None = None, clock: Callable[[], float] = time.monotonic) -> dict:
     """Time every contender at every length that fits in memory, and generation far into a text.
 
     Prints a table, ratios and growth exponents. rounds: timed runs of each; half as many at 16,384 positions, a quarter
     at 32,768. On a CPU with several threads a last row is timed while another process, started here, takes one of the
-    cores.
+    cores. budget: seconds in which to end, since `began` on `clock` (default: now). Then the lengths of ratios come
+    first, what does not fit is left out, and the record is written whole after each length.
     """
-    from repro.bench import report
-
     device = "cuda" if torch.cuda.is_available() else "cpu"
     window = window or (512 if device == "cuda" else 256)
-    measured = measure(lengths, rounds, window, device, passes)
-    if device == "cpu" and torch.get_num_threads() > 1 and AT in lengths and PASSES[1] in passes:
-        measured[BUSY, PASSES[1], AT] = with_a_core_taken(AT, rounds, window)
-    show(measured, lengths)
-    lower = floors(window, lengths, device)
+    settings = {"lengths": lengths, "rounds": rounds, "window": window, "device": device,
+                "allocator": {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")},
+                "passes": passes, "threads": torch.get_num_threads(), "places": places}
+    if budget is None:
+        measured = measure(lengths, rounds, window, device, passes)
+        if device == "cpu" and torch.get_num_threads() > 1 and AT in lengths and PASSES[1] in passes:
+            measured[BUSY, PASSES[1], AT] = with_a_core_taken(AT, rounds, window)
+        return _report(measured, settings, floors(window, lengths, device),
+                       generation(window, places, rounds, device), json_path)
+    deadline, settings = (clock() if began is None else began) + budget, settings | {"budget": budget}
+    lower, written = floors(window, lengths, device), None
+
+    def after(measured: dict) -> None:
+        nonlocal written
+        if written is None and deadline - clock() > budget / 2:
+            written = generation(window, places, rounds, device)
+        if json_path:
+            _report(measured, settings, lower, written, json_path, printed=False)
+
+    measured = measure(lengths, rounds, window, device, passes, deadline, clock, after)
+    return _report(measured, settings, lower, written, json_path)
+
+
+def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "cpu",
+            passes: tuple[str, ...] = PASSES, deadline: float = math.inf,
+            clock: Callable[[], float] = time.monotonic, after: Callable[[dict], None] = lambda measured: None
+            ) -> dict[tuple[str, str, int], dict]:
+    """(contender, pass, n) -> its seconds and peak bytes, or why it was not attempted.
+
+    deadline: the time on `clock` by which to end; then the lengths come in the order of `by_value`. after: called with
+    what is measured after each length.
+    """
+    from repro.bench import compare
+
+    measured: dict[tuple[str, str, int], dict] = {}
+    known: dict[str, tuple[int, float, float]] = {}  # of a contender: positions, seconds to compile, seconds of a run
+    fields = {which: contenders(window, device, which) for which in passes}
+    sizes = [(which, n) for which in passes for n in lengths]
+    for which, n in sizes if deadline == math.inf else by_value(lengths, passes):
+        if clock() >= deadline:
+            break
+        x, work, single = inputs(n, device), {}, {}
+        for name, contender in fields[which].items():
+            if name in VARIANTS and n != AT:
+                continue
+            needed = expected_bytes(measured, name, which, n)
+            if needed > SHARE_OF_MEMORY * free_bytes(device):
+                measured[name, which, n] = {"not_attempted": f"would need {needed / 2**30:.0f} GiB"}
+            elif expected_seconds(known, name, n) >= deadline - clock() - sum(single.values()):
+                measured[name, which, n] = {"not_attempted": NO_TIME}
+            else:
+                work[name], began = step(contender, cast(x, contender.dtype), which), clock()
+                if device == "cuda" or name == "flex":
+                    work[name]()  # compiles
+                compiled = clock()
+                measured[name, which, n] = {"peak_bytes": peak_memory(work[name], device)
+                                            if device == "cuda" or name != "flex" else None}
+                single[name] = clock() - compiled
+                known[name] = n, max(0.0, compiled - began - single[name]), single[name]
+        # All have run by now: the longest texts take minutes, so nothing is run for nothing.
+        turns = min(rounds_at(n, rounds), (deadline - clock()) // (sum(single.values()) or 1))
+        for name, speed in compare(work, max(1, int(turns)), warm_up=False).items():
+            measured[name, which, n] |= speed | {"seconds": n / speed["tokens_per_second"]}
+        after(measured)
+    return measured
+
+
+def _report(measured: dict, settings: dict, lower: list[dict], written: tuple[dict, list[int]] | None, json_path,
+            printed: bool = True) -> dict:
+    """The record of what was measured; `written` is what `generation` returns, None where there was no time for it."""
+    from repro.bench import report
+
+    lengths, passes, places = (settings[name] for name in ("lengths", "passes", "places"))
+    if printed:
+        show(measured, lengths)
     rows = [{"contender": name, "pass": which, "n": n, **found} for (name, which, n), found in measured.items()]
     at = AT if AT in lengths else lengths[-1]
     speeds = {name: {key: found[key] for key in ("tokens_per_second", "lowest", "highest")}
               for (name, which, n), found in measured.items()
               if (which, n) == (passes[-1], at) and "seconds" in found}
-    written, kept = generation(window, places, rounds, device)
-    early, late = (found["tokens_per_second"] for found in written.values())
-    title = f"Attention, N = {at:,}, {passes[-1]}, window {window}, {HEADS} heads of {SIZE}, {device}"
-    allocator = {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
-    settings = {"lengths": lengths, "rounds": rounds, "window": window, "device": device, "allocator": allocator,
-                "passes": passes, "threads": torch.get_num_threads(), "places": places}
-    bars = ratios(measured, device, lower) | {
-        f"generation: cost of token {places[1]:,} / token {places[0]:,}": (early / late, 1.2, "at most"),
-        f"generation: keys kept after token {places[1]:,} / token {places[0]:,}": (kept[1] / kept[0], 1.0, "at most")}
-    return report("attention", settings, title, speeds | written, bars, json_path, runs=rows, window=window,
-                  exponents=exponents(measured), floors=lower, allocator=allocator, keys_kept=kept)
+    bars, kept = ratios(measured, settings["device"], lower), []
+    if written:
+        speed, kept = written
+        early, late = (found["tokens_per_second"] for found in speed.values())
+        speeds |= speed
+        at_both = f"token {places[1]:,} / token {places[0]:,}"
+        bars |= {f"generation: cost of {at_both}": (early / late, 1.2, "at most"),
+                 f"generation: keys kept after {at_both}": (kept[1] / kept[0], 1.0, "at most")}
+    title = (f"Attention, N = {at:,}, {passes[-1]}, window {settings['window']}, {HEADS} heads of {SIZE}, "
+             f"{settings['device']}")
+    return report("attention", settings, title, speeds, bars, json_path, printed=printed, runs=rows,
+                  window=settings["window"], exponents=exponents(measured), floors=lower,
+                  allocator=settings["allocator"], keys_kept=kept)
 
 
-def measure(lengths: tuple[int, ...], rounds: int, window: int, device: str = "cpu",
-            passes: tuple[str, ...] = PASSES) -> dict[tuple[str, str, int], dict]:
-    """(contender, pass, n) -> its seconds and peak bytes, or why it was not attempted."""
-    from repro.bench import compare
+def by_value(lengths: tuple[int, ...], passes: tuple[str, ...]) -> list[tuple[str, int]]:
+    """(pass, n) in the order of their value within a budget: forward and backward first, at the lengths at which ratios
+    are taken, then at the other lengths, the longest first.
 
-    measured: dict[tuple[str, str, int], dict] = {}
-    for which in passes:
-        field = contenders(window, device, which)
-        for n in lengths:
-            x, work = inputs(n, device), {}
-            for name, contender in field.items():
-                if name in VARIANTS and n != AT:
-                    continue
-                needed = expected_bytes(measured, name, which, n)
-                if needed > SHARE_OF_MEMORY * free_bytes(device):
-                    measured[name, which, n] = {"not_attempted": f"would need {needed / 2**30:.0f} GiB"}
-                else:
-                    work[name] = step(contender, cast(x, contender.dtype), which)
-                    if device == "cuda" or name == "flex":
-                        work[name]()  # compiles
-                    measured[name, which, n] = {"peak_bytes": peak_memory(work[name], device)
-                                                if device == "cuda" or name != "flex" else None}
-            # All have run by now: the longest texts take minutes, so nothing is run for nothing.
-            for name, speed in compare(work, rounds_at(n, rounds), warm_up=False).items():
-                measured[name, which, n] |= speed | {"seconds": n / speed["tokens_per_second"]}
-    return measured
+    >>> by_value((512, 4096, 8192), PASSES)[:4]
+    [('forward+backward', 8192), ('forward+backward', 4096), ('forward+backward', 512), ('forward', 8192)]
+    """
+    order = [*(n for n in RATIOS_AT if n in lengths), *sorted(set(lengths) - set(RATIOS_AT), reverse=True)]
+    return [(which, n) for which in reversed(passes) for n in order]
+
+
+def expected_seconds(known: dict[str, tuple[int, float, float]], name: str, n: int) -> float:
+    """What two runs of a contender at n take, compilation included, if a run grows with the square; 0 where unknown."""
+    before, compiling, run = known.get(name, (n, 0.0, 0.0))
+    return compiling + 2 * run * max(1.0, n / before)**2
 
 
 def generation(window: int, places: tuple[int, ...], rounds: int, device: str = "cpu") -> tuple[dict, list[int]]:
@@ -305,7 +369,7 @@ def free_bytes(device: str) -> int:
 def expected_bytes(measured: dict, name: str, which: str, n: int) -> float:
     """What a run at n will need: as much more than at n / 2 as that was more than at n / 4; 0 where that is unknown."""
     half, quarter = (measured.get((name, which, n // k), {}) for k in (2, 4))
-    if "not_attempted" in half:
+    if half.get("not_attempted", NO_TIME) != NO_TIME:
         return math.inf
     last, before = half.get("peak_bytes") or 0, quarter.get("peak_bytes") or 0
     return last * (last / before if before else 4)
@@ -413,8 +477,6 @@ def floors(window: int, lengths: tuple[int, ...], device: str) -> list[dict]:
 
 def seconds(work: Callable, device: str) -> float:
     """How long `work` takes, after one run to warm up."""
-    import time
-
     work()
     if device == "cuda":
         torch.cuda.synchronize()
