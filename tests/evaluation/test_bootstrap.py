@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_bounds_and_a_wider_level_wider_ones():
 @pytest.mark.parametrize("arguments", [
     ([1.0, 2.0], [1]), ([1.0, 2.0], [1, 2], [1.0]), ([1.0], [1]), ([], []), ([[1.0, 2.0]], [[1, 2]])])
 def test_documents_that_do_not_match_are_refused(arguments):
-    with pytest.raises(ReproError, match="same two or more documents"):
+    with pytest.raises(ReproError, match=r"same two or more documents|of shape \(1, 2\); give numbers"):
         bootstrap(*arguments)
 
 
@@ -101,5 +101,5 @@ def test_draws_of_empty_documents_say_nothing():
 
 @pytest.mark.parametrize(("kept", "n"), [([1, 2], [3]), ([1], [3]), ([0, 0], [0, 0]), ([[1, 2]], [[3, 4]])])
 def test_ratios_that_cannot_be_taken_are_refused(kept, n):
-    with pytest.raises(ReproError, match="a ratio needs"):
+    with pytest.raises(ReproError, match=r"a ratio needs|of shape \(1, 2\); give numbers"):
         bootstrap_ratio(kept, n)

@@ -165,5 +165,5 @@ def test_padding_is_no_target():
 
 
 def test_no_beam_is_refused():
-    with pytest.raises(ReproError, match="size is 0"):
+    with pytest.raises(ReproError, match="size is 0; it must be a whole number"):
         beam_search(language(0), END, END, 0)

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, check_whole, unknown
+from repro.evaluation.inputs import text_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,12 +21,12 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 def normalise_answer(text: str) -> str:
     """Lower case, without punctuation and the articles a, an and the, single blanks between words; as in both papers'
-    own scripts.
+    own scripts. Raises ReproError for what is no text.
 
     >>> normalise_answer("The  Eiffel Tower!")
     'eiffel tower'
     """
-    words = re.sub(r"\b(a|an|the)\b", " ", text.lower().translate(_PUNCTUATION))
+    words = re.sub(r"\b(a|an|the)\b", " ", text_of(text, "the answer").lower().translate(_PUNCTUATION))
     return " ".join(words.split())
 
 
@@ -68,10 +69,18 @@ def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
     start_logits, end_logits (B, W, T); text (B, W, T): True where a token is of the text, not of the question or
     padding. A span lies in the text of one window, all of it, and has at most `longest` tokens; of equals the first is
     taken.
-    Raises ReproError for a question without text.
+    Raises ReproError for a question without text, logits that are no numbers (nan), and shapes that differ.
     """
     import torch
 
+    parts = {"start_logits": start_logits, "end_logits": end_logits, "text": text}
+    if not all(isinstance(part, torch.Tensor) for part in parts.values()) or text.dtype != torch.bool or not (
+            start_logits.shape == end_logits.shape == text.shape) or text.ndim != 3:
+        told = ", ".join(f"{name} {tuple(getattr(part, 'shape', ()))}" for name, part in parts.items())
+        raise ReproError(f"got {told}; all must be tensors of one shape (B, W, T), and text one of bool.")
+    check_whole(longest, "longest", of="tokens")
+    if (start_logits.isnan() | end_logits.isnan())[text].any():
+        raise ReproError("some logits of the text are no numbers (nan); check the model's weights.")
     if not text.flatten(1).any(1).all():
         empty = int((~text.flatten(1).any(1)).nonzero()[0])
         raise ReproError(f"question {empty} of the batch has no token of text to answer from.")

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
+from repro.evaluation.inputs import check_share, numbers
 
 
 class Interval(NamedTuple):
@@ -31,20 +32,28 @@ def bootstrap(nll, n_words, against=None, level: float = 0.95, samples: int = 10
     the other one; both are drawn with the same resampled documents (paired), so a ratio below 1 whose interval
     excludes 1 means that this model is better on documents of this kind.
 
-    Raises ReproError when the lengths differ or fewer than two documents are given.
+    Raises ReproError when the lengths differ, fewer than two documents are given, a number is not finite, or there are
+    no words.
 
     >>> ours, theirs, n = [29.0, 48.5, 40.1], [30.0, 50.0, 41.0], [10, 20, 15]
     >>> ratio = bootstrap(ours, n, against=theirs)
     >>> ratio.value < 1, ratio.high < 1
     (True, True)
     """
-    nll, n_words = np.asarray(nll, float), np.asarray(n_words, float)
-    other = np.zeros_like(nll) if against is None else np.asarray(against, float)
-    if not nll.shape == n_words.shape == other.shape or nll.ndim != 1 or len(nll) < 2:
+    nll, n_words = numbers(nll, "nll"), numbers(n_words, "n_words")
+    other = np.zeros_like(nll) if against is None else numbers(against, "against")
+    if not nll.shape == n_words.shape == other.shape or len(nll) < 2:
         raise ReproError(f"bootstrap needs the same two or more documents on each side; got {nll.shape}, "
                          f"{n_words.shape} and {other.shape}.")
+    if n_words.min() < 0 or not n_words.sum():
+        raise ReproError(f"n_words go from {n_words.min():g} to {n_words.max():g}; give at least 0 of each document, "
+                         "and some of one.")
+    check_share(level, "level")
     difference = nll - other
-    low, high = np.quantile(np.exp(_resampled(difference, n_words, samples, seed)), [(1 - level) / 2, (1 + level) / 2])
+    with np.errstate(over="ignore", invalid="ignore"):
+        resampled = np.exp(_resampled(difference, n_words, samples, seed))
+    quantile = np.quantile if n_words.all() else np.nanquantile  # a draw of documents that are all empty says nothing
+    low, high = quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(np.exp(difference.sum() / n_words.sum())), float(low), float(high))
 
 
@@ -55,8 +64,9 @@ def bootstrap_ratio(numerator, denominator, level: float = 0.95, samples: int = 
     how many these are. Documents are drawn whole: what comes from one document is not independent.
     Raises ReproError when the lengths differ, fewer than two documents are given, or there is nothing to divide by.
     """
-    numerator, denominator = np.asarray(numerator, float), np.asarray(denominator, float)
-    if numerator.shape != denominator.shape or numerator.ndim != 1 or len(numerator) < 2 or not denominator.sum() > 0:
+    numerator, denominator = numbers(numerator, "numerator"), numbers(denominator, "denominator")
+    check_share(level, "level")
+    if numerator.shape != denominator.shape or len(numerator) < 2 or not denominator.sum() > 0:
         raise ReproError(f"a ratio needs the same two or more documents on each side and a sum above 0 to divide by; "
                          f"got {numerator.shape} and {denominator.shape}, sum {denominator.sum():g}.")
     with np.errstate(invalid="ignore"):  # a draw of documents that are all empty says nothing: nan
@@ -71,8 +81,8 @@ def linearised(numerator, denominator) -> np.ndarray:
 
     Raises ReproError when the lengths differ or there is nothing to divide by.
     """
-    numerator, denominator = np.asarray(numerator, float), np.asarray(denominator, float)
-    if numerator.shape != denominator.shape or numerator.ndim != 1 or not denominator.sum() > 0:
+    numerator, denominator = numbers(numerator, "numerator"), numbers(denominator, "denominator")
+    if numerator.shape != denominator.shape or not denominator.sum() > 0:
         raise ReproError(f"a ratio needs the same documents on each side and a sum above 0 to divide by; got "
                          f"{numerator.shape} and {denominator.shape}, sum {denominator.sum():g}.")
     ratio = numerator.sum() / denominator.sum()
@@ -80,7 +90,12 @@ def linearised(numerator, denominator) -> np.ndarray:
 
 
 def over_seeds(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """The bounds that Student's t gives the mean of one value a seed; None for a single seed, which says nothing."""
+    """The bounds that Student's t gives the mean of one value a seed; None for a single seed, which says nothing.
+
+    Raises ReproError for values that are not finite, and a level that is not between 0 and 1.
+    """
+    values = numbers(values, "values").tolist()
+    check_share(level, "level")
     if len(values) < 2:
         return None
     from scipy.special import stdtrit  # Student's quantile; scipy.stats takes two seconds to import
@@ -92,7 +107,8 @@ def over_seeds(values: Sequence[float], level: float = 0.95) -> tuple[float, flo
 def together(value: float, *bounds: tuple[float, float] | None) -> tuple[float, float]:
     """The bounds that several sources of doubt, such as documents and seeds, give `value` together: at each end the
     root of the sum of squares of their distances from it. None, for a source that is not known, counts as nothing."""
-    known = [pair for pair in bounds if pair is not None]
+    known = [numbers(pair, "bounds", (2,), finite=False).tolist() for pair in bounds if pair is not None]
+    value = float(numbers(value, "value", ()))
     return (value - hypot(*(value - low for low, _ in known)), value + hypot(*(high - value for _, high in known)))
 
 
@@ -104,4 +120,7 @@ def _resampled(numerator: np.ndarray, denominator: np.ndarray, samples: int, see
 @lru_cache(maxsize=8)
 def draws(n: int, samples: int, seed: int) -> np.ndarray:
     """The documents of each sample; they are the same for every comparison over as many documents."""
+    check_whole(n, "n", of="documents")
+    check_whole(samples, "samples")
+    check_whole(seed, "seed", 0)
     return np.random.default_rng(seed).integers(n, size=(samples, n))

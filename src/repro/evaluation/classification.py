@@ -7,6 +7,7 @@ import numpy as np
 
 from repro.errors import ReproError, check_whole, unknown
 from repro.evaluation.bootstrap import Interval, draws, over_seeds, together
+from repro.evaluation.inputs import check_share
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -17,7 +18,8 @@ METRICS = ("accuracy", "f1")
 def score(labels: Sequence[int], predictions: Sequence[int], metric: str, positive: int = 1) -> float:
     """The accuracy, or the F1 of the label `positive` (0 where it is neither there nor told), from 0 to 1.
 
-    Raises ReproError for another metric, no documents, and labels that are not as many as predictions.
+    Raises ReproError for another metric, no documents, labels that are not as many as predictions, and those that are
+    neither whole numbers nor names.
     """
     hits, counted = _parts(labels, predictions, metric, positive)
     return float(_ratio(hits.sum(), counted.sum()))
@@ -32,9 +34,14 @@ def interval(labels: Sequence[int], predictions: Sequence[Sequence[int]], metric
     and both sides alike (percentile bootstrap); over seeds, where there are several, the bounds are Student's t.
     Raises ReproError for what `score` refuses, and for sides that have not as many seeds.
     """
+    for name, side in (("predictions", predictions), ("against", [] if against is None else against)):
+        if isinstance(side, str) or not hasattr(side, "__len__"):
+            raise ReproError(f"{name} is {side!r:.60}; give those of each seed, as a list of lists.")
     if not len(predictions) or against is not None and len(against) != len(predictions):
-        raise ReproError(f"there are predictions of {len(predictions)} seeds, against {len(against or ())}; both need "
-                         "the same seeds, at least one.")
+        raise ReproError(f"there are predictions of {len(predictions)} seeds, against "
+                         f"{0 if against is None else len(against)}; both need the same seeds, at least one.")
+    check_share(level, "level")
+    check_whole(samples, "samples")
     sides = [(1, predictions)] + ([] if against is None else [(-1, against)])
     by_seed, resampled = np.zeros(len(predictions)), np.zeros(samples)
     for sign, side in sides:
@@ -48,14 +55,20 @@ def interval(labels: Sequence[int], predictions: Sequence[Sequence[int]], metric
 
 
 def padded(examples: Sequence[tuple[Sequence[int], int]]) -> "dict[str, Tensor]":
-    """A batch of (token ids, label): `ids` (B, N) with zeros behind each end, `lengths` (B,) and `labels` (B,)."""
-    import torch
+    """A batch of (token ids, label): `ids` (B, N) with zeros behind each end, `lengths` (B,) and `labels` (B,).
 
-    lengths = [len(ids) for ids, _ in examples]
-    ids = torch.zeros(len(examples), max(lengths), dtype=torch.int64)
-    for row, (own, _) in zip(ids, examples, strict=True):
-        row[:len(own)] = torch.as_tensor(own)
-    return {"ids": ids, "lengths": torch.tensor(lengths), "labels": torch.tensor([label for _, label in examples])}
+    Raises ReproError for no examples, and ids or labels that are no whole numbers.
+    """
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    from repro.evaluation.checks import pairs_of
+
+    texts, labels = zip(*pairs_of(examples, "example", "a label"), strict=True)
+    for number, label in enumerate(labels):
+        check_whole(label.item() if hasattr(label, "item") else label, f"the label of example {number}", 0)
+    return {"ids": pad_sequence(texts, batch_first=True), "lengths": torch.tensor([len(ids) for ids in texts]),
+            "labels": torch.tensor([int(label) for label in labels])}
 
 
 def log_probabilities(model: "nn.Module", examples: Sequence[tuple[Sequence[int], int]],
@@ -63,38 +76,53 @@ def log_probabilities(model: "nn.Module", examples: Sequence[tuple[Sequence[int]
     """(documents, labels) float64, in the order of the examples, by a model such as `repro.models.Encoder`.
 
     Batches hold documents of similar length. Dropout is off. On a CPU, large float32 products take the fastest path
-    that is exact (`repro.processor`).
+    that is exact (`repro.processor`). Raises ReproError for what `padded` refuses, and where a model gives nan.
     """
     import torch
 
+    from repro.evaluation.checks import check_losses, device_of, pairs_of
     from repro.ids import evaluating
     from repro.processor import exact_products
 
-    check_whole(batch_size, "batch_size")
-    if not examples:
-        raise ReproError("there are no examples; give at least one text with its label.")
+    check_whole(batch_size, "batch_size", of="documents")
+    examples = pairs_of(examples, "example", "a label")
     lengths = [len(ids) for ids, _ in examples]
-    order = np.argsort(lengths, kind="stable")
-    device, found = next(model.parameters()).device, []
+    order, device, found = np.argsort(lengths, kind="stable"), device_of(model), []
     with torch.no_grad(), evaluating(model), exact_products(model, batch_size * max(lengths), device):
         for start in range(0, len(order), batch_size):
             batch = padded([examples[k] for k in order[start:start + batch_size]])
-            found.append(model(batch["ids"].to(device), batch["lengths"].to(device)).double().log_softmax(-1).cpu())
+            logits = model(batch["ids"].to(device), batch["lengths"].to(device))
+            check_losses(logits)
+            found.append(logits.double().log_softmax(-1).cpu())
     return torch.cat(found).numpy()[np.argsort(order)]
 
 
 def _parts(labels: Any, predictions: Any, metric: str, positive: int) -> tuple[np.ndarray, np.ndarray]:
     """What each document adds to the two sums of which the metric is the ratio: F1 is 2 TP / (2 TP + FP + FN)."""
-    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    labels, predictions = _named(labels, "labels"), _named(predictions, "predictions")
     if labels.ndim != 1 or labels.shape != predictions.shape or not len(labels):
         raise ReproError(f"labels have shape {labels.shape} and predictions {predictions.shape}; give one of each for "
                          "every document, of at least one.")
+    if (labels.dtype.kind in "US") != (predictions.dtype.kind in "US"):
+        raise ReproError(f"labels are {labels.dtype} and predictions {predictions.dtype}; give numbers on both sides, "
+                         "or names.")
     if metric not in METRICS:
         raise unknown("metric of a classification", metric, METRICS)
     if metric == "accuracy":
         return (labels == predictions).astype(int), np.ones(len(labels), int)
     there, told = (labels == positive).astype(int), (predictions == positive).astype(int)
     return 2 * there * told, there + told
+
+
+def _named(values: Any, name: str) -> np.ndarray:
+    """`values` as an array. Raises ReproError unless they are whole numbers or names."""
+    try:
+        found = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError):
+        found = np.asarray(None)
+    if found.dtype.kind not in "iubUS" and found.size:
+        raise ReproError(f"{name} are {values!r:.60}; give whole numbers, or names.".replace("\n", " "))
+    return found
 
 
 def _ratio(hits: np.ndarray, counted: np.ndarray) -> np.ndarray:

@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from repro.errors import check_whole
+from repro.evaluation.inputs import text_of, texts_of
+
 WORD = re.compile(r"\b[^\W\d_]{2,}\b")
 TITLES = {"mr", "mrs", "ms", "dr", "st", "sir", "madam", "miss", "lord", "lady"}  # they say nothing without the name
 GENDERS = {**dict.fromkeys(("he", "him", "his", "himself"), "male"),
@@ -19,8 +22,9 @@ class Kept(NamedTuple):
 
 
 def common_words(texts: Iterable[str], least: int = 5) -> set[str]:
-    """The words that stand in lower case in `texts` at least `least` times."""
-    counts = Counter(word for text in texts for word in WORD.findall(text) if word.islower())
+    """The words that stand in lower case in `texts` at least `least` times. Raises ReproError for one string."""
+    check_whole(least, "least", 0)
+    counts = Counter(word for text in texts_of(texts, "texts") for word in WORD.findall(text) if word.islower())
     return {word for word, n in counts.items() if n >= least}
 
 
@@ -29,13 +33,13 @@ def names(text: str, common: set[str]) -> list[str]:
 
     Places and peoples count as well. A text cut inside a word may end, or start, with a part of a name.
     """
-    return [word for word in WORD.findall(text)
+    return [word for word in WORD.findall(text_of(text, "the text"))
             if word.istitle() and word.lower() not in common and word.lower() not in TITLES]
 
 
 def genders(text: str) -> list[str]:
     """"male" or "female" for each third-person singular pronoun of `text` that tells, in order."""
-    return [GENDERS[word] for word in map(str.lower, WORD.findall(text)) if word in GENDERS]
+    return [GENDERS[word] for word in map(str.lower, WORD.findall(text_of(text, "the text"))) if word in GENDERS]
 
 
 def kept_names(context: str, continuation: str, common: set[str]) -> Kept:

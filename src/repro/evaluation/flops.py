@@ -1,5 +1,6 @@
 """What a scored token costs (Yoshida et al. 2020, Tables 1 and 2, last column)."""
 
+from repro.errors import check_whole
 from repro.windows import check_window
 
 
@@ -9,7 +10,8 @@ def flops_per_token(n_layer: int, d_model: int, window: int, overlap: int) -> fl
     Counted from the architecture: 2 per weight of the matrices inside the blocks (12 d^2 a layer; embeddings, output
     layer, biases and layer norms left out) and `2 * window * d_model` a layer for attention. The paper prints its
     results only; this is the count that gives them: 1.754e8 for GPT-2 small at 300 tokens. With overlap each scored
-    token pays for `window / (window - overlap)` read ones. Raises ReproError unless `0 <= overlap < window`.
+    token pays for `window / (window - overlap)` read ones. Raises ReproError unless `0 <= overlap < window` and both
+    sizes are at least 1.
 
     >>> f"{flops_per_token(12, 768, window=300, overlap=0):.3e}"
     '1.754e+08'
@@ -17,5 +19,7 @@ def flops_per_token(n_layer: int, d_model: int, window: int, overlap: int) -> fl
     2.0
     """
     check_window(window, overlap)
+    for name, value in (("n_layer", n_layer), ("d_model", d_model)):
+        check_whole(value, name)
     per_read_token = 2 * 12 * n_layer * d_model**2 + 2 * n_layer * window * d_model
     return per_read_token * window / (window - overlap)

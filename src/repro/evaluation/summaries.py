@@ -3,11 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import isfinite
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.errors import ReproError, check_whole, short
+from repro.errors import ReproError, check_whole
+from repro.evaluation.inputs import text_of
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,12 +22,15 @@ def padded(pairs: Sequence[Pair], separator: int) -> "dict[str, Tensor]":
     """A batch: `source` (B, L) and `lengths` (B,); `ids` (B, T), the separator and the summary; `labels` (B, T), the
     summary and the separator as its end. Behind each end zeros, of labels -100.
 
-    Raises ReproError for no pairs, an empty input, and what are no ids."""
+    Raises ReproError for no pairs, and ids that are no whole numbers.
+    """
     import torch
 
-    pairs = [(_ids(source, "source"), _ids(target, "summary", 0).tolist()) for source, target in pairs]
-    if not pairs:
-        raise ReproError("there are no pairs; a batch has at least one input with its summary.")
+    from repro.evaluation.checks import pairs_of, token_ids
+
+    check_whole(separator, "separator", 0)
+    pairs = [(source, token_ids(target, f"the summary of pair {number}").flatten().tolist())
+             for number, (source, target) in enumerate(pairs_of(pairs, "pair", "those of its summary"))]
     lengths, longest = [len(source) for source, _ in pairs], max(len(target) for _, target in pairs) + 1
     source = torch.zeros(len(pairs), max(lengths), dtype=torch.int64)
     ids, labels = torch.zeros(len(pairs), longest, dtype=torch.int64), torch.full((len(pairs), longest), -100)
@@ -35,40 +41,28 @@ def padded(pairs: Sequence[Pair], separator: int) -> "dict[str, Tensor]":
     return {"source": source, "lengths": torch.tensor(lengths), "ids": ids, "labels": labels}
 
 
-def _ids(given: Sequence[int], name: str, least: int = 1) -> "Tensor":
-    """The ids of one text (N,). Raises ReproError for fewer than `least`, and what are none."""
-    import torch
-
-    try:
-        ids = torch.as_tensor(given)
-    except (TypeError, ValueError, RuntimeError):
-        ids = None
-    if ids is None or ids.ndim != 1 or len(ids) and (ids.is_floating_point() or ids.dtype == torch.bool):
-        raise ReproError(f"the {name} is {short(given)}; it must be a list of ids, whole numbers.")
-    if len(ids) < least:
-        raise ReproError(f"the {name} is empty; give at least {least} token.")
-    return ids.long()
-
-
 def nats(model: "nn.Module", pairs: Sequence[Pair], separator: int, batch_size: int = 8) -> np.ndarray:
     """(pairs,) float64: the negative log-likelihood of each summary, its end included, given its input. Dropout is off.
+
+    Raises ReproError for what `padded` refuses, and for a model that loses its numbers (nan).
     """
     import torch
 
+    from repro.evaluation.checks import check_losses, device_of, pairs_of
     from repro.ids import evaluating
     from repro.loss import cross_entropy
 
-    check_whole(batch_size, "batch_size")
-    padded(pairs[:1], separator)  # raises ReproError where there are none
+    check_whole(batch_size, "batch_size", of="pairs")
+    pairs = pairs_of(pairs, "pair", "those of its summary")
     lengths = [len(source) for source, _ in pairs]
-    order, found = np.argsort(lengths, kind="stable"), []
-    device = next(model.parameters()).device
+    order, found, device = np.argsort(lengths, kind="stable"), [], device_of(model)
     with torch.no_grad(), evaluating(model):
         for start in range(0, len(order), batch_size):
             batch = padded([pairs[k] for k in order[start:start + batch_size]], separator)
             batch = {name: part.to(device) for name, part in batch.items()}
             logits = model(batch["source"], batch["lengths"], batch["ids"])
             each = cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), "none")
+            check_losses(each)
             found.append(each.double().view_as(batch["labels"]).sum(1))
     return torch.cat(found).cpu().numpy()[np.argsort(order)]
 
@@ -77,13 +71,15 @@ def written(model: "nn.Module", source: Sequence[int], separator: int, size: int
             longest: int = 100) -> list[int]:
     """The summary (token ids) of one input that `beam_search` finds under a model such as `repro.models.OneText`.
 
-    Dropout is off. Raises ReproError for an empty input, one with other than ids, and sizes below 1."""
+    Dropout is off. Raises ReproError for an empty input, ids that are no whole numbers, and what `beam_search` refuses.
+    """
     import torch
 
+    from repro.evaluation.checks import device_of, list_of_ids
     from repro.ids import evaluating
 
-    device = next(model.parameters()).device
-    given = _ids(source, "source").to(device)[None]
+    device = device_of(model)
+    given = list_of_ids([source], "input")[0][None].to(device)
     lengths = torch.tensor([given.shape[1]], device=device)
     with torch.no_grad(), evaluating(model):
         if not hasattr(model, "encode"):
@@ -126,12 +122,23 @@ def _repeated(memory, k: int):
     return states.expand(k, -1, -1), tuple(x.expand(-1, k, -1).contiguous() for x in last)
 
 
+def _words(wanted: str, told: str) -> tuple[list[str], list[str]]:
+    """What ROUGE sees of a reference and of a summary: runs of Latin letters and digits, in lower case."""
+    found = tuple(re.findall("[a-z0-9]+", text_of(text, name).lower())
+                  for text, name in ((wanted, "the reference"), (told, "the summary")))
+    if not found[0] and wanted.strip():
+        raise ReproError(f"ROUGE sees Latin letters and digits only, and the reference '{wanted.strip()[:40]}' has "
+                         "none, so any summary would score 0; score words of other scripts with another measure.")
+    return found
+
+
 def rouge_l(wanted: str, told: str) -> float:
     """The F1 of ROUGE-L (Lin 2004), 0 to 1: of the longest common subsequence of words, in lower case and not stemmed.
 
-    The package rouge-score gives the same, which is tested; it takes seconds to import.
+    The package rouge-score gives the same, which is tested; it takes seconds to import. Both see Latin letters and
+    digits only. Raises ReproError for what is no text, and for a reference that has other signs alone.
     """
-    wanted, told = (re.findall("[a-z0-9]+", text.lower()) for text in (wanted, told))
+    wanted, told = _words(wanted, told)
     if not wanted or not told:
         return 0.0
     row = [0] * (len(told) + 1)  # of what was read of `wanted` with each beginning of `told`
@@ -144,15 +151,25 @@ def rouge_l(wanted: str, told: str) -> float:
 
 
 def rouge_n(wanted: str, told: str, n: int) -> float:
-    """The F1 of ROUGE-N (Lin 2004), 0 to 1: of runs of n words, in lower case and not stemmed."""
-    wanted, told = (re.findall("[a-z0-9]+", text.lower()) for text in (wanted, told))
+    """The F1 of ROUGE-N (Lin 2004), 0 to 1: of runs of n words, in lower case and not stemmed.
+
+    Raises ReproError for what `rouge_l` refuses, and n below 1.
+    """
+    check_whole(n, "n", of="words")
+    wanted, told = _words(wanted, told)
     wanted, told = (Counter(tuple(words[k:k + n]) for k in range(len(words) - n + 1)) for words in (wanted, told))
     total = wanted.total() + told.total()
     return 2 * (wanted & told).total() / total if total else 0.0
 
 
 def repetition(tokens: Sequence, n: int = 3) -> float:
-    """Which share of the n-grams has stood before in the same text; 0 for a text without n-grams."""
+    """Which share of the n-grams has stood before in the same text; 0 for a text without n-grams.
+
+    Raises ReproError for n below 1, and for a text that is not cut into tokens.
+    """
+    check_whole(n, "n", of="tokens")
+    if isinstance(tokens, str) or not hasattr(tokens, "__len__"):
+        raise ReproError(f"tokens is {tokens!r:.60}; give a list of them, such as text.split().")
     grams = [tuple(tokens[k:k + n]) for k in range(len(tokens) - n + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
@@ -163,15 +180,21 @@ def beam_search(follow: Callable[["Tensor"], "Tensor"], start: int, end: int, si
 
     follow: from (k, t) ids, the first of each row `start`, to (k, V) log-probabilities of the next token. A text of n
     tokens, `end` included, is as good as its log-probability over ((5 + n) / 6)**alpha (Wu et al. 2016, section 7); one
-    of `longest` tokens counts as ended. Raises ReproError for sizes below 1.
+    of `longest` tokens counts as ended. Raises ReproError for sizes below 1, an alpha that is not finite, and where
+    `follow` gives another shape or no numbers (nan).
     """
     import torch
 
-    check_whole(size, "size")
-    check_whole(longest, "longest")
+    for name, value, least in (("size", size, 1), ("longest", longest, 1), ("start", start, 0), ("end", end, 0)):
+        check_whole(value, name, least)
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not isfinite(alpha):
+        raise ReproError(f"alpha is {alpha!r:.40}; it must be a finite number, such as 0.6.")
     prefixes, scores, ended = torch.tensor([[start]]), torch.zeros(1), []
     for n in range(1, longest + 1):
         told = follow(prefixes)
+        if told.ndim != 2 or len(told) != len(prefixes) or told.isnan().any():
+            raise ReproError(f"follow gives {tuple(told.shape)} for {len(prefixes)} texts, {int(told.isnan().sum())} "
+                             "of these no numbers (nan); it must give the log-probabilities of all tokens for each.")
         total = scores.to(told)[:, None] + told
         top, at = total.flatten().topk(min(2 * size, total.numel()))  # of twice as many, enough do not end here
         rows, tokens = at // told.shape[1], at % told.shape[1]

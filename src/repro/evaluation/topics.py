@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
+from repro.evaluation.inputs import numbers, text_of, texts_of
 
 # Words in lower case: names are no topics, and are counted on their own (`repro.evaluation.consistency`).
 WORD = re.compile(r"(?<![\w'’])[a-z]{3,}(?!\w|['’]t)")
@@ -25,7 +26,7 @@ class Topics:
 
         A text without a word that the model knows has the prior: all topics alike.
         """
-        return np.array([self._distribution(text) for text in texts])
+        return np.array([self._distribution(text) for text in texts_of(texts, "texts")])
 
     def n_words(self, text: str) -> int:
         """How many words of `text` the model knows."""
@@ -33,6 +34,8 @@ class Topics:
 
     def top_words(self, topic: int, n: int = 10) -> list[str]:
         """The `n` likeliest words of `topic`, the likeliest first."""
+        check_whole(topic, "topic", 0, self.lda.num_topics - 1)
+        check_whole(n, "n", of="words")
         return [word for word, _ in self.lda.show_topic(topic, n)]
 
     def words_of(self, text: str) -> set[str]:
@@ -42,7 +45,7 @@ class Topics:
         return {self.lda.id2word[i] for i in np.flatnonzero(typical)}
 
     def _counts(self, text: str) -> list[tuple[int, int]]:
-        return self.lda.id2word.doc2bow(WORD.findall(text))
+        return self.lda.id2word.doc2bow(WORD.findall(text_of(text, "the text")))
 
     def _distribution(self, text: str) -> np.ndarray:
         self.lda.random_state.seed(self.seed)  # inference starts from random numbers: the same ones for every text
@@ -57,16 +60,18 @@ def fit_topics(texts: Sequence[str], n_topics: int = 20, piece: int = 1000, pass
     Its documents are pieces of the texts, of `piece` words each: whole books all hold the same words. What counts are
     words in lower case of three letters or more, except stop words, those in fewer than `min_pieces` pieces and those
     in more than the share `max_share` of them; `max_words` of them at most.
-    Raises ReproError when no word is left, and for fewer than 2 topics or an empty piece.
+    Raises ReproError when no word is left, for what is no list of texts, and for numbers out of range.
     """
     from gensim.corpora import Dictionary
     from gensim.models import LdaModel
     from gensim.parsing.preprocessing import STOPWORDS
 
-    for name, value, low in (("n_topics", n_topics, 2), ("piece", piece, 1), ("passes", passes, 1)):
-        if value < low:
-            raise ReproError(f"{name} is {value}; it must be at least {low}.")
-    pieces = _Pieces(texts, piece)
+    for name, value, low in (("n_topics", n_topics, 2), ("piece", piece, 1), ("passes", passes, 1), ("seed", seed, 0),
+                             ("min_pieces", min_pieces, 0), ("max_words", max_words, 1)):
+        check_whole(value, name, low)
+    if not 0 < numbers(max_share, "max_share", ()) <= 1:
+        raise ReproError(f"max_share is {max_share}; it must be above 0 and at most 1.")
+    pieces = _Pieces(list(texts_of(texts, "texts")), piece)
     dictionary = Dictionary(pieces)
     n_words = len(dictionary)
     dictionary.filter_tokens([dictionary.token2id[word] for word in sorted(STOPWORDS & dictionary.token2id.keys())])
@@ -98,7 +103,11 @@ class _Pieces:
 
 def keywords(text: str, others: Iterable[str], least: int = 5, lift: float = 5) -> set[str]:
     """The words that are typical of a text: they stand in it at least `least` times, and at least `lift` times as often
-    among its words as among those of the other texts. Words as a topic model has them."""
+    among its words as among those of the other texts. Words as a topic model has them. Raises ReproError for what is no
+    text, and one string in the place of the others."""
+    check_whole(least, "least", 0)
+    numbers(lift, "lift", ())
+    text, others = text_of(text, "the text"), list(texts_of(others, "others"))
     here, there = (Counter(word for one in some for word in WORD.findall(one)) for some in ([text], others))
     return {word for word, n in here.items() if n >= least and n * there.total() >= lift * there[word] * here.total()}
 
@@ -107,10 +116,14 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Jensen-Shannon divergence (n,) in nats, at most ln 2, of distributions `p` and `q` (n, topics).
 
     The mean of the Kullback-Leibler divergences of both from their average. Divide by ln 2 for bits.
+    Raises ReproError for shapes that differ, and rows that are no distributions.
     """
     from scipy.special import rel_entr
 
-    p, q = np.asarray(p, float), np.asarray(q, float)
+    p, q = (numbers(x, name, None) for x, name in ((p, "p"), (q, "q")))
+    if p.shape != q.shape or not p.ndim or any((x < 0).any() or (abs(x.sum(-1) - 1) > 1e-3).any() for x in (p, q)):
+        raise ReproError(f"p has shape {p.shape} and q {q.shape}; both must have one shape, and rows of numbers from 0 "
+                         "on that sum to 1.")
     middle = (p + q) / 2
     return (rel_entr(p, middle) + rel_entr(q, middle)).sum(-1) / 2
 
@@ -127,11 +140,11 @@ class SignTest(NamedTuple):
 def sign_test(first: Sequence[float], second: Sequence[float]) -> SignTest:
     """The exact paired sign test: were either as likely to be the smaller, how often were it as uneven as this?
 
-    Ties say nothing and are left out of it. Raises ReproError for different or zero lengths.
+    Ties say nothing and are left out of it. Raises ReproError for different or zero lengths, and for nan.
     """
     from scipy.special import bdtr  # scipy.stats takes seconds to import
 
-    first, second = np.asarray(first, float), np.asarray(second, float)
+    first, second = (numbers(x, name, finite=False) for x, name in ((first, "first"), (second, "second")))
     if first.shape != second.shape or not len(first):
         raise ReproError(f"a sign test needs the same cases on each side; got {len(first)} and {len(second)}.")
     smaller, ties, n = int((first < second).sum()), int((first == second).sum()), len(first)
@@ -143,8 +156,11 @@ def from_other_books(books: Sequence[int], seed: int = 0) -> np.ndarray:
     """For each passage another one, from another book: a permutation (n,) of indices, random among such permutations.
 
     What a passage then has in common with its partner is not propagated from one to the other.
-    Raises ReproError when more than half of the passages come from one book: no such permutation exists.
+    Raises ReproError for no passages, and when more than half of them come from one book: no such permutation exists.
     """
+    check_whole(seed, "seed", 0)
+    if not len(numbers(books, "books")):
+        raise ReproError("there are no passages; give the book of at least two.")
     books, draw = np.asarray(books), np.random.default_rng(seed)
     shift, n = int(np.unique(books, return_counts=True)[1].max()), len(books)
     if 2 * shift > n:
