@@ -271,5 +271,5 @@ def compared(records: list[Record], against: list[Record]) -> str:
 
 def _difference(records: list[Record], against: list[Record]) -> str:
     """The difference with its interval, over seeds and text as in verdicts; over text alone with one seed."""
-    found = judge(difference(records, against), "lower", seeds=1)
+    found = judge(difference(records, against), "lower", seeds=1, stretches=True)
     return bounded(found.effect, found.low, found.high, "+.3f") + " over text only" * (len(records) == 1)
