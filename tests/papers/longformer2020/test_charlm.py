@@ -67,7 +67,7 @@ def whole(home, tiny):
     """A run from the start to its end, and what it trained with: lengths and batches, settings, and the weights before
     and after each phase."""
     seen, settings, weights = [], [], []
-    plain, made = Sequences.__init__, TrainConfig.__post_init__
+    plain, made = Sequences.__init__, TrainConfig.__init__
 
     def noted(objective, *rest):
         weights.append(deepcopy(objective.model.state_dict()))
@@ -77,7 +77,8 @@ def whole(home, tiny):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sequences, "__init__", lambda self, *rest: seen.append(rest[1:3]) or plain(self, *rest))
-        patch.setattr(TrainConfig, "__post_init__", lambda self: settings.append(self) or made(self))
+        patch.setattr(TrainConfig, "__init__", lambda self, *rest, **named: (
+            settings.append(self) or made(self, *rest, **named)))
         patch.setattr("repro.training.train", noted)
         return SimpleNamespace(record=run(tiny, progress=False), seen=seen, settings=settings, weights=weights)
 
@@ -162,8 +163,9 @@ def test_table_12_shows_every_printed_setting_and_ours_are_equal_at_paper_scale(
 def test_a_phase_is_trained_as_table_12_says(monkeypatch):
     """Warm-up of a tenth of the steps but at most 10,000, then a constant rate; halved from phase to phase."""
     made, built, text = [], [], {"train": np.zeros(600_000), "validation": np.zeros(100)}
-    plain = TrainConfig.__post_init__
-    monkeypatch.setattr(TrainConfig, "__post_init__", lambda self: made.append(self) or plain(self))
+    plain = TrainConfig.__init__
+    monkeypatch.setattr(TrainConfig, "__init__", lambda self, *rest, **named: (
+        made.append(self) or plain(self, *rest, **named)))
     monkeypatch.setattr("repro.training.train", lambda *rest: SimpleNamespace(curves={}, tokens=0))
     monkeypatch.setattr("repro.models.Decoder", lambda *rest: built.append(rest[1:]) or torch.nn.Linear(1, 1))
     config = experiment("charlm").plan("paper", {"optimizer": "muon", "attention": "products"})[0]
@@ -391,7 +393,9 @@ def test_the_assay_of_table_4_is_what_wider_windows_than_the_narrowest_are_worth
     assert one.assay.room(found) == pytest.approx(0.04)
     pair = runs((2, 1), (0.1,) * 5) + runs((1, 2), (0.0,) * 5)
     assert one.judge(pair, found).verdict == "reproduced"
-    assert one.judge(pair, found[1:]).verdict == "not testable here"  # at the second seed alone
+    assert one.judge(pair, found[1:]).verdict == "reproduced", "a sure sign needs no room"
+    torn = runs((2, 1), (0.1,) * 5) + runs((1, 2), (0.0, 0.2, 0.0, 0.2, 0.1))
+    assert one.judge(torn, found[1:]).reason == "no room"  # at the second seed alone
     assert one.assay.room(found[:2]) is None
 
 

@@ -87,8 +87,8 @@ def test_other_documents_are_refused():
 
 
 @pytest.mark.parametrize(("ratio", "masked", "verdict", "words"), [
-    (0.9, 1.0, "reproduced", ""), (0.9, 0.9, "inconclusive", "not surely beyond its control"),
-    (0.9, 0.85, "inconclusive", "surely less than its control"), (1.1, 1.0, "not reproduced", "opposite"),
+    (0.9, 1.0, "reproduced", ""), (0.9, 0.9, "not reproduced", "no more than its control"),
+    (0.9, 0.85, "not reproduced", "no more than its control"), (1.1, 1.0, "not reproduced", "opposite"),
     (1.1, 1.1, "not reproduced", "no effect"), (1.0, 1.0, "not testable here", "no document shows any difference"),
     (0.99, 1.0, "reproduced", "")])
 def test_a_gain_counts_if_it_goes_with_the_module(ratio, masked, verdict, words):
@@ -152,7 +152,7 @@ def test_overlap_is_judged_against_disjoint_windows_with_one_seed():
     records = [record("baseline", 1.0), record("baseline", 0.98, 50, noise=(0, 0.001, -0.001, 0))]
     assert overlap_gain(records).effects.mean() == pytest.approx(log(0.98), abs=1e-3)
     found = judged("table1-overlap", records)
-    assert found.verdict == "reproduced" and found.n_seeds == 1
+    assert found.verdict == "reproduced, smaller" and found.n_seeds == 1, "the paper gains 10.4 %"
     assert context_counts().room(records) == pytest.approx(-log(0.98), abs=1e-3)
 
 

@@ -61,8 +61,8 @@ def over_seeds(make, *values):
 @pytest.mark.parametrize(("recurrent", "baseline", "verdict"), [
     ((0.2, 0.5), (0.4, 0.5), "reproduced"),
     ((0.35, 0.49), (0.4, 0.5), "reproduced"),  # a fiftieth of it is there against other books, too
-    ((0.2, 0.25), (0.4, 0.5), "inconclusive"),  # all of it: the text is closer to anything
-    ((0.2, 0.2), (0.4, 0.5), "inconclusive"),
+    ((0.2, 0.25), (0.4, 0.5), "not reproduced"),  # all of it: the text is closer to anything
+    ((0.2, 0.2), (0.4, 0.5), "not reproduced"),
     ((0.45, 0.5), (0.4, 0.5), "not reproduced"),
     ((0.4, 0.5), (0.4, 0.5), "not testable here"),  # no difference in any book
 ])
@@ -89,8 +89,8 @@ MOST = [1, 1, 0, 1, 1, 1, 0, 1, 1, 0]  # 2/3, 3/4 and 2/3 of the contexts of the
 
 
 @pytest.mark.parametrize(("own", "other", "verdict", "share"), [
-    (ALL, NONE, "reproduced", 1), (MOST, HALF, "reproduced", 0.7), (MOST, ALL, "inconclusive", 0.7),
-    (MOST, MOST, "inconclusive", 0.7), (HALF, NONE, "not testable here", 0.5), (NONE, NONE, "not reproduced", 0)])
+    (ALL, NONE, "reproduced", 1), (MOST, HALF, "reproduced", 0.7), (MOST, ALL, "not reproduced", 0.7),
+    (MOST, MOST, "not reproduced", 0.7), (HALF, NONE, "not testable here", 0.5), (NONE, NONE, "not reproduced", 0)])
 def test_the_share_counts_ties_half_and_needs_the_control(own, other, verdict, share):
     judged = claim("yoshida2020-topic-jsd-share").judge(over_seeds(with_shares, own, other))
     assert judged.verdict == verdict
