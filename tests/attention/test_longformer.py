@@ -4,12 +4,13 @@ import copy
 
 import pytest
 import torch
-from transformers import BertConfig, LongformerConfig, LongformerForMaskedLM
+from transformers import BertConfig, LEDConfig, LEDModel, LongformerConfig, LongformerForMaskedLM
 from transformers.models.bert.modeling_bert import BertSelfAttention
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention as Theirs
 
 from repro.attention import LongformerSelfAttention, SlidingWindow
 from repro.errors import ReproError
+from repro.models import Longformer
 
 
 def theirs(window=8, heads=4, width=32):
@@ -197,3 +198,67 @@ def test_dropout(with_globals):
 def test_bad_input(make, said):
     with pytest.raises(ReproError, match=said):
         make()
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 24])
+@pytest.mark.parametrize(("dtype", "amp"), [(torch.float32, torch.bfloat16), (torch.float32, torch.float16),
+                                            (torch.bfloat16, None), (torch.float16, None)])
+def test_16_bits(number, dtype, amp, shake):
+    """Training and evaluation, under autocast or in 16 bits throughout, with few global tokens and many."""
+    config = LongformerConfig(hidden_size=32, num_attention_heads=4, num_hidden_layers=2, intermediate_size=24,
+                              attention_window=[4, 8], vocab_size=31, max_position_embeddings=64, pad_token_id=1,
+                              attention_probs_dropout_prob=0.0, hidden_dropout_prob=0.0)
+    theirs, ours = shake(LongformerForMaskedLM(config)).to(dtype), Longformer(config).to(dtype)
+    ours.load_state_dict(theirs.state_dict())
+    ids = torch.randint(2, 31, (2, 40), generator=torch.Generator().manual_seed(0))
+    masks = {"attention_mask": torch.ones_like(ids), "global_attention_mask": torch.zeros_like(ids)}
+    masks["attention_mask"][1, 33:] = 0
+    masks["global_attention_mask"][0, 2:2 + number] = masks["global_attention_mask"][1, 5:5 + number] = 1
+    labels, found = ids.masked_fill(masks["attention_mask"] == 0, -100), []
+    for model in ours, theirs:
+        with torch.autocast("cpu", amp or torch.bfloat16, enabled=amp is not None):
+            with torch.no_grad():
+                read = model.eval()(ids, **masks).logits
+            out = model.train()(ids, **masks, labels=labels)
+        out.loss.backward()
+        grads = [torch.zeros_like(part) if part.grad is None else part.grad for part in model.parameters()]
+        found.append([read.float(), out.logits.detach().float(), torch.cat([part.float().flatten() for part in grads])])
+    limit = 0.03 if torch.bfloat16 in (dtype, amp) else 0.004  # a few times what rounding changes
+    for one, other in zip(*found, strict=True):
+        assert one.isfinite().all() and (one - other).norm() < limit * other.norm()
+
+
+def test_validation_after_training_with_dropout_under_autocast():
+    """Dropout takes another way than evaluation, for few global tokens; both give the dtype of autocast."""
+    layer, hidden = LongformerSelfAttention(16, 2, window=4, dropout=0.1), torch.randn(1, 20, 16)
+    for training in True, False:
+        with torch.autocast("cpu", torch.bfloat16):
+            found = layer.train(training)(hidden, global_attention_mask=torch.arange(20)[None] < 3)
+        assert found.dtype == torch.bfloat16
+        want = layer.eval()(hidden, global_attention_mask=torch.arange(20)[None] < 3)
+        assert training or (found.float() - want).norm() < 0.02 * want.norm()
+
+
+@pytest.mark.parametrize("amp", [False, True])
+@pytest.mark.parametrize("number", [0, 2])
+def test_in_an_encoder_of_led(amp, number, shake):
+    """Ours in the place of LED's own layer: states and gradients of the whole encoder."""
+    config = LEDConfig(d_model=16, encoder_layers=2, decoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=24,
+                       decoder_attention_heads=2, decoder_ffn_dim=8, attention_window=[4, 8], vocab_size=31,
+                       max_encoder_position_embeddings=64, max_decoder_position_embeddings=8, dropout=0.0)
+    theirs = shake(LEDModel(config)).get_encoder().train()
+    ours = copy.deepcopy(theirs)
+    for layer in ours.layers:
+        own = layer.self_attn
+        own.longformer_self_attn = LongformerSelfAttention.from_transformers(own.longformer_self_attn)
+    ids = torch.randint(3, 31, (2, 24), generator=torch.Generator().manual_seed(0))
+    real, chosen, found = torch.ones_like(ids), torch.zeros_like(ids), []
+    real[1, 19:], chosen[:, :number] = 0, 1
+    for model in ours, theirs:
+        with torch.autocast("cpu", torch.bfloat16, enabled=amp):
+            states = model(ids, attention_mask=real, global_attention_mask=chosen).last_hidden_state[real.bool()]
+        states.float().square().mean().backward()
+        grads = [part.grad.flatten() for part in model.parameters() if part.grad is not None]
+        found.append([states.detach().float(), torch.cat(grads)])
+    for one, other in zip(*found, strict=True):
+        assert one.shape == other.shape and (one - other).norm() < (0.03 if amp else 1e-5) * other.norm()

@@ -31,8 +31,8 @@ class Chosen(NamedTuple):
         return out.index_put((self.sample, self.slot), x.transpose(1, 2)[self.sample, self.position]).transpose(1, 2)
 
     def put(self, x: Tensor, found: Tensor) -> Tensor:
-        """(B, H, N, E) with what was `found` (B, H, most, E) in the places of the chosen."""
-        found = found.transpose(1, 2)[self.sample, self.slot]
+        """(B, H, N, E) with what was `found` (B, H, most, E) in the places of the chosen, in the dtype of x."""
+        found = found.transpose(1, 2)[self.sample, self.slot].to(x.dtype)
         return x.transpose(1, 2).index_put((self.sample, self.position), found).transpose(1, 2)
 
 

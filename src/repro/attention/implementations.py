@@ -190,8 +190,9 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     """Attention of the queries to the keys that the pattern allows.
 
     query: (B, H, Q, D); key: (B, H, N, D); value: (B, H, N, E), where E may differ from D. Q < N: the queries are those
-    of the last Q positions. Returns (B, H, Q, E) in the dtype of the inputs, which autocast does not change. pattern:
-    one for all heads, or a sequence of H. implementation: "dense", "loop", "chunks", "blocked", "flex", or "auto" for
+    of the last Q positions. Returns (B, H, Q, E) in the dtype of the inputs. Autocast leaves inputs of one dtype as
+    they are; inputs of several, as rotary positions make them, get its dtype. pattern: one for all heads, or a sequence
+    of H. implementation: "dense", "loop", "chunks", "blocked", "flex", or "auto" for
     what `choose` names. scale: of the scores, 1 / sqrt(D) if None. key_mask: (B, N) bool, False where nobody may look
     (padding). documents: (B, N) whole numbers, each position's document: these lie end to end, and each is read as if
     it stood alone. dropout: the share of the weights that are left out, others growing to make up for it; seeded by
@@ -212,6 +213,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     """
     if implementation not in ("auto", *IMPLEMENTATIONS):
         raise unknown("implementation", implementation, ("auto", *IMPLEMENTATIONS))
+    if not query.dtype == key.dtype == value.dtype:
+        query, key, value = autocast(query, key, value)
     patterns = _check(query, key, value, pattern, key_mask, documents, dropout)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if columns is not None or rows is not None:
@@ -226,6 +229,15 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
             found = _one(*(x[:, heads] for x in (query, key, value)), pattern, implementation, *rest)
             out.update(zip(heads, found.unbind(1), strict=True))
         return torch.stack([out[head] for head in range(len(patterns))], 1)
+
+
+def autocast(*tensors: Tensor) -> list[Tensor]:
+    """The tensors as PyTorch's own attention takes them: under autocast in its dtype, unless they are float64."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return list(tensors)
+    dtype = torch.get_autocast_dtype(device)
+    return [x if x.dtype == torch.float64 else x.to(dtype) for x in tensors]
 
 
 def _chosen(query, key, value, patterns, implementation, scale, key_mask, documents, dropout, columns, rows) -> Tensor:

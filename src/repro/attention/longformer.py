@@ -67,35 +67,35 @@ class LongformerSelfAttention(nn.Module):
             ours.load_state_dict(layer.state_dict())
         return ours.train(layer.training)
 
-    def forward(self, hidden: Tensor, attention_mask: Tensor | None = None,
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None,
                 global_attention_mask: Tensor | None = None, is_index_masked: Tensor | None = None,
-                is_index_global_attn: Tensor | None = None, is_global_attn: bool = False,
+                is_index_global_attn: Tensor | None = None, is_global_attn: bool | None = None,
                 output_attentions: bool = False) -> Tensor | tuple[Tensor]:
-        """hidden (B, N, d) -> (B, N, d), of any length.
+        """hidden_states (B, N, d) -> (B, N, d), of any length.
 
         attention_mask (B, N): 0 where a token is padding, which nobody attends to and whose output is 0.
         global_attention_mask (B, N): 1 where a token is global; every sequence may have others.
-        The rest is how LongformerModel of transformers calls its layers: is_index_masked and is_index_global_attn
-        (B, N) take the place of the masks, and what is returned is a tuple, so that a layer can be replaced by ours.
+        The rest is how LongformerModel and LEDEncoder of transformers call their layers: is_index_masked and
+        is_index_global_attn (B, N) replace the masks, and the layer returns a tuple, so that it can replace theirs.
         Raises ReproError for a mask of another shape, and for output_attentions.
         """
         if output_attentions:
             raise ReproError("output_attentions is True, but this layer keeps no probabilities; leave it out, or ask "
                              "transformers' own layer for them.")
         if is_index_masked is not None:
-            return (self(hidden, ~is_index_masked, is_index_global_attn),)
+            return (self(hidden_states, ~is_index_masked, is_index_global_attn),)
         masks = {"attention_mask": attention_mask, "global_attention_mask": global_attention_mask}
         for name, mask in masks.items():
-            if mask is not None and mask.shape != hidden.shape[:2]:
-                raise ReproError(f"{name} is {tuple(mask.shape)}; it must be (B, N), here {tuple(hidden.shape[:2])}.")
+            if mask is not None and mask.shape != (shape := hidden_states.shape[:2]):
+                raise ReproError(f"{name} is {tuple(mask.shape)}; it must be (B, N), here {tuple(shape)}.")
         real, chosen = (None if mask is None else mask.bool() for mask in masks.values())
         if chosen is not None and not chosen.any():
             chosen = None
         share = self.dropout if self.training else 0.0
-        out = attend(*(self._heads(name, hidden) for name in LOCAL), self.pattern, self.implementation, key_mask=real,
-                     dropout=share, columns=chosen)
+        out = attend(*(self._heads(name, hidden_states) for name in LOCAL), self.pattern, self.implementation,
+                     key_mask=real, dropout=share, columns=chosen)
         if chosen is not None:
-            out = self._with_globals(hidden, out, Chosen.of(chosen), real, share)
+            out = self._with_globals(hidden_states, out, Chosen.of(chosen), real, share)
         out = out.transpose(1, 2).flatten(2)
         return out if real is None else out * real[..., None]
 

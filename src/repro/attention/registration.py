@@ -17,6 +17,7 @@ from transformers.masking_utils import (
 from transformers.modeling_utils import AttentionInterface, PreTrainedModel
 
 from repro.attention.compiled import attend_in_graph, number
+from repro.attention.implementations import autocast
 from repro.attention.patterns import (
     BlockLocal,
     Causal,
@@ -43,6 +44,7 @@ LAYERS = "full_attention", "sliding_attention"  # the kinds of layers that we kn
 UNSAID = -1  # the window of a model that has no windows of its own
 ALONE = "falcon", "data2vec-vision"  # model types that know sdpa, but do not ask transformers for it
 KEPT = "attn_implementation", "repro_attention"  # in a saved config; in a part of a model the first is forgotten
+HIDDEN = 1000  # what is taken off a score by a mask; less than that only weakens it
 LONGEST = 4096  # positions up to which a model's attention probabilities are returned
 
 Chosen = Pattern | Sequence[Pattern]
@@ -67,7 +69,8 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
 
     In a causal model every pattern is cut off behind the query, save what is meant for it (`Prefix`). Attention to an
     encoder (cross-attention) stays as it is. A mask (B, 1, N, N) that is given to the model takes the pattern's place,
-    as it does in transformers. A text beyond the model's learned positions raises ReproError, compiled or not; see
+    as it does in transformers; one of (B, 1, 1, N) hides padding. Under autocast the attention is computed in its
+    dtype, as PyTorch's own is. A text beyond the model's learned positions raises ReproError, compiled or not; see
     `check_length`. A model is saved with the name of its attention. A program that loads it calls register() first for
     a name of ours, register(name, pattern) for one of its own; else transformers raises a ValueError that calls the
     name not supported.
@@ -126,7 +129,7 @@ def pattern_of(name: str, config, layer: int | None, causal: bool, window: int |
         settings = _settings(name, kind, config)
         if kind is SlidingWindow:
             settings["causal"] = causal
-            if window != UNSAID:
+            if window not in (UNSAID, None):
                 settings["window"] = window if causal else 2 * (window - 1)
         pattern = kind(**settings)
     if not causal:
@@ -161,12 +164,14 @@ def _is_full(name: str, config, layer: int | None, window: int | None) -> bool:
     if types and LAYERS[1] not in types:
         raise ReproError(f"layer_types of this {config.model_type} names no {LAYERS[1]}, so '{name}' would change "
                          "nothing; set it for the layers that shall have a window.")
+    if types and layer is not None:
+        return types[layer] == LAYERS[0]
     if window != UNSAID:
         return window is None and getattr(config, "sliding_window", None) is not None
-    if types and layer is None:
+    if types:
         raise ReproError(f"this {config.model_type} mixes layers, but they do not say which they are; '{name}' cannot "
-                         "tell.")
-    return bool(types) and types[layer] == LAYERS[0]
+                         "know which have a window.")
+    return False
 
 
 def _settings(name: str, kind: type[Pattern], config) -> dict:
@@ -215,6 +220,7 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
     for setting in UNKNOWN_TO_US:
         if rest.get(setting) is not None:
             raise ReproError(f"{type(module).__name__} sets {setting}, which '{name}' does not know.")
+    query, key, value = autocast(query, key, value)
     config, n = module.config, query.shape[2]
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
@@ -223,14 +229,18 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
     if attention_mask is not None and attention_mask.ndim == 4 and attention_mask.shape[1] > 1:
         raise ReproError(f"{type(module).__name__} has masks {tuple(attention_mask.shape)}, one for each head, which "
                          f"'{name}' does not know; a mask is (B, 1, N, N).")
+    of_padding = where is None and attention_mask is not None and attention_mask.shape[-2] == 1 < n
+    if of_padding and not _is_cross(module, None):
+        where = _of_padding(attention_mask, name, module, query, key)
     if _is_cross(module, where) or attention_mask is not None and where is None or where is None and n != key.shape[2]:
         mask = attention_mask if where is None else (documents_of(where, query, key) >= 0)[:, None, None]
 
         def attend(query, key, value, dropout):
             return F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scaling)
     else:
-        causal = module.is_causal or getattr(module, "is_decoder", False) if is_causal is None else is_causal
-        causal = causal and getattr(config, "is_causal", True)
+        if is_causal is None:  # LayoutLM and its like say nothing, and have a mask
+            is_causal = getattr(module, "is_causal", attention_mask is None) or getattr(module, "is_decoder", False)
+        causal = is_causal and getattr(config, "is_causal", True)
         asked = name, config, getattr(module, "layer_idx", None), causal, rest.get("sliding_window", UNSAID)
 
         def attend(query, key, value, dropout):
@@ -247,6 +257,18 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
                              f"them for at most {LONGEST} keys.")
         shares = attend(query, key, torch.eye(key.shape[2]).to(key).expand(*key.shape[:3], -1), 0.0)
     return out.transpose(1, 2).contiguous(), shares
+
+
+def _of_padding(mask: Tensor, name: str, module, query: Tensor, key: Tensor) -> Tensor:
+    """The places that a mask (B, 1, 1, N) leaves: a model that makes one itself (LayoutLM) hides padding by it."""
+    mask = mask[..., 0, :].flatten(0, -2)
+    if mask.is_floating_point():
+        if not torch.compiler.is_compiling() and ((mask != 0) & (mask > -HIDDEN)).any():
+            raise ReproError(f"{type(module).__name__} adds numbers of its own to its scores, key by key, which "
+                             f"'{name}' does not know; take attn_implementation='sdpa'.")
+        mask = mask == 0
+    n, keys = query.shape[2], key.shape[2]
+    return places(len(query), n, keys, keys - n, real=mask, device=query.device)
 
 
 def _watched(name: str, config) -> tuple:
