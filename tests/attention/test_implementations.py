@@ -188,6 +188,21 @@ def test_scale_autocast_and_large_scores(name):
 
 
 @pytest.mark.parametrize("name", TRAINABLE)
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_several_dtypes_under_autocast(name, half):
+    """Rotary positions lift queries and keys to float32, values stay in 16 bits: all are computed in 16."""
+    x = inputs(1, 2, 90, 4, dtype=torch.float32)
+    mixed = x[0], x[1], x[2].to(half)
+    with torch.autocast("cpu", half):
+        found = attend(*mixed, SlidingWindow(5), name)
+    assert found.dtype == half
+    want = written_out(*x, SlidingWindow(5).mask(90))
+    assert (found.float() - want).norm() < (0.02 if half == torch.bfloat16 else 0.003) * want.norm()
+    with pytest.raises(ReproError, match=f"query is torch.float32, key torch.float32, value {half}"):
+        attend(*mixed, SlidingWindow(5), name)
+
+
+@pytest.mark.parametrize("name", TRAINABLE)
 def test_transposed_inputs(name):
     x = [part.transpose(1, 2).contiguous().transpose(1, 2) for part in inputs(2, 3, 70, 4)]
     want = written_out(*x, SlidingWindow(6, 3).mask(70))

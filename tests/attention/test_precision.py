@@ -153,3 +153,22 @@ def test_compiled(family, precision, checkpointing, cache, build):
     found = trained(torch.compile(model, backend=backend), family, amp, cache)
     for one, other in zip(found, want, strict=True):
         assert_near(one, other, amp or dtype)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_the_trainer_of_transformers_in_bf16(checkpointing, build, tmp_path):
+    """Two steps; the weights end where sdpa takes them under the same mask, to the precision of bfloat16."""
+    ended = []
+    for implementation in "repro_sliding", "sdpa":
+        model = build("Llama", implementation=implementation)
+        before = model.model.layers[0].self_attn.q_proj.weight.detach().clone()
+        rows = [{"input_ids": row, "labels": row} for row in ids().repeat(2, 1)]
+        if implementation == "sdpa":
+            rows = [row | {"attention_mask": SlidingWindow(WINDOW).mask(N)[None]} for row in rows]
+        arguments = transformers.TrainingArguments(
+            str(tmp_path), max_steps=2, per_device_train_batch_size=2, bf16=True, use_cpu=True, report_to=[],
+            gradient_checkpointing=checkpointing, learning_rate=0.01, save_strategy="no", disable_tqdm=True)
+        result = transformers.Trainer(model, arguments, train_dataset=rows).train()
+        assert result.global_step == 2 and result.training_loss > 0
+        ended.append(model.model.layers[0].self_attn.q_proj.weight.detach() - before)
+    assert ended[0].abs().max() > 0.005 and (ended[0] - ended[1]).norm() < 0.2 * ended[1].norm()

@@ -116,10 +116,7 @@ def pattern_of(name: str, config, layer: int | None, causal: bool, window: int |
     FlashAttention: None for none, else one more than the keys on a side. Raises ReproError for a config that lacks a
     setting, and for a model whose layers we do not know.
     """
-    types = getattr(config, "layer_types", None)
-    if types and (foreign := sorted(set(types) - set(LAYERS))):
-        raise ReproError(f"layer_types of this {config.model_type} has {foreign[0]}; '{name}' knows only "
-                         f"{' and '.join(LAYERS)}.")
+    _check_layers(name, config)
     if name in _own:
         pattern = _chosen(name, config, layer)
     else:
@@ -135,6 +132,13 @@ def pattern_of(name: str, config, layer: int | None, causal: bool, window: int |
     if not causal:
         return pattern
     return looking_back(pattern) if isinstance(pattern, Pattern) else [looking_back(one) for one in pattern]
+
+
+def _check_layers(name: str, config) -> None:
+    """Raise ReproError for a model with layers that we do not know: an indexer, say, reads the mask before we do."""
+    if foreign := sorted(set(getattr(config, "layer_types", None) or ()) - set(LAYERS)):
+        raise ReproError(f"layer_types of this {config.model_type} has {foreign[0]}; '{name}' knows only "
+                         f"{' and '.join(LAYERS)}.")
 
 
 def _chosen(name: str, config, layer: int | None) -> Chosen:
@@ -196,6 +200,7 @@ def _number(name, config, layer, causal, window, settings) -> int:
 def _mask(name, batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=causal_mask_function,
           attention_mask=None, config=None, device=None, use_vmap=False, local_size=None, **rest) -> Tensor | None:
     """What the attention function gets as its mask: `places`, or None for whole sequences without padding."""
+    _check_layers(name, config)
     if config is not None and name not in _own and not torch.compiler.is_compiling():
         kind = PATTERNS[name.removeprefix(PREFIX)]
         kind(**_settings(name, kind, config))  # bad settings are told before a cache stumbles over them
