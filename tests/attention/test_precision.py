@@ -156,6 +156,7 @@ def test_compiled(family, precision, checkpointing, cache, build):
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*deprecated")
 def test_the_trainer_of_transformers_in_bf16(checkpointing, build, tmp_path):
     """Two steps; the weights end where sdpa takes them under the same mask, to the precision of bfloat16."""
     ended = []
