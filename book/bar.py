@@ -60,7 +60,8 @@ def count(text: str) -> int:
 def is_repr(output: dict) -> bool:
     """Whether a reader sees what Python calls a value: nothing but its repr, or its address."""
     bare = set(output.get("data", ["none"])) == {"text/plain"}
-    return bare or bool(re.search(r"<[\w.]+ .*at 0x", json.dumps(output)))
+    text = json.dumps(output)
+    return bare or "at 0x" in text and bool(re.search(r"<[\w.]+ .*at 0x", text))  # the search is slow in long outputs
 
 
 def table() -> str:
