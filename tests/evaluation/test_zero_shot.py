@@ -2,7 +2,7 @@
 
 import math
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 from types import SimpleNamespace
 
 import numpy as np
@@ -119,7 +119,8 @@ def test_a_passage_that_is_no_text(model):
 
 
 TOKENS = [f"{blank}{letter}" for blank in ("", " ") for letter in "abcd"]  # a letter, or one behind a blank
-LETTERS = SimpleNamespace(encode=lambda text: np.array([TOKENS.index(one) for one in re.findall(" ?[a-d]", text)]))
+LETTERS = SimpleNamespace(encode=lambda text: np.array([TOKENS.index(one) for one in re.findall(" ?[a-d]", text)]),
+                          decode=lambda ids: "".join(TOKENS[k] for k in ids))
 PASSAGES = ["ab ab", "cd a", "d da b", "bad dad", "a c", "b dad", "c ad"]
 TOLD = {"b": [" a", " d"], " a": ["b", "d"], "d": [" a", " d"], "a": ["d", " b"], " d": ["a", "b"], "c": [" a", "b"]}
 
@@ -140,7 +141,7 @@ def bigrams():
     (("d", "c"), [True, True, False, False, False, False, False])])
 def test_last_words_against_a_table_of_what_follows(stop_words, correct):
     table = bigrams()
-    told = lambada(lambda ids: table[ids], LETTERS, PASSAGES, stop_words, batch_size=3)
+    told = lambada(lambda ids: table[ids], LETTERS, PASSAGES, stop_words, batch_size=3, whole_words=False)
     nats = []
     for passage in PASSAGES:
         chain = LETTERS.encode(passage)[-len(passage.split()[-1]) - 1:]  # the token before the word, and the word
@@ -151,17 +152,62 @@ def test_last_words_against_a_table_of_what_follows(stop_words, correct):
     assert told.perplexity == pytest.approx(math.exp(sum(nats) / 7))
 
 
-def test_a_bar_is_for_first_tokens_only():
+def brute_force(table, prefix, word, barred):
+    """Whether a word is told, from the probability of every token at every place: one that completes a barred word
+    counts with the share of those after it that lengthen the word."""
+    shares, text = table.softmax(1), [*prefix, *word]
+    lengthens = torch.tensor([not token.startswith(" ") for token in TOKENS])
+    if tuple(word) in barred:
+        return False
+    for k, wanted in enumerate(word):
+        score = shares[text[len(prefix) + k - 1]].clone()
+        for token in range(len(TOKENS)):
+            if (*word[:k], token) in barred:
+                score[token] *= shares[token][lengthens].sum()
+        if int(score.argmax()) != wanted:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whole_words_are_barred_as_brute_force_has_it(seed):
+    draw = np.random.default_rng(seed)
+    table = torch.from_numpy(draw.normal(size=(8, 8)) * 2)
+    written = ["".join(draw.choice(list("abcd"), draw.integers(1, 4))) for _ in range(7)]
+    passages = [f"{draw.choice(list('abcd'))} {''.join(word)}" for n in (1, 2, 3) for word in product("abcd", repeat=n)]
+    barred = {tuple(LETTERS.encode(f" {word}")) for word in written}
+    told = lambada(lambda ids: table[ids], LETTERS, passages, written, batch_size=5).correct
+    wanted = [brute_force(table, LETTERS.encode(passage[:1]).tolist(), LETTERS.encode(passage[1:]).tolist(), barred)
+              for passage in passages]
+    assert told.tolist() == wanted
+    assert not told[[passage[2:] in written for passage in passages]].any()
+
+
+def test_a_towel_can_be_told_where_to_is_a_stop_word():
+    names = [" to", "wel", " dog", " the"]
+    coder = SimpleNamespace(encode=lambda text: [names.index(one) for one in re.findall(" to|wel| dog| the", text)],
+                            decode=lambda ids: names[ids[0]])
+    table = torch.tensor([[0.0, 3, 0, 0], [0, 0, 0, 0], [5.0, 0, 4, 3], [0, 0, 0, 0]])  # after " dog": to, dog, the
+    passages = [" dog towel", " dog dog", " dog to"]
+    for whole, wanted in ((True, [True, False, False]), (False, [False, True, False])):
+        told = lambada(lambda ids: table[ids], coder, passages, ["to", "the"], whole_words=whole)
+        assert told.correct.tolist() == wanted
+    table[0, 1] = -3.0  # "to" hardly ever goes on
+    assert lambada(lambda ids: table[ids], coder, passages, ["to", "the"]).correct.tolist() == [False, True, False]
+
+
+def test_a_bar_on_first_tokens_is_for_these_only():
     coder = SimpleNamespace(encode=lambda text: ["abc".index(letter) for letter in text.replace(" ", "")])
     table = torch.tensor([[0.0, 0, 9], [9, 0, 8], [0, 9, 0]])  # a is followed by c, b by a or c, c by b
     for stop_words, correct in (((), [True, False]), (("c",), [True, False]), (("a",), [False, True])):
-        told = lambada(lambda ids: table[ids], coder, ["b ac", "b cb"], stop_words)
+        told = lambada(lambda ids: table[ids], coder, ["b ac", "b cb"], stop_words, whole_words=False)
         assert told.correct.tolist() == correct
 
 
 def test_each_of_several_bars_gives_what_it_gives_alone():
     names = ["the", "dog", "ran", "home"]
-    coder = SimpleNamespace(encode=lambda text: [names.index(word) for word in text.split()])
+    coder = SimpleNamespace(encode=lambda text: [names.index(word) for word in text.split()],
+                            decode=lambda ids: f" {names[ids[0]]}")
 
     def always(ids):  # "home" before "ran" before "dog"
         return torch.arange(4.).expand(*ids.shape, 4)

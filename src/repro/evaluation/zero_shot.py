@@ -4,12 +4,14 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from repro.errors import ReproError, check_whole
+from repro.evaluation.barred import Bar, Open, predicted
 from repro.evaluation.checks import (
     check_causal,
     check_language_model,
@@ -76,13 +78,16 @@ class Lambada:
 
 
 def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Sequence[str] = (), batch_size: int = 16,
-            progress=None) -> Lambada:
+            progress=None, whole_words: bool = True) -> Lambada:
     """The last word of each passage, which is what follows its last whitespace (Paperno et al. 2016).
 
-    A word counts as told if each of its tokens is the most likely one after those before it. stop_words: those that are
-    one token, with the blank before them, are barred as first token of a word (section 3.3 of Radford et al. 2019); the
-    nats are those without the bar. What stands before the word is read as it is, without <|endoftext|> in front; one
-    that stands in a passage is text like any other.
+    A word counts as told if each of its tokens is the most likely one after those before it. The nats are those without
+    a bar. What stands before the word is read as it is, without <|endoftext|> in front; one that stands in a passage is
+    text like any other.
+
+    stop_words: barred as whole words (section 3.3 of Radford et al. 2019). The token that completes one counts with the
+    probability that the word goes on, so that " towel" can be told where " to" is a stop word. whole_words: False bars
+    stop words of one token as first token of any word instead, as this study once did.
 
     A blank before the word is scored with it, as part of its first token; other whitespace is read before it.
     Raises ReproError for no passages, one that does not end in a word or has no text before it, one string in the place
@@ -96,15 +101,17 @@ def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Seq
     >>> lambada(next_name, coder, ["the dog ran home", "the dog home"]).accuracy
     0.5
     """
-    return lambada_with_bars(model, tokeniser, passages, [stop_words], batch_size, progress)[0]
+    return lambada_with_bars(model, tokeniser, passages, [stop_words], batch_size, progress, whole_words)[0]
 
 
 def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars: Sequence[Sequence[str]],
-                      batch_size: int = 16, progress=None) -> list[Lambada]:
+                      batch_size: int = 16, progress=None, whole_words: bool = True) -> list[Lambada]:
     """What `lambada` gives with each of several lists of barred words, from one reading of the passages.
 
     >>> from types import SimpleNamespace
-    >>> coder = SimpleNamespace(encode=lambda text: [["the", "dog", "ran"].index(word) for word in text.split()])
+    >>> names = ["the", "dog", "ran"]
+    >>> coder = SimpleNamespace(encode=lambda text: [names.index(word) for word in text.split()],
+    ...                         decode=lambda ids: f" {names[ids[0]]}")
     >>> def always_ran(ids):
     ...     return torch.tensor([0., 1, 2]).expand(*ids.shape, 3)
     >>> passages = ["the ran", "the dog", "dog ran"]
@@ -121,8 +128,7 @@ def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars:
     prefixes, words = ([tokeniser.encode(part[k]) for part in parts] for k in range(2))
     prefixes, words = _checked(model, prefixes, words, batch_size)
     nats, correct = np.zeros(len(words)), np.zeros((len(bars), len(words)), bool)
-    barred = [torch.tensor(sorted({int(ids[0]) for ids in (tokeniser.encode(f" {word.strip()}") for word in some)
-                                   if len(ids) == 1}), dtype=torch.int64) for some in bars]
+    barred = [Bar(tokeniser, some, whole_words) for some in bars]
     for k, nll, hits in _scored(model, prefixes, words, batch_size, barred, progress):
         nats[k], correct[:, k] = nll.double().sum().item(), hits.all(0).numpy()
     return [Lambada(nats, told) for told in correct]
@@ -161,9 +167,9 @@ def _checked(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[I
 
 @torch.no_grad()
 def _scored(model: Callable, prefixes: list[Tensor], continuations: list[Tensor], batch_size: int,
-            bars: Sequence[Tensor], progress) -> Iterator[tuple[int, Tensor, Tensor]]:
+            bars: Sequence[Bar], progress) -> Iterator[tuple[int, Tensor, Tensor]]:
     """Of each text, in any order: its number, and of each token of its continuation the nats (n,) and whether it is the
-    most likely (n, bars); the first one among those that are not barred."""
+    most likely of those that are not barred (n, bars)."""
     texts = [torch.cat(pair) for pair in zip(prefixes, continuations, strict=True)]
     order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
     device = device_of(model)
@@ -171,40 +177,66 @@ def _scored(model: Callable, prefixes: list[Tensor], continuations: list[Tensor]
         check_causal(model, texts[order[-1]][:-1].to(device), states_and_head)
         for start in range(0, len(order), batch_size):
             batch = order[start:start + batch_size]
-            ids = torch.zeros(len(batch), len(texts[batch[-1]]) - 1, dtype=torch.int64)
-            asked = torch.zeros(ids.shape, dtype=torch.bool)
-            first, targets = torch.zeros(ids.shape, dtype=torch.bool), []
-            for row, k in enumerate(batch):
-                n, stop = len(prefixes[k]), len(texts[k]) - 1
-                ids[row, :stop] = texts[k][:-1]
-                asked[row, n - 1:stop], first[row, n - 1] = True, True
-                targets.append(texts[k][n:])
-            states, head = states_and_head(model, ids.to(device))
-            asked = asked.to(device)
-            nll, hits = _told(states[asked], head, torch.cat(targets).to(device), first.to(device)[asked], bars)
+            states, head = _read(model, [texts[k][:-1] for k in batch], [len(prefixes[k]) - 1 for k in batch], device)
+            told = [continuations[k].tolist() for k in batch]
+            words = [tuple(word[:n]) for word in told for n in range(len(word))]
+            ends = [n + 1 == len(word) for word in told for n in range(len(word))]
+            targets = torch.cat([continuations[k] for k in batch]).to(device)
+            nll, hits, undecided = _told(states, head, targets, words, ends, bars)
             check_losses(nll)
-            sizes = [len(one) for one in targets]
+            if undecided:
+                of_row = [k for k, word in zip(batch, told, strict=True) for _ in word]
+                before = [torch.cat([prefixes[of_row[one.row]], torch.tensor(words[one.row], dtype=torch.int64)])
+                          for one in undecided]
+                for one, shares in zip(undecided, _going_on(model, undecided, before, bars, batch_size, device),
+                                       strict=True):
+                    hits[one.row, one.bar] = one.predicted(shares)
+            sizes = [len(word) for word in told]
             yield from zip(batch, nll.cpu().split(sizes), hits.cpu().split(sizes), strict=True)
             if progress is not None:
                 progress(len(batch))
 
 
-def _told(states: Tensor, head, targets: Tensor, first: Tensor, bars: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Nats (n,) of `targets` (n,) and whether each is the most likely (n, bars), with the logits of a few rows at a
-    time."""
+def _read(model: Callable, texts: Sequence[Tensor], starts: Sequence[int], device) -> tuple[Tensor, Any]:
+    """The states (n, .) of each text, padded to the longest, from its own start on, and what turns them into logits."""
+    ids = torch.zeros(len(texts), max(map(len, texts)), dtype=torch.int64)
+    asked = torch.zeros(ids.shape, dtype=torch.bool)
+    for row, (text, start) in enumerate(zip(texts, starts, strict=True)):
+        ids[row, :len(text)] = text
+        asked[row, start:len(text)] = True
+    states, head = states_and_head(model, ids.to(device))
+    return states[asked.to(device)], head
+
+
+def _told(states: Tensor, head, targets: Tensor, words: Sequence[tuple[int, ...]], ends: Sequence[bool],
+          bars: Sequence[Bar]) -> tuple[Tensor, Tensor, list[Open]]:
+    """Nats (n,) of `targets` (n,), whether each is the most likely (n, bars), and what is open, with the logits of a
+    few rows at a time. words, ends: as in `predicted`."""
     n_ids = states.shape[1] if head is None else head.weight.shape[0]
     check_range(targets, "a continuation", n_ids)
     rows = max(1, LOGIT_BYTES // (4 * n_ids))
-    nats, hits = [], []
-    for some, wanted, begins in zip(states.split(rows), targets.split(rows), first.split(rows), strict=True):
-        logits = some if head is None else head(some)
-        nats.append(cross_entropy(logits, wanted, "none"))
-        told = wanted.new_empty(len(wanted), len(bars), dtype=torch.bool)
-        for k, barred in enumerate(bars):
-            left = logits
-            if len(barred):
-                left = logits.masked_fill(begins[:, None] & torch.zeros_like(logits[0], dtype=torch.bool).index_fill(
-                    0, barred.to(logits.device), True), -torch.inf)
-            told[:, k] = left.argmax(1) == wanted
-        hits.append(told)
-    return torch.cat(nats), torch.cat(hits)
+    nats, hits, undecided = [], [], []
+    for start in range(0, len(targets), rows):
+        part = slice(start, start + rows)
+        logits = states[part] if head is None else head(states[part])
+        nats.append(cross_entropy(logits, targets[part], "none"))
+        found, more = predicted(logits, targets[part], words[part], ends[part], bars, start)
+        hits.append(found)
+        undecided += more
+    return torch.cat(nats), torch.cat(hits), undecided
+
+
+def _going_on(model: Callable, undecided: Sequence[Open], before: Sequence[Tensor], bars: Sequence[Bar],
+              batch_size: int, device) -> list[dict[int, float]]:
+    """For each open token, by candidate the log-probability that after `before` and it the word goes on."""
+    asked = [(number, token, torch.cat([text, torch.tensor([token])])[-(context_of(model) or len(text) + 1):])
+             for number, (one, text) in enumerate(zip(undecided, before, strict=True)) for token in one.barred]
+    found: list[dict[int, float]] = [{} for _ in undecided]
+    for start in range(0, len(asked), batch_size):
+        part = asked[start:start + batch_size]
+        states, head = _read(model, [text for *_, text in part], [len(text) - 1 for *_, text in part], device)
+        shares = (states if head is None else head(states)).float().log_softmax(1).cpu()
+        for (number, token, _), row in zip(part, shares, strict=True):
+            mask = bars[undecided[number].bar].goes_on(len(row))
+            found[number][token] = row[mask].logsumexp(0).item() if mask.any() else float("-inf")
+    return found

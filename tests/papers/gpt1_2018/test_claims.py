@@ -32,6 +32,8 @@ def test_tables_have_the_papers_numbers_and_say_what_is_missing(tmp_path):
     assert shown.loc[("the paper", full), "CoLA"] == "45.4"
     assert shown.loc[("this study, small", full), "CoLA"] == "not run"
     assert shown.loc[("this study, small", full), "QQP"] == "–"  # it is not here
+    means = shown["average"].groupby("source").agg(list)
+    assert means["the paper"] == ["74.7", "59.9", "75.0", "69.1"] and set(means["this study, small"]) == {"not run"}
     data = artifact("gpt1_2018-table1").render("small", (), tmp_path).table.set_index("data set")["here"]
     assert "missing" in data["Story Cloze"] and set(data.index) == set(tables.WHERE)
     paper = artifact("gpt1_2018-table2").render("paper", (), tmp_path).table.set_index(["source", "method"])
@@ -68,6 +70,17 @@ def test_parts_are_the_whole_recipe_less_a_variant_at_the_seeds_of_both(tmp_path
         type("Record", (), {"seed": seed, "metrics": {"test_score": told}}) for seed, told in scores[variant].items()])
     assert tables.gaps(None, "small", "rte", "lstm") == {0: 1.0, 2: 3.0}
     assert tables.gaps(None, "small", "rte", "no-auxiliary") == {}
+
+
+def test_the_average_of_table_5_is_over_tasks_at_the_seeds_of_all(monkeypatch):
+    hits = {"rte": {0: 1, 1: 3}, "sick": {0: 3, 1: 4, 2: 0}}
+    context = SimpleNamespace(plan=lambda scale, task, variant: [task] if task in hits else [])
+    monkeypatch.setattr(tables, "whole", lambda context, scale, task, variant: [
+        made(task, variant, seed, right) for seed, right in hits[task].items()])
+    assert tables.average(context, "small", ("rte", "mnli", "sick"), "full") == "68.8 ± 26.5"  # 50 and 87.5
+    assert tables.average(context, "small", ("rte", "sick"), "full", "majority_score") == "50.0"
+    hits["rte"] = {}
+    assert tables.average(context, "small", ("rte", "sick"), "full") == "not run"
 
 
 def test_means_of_parts_at_common_seeds_with_and_without_what_they_hang_on(monkeypatch):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from repro import paths
 from repro.data import corpus, detokeniser, examples, tokens
 from repro.errors import ReproError
 from repro.evaluation import perplexity
@@ -453,6 +454,37 @@ def test_other_words_that_are_barred_are_the_most_frequent_ones():
     assert sets.other_words(coder, passages) == ["eyes", "said"]  # two stop words are one token; "door" stands once
     known.add(" windows")
     assert sets.other_words(coder, passages) == ["eyes", "windows"]
+
+
+def test_words_that_begin_with_a_stop_word_are_impossible_where_it_is_barred_as_first_token():
+    pieces = {"towel": [" to", "wel"], "to": [" to"], "dog": [" dog"], "toy": [" toy"], "ago": [" a", "go"],
+              "dogma": [" dog", "ma"], "yourselves": [" yours", "elves"]}
+    ids = {piece: k for k, piece in enumerate(sorted({one for some in pieces.values() for one in some} | {"?"}))}
+    coder = SimpleNamespace(encode=lambda text: np.array([ids[one] for one in pieces.get(text.strip(), ["?", "?"])]))
+    assert sets.impossible(coder, ["a towel", "a to", "a dog", "a toy", "an ago", "a dogma", "to yourselves"]) == 1, (
+        "of stop words only to is one token here")
+
+
+@pytest.mark.skipif(paths.data() is None, reason="needs LAMBADA: set REPRO_DATA")
+def test_how_many_last_words_are_impossible_for_the_base_model():
+    config, = experiment("zero-shot-gpt2").plan("small", {"size": "gpt2-mini"})
+    passages = [row.text for row in zero_shot._rows(config, "corpus")]
+    coder = tokeniser_of(zero_shot.model_run(config))
+    assert (sets.impossible(coder, passages), len(passages)) == (zero_shot.IMPOSSIBLE["gpt2-mini"],
+                                                                 zero_shot.LAST_WORDS)
+
+
+def test_stop_words_are_barred_as_a_run_says(monkeypatch):
+    seen = []
+    monkeypatch.setattr(sets, "last_words", lambda model, coder, passages, whole: seen.append(whole) or {"nll": [1.0]})
+    bar = SimpleNamespace(advance=lambda n: None)
+    for name in ("whole words", "first tokens"):
+        config, = experiment("zero-shot-gpt2").plan("smoke", {"size": "frequencies", "stop_words": name})
+        zero_shot.told(config.model_copy(update=dict.fromkeys(zero_shot.FIELDS)), None, None, None, bar)
+    assert seen == [True, False]
+    assert {one.stop_words for one in experiment("zero-shot-gpt2").plan("small")} == {"first tokens"}
+    assert {one.stop_words for scale in ("smoke", "medium", "paper") for one in experiment("zero-shot-gpt2").plan(
+        scale)} == {"whole words"}
 
 
 def test_as_many_other_blanks_are_left_out():

@@ -1,6 +1,7 @@
 """How a base model is pretrained: alike for one that predicts the next token and one that fills in what is masked."""
 
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -14,6 +15,18 @@ BF16 = 3  # times that in bf16 on a CPU with such instructions; the rates of GPU
 # What weight decay changes: matrices and embeddings, or biases, norms and other vectors too, as it once did.
 Decayed = Annotated[Literal["matrices", "all"], Absent("all")]
 Earlier = tuple[Annotated[int, Field(ge=1)], Annotated[float, Field(gt=0, lt=1)]]
+
+
+OPTIMIZERS = {"adamw": "AdamW", "muon": "Muon"}
+
+
+def with_optimizer(name: str, own: str, others: Iterable[str]) -> str:
+    """The name of a row, with its optimizer behind it where the rows of its table were not all trained by one.
+
+    >>> with_optimizer("T-D", "muon", ["adamw", "muon"]), with_optimizer("T-D", "muon", ["muon"])
+    ('T-D (Muon)', 'T-D')
+    """
+    return f"{name} ({OPTIMIZERS[own]})" if len({own, *others}) > 1 else name
 
 
 class Config(RunConfig):

@@ -90,12 +90,13 @@ def averaged(parts: Sequence["np.ndarray"]) -> "np.ndarray":
 
 
 def by_seed(records: Sequence[Record]) -> list[dict[tuple, Record]]:
-    """Of each seed its records, by (task, variant, transferred, train_examples)."""
+    """For each seed that has all of them its records, by (task, variant, transferred, train_examples)."""
     found: dict[int, dict[tuple, Record]] = {}
     for record in records:
         key = tuple(record.config.get(name) for name in ("task", "variant", "transferred", "train_examples"))
         found.setdefault(record.seed, {})[key] = record
-    return [found[seed] for seed in sorted(found)]
+    most = max(map(len, found.values()), default=0)
+    return [found[seed] for seed in sorted(found) if len(found[seed]) == most]
 
 
 def between(one: str, other: str) -> Callable[[Sequence[Record]], Measured]:

@@ -79,14 +79,23 @@ def fewer_blanks(text: str, rewritten: str, seed: int = 0) -> str:
     return "".join(sign for place, sign in enumerate(text) if place not in out)
 
 
-def last_words(model, coder, passages: Sequence[str]) -> dict[str, list]:
-    """LAMBADA: nats of each last word; whether it is told, also with stop words barred, and with other words barred."""
+def last_words(model, coder, passages: Sequence[str], whole_words: bool = True) -> dict[str, list]:
+    """LAMBADA: nats of each last word; whether it is told, also with stop words barred, and with other words barred.
+    whole_words: as in `repro.evaluation.lambada`."""
     from repro.evaluation.zero_shot import lambada_with_bars
 
     bars = {"correct": (), "correct_stop_words": STOP_WORDS, "correct_other_words": other_words(coder, passages)}
-    told = lambada_with_bars(model, coder, passages, list(bars.values()))
+    told = lambada_with_bars(model, coder, passages, list(bars.values()), whole_words=whole_words)
     return {"nll": told[0].nll.tolist()} | {
         name: one.correct.astype(int).tolist() for name, one in zip(bars, told, strict=True)}
+
+
+def impossible(coder, passages: Sequence[str]) -> int:
+    """How many last words cannot be told where stop words of one token are barred as first tokens: words of several
+    tokens that begin with one."""
+    barred = {ids[0] for ids in (coder.encode(f" {word}").tolist() for word in STOP_WORDS) if len(ids) == 1}
+    words = [coder.encode(f" {passage.rpartition(' ')[2]}").tolist() for passage in passages]
+    return sum(len(word) > 1 and word[0] in barred for word in words)
 
 
 def other_words(coder, passages: Sequence[str]) -> list[str]:

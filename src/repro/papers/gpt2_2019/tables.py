@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from repro.papers.gpt2_2019.sizes import CHAPTER, CHECKPOINTS, PAPER, RANKS, SIZES, model_config, named, text_of
 from repro.papers.gpt2_2019.sizes import EXPERIMENT as PRETRAINING
-from repro.papers.gpt2_2019.zero_shot import BASE, CALLED, FREQUENCIES
+from repro.papers.gpt2_2019.zero_shot import BASE, CALLED, FREQUENCIES, IMPOSSIBLE, LAST_WORDS
 from repro.papers.gpt2_2019.zero_shot import EXPERIMENT as ZERO_SHOT
 from repro.study import Artifact, ArtifactContext, Record, published, register
 from repro.study.artifacts import ADDED, NOT_RUN, heading
@@ -206,6 +206,9 @@ ALONE = {"reading_f1_percent": "reading_alone_f1_percent"}  # the same of the qu
 # What another set gives that the paper's does not: HotpotQA's supporting paragraphs hold the answer; CoQA's questions
 # are asked of a whole passage, after a conversation.
 EASIER = {"reading_f1_percent": ", given only the paragraphs that hold the answer"}
+BARRED = {"whole words": ", stop words barred as whole words",
+          "first tokens": ", stop words of one token barred as first token: "
+                          f"{IMPOSSIBLE['sizes']} of {LAST_WORDS:,} last words cannot be told"}
 WHY_NOT = {  # task -> why there is no number of ours
     "translation": "not run: WMT-14 is fetched for paper", "commonsense": "not run: the Winograd schemas are not here",
     "data": "not run: WebText was never published", "reading comprehension": "–", "question answering": "–"}
@@ -224,7 +227,8 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
     if key and key in OURS:
         metric, field = OURS[key]
         without = f"; {mean(found, ALONE[metric], '.2f')} without the text" if metric in ALONE else ""
-        told = f"{getattr(config, field)}{EASIER.get(metric, '')}{without}"
+        barred = BARRED[config.stop_words] if metric == "lambada_accuracy_stop_words_percent" else ""
+        told = f"{getattr(config, field)}{EASIER.get(metric, '')}{barred}{without}"
         return f"{mean(found, metric, '.2f')} ({told})" if found else NOT_RUN
     if row["task"] == "translation" and row["model"].startswith("GPT-2"):
         field = "translations" if "En-Fr" in row["dataset"] else "translations_back"
@@ -394,7 +398,9 @@ TABLE_2 = Artifact(id="gpt2_2019-table2", **OF, experiment=PRETRAINING.name, sou
                          "released weights, and ours")
 TABLE = Artifact(id="gpt2_2019-table3", **OF, experiment=ZERO_SHOT.name, source="Table 3", build=zero_shot,
                  title=f"Zero-shot results (ours: the sizes stand for the paper's; {BASE} is the base model of this "
-                       "study, trained longer and on other text)",
+                       "study, trained longer and on other text; LAMBADA accuracy with stop words barred, at small "
+                       "as first tokens, elsewhere as whole words; WikiText-2 and WikiText-103 have the same test "
+                       "articles, the second with <unk> for rare words)",
                  shows=("corpus", "names", "nouns", "wikitext2", "wikitext103", "enwik8", "text8"))
 TABLE_4 = Artifact(id="gpt2_2019-table4", **OF, experiment=ZERO_SHOT.name, source="Table 4", build=summarised,
                    title="Summaries by the largest model, ROUGE F1 in per cent (ours: scientific articles)",

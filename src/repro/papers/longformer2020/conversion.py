@@ -173,10 +173,15 @@ def trained(config, context, model, text, coder, pieces: int):
     settings = TrainConfig(
         config.tokens, config.learning_rate, warmup, "cubic", 0.0, validate_every=config.tokens,
         precision=config.precision, seed=config.seed,
-        optimizer="adamw" if config.configuration == "frozen" else config.optimizer)
+        optimizer=optimizer_of(config))
     model.train()
     with context.progress(config.tokens, f"training {config.configuration}", "tokens") as bar:
         return train(MaskedLM(model), batches, settings, context.folder / "training", progress=bar)
+
+
+def optimizer_of(config) -> str:
+    """What trains it: always AdamW where nothing but positions learns."""
+    return "adamw" if config.configuration == "frozen" else config.optimizer
 
 
 class Hidden(NamedTuple):

@@ -5,6 +5,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.page import bounded
+from repro.papers.base.pretraining import with_optimizer
 from repro.papers.base.roberta_mini import chain
 from repro.papers.longformer2020 import conversion
 from repro.papers.longformer2020.conversion import CHAPTER, EXPERIMENT, PAPER, SCALES
@@ -39,10 +40,14 @@ def masked_language_model(context: ArtifactContext) -> "pandas.DataFrame":
     rows = [["the paper, base / large", NAMES[name], "512", f"{_printed(name):.3f} / {_printed(name, 'large'):.3f}",
              "–", _length(name), "–", "–"] for name in PRINTED]
     for scale in reversed(context.scales):
+        trained = [conversion.optimizer_of(config) for config in context.plan(scale) if config.tokens]
         for config in context.plan(scale):
             found, plain = context.records_of(config), config.configuration.startswith("roberta")
+            name = NAMES[config.configuration]
+            if config.tokens:
+                name = with_optimizer(name, conversion.optimizer_of(config), trained)
             rows.append([f"this study, {scale}" + (f", {config.source}" if config.source else ""),
-                         NAMES[config.configuration], "–" if plain else str(config.window), *_told(found),
+                         name, "–" if plain else str(config.window), *_told(found),
                          f"{config.max_positions:,}" if not plain else "as RoBERTa's",
                          f"{config.tokens:,}" if config.tokens else "–", str(len(found)) if found else NOT_RUN])
     return pandas.DataFrame(rows, columns=["source", "configuration", "window", "bits per masked token", "in pieces",
