@@ -249,8 +249,9 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
         rows.append({"scale": one, **standing(shown, results, [one])[one], "records": found})
     if as_json:
         return _print_json({"id": shown.id, "sentence": shown.sentence, "paper": shown.paper, "source": shown.source,
-                            "verdicts": rows})
-    _print_table(f"{shown.sentence}\n{shown.id}: {shown.source} of {cited(shown.paper)}",
+                            "criterion_before": shown.criterion_before, "verdicts": rows})
+    _print_table("\n".join(filter(None, (shown.sentence, f"{shown.id}: {shown.source} of {cited(shown.paper)}",
+                                         shown.late))),
                  ["scale", "verdict", "effect [95 % interval], or what is missing", "records"],
                  [[row["scale"], row["verdict"], row["text"], " ".join(row["records"])] for row in rows])
 

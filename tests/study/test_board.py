@@ -71,7 +71,8 @@ def test_rows_stand_in_parts_that_are_laid_out_one_by_one(monkeypatch, board):
 
 
 def test_a_claim_that_is_said_in_short_is_told_in_full_below():
-    one = SimpleNamespace(brief="It helps & more.", source="Table 1", direction="lower", expected=lambda: None)
+    one = SimpleNamespace(brief="It helps & more.", source="Table 1", direction="lower", expected=lambda: None,
+                          late="")
     assert "It helps &amp; more. <small>Table 1</small>" in row(one, "small", Verdict("not run", text="2 runs: x"))
     facts = _declared(Claim(**DECLARED | {"id": "long", "sentence": "It <helps>.", "short": "It.", "source": "Table 1"},
                             measure=measure))

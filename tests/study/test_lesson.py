@@ -212,8 +212,8 @@ def test_many_verdicts_are_folded_behind_the_first_few(claimed):
 
 
 def test_what_the_paper_does_not_say_comes_last_and_what_failed_is_never_folded(claimed):
-    ours = SimpleNamespace(sentence="Ours.", source=f"{ADDED}, after section 5", chapter="")
-    papers = SimpleNamespace(sentence="The paper's.", source="Table 1", chapter="")
+    ours = SimpleNamespace(sentence="Ours.", source=f"{ADDED}, after section 5", chapter="", late="")
+    papers = SimpleNamespace(sentence="The paper's.", source="Table 1", chapter="", late="")
     rows = [(ours, "small", Verdict("reproduced"))] * 2 + [(papers, "small", Verdict("open"))] * SHOWN
     told = InShort("Q?", "A.", (*rows, (papers, "small", Verdict("not reproduced")))).badges
     shown, folded = told["text/html"].split("<details>")

@@ -13,7 +13,7 @@ import repro
 from repro import page, paths
 from repro.study.artifacts import NOT_RUN, Artifact, artifacts
 from repro.study.claims import Claim, claims, overall, tally
-from repro.study.lesson import COMMITTED, SIGNS, badge, css_class, latest
+from repro.study.lesson import COMMITTED, LATE, SIGNS, badge, css_class, latest
 from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.registry import cited, title
@@ -107,9 +107,9 @@ def strip(one: Claim, found: Verdict) -> str:
 def row(one: Claim, scale: str, found: Verdict) -> str:
     """A claim in a line: badge, sentence in short, strip, and the effect in numbers, whose unit is in the details."""
     effect = found.text.partition("; ")[0].removesuffix(f" {one.told_in}") if found.effect is not None else ""
-    return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{_text(one.source)}'
-            f'{f", {scale}" * bool(effect)}</small></span><span class="effect">{strip(one, found)}'
-            f'<small>{_text(effect)}</small></span>')
+    where = f"{one.source}{f', {scale}' * bool(effect)}{LATE * bool(one.late)}"
+    return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{_text(where)}</small></span>'
+            f'<span class="effect">{strip(one, found)}<small>{_text(effect)}</small></span>')
 
 
 def place_of(one: Artifact | Claim) -> str:
@@ -174,6 +174,7 @@ def _declared(one: Claim) -> dict[str, str]:
         "control": _text(one.control or one.why_no_control),
         "assay": _text(one.assay.what if one.assay else one.why_no_assay),
         "shares its error with": _text(one.family),
+        "changed": _text(one.late),
         "declared in": _link(f"../{source.replace(':', '#L')}" if own else "", source),
     }
 

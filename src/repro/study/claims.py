@@ -149,6 +149,11 @@ class Claim(Based):
         return self.short or self.sentence
 
     @property
+    def late(self) -> str:
+        """What its row says of a criterion that was changed when the runs were known; "" where none was."""
+        return f"criterion changed after the runs (before: {self.criterion_before})" if self.criterion_before else ""
+
+    @property
     def chapter(self) -> str:
         """The chapter of the first artifact that it is about."""
         return artifact(self.about[0]).chapter if self.about else ""
@@ -251,7 +256,8 @@ class Claim(Based):
         assay = self.assay.what if self.assay else ""
         return {"direction": self.direction, "unit": self.unit, "family": self.family} | (
             {"control": self.control} if self.control else {"why_no_control": self.why_no_control}) | (
-            {"assay": assay} if assay else {"why_no_assay": self.why_no_assay})
+            {"assay": assay} if assay else {"why_no_assay": self.why_no_assay}) | (
+            {"criterion_before": self.criterion_before} if self.criterion_before else {})
 
     def expected(self) -> float | None:
         """The paper's effect as a verdict tells it; None where `why_no_paper_effect` says why."""
@@ -366,7 +372,8 @@ def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.D
     if chapter is not None and chapter not in known:
         raise unknown("chapter with claims", chapter, known)
     chosen = [one for one in claims() if chapter in (None, one.chapter)]
-    rows = [{"claim": one.sentence, "scale": name, "verdict": found.verdict, "effect": found.text}
+    rows = [{"claim": one.sentence, "scale": name, "verdict": found.verdict,
+             "effect": "; ".join(filter(None, (found.text, one.late)))}
             | {column: cells.get(column, "–") for column in ("the paper's", "seeds x units", "detectable", "room")}
             for name in (*beside(scale), scale) for one in chosen if name in one.scales
             for found in [one.verdict(name)] for cells in [one.words(found)]]

@@ -23,6 +23,7 @@ from repro.study.store import Store
 
 COMMITTED = ("paper", "medium", "small")  # scales whose records lie in the repository, the largest first
 SECTION = "claims-and-verdicts"  # where a chapter's badges lead: its heading "Claims and verdicts"
+LATE = ", criterion changed after the runs"  # behind the source of such a claim, in a line
 SHOWN = 6  # verdicts in a chapter's first cell: the picture is not to stand below the window
 
 # Besides its colour (book.css) each verdict has a sign of its own.
@@ -209,11 +210,11 @@ class InShort:
         others = SHOWN - sum(found.verdict == NOT_REPRODUCED for *_, found in self.verdicts)
         for one, scale, found in sorted(self.verdicts, key=lambda told: told[0].source.startswith(ADDED)):
             where = "" if one.chapter == self.chapter else f"{one.chapter}.html"
-            failed = found.verdict == NOT_REPRODUCED
+            failed, told = found.verdict == NOT_REPRODUCED, f"{one.source}, {scale}{LATE * bool(one.late)}"
             kept, others = failed or others > 0, others - (not failed)
             (rows if kept else folded).append(f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
-                        f"{html.escape(one.sentence, quote=False)} <small>{one.source}, {scale}</small></li>")
-            lines.append(f"{found.verdict}: {one.sentence} ({one.source}, {scale})")
+                        f"{html.escape(one.sentence, quote=False)} <small>{told}</small></li>")
+            lines.append(f"{found.verdict}: {one.sentence} ({told})")
         told = f'<ul class="verdicts">{"".join(rows)}</ul>'
         if folded:
             more = f"<summary>{len(folded)} more</summary>"

@@ -236,7 +236,19 @@ def test_the_smallest_model_is_heard_on_the_shortest_sound_too():
         *rows, control = plan
         assert [is_as_large_as_fits(one) for one in plan] == [True] * len(rows) + [False]
         assert (control.length, control.n_embd, control.n_layer) == (rows[0].length, rows[-1].n_embd, rows[-1].n_layer)
-        assert not control.drawn and [one for one in plan if claim("sparse2019-table4-bits").where(one)] == rows
+        assert not control.drawn and [one for one in plan if claim("sparse2019-table4-bits").where(one)] == plan
+
+
+@pytest.mark.parametrize(("alone", "verdict"), [(1.2, "reproduced"), (2.5, "not reproduced")])
+def test_longer_sound_counts_only_beyond_what_the_smaller_model_costs_on_the_shortest(alone, verdict):
+    *rows, control = experiment("sparse-audio").plan("small")
+    bits = [(rows[0], 1.0), (rows[1], 9.0), (rows[-1], 2.5), (control, alone)]
+    records = [SimpleNamespace(seed=seed, config=one.model_dump(mode="json"), documents={
+        "test": {"nll": [10 * log(2) * (b + seed / 100 + k / 50) for k in range(24)], "n_bytes": [10] * 24}})
+        for one, b in bits for seed in range(3)]
+    found = claim("sparse2019-table4-bits").judge(records)
+    assert (found.effect, found.control) == pytest.approx((1.5, alone - 1))
+    assert found.verdict == verdict
 
 
 def test_a_smaller_model_is_told_with_the_memory_that_both_take():

@@ -412,7 +412,8 @@ def order(better: str, other: str) -> dict:
         "where": lambda config: kind(config) in kinds,
         "seeds": 5, "measure": fewer_bits(kinds[0]), "paper_effect": printed_difference(better, other),
         "why_no_control": "the other row is the control: as many keys, placed otherwise",
-        "assay": ASSAY}
+        "assay": ASSAY,
+        "criterion_before": "its room was what full attention gains over the narrowest window, at other lengths"}
 
 
 COUNTED = {"paper": PAPER, "source": "Section 3.1", "experiment": ABLATION.name, "unit": "exact", "direction": "higher",
@@ -434,10 +435,12 @@ register(
           sentence="Layers with windows look further back together than one does (the paper: l layers l times as far).",
           short="Layers with windows look further back together.",
           where=lambda config: kind(config) == ROWS["Fixed w"], measure=reach_of_layers,
-          told_in="times the reach of one layer", why_no_paper_effect="it is the number of layers, and ours are fewer"),
+          told_in="times the reach of one layer", why_no_paper_effect="it is the number of layers, and ours are fewer",
+          criterion_before="in words, that l layers look l times as far back as one"),
     Claim(id="longformer2020-reach-of-dilation", **COUNTED,
           sentence="Dilated heads in the higher layers let the top layer look further back.",
           short="Dilated heads let the top layer look further back.",
           where=lambda config: kind(config) in (ROWS["No dilation"], ROWS["Dilation on 2 heads"]),
           measure=reach_of_dilation, told_in="times the reach without dilation",
-          why_no_paper_effect="the paper has l x d x w for one dilation d in all layers; here it grows"))
+          why_no_paper_effect="the paper has l x d x w for one dilation d in all layers; here it grows",
+          criterion_before="in words, that it looks further back at no more pairs"))

@@ -111,4 +111,5 @@ register(
                                 or config.experiment == ABLATION.name and kind(config) == TWO_HEADS),
           why_no_paper_effect="the paper gives it as the reason for two heads, without a number",
           why_no_control="the other row is the control: the same windows and dilation, on all heads",
-          why_no_assay=ANY_SIZE))
+          why_no_assay=ANY_SIZE,
+          criterion_before="with an assay: what windows that grow gain over the narrowest of them in all layers"))

@@ -87,6 +87,16 @@ def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Seque
     return difference
 
 
+def beyond_size(records: Sequence[Record]) -> Measured:
+    """Bits a byte of the longest sequences, with the smallest model, less those of the shortest, with the largest. The
+    control is what the size alone costs: the smallest model on the shortest sequences less the largest."""
+    fits, alone = ([record for record in records if is_as_large_as_fits(record.config) is wanted]
+                   for wanted in (True, False))
+    shortest = [record for record in fits if record.config["length"] == alone[0].config["length"]]
+    size = [bits(one) - bits(other) for one, other in zip(alone, shortest, strict=True)]
+    return longest_and_shortest(bits)(fits)._replace(control=size)
+
+
 def smaller(records: Sequence[Record]) -> Measured:
     """Log of the weights with the longest sequences over those with the shortest, and what memory both took; where one
     took over `ABOUT` times as much as the other nothing was held equal, and no size counts for the claim."""

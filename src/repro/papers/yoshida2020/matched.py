@@ -10,7 +10,15 @@ from typing import Any
 
 from repro.page import bounded, signed
 from repro.papers.yoshida2020 import finetuning, pg19
-from repro.papers.yoshida2020.effects import MASKED, both, first_gain, gain, printed, room_of_overlap
+from repro.papers.yoshida2020.effects import (
+    MASKED,
+    both,
+    first_gain,
+    gain,
+    printed,
+    printed_overlap,
+    room_of_overlap,
+)
 from repro.papers.yoshida2020.evaluation import evaluation, table_rows
 from repro.papers.yoshida2020.tables import FIRST, compare, kind, module_effect
 from repro.study import Artifact, Assay, Claim, register
@@ -77,7 +85,8 @@ def claim(corpus: str, unit: str, table: str, place: str) -> Claim:
         where=of_text(corpus, (FIRST if first else "recurrent", False), ("baseline", False)),
         measure=first_gain if first else gain, paper_effect=printed(table, *both(0)),
         assay=Assay("the baseline's gain from an overlap of a sixth of the window",
-                    of_text(corpus, ("baseline", False), ("baseline", True)), room_of_overlap))
+                    of_text(corpus, ("baseline", False), ("baseline", True)), room_of_overlap,
+                    printed_overlap(table)))
 
 
 register(EVALUATION, ARTIFACT, *(

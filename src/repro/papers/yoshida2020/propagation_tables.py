@@ -236,9 +236,9 @@ def consistency(context: ArtifactContext) -> "pandas.DataFrame":
 def known_gain(context: ArtifactContext) -> "pandas.DataFrame":
     """Where the process that wrote the books is known: the share of what long context could give that recurrence does.
 
-    Between the best reader of one window and the best reader of the book lie so many nats ("possible"). "recovered"
-    is what the recurrent model saves against the baseline, "by the module" what it saves against itself with the
-    module masked out, both in per cent of that.
+    Between the best reader of one window and the best reader of the book lie so many nats ("possible"). "by the module"
+    is what the recurrent model saves against itself with the module masked out, "recovered" what it saves against the
+    better of that and the baseline, both in per cent of the possible.
     """
     import numpy as np
     import pandas
@@ -255,7 +255,8 @@ def known_gain(context: ArtifactContext) -> "pandas.DataFrame":
                    for reader in (known[0] if known else ())}
             possible = nll["window"] - nll["unlimited"] if known else None
             row[f"{heading(scale)}: possible, nats"] = f"{possible.sum():,.0f}" if known else _absent(records)
-            for column, reader in (("recovered", "baseline"), ("by the module", "masked")):
+            best = min(("baseline", "masked"), key=lambda reader: nll[reader].sum()) if known else ""
+            for column, reader in (("recovered", best), ("by the module", "masked")):
                 row[f"{heading(scale)}: {column}"] = _rate(bootstrap_ratio(nll[reader] - nll["recurrent"], possible)
                                                   ) if known else _absent(records)
         rows.append(row)

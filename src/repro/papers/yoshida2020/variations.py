@@ -8,10 +8,11 @@ from math import log
 from typing import Any
 
 from repro.papers.yoshida2020 import finetuning, pg19
+from repro.papers.yoshida2020.effects import without_module
 from repro.papers.yoshida2020.evaluation import evaluation
 from repro.papers.yoshida2020.pg19_tables import variation_table
 from repro.papers.yoshida2020.tables import log_ratio, module_effect
-from repro.study import Artifact, Assay, Claim, Measured, register
+from repro.study import ADDED, Artifact, Assay, Claim, Measured, register
 
 SCALES = {scale: settings | {"splits": ("validation",)} for scale, settings in pg19.SCALES.items()}
 SCALES["small"] |= finetuning.SECOND["small"] | {"sequence": None, "steps": 150}
@@ -61,9 +62,26 @@ def passed_or_all(records) -> Measured:
     return Measured(log_ratio(passed, every, "validation"))
 
 
+def helps(records) -> Measured:
+    """A model against itself without what its module carries (`without_module`), on validation text."""
+    return Measured(-without_module(records, records, "validation"))
+
+
 def module_counts(records) -> float:
     """What masking the module out takes, where it takes most: with that little, no pooling can matter."""
     return max(log(1 / (1 + module_effect([record], "validation"))) for record in records)
+
+
+def row_helps(id: str, place: str, short: str, where) -> Claim:
+    """The claim that the module of one row of the table lowers perplexity; `where`: which runs the row has."""
+    return Claim(id=f"yoshida2020-variations-{id}", paper="yoshida2020", source=ADDED, experiment="variations-pg19",
+                 about=("yoshida2020-variations",), unit="book", direction="lower", relative=True, measure=helps,
+                 where=where, family="yoshida2020-variations-module", short=short,
+                 sentence=f"Inserted at {place}, the module lowers the perplexity of books on disjoint windows.",
+                 why_no_paper_effect="no numbers are printed", why_no_assay="a difference of any size is asked for",
+                 why_no_control="the same weights without what they carry are what the effect is taken against",
+                 criterion_before="none: declared when the table was known, for the two rows of all whose interval is "
+                                  "below zero")
 
 
 SCORED = {scale: tokens // 5 for scale, tokens in pg19.SCORED.items()} | {"small": 78_000}
@@ -82,4 +100,8 @@ register(
           where=lambda config: config.overlap > 0 and config.train_overlap == 0, measure=passed_or_all,
           why_no_paper_effect="no numbers are printed",
           why_no_control="the same weights; the pooling is all that differs",
-          assay=Assay("what masking the module out takes", lambda config: config.overlap > 0, module_counts)))
+          assay=Assay("what masking the module out takes", lambda config: config.overlap > 0, module_counts)),
+    row_helps("every-layer", "every layer", "The module helps where it is inserted at every layer.",
+              lambda config: config.insert == "every"),
+    row_helps("first-layer", "the first layer", "The module helps where it is inserted at the first layer.",
+              lambda config: config.insert_layer == 0 and config.insert == "one"))

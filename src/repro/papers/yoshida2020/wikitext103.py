@@ -58,7 +58,7 @@ register(
              build=lambda context: gain_figure(context, TABLE)))
 
 GAIN = {"paper": PAPER, "source": "Table 1", "experiment": EVALUATION.name, "unit": "document", "direction": "lower",
-        "relative": True, "control": MASKED, "assay": context_counts(), "measure": gain,
+        "relative": True, "control": MASKED, "assay": context_counts(TABLE), "measure": gain,
         "about": ("yoshida2020-table1-gain", "yoshida2020-table1")}
 OVERLAP = GAIN | {"control": "", "assay": None, "same_weights": True, "why_no_control": SAME_WEIGHTS,
                   "why_no_assay": "it is the assay itself", "about": ("yoshida2020-table1",)}
@@ -92,7 +92,7 @@ register(
           where=at(*(("baseline", overlap) for overlap in (0, 5, 10, 30, 50))),
           paper_effect=printed_steps(TABLE, "baseline")),
     Claim(id="yoshida2020-table1-recurrent-falls",
-          **OVERLAP | {"measure": falling, "same_weights": False, "assay": context_counts(), "why_no_assay": "",
+          **OVERLAP | {"measure": falling, "same_weights": False, "assay": context_counts(TABLE), "why_no_assay": "",
                        "why_no_control": "the claim is about overlap, which the module has no part in"},
           sentence="The recurrent model's test perplexity falls with every step of the overlap.",
           short="The recurrent model does better with every step of overlap.",
