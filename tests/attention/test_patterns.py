@@ -200,3 +200,14 @@ def test_progressions_that_share_a_key_are_refused():
 def test_lengths_are_whole_numbers(n):
     with pytest.raises(ReproError, match="n is .*whole number"):
         Causal().mask(n)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 5])
+def test_the_near_head_of_strided_is_the_papers_without_the_key_that_the_far_head_has(stride):
+    """The paper's set is i - stride to i (Child et al. 2019, section 4.3); the union of both heads is the same."""
+    i, j = torch.arange(20)[:, None], torch.arange(20)
+    near, far = Strided(stride).heads
+    papers = (j >= i - stride) & (j <= i)
+    assert near.per_query(20).max() == stride and papers.sum(1).max() == stride + 1
+    assert (papers & ~near.mask(20)).nonzero().tolist() == [[k, k - stride] for k in range(stride, 20)]
+    assert (papers | far.mask(20)).equal(Strided(stride).mask(20))

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from repro.attention import Causal, Full, Global, SlidingWindow, attend
-from repro.attention.products import products
+from repro.attention import Causal, Full, Global, SlidingWindow, Strided, attend
+from repro.attention import products as rows
+from repro.attention.products import by_rows, products
 
 N = 21
 PATTERNS = {
@@ -52,6 +53,28 @@ def test_fewer_queries_are_those_of_the_last_positions(name):
     key_mask = torch.arange(N) >= torch.tensor([0, 3, 20])[:, None]
     whole = products(query, key, value, PATTERNS[name], 0.7, key_mask)
     torch.testing.assert_close(products(query[:, :, -5:], key, value, PATTERNS[name], 0.7, key_mask), whole[:, :, -5:])
+
+
+@pytest.mark.parametrize("patterns", [
+    *PATTERNS.values(), (Causal(), Causal()), (Strided(4), Full()), (Global([2]) & Causal(), Causal())], ids=str)
+@pytest.mark.parametrize("size", [1, 4, N, 512])
+def test_by_rows_gives_the_same_outputs_and_gradients(patterns, size, monkeypatch):
+    monkeypatch.setattr(rows, "ROWS", size)
+    x, key_mask = inputs(torch.float64), torch.arange(N) >= torch.tensor([0, 3, 20])[:, None]
+    weights = torch.randn(3, 2, N, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    want, found = (function(*x, patterns, 0.7, key_mask) for function in (products, by_rows))
+    torch.testing.assert_close(found, want)
+    for grad, other in zip(*(torch.autograd.grad((out * weights).sum(), x) for out in (found, want)), strict=True):
+        torch.testing.assert_close(grad, other)
+
+
+def test_by_rows_computes_no_score_of_a_key_behind_its_queries(monkeypatch):
+    """Four of 20 queries at a time see 4, 8, ... 20 keys."""
+    monkeypatch.setattr(rows, "ROWS", 4)
+    shapes, multiply = [], torch.baddbmm
+    monkeypatch.setattr(torch, "baddbmm", lambda *x, **more: shapes.append(x[1] @ x[2]) or multiply(*x, **more))
+    by_rows(*(part[:, :, :20] for part in inputs(torch.float64)), (Causal(), Causal()), 0.7)
+    assert [tuple(one.shape) for one in shapes] == [(6, 4, n) for n in (4, 8, 12, 16, 20)]
 
 
 def test_dropout_leaves_out_a_share_of_the_weights():

@@ -167,3 +167,17 @@ def test_padding_is_no_target():
 def test_no_beam_is_refused():
     with pytest.raises(ReproError, match="size is 0; it must be a whole number"):
         beam_search(language(0), END, END, 0)
+
+
+def test_a_summary_that_was_cut_has_no_end():
+    pairs = [([3, 4], [5, 6, 7], False), ([3], [8], True), ([3], [8])]
+    batch = padded(pairs, END)
+    assert batch["labels"].tolist() == [[5, 6, 7, -100], [8, END, -100, -100], [8, END, -100, -100]]
+    assert batch["ids"].tolist() == [[END, 5, 6, 7], [END, 8, 0, 0], [END, 8, 0, 0]]
+    assert batch["id_lengths"].tolist() == [4, 2, 2]
+    model = next(models()).eval()
+    with torch.no_grad():
+        logits = model(batch["source"], batch["lengths"], batch["ids"]).log_softmax(-1)
+    wanted = [-sum(float(logits[k, i, token]) for i, token in enumerate(tokens))
+              for k, tokens in enumerate(([5, 6, 7], [8, END], [8, END]))]
+    assert nats(model, pairs, END) == pytest.approx(wanted, abs=1e-5)

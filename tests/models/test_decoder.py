@@ -83,7 +83,7 @@ def test_attention_is_that_of_dai_pair_by_pair(name):
     able = ["auto", *(one for one in IMPLEMENTATIONS if not refusal(one, case))]
     plain = name in ("window", "itself only", "wider than the text")  # what chunks can compute
     assert able == ["auto", "dense", "loop"] + ["chunks"] * plain + ["blocked"] * (Causal() not in module.patterns)
-    for implementation in (*able, "products"):
+    for implementation in (*able, "products", "rows"):
         found = output_and_gradients(module(x, sinusoids(N, 6), implementation))
         torch.testing.assert_close(found, wanted, msg=lambda text, name=implementation: f"{name}: {text}")
     with torch.no_grad():  # flex has no gradients on a CPU

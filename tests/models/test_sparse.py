@@ -247,3 +247,13 @@ def test_sequences_beyond_the_embeddings_are_refused():
         sample(model(), ids(1, 2), 23)
     with pytest.raises(ReproError, match="temperature is 0; it must be above 0"):
         sample(model(), ids(1, 2), 3, temperature=0)
+
+
+@pytest.mark.parametrize(("pattern", "columns", "width"), [
+    (Strided(6), None, 6), (Fixed(4, 1), None, 4), (Causal(), None, 5), (Strided(6), 3, 3)])
+def test_positions_are_embedded_by_row_and_column_of_the_stride(pattern, columns, width):
+    """Unless told otherwise; a pattern without a stride has about the root of the 24 positions."""
+    config = SparseConfig(11, 24, 2, 2, 8, pattern, columns=columns)
+    rows, column = SparseTransformer(config).indices(0, 24)
+    assert config.tables == (-(-24 // width), width)
+    assert rows.tolist() == [i // width for i in range(24)] and column.tolist() == [i % width for i in range(24)]

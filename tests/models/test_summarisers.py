@@ -5,7 +5,18 @@ import torch
 
 from repro.attention import Causal
 from repro.errors import ReproError
-from repro.models import Decoder, DecoderConfig, EncoderDecoder, EncoderDecoderConfig, OneText, Seq2Seq, Seq2SeqConfig
+from repro.evaluation.summaries import padded
+from repro.models import (
+    TDMCA,
+    Decoder,
+    DecoderConfig,
+    EncoderDecoder,
+    EncoderDecoderConfig,
+    OneText,
+    Seq2Seq,
+    Seq2SeqConfig,
+    TDMCAConfig,
+)
 from repro.recompute import flops
 from repro.training import Summaries
 
@@ -93,3 +104,25 @@ def test_the_loss_is_that_of_all_tokens_or_of_the_summary_alone():
 def test_bad_sizes(make, told):
     with pytest.raises(ReproError, match=told):
         make()
+
+
+def test_experts_are_balanced_over_input_and_summary_and_over_no_padding():
+    """Two texts of different length in one batch are balanced as their tokens are without padding."""
+    torch.manual_seed(0)
+    model = OneText(TDMCA(TDMCAConfig(V, D, 2, "LM", 4, n_experts=3, expert_layers=(1,)))).eval()
+    for parameter in model.parameters():
+        parameter.data.normal_(generator=torch.Generator().manual_seed(parameter.numel()))
+    pairs = [([3, 4, 5, 6, 7], [2, 3, 4]), ([8, 1], [6])]
+    with torch.no_grad():
+        use = 0
+        for pair in pairs:
+            batch = padded([pair], 0)
+            model(batch["source"], batch["lengths"], batch["ids"])
+            use = use + model.decoder.use[1]
+        batch, found = padded(pairs, 0), {}
+        for padding in (False, True):
+            objective = Summaries(model, balance_padding=padding)
+            objective(batch)
+            found[padding] = model.decoder.use[1]
+    assert found[False].equal(use) and found[False].sum() == 2 * (9 + 4)
+    assert found[True].sum() == 2 * 2 * 9

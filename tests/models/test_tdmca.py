@@ -10,6 +10,7 @@ from repro.attention import BlockLocal
 from repro.errors import ReproError
 from repro.models import TDMCA, TDMCAConfig, tdmca
 from repro.models.decoder import LayersConfig, RelativeAttention, sinusoids
+from repro.models.experts import Experts, chances
 from repro.models.tdmca import CompressedAttention
 
 
@@ -73,7 +74,7 @@ def test_compressed_attention_key_by_key_in_outputs_and_gradients(n, stride, row
                                                    strict=True))
 
     wanted = output_and_gradients(key_by_key(module, x, 6))
-    for implementation in ("auto", "products"):
+    for implementation in ("auto", "products", "rows"):
         torch.testing.assert_close(output_and_gradients(module(x, sinusoids(n, 6), implementation)), wanted)
 
 
@@ -169,3 +170,32 @@ def test_bad_sizes_are_told_in_one_line(changes, told):
 def test_without_experts_their_k_changes_nothing():
     one, other = (TDMCAConfig(11, 12, 3, k=k) for k in (1, 3))
     assert one.parameters == other.parameters and one.flops_per_token(10) == other.flops_per_token(10)
+
+
+@pytest.mark.parametrize("experts", [{"n_experts": 3}, {"n_experts": 4, "k": 1}])
+def test_padding_counts_neither_in_the_balance_nor_in_the_use_of_experts(experts):
+    """A text of 20 tokens with 200 zeros behind it is balanced as the text alone."""
+    model, generator = built(**experts), torch.Generator().manual_seed(4)
+    ids = torch.randint(1, 11, (1, 20), generator=generator)
+    there = torch.arange(220)[None] < 20
+    with torch.no_grad():
+        logits = model(ids)
+        alone, use = model.balance, model.use[2]
+        torch.testing.assert_close(model(F.pad(ids, (0, 200)), there)[:, :20], logits)
+        torch.testing.assert_close(model.balance, alone)
+        assert model.use[2].equal(use)
+        model(F.pad(ids, (0, 200)))
+        assert (model.balance - alone).abs() > 1e-3 and model.use[2].sum() == 220 * model.config.k
+
+
+def test_the_load_of_experts_in_training_is_that_of_the_tokens_that_count():
+    """The same noise is drawn for the text whatever stands behind it, so its load can be told apart."""
+    experts = randomised(Experts(6, 4, 2))
+    x, counted = torch.randn(9, 6, dtype=torch.float64), torch.arange(9) < 5
+    torch.manual_seed(0)
+    weights, load = experts.weights(x, counted)
+    torch.manual_seed(0)
+    clean, scale = x @ experts.gate, F.softplus(x @ experts.noise) + 1e-2
+    noisy = clean + torch.randn_like(clean) * scale
+    torch.testing.assert_close(load, chances(clean[:5], noisy[:5], scale[:5], 2).sum(0))
+    assert weights.shape == (9, 4)

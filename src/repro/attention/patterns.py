@@ -290,7 +290,9 @@ class Summary(Pattern):
 class Strided(Pattern):
     """Union of its `heads`: the last `stride` positions, and every `stride`-th one (Child et al. 2019, section 4.3).
 
-    Sequences may be shorter than the stride, as in a batch or a prompt: up to stride + 1 positions it is `Causal()`.
+    The first head has `stride` keys, the query's own among them, so it is one row of positions; the paper's set,
+    i - stride to i, has one more. Sequences may be shorter than the stride, as in a batch or a prompt: up to stride + 1
+    positions it is `Causal()`.
 
     >>> Strided(3).mask(7)[6].int()
     tensor([1, 0, 0, 1, 1, 1, 1], dtype=torch.int32)

@@ -15,18 +15,25 @@ from torch.nn import functional as F
 
 from repro.attention.patterns import Pattern
 
+ROWS = 512  # queries that `by_rows` takes together
+
 
 def products(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Pattern], scale: float,
-             key_mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+             key_mask: Tensor | None = None, dropout: float = 0.0, first: int | None = None) -> Tensor:
     """What `attend` gives, rounded on the way; time and memory grow with N * N.
 
-    query: (B, H, Q, D), those of the last Q positions; key: (B, H, N, D); value: (B, H, N, E); patterns: H of them;
-    key_mask: (B, N) bool, False where nobody may look; dropout: the share of the weights that are left out. Returns
-    (B, H, Q, E) in the dtype of the inputs. Sums are kept in single precision inside a product.
+    query: (B, H, Q, D), of positions `first` on, None: those of the last Q positions; key: (B, H, N, D); value:
+    (B, H, N, E); patterns: H of them; key_mask: (B, N) bool, False where nobody may look; dropout: the share of the
+    weights that are left out. Returns (B, H, Q, E) in the dtype of the inputs. Sums are kept in single precision inside
+    a product.
     """
     batch, heads, n, _ = key.shape
     alike = len(set(patterns)) == 1  # then one mask does for all heads
-    mask = _masks(tuple(patterns[:1] if alike else patterns), n, query.device)[None, :, -query.shape[2]:]
+    if first is None:
+        first = n - query.shape[2]
+        for pattern in set(patterns):
+            pattern.check(n)
+    mask = _masks(tuple(patterns[:1] if alike else patterns), first, first + query.shape[2], n, query.device)[None]
     if key_mask is not None:
         mask = mask & key_mask[:, None, None]
     blind = ~mask.any(-1, keepdim=True)  # sees no key; weights over nothing would be no numbers
@@ -38,7 +45,41 @@ def products(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Patte
     return out.masked_fill(blind, 0) if blind.any() else out
 
 
+def by_rows(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Pattern], scale: float,
+            key_mask: Tensor | None = None) -> Tensor:
+    """What `products` gives of as many queries as keys; for causal patterns, with half the scores of a long text.
+
+    `ROWS` queries are taken at a time, with the keys up to the last that one of them sees: scores of later keys are
+    neither computed nor kept for the backward pass.
+
+    >>> from repro.attention import Causal
+    >>> x = torch.randn(1, 2, 600, 4)
+    >>> torch.allclose(by_rows(x, x, x, [Causal()] * 2, 1.0), products(x, x, x, [Causal()] * 2, 1.0), atol=1e-5)
+    True
+    """
+    out, n = [], query.shape[2]
+    for first in range(0, n, ROWS):
+        stop = min(first + ROWS, n)
+        seen = _keys_seen(tuple(patterns), first, stop, n)
+        mask = None if key_mask is None else key_mask[:, :seen]
+        out.append(products(query[:, :, first:stop], key[:, :, :seen], value[:, :, :seen], patterns, scale, mask,
+                            first=first))
+    return torch.cat(out, 2)
+
+
 @lru_cache(maxsize=64)
-def _masks(patterns: tuple[Pattern, ...], n: int, device: torch.device) -> Tensor:
-    """(H, N, N) bool, kept: every step of a training asks for the same few."""
-    return torch.stack([pattern.mask(n, device) for pattern in patterns])
+def _masks(patterns: tuple[Pattern, ...], first: int, stop: int, n: int, device: torch.device) -> Tensor:
+    """(H, Q, N) bool, of queries from `first` up to `stop`; kept: every step of a training asks for the same few."""
+    i, j = torch.arange(first, stop, device=device)[:, None], torch.arange(n, device=device)
+    return torch.stack([pattern(i, j) for pattern in patterns])
+
+
+@lru_cache(maxsize=1024)
+def _keys_seen(patterns: tuple[Pattern, ...], first: int, stop: int, n: int) -> int:
+    """How many of n keys there are up to the last that queries from `first` up to `stop` see; at least 1."""
+    for pattern in set(patterns):
+        pattern.check(n)
+    i = torch.arange(first, stop)
+    last = [torch.as_tensor(keys.last).max() for pattern in set(patterns) for part in pattern.parts
+            for keys in part.keys(i)]
+    return max(1, min(n, 1 + int(max(last))))

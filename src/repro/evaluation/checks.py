@@ -93,19 +93,19 @@ def list_of_ids(texts: Any, name: str, n_ids: int | None = None) -> list[Tensor]
     return found
 
 
-def pairs_of(pairs: Any, name: str, second: str) -> list[tuple[Tensor, Any]]:
-    """Each of `pairs`, token ids and something else, with its ids as (N,) int64. Raises ReproError for none, for what
-    is no pair, for an empty text, and for what `token_ids` refuses."""
+def pairs_of(pairs: Any, name: str, second: str, most: int = 2) -> list[tuple]:
+    """Each of `pairs`, token ids and something else, up to `most` entries, with its ids as (N,) int64. Raises
+    ReproError for none, for what is no pair, for an empty text, and for what `token_ids` refuses."""
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise ReproError(f"the {name} list is {pairs!r:.60}; give pairs of token ids and {second}.")
     found = []
     for number, pair in enumerate(pairs):
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        if not isinstance(pair, (tuple, list)) or not 2 <= len(pair) <= most:
             raise ReproError(f"{name} {number} is {pair!r:.60}; give a pair of token ids and {second}.")
         ids = token_ids(pair[0], f"{name} {number}")
         if ids.ndim != 1 or not len(ids):
             raise ReproError(f"{name} {number} has ids of shape {tuple(ids.shape)}; give one list of at least one.")
-        found.append((ids, pair[1]))
+        found.append((ids, *pair[1:]))
     if not found:
         raise ReproError(f"there is no {name}; give at least one pair of token ids and {second}.")
     return found

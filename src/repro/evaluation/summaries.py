@@ -15,12 +15,14 @@ from repro.evaluation.inputs import text_of
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-Pair = tuple[Sequence[int], Sequence[int]]  # token ids of an input and of its summary
+# Token ids of an input and of its summary; and whether that ends there, False for one that was cut; left out, it does.
+Pair = tuple[Sequence[int], Sequence[int]] | tuple[Sequence[int], Sequence[int], bool]
 
 
 def padded(pairs: Sequence[Pair], separator: int) -> "dict[str, Tensor]":
-    """A batch: `source` (B, L) and `lengths` (B,); `ids` (B, T), the separator and the summary; `labels` (B, T), the
-    summary and the separator as its end. Behind each end zeros, of labels -100.
+    """A batch: `source` (B, L) and `lengths` (B,); `ids` (B, T), the separator and the summary, and `id_lengths` (B,);
+    `labels` (B, T), the summary and the separator as its end, which a summary that was cut does not have. Behind each
+    end zeros, of labels -100.
 
     Raises ReproError for no pairs, and ids that are no whole numbers.
     """
@@ -29,20 +31,22 @@ def padded(pairs: Sequence[Pair], separator: int) -> "dict[str, Tensor]":
     from repro.evaluation.checks import pairs_of, token_ids
 
     check_whole(separator, "separator", 0)
-    pairs = [(source, token_ids(target, f"the summary of pair {number}").flatten().tolist())
-             for number, (source, target) in enumerate(pairs_of(pairs, "pair", "those of its summary"))]
-    lengths, longest = [len(source) for source, _ in pairs], max(len(target) for _, target in pairs) + 1
+    pairs = [(source, token_ids(target, f"the summary of pair {number}").flatten().tolist(), *ended)
+             for number, (source, target, *ended) in enumerate(pairs_of(pairs, "pair", "those of its summary", 3))]
+    lengths, longest = [len(source) for source, *_ in pairs], max(len(target) for _, target, *_ in pairs) + 1
     source = torch.zeros(len(pairs), max(lengths), dtype=torch.int64)
     ids, labels = torch.zeros(len(pairs), longest, dtype=torch.int64), torch.full((len(pairs), longest), -100)
-    for k, (given, target) in enumerate(pairs):
+    for k, (given, target, *ended) in enumerate(pairs):
         source[k, :len(given)] = given
         ids[k, :len(target) + 1] = torch.as_tensor([separator, *target])
-        labels[k, :len(target) + 1] = torch.as_tensor([*target, separator])
-    return {"source": source, "lengths": torch.tensor(lengths), "ids": ids, "labels": labels}
+        labels[k, :len(target) + 1] = torch.as_tensor([*target, separator if all(ended) else -100])
+    return {"source": source, "lengths": torch.tensor(lengths), "ids": ids, "labels": labels,
+            "id_lengths": torch.tensor([len(target) + 1 for _, target, *_ in pairs])}
 
 
 def nats(model: "nn.Module", pairs: Sequence[Pair], separator: int, batch_size: int = 8) -> np.ndarray:
-    """(pairs,) float64: the negative log-likelihood of each summary, its end included, given its input. Dropout is off.
+    """(pairs,) float64: the negative log-likelihood of each summary given its input, with its end unless it was cut.
+    Dropout is off.
 
     Raises ReproError for what `padded` refuses, and for a model that loses its numbers (nan).
     """
@@ -53,8 +57,8 @@ def nats(model: "nn.Module", pairs: Sequence[Pair], separator: int, batch_size: 
     from repro.loss import cross_entropy
 
     check_whole(batch_size, "batch_size", of="pairs")
-    pairs = pairs_of(pairs, "pair", "those of its summary")
-    lengths = [len(source) for source, _ in pairs]
+    pairs = pairs_of(pairs, "pair", "those of its summary", 3)
+    lengths = [len(source) for source, *_ in pairs]
     order, found, device = np.argsort(lengths, kind="stable"), [], device_of(model)
     with torch.no_grad(), evaluating(model):
         for start in range(0, len(order), batch_size):

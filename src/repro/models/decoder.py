@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from repro.attention import Pattern, SlidingWindow, attend
-from repro.attention.products import products
+from repro.attention.products import by_rows, products
 from repro.configs import Dropout, Positive, Tuple, config
 from repro.errors import ReproError, short
 from repro.ids import check_ids, embedded
@@ -153,8 +153,9 @@ class Decoder(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
     Pre-layernorm, GELU, tied embeddings; what else may be chosen is in POSITIONS and DETAILS. implementation: of
-    `attend`, in single precision at least; or "products", in the precision that autocast gives. recompute: keep only
-    what enters a layer and compute the rest again in the backward pass (Chen et al. 2016).
+    `attend`, in single precision at least; or in the precision that autocast gives "products", which keeps all N * N
+    scores, and "rows", which skips most of those of later keys. recompute: keep only what enters a layer and compute
+    the rest again in the backward pass (Chen et al. 2016).
 
     >>> from repro.attention import SlidingWindow
     >>> model = Decoder(DecoderConfig(vocab_size=9, n_embd=8, n_head=2, patterns=(SlidingWindow(4),) * 2))
@@ -272,9 +273,10 @@ class Attention(nn.Module):
             wide = torch.promote_types(given, torch.float32)
             query, key, value = (part.to(wide) for part in parts)
             query, key = self.placed(query, key, waves.to(wide))
-            if implementation == "products":
+            if implementation in ("products", "rows"):
                 query, key, value = query.to(given), key.to(given), value.to(given)
-                seen = products(query, key, value, self.patterns, scale, key_mask)
+                multiplied = products if implementation == "products" else by_rows
+                seen = multiplied(query, key, value, self.patterns, scale, key_mask)
             else:
                 seen = attend(query, key, value, self.patterns, implementation, scale, key_mask)
         return self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))

@@ -24,6 +24,8 @@ def check_experts(n_experts: int, k: int) -> None:
 class Experts(nn.Module):
     """Tokens (T, n_embd) to their outputs (T, n_embd), the balance loss, and how many tokens chose each expert.
 
+    counted (T,) bool: the tokens that count in the loss and in the numbers, as padding must not; None: all.
+
     Noisy top-k gating (Shazeer et al. 2017, Equations 3 to 5): the k experts with the highest x W_gate + noise, with
     the softmax over these k as weights; noise is normal, of scale softplus(x W_noise), and only in training. Raises
     ReproError for bad numbers of experts.
@@ -45,26 +47,29 @@ class Experts(nn.Module):
         self.inner_bias = nn.Parameter(torch.zeros(n_experts, size))
         self.outer_bias = nn.Parameter(torch.zeros(n_experts, n_embd))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, x: Tensor, counted: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        rows = slice(None) if counted is None else counted
         with torch.autocast(x.device.type, enabled=False):
-            weights, load = self.weights(x.float() if x.dtype in (torch.bfloat16, torch.float16) else x)
+            weights, load = self.weights(x.float() if x.dtype in (torch.bfloat16, torch.float16) else x, rows)
         out = torch.zeros_like(x)
         for expert in range(weights.shape[1]):
-            rows = weights[:, expert].nonzero().flatten()
-            if len(rows):
-                inner = F.gelu(F.linear(x[rows], self.inner[expert].T, self.inner_bias[expert]))
+            chose = weights[:, expert].nonzero().flatten()
+            if len(chose):
+                inner = F.gelu(F.linear(x[chose], self.inner[expert].T, self.inner_bias[expert]))
                 told = F.linear(inner, self.outer[expert].T, self.outer_bias[expert])
-                out = out.index_add(0, rows, (weights[rows, expert, None] * told).to(out.dtype))
-        return out, unequal(weights.sum(0)) + unequal(load), (weights > 0).sum(0).detach()
+                out = out.index_add(0, chose, (weights[chose, expert, None] * told).to(out.dtype))
+        return out, unequal(weights[rows].sum(0)) + unequal(load), (weights[rows] > 0).sum(0).detach()
 
-    def weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(T, experts), k of them above 0 in each row; and the load (experts,), smooth so that it has gradients."""
+    def weights(self, x: Tensor, rows: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """(T, experts), k of them above 0 in each row; and the load (experts,) of some `rows`, smooth so that it has
+        gradients."""
         clean = x @ self.gate
         if not self.training:
-            return kept(clean, self.k), F.one_hot(clean.topk(self.k).indices, clean.shape[1]).sum((0, 1)).to(clean)
+            chosen = F.one_hot(clean.topk(self.k).indices, clean.shape[1])
+            return kept(clean, self.k), chosen[rows].sum((0, 1)).to(clean)
         scale = F.softplus(x @ self.noise) + 1e-2
         noisy = clean + torch.randn_like(clean) * scale
-        return kept(noisy, self.k), chances(clean, noisy, scale, self.k).sum(0)
+        return kept(noisy, self.k), chances(clean, noisy, scale, self.k)[rows].sum(0)
 
 
 def kept(scores: Tensor, k: int) -> Tensor:

@@ -67,11 +67,12 @@ class SparseConfig:
     """Size and patterns of a `SparseTransformer`. Raises ReproError for what does not fit together.
 
     embeddings: of positions: "data" (row, column and channel of an image, whose sizes are `shape`; for a sequence
-    without a shape, its one index) and "attention" (row and column in a matrix as wide as `columns`, the stride).
+    without a shape, its one index) and "attention" (row and column in a matrix as wide as `columns`: None is the
+    pattern's stride, or about the root of the length for a pattern without one).
 
     >>> from repro.attention import Strided
     >>> SparseConfig(vocab_size=9, length=16, n_layer=2, n_head=2, n_embd=8, pattern=Strided(4)).parameters
-    2945
+    1977
     """
 
     vocab_size: Positive
@@ -86,7 +87,7 @@ class SparseConfig:
     dropout: Dropout = 0.0  # at the end of each residual branch, nowhere else
     embeddings: Tuple[Literal[*EMBEDDINGS]] = ("attention",)
     shape: Tuple[Positive] = ()
-    columns: Positive = 128
+    columns: Positive | None = None
     scaled: bool = True  # output weights of both branches by 1 / sqrt(2 n_layer)
 
     def __post_init__(self):
@@ -117,7 +118,12 @@ class SparseConfig:
     def tables(self) -> tuple[int, ...]:
         """Entries of each table of position embeddings."""
         data = (self.shape or (self.length,)) if "data" in self.embeddings else ()
-        return data + ((-(-self.length // self.columns), self.columns) if "attention" in self.embeddings else ())
+        return data + ((-(-self.length // self.width), self.width) if "attention" in self.embeddings else ())
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix of positions."""
+        return self.columns or getattr(self.pattern, "stride", None) or max(1, round(sqrt(self.length)))
 
     @property
     def matrices(self) -> int:
@@ -214,7 +220,7 @@ class SparseTransformer(nn.Module):
         if "data" in config.embeddings:
             found += torch.unravel_index(i, config.shape or (config.length,))
         if "attention" in config.embeddings:
-            found += [i // config.columns, i % config.columns]
+            found += [i // config.width, i % config.width]
         return found
 
 

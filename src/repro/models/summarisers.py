@@ -45,13 +45,19 @@ class OneText(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Tensor:
         return self.read(source, lengths, ids).logits
 
-    def read(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Read:
+    def read(self, source: Tensor, lengths: Tensor, ids: Tensor, id_lengths: Tensor | None = None) -> Read:
         """Of the summary and of the input alike. A summary stands right behind its input, whatever that one's length.
+
+        id_lengths (B,): how many of `ids` are no padding; experts are then balanced over what is read alone. None: over
+        padding too.
         """
         check_pair(source, lengths, ids)
         rows = torch.arange(ids.shape[1], device=ids.device) + lengths[:, None]  # where `ids` stand
         text = F.pad(source, (0, ids.shape[1])).scatter(1, rows, ids)
-        logits = self.decoder(text)
+        there = ()
+        if id_lengths is not None and hasattr(self.decoder, "balance"):
+            there = (torch.arange(text.shape[1], device=ids.device) < (lengths + id_lengths)[:, None],)
+        logits = self.decoder(text, *there)
         told = logits.gather(1, rows[..., None].expand(-1, -1, logits.shape[2]))
         return Read(told, logits[:, :source.shape[1]], getattr(self.decoder, "balance", 0.0))
 
@@ -165,7 +171,7 @@ class EncoderDecoder(nn.Module):
         check_pair(source, lengths, ids)
         return self.decode(self.encode(source, lengths), lengths, ids)
 
-    def read(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Read:
+    def read(self, source: Tensor, lengths: Tensor, ids: Tensor, id_lengths: Tensor | None = None) -> Read:
         """Of the summary alone."""
         return Read(self(source, lengths, ids), None, 0.0)
 
@@ -205,7 +211,7 @@ class Looking(Layer):
         """Attention of (B, T, n_embd) to those states (B, L, n_embd) that are `there` (B, L)."""
         query, key, value = (layer(part).unflatten(2, (self.n_head, -1)).transpose(1, 2) for layer, part in (
             (self.query, x), (self.key, memory), (self.value, memory)))
-        if implementation == "products":  # plain products, as `repro.attention.products` has them
+        if implementation in ("products", "rows"):  # plain products, as `repro.attention.products` has them
             scores = (query @ key.mT) * query.shape[3]**-0.5
             seen = scores.masked_fill(~there[:, None, None], -torch.inf).softmax(-1).to(value.dtype) @ value
         else:
@@ -269,7 +275,7 @@ class Seq2Seq(nn.Module):
         check_pair(source, lengths, ids)
         return self.decode(self.encode(source, lengths), lengths, ids)
 
-    def read(self, source: Tensor, lengths: Tensor, ids: Tensor) -> Read:
+    def read(self, source: Tensor, lengths: Tensor, ids: Tensor, id_lengths: Tensor | None = None) -> Read:
         """Of the summary alone."""
         return Read(self(source, lengths, ids), None, 0.0)
 

@@ -16,14 +16,13 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from repro.attention import Causal
+from repro.attention.products import ROWS
 from repro.configs import Dropout, Natural, Positive, Tuple, config
 from repro.errors import ReproError
 from repro.ids import check_ids, embedded
 from repro.models.decoder import LayersConfig, RelativeAttention, rotated, sinusoids
 from repro.models.experts import Experts, check_experts
 from repro.models.past import Kept, Past, check_past, pieces
-
-ROWS = 512  # queries that look at the compressed past together
 
 
 @config
@@ -110,8 +109,8 @@ class TDMCA(nn.Module):
 
     Pre-layernorm, GELU, tied embeddings, relative positions, as in `Decoder`. After a call, `balance` is the loss that
     keeps its experts in use (a scalar; 0 without experts) and `use` how many tokens each chose, by layer.
-    implementation: of the local layers as in `Decoder`; "products" also keeps compressed attention in the precision
-    that autocast gives. recompute: keep only what enters a layer.
+    implementation: as in `Decoder`. "products" and "rows" also keep compressed attention in the precision that autocast
+    gives, and only "products" computes scores of all later groups. recompute: keep only what enters a layer.
 
     >>> model = TDMCA(TDMCAConfig(vocab_size=9, n_embd=8, n_head=2, layers="LM", block=16))
     >>> model(torch.zeros(1, 50, dtype=torch.int64)).shape
@@ -133,20 +132,22 @@ class TDMCA(nn.Module):
                 nn.init.zeros_(parameter)
         self.balance, self.use = torch.zeros(()), {}
 
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.logits(self.hidden(ids))
+    def forward(self, ids: Tensor, there: Tensor | None = None) -> Tensor:
+        """there (B, N) bool: which tokens are text; the others, padding, count neither in `balance` nor in `use`. None:
+        all are."""
+        return self.logits(self.hidden(ids, there))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Of normed states (..., n_embd): (..., V)."""
         return F.linear(hidden, self.embed.weight, self.bias)
 
-    def hidden(self, ids: Tensor) -> Tensor:
+    def hidden(self, ids: Tensor, there: Tensor | None = None) -> Tensor:
         """The states (B, N, n_embd) that the logits are read off."""
         x = self.dropout(embedded(self.embed, ids))
         waves = sinusoids(ids.shape[1], self.config.stack.n_waves).to(x)
         self.balance, self.use = x.new_zeros(()), {}
         for number, layer in enumerate(self.layers):
-            given = x, waves, self.implementation
+            given = x, waves, self.implementation, there
             if self.recompute and torch.is_grad_enabled():
                 x, balance, use = checkpoint(layer, *given, use_reentrant=False)
             else:
@@ -193,15 +194,16 @@ class Layer(nn.Module):
             self.outer = nn.Linear(4 * config.n_embd, config.n_embd)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, waves: Tensor, implementation: str) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def forward(self, x: Tensor, waves: Tensor, implementation: str, there: Tensor | None = None
+                ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         look = self.attention if self.block is None else self.local
-        return self.with_network(x + self.dropout(look(self.norm_1(x), waves, implementation)))
+        return self.with_network(x + self.dropout(look(self.norm_1(x), waves, implementation)), there)
 
-    def with_network(self, x: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def with_network(self, x: Tensor, there: Tensor | None = None) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Its states with what the feedforward network or the experts add, these ones' balance and use."""
         if self.experts is None:
             return x + self.dropout(self.outer(F.gelu(self.inner(self.norm_2(x))))), None, None
-        told, balance, use = self.experts(self.norm_2(x).flatten(0, 1))
+        told, balance, use = self.experts(self.norm_2(x).flatten(0, 1), None if there is None else there.flatten())
         return x + self.dropout(told.view_as(x)), balance, use
 
     def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None) -> tuple[Tensor, Kept | None]:
@@ -267,13 +269,14 @@ class CompressedAttention(RelativeAttention):
             query = torch.cat([query + u[:, None], rotated((query + v[:, None]) @ position, here)], -1)
             first = waves[torch.arange(begin, start + n, device=x.device) // self.stride * self.stride]
             key = torch.cat([key, first.expand(*key.shape[:2], -1, -1)], -1)
-            if implementation == "products":
+            if implementation in ("products", "rows"):
                 query, key, value = query.to(given), key.to(given), value.to(given)
             ends = slice(self.stride - 1, None, self.stride)
             new = key[:, :, ends], value[:, :, ends]
             keys, values = new if keys is None else (torch.cat(two, 2) for two in zip((keys, values), new, strict=True))
             own = key[:, :, start - begin:], value[:, :, start - begin:]
-            seen = groups_and_own(query * size**-0.5, *own, keys, values, self.stride, start)
+            rows = n if implementation == "products" else ROWS
+            seen = groups_and_own(query * size**-0.5, *own, keys, values, self.stride, start, rows)
         out = self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
         return out, (keys, values, *unread)
 
@@ -287,16 +290,16 @@ def so_far(convolution: nn.Conv1d, x: Tensor) -> Tensor:
 
 
 def groups_and_own(query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor, stride: int,
-                   start: int = 0) -> Tensor:
+                   start: int = 0, size: int = ROWS) -> Tensor:
     """(B, H, N, E): attention of each query to the keys of the groups before its own, and to its own group so far.
 
     query, key: (B, H, N, D), of positions `start` on, queries scaled, keys what `so_far` gives there; value:
-    (B, H, N, E). keys, values: (B, H, groups, ...), of the whole groups of the text. Queries are read `ROWS` at a time,
+    (B, H, N, E). keys, values: (B, H, groups, ...), of the whole groups of the text. Queries are read `size` at a time,
     each with no more groups than lie before the last of them; scores are kept for the backward pass.
     """
     n, out = query.shape[2], []
-    for first in range(0, n, ROWS):
-        rows = slice(first, min(first + ROWS, n))
+    for first in range(0, n, size):
+        rows = slice(first, min(first + size, n))
         m = (start + rows.stop - 1) // stride  # groups before the last query's own
         own = torch.arange(start + rows.start, start + rows.stop, device=query.device) // stride
         hidden = own[:, None] <= torch.arange(m, device=query.device)

@@ -238,8 +238,9 @@ class Summaries(nn.Module):
     """Mean negative log-likelihood per token, in nats, of summaries and, of decoders that read both as one text, of the
     inputs; of batches by `evaluation.summaries.padded`.
 
-    model: with `read(source, lengths, ids)`, such as `repro.models.OneText`. input_weight: what a token of an input
-    counts, where one of a summary counts 1. balance: what the loss counts that keeps experts in use.
+    model: with `read(source, lengths, ids, id_lengths)`, such as `repro.models.OneText`. input_weight: what a token of
+    an input counts, where one of a summary counts 1. balance: what the loss counts that keeps experts in use;
+    balance_padding: whether it is of padding too.
 
     >>> from repro.models import EncoderDecoder, EncoderDecoderConfig
     >>> model = EncoderDecoder(EncoderDecoderConfig(vocab_size=9, n_embd=8, n_head=2, n_layer=1))
@@ -249,12 +250,15 @@ class Summaries(nn.Module):
     0
     """
 
-    def __init__(self, model: nn.Module, input_weight: float = 1.0, balance: float = 0.01):
+    def __init__(self, model: nn.Module, input_weight: float = 1.0, balance: float = 0.01,
+                 balance_padding: bool = False):
         super().__init__()
-        self.model, self.input_weight, self.balance = model, input_weight, balance
+        self.model, self.input_weight = model, input_weight
+        self.balance, self.balance_padding = balance, balance_padding
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
-        told = self.model.read(batch["source"], batch["lengths"], batch["ids"])
+        id_lengths = None if self.balance_padding else batch.get("id_lengths")
+        told = self.model.read(batch["source"], batch["lengths"], batch["ids"], id_lengths)
         total = cross_entropy(told.logits.flatten(0, 1), batch["labels"].flatten())
         n = (batch["labels"] >= 0).sum()
         if told.source is not None and self.input_weight:
@@ -267,7 +271,8 @@ class Summaries(nn.Module):
 
     def settings(self) -> dict:
         """The weights of what is added to the loss of summaries, and the model's settings."""
-        return {"input_weight": self.input_weight, "balance": self.balance, "model": model_settings(self.model)}
+        return {"input_weight": self.input_weight, "balance": self.balance, "model": model_settings(self.model)} | (
+            {"balance_padding": True} if self.balance_padding else {})
 
 
 def _predicted(batch: Tensor | Mapping[str, Tensor], before: int = 0) -> tuple[Tensor, Tensor, int | Tensor]:

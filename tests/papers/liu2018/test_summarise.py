@@ -18,10 +18,13 @@ from repro.errors import ReproError
 from repro.papers.liu2018 import cost, extraction, summarise, tables
 from repro.papers.liu2018.task import extracted, read
 from repro.study import Store, artifact, claim, claims, experiment, run
+from repro.study.published import printed_rows
+from repro.training import Summaries
 
 RESULTS = Path(__file__).parents[3] / "results"
 TINY = replace(ARTICLES, n_paragraphs=4, n_facts=2, seed=5)
 ROWS = [TINY.example("test", k) for k in range(12)]
+forward = Summaries.forward
 
 
 class Words:
@@ -60,7 +63,8 @@ def test_what_is_read_is_the_title_and_the_best_paragraphs_cut_at_l():
             one, = read([row], Words(), "cheating", length, 3)
             assert one.source.tolist() == Words().encode(" ".join(texts))[:length].tolist()
             assert one.target.tolist() == Words().encode(row.summary)[:3].tolist()
-            assert one.cut is (length < 21)
+            assert one.cut is (length < 21) and one.ended is (len(row.summary.split()) <= 3)
+        assert [one.ended for n in (4, 5) for one in read([row], Words(), "cheating", 9, n)] == [False, True]
 
 
 def test_an_input_longer_than_every_article_is_refused():
@@ -106,6 +110,30 @@ def test_every_planned_model_from_rows_to_tables_and_verdicts(tiny):
     pair = [records[config].metrics for config in plan if (config.model, config.length) == ("t-dmca", 21)]
     assert first.effect == pytest.approx(pair[1]["test_log_perplexity"] - pair[0]["test_log_perplexity"])
     assert first.control == pytest.approx(pair[1]["other_log_perplexity"] - pair[0]["other_log_perplexity"])
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_lead_that_is_cut_has_no_end_unless_as_in_the_first_records(tiny, old, monkeypatch):
+    """Leads of five words, three of which are read: an end behind them would be a fourth target."""
+    seen = []
+    monkeypatch.setattr(Summaries, "forward", lambda self, batch: seen.append(
+        (batch["labels"].tolist(), self.balance_padding)) or forward(self, batch))
+    config = experiment("summarise").plan("smoke", {
+        "model": "t-ed", "optimizer": "adamw", "longest_target": 3, "end_cut_leads": old, "balance_padding": old,
+        "extractor": "tf-idf", "n_experts": 0})[0]
+    found = run(config, tiny, progress=False)
+    assert found.documents["test"]["tokens"] == [3 + old] * 12
+    assert {(row[-1] >= 0, padding) for rows, padding in seen for row in rows} == {(old, old)}
+    assert ("end_cut_leads" in found.config) is not old  # a record that did so before holds nothing of it
+    assert tables.leads_at_the_limit(SimpleNamespace(config=config.model_dump(), documents={
+        "test": {"tokens": [4, 3, 4]}})) == "2 of 3"
+
+
+def test_committed_runs_keep_their_cut_ends_and_other_scales_do_not():
+    for scale in ("smoke", "small", "medium", "paper"):
+        for one in experiment("summarise").plan(scale):
+            assert one.end_cut_leads is one.balance_padding is (scale == "small")
+    assert tables.cut_leads("small") == "4 of 80" and tables.cut_leads("small", "gpt2-mini") == "12 of 80"
 
 
 def test_the_papers_effects_are_those_of_its_tables():
@@ -236,6 +264,14 @@ def test_the_committed_lengths_and_weights_are_what_the_claims_say():
              for one in experiment("summarise-memory").plan("small")}
     assert found["t-dmca"]["longest"] >= 3 * found["t-d"]["longest"]
     assert 0.4 < found["t-d"]["parameters"] / found["t-ed"]["parameters"] < 0.6
+
+
+def test_the_recurrent_model_of_the_paper_has_its_width():
+    size = {(row["topic"], row["parameter"]): row["value"] for row in printed_rows("liu2018_settings")}
+    width, layers = map(int, size["seq2seq-attention", "hidden size / layers"].split("/"))
+    one, = (point for point in experiment("summarise").plan("paper") if point.model == "seq2seq")
+    assert (one.n_embd, one.n_layer) == (width, layers) == (128, 2)
+    assert summarise.model_config(one, 32_000).n_embd == 128
 
 
 def test_experts_are_read_from_records_that_do_not_hold_them():

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from repro.errors import ReproError
+from repro.page import signed
 from repro.papers.sparse2019 import density, tables
 from repro.papers.sparse2019.data import read
 from repro.papers.sparse2019.settings import LENGTHS, PATTERN_SEEDS, SEEDS, TEXT, is_as_large_as_fits
@@ -293,6 +294,20 @@ def test_text_that_was_drawn_is_told_without_what_was_given(monkeypatch):
     assert drawn_text("smoke") == "cat"
 
 
+def test_committed_text_is_told_without_the_corpus_as_with_it(monkeypatch):
+    from repro.data import corpus
+    from repro.papers.sparse2019 import drawn_text
+
+    def words():
+        with monkeypatch.context() as patch:
+            patch.delenv("REPRO_DATA", raising=False)
+            return drawn_text("small")
+
+    assert "[[" in words() and "it was run" not in words()
+    if corpus("enwik8-prefix").available():
+        assert words() == drawn_text("small")
+
+
 def test_text_that_was_drawn_is_not_told_without_the_text_that_tells_its_ids(monkeypatch):
     from repro.data import Corpus
     from repro.papers.sparse2019 import drawn_text, pictures
@@ -309,3 +324,13 @@ def test_sound_grows_by_fours_to_its_own_length():
         assert [*lengths, one.length] == [64 * 4**k for k in range(len(lengths) + 1)]
         assert shares[:2] == (0.3, 0.2) and len(set(shares[2:])) == 1
         assert sum(shares) == pytest.approx(0.8, abs=2e-3)
+
+
+def test_what_a_pattern_is_worth_is_one_number_in_the_table_and_in_the_claims():
+    """The committed rows: dense attention less a window, at common seeds, is the room of the claims."""
+    frame = artifact("sparse2019-table2").render("small", also=()).table
+    for image, name in ((True, "images-strided-dense"), (False, "text-fixed-strided")):
+        row = frame[(frame["pattern"] == "dense") & frame["source"].str.startswith("this")
+                    & frame["data"].str.startswith("cifar10" if image else "enwik8")]
+        room = claim(f"sparse2019-table2-{name}").verdict("small").room
+        assert row[tables.WORTH].item() == signed(-room, ".3f")

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 from repro.cli import main
 from repro.data import corpora
 from repro.errors import ReproError
-from repro.papers.yoshida2020.pg19_tables import families
-from repro.study import artifact, experiment
+from repro.page import bounded
+from repro.papers.yoshida2020.pg19_tables import families, points, window_table
+from repro.study import ArtifactContext, artifact, experiment
 from repro.study.settings import SCALES
 
 
@@ -122,3 +123,14 @@ def test_a_change_needs_a_seed_that_both_have():
     assert change([record(1.0, 1)], [record(1.0, 0)]) == "–"
     assert change([record(1.0, 1)], []) == change([], [record(1.0, 0)]) == "not run"
     assert change([record(0.9, 0), record(5.0, 1)], [record(1.0, 0)]).startswith("-9.5%")
+
+
+def test_the_figure_of_windows_draws_the_committed_numbers_of_its_table():
+    """Levels of both models at every window, at the seeds that the table counts."""
+    figure, table = (ArtifactContext(artifact(f"yoshida2020-figure4{name}"), ("small",)) for name in ("", "-values"))
+    rows = window_table(table).set_index("window")
+    ours = points(figure).query("source == 'small' and overlap == 0")
+    assert len(ours) == 2 * len(rows) > 0
+    for row in ours.itertuples():
+        assert rows.loc[row.window, row.model] == bounded(row.perplexity, row.low, row.high, ".0f")
+        assert int(rows.loc[row.window, "seeds"]) >= 3

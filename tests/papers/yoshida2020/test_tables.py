@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from repro.errors import ReproError
+from repro.page import bounded
 from repro.papers.yoshida2020 import tables
 from repro.papers.yoshida2020.tables import (
     CONTROL,
@@ -17,6 +18,7 @@ from repro.papers.yoshida2020.tables import (
     learning_rates,
 )
 from repro.plotting import draw_curves
+from repro.study import ArtifactContext, artifact
 from repro.study.artifacts import same_seeds
 
 WORDS = [100, 200, 300, 400]
@@ -139,3 +141,18 @@ def test_levels_side_by_side_are_of_the_same_seeds(monkeypatch):
     assert {key: [one.seed for one in records] for key, records in levels.items()} == {
         ("recurrent", 0): [2, 3, 4], ("baseline", 0): [2, 3, 4], ("baseline", round(50 / 300, 9)): [2, 3, 4],
         ("recurrent", round(50 / 300, 9)): []}
+
+
+@pytest.mark.parametrize(("id", "table"), [("yoshida2020-table1-gain", "yoshida2020_table1_wikitext103"),
+                                           ("yoshida2020-table2-gain", "yoshida2020_table2_pg19")])
+def test_the_figure_of_the_gains_draws_the_committed_numbers_of_the_table(id, table):
+    """A gain is a change with the other sign; intervals are those of the cells."""
+    context = ArtifactContext(artifact(id), ("small",))
+    cells = tables.gains(context, table).set_index("overlap")
+    points = gain_points(ArtifactContext(artifact(f"{id}-figure"), ("small",)), table)
+    ours = points[points["name"].isin(["recurrent", FIRST])]
+    assert len(ours)
+    for row in ours.itertuples():
+        column = "small: test" + ", first block" * (row.name == FIRST)
+        assert cells.loc[f"{row.overlap / 100:.1%} of T", column] == bounded(
+            -row.gain / 100, -row.high / 100, -row.low / 100, "+.1%")

@@ -1,6 +1,7 @@
 """A page of the embedded books, read by tiny models: the numbers, and the figure with and without the words."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,14 +10,16 @@ from typer.testing import CliRunner
 
 from repro.cli import main
 from repro.data import corpus, tokeniser, tokens
+from repro.data.excerpts import digest, excerpt, excerpts
 from repro.errors import ReproError
 from repro.papers.yoshida2020 import words_figure
 from repro.papers.yoshida2020.words import kinds, trained
 from repro.papers.yoshida2020.words_figure import page_of, passage
-from repro.study import artifact, experiment
+from repro.study import Store, artifact, experiment
 from repro.study.progress import Progress
 from repro.study.settings import canonical
 
+RESULTS = Path(__file__).parents[3] / "results"
 EXPERIMENT = experiment("words-saved")
 CONFIG = EXPERIMENT.plan("smoke", {"window": 20, "skip": 3, "windows": 2, "book": 1})[0]
 PAGE = slice(60, 100)  # words: at smoke a word is a token
@@ -127,6 +130,29 @@ def test_where_the_text_is_not_here_or_another_there_are_dots(record, monkeypatc
         page = page_of("small", [record])
         assert [word.text for word in page.words] == ["·" * n for n in lengths]
         assert "set REPRO_DATA" in page.note
+
+
+def test_committed_pages_have_their_words_without_their_corpora(monkeypatch):
+    """The words of records that are shown come with the package, and are those that were scored."""
+    monkeypatch.delenv("REPRO_DATA", raising=False)
+    seen = 0
+    for config in EXPERIMENT.plan("small"):
+        for one in Store.of("small", RESULTS).seeds(config):
+            page = page_of("small", [one])
+            words = [word.text for word in page.words]
+            assert "·" not in "".join(words) and "REPRO_DATA" not in page.note
+            assert not any(set(word) & set(" \n\t") for word in words) and "" not in words
+            text = excerpts()[one.notes["sha256"]]
+            assert words == text["text"].split() and text["license"] == corpus(config.corpus).licence
+            seen += 1
+    assert seen
+
+
+def test_an_excerpt_is_found_by_what_it_says():
+    for key, kept in excerpts().items():
+        written = kept["source"].startswith("written by a model")
+        assert written or digest(kept["text"]) == key
+        assert excerpt(key) == kept["text"]
 
 
 def test_paragraphs_begin_after_an_empty_line():

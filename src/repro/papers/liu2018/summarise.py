@@ -14,7 +14,7 @@ from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, tokeniser_of
 from repro.papers.base.pretraining import Decayed
-from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 
 Model = Literal["seq2seq", "t-ed", "t-d", "t-dmca", "gpt2-mini"]  # the last: T-D that starts from the base model
 Extractor = Literal["identity", "tf-idf", "textrank", "sumbasic", "cheating"]
@@ -30,6 +30,7 @@ class Config(RunConfig):
     tokeniser: Literal["word", "bpe", "base"] = "bpe"  # "base": the base model's
     vocab_size: int | None = Field(None, ge=257)  # of "bpe"; the others have one
     longest_target: int = Field(256, ge=1)  # tokens of a lead; the rest is cut off
+    end_cut_leads: Annotated[bool, Absent(True)] = False  # whether an end is trained and scored where a lead was cut
     n_embd: int = Field(128, ge=1)
     n_head: int = Field(4, ge=1)
     n_layer: int = Field(5, ge=1)  # of T-D; of T-ED on either side; of seq2seq on either side
@@ -42,6 +43,7 @@ class Config(RunConfig):
     dropout: float = Field(0.1, ge=0, lt=1)
     input_weight: float = Field(1.0, ge=0, le=1)  # what a token of the input counts in the loss of T-D and T-DMCA
     balance: float = Field(0.01, ge=0)  # what the loss counts that keeps experts in use
+    balance_padding: Annotated[bool, Absent(True)] = False  # whether padding counts in that loss
     epochs: int = Field(6, ge=1)
     batch_size: int = Field(8, ge=1)  # articles
     learning_rate: float = Field(3e-3, gt=0)
@@ -125,16 +127,21 @@ def pretrained(config, context):
     return OneText(Pretrained(model))
 
 
-def build(config, vocab_size: int):
-    """The model, untrained. Attention is computed by plain products, the fastest way for short texts on a CPU."""
+def build(config, vocab_size: int, way: str | None = None):
+    """The model, untrained. Attention is computed by plain products, the fastest way for short texts on a CPU.
+
+    way: "products", which keeps the scores of later keys too, or "rows", which skips them; None: what the model is
+    trained with, T-DMCA in "rows" and the others in "products".
+    """
     from repro.models import TDMCA, Decoder, EncoderDecoder, OneText, Seq2Seq
 
-    size, way = model_config(config, vocab_size), ("products", config.recompute)
+    size = model_config(config, vocab_size)
     if config.model == "seq2seq":
         return Seq2Seq(size)
+    way = way or ("rows" if config.model == "t-dmca" else "products")
     if config.model == "t-ed":
-        return EncoderDecoder(size, *way)
-    return OneText((Decoder if config.model == "t-d" else TDMCA)(size, *way))
+        return EncoderDecoder(size, way, config.recompute)
+    return OneText((Decoder if config.model == "t-d" else TDMCA)(size, way, config.recompute))
 
 
 def flops(config, vocab_size: int, n: int, target: int) -> float:
@@ -162,15 +169,16 @@ def execute(config, context):
     rows = {split: list(source.examples(split)) for split in ("train", "validation", "test")}
     texts = {split: read(found, coder, config.extractor, config.length, config.longest_target)
              for split, found in rows.items()}
-    pairs = {split: [(one.source, one.target) for one in found] for split, found in texts.items()}
+    pairs = {split: [(one.source, one.target, one.ended or config.end_cut_leads) for one in found]
+             for split, found in texts.items()}
     torch.manual_seed(config.seed)
     model = pretrained(config, context) if config.model == "gpt2-mini" else build(config, coder.vocab_size)
-    n = {split: [len(target) + 1 for _, target in found] for split, found in pairs.items()}
+    n = {split: [len(target) + ended for _, target, ended in found] for split, found in pairs.items()}
 
     def validate(objective):
         return float(nats(objective.model, pairs["validation"], coder.bos).sum()) / sum(n["validation"])
 
-    batches = LengthBuckets(pairs["train"], [len(given) for given, _ in pairs["train"]],
+    batches = LengthBuckets(pairs["train"], [len(given) for given, *_ in pairs["train"]],
                             partial(padded, separator=coder.bos), config.batch_size, config.seed)
     total = config.epochs * len(pairs["train"])
     settings = TrainConfig(
@@ -178,13 +186,13 @@ def execute(config, context):
         config.weight_decay, validate_every=len(pairs["train"]), precision=config.precision, seed=config.seed,
         optimizer=config.optimizer, decayed=config.decayed)
     with context.progress(total, f"training {config.model}", "articles") as bar:
-        result = train(Summaries(model, config.input_weight, config.balance), batches, settings,
-                       context.folder / "training", validate, bar)
+        result = train(Summaries(model, config.input_weight, config.balance, config.balance_padding), batches,
+                       settings, context.folder / "training", validate, bar)
     test = pairs["test"]
-    others = [(test[k - 1][0], target) for k, (_, target) in enumerate(test)]  # of the article before
+    others = [(test[k - 1][0], *lead) for k, (_, *lead) in enumerate(test)]  # of the article before
     documents = {"nats": nats(model, test, coder.bos).tolist(), "tokens": n["test"],
                  "other": nats(model, others, coder.bos).tolist(),
-                 "words": [len(coder.decode(target).split()) for _, target in test]}
+                 "words": [len(coder.decode(target).split()) for _, target, _ in test]}
     given = sum(len(one.source) for one in texts["test"]) / len(test)
     metrics = {"test_log_perplexity": sum(documents["nats"]) / sum(n["test"]),
                "other_log_perplexity": sum(documents["other"]) / sum(n["test"]),
@@ -221,7 +229,7 @@ def summaries(config, context, model, coder, test, rows) -> list[dict]:
 
     told = []
     with context.progress(config.n_summaries, "writing", "summaries") as bar:
-        for (given, _), row in list(zip(test, rows, strict=True))[:config.n_summaries]:
+        for (given, *_), row in list(zip(test, rows, strict=True))[:config.n_summaries]:
             text = coder.decode(written(model, given, coder.bos, config.beam, config.alpha, config.longest_summary))
             told.append({"text": text, "rouge_l": rouge_l(row.summary, text), "repetition": repetition(text.split())})
             bar.advance(1)
@@ -281,10 +289,11 @@ SCALES: dict[str, dict] = {
               "n_layer": 2, "layers": "LML", "block": 16, "expert_layers": (1,), "position_size": 16, "dropout": 0.0,
               "input_weight": 0.05, "epochs": 2, "batch_size": 16, "learning_rate": 2e-2, "n_summaries": 4,
               "longest_summary": 10},
-    # Two articles a step: 541 are few, and a step of eight left 68 an epoch, too few to learn to read in.
+    # Two articles a step: 541 are few, and a step of eight left 68 an epoch, too few to learn to read in. What is done
+    # with leads that were cut, and with padding, is what the first of these runs did, so that all are alike.
     "small": {"corpus": "scisummnet-subset", "vocab_size": 4_096, "n_embd": 64, "n_head": 2, "position_size": 16,
               "epochs": 3, "batch_size": 2, "precision": "bf16", "n_summaries": 8, "longest_summary": 128,
-              "decayed": "all"},
+              "decayed": "all", "end_cut_leads": True, "balance_padding": True},
     "medium": {"corpus": "scisummnet-subset", "vocab_size": 8_192, "n_embd": 512, "n_head": 8, "n_layer": 6,
                "position_size": 64, "epochs": 20, "learning_rate": 1e-3, "precision": "bf16", "recompute": True,
                "n_summaries": 80, "longest_summary": 256},
@@ -310,8 +319,10 @@ RECURRENT = {"smoke": 1e-2, "small": 2e-3, "medium": 1e-3, "paper": 1e-3}  # lea
 def grid(scale: str) -> list[dict]:
     """Table 4 and Figure 3, then Table 3."""
     short, long, longest = LENGTHS[scale]
-    # As wide as it takes at `small` to have about as many weights as T-ED, which it is compared with.
-    seq2seq = {"smoke": {"n_layer": 1}, "small": {"n_layer": 2, "n_embd": 108}}.get(scale, {"n_layer": 2})
+    # As wide as it takes at `small` to have about as many weights as T-ED, which it is compared with; at `paper` as
+    # wide as the paper's (lstm_attention of tensor2tensor, section 5.2).
+    seq2seq = {"smoke": {"n_layer": 1}, "small": {"n_layer": 2, "n_embd": 108},
+               "paper": {"n_layer": 2, "n_embd": 128}}.get(scale, {"n_layer": 2})
     points = [{"model": "seq2seq", "length": short, "optimizer": "adamw", "learning_rate": RECURRENT[scale]} | seq2seq]
     points += [{"model": name, "length": n} for n in sorted({short, long, longest, *MORE[scale]})
                for name in ("t-ed", "t-d", "t-dmca") if n <= long or name == "t-dmca"]

@@ -11,6 +11,7 @@ from repro.papers.liu2018.summarise import BASE, CHAPTER, EXPERIMENT, EXTRACTORS
 from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, published, register
 from repro.study.artifacts import NOT_RUN, heading
 from repro.study.published import printed_rows
+from repro.study.store import Store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +23,8 @@ THEIRS = {"seq2seq-attention": "seq2seq", "Transformer-ED": "t-ed", "Transformer
           "Transformer-DMCA": "t-dmca"}
 EXTRACTOR = "tf-idf"  # of Table 4 and Figure 3
 COLUMNS = ["scale", "model", "articles", "L", "experts", "log-perplexity", "with another article's input",
-           "best possible", "nats a word", "ROUGE-L F1", "repeated 3-grams", "seeds"]
+           "best possible", "nats a word", "ROUGE-L F1", "repeated 3-grams", "optimizer", "seeds"]
+OPTIMIZERS = {"adamw": "AdamW", "muon": "Muon"}
 
 
 def architectures(context: ArtifactContext) -> "pandas.DataFrame":
@@ -34,7 +36,7 @@ def architectures(context: ArtifactContext) -> "pandas.DataFrame":
 
     rows = [["the paper", NAMES[THEIRS[row["model"]]], "WikiSum", _count(row["input_length_L_tokens"]),
              row["moe_experts"] or "–", row["test_log_perplexity_per_wordpiece"], *"–––", row["rouge_l_f1"],
-             *"––"]
+             *"–––"]
             for row in published("liu2018_table4_architectures").to_dict("records")]
     for scale in reversed(context.scales):
         rows += [_row(context, config, str(config.n_experts) if config.model == "t-dmca" else "–")
@@ -47,16 +49,16 @@ def extractors(context: ArtifactContext) -> "pandas.DataFrame":
     import pandas
 
     rows = [["the paper", "T-ED", row["extractor"], f"WikiSum, {row['corpus']}", row["input_length_L_tokens"],
-             row["test_log_perplexity_per_wordpiece"], "–", "–", row["rouge_l_f1"], "–"]
+             row["test_log_perplexity_per_wordpiece"], "–", "–", row["rouge_l_f1"], "–", "–"]
             for row in published("liu2018_table3_extractive_L500").to_dict("records")]
     for scale in reversed(context.scales):
         for model, name, config in itertools.product(("t-ed", "gpt2-mini"), EXTRACTORS, context.plan(scale)):
             if _extracted(name, model)(config):
                 first, called, corpus, length, _, *told = _row(context, config, "")
-                rows.append([first, called, name, corpus, length, *told[:3], told[4], told[6]])
+                rows.append([first, called, name, corpus, length, *told[:3], told[4], *told[6:]])
     return articles_last(pandas.DataFrame(rows, columns=[
         "scale", "model", "extractor", "articles", "L", "log-perplexity", "with another article's input",
-        "best possible", "ROUGE-L F1", "seeds"]))
+        "best possible", "ROUGE-L F1", "optimizer", "seeds"]))
 
 
 def articles_last(frame: "pandas.DataFrame") -> "pandas.DataFrame":
@@ -178,12 +180,28 @@ def _row(context: ArtifactContext, config: Any, experts: str) -> list[str]:
     name = with_optimizer(NAMES[config.model], config.optimizer, mixed)
     first = [heading(config.scale), name, config.corpus, f"{config.length:,}", experts]
     if not found:
-        return [*first, *[NOT_RUN] * 7]
+        return [*first, *[NOT_RUN] * 6, OPTIMIZERS[config.optimizer], NOT_RUN]
     if config.n_experts:
         first[-1] += f", each asked {_mean(found, 'least_used', 0, 100)} to {_mean(found, 'most_used', 0, 100)} %"
     return [*first, _interval(found, "nats"), _interval(found, "other"), _mean(found, "best_log_perplexity", 3),
             _mean(found, "test_nats_per_word", 2), _mean(found, "rouge_l", 1, 100), _mean(found, "repetition", 2),
-            str(len(found))]
+            OPTIMIZERS[config.optimizer], str(len(found))]
+
+
+def leads_at_the_limit(record: Record) -> str:
+    """How many of a record's test leads have as many tokens as are read at most: "12 of 80".
+
+    The record counts an end for each, as those do that were made before leads that are cut had none.
+    """
+    tokens, most = record.documents["test"]["tokens"], _Settings(record.config).longest_target + 1
+    return f"{sum(n >= most for n in tokens)} of {len(tokens)}"
+
+
+def cut_leads(scale: str, model: str = "t-ed") -> str:
+    """`leads_at_the_limit` of a model, in its tokens, at a scale whose runs end such leads; or "not run"."""
+    config = next(config for config in EXPERIMENT.plan(scale) if config.model == model and _main(config))
+    found = Store.of(scale).seeds(config)
+    return leads_at_the_limit(found[0]) if found else NOT_RUN
 
 
 def _interval(records: Sequence[Record], key: str) -> str:

@@ -16,6 +16,7 @@ class Read(NamedTuple):
     source: Any  # token ids: the title and the ranked paragraphs, the first L of them
     target: Any  # token ids of the summary, without its end
     cut: bool  # whether there was more than L
+    ended: bool = True  # whether the summary is whole, so that its end is to be predicted
 
 
 def extracted(row: "Summary", method: str) -> list[str]:
@@ -44,5 +45,5 @@ def _read(texts: list[str], summary: str, encode: Callable, length: int, longest
         n += len(text.split())
         if n > length:
             break
-    ids = encode("\n".join(taken))
-    return Read(ids[:length], encode(summary)[:longest], len(ids) > length or len(taken) < len(texts))
+    ids, target = encode("\n".join(taken)), encode(summary)
+    return Read(ids[:length], target[:longest], len(ids) > length or len(taken) < len(texts), len(target) <= longest)

@@ -62,8 +62,7 @@ def model_config(config, vocab_size: int):
     """Size of the model; attention is dense, so that depth alone matters."""
     from repro.models import SparseConfig
 
-    return SparseConfig(vocab_size, config.length, config.n_layer, config.n_head, config.n_embd, scaled=config.scaled,
-                        columns=max(1, round(config.length**0.5)))
+    return SparseConfig(vocab_size, config.length, config.n_layer, config.n_head, config.n_embd, scaled=config.scaled)
 
 
 def execute(config, context):

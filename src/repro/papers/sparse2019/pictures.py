@@ -68,18 +68,27 @@ def drawn_sound(scale: str = "smoke") -> list[Clip]:
     return found
 
 
-def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
-    """What a text model wrote behind the beginning of the test text; or "not run". A line that says so where the text
-    that it learned, which tells its ids, is not here."""
-    from repro.data import corpus, tokeniser
-
+def text_notes(scale: str, pattern: str = "fixed") -> tuple:
+    """The run of a text model, and what its first seed drew."""
     config, = (one for one in DENSITY.plan(scale) if not is_image(one) and one.pattern == pattern)
-    notes = _notes(config)
+    return config, _notes(config)
+
+
+def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
+    """What a text model wrote after the beginning of the test text; or "not run".
+
+    The text that the model learned says what its ids mean. Without that text the words come from the excerpts of the
+    package; where these lack them, too, a line says so.
+    """
+    from repro.data import corpus, tokeniser
+    from repro.data.excerpts import digest, excerpt
+
+    config, notes = text_notes(scale, pattern)
     if not notes:
         return NOT_RUN
     if not corpus(config.corpus).available():
-        return (f"it was run, but its ids are told by {config.corpus}, which is not here: repro data fetch "
-                f"{config.corpus}")
+        return excerpt(digest(notes["clip"][0])) or (
+            f"it was run, but its ids are told by {config.corpus}, which is not here: repro data fetch {config.corpus}")
     coder = tokeniser("byte", corpus=config.corpus)
     given, whole = (unpacked(notes[name][0]) for name in ("given", "clip"))
     return coder.decode(whole[len(given):]).encode("utf-8", "replace").decode()

@@ -60,7 +60,8 @@ def window_table(context: ArtifactContext) -> "pandas.DataFrame":
         for window in sorted({config.window for config in plan}):
             base, ours = (found.get((window, model), []) for model in ("baseline", "recurrent"))
             rows.append({"scale": scale, "window": window, "baseline": told(base, "validation"),
-                         "recurrent": told(ours, "validation"), "change": change(ours, base)})
+                         "recurrent": told(ours, "validation"), "change": change(ours, base),
+                         "seeds": str(len({one.seed for one in base} & {one.seed for one in ours}))})
     return pandas.DataFrame(rows)
 
 

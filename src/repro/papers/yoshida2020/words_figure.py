@@ -1,8 +1,8 @@
 """The figure of what recurrence saves by word: numbers from records, words from the corpus."""
 
-import hashlib
 from statistics import fmean
 
+from repro.data.excerpts import digest, excerpt
 from repro.errors import ReproError
 from repro.page import signed
 from repro.study import ArtifactContext, Experiment, Record
@@ -20,11 +20,6 @@ def passage(source, book: int) -> tuple[str, list[str]]:
     if source.joined:
         return f"the test text of {source.name}", [one.text for one in documents]
     return f"{documents[book].id} of {source.name}", [documents[book].text]
-
-
-def digest(text: str) -> str:
-    """sha256 (hex) of a text."""
-    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
 def page_figure(context: ArtifactContext, parent: Experiment):
@@ -55,26 +50,30 @@ def page_of(title: str, records: list[Record]):
     masked = fmean(record.metrics["saved_masked"] for record in records)
     note = f"With its module masked out the same model saves {signed(masked, '.1f')}. Text: {source}."
     if text is None:
-        note += (" Its words are dots, because that text is not here, or another than the one that was scored: set "
-                 "REPRO_DATA to the folder that holds it.")
+        note += (" The words are shown as dots: the text that was scored is not on this machine. Set REPRO_DATA to the "
+                 "folder that has it.")
     return Page(title, words, note)
 
 
 def text_of(record: Record) -> str | None:
-    """The text that a record scored, if it is here."""
+    """The page that a record scored: from its corpus, or else from the excerpts of the package; None where neither has
+    it."""
     from repro.data import corpus
 
-    source = corpus(record.data["name"])
-    if not source.available():
-        return None
-    text = "".join(passage(source, record.config["book"])[1])
-    page = record.documents["page"]
-    return text if digest(text[page["start"][0]:page["stop"][-1]]) == record.notes["sha256"] else None
+    source, wanted = corpus(record.data["name"]), record.notes["sha256"]
+    if source.available():
+        page = record.documents["page"]
+        text = "".join(passage(source, record.config["book"])[1])[page["start"][0]:page["stop"][-1]]
+        if digest(text) == wanted:
+            return text
+    return excerpt(wanted)
 
 
 def words_in(text: str | None, page: dict[str, list[int]]) -> tuple[list[str], list[bool]]:
-    """The words of a page, and whether a paragraph begins with each; dots where the text is not here."""
-    places = list(zip(page["start"], page["stop"], strict=True))
+    """The words of a page, and whether a paragraph begins with each; dots without its text, which begins with the first
+    word."""
+    first = page["start"][0]
+    places = [(start - first, stop - first) for start, stop in zip(page["start"], page["stop"], strict=True)]
     if text is None:
         return ["·" * (stop - start) for start, stop in places], [False] * len(places)
     gaps = [text[end:start] for (_, end), (start, _) in zip(places, places[1:], strict=False)]

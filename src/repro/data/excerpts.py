@@ -1,0 +1,36 @@
+"""Short passages that committed figures show, kept in the package so that pages have their words without the corpora.
+
+`data_scripts/excerpts.py` takes them from the corpora. Each is found by its digest, so none can stand for another.
+"""
+
+import hashlib
+import json
+from importlib.resources import files
+
+
+def digest(text: str) -> str:
+    """sha256 (hex) of a text.
+
+    >>> digest("ran")[:8]
+    'c8fc6bf2'
+    """
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def excerpt(key: str) -> str | None:
+    """The passage kept under this key, the digest of what a record says of it; None if there is none.
+
+    >>> excerpt("no digest") is None
+    True
+    """
+    found = excerpts().get(key)
+    return found["text"] if found else None
+
+
+def excerpts() -> dict[str, dict[str, str]]:
+    """All passages by key: `text`, `source` and `license`.
+
+    >>> sorted(next(iter(excerpts().values())))
+    ['license', 'source', 'text']
+    """
+    return json.loads((files("repro.data") / "excerpts.json").read_text(encoding="utf-8"))
