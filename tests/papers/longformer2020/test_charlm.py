@@ -18,7 +18,7 @@ import torch
 from repro.attention.implementations import IMPLEMENTATIONS
 from repro.data import tokens
 from repro.errors import ReproError
-from repro.models import longformer_patterns, receptive_field
+from repro.models import receptive_field
 from repro.papers.longformer2020 import counted_weights, one_run, schedule
 from repro.papers.longformer2020.charlm import (
     BLOCK,
@@ -41,7 +41,6 @@ from repro.papers.longformer2020.charlm_tables import (
     cost_and_quality,
     difference,
     kind,
-    looks_back,
     stretches,
     told_text,
 )
@@ -399,17 +398,6 @@ def test_the_assay_of_table_4_is_what_wider_windows_than_the_narrowest_are_worth
     assert one.assay.room(found[:2]) is None
 
 
-def test_reach_is_counted():
-    def told(name):
-        one = claim(f"longformer2020-{name}")
-        plan = [config for config in one.plan("small") if one.where(config)]
-        return one.judge([SimpleNamespace(seed=0, config=config.settings()) for config in plan])
-
-    layers, dilated = told("reach-of-layers"), told("reach-of-dilation")
-    assert (layers.effect, layers.verdict, layers.exact) == (4, "reproduced", True)
-    assert dilated.effect == pytest.approx((3 + 7 + 2 * 31 + 3 * 63) / (3 + 7 + 31 + 63)) and dilated.exact
-
-
 def test_claims_compare_the_rows_they_name():
     named = {"increasing": {GROWN, FLAT}, "decreasing": {FLAT, SHRUNK}, "order": {GROWN, SHRUNK},
              "dilation": {GROWN, ("increasing", True)}}
@@ -543,14 +531,6 @@ def test_the_schedule_doubles_windows_and_lengths_and_halves_the_rate():
     config = experiment("charlm").plan("paper")[0]
     field = receptive_field(decoder_config(config, 2, 0).patterns, 9_000)[-1]
     assert field.long().argmax() == 9_000 - 1 - table["reach"][0]  # the first position that the last one depends on
-
-
-@pytest.mark.parametrize("dilated_heads", [0, 1, 2])
-@pytest.mark.parametrize(("windows", "dilation"), [
-    ([4, 4], [1, 1]), ([2, 3, 5], [1, 2, 3]), ([1, 8], [4, 4]), ([6], [2])])
-def test_layers_look_back_as_far_as_their_patterns_allow(windows, dilation, dilated_heads):
-    field = receptive_field(longformer_patterns(windows, 2, dilation, dilated_heads), 40)[-1]
-    assert looks_back(windows, dilation, 2, dilated_heads) == 39 - field.long().argmax()
 
 
 def test_both_models_have_as_many_weights_as_printed():

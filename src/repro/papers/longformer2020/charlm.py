@@ -23,8 +23,6 @@ from repro.papers.longformer2020.charlm_tables import (
     kind,
     models,
     printed_difference,
-    reach_of_dilation,
-    reach_of_layers,
     wide_beats_narrow,
 )
 from repro.study import (
@@ -416,8 +414,6 @@ def order(better: str, other: str) -> dict:
         "criterion_before": "its room was what full attention gains over the narrowest window, at other lengths"}
 
 
-COUNTED = {"paper": PAPER, "source": "Section 3.1", "experiment": ABLATION.name, "unit": "exact", "direction": "higher",
-           "about": ("longformer2020-table4",), "null": 1.0}
 register(
     Claim(id="longformer2020-table4-increasing", **order("Increasing w", "Fixed w"),
           sentence="Windows that grow from the bottom layer to the top give fewer bits per character than one of their "
@@ -430,17 +426,4 @@ register(
                    "windows in the opposite order.", short="Windows that grow with depth beat windows that shrink."),
     Claim(id="longformer2020-table4-dilation", **order("Dilation on 2 heads", "No dilation"),
           sentence="Dilation on two heads of the higher layers gives fewer bits per character than none.",
-          short="Dilation on two heads of the higher layers beats none."),
-    Claim(id="longformer2020-reach-of-layers", **COUNTED,
-          sentence="Layers with windows look further back together than one does (the paper: l layers l times as far).",
-          short="Layers with windows look further back together.",
-          where=lambda config: kind(config) == ROWS["Fixed w"], measure=reach_of_layers,
-          told_in="times the reach of one layer", why_no_paper_effect="it is the number of layers, and ours are fewer",
-          criterion_before="in words, that l layers look l times as far back as one"),
-    Claim(id="longformer2020-reach-of-dilation", **COUNTED,
-          sentence="Dilated heads in the higher layers let the top layer look further back.",
-          short="Dilated heads let the top layer look further back.",
-          where=lambda config: kind(config) in (ROWS["No dilation"], ROWS["Dilation on 2 heads"]),
-          measure=reach_of_dilation, told_in="times the reach without dilation",
-          why_no_paper_effect="the paper has l x d x w for one dilation d in all layers; here it grows",
-          criterion_before="in words, that it looks further back at no more pairs"))
+          short="Dilation on two heads of the higher layers beats none."))

@@ -1,9 +1,7 @@
 """Tables, figure and verdicts of the character language models: bits per character, and how sure a difference is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
 from math import log
-from operator import or_
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -78,34 +76,6 @@ def fewer_bits(better: tuple[str, bool]) -> Callable[[list[Record]], Measured]:
                           for wanted in (True, False))
         return Measured(difference(chosen, others, ("validation", "test")))
     return measure
-
-
-def looks_back(windows: Sequence[int], dilation: Sequence[int], heads: int, dilated_heads: int) -> int:
-    """How many positions back the last one can depend on, followed through the patterns of all layers.
-
-    >>> looks_back([4, 4], [1, 1], heads=2, dilated_heads=1), looks_back([4, 4], [1, 2], heads=2, dilated_heads=1)
-    (6, 9)
-    """
-    seen = 1  # bit k is set where the last position can depend on the position k before it
-    for window, step in zip(windows, dilation, strict=True):
-        steps = {step} if dilated_heads == heads else {1, step} if dilated_heads else {1}
-        seen = reduce(or_, (seen << k * one for one in steps for k in range(window)))
-    return seen.bit_length() - 1
-
-
-def reach_of_layers(records: Sequence[Record]) -> Measured:
-    """How far back all layers look, over how far one does."""
-    config = records[0].config
-    layers = [looks_back(config["windows"][:n], config["dilation"][:n], config["n_head"], config["dilated_heads"])
-              for n in (len(config["windows"]), 1)]
-    return Measured([[layers[0] / layers[1]]])
-
-
-def reach_of_dilation(records: Sequence[Record]) -> Measured:
-    """How far back layers with dilated heads look, over how far they do without."""
-    configs = [next(one.config for one in records if kind(one.config)[1] is dilated) for dilated in (True, False)]
-    back = [looks_back(*map(config.get, ("windows", "dilation", "n_head", "dilated_heads"))) for config in configs]
-    return Measured([[back[0] / back[1]]])
 
 
 def wide_beats_narrow(records: Sequence[Record]) -> float | None:
