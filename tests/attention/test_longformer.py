@@ -239,6 +239,20 @@ def test_validation_after_training_with_dropout_under_autocast():
         assert training or (found.float() - want).norm() < 0.02 * want.norm()
 
 
+def test_compiled_under_autocast():
+    torch.compiler.reset()
+    layer, hidden = LongformerSelfAttention(16, 2, window=4), torch.randn(1, 20, 16)
+    chosen, found = torch.arange(20)[None] < 3, []
+    for read in layer, torch.compile(layer, backend="eager"):
+        with torch.autocast("cpu", torch.bfloat16):
+            states = read(hidden, global_attention_mask=chosen)
+        states.float().square().mean().backward()
+        found.append((states.detach(), layer.query.weight.grad.clone()))
+        layer.zero_grad()
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("amp", [False, True])
 @pytest.mark.parametrize("number", [0, 2])
 def test_in_an_encoder_of_led(amp, number, shake):

@@ -1,5 +1,6 @@
 """RoBERTa made into Longformer: against transformers' own model, and against the RoBERTa that it was made of."""
 
+import copy
 import math
 
 import numpy as np
@@ -270,3 +271,22 @@ def test_a_fresh_one_starts_as_transformers_does():
     for name in ("query", "key", "value", "query_global"):
         assert getattr(layer, name).weight.std().item() == pytest.approx(config.initializer_range, rel=0.1)
     assert math.isclose(layer.dropout, config.attention_probs_dropout_prob)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_resized_vocabulary_is_saved_and_loaded(tied, tmp_path):
+    """By transformers' own class, too; that class, resized by itself, saves what does not load where it is not tied."""
+    config = LongformerConfig(hidden_size=16, num_attention_heads=2, num_hidden_layers=1, intermediate_size=16,
+                              attention_window=[4], vocab_size=31, max_position_embeddings=52, tie_word_embeddings=tied)
+    model, ids = Longformer(copy.deepcopy(config)).eval(), torch.arange(25, 40)[None]
+    model.resize_token_embeddings(40, mean_resizing=False)
+    model.save_pretrained(tmp_path)
+    with torch.no_grad():
+        want = model(ids).logits
+        torch.testing.assert_close(Longformer.from_pretrained(tmp_path).eval()(ids).logits, want)
+        torch.testing.assert_close(LongformerForMaskedLM.from_pretrained(tmp_path).eval()(ids).logits, want)
+    assert want.shape == (1, 15, 40)
+    if not tied:
+        own = LongformerForMaskedLM(config)
+        own.resize_token_embeddings(40, mean_resizing=False)
+        assert len(own.lm_head.bias) != len(own.lm_head.decoder.bias)  # a later transformers may need no remedy

@@ -9,7 +9,7 @@ from numbers import Integral
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import LongformerConfig, LongformerForMaskedLM, RobertaForMaskedLM
 from transformers.modeling_outputs import MaskedLMOutput
 
@@ -100,6 +100,15 @@ class Longformer(LongformerForMaskedLM):
         """Write the model as transformers does."""
         with quietly():
             super().save_pretrained(folder, **kwargs)
+
+    def resize_token_embeddings(self, *arguments, **named) -> nn.Embedding:
+        """As in transformers, which leaves behind a second bias of a model whose output layer is not tied: it keeps
+        the old size, and what transformers' RobertaForMaskedLM or LongformerForMaskedLM then saves does not load."""
+        found = super().resize_token_embeddings(*arguments, **named)
+        head = self.lm_head
+        if head.bias.shape != head.decoder.bias.shape:
+            head.bias = nn.Parameter(head.decoder.bias.detach().clone())
+        return found
 
     @property
     def n_positions(self) -> int:

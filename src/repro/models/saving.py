@@ -28,7 +28,8 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
 
     weights: "fp32", or "bf16", to which they are rounded and which takes half the space. Under torchrun only the first
     process writes. Raises ReproError for another kind of model, a pattern of one's own among its settings, weights that
-    are on no device, and when the disk refuses.
+    are on no device, and when the disk refuses. RoBERTa of transformers does not load again if its vocabulary was
+    resized while its output layer was not tied (lm_head.bias keeps its size); our Longformer does.
 
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base", weights="bf16")
     >>> sorted(file.name for file in (folder / "base").iterdir())
