@@ -48,3 +48,10 @@ def check_whole(value: object, name: str, least: int = 1, most: int | None = Non
         unit = f" {of}" if of and isinstance(value, Real) and not isinstance(value, bool) else ""
         raise ReproError(f"{name} is {value!r:.60}{unit}; it must be a whole number {limits}.")
     return int(value)
+
+
+def check_text(value: object, name: str) -> str:
+    """`value`. Raises ReproError unless it is a string."""
+    if not isinstance(value, str):
+        raise ReproError(f"{name} is {value!r:.60}; it must be a text.")
+    return value

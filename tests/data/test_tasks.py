@@ -67,7 +67,7 @@ def test_other_numbers_of_rows():
 
 @pytest.mark.parametrize("n", [0, -1])
 def test_no_rows(n):
-    with pytest.raises(ReproError, match=f"{n} rows of task cola: at least 1 is needed"):
+    with pytest.raises(ReproError, match=f"n is {n} rows of task cola; it must be a whole number"):
         list(task("cola").examples("train", n))
 
 

@@ -17,7 +17,7 @@ from repro import paths
 from repro.data import apart, files
 from repro.data.fetch import Archive, Hub, fetch, verify
 from repro.data.normalisation import Normalisation
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, check_text, check_whole, unknown
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,10 @@ class Document:
     kind: ClassVar[str] = "text"
     id: str
     text: str
+
+    def __post_init__(self) -> None:
+        check_text(self.id, "the id of a document")
+        check_text(self.text, "the text of a document")
 
     @property
     def content(self) -> bytes:
@@ -168,8 +172,8 @@ class Corpus:
         Raises ReproError for an unknown split, missing or damaged files, n_books beyond what there is, and a corpus of
         examples.
         """
-        if n_books is not None and n_books < 1:
-            raise ReproError(f"n_books={n_books} of {self.name}: at least 1 is needed.")
+        if n_books is not None:
+            check_whole(n_books, "n_books", of=f"documents of {self.name}")
         found = list(islice(self.stream(split), n_books))
         if n_books is not None and len(found) < n_books:
             raise ReproError(f"n_books={n_books}: {self.name} {split} has only {len(found)} documents.")
@@ -179,7 +183,7 @@ class Corpus:
         """`documents(split)` one at a time, for corpora that do not fit into memory."""
         self.split(split)
         self.of_text()
-        return self._apart(split) if self.apart_from else self._whole(split)
+        return self._some(split, self._apart(split) if self.apart_from else self._whole(split))
 
     def dropped(self, split: str) -> list[apart.Dropped]:
         """The passages that are left out of `split` because a text that this corpus is apart from has them too.
@@ -205,7 +209,16 @@ class Corpus:
         if self.is_text:
             raise ReproError(f"{self.name} is text and has no examples: read it with "
                              f"corpus('{self.name}').documents('{split}').")
-        return self.read.rows(self, split)
+        return self._some(split, self.read.rows(self, split))
+
+    def _some(self, split: str, rows: Iterator[Any]) -> Iterator[Any]:
+        """`rows`; ReproError when there is none: a file that was cut short, or is of another corpus."""
+        found = False
+        for row in rows:
+            found = True
+            yield row
+        if not found:
+            raise ReproError(f"corpus {self.name}, {split}, has no row in its files; {self.way}.")
 
     def texts(self, split: str) -> Iterator[str]:
         """What there is to be read in `split`, one text at a time, of documents as of examples.
@@ -219,7 +232,7 @@ class Corpus:
 
     def n_words(self, text: str) -> int:
         """How many words `text` counts as in this corpus' word-level perplexity: those that are predicted."""
-        ends = text.count("\n") if self.joined else 0
+        ends = check_text(text, "the text").count("\n") * self.joined
         return len(text.split()) + ends - sum(map(text.count, self.never_targets))
 
     def paths(self, split: str) -> list[Path]:
@@ -273,7 +286,7 @@ class Corpus:
         """
         digest = hashlib.sha256(self.name.encode())
         for split in splits or self.splits:
-            part = self.splits[split]
+            part = self.split(split)
             if self.generator:
                 n = part.n_documents if self.is_text else part.n_examples
                 digest.update(f"\n{split} {n} {self.generator.fingerprint()}".encode())
@@ -331,7 +344,7 @@ class Corpus:
 
     def split(self, name: str) -> Split:
         """What is known of a split; ReproError if there is none of that name."""
-        if name not in self.splits:
+        if not isinstance(name, str) or name not in self.splits:
             raise unknown(f"split of {self.name}", name, self.splits)
         return self.splits[name]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from repro.errors import unknown
+from repro.errors import check_text, unknown
 
 MARK = "\ue000"  # for private use: in no text; one that is in a text all the same is escaped as any other word
 LONGEST = 64  # words in a chunk, which is read again with every word that is added
@@ -43,14 +43,14 @@ class Detokeniser:
 
     def apply(self, text: str) -> str:
         """`text` as people write."""
-        if not self._edged(text):
+        if not self._edged(check_text(text, "the text")):
             return "\n".join(" ".join(self._chunks(line.split(" "))) for line in text.split("\n"))
         *lines, last = text.split("\n")
         return " " + "\n".join([*map(self._without_edges, lines), last and self._without_edges(last, blank=None)])
 
     def invert(self, text: str) -> str:
         """The text that `apply` wrote as `text`."""
-        if not self._edged(text):
+        if not self._edged(check_text(text, "the text")):
             return "\n".join(self._words(line) for line in text.split("\n"))
         *lines, last = text[1:].split("\n")
         return "\n".join([*map(self._with_edges, lines), last and self._with_edges(last)])

@@ -80,9 +80,8 @@ def cloze_questions(kind: str, most: int) -> Reader:
     """A table of books as up to `most` questions a book in which a word is left out; kind: one of `clozes.KINDS`."""
     def rows(corpus: Corpus, split: str) -> Iterator[examples.MultipleChoice]:
         for path in corpus.paths(split):
-            for row in files.parquet_rows(path, ["id", "text"]):
-                name = str(row["id"])
-                text = normalisation.PLAIN(row["text"][:clozes.READ], f"corpus {corpus.name}, {split}, document {name}")
+            for name, content in files.text_rows(path):
+                text = normalisation.PLAIN(content[:clozes.READ], f"corpus {corpus.name}, {split}, document {name}")
                 yield from clozes.questions(name, text, kind, most)
 
     return Reader(examples.MultipleChoice, rows, f"clozes {clozes.VERSION} {kind}, {most} a book, "

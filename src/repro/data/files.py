@@ -4,8 +4,6 @@ import functools
 import hashlib
 import lzma
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,8 +35,19 @@ def parquet_rows(path: Path, columns: list[str]) -> Iterator[dict]:
                 raise ReproError(f"{path} has no column {', '.join(lacking)}; it is not a file of this corpus.")
             for batch in file.iter_batches(batch_size=32, columns=columns):
                 yield from batch.to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
+    except ReproError:
+        raise
+    except Exception as error:  # of damaged bytes pyarrow raises many types
         raise _damaged(path, error) from error
+
+
+def text_rows(path: Path) -> Iterator[tuple[str, str]]:
+    """The rows of a parquet file of books as (id, text); ReproError when it is damaged, and for one without a text."""
+    for number, row in enumerate(parquet_rows(path, ["id", "text"])):
+        if row["id"] is None or not isinstance(row["text"], str):
+            raise ReproError(f"{path}, row {number}: id is {row['id']!r:.40} and text {row['text']!r:.40}; a book has "
+                             "an id and a text. Fetch the corpus again.")
+        yield str(row["id"]), row["text"]
 
 
 def arrays(path: Path, names: list[str]) -> Iterator[dict]:
@@ -51,11 +60,11 @@ def arrays(path: Path, names: list[str]) -> Iterator[dict]:
             if lacking:
                 raise ReproError(f"{path} has no array {', '.join(lacking)}; it is not a file of this corpus.")
             found = {name: file[name] for name in names}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, ReproError):
-            raise
+    except ReproError:
+        raise
+    except Exception as error:  # of damaged bytes numpy and zipfile raise many types
         raise _damaged(path, error) from error
-    lengths = {name: len(array) for name, array in found.items()}
+    lengths = {name: len(array) if array.ndim else 0 for name, array in found.items()}
     if len(set(lengths.values())) > 1:
         raise ReproError(f"{path} has arrays of different lengths ({lengths}); it is not a file of this corpus.")
     for values in zip(*found.values(), strict=True):
@@ -71,6 +80,8 @@ def content(path: Path) -> bytes:
     """The bytes of a file, of an .xz file those it was made from; ReproError when it is damaged."""
     try:
         found = path.read_bytes()
+        if not found:
+            raise EOFError("it is empty")
         return lzma.decompress(found) if path.suffix == ".xz" else found
     except (lzma.LZMAError, EOFError, OSError) as error:
         raise _damaged(path, error) from error

@@ -12,7 +12,7 @@ from math import log, log2
 from numbers import Integral, Real
 
 from repro.data.apart import words
-from repro.errors import ReproError
+from repro.errors import ReproError, check_text
 
 
 def normalise(text: str) -> str:
@@ -21,7 +21,7 @@ def normalise(text: str) -> str:
     >>> normalise("The  Robin's _nest_, 1,900 m!")
     'the robin s nest 1 900 m'
     """
-    return " ".join(words(text))
+    return " ".join(words(check_text(text, "the text")))
 
 
 class NgramFilter:
@@ -119,6 +119,8 @@ def overlap(texts: Iterable[str], filter: NgramFilter) -> Overlap:
     >>> found.n_grams, found.found
     (3, 2)
     """
+    if not isinstance(filter, NgramFilter):
+        raise ReproError(f"filter is {filter!r:.60}; give an NgramFilter that holds the training texts.")
     n_grams = found = 0
     for text in _listed(texts):
         for one in filter.found(text):
@@ -139,6 +141,8 @@ def _memory() -> int:
 
 
 def _listed(texts: Iterable[str]) -> Iterable[str]:
+    if not isinstance(texts, Iterable):
+        raise ReproError(f"texts is {texts!r:.60}; give a list of texts.")
     if isinstance(texts, str):
         raise ReproError("texts is one string; give a list of texts, such as [text].")
     return map(_text, texts)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from repro.data import books, files
 from repro.data.base import Corpus, Document, Reader
+from repro.errors import ReproError, check_text
 
 TITLE = re.compile(r"^ = [^=\n].* = \n(?= \n)", re.MULTILINE)
 
@@ -28,8 +29,11 @@ def _wikitext(corpus: Corpus, split: str) -> Iterator[Document]:
         if path.suffix == ".xz":
             parts.append(files.xz_text(path))
         else:
-            parts += [row["text"] for row in files.parquet_rows(path, ["text"])]
-    yield from articles("".join(parts))
+            parts += [check_text(row["text"], f"text of {path}, row {number},")
+                      for number, row in enumerate(files.parquet_rows(path, ["text"]))]
+    text = "".join(parts)
+    if text.strip():
+        yield from articles(text)
 
 
 def _shelf(corpus: Corpus, split: str) -> Iterator[Document]:
@@ -42,12 +46,15 @@ def _shelf_with_held_out(corpus: Corpus, split: str) -> Iterator[Document]:
 
 def _books(paths: list[Path]) -> Iterator[Document]:
     for path in paths:
-        for row in files.parquet_rows(path, ["id", "text"]):
-            yield Document(str(row["id"]), row["text"])
+        for name, text in files.text_rows(path):
+            yield Document(name, text)
 
 
 def _books_of(split: str, paths: list[Path]) -> Iterator[Document]:
     for book in _books(paths):
+        if not book.id.isdecimal():
+            raise ReproError(f"book '{book.id:.40}' of {', '.join(path.name for path in paths)} is named by no number; "
+                             "it is not a file of this corpus.")
         if (int(book.id) in books.PRETRAIN_VALIDATION) == (split == "validation"):
             yield book
 
@@ -58,8 +65,12 @@ def _wikipedia_and_books(corpus: Corpus, split: str) -> Iterator[Document]:
     questions, *shelves = corpus.paths(split)
     seen: set[str] = set()
     for number, row in enumerate(files.parquet_rows(questions, ["context_titles", "context_sentences"])):
-        paragraphs = [f"{html.unescape(title).strip()}\n{''.join(sentences).strip()}\n\n" for title, sentences
-                      in zip(row["context_titles"], row["context_sentences"], strict=True)]
+        try:
+            paragraphs = [f"{html.unescape(title).strip()}\n{''.join(sentences).strip()}\n\n" for title, sentences
+                          in zip(row["context_titles"], row["context_sentences"], strict=True)]
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ReproError(f"{questions}, row {number}: its titles and paragraphs do not fit together ({error}); "
+                             "fetch the corpus again.") from error
         new = [one for one in dict.fromkeys(paragraphs) if one not in seen]
         seen.update(new)
         if new and (number % 100 == 0) == (split == "validation"):
@@ -75,7 +86,10 @@ def _generated(corpus: Corpus, split: str) -> Iterator[Document]:
 def _cut_text(corpus: Corpus, split: str) -> Iterator[Document]:
     path, = corpus.paths(split)
     content = files.content(path)
-    start = 0
+    start, needed = 0, sum(part.n_bytes for part in corpus.splits.values())
+    if len(content) < needed:
+        raise ReproError(f"{path} is cut short: it has {len(content):,} bytes, and the splits of {corpus.name} take "
+                         f"{needed:,}. Delete it and fetch the corpus again.")
     for name, part in corpus.splits.items():
         if name == split:
             text = content[start:start + part.n_bytes].decode(errors="surrogateescape")

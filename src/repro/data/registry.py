@@ -33,7 +33,7 @@ def corpus(name: str) -> Corpus:
     >>> corpus("pg19-subset").part_of
     'PG-19: 384 of 28,602 training books, 26 validation books of our own choice, 33 of 100 test books'
     """
-    if name not in _BY_NAME:
+    if not isinstance(name, str) or name not in _BY_NAME:
         raise unknown("corpus", name, _BY_NAME)
     return _BY_NAME[name]
 

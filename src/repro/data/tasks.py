@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from repro.data.registry import corpus
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, check_whole, unknown
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Task:
             raise unknown(f"split of task {self.name}", split, ("train", "test"))
         place, wanted = (self.train, self.n_train) if split == "train" else (self.test, self.n_test)
         wanted = wanted if n is None else n
-        if wanted is not None and wanted < 1:
-            raise ReproError(f"{wanted} rows of task {self.name}: at least 1 is needed.")
+        if wanted is not None:
+            check_whole(wanted, "n", of=f"rows of task {self.name}")
         found = 0
         for row in islice(corpus(self.corpus).examples(place), wanted):
             found += 1
@@ -88,6 +88,6 @@ def task(name: str) -> Task:
     >>> task("sst2").corpus
     'sst2-subset'
     """
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise unknown("task", name, TASKS)
     return TASKS[name]

@@ -20,7 +20,7 @@ from repro import paths
 from repro.data import bpe
 from repro.data.base import Corpus, Document, root
 from repro.data.registry import corpus
-from repro.errors import ReproError, check_whole, unknown
+from repro.errors import ReproError, check_text, check_whole, unknown
 
 END = "<|endoftext|>"
 MOST_IDS = 1_000_000  # of a tokeniser that is trained
@@ -93,7 +93,7 @@ class Tokeniser:
     def encode(self, text: str) -> np.ndarray:
         """The ids of `text`, int32, no special token added; "<|endoftext|>" in it is text. ReproError for a word that a
         word-level one lacks."""
-        found, text = [np.zeros(0, np.int32)], _text(text)
+        found, text = [np.zeros(0, np.int32)], check_text(text, "the text")
         todo = list(pieces(text, between=self._between))
         for start in range(0, len(todo), BATCH):
             try:
@@ -108,7 +108,7 @@ class Tokeniser:
 
         A string may be several tokens, and a token may hold the blank before it: all of these touch it.
         """
-        inside = np.append(0, np.cumsum(_inside(re.finditer(_any(strings), _text(text)), len(text))))
+        inside = np.append(0, np.cumsum(_inside(re.finditer(_any(strings), check_text(text, "the text")), len(text))))
         starts, stops = self.offsets(text).T
         return inside[stops] > inside[starts]
 
@@ -117,7 +117,7 @@ class Tokeniser:
 
         A character of several tokens belongs to each of them.
         """
-        found, start, text = [np.zeros((0, 2), int)], 0, _text(text)
+        found, start, text = [np.zeros((0, 2), int)], 0, check_text(text, "the text")
         for piece in pieces(text, between=self._between):
             try:
                 encoding = self.backend.encode(piece, add_special_tokens=False)
@@ -246,17 +246,10 @@ def _half(text: str) -> str:
     return found and f"{found[0]!r} at position {found.start():,} is half a character (a lone surrogate)" or ""
 
 
-def _text(value: str) -> str:
-    """`value`. Raises ReproError for what is no text."""
-    if not isinstance(value, str):
-        raise ReproError(f"a text is {value!r:.60}; give a string.")
-    return value
-
-
 def _bytes_of(text: str) -> bytes:
     """The bytes of a text, where a surrogate stands for each byte of a character that is cut."""
     try:
-        return _text(text).encode(errors="surrogateescape")
+        return check_text(text, "the text").encode(errors="surrogateescape")
     except UnicodeEncodeError:
         raise ReproError(f"tokeniser byte cannot encode this text: {_half(text)}.") from None
 
@@ -371,7 +364,7 @@ def tokens(corpus_name: str | Corpus, split: str, tokeniser: Tokeniser | Bytes,
     [2500, 2500]
     """
     source = corpus_name if isinstance(corpus_name, Corpus) else corpus(corpus_name)
-    if not isinstance(tokeniser, Tokeniser | Bytes):
+    if not hasattr(tokeniser, "fingerprint"):
         raise ReproError(f"tokeniser is {tokeniser!r:.60}; give what repro.data.tokeniser(...) returns.")
     if n_documents is not None:
         check_whole(n_documents, "n_documents")
@@ -442,6 +435,8 @@ def _tokenise(source: Corpus, split: str, tokeniser: Tokeniser | Bytes,
         n_bytes.append(len(document.content) - sum(document.text.count(one) * len(one.encode()) for one in never))
         if never:
             targets.append(~tokeniser.touching(document.text, never))
+    if not starts:
+        raise ReproError(f"corpus {source.name}, {split}, has no document; fetch it again, or give another split.")
     parts = {"ids": np.concatenate(stream), "starts": np.array(starts, np.int64),
              "n_words": np.array(n_words, np.int64), "n_bytes": np.array(n_bytes, np.int64)}
     return parts | ({"targets": np.concatenate(targets)} if never else {})
@@ -464,6 +459,8 @@ def tokeniser(name: str, vocab_size: int = 0, corpus: str | Sequence[str] = ()) 
     >>> coder.decode(coder.encode(book)).split() == book.split()
     True
     """
+    if not isinstance(corpus, str | Sequence) or not isinstance(name, str):
+        raise ReproError(f"name is {name!r:.40} and corpus {corpus!r:.40}; give a name, and a name or a list of them.")
     names = (corpus,) if isinstance(corpus, str) else tuple(corpus)
     if name in _PUBLISHED:
         return Tokeniser(name, _PUBLISHED[name]())

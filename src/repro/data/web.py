@@ -11,12 +11,13 @@ So this begins with links and the pages they led to. Nothing is fetched.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
+from numbers import Real
 from typing import Any
 from urllib.parse import urlsplit
 
 from repro.data.base import Document
 from repro.data.ngrams import grams
-from repro.errors import ReproError
+from repro.errors import ReproError, check_text
 
 KARMA, LAST = 3, "2017-12-31"
 LEAST = 25  # words: with fewer, what is found on a page is a remark beside a picture, or the page around its text
@@ -36,6 +37,12 @@ class Page:
     karma: int
     day: str
     html: str
+
+    def __post_init__(self) -> None:
+        for name in ("url", "day", "html"):
+            check_text(getattr(self, name), f"{name} of a page")
+        if isinstance(self.karma, bool) or not isinstance(self.karma, Real):
+            raise ReproError(f"karma of the page {self.url} is {self.karma!r:.40}; give a number.")
 
 
 @dataclass(frozen=True)
@@ -75,12 +82,18 @@ def webtext(pages: Iterable[Page], karma: int = KARMA, first: str | None = None,
     >>> [one.id for one in found.documents], found.dropped
     (['https://a.example/a'], [('https://b.example/a', 'duplicate')])
     """
-    if not 0 < similar <= 1:
+    if isinstance(similar, bool) or not isinstance(similar, Real) or not 0 < similar <= 1:
         raise ReproError(f"similar={similar}: allowed are shares above 0, up to 1.")
     if first and last and _day(first) > _day(last):
         raise ReproError(f"first={first} is after last={last}: no page would be kept.")
+    if isinstance(karma, bool) or not isinstance(karma, Real):
+        raise ReproError(f"karma={karma!r:.40}: give a number.")
+    if isinstance(pages, str) or not isinstance(pages, Iterable):
+        raise ReproError(f"pages is {pages!r:.60}; give a list of repro.data.Page.")
     documents, dropped, known = [], [], _Copies(similar)
-    for page in pages:
+    for number, page in enumerate(pages):
+        if not isinstance(page, Page):
+            raise ReproError(f"page {number} is {page!r:.60}; give a repro.data.Page.")
         reason, told = None, ""
         if page.karma < karma:
             reason = "karma"

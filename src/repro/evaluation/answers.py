@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from repro.errors import ReproError, check_whole, unknown
-from repro.evaluation.inputs import text_of
+from repro.errors import ReproError, check_text, check_whole, unknown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +25,7 @@ def normalise_answer(text: str) -> str:
     >>> normalise_answer("The  Eiffel Tower!")
     'eiffel tower'
     """
-    words = re.sub(r"\b(a|an|the)\b", " ", text_of(text, "the answer").lower().translate(_PUNCTUATION))
+    words = re.sub(r"\b(a|an|the)\b", " ", check_text(text, "the answer").lower().translate(_PUNCTUATION))
     return " ".join(words.split())
 
 

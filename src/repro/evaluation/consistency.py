@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from repro.errors import check_whole
-from repro.evaluation.inputs import text_of, texts_of
+from repro.errors import check_text, check_whole
+from repro.evaluation.inputs import texts_of
 
 WORD = re.compile(r"\b[^\W\d_]{2,}\b")
 TITLES = {"mr", "mrs", "ms", "dr", "st", "sir", "madam", "miss", "lord", "lady"}  # they say nothing without the name
@@ -33,13 +33,13 @@ def names(text: str, common: set[str]) -> list[str]:
 
     Places and peoples count as well. A text cut inside a word may end, or start, with a part of a name.
     """
-    return [word for word in WORD.findall(text_of(text, "the text"))
+    return [word for word in WORD.findall(check_text(text, "the text"))
             if word.istitle() and word.lower() not in common and word.lower() not in TITLES]
 
 
 def genders(text: str) -> list[str]:
     """"male" or "female" for each third-person singular pronoun of `text` that tells, in order."""
-    return [GENDERS[word] for word in map(str.lower, WORD.findall(text_of(text, "the text"))) if word in GENDERS]
+    return [GENDERS[word] for word in map(str.lower, WORD.findall(check_text(text, "the text"))) if word in GENDERS]
 
 
 def kept_names(context: str, continuation: str, common: set[str]) -> Kept:

@@ -5,14 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.errors import ReproError
-
-
-def text_of(value: Any, name: str) -> str:
-    """`value`. Raises ReproError unless it is a string."""
-    if not isinstance(value, str):
-        raise ReproError(f"{name} is {value!r:.60}; it must be a text.")
-    return value
+from repro.errors import ReproError, check_text
 
 
 def texts_of(values: Any, name: str) -> Iterator[str]:
@@ -20,7 +13,7 @@ def texts_of(values: Any, name: str) -> Iterator[str]:
     is no text."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ReproError(f"{name} is {values!r:.60}; give a list of texts.")
-    return (text_of(one, f"{name} {number}") for number, one in enumerate(values))
+    return (check_text(one, f"{name} {number}") for number, one in enumerate(values))
 
 
 def numbers(values: Any, name: str, shape: tuple[int | None, ...] | None = (None,), finite: bool = True) -> np.ndarray:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from repro.errors import ReproError, check_whole
-from repro.evaluation.inputs import text_of
+from repro.errors import ReproError, check_text, check_whole
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -128,7 +127,7 @@ def _repeated(memory, k: int):
 
 def _words(wanted: str, told: str) -> tuple[list[str], list[str]]:
     """What ROUGE sees of a reference and of a summary: runs of Latin letters and digits, in lower case."""
-    found = tuple(re.findall("[a-z0-9]+", text_of(text, name).lower())
+    found = tuple(re.findall("[a-z0-9]+", check_text(text, name).lower())
                   for text, name in ((wanted, "the reference"), (told, "the summary")))
     if not found[0] and wanted.strip():
         raise ReproError(f"ROUGE sees Latin letters and digits only, and the reference '{wanted.strip()[:40]}' has "

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from repro.errors import ReproError, check_whole
-from repro.evaluation.inputs import numbers, text_of, texts_of
+from repro.errors import ReproError, check_text, check_whole
+from repro.evaluation.inputs import numbers, texts_of
 
 # Words in lower case: names are no topics, and are counted on their own (`repro.evaluation.consistency`).
 WORD = re.compile(r"(?<![\w'’])[a-z]{3,}(?!\w|['’]t)")
@@ -45,7 +45,7 @@ class Topics:
         return {self.lda.id2word[i] for i in np.flatnonzero(typical)}
 
     def _counts(self, text: str) -> list[tuple[int, int]]:
-        return self.lda.id2word.doc2bow(WORD.findall(text_of(text, "the text")))
+        return self.lda.id2word.doc2bow(WORD.findall(check_text(text, "the text")))
 
     def _distribution(self, text: str) -> np.ndarray:
         self.lda.random_state.seed(self.seed)  # inference starts from random numbers: the same ones for every text
@@ -107,7 +107,7 @@ def keywords(text: str, others: Iterable[str], least: int = 5, lift: float = 5) 
     text, and one string in the place of the others."""
     check_whole(least, "least", 0)
     numbers(lift, "lift", ())
-    text, others = text_of(text, "the text"), list(texts_of(others, "others"))
+    text, others = check_text(text, "the text"), list(texts_of(others, "others"))
     here, there = (Counter(word for one in some for word in WORD.findall(one)) for some in ([text], others))
     return {word for word, n in here.items() if n >= least and n * there.total() >= lift * there[word] * here.total()}
 

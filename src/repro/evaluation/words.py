@@ -5,15 +5,15 @@ from collections.abc import Collection
 
 import numpy as np
 
-from repro.errors import ReproError, check_whole
+from repro.errors import ReproError, check_text, check_whole
 from repro.evaluation.consistency import genders, names
-from repro.evaluation.inputs import numbers, text_of
+from repro.evaluation.inputs import numbers
 from repro.evaluation.topics import WORD
 
 
 def spans(text: str) -> np.ndarray:
     """Where the words of `text`, which blanks separate, lie in it: (words, 2) int, first character and end."""
-    return np.array([found.span() for found in re.finditer(r"\S+", text_of(text, "the text"))], int).reshape(-1, 2)
+    return np.array([found.span() for found in re.finditer(r"\S+", check_text(text, "the text"))], int).reshape(-1, 2)
 
 
 def word_of(words: np.ndarray, tokens: np.ndarray) -> np.ndarray:
