@@ -1,7 +1,6 @@
 """Losses by word against counting by hand, and what makes a name, a pronoun or a topic word."""
 
 import numpy as np
-import pytest
 
 from repro.evaluation.words import kind_of, spans, whole_words, word_of
 
@@ -19,17 +18,15 @@ def test_a_token_counts_for_the_word_it_ends_in_and_a_blank_for_the_next():
     assert word_of(spans(TEXT), TOKENS).tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
 
 
-@pytest.mark.parametrize("first", range(10))
-@pytest.mark.parametrize("stop", range(1, 11))
-def test_a_page_has_the_words_whose_tokens_are_all_on_it(first, stop):
+def test_a_page_has_the_words_whose_tokens_are_all_on_it():
     which = word_of(spans(TEXT), TOKENS)
-    whole = [word for word in range(4) if all(first <= k < stop for k in range(10) if which[k] == word)]
-    low, high = whole_words(which, first, stop)
-    assert [*range(low, high)] == whole
+    pages = [(first, stop) for first in range(10) for stop in range(1, 11)]
+    whole = [[word for word in range(4) if all(first <= k < stop for k in range(10) if which[k] == word)]
+             for first, stop in pages]
+    assert [[*range(*whole_words(which, *page))] for page in pages] == whole
 
 
-@pytest.mark.parametrize(("word", "kind"), [
-    ("Her", "pronoun"), ("himself,", "pronoun"), ("it", "other"), ("Merton.", "name"), ("Then", "other"),
-    ("ships,", "topic"), ("Ships", "other"), ("(", "other")])
-def test_kinds_of_words(word, kind):
-    assert kind_of(word, {"then", "ships", "her"}, {"ships"}) == kind
+def test_kinds_of_words():
+    kinds = {"Her": "pronoun", "himself,": "pronoun", "it": "other", "Merton.": "name", "Then": "other",
+             "ships,": "topic", "Ships": "other", "(": "other"}
+    assert {word: kind_of(word, {"then", "ships", "her"}, {"ships"}) for word in kinds} == kinds
