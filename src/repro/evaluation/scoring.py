@@ -150,7 +150,8 @@ def states_and_head(model, ids: Tensor) -> tuple[Tensor, object]:
     A class whose logits are `output(hidden(ids))` says so by `hidden_then_output`, as `repro.models.GPT` does: other
     modules have layers of these names as well.
     """
-    if getattr(getattr(model, "config", None), "model_type", None) in PLAIN_HEADS:
+    known = getattr(getattr(model, "config", None), "model_type", None) in PLAIN_HEADS
+    if known and hasattr(model, "get_output_embeddings"):  # what masks a model has its config and not its layers
         head = model.get_output_embeddings()  # None: another head, which `logits_of` refuses
         read = None if head is None else model.base_model(input_ids=ids, use_cache=False)
         if hasattr(read, "last_hidden_state"):

@@ -66,7 +66,7 @@ def test_overlap_costs_as_much_as_the_dearest_memory_and_the_cache_as_much_as_wi
 
 @pytest.mark.parametrize(("memory", "overlap", "words"), [
     ("none", 5, "memory=none with an overlap of 5"), ("overlap", 0, "memory=overlap needs one"),
-    ("rnn", 0, "memory='rnn'")])
+    ("rnn", 0, "unknown memory 'rnn'")])
 def test_what_contradicts_itself_is_refused(memory, overlap, words):
     with pytest.raises(ReproError, match=words) as raised:
         EXPERIMENT.plan("smoke", {"memory": memory, "overlap": overlap})

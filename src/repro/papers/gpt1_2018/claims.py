@@ -171,6 +171,7 @@ register(
                       moved("full", "no-pretraining"), lambda: printed("full", "no-pretraining"))),
     Claim(id="gpt1_2018-lstm-mrpc", **COMMON, source="Section 5, Table 5", about=(ABLATION.id,),
           sentence="On MRPC alone the pre-trained LSTM scores above the transformer.",
+          short="On MRPC the LSTM scores above the transformer.",
           where=on_mrpc("full", "lstm"), measure=between("lstm", "full"), control=OTHER_ROWS,
           criterion_before=AFTERWARDS,
           paper_effect=lambda: printed("lstm", "full", ("mrpc_f1_percent",)), family="gpt1_2018-without",
