@@ -1,6 +1,7 @@
 """Pre-training and fine-tuning of GPT: what the variants change, what a record holds, and what is refused."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +48,20 @@ def test_the_rate_is_the_one_at_which_a_short_training_of_the_same_model_went_be
         assert losses[1] < losses[0] and record.metrics["learning_rate"] == 1e-2
         assert record.notes["rates_tried"] == [[1e-6, losses[0]], [1e-2, losses[1]]]
     assert pretraining.search(pretraining.EXPERIMENT.plan("smoke")[0]) == []
+
+
+def test_what_weight_decay_changes_is_less_than_what_a_seed_does(tmp_path, monkeypatch):
+    """The sentence of chapter 11."""
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
+    loss = {}
+    for seed, decayed in ((0, "matrices"), (0, "all"), (1, "matrices")):
+        one, = pretraining.EXPERIMENT.plan("smoke", {"model": "transformer", "tokens": 20_000, "checkpoints": 1,
+                                                     "decayed": decayed}, seeds=(seed,))
+        loss[seed, decayed] = run(one, tmp_path, progress=False).metrics["validation_token_loss"]
+    changed, seeds = (abs(loss[0, "matrices"] - loss[key]) for key in ((0, "all"), (1, "matrices")))
+    assert 0 < changed < 0.01 and changed < seeds
+    chapter = (Path(__file__).parents[3] / "notebooks/11_gpt.ipynb").read_text()
+    assert "less than 0.01 nats per token, less than another seed does" in chapter
 
 
 def config(**changes):

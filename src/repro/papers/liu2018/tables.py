@@ -6,7 +6,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.page import bounded
-from repro.papers.base.pretraining import with_optimizer
 from repro.papers.liu2018.summarise import BASE, CHAPTER, EXPERIMENT, EXTRACTORS, LENGTHS, PAPER, SCALES
 from repro.study import Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, published, register
 from repro.study.artifacts import NOT_RUN, heading
@@ -176,9 +175,7 @@ def _is(config: Any, model: str, place: int, extractor: str = EXTRACTOR, experts
 
 def _row(context: ArtifactContext, config: Any, experts: str) -> list[str]:
     found = context.records_of(config)
-    mixed = [one.optimizer for one in context.plan(config.scale)]
-    name = with_optimizer(NAMES[config.model], config.optimizer, mixed)
-    first = [heading(config.scale), name, config.corpus, f"{config.length:,}", experts]
+    first = [heading(config.scale), NAMES[config.model], config.corpus, f"{config.length:,}", experts]
     if not found:
         return [*first, *[NOT_RUN] * 6, OPTIMIZERS[config.optimizer], NOT_RUN]
     if config.n_experts:
