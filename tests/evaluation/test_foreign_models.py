@@ -9,6 +9,7 @@ from repro.evaluation import continuation_nll, perplexity
 from repro.evaluation.dependence import dependence
 from repro.evaluation.generation import continued
 from repro.models import Longformer, roberta_mini
+from repro.recurrence import MaskedOut
 from repro.training import WindowedLM
 from repro.windows import context_of
 
@@ -144,3 +145,13 @@ def test_a_model_without_a_cache_does_not_go_on():
     model = made("MambaForCausalLM", {"vocab_size": V, "hidden_size": 16, "num_hidden_layers": 1, "state_size": 4})
     with pytest.raises(ReproError, match="no key/value cache"):
         continued(model, IDS[:, :5], 2)
+
+
+def test_a_function_with_the_config_of_a_model_is_scored_by_its_own_logits(tiny_recurrent):
+    model = tiny_recurrent()
+    masked = MaskedOut(model)
+    with torch.no_grad():
+        told = model(IDS[:1, :12], window=12, recurrent=False).logits[0, :11].double().log_softmax(-1)
+    expected = -told.gather(1, IDS[0, 1:12, None]).sum()
+    assert perplexity(masked, IDS[0, :12], 12, 0).nll == pytest.approx(float(expected), rel=1e-5)
+    assert continuation_nll(masked, [IDS[0, :1]], [IDS[0, 1:12]])[0] == pytest.approx([float(expected)], rel=1e-5)
