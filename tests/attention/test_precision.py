@@ -10,7 +10,7 @@ import pytest
 import torch
 import transformers
 
-from repro.attention import SlidingWindow, register
+from repro.attention import BlockLocal, Causal, Fixed, Global, SlidingWindow, Strided, register
 from repro.caches import given
 
 N, VOCABULARY, WINDOW = 19, 31, 5
@@ -60,6 +60,12 @@ def build(shake):
     return make
 
 
+@pytest.fixture(scope="module")
+def exact():
+    """What sdpa gives in single precision, by family."""
+    return {}
+
+
 def ids(n=N):
     return torch.randint(2, VOCABULARY, (2, n), generator=torch.Generator().manual_seed(0))
 
@@ -94,20 +100,52 @@ def assert_near(found, want, dtype):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("dtype", "amp"), PRECISIONS)
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*deprecated")  # its new name is younger than 5.5
-def test_training(family, dtype, amp, build):
+def test_training(family, dtype, amp, build, exact):
     """With a cache, without, with checkpointing; against sdpa in that precision, and single precision itself."""
     theirs = build(family, dtype, "sdpa").train()
     want = trained(theirs, family, amp, implementation="sdpa")
-    exact = trained(build(family, F32, "sdpa").train(), family, None, implementation="sdpa")
+    if family not in exact:
+        exact[family] = trained(build(family, F32, "sdpa").train(), family, None, implementation="sdpa")
     ours = build(family, dtype).train()
     found = [trained(ours, family, amp, cache) for cache in (False, True)[:1 + (family in DECODERS)]]
     ours.gradient_checkpointing_enable()
     found.append(trained(ours, family, amp))
     for one in found:
-        for part, other, true in zip(one, want, exact, strict=True):
+        for part, other, true in zip(one, want, exact[family], strict=True):
             assert_near(part, other, amp or dtype)
             assert_near(part, true, BF16 if BF16 in (amp, dtype) else amp or dtype)
     assert torch.equal(found[-1][1], found[0][1])
+
+
+@pytest.mark.parametrize(("name", "settings", "pattern"), [
+    ("full", {}, Causal()), ("causal", {}, Causal()), ("strided", {"strided_stride": 4}, Strided(4)),
+    ("fixed", {"fixed_stride": 5, "fixed_summary": 2}, Fixed(5, 2)), ("block_local", {"block_local_block": 5},
+    BlockLocal(5)), ("global", {"global_positions": [0, 3]}, Global([0, 3]) & Causal()),
+    ("sliding", {"sliding_dilation": 2}, SlidingWindow(WINDOW, 2))])
+def test_every_name_under_autocast(name, settings, pattern, build):
+    """Training with and without dropout of weights, then evaluation."""
+    ours, theirs = build("Llama", implementation=f"repro_{name}"), build("Llama", implementation="sdpa")
+    for setting, value in settings.items():
+        setattr(ours.config, setting, value)
+    mask = {"attention_mask": pattern.mask(N).expand(2, 1, N, N)}
+    found = []
+    for model, more in (ours, {}), (theirs, mask):
+        with autocast(BF16):
+            out = model.train()(ids(), labels=ids(), use_cache=False, **more)
+        out.loss.backward()
+        with autocast(BF16), torch.no_grad():
+            read = model.eval()(ids(), use_cache=False, **more).logits.float()
+        found.append((torch.cat([weights.grad.flatten() for weights in model.parameters()]), read))
+    for one, other in zip(*found, strict=True):
+        assert_near(one, other, BF16)
+    for layer in ours.train().model.layers:
+        layer.self_attn.attention_dropout = 0.3
+    torch.manual_seed(0)
+    with autocast(BF16):
+        dropped = ours(ids(), labels=ids(), use_cache=False)
+    dropped.loss.backward()
+    assert (dropped.logits.float() - found[0][1]).norm() > 2 * CLOSE[BF16] * found[0][1].norm()
+    assert all(weights.grad.isfinite().all() for weights in ours.parameters())
 
 
 def in_pieces(model, cache):
