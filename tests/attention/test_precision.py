@@ -174,9 +174,9 @@ def test_reading_in_pieces(family, dtype, amp, build):
 
 
 @pytest.mark.parametrize(("family", "precision", "checkpointing", "cache"), [
-    ("GPT2", (F32, BF16), False, True), ("Llama", (F32, BF16), True, False), ("Mistral", (F32, BF16), False, False),
+    ("GPT2", (F32, BF16), False, False), ("Llama", (F32, BF16), True, False), ("Mistral", (F32, BF16), False, False),
     ("Qwen2", (BF16, None), True, False), ("Qwen3", (F32, None), True, False), ("Qwen2Moe", (F16, None), False, False),
-    ("Gemma3", (F32, BF16), False, False), ("Olmo3", (BF16, BF16), False, True), ("Cohere2", (F32, None), False, True),
+    ("Gemma3", (F32, BF16), False, False), ("Olmo3", (BF16, BF16), False, True), ("Cohere2", (F32, None), False, False),
     ("ModernBert", (F32, BF16), True, False)])
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.*deprecated")
 def test_compiled(family, precision, checkpointing, cache, build):
@@ -187,7 +187,7 @@ def test_compiled(family, precision, checkpointing, cache, build):
     want = trained(model, family, amp, cache)
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    backend = "aot_eager" if family in ("Llama", "Gemma3") else "eager"  # seconds against a second
+    backend = "aot_eager" if family == "Llama" else "eager"  # seconds against a second
     found = trained(torch.compile(model, backend=backend), family, amp, cache)
     for one, other in zip(found, want, strict=True):
         assert_near(one, other, amp or dtype)
