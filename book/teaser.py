@@ -48,8 +48,8 @@ def lead() -> str:
             f"others {waiting} are open (their runs lack seeds) and {left} not run. {every - own} claims are these "
             f"papers', {own} our own. The base models are "
             f"small ({weights()}; the paper's GPT-2 has 124 million), and so is what they can show: {perplexity}. "
-            "\"Not testable here\" means that an effect of the paper's size could not be "
-            "seen with such models.")
+            "\"Not testable here\" means that the interval leaves the question open and that "
+            "the control shows the effect too, that there is no room for it, or that it is too noisy to be seen.")
     return fill(told, 120)
 
 
