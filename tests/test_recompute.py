@@ -1,5 +1,6 @@
 """Memory and cost of recomputation: counted against sums done by hand, and predicted before anything runs."""
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -41,7 +42,8 @@ def test_every_storage_is_counted_once_from_its_making_to_its_end():
         third = torch.zeros(100, dtype=torch.float64)  # 800 bytes more
         return second, third
 
-    assert peak_memory(step) == 7200
+    assert peak_memory(step) == peak_memory(step, limit=7200) == 7200
+    assert peak_memory(step, limit=7199) == math.inf
 
 
 def test_what_is_freed_makes_room():

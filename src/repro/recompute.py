@@ -10,6 +10,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import torch
@@ -76,12 +77,13 @@ def training_memory(model: nn.Module, ids: Tensor, window: int, recompute: str =
     return sum(weight.nbytes for weight in model.parameters()) + peak_memory(steps, ids.device)
 
 
-def peak_memory(step: Callable[[], Any], device: torch.device | str = "cpu") -> int:
+def peak_memory(step: Callable[[], Any], device: torch.device | str = "cpu", limit: float = inf) -> int | float:
     """Bytes of the tensors that `step()` makes, at the moment when they are most; what was there before is not counted.
 
-    On a GPU the allocator is asked. On a CPU every tensor is counted from the operation that makes it until its memory
-    is given back. Neither sees the autograd graph itself, small objects in host memory that grow with every
-    operation, nor what an operation uses inside.
+    limit: on a CPU the bytes beyond which `step()` is broken off; then the peak is infinite. On a GPU the allocator is
+    asked. On a CPU every tensor is counted from the operation that makes it until its memory is given back. Neither
+    sees the autograd graph itself, small objects in host memory that grow with every operation, nor what an operation
+    uses inside.
     """
     if torch.device(device).type == "cuda":
         gc.collect()
@@ -89,17 +91,25 @@ def peak_memory(step: Callable[[], Any], device: torch.device | str = "cpu") -> 
         before = torch.cuda.memory_allocated(device)
         step()
         return torch.cuda.max_memory_allocated(device) - before
-    with _Alive() as alive:
-        step()
+    try:
+        with _Alive(limit) as alive:
+            step()
+    except _Beyond:
+        return inf
     return alive.peak
+
+
+class _Beyond(Exception):
+    """More bytes are there than were allowed."""
 
 
 class _Alive(TorchDispatchMode):
     """Bytes of all storages that were made under this mode and are still there, each counted once."""
 
-    def __init__(self):
+    def __init__(self, limit: float):
         super().__init__()
         self.bytes = self.peak = 0
+        self.limit = limit
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         old = {id(storage) for storage in _storages((args, kwargs))}
@@ -109,6 +119,8 @@ class _Alive(TorchDispatchMode):
                 self.bytes += storage.nbytes()
                 weakref.finalize(storage, self._free, storage.nbytes()).atexit = False
         self.peak = max(self.peak, self.bytes)
+        if self.peak > self.limit:
+            raise _Beyond
         return out
 
     def _free(self, size: int) -> None:

@@ -1,6 +1,7 @@
 """Long articles to short leads, from rows to the rendered tables and verdicts, on a tiny corpus."""
 
 import importlib
+import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -8,13 +9,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
+from repro.attention import products
 from repro.data import examples, registry
 from repro.data.base import Corpus, Split
 from repro.data.example_readers import generated
 from repro.data.extraction import METHODS
 from repro.data.synthetic_articles import ARTICLES
 from repro.errors import ReproError
+from repro.models import tdmca
 from repro.papers.liu2018 import cost, extraction, summarise, tables
 from repro.papers.liu2018.task import extracted, read
 from repro.study import Store, artifact, claim, claims, experiment, run
@@ -258,11 +262,31 @@ def test_memory_is_what_a_longer_input_adds_and_the_longest_fits():
     assert kept <= curvature <= 1.6 * kept
 
 
+def test_models_are_counted_with_the_same_code(monkeypatch):
+    """Weights of attention that a step keeps, by hand: 24 tokens in rows of 8, two heads, blocks longer than the text.
+    """
+    for module in (products, tdmca):
+        monkeypatch.setattr(module, "ROWS", 8)
+    softmax, kept = torch.Tensor.softmax, []
+    monkeypatch.setattr(torch.Tensor, "softmax", lambda x, *dim: kept.extend(
+        [x.numel()] * torch.is_grad_enabled()) or softmax(x, *dim))
+    plan = {one.model: one for one in experiment("summarise-memory").plan("smoke", {"target": 3})}
+    ours = {"t-d": {"products": 6 * 24 * 24, "rows": 6 * 8 * (8 + 16 + 24)},  # six layers
+            "t-dmca": {"products": 3 * 24 * 24 + 2 * 24 * (7 + 1),  # two layers of seven groups and its own
+                       "rows": 3 * 8 * (8 + 16 + 24) + 2 * 8 * (2 + 5 + 7 + 3)}}
+    for (model, counts), way in itertools.product(ours.items(), ("products", "rows")):
+        cost.step_memory(plan[model], 20, way)  # and a separator, and a lead of three
+        assert sum(kept) == 2 * counts[way], (model, way)
+        kept.clear()
+
+
 def test_the_committed_lengths_and_weights_are_what_the_claims_say():
     """Their rule asks only on which side of 1 they lie."""
     found = {one.model: Store.of("small", RESULTS).seeds(one)[0].metrics
              for one in experiment("summarise-memory").plan("small")}
-    assert found["t-dmca"]["longest"] >= 3 * found["t-d"]["longest"]
+    for name, least, most in (("longest", 2.0, 2.4), ("longest_skipping", 2.4, 3.2)):
+        assert least < found["t-dmca"][name] / found["t-d"][name] < most
+        assert found["t-d"]["longest"] < found["t-d"]["longest_skipping"]
     assert 0.4 < found["t-d"]["parameters"] / found["t-ed"]["parameters"] < 0.6
 
 
