@@ -8,6 +8,9 @@ from numbers import Integral, Real
 class ReproError(ValueError):
     """Bad input or unusable state, told in one line. The command line prints it and exits with 2."""
 
+    def __init__(self, line: object = ""):
+        super().__init__(" ".join(str(line).splitlines()))  # a value in it may have had several
+
 
 SHOWN = 20  # names in one message
 

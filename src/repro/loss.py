@@ -6,11 +6,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from repro.errors import ReproError
+from repro.errors import ReproError, unknown
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, reduction: str = "sum") -> Tensor:
     """Of `targets` (n,) under `logits` (n, V); a target of -100 counts nothing. reduction: "sum" or "none" (n,)."""
+    if not isinstance(logits, Tensor) or not isinstance(targets, Tensor) or logits.ndim != 2 or not (
+            logits.is_floating_point() and targets.shape == logits.shape[:1] and targets.dtype == torch.int64):
+        shapes = [tuple(getattr(one, "shape", ())) for one in (logits, targets)]
+        raise ReproError(f"logits have shape {shapes[0]} and targets {shapes[1]}; give floats (n, V) and int64 (n,).")
+    if not isinstance(reduction, str) or reduction not in ("sum", "none"):
+        raise unknown("reduction", reduction, ("sum", "none"))
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     return F.cross_entropy(logits, targets, ignore_index=-100, reduction=reduction)
 

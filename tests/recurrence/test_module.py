@@ -178,5 +178,5 @@ def test_a_layer_that_is_not_there_is_refused(tiny_recurrent):
 
 @pytest.mark.parametrize("make", [RecurrentLM, RecurrentLM.from_pretrained])
 def test_settings_are_no_dictionary(make):
-    with pytest.raises(ReproError, match="recurrence is a dict; give a RecurrenceConfig"):
+    with pytest.raises(ReproError, match="recurrence is .* RecurrenceConfig"):
         make(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8), {"insert_layer": 1})

@@ -51,7 +51,7 @@ def test_windows_by_hand():
     ([], [5], 8, "the question is empty"), ([5], [], 8, "the context is empty"),
     ([5] * 5, [5], 8, "window is 8 tokens, but the question has 5 .* at least 9"),
     ([5] * 9, [5], 8, "the question has 9"), ([5], [5], 9.5, "window is 9.5; it must be a whole number"),
-    ("what", [5], 9, "question and context must be token ids"), ([5], None, 9, "must be token ids, whole numbers"),
+    ("what", [5], 9, "question and context must be token ids"), ([5], None, 9, "context is None; it must be a list"),
     ([5], [1.7], 9, "must be token ids"),
 ])
 def test_questions_that_cannot_be_put_into_windows(question, context, window, said):
@@ -310,7 +310,7 @@ def test_in_bfloat16_it_reads_the_same_but_for_rounding(make):
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    ((torch.ones(2, 8, dtype=torch.int64),), r"windows have shape \(2, 8\)"),
+    ((torch.ones(2, 8, dtype=torch.int64),), r"windows are torch.int64 of shape \(2, 8\)"),
     ((torch.full((1, 1, 21), 5),), "a window has 21 tokens, but this RoBERTa has 20 positions"),
     ((torch.full((1, 2, 5), 5), torch.ones(1, 2, 4)), r"attention_mask has shape \(1, 2, 4\), windows \(1, 2, 5\)"),
     ((torch.full((1, 2, 5), 5), torch.zeros(1, 2, 5)), "a question has padding alone"),

@@ -132,7 +132,7 @@ def test_truncation_reaches_the_model(tiny_recurrent):
 
 @pytest.mark.parametrize("lm_weight", [-1, float("nan"), float("inf"), 1e39, "x", True])
 def test_impossible_weights_of_tokens_are_refused(lm_weight):
-    with pytest.raises(ReproError, match=re.escape(f"lm_weight is {lm_weight!r}; it must be at least 0 and finite")):
+    with pytest.raises(ReproError, match=re.escape(f"lm_weight is {lm_weight!r}; it must be ")):
         Task(torch.nn.Linear(1, 1), lm_weight)
 
 

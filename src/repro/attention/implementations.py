@@ -16,6 +16,7 @@ from repro.attention import chunks as chunked
 from repro.attention.chosen import columns_first, with_rows
 from repro.attention.decoding import last_rows
 from repro.attention.patterns import Causal, Full, Pattern
+from repro.checked import checked
 from repro.errors import ReproError, unknown
 
 log = logging.getLogger(__name__)
@@ -146,6 +147,7 @@ def refusal(name: str, case: Case) -> str | None:
     return None
 
 
+@checked
 def choose(pattern: Pattern, n: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32,
            gradients: bool = True, size: int = 64) -> Choice:
     """What `auto` takes for sequences of n positions on a type of device, and the reason.
@@ -157,7 +159,11 @@ def choose(pattern: Pattern, n: int, device: torch.device | str = "cpu", dtype: 
     >>> choose(Causal(), 8_192)
     Choice(name='dense', reason='PyTorch has a kernel of its own for this pattern')
     """
-    return _choose(Case(pattern, n, torch.device(device).type, dtype, gradients, size))
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise ReproError(f"device is {device!r}; give one such as cpu or cuda.") from error
+    return _choose(Case(pattern, n, kind, dtype, gradients, size))
 
 
 @lru_cache(maxsize=256)
@@ -211,11 +217,17 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     >>> attend(q, k, v, [SlidingWindow(16), Causal()]).shape
     torch.Size([1, 2, 64, 8])
     """
-    if implementation not in ("auto", *IMPLEMENTATIONS):
+    if not isinstance(implementation, str) or implementation not in ("auto", *IMPLEMENTATIONS):
         raise unknown("implementation", implementation, ("auto", *IMPLEMENTATIONS))
+    for name, part in (("query", query), ("key", key), ("value", value), ("key_mask", key_mask),
+                       ("documents", documents), ("columns", columns), ("rows", rows)):
+        if not isinstance(part, Tensor) and (part is not None or name in ("query", "key", "value")):
+            raise ReproError(f"{name} is a {type(part).__name__}; it must be a tensor.")
     if not query.dtype == key.dtype == value.dtype:
         query, key, value = autocast(query, key, value)
     patterns = _check(query, key, value, pattern, key_mask, documents, dropout)
+    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, (int, float)) or not abs(scale) < 2**63):
+        raise ReproError(f"scale is {scale!r}; it must be a number, or None for 1 / sqrt(D).")
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     if columns is not None or rows is not None:
         return _chosen(query, key, value, patterns, implementation, scale, key_mask, documents, dropout, columns, rows)
@@ -292,8 +304,8 @@ def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
     if documents is not None and (documents.shape != (batch, n) or documents.dtype not in (torch.int32, torch.int64)):
         raise ReproError(f"documents are {documents.dtype} {tuple(documents.shape)}; they must be whole numbers and "
                          f"(B, N), here {(batch, n)}.")
-    if not 0 <= dropout < 1:
-        raise ReproError(f"dropout is {dropout}; it must be at least 0 and less than 1.")
+    if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
+        raise ReproError(f"dropout is {dropout!r}; it must be at least 0 and less than 1.")
     patterns = list(pattern) if isinstance(pattern, Sequence) else [pattern] * heads
     for one in patterns:
         if not isinstance(one, Pattern):

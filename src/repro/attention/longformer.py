@@ -8,11 +8,13 @@ from torch.nn import functional as F
 from repro.attention.chosen import Chosen
 from repro.attention.implementations import attend
 from repro.attention.patterns import SlidingWindow
+from repro.checked import checked
 from repro.errors import ReproError
 
 LOCAL = "query", "key", "value"
 
 
+@checked
 class LongformerSelfAttention(nn.Module):
     """Windowed self-attention with global tokens (Beltagy et al. 2020, section 3.1).
 

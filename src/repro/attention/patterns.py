@@ -197,6 +197,8 @@ class SlidingWindow(Pattern):
     causal: bool = True
 
     def __post_init__(self):
+        if not isinstance(self.causal, bool):
+            raise ReproError(f"causal is {self.causal!r}; it must be True or False.")
         _at_least("window", self.window, 1 if self.causal else 0, "keys")
         _at_least("dilation", self.dilation, 1, "positions")
         if not self.causal and self.window % 2:

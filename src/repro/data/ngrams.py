@@ -141,7 +141,7 @@ def _memory() -> int:
 
 
 def _listed(texts: Iterable[str]) -> Iterable[str]:
-    if not isinstance(texts, Iterable):
+    if not isinstance(texts, Iterable) or getattr(texts, "shape", None) == ():
         raise ReproError(f"texts is {texts!r:.60}; give a list of texts.")
     if isinstance(texts, str):
         raise ReproError("texts is one string; give a list of texts, such as [text].")

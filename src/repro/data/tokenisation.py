@@ -496,7 +496,9 @@ def train_bpe(texts: Iterable[str], vocab_size: int, level: str = "byte", catego
     >>> [coder.decode([one]) for one in coder.encode("lower")]
     ['low', 'e', 'r']
     """
-    if level not in bpe.LEVELS:
+    if not isinstance(categories, bool):
+        raise ReproError(f"categories is {categories!r:.40}; it must be True or False.")
+    if not isinstance(level, str) or level not in bpe.LEVELS:
         raise unknown("level of BPE", level, bpe.LEVELS)
     if isinstance(vocab_size, bool) or not isinstance(vocab_size, Integral) or vocab_size < 257:
         raise ReproError(f"vocab_size={vocab_size}: BPE needs a whole number of at least 257 (256 bytes and {END}).")

@@ -66,7 +66,7 @@ class WebText:
         return left
 
 
-def webtext(pages: Iterable[Page], karma: int = KARMA, first: str | None = None, last: str | None = LAST,
+def webtext(pages: Iterable[Page], karma: float = KARMA, first: str | None = None, last: str | None = LAST,
             similar: float = 0.8) -> WebText:
     """The texts of `pages` with at least `karma`, shared from day `first` to day `last`, without Wikipedia and copies.
 
@@ -84,9 +84,12 @@ def webtext(pages: Iterable[Page], karma: int = KARMA, first: str | None = None,
     """
     if isinstance(similar, bool) or not isinstance(similar, Real) or not 0 < similar <= 1:
         raise ReproError(f"similar={similar}: allowed are shares above 0, up to 1.")
+    for day in (first, last):
+        if day is not None and not (isinstance(day, str) and not day):
+            _day(str(day)[:40])  # raises ReproError for what is none
     if first and last and _day(first) > _day(last):
         raise ReproError(f"first={first} is after last={last}: no page would be kept.")
-    if isinstance(karma, bool) or not isinstance(karma, Real):
+    if isinstance(karma, bool) or not isinstance(karma, Real) or not abs(karma) < 2**63:
         raise ReproError(f"karma={karma!r:.40}: give a number.")
     if isinstance(pages, str) or not isinstance(pages, Iterable):
         raise ReproError(f"pages is {pages!r:.60}; give a list of repro.data.Page.")

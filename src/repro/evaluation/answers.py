@@ -41,7 +41,7 @@ def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "h
     >>> exact, round(f1, 3)
     (0.0, 0.667)
     """
-    if rules not in RULES:
+    if not isinstance(rules, str) or rules not in RULES:
         raise unknown("rules of answers", rules, RULES)
     if not isinstance(prediction, str):
         raise ReproError(f"prediction is {prediction!r}; give a text, which may be empty.")

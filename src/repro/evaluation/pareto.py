@@ -1,6 +1,6 @@
 """Which of several trade-offs nothing else beats."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from repro.evaluation.inputs import numbers
 
@@ -14,7 +14,7 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     >>> pareto_front([(1, 9.0), (2, 8.0), (2, 8.5), (3, 8.2), (4, 7.0)])
     [0, 1, 4]
     """
-    points = list(points) if isinstance(points, Iterable) else [points]
+    points = list(points) if isinstance(points, Iterable) and not isinstance(points, Mapping) else [points]
     if points:
         numbers(points, "points", (None, 2), finite=False)
     return sorted((k for k, (cost, loss) in enumerate(points) if not any(

@@ -73,7 +73,7 @@ class Score:
 
 
 @torch.no_grad()
-def perplexity(model, tokens, window: int, overlap: int, n_words: int | None = None, n_bytes: int | None = None,
+def perplexity(model, tokens, window: int, overlap: int, n_words: float | None = None, n_bytes: float | None = None,
                batch_size: int | None = None, progress=None) -> Score:
     """Score `tokens` (N,) with windows of `window` tokens that share `overlap` tokens with the one before.
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from repro.checked import checked
 from repro.errors import ReproError, check_whole
 from repro.evaluation.barred import Bar, Open, predicted
 from repro.evaluation.checks import (
@@ -30,6 +31,7 @@ from repro.windows import context_of
 Ids = Sequence[int]
 
 
+@checked
 def continuation_nll(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids], batch_size: int = 16,
                      progress=None) -> tuple[np.ndarray, np.ndarray]:
     """Negative log-likelihood of each continuation after its prefix, in nats, and its number of tokens.
@@ -77,6 +79,7 @@ class Lambada:
         return as_perplexity(self.nll.mean())
 
 
+@checked
 def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Sequence[str] = (), batch_size: int = 16,
             progress=None, whole_words: bool = True) -> Lambada:
     """The last word of each passage, which is what follows its last whitespace (Paperno et al. 2016).

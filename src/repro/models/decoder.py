@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from repro.attention import Pattern, SlidingWindow, attend
 from repro.attention.products import by_rows, products
+from repro.checked import checked
 from repro.configs import Dropout, Positive, Tuple, config
 from repro.errors import ReproError, short
 from repro.ids import check_ids, embedded
@@ -149,6 +150,7 @@ class DecoderConfig(LayersConfig):
         return self.vocab_size
 
 
+@checked
 class Decoder(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
@@ -337,6 +339,7 @@ def rotated(weights: Tensor, waves: Tensor) -> Tensor:
     return torch.cat([of_cos * sin - of_sin * cos, of_sin * sin + of_cos * cos], -1)
 
 
+@checked
 def longformer_patterns(windows: Sequence[int], n_head: int, dilation: Sequence[int] | None = None,
                         dilated_heads: int = 2) -> tuple[tuple[Pattern, ...], ...]:
     """The patterns of Longformer as a language model (Beltagy et al. 2020, section 4.1 and Table 12), layer by layer.

@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from repro.attention import Global, Pattern, SlidingWindow
+from repro.checked import checked
 from repro.configs import Positive, config
 from repro.ids import check_lengths, embedded
 from repro.models.decoder import Layer, LayersConfig, sinusoids
@@ -33,6 +34,7 @@ class EncoderConfig(LayersConfig):
         return super().parameters + (self.n_embd + 1) * self.n_labels
 
 
+@checked
 class Encoder(nn.Module):
     """Documents (B, N) of token ids to logits (B, n_labels), read off the first token. N has no limit.
 
@@ -69,6 +71,7 @@ class Encoder(nn.Module):
         return self.classify(self.dropout(self.norm(x[:, 0])))
 
 
+@checked
 def classifier_patterns(window: int, n_layer: int) -> tuple[Pattern, ...]:
     """In every layer a window of `window` keys on both sides together, an even number, and the first token global.
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from repro.errors import ReproError
+from repro.checked import checked
+from repro.errors import ReproError, check_whole
+from repro.ids import what
 
 
 def check_experts(n_experts: int, k: int) -> None:
@@ -21,6 +23,7 @@ def check_experts(n_experts: int, k: int) -> None:
         raise ReproError(f"k is {k}; of {n_experts} experts 1 to {n_experts} can be asked for each token.")
 
 
+@checked
 class Experts(nn.Module):
     """Tokens (T, n_embd) to their outputs (T, n_embd), the balance loss, and how many tokens chose each expert.
 
@@ -37,8 +40,9 @@ class Experts(nn.Module):
 
     def __init__(self, n_embd: int, n_experts: int, k: int = 2, size: int | None = None):
         super().__init__()
+        check_whole(n_embd, "n_embd")
         check_experts(n_experts, k)
-        size = 4 * n_embd if size is None else size
+        size = 4 * n_embd if size is None else check_whole(size, "size")
         self.n_embd, self.n_experts, self.k, self.size = n_embd, n_experts, k, size
         self.gate = nn.Parameter(torch.zeros(n_embd, n_experts))  # zeros: all are tried alike at first (Appendix A)
         self.noise = nn.Parameter(torch.zeros(n_embd, n_experts))
@@ -48,6 +52,11 @@ class Experts(nn.Module):
         self.outer_bias = nn.Parameter(torch.zeros(n_experts, n_embd))
 
     def forward(self, x: Tensor, counted: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        if not isinstance(x, Tensor) or x.ndim != 2 or not x.is_floating_point() or x.shape[1] != self.n_embd:
+            raise ReproError(f"tokens are {what(x)}; give floats of shape (T, {self.n_embd}).")
+        if counted is not None and (not isinstance(counted, Tensor) or counted.shape != x.shape[:1]
+                                    or counted.dtype != torch.bool):
+            raise ReproError(f"counted is {what(counted)}; give a bool for each of the {len(x)} tokens.")
         rows = slice(None) if counted is None else counted
         with torch.autocast(x.device.type, enabled=False):
             weights, load = self.weights(x.float() if x.dtype in (torch.bfloat16, torch.float16) else x, rows)

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from repro.attention import Causal, attend
 from repro.attention.products import products
 from repro.bf16 import has_bf16
+from repro.checked import checked
 from repro.configs import Dropout, Positive, config
 from repro.errors import ReproError, unknown
 from repro.ids import check_size, embedded
@@ -90,6 +91,7 @@ SIZES = _Sizes({
 })
 
 
+@checked
 class GPT(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N is at most `n_positions`.
 

@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+from repro.checked import checked
 from repro.checkpoints import reading, whole
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole, unknown
 
 
+@checked
 def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positions: int = 1024, bos: int = 0,
               activation: str = "gelu_new"):
     """An untrained `GPT2LMHeadModel` without dropout.
@@ -23,7 +25,13 @@ def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positio
     repro.errors.ReproError: n_embd is 8 and n_head 3; the width must be a multiple of the heads.
     """
     from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers.activations import ACT2FN
 
+    for name, size in (("n_layer", n_layer), ("n_embd", n_embd), ("n_head", n_head), ("vocab_size", vocab_size),
+                       ("n_positions", n_positions)):
+        check_whole(size, name)
+    if activation not in ACT2FN:
+        raise unknown("activation", activation, ACT2FN)
     if n_embd % n_head:
         raise ReproError(f"n_embd is {n_embd} and n_head {n_head}; the width must be a multiple of the heads.")
     return GPT2LMHeadModel(GPT2Config(
@@ -32,6 +40,7 @@ def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positio
         eos_token_id=bos))
 
 
+@checked
 def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 1024) -> int:
     """Number of weights of such a model: biases and layer norms included, the tied output layer counted once.
 
@@ -42,6 +51,7 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
     return n_layer * block + (vocab_size + n_positions) * n_embd + 2 * n_embd
 
 
+@checked
 def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None, **settings):
     """A GPT-2 checkpoint (hub name or folder), with a recurrence module if `recurrence` is a RecurrenceConfig,
     or with one of the memories of `repro.recurrence`, with settings of its own.

@@ -14,6 +14,7 @@ from transformers import LongformerConfig, LongformerForMaskedLM, RobertaForMask
 from transformers.modeling_outputs import MaskedLMOutput
 
 from repro.attention import LongformerSelfAttention
+from repro.checked import checked
 from repro.checkpoints import load_whole, quietly
 from repro.errors import ReproError, unknown
 from repro.ids import check_ids, what
@@ -27,6 +28,7 @@ KEPT = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
         "pad_token_id", "bos_token_id", "eos_token_id", "tie_word_embeddings")  # of the base's config
 
 
+@checked
 class Longformer(LongformerForMaskedLM):
     """A masked language model for long texts: a window around every token, and global tokens that see all.
 
@@ -115,6 +117,7 @@ class Longformer(LongformerForMaskedLM):
         """How many tokens of a text can be read."""
         return self.config.max_position_embeddings - self.config.pad_token_id - 1
 
+    @checked
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                 global_attention_mask: Tensor | None = None, labels: Tensor | None = None,
                 token_type_ids: Tensor | None = None, return_dict: bool | None = None,
@@ -146,10 +149,16 @@ class Longformer(LongformerForMaskedLM):
         found = MaskedLMOutput(loss=loss, logits=logits)
         return found.to_tuple() if return_dict is False else found
 
+    @checked
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                global_attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None) -> Tensor:
         """The last layer's states (B, N, d), for heads of all kinds; arguments and errors are those of `forward`."""
         check_ids(input_ids, self.config.vocab_size, name="input_ids")
+        if token_type_ids is not None:
+            check_ids(token_type_ids, self.config.type_vocab_size, name="token_type_ids")
+            if token_type_ids.shape != input_ids.shape:
+                raise ReproError(f"token_type_ids have shape {tuple(token_type_ids.shape)}; give that of input_ids, "
+                                 f"{tuple(input_ids.shape)}.")
         reached = input_ids.shape[1]
         if reached > self.n_positions:  # padding has no position
             reached = int((input_ids != self.config.pad_token_id).sum(1).max())

@@ -6,6 +6,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
+from repro.checked import checked
 from repro.configs import Dropout, Positive, config
 from repro.ids import embedded
 from repro.models.gpt import INIT, GPTConfig
@@ -53,6 +54,7 @@ class LSTMConfig:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+@checked
 class LSTM(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 

@@ -6,11 +6,13 @@ import torch
 from torch import Tensor
 
 from repro.attention import Pattern
-from repro.errors import ReproError
+from repro.checked import checked
+from repro.errors import ReproError, check_whole
 from repro.ids import evaluating, what
 from repro.models.decoder import Decoder
 
 
+@checked
 @torch.no_grad()
 def receptive_field(patterns: Sequence[Sequence[Pattern]], n: int) -> Tensor:
     """(n_layer, n) bool: whether the last of n positions, after a layer, can depend on an input position.
@@ -22,6 +24,10 @@ def receptive_field(patterns: Sequence[Sequence[Pattern]], n: int) -> Tensor:
     tensor([[0, 0, 0, 1, 1],
             [0, 0, 1, 1, 1]], dtype=torch.int32)
     """
+    check_whole(n, "n")
+    if not len(patterns) or not all(isinstance(layer, Sequence) and layer and all(
+            isinstance(one, Pattern) for one in layer) for layer in patterns):
+        raise ReproError("patterns names no pattern for each head of each layer; give [[SlidingWindow(4), …], …].")
     position, rows = torch.arange(n), []
     for top in range(len(patterns)):
         seen = position == n - 1
@@ -33,6 +39,7 @@ def receptive_field(patterns: Sequence[Sequence[Pattern]], n: int) -> Tensor:
     return torch.stack(rows)
 
 
+@checked
 def measured_field(model: Decoder, ids: Tensor) -> Tensor:
     """The same, found by asking: where the gradient of the last position after each layer is not zero.
 

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+from repro.checked import checked
 from repro.checkpoints import load_whole
 from repro.errors import ReproError
 
 START, PAD, END, UNKNOWN = 0, 1, 2, 3  # ids of its special tokens; <mask> has the last one
 
 
+@checked
 def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positions: int = 512,
                  sinusoids: float | None = None):
     """An untrained `RobertaForMaskedLM` without dropout, for sequences of up to `n_positions` tokens.
@@ -54,6 +56,7 @@ def waves(n_positions: int, width: int):
     return torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]
 
 
+@checked
 def roberta_parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 512) -> int:
     """Number of weights of such a model: biases and layer norms included, the tied output matrix counted once.
 
@@ -65,6 +68,7 @@ def roberta_parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: 
     return n_layer * block + embeddings + n_embd**2 + 3 * n_embd + vocab_size
 
 
+@checked
 def load_masked_lm(name_or_folder: str | Path):
     """A RoBERTa checkpoint (hub name or folder) with fp32 weights.
 

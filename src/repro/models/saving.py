@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from repro.checked import checked
 from repro.checkpoints import quietly, reading, whole_folder
 from repro.configs import plain
 from repro.errors import ReproError, short, unknown
@@ -56,6 +57,7 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
             save_weights(kept, str(unfinished / "model.safetensors"))
 
 
+@checked
 def load_model(folder: str | Path):
     """The model that `save_model` wrote, with fp32 weights, in evaluation mode.
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from repro.attention import Causal, Fixed, Pattern, attend
 from repro.attention.products import products
+from repro.checked import checked
 from repro.configs import Dropout, Positive, Tuple, config
 from repro.errors import ReproError, check_whole, unknown
 from repro.ids import check_ids, check_temperature, embedded, evaluating, what
@@ -25,6 +26,7 @@ EMBEDDINGS = ("data", "attention")
 INIT = 0.125  # standard deviation of an initial weight, times the square root of what enters (Appendix of the paper)
 
 
+@checked
 def integrated(pattern: Pattern, integration: str, n_layer: int, n_head: int) -> tuple[tuple[Pattern, ...], ...]:
     """The pattern of every head of every layer, the bottom one first, where `pattern` has `.heads` (section 4.2).
 
@@ -152,6 +154,7 @@ class SparseConfig:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+@checked
 class SparseTransformer(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1, whose place in the data is i.
 
@@ -192,6 +195,7 @@ class SparseTransformer(nn.Module):
             for branch in (block.attention, block.feedforward):
                 branch.out.weight.data /= sqrt(2 * self.config.n_layer)
 
+    @checked
     def forward(self, ids: Tensor, cache: "Cache | None" = None) -> Tensor:
         x = self.embedded(ids, 0 if cache is None else cache.filled)
         for number, layer in enumerate(self.layers):
@@ -298,6 +302,7 @@ class Cache:
         return added
 
 
+@checked
 @torch.no_grad()
 def sample(model: SparseTransformer, ids: Tensor, n_new: int, seed: int = 0, temperature: float = 1.0,
            allowed: Tensor | None = None, progress=None) -> Tensor:

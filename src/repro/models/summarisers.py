@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from repro.attention import Causal, Full
 from repro.caches import given, handed
+from repro.checked import checked
 from repro.configs import Dropout, Positive, config
 from repro.ids import check_ids, check_lengths, embedded, same_batch
 from repro.models.decoder import Layer, LayersConfig, sinusoids
@@ -27,6 +28,7 @@ class Read(NamedTuple):
     balance: Tensor | float
 
 
+@checked
 class OneText(nn.Module):
     """A decoder that reads input, separator and summary as one text (T-D, section 4.2.3): a `Decoder`, a `TDMCA` or
     a `Pretrained`.
@@ -62,6 +64,7 @@ class OneText(nn.Module):
         return Read(told, logits[:, :source.shape[1]], getattr(self.decoder, "balance", 0.0))
 
 
+@checked
 class Pretrained(nn.Module):
     """A GPT-2 (`transformers`) as the decoder of a `OneText`: token ids (B, N), N at most its context, to logits.
 
@@ -78,6 +81,7 @@ class Pretrained(nn.Module):
         check_ids(ids, self.config.vocab_size, self.config.n_positions)
         return self.model(ids, use_cache=False).logits
 
+    @checked
     def extend(self, ids: Tensor, past: "GPT2Past | None" = None) -> "tuple[Tensor, GPT2Past]":
         """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them."""
         read = past.cache.get_seq_length() if past else 0
@@ -142,6 +146,7 @@ class EncoderDecoderConfig:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+@checked
 class EncoderDecoder(nn.Module):
     """T-ED: an encoder reads the input both ways, a decoder the summary, looking at what the encoder made of the input
     (Vaswani et al. 2017). Layers as those of `Decoder`, with relative positions on either side and none across.
@@ -178,6 +183,7 @@ class EncoderDecoder(nn.Module):
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:
         """What the encoder makes of the input (B, L, n_embd)."""
         x = self.dropout(embedded(self.embed, source, name="source"))
+        check_lengths(lengths, source)
         waves, there = sinusoids(source.shape[1], self.config.encoder.n_waves).to(x), within(source, lengths)
         for layer in self.encoder:
             x = layer(x, waves, self.implementation, there)
@@ -249,6 +255,7 @@ class Seq2SeqConfig:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+@checked
 class Seq2Seq(nn.Module):
     """A recurrent encoder and decoder (LSTM) with attention (Bahdanau et al. 2015, as in Luong et al. 2015).
 
@@ -284,6 +291,7 @@ class Seq2Seq(nn.Module):
         from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
         x = self.dropout(embedded(self.embed, source, name="source"))
+        check_lengths(lengths, source)
         packed = pack_padded_sequence(x, lengths.cpu(), True, False)
         states, last = self.encoder(packed)
         return pad_packed_sequence(states, True, total_length=source.shape[1])[0], last

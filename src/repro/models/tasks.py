@@ -4,7 +4,7 @@ A text starts with one new token and ends with another; a third stands between t
 matrix are all that is new. While it learns the task the model goes on predicting tokens, which the paper found to help.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from numbers import Integral, Real
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from repro.checked import checked
 from repro.errors import ReproError, check_whole, unknown
 from repro.ids import evaluating, what
 from repro.loss import check_lm_weight, cross_entropy
@@ -28,6 +29,7 @@ Ids = list[int]
 Predicted = tuple[Tensor, Tensor, Tensor]  # states (n, d), the tokens that follow (n,), and what each loss counts (n,)
 
 
+@checked
 def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> list[Ids]:
     """The sequences of token ids, 1, 1, 2 or K of them, as which a `TaskModel` reads an example (Figure 1).
 
@@ -103,7 +105,8 @@ def _fitting(lengths: list[int], room: int) -> list[int]:
     return [first, room - first]
 
 
-def collate(examples: Sequence[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
+@checked
+def collate(examples: Iterable[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
     """A batch of encoded examples: ids (B, S, N), zeros behind each end, and lengths (B, S), both int64.
 
     Raises ReproError for no examples, for examples with different numbers of sequences, an empty sequence, and what are
@@ -113,12 +116,15 @@ def collate(examples: Sequence[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
     >>> ids.tolist(), lengths.tolist()
     ([[[1, 2, 3]], [[4, 5, 0]]], [[3], [2]])
     """
+    examples = list(examples)
+    if not all(isinstance(example, Sequence) and not isinstance(example, str) for example in examples):
+        raise ReproError("an example of this batch is no list of sequences of ids, such as [[1, 2, 3]].")
     examples = [list(example) for example in examples]
     counts = sorted({len(example) for example in examples})
     if len(counts) != 1 or not counts[0]:
         raise ReproError(f"the examples of this batch have {' and '.join(map(str, counts)) or 'no'} sequences; all "
                          "of a batch need the same number, at least one: put those with as many candidates together.")
-    if not all(hasattr(ids, "__len__") for example in examples for ids in example):
+    if not all(hasattr(ids, "__len__") and not isinstance(ids, str) for example in examples for ids in example):
         raise ReproError("an example of this batch is a list of ids; it must be a list of sequences, such as "
                          "[[1, 2, 3]] for one sequence.")
     lengths = torch.tensor([[len(ids) for ids in example] for example in examples])
@@ -134,6 +140,7 @@ def collate(examples: Sequence[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
     return batch, lengths
 
 
+@checked
 def labelled(examples: Sequence[tuple[Sequence[Ids], float]]) -> dict[str, Tensor]:
     """A batch of (encoded example, label): `ids` and `lengths` of `collate`, and `labels` (B,).
 
@@ -141,6 +148,8 @@ def labelled(examples: Sequence[tuple[Sequence[Ids], float]]) -> dict[str, Tenso
     >>> batch["ids"].shape, batch["labels"]
     (torch.Size([2, 1, 3]), tensor([0, 1]))
     """
+    if not all(isinstance(one, Sequence) and not isinstance(one, str) and len(one) == 2 for one in examples):
+        raise ReproError("give pairs of an encoded example and its label.")
     ids, lengths = collate([example for example, _ in examples])
     return {"ids": ids, "lengths": lengths, "labels": torch.tensor([label for _, label in examples])}
 
@@ -167,6 +176,7 @@ class Told:
         return self._predicted()
 
 
+@checked
 class TaskModel(nn.Module):
     """A language model, fine-tuned: (B, S, N) ids of `collate` to logits and losses (`Told`).
 
@@ -210,6 +220,7 @@ class TaskModel(nn.Module):
         return {"base": self.base.config.to_dict(), "form": self.form, "n_outputs": self.n_outputs,
                 "dropout": self.dropout.p}
 
+    @checked
     def forward(self, ids: Tensor, lengths: Tensor, labels: Tensor | Sequence[float] | None = None,
                 lm_weight: float = 0.5) -> Told:
         """ids: (B, S, N), lengths: (B, S), of `collate`. labels: (B,), of a label or candidate its number from 0, or
@@ -329,6 +340,7 @@ class TaskModel(nn.Module):
                              f"must be whole numbers from 0 to {n - 1}.")
 
 
+@checked
 @torch.no_grad()
 def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int = 32) -> np.ndarray:
     """The logits (examples, outputs or candidates) float64 of encoded examples, in their order. Dropout is off.

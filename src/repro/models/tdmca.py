@@ -17,9 +17,10 @@ from torch.utils.checkpoint import checkpoint
 
 from repro.attention import Causal
 from repro.attention.products import ROWS
+from repro.checked import checked
 from repro.configs import Dropout, Natural, Positive, Tuple, config
 from repro.errors import ReproError
-from repro.ids import check_ids, embedded
+from repro.ids import check_ids, embedded, what
 from repro.models.decoder import LayersConfig, RelativeAttention, rotated, sinusoids
 from repro.models.experts import Experts, check_experts
 from repro.models.past import Kept, Past, check_past, pieces
@@ -104,6 +105,7 @@ class TDMCAConfig:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+@checked
 class TDMCA(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit and need be no multiple.
 
@@ -143,6 +145,9 @@ class TDMCA(nn.Module):
 
     def hidden(self, ids: Tensor, there: Tensor | None = None) -> Tensor:
         """The states (B, N, n_embd) that the logits are read off."""
+        if there is not None and (not isinstance(there, Tensor) or there.shape != ids.shape
+                                  or there.dtype != torch.bool):
+            raise ReproError(f"there is {what(there)}; give a bool for each of the ids.")
         x = self.dropout(embedded(self.embed, ids))
         waves = sinusoids(ids.shape[1], self.config.stack.n_waves).to(x)
         self.balance, self.use = x.new_zeros(()), {}

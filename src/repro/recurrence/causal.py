@@ -12,6 +12,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_outputs import CausalLMOutput
 from transformers.modeling_utils import AttentionInterface
 
+from repro.checked import checked
 from repro.checkpoints import config_of, reading, whole
 from repro.errors import ReproError, check_whole, unknown
 from repro.ids import check_ids, check_temperature, embedded, evaluating
@@ -72,6 +73,7 @@ class WindowByWindow(GPT2LMHeadModel):
 
     attention = ATTENTION
 
+    @checked
     def forward(self, input_ids: Tensor, window: int | None = None, overlap: int = 0, labels: Tensor | None = None,
                 recompute: str = "none", recurrent: bool = True, truncate: int | None = None,
                 return_logits: bool = True) -> CausalLMOutput:
@@ -156,6 +158,7 @@ class WindowByWindow(GPT2LMHeadModel):
         model.generation_config = base.generation_config
         return model.eval()
 
+    @checked
     @torch.no_grad()
     def generate(self, input_ids: Tensor, max_new_tokens: int, window: int | None = None, overlap: int = 0,
                  do_sample: bool = False, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
@@ -175,6 +178,7 @@ class WindowByWindow(GPT2LMHeadModel):
             return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
 
 
+@checked
 class RecurrentLM(WindowByWindow):
     """A GPT-2 language model with a recurrence module (Yoshida et al. 2020, section 3).
 
@@ -286,6 +290,7 @@ def chosen(logits: Tensor, do_sample: bool, temperature: float, generator: torch
     return logits.argmax(-1, keepdim=True)
 
 
+@checked
 class MaskedOut(nn.Module):
     """A RecurrentLM whose module is masked out, for scoring: the difference shows how much it leans on h_prev.
 

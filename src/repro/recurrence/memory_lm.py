@@ -10,11 +10,12 @@ from transformers import GPT2Config
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import AttentionInterface
 
+from repro.checked import checked
 from repro.checkpoints import config_of, reading, whole
-from repro.errors import ReproError
+from repro.errors import ReproError, short
 from repro.recompute import recomputed
 from repro.recurrence.causal import BASE, WindowByWindow, attention_with_previous, chosen
-from repro.recurrence.memories import complete, make
+from repro.recurrence.memories import MEMORIES, complete, make
 
 ATTENTION = "repro_memory"
 
@@ -31,6 +32,7 @@ AttentionInterface.register(ATTENTION, attention_with_memory)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
+@checked
 class MemoryLM(WindowByWindow):
     """A GPT-2 language model with a memory; made by `with_memory`, called like a `RecurrentLM`.
 
@@ -48,7 +50,9 @@ class MemoryLM(WindowByWindow):
 
     def __init__(self, config: GPT2Config, memory: dict | None = None):
         super().__init__(copy.deepcopy(config))
-        self.config.memory = memory or config.memory
+        self.config.memory = memory or getattr(config, "memory", None)
+        if not isinstance(self.config.memory, dict) or self.config.memory.get("name") not in MEMORIES:
+            raise ReproError(f"memory is {short(self.config.memory)}; give what `complete` makes.")
         self.set_attn_implementation(ATTENTION)
         self.memory = make(self.config, self.config.memory)
 
@@ -118,6 +122,7 @@ class MemoryLM(WindowByWindow):
         return tokens
 
 
+@checked
 def with_memory(name_or_folder: str | Path, memory: str | None = None, dtype: torch.dtype = torch.float32,
                 **settings) -> MemoryLM:
     """A GPT-2 checkpoint (hub name or folder) with a memory, in evaluation mode.

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from repro.checked import checked
 from repro.configs import Natural, Positive, config
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
+from repro.ids import what
 
 POOLS = ("mean", "max", "attention")
 LAYERS = ("learned", "last")
@@ -59,6 +61,7 @@ def check_settings(recurrence: object) -> None:
         raise ReproError(f"recurrence is a {type(recurrence).__name__}; give a RecurrenceConfig.")
 
 
+@checked
 class Recurrence(nn.Module):
     """z = sum_l w_l mean_t h_t^l with w = softmax over layers (Equation 1), then h_prev = feedforward(z).
 
@@ -75,6 +78,8 @@ class Recurrence(nn.Module):
 
     def __init__(self, config: RecurrenceConfig, n_layer: int, d_model: int):
         super().__init__()
+        check_whole(d_model, "d_model")
+        check_whole(n_layer, "n_layer")
         if config.insert == "one" and config.insert_layer >= n_layer:
             raise ReproError(f"insert_layer is {config.insert_layer}, but the model has layers 0 to {n_layer - 1}.")
         self.config = config
@@ -134,4 +139,6 @@ class Recurrence(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """h_prev (B, n_embeddings, d_model) from z (B, d_model)."""
+        if not isinstance(z, Tensor) or z.shape[1:] != (self.d_model,) or not z.is_floating_point():
+            raise ReproError(f"z is {what(z)}; give floats of shape (B, {self.d_model}).")
         return self.feedforward(z).unflatten(-1, (self.config.n_embeddings, self.d_model))

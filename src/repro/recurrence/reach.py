@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from repro.checked import checked
 from repro.errors import ReproError
 from repro.ids import check_ids, evaluating
 from repro.loss import cross_entropy
@@ -18,6 +19,7 @@ class Reach(NamedTuple):
     changes: list[float]
 
 
+@checked
 @torch.no_grad()
 def reach_windows(model, tokens: Tensor, other: Tensor, window: int, overlap: int = 0,
                   tolerance: float = 1e-4) -> Reach:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from transformers import RobertaConfig, RobertaModel
 from transformers.models.roberta.modeling_roberta import RobertaPreTrainedModel
 
+from repro.checked import checked
 from repro.checkpoints import quietly, reading
 from repro.errors import ReproError, unknown
 from repro.ids import check_ids, what
@@ -34,6 +35,7 @@ class QuestionWindow(NamedTuple):
     stop: int
 
 
+@checked
 def question_windows(question: Sequence[int], context: Sequence[int], window: int = 512, bos: int = 0,
                      sep: int = 2) -> list[QuestionWindow]:
     """A text in windows of `window` tokens, all full but the last, each of which starts with the question.
@@ -76,6 +78,7 @@ class Read:
     last_hidden_state: Tensor  # (B, W, T, d)
 
 
+@checked
 class RecurrentRoberta(RobertaPreTrainedModel):
     """RoBERTa with a recurrence module that answers questions about texts of any number of windows.
 
@@ -153,6 +156,7 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         """The weights that a reader of one window at a time does not have."""
         return self.recurrence.parameters()
 
+    @checked
     def forward(self, windows: Tensor, attention_mask: Tensor | None = None, recurrent: bool = True,
                 recompute: str = "none", given: Tensor | None = None) -> Read:
         """Read questions (B, W, T), window after window, as `question_windows` makes them.

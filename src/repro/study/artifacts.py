@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from repro import page
+from repro.checked import checked
 from repro.errors import ReproError, unknown
 from repro.study.experiment import Experiment, corpus_named, experiment
 from repro.study.once import unchanging
@@ -330,6 +331,7 @@ def _line(line: str) -> str:
     return line[:found.start()] + line[found.end():] + ids
 
 
+@checked
 def beside(scale: str) -> tuple[str, ...]:
     """The scales whose records a page at `scale` shows first: `small`, whose records lie in the repository.
 
@@ -339,6 +341,7 @@ def beside(scale: str) -> tuple[str, ...]:
     return tuple(name for name in ("small",) if name != scale)
 
 
+@checked
 def artifact(id: str) -> Artifact:
     """The artifact with this id. Raises ReproError, with the nearest id, when there is none.
 

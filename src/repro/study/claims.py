@@ -8,6 +8,7 @@ from math import expm1
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from repro.checked import checked
 from repro.errors import ReproError, unknown
 from repro.page import written
 from repro.study.artifacts import Artifact, Based, artifact, artifacts, beside
@@ -306,6 +307,7 @@ def _as_shares(verdict: Verdict, sign: int) -> Verdict:
                    **{name: value if value is None else sign * expm1(sign * value) for name, value in sizes.items()})
 
 
+@checked
 def claim(id: str) -> Claim:
     """The claim with this id. Raises ReproError, with the nearest id, when there is none.
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from repro.checked import checked
 from repro.errors import unknown
 from repro.study.progress import Progress
 from repro.study.record import Record
@@ -138,6 +139,7 @@ def _plan(experiment: Experiment, scale: str) -> list[RunConfig]:
     return experiment._planned(scale, {}, (0,))
 
 
+@checked
 def experiment(name: str) -> Experiment:
     """The experiment of this name. Raises ReproError, with the nearest name, when there is none.
 

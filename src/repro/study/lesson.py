@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from repro import page
+from repro.checked import checked
 from repro.errors import ReproError, unknown
 from repro.page import written
 from repro.study.artifacts import ADDED, NOT_RUN
@@ -90,6 +91,7 @@ class Sentence:
         return re.sub(r"\*\*|\*|`", "", self.markdown)
 
 
+@checked
 def sentence(template: str, **values: Any) -> Sentence:
     """Prose (Markdown) with `{name}` or `{name:style}` for each of `values`; indented lines are taken as prose too.
 
@@ -150,6 +152,7 @@ def css_class(verdict: str) -> str:
     return "verdict-" + re.sub(r"\W+", "-", verdict)
 
 
+@checked
 def badge(verdict: str, href: str = "", about: str = "") -> str:
     """A verdict as HTML: its sign and its words, in the colour and shape that book.css gives to it.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from repro.checked import checked
 from repro.errors import ReproError
 from repro.page import signed
 
@@ -61,6 +62,7 @@ class Verdict:
     because: str = ""  # the explanation, with the names of fields in braces
 
 
+@checked
 def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | None = None, control=None,
           room: float | None = None, seeds: int = SEEDS, null: float = 0.0, family: int = 1,
           paper_room: float | None = None, stretches: bool = False) -> Verdict:

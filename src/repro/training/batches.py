@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from repro.checked import checked
 from repro.errors import ReproError
 
 
@@ -40,6 +41,7 @@ class Batches(Protocol):
         """All that decides what the batches hold, in plain values; a long text or data by its digest."""
 
 
+@checked
 class Sequences:
     """Batches of `length + 1` consecutive tokens (`length` inputs, each with its target) in a shuffled order.
 
@@ -121,6 +123,7 @@ def _digest(values: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
+@checked
 class Stages:
     """Sequences that grow: batches of the first of `stages` for so many steps, then of the next, the last without end.
 
@@ -139,6 +142,9 @@ class Stages:
     unit = "tokens"
 
     def __init__(self, stages: Sequence[tuple[Sequences, int]]):
+        if not all(isinstance(one, Sequence) and len(one) == 2 and hasattr(one[0], "tokens_per_batch")
+                   for one in stages):
+            raise ReproError("stages are no pairs of `Sequences` and their steps; give [(sequences, 100), …].")
         sizes = {one.tokens_per_batch for one, _ in stages}
         if len(sizes) != 1:
             raise ReproError(f"the batches of {len(stages)} stages have {', '.join(map(str, sorted(sizes))) or 'no'} "
@@ -159,6 +165,7 @@ class Stages:
         return {"stages": [one.settings() | {"steps": steps} for one, steps in self.stages]}
 
 
+@checked
 class LengthBuckets:
     """Batches of examples of similar length, in a shuffled order, so that little is spent on padding.
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from repro.checked import checked
 from repro.errors import ReproError
 from repro.training.batches import Batches
 
@@ -18,6 +19,7 @@ MASKS = 1  # keeps the draws of masks apart from those of the order of the text,
 IGNORED = -100  # the target that counts nothing
 
 
+@checked
 def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
            allowed: np.ndarray | None = None) -> dict[str, Tensor]:
     """Rows (B, N) of a stream of token ids as a model is to read them, and what it is to predict.
@@ -35,6 +37,10 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
     >>> batch["ids"].shape, batch["targets"].shape
     (torch.Size([1, 22]), torch.Size([1, 3]))
     """
+    if rows.ndim != 2 or rows.dtype.kind not in "iu":
+        raise ReproError(f"rows are {rows.dtype} of shape {rows.shape}; give ids (B, N).")
+    if allowed is not None and (allowed.dtype != bool or allowed.shape != rows.shape):
+        raise ReproError(f"allowed is {allowed.dtype} of shape {allowed.shape}; give bools of shape {rows.shape}.")
     if rows.shape[1] < 3:
         raise ReproError(f"a row has {rows.shape[1]} tokens; between <s> and </s> at least one is needed.")
     if vocab_size < ORDINARY + 2:
@@ -57,6 +63,7 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
             "targets": torch.from_numpy(np.where(ordinary, tokens, IGNORED))}
 
 
+@checked
 class Masked:
     """Batches of token sequences (B, N + 1), such as `Sequences` or `Stages`, masked: those of `masked` on (B, N).
 

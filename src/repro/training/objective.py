@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from repro.checked import checked
 from repro.errors import ReproError, check_whole, unknown
 from repro.evaluation.checks import check_range, vocabulary_of
 from repro.evaluation.scoring import check_decoder, states_and_head
@@ -17,6 +18,7 @@ from repro.recompute import RECOMPUTE
 from repro.windows import check_window, context_of, same_shape, windows
 
 
+@checked
 class WindowedLM(nn.Module):
     """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) read in windows.
 
@@ -72,6 +74,7 @@ class WindowedLM(nn.Module):
                 "model": model_settings(self.model)} | ({"before": self.before} if self.before else {})
 
 
+@checked
 class NextToken(nn.Module):
     """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) that are read whole.
 
@@ -98,6 +101,7 @@ class NextToken(nn.Module):
         return {"model": model_settings(self.model)}
 
 
+@checked
 class MaskedLM(nn.Module):
     """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`, which may say
     besides, for a Longformer, which tokens are global (`global_attention_mask`).
@@ -135,6 +139,7 @@ class MaskedLM(nn.Module):
         return {"model": model_settings(self.model)}
 
 
+@checked
 class Answers(nn.Module):
     """Mean loss per question, in nats: of the type of its answer, and where that is a span the mean of its start's and
     its end's. A batch has `windows` and `attention_mask` as the model reads them; `text`, `starts` and `ends` (B, W, T)
@@ -182,6 +187,7 @@ def _among(logits: Tensor, text: Tensor, right: Tensor) -> Tensor:
     return torch.where(told, every - some, 0.0)
 
 
+@checked
 class Labels(nn.Module):
     """Mean negative log-likelihood per document, in nats, of its label; of batches by `evaluation.classification`.
 
@@ -208,6 +214,7 @@ class Labels(nn.Module):
         return {"model": model_settings(self.model)}
 
 
+@checked
 class Task(nn.Module):
     """The loss of a task that a language model is fine-tuned for, and of the tokens of its texts beside it; of batches
     by `repro.models.labelled`.
@@ -234,6 +241,7 @@ class Task(nn.Module):
         return {"lm_weight": self.lm_weight, "model": self.model.settings()}
 
 
+@checked
 class Summaries(nn.Module):
     """Mean negative log-likelihood per token, in nats, of summaries and, of decoders that read both as one text, of the
     inputs; of batches by `evaluation.summaries.padded`.
@@ -296,6 +304,7 @@ def _predicted(batch: Tensor | Mapping[str, Tensor], before: int = 0) -> tuple[T
     return tokens, batch["labels"], batch["n_targets"].sum()
 
 
+@checked
 def model_settings(model: nn.Module) -> dict:
     """What a model's config says of how it computes, without where it was loaded from; {} for one without a config.
 

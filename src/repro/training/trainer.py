@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from repro.bf16 import bf16_products
+from repro.checked import checked
 from repro.errors import ReproError
 from repro.ids import evaluating
 from repro.processes import first, join
@@ -18,6 +19,7 @@ from repro.training.optimizer import optimizers
 from repro.training.state import State, TrainResult
 
 
+@checked
 def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: Path | str | None = None,
           validate: Callable[[nn.Module], float | Mapping[str, float]] | None = None, progress=None,
           device: str | None = None, watch: Callable[[nn.Module], dict[str, float]] | None = None) -> TrainResult:

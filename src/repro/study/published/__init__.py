@@ -4,6 +4,7 @@ import csv
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from repro.checked import checked
 from repro.errors import unknown
 from repro.study.once import once
 
@@ -25,6 +26,7 @@ def printed_rows(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@checked
 def published(name: str) -> "pandas.DataFrame":
     """One table of published values; every cell is a text with the digits as printed, empty where nothing is printed.
 

@@ -1,0 +1,226 @@
+"""Bad input ends in one clear line: every public function and class is called with values that it must refuse.
+
+What is tried is found in the rooms: a new public name is in it. Where it needs what no other name needs, `GOOD` says
+what; then each argument in turn is replaced by bad ones.
+"""
+
+import inspect
+import math
+import os
+from dataclasses import is_dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+from torch import nn
+
+from repro import models, recurrence
+from repro.attention import Causal, Pattern
+from repro.checked import fits, hints
+from repro.errors import ReproError
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+ROOMS = "attention", "models", "recurrence", "evaluation", "training", "data", "study", "loss"
+IDS = torch.tensor([[4, 5, 6, 7]])
+BAD = [None, True, 0, -1, 2.5, math.nan, math.inf, "", "x", [], [1], ["x"], {}, -10**30, np.zeros(0),
+       np.float64(math.nan), torch.zeros(2), torch.zeros(0, dtype=torch.int64), torch.tensor([[9_999]]),
+       torch.zeros(1, 0, dtype=torch.int64), torch.ones(1, 99, dtype=torch.int64)]
+RECORDS = {"run", "costs", "explored", "model_folder", "kept_model", "verdict_table", "claims", "artifacts", "command",
+           "experiments", "tally", "run_id", "register", "metric", "in_short", "Documents", "tokens", "drawn"}
+# these read experiments, records or whole corpora: they have tests of their own
+METHODS = ("forward", "extend", "generate", "hidden", "encode")
+
+
+@cache
+def built(name):
+    """What a call needs that is no plain value."""
+    from transformers import GPT2Config, LongformerConfig, RobertaConfig
+
+    from repro.data import NgramFilter, train_bpe
+    from repro.recurrence.memories import complete
+    from repro.training import Sequences, TrainConfig
+
+    torch.manual_seed(0)
+    small = {"vocab_size": 300, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+             "intermediate_size": 8}
+    gpt2 = GPT2Config(vocab_size=300, n_layer=2, n_head=2, n_embd=8, n_positions=16)
+    module = recurrence.RecurrenceConfig(hidden_size=4)
+    return {
+        "tokeniser": lambda: train_bpe(["a cat sat. a dog ran."], 260), "filter": lambda: NgramFilter(100, 2),
+        "GPT": lambda: models.GPT(models.GPTConfig(300, 16, 1, 8, 2)),
+        "LSTM": lambda: models.LSTM(models.LSTMConfig(300, 8, 8)),
+        "Decoder": lambda: models.Decoder(models.DecoderConfig(300, 8, 2, (Causal(),))),
+        "TDMCA": lambda: models.TDMCA(models.TDMCAConfig(300, 8, 2, "LM")),
+        "SparseTransformer": lambda: models.SparseTransformer(models.SparseConfig(300, 16, 1, 2, 8)),
+        "Encoder": lambda: models.Encoder(models.EncoderConfig(300, 8, 2, models.classifier_patterns(4, 1))),
+        "EncoderDecoder": lambda: models.EncoderDecoder(models.EncoderDecoderConfig(300, 8, 2, 1)),
+        "Seq2Seq": lambda: models.Seq2Seq(models.Seq2SeqConfig(300, 8)),
+        "OneText": lambda: models.OneText(built("Decoder")), "Experts": lambda: models.Experts(8, 2),
+        "Pretrained": lambda: models.Pretrained(models.gpt2_mini(1, 8, 2, 300, 16)),
+        "TaskModel": lambda: models.TaskModel(built("GPT"), "classification", 2),
+        "Longformer": lambda: models.Longformer(LongformerConfig(**small, attention_window=[4, 4])),
+        "RecurrentLM": lambda: recurrence.RecurrentLM(gpt2, module), "MaskedOut": lambda: recurrence.MaskedOut(
+            built("RecurrentLM")),
+        "RecurrentRoberta": lambda: recurrence.RecurrentRoberta(RobertaConfig(**small), module),
+        "Recurrence": lambda: recurrence.Recurrence(module, 2, 8),
+        "MemoryLM": lambda: recurrence.MemoryLM(gpt2, complete("gated", hidden_size=4)),
+        "GPT2Config": lambda: gpt2, "LongformerConfig": lambda: LongformerConfig(**small, attention_window=[4, 4]),
+        "RobertaConfig": lambda: RobertaConfig(**small),
+        "roberta": lambda: models.roberta_mini(1, 8, 2, 300, 32),
+        "Sequences": lambda: Sequences(np.arange(200) % 9, 8, 2),
+        "TrainConfig": lambda: TrainConfig(16, 0.1, validate_every=16)}[name]()
+
+
+GOOD = {  # of an argument by its name, where a call has to have it; or, first, by what it is of
+    "block": 4, "stride": 4, "summary": 2, "window": 4, "n": 3, "positions": [0], "ids": IDS, "documents": None,
+    "columns": None, "first": 0, "last": 3, "hidden_size": 8, "num_heads": 2, "pattern": Causal(), "name": "bytes",
+    "query": torch.ones(1, 2, 4, 8), "key": torch.ones(1, 2, 4, 8), "value": torch.ones(1, 2, 4, 8),
+    "n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": 300, "n_positions": 16, "d_model": 8, "windows": (4, 4),
+    "name_or_folder": Path("nowhere"), "folder": Path("nowhere"), "patterns": (Causal(),), "n_experts": 2, "units": 4,
+    "length": 8, "tokens": 10, "learning_rate": 0.1, "form": "classification", "texts": ["a cat"], "limit": 8,
+    "examples": [[[1, 2, 3]]], "n_new": 1, "integration": "merged", "other": IDS, "question": [5], "context": [6, 7],
+    "prediction": "a", "answers": ["a"], "nll": np.ones((2, 4)), "n_words": np.ones(4), "prefixes": [[4, 5]],
+    "continuations": [[6]], "passages": ["a cat sat"], "text": "a", "points": [(1.0, 2.0)], "overlap": 0,
+    "n_tokens": 10, "logits": torch.zeros(3, 5), "targets": torch.tensor([1, 2, -100]), "rows": np.full((2, 8), 5),
+    "draw": np.random.default_rng(0), "lengths": torch.tensor([4]), "collate": list, "batch_size": 1,
+    "stages": lambda: [(built("Sequences"), 2)], "batches": lambda: built("Sequences"), "source": IDS,
+    "objective": lambda: import_module("repro.training").NextToken(built("GPT")), "model": lambda: built("GPT"),
+    "base": lambda: built("GPT"), "decoder": lambda: built("Decoder"), "tokeniser": lambda: built("tokeniser"),
+    "filter": lambda: built("filter"), "config": lambda: recurrence.RecurrenceConfig(hidden_size=4),
+    "corpus_name": "synthetic-books", "split": "test", "seed": 0, "style": "lambada", "capacity": 10, "pages": [],
+    "scale": "smoke", "id": "yoshida2020-table1", "verdict": "not run", "template": "a", "effects": np.ones((3, 4)),
+    "direction": "lower", "input_ids": IDS, "max_new_tokens": 1, "x": torch.ones(2, 8), "index": 0, "step": 0,
+    "i": torch.tensor([0, 1]), "z": torch.ones(1, 8), "hidden": torch.ones(1, 4, 8), "layers": "LM",
+    "labelled.examples": [([[1, 2]], 0)], "receptive_field.patterns": [[Causal()]], "measured_field.ids": IDS[0],
+    "Document.ids": [0, 0, 1], "Fixed.stride": 4, "LongformerSelfAttention.window": 4, "task.name": "mnli",
+    "corpus.name": "synthetic-books", "experiment.name": "charlm", "published.name": "yoshida2020_table1_wikitext103",
+    "claim.id": "yoshida2020-table1-gain-disjoint", "reach_windows.model": lambda: built("RecurrentLM"),
+    "MaskedOut.model": lambda: built("RecurrentLM"), "sample.model": lambda: built("SparseTransformer"),
+    "measured_field.model": lambda: built("Decoder"), "answers.model": lambda: built("TaskModel"),
+    "LengthBuckets.examples": [1, 2, 3], "LengthBuckets.lengths": [1, 2, 3], "TaskModel.form": "classification",
+    "RecurrentLM.config": lambda: built("GPT2Config"), "MemoryLM.config": lambda: built("GPT2Config"),
+    "reach_windows.tokens": IDS, "Memory.config": lambda: built("GPT2Config"),
+    "RecurrentRoberta.config": lambda: built("RobertaConfig"), "Longformer.config": lambda: built("LongformerConfig"),
+    "WindowedLM.model": lambda: built("RecurrentLM"), "Answers.model": lambda: built("RecurrentRoberta"),
+    "Labels.model": lambda: built("Encoder"), "MaskedLM.model": lambda: built("roberta"),
+    "Task.model": lambda: built("TaskModel"), "Summaries.model": lambda: built("OneText"),
+    "train.config": lambda: built("TrainConfig"), "train_bpe.texts": ["a cat sat."], "encode_example.texts": ("a",),
+    "overlap.texts": ["a cat sat"], "register.name": "x", "Sequences.tokens": np.arange(200) % 9,
+    "TaskModel.forward.ids": IDS[:, None], "TaskModel.forward.lengths": torch.tensor([[4]]), "Pretrained.model":
+    lambda: built("Pretrained").model, "RecurrentRoberta.forward.windows": IDS[:, None], "perplexity.tokens": IDS[0],
+    "Recurrence.forward.z": torch.ones(1, 8), "pad": 0, "Experts.forward.x": torch.ones(2, 8),
+    "score_documents.tokens": None, "score_other_document.tokens": None, "masked.vocab_size": 9,
+    "Masked.vocab_size": 9, "beside.scale": "smoke", "root": None, "Sequences.length": 8, "Sequences.batch_size": 2,
+    "train_bpe.vocab_size": 257, "Keys.step": 1, "SparseConfig.length": 16,
+    "with_memory.memory": "gated"}
+
+
+def carries(kind):
+    """Whether a class only holds values: what is put into it is checked where it is used."""
+    plain = is_dataclass(kind) and not hasattr(kind, "__pydantic_fields__") and not issubclass(kind, Pattern)
+    return plain or hasattr(kind, "_fields") or getattr(kind, "_is_protocol", False)
+
+
+def public():
+    """(label, function) of everything public that can be called with arguments."""
+    for room in ROOMS:
+        module = import_module(f"repro.{room}")
+        for name in getattr(module, "__all__", ["cross_entropy", "check_lm_weight"]):
+            one = getattr(module, name)
+            if not callable(one) or not hasattr(one, "__name__") or name in RECORDS or inspect.isclass(one) and (
+                    carries(one) or one is Pattern or issubclass(one, recurrence.Memory) or room == "study"):
+                continue
+            if name not in ("save_model", "save_causal_lm", "check_lm_weight"):
+                yield name, one
+            if inspect.isclass(one) and issubclass(one, nn.Module) and room in ("models", "recurrence"):
+                for method in METHODS:
+                    if callable(getattr(one, method, None)) and (name, method) not in (("MaskedOut", "generate"),):
+                        yield f"{name}.{method}", getattr(one, method)
+
+
+PUBLIC = dict(public())
+
+
+def needed(label, name, part):
+    if name == "config" and label in models.__all__ and label != "Longformer":
+        return built(label).config
+    for key in (f"{label}.{name}", f"{label.split('.')[0]}.{name}", name):
+        if key in GOOD:
+            found = GOOD[key]
+            return found() if inspect.isfunction(found) and found.__name__ == "<lambda>" else found
+    raise AssertionError(f"{label} needs {name}: say in GOOD what is right there")
+
+
+@cache
+def calls(label):
+    """(the function, right arguments, and the annotation of each)."""
+    one, function = label.split(".")[0], PUBLIC[label]
+    bound = getattr(built(one), label.split(".")[1]) if "." in label else function
+    parts = inspect.signature(bound).parameters
+    kinds = {name: kind for name, kind in hints(bound.__init__ if inspect.isclass(bound) else inspect.unwrap(
+        getattr(bound, "__func__", bound))).items() if name in parts}
+    right = {name: needed(label, name, part) for name, part in parts.items()
+             if part.default is part.empty and part.kind not in (part.VAR_KEYWORD, part.VAR_POSITIONAL)}
+    return bound, right, kinds
+
+
+def tried(label, name, bad):
+    """Whether a call that gets one bad value ends as it must; what it ended in, where it does not."""
+    function, right, kinds = calls(label)
+    np.random.seed(0)
+    try:
+        function(**right | {name: bad})
+    except ReproError as error:
+        return None if "\n" not in str(error) and str(error) else f"several lines: {error}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None if fits(bad, kinds[name]) else "accepted"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def elsewhere(tmp_path_factory):
+    """What a call writes is written there."""
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("fuzz"))
+    yield
+    os.chdir(before)
+
+
+CASES = [(label, name) for label in PUBLIC for name in calls(label)[2]]
+
+
+def test_there_are_many_cases_of_every_room():
+    assert len(CASES) * len(BAD) >= 5_000
+    assert {label.split(".")[0] for label, _ in CASES} >= {"attend", "GPT", "RecurrentLM", "windows", "train", "corpus"}
+
+
+@pytest.mark.parametrize("label", PUBLIC)
+def test_one_bad_value_ends_in_one_line(label):
+    wrong = {f"{name}={' '.join(repr(bad).split()):.40}": found for name in calls(label)[2] for bad in BAD
+             if (found := tried(label, name, bad))}
+    assert not wrong
+
+
+VALUES = some.one_of(
+    some.none(), some.booleans(), some.integers(-2**70, 1), some.floats(), some.text(max_size=4),
+    some.lists(some.one_of(some.integers(-3, 3), some.floats(), some.text(max_size=2)), max_size=3),
+    some.builds(lambda shape, dtype: torch.zeros(shape, dtype=dtype), some.lists(some.integers(0, 3), max_size=3),
+                some.sampled_from([torch.int64, torch.float32, torch.bool])))
+
+
+@settings(max_examples=300, derandomize=True, deadline=None, database=None,
+          suppress_health_check=[HealthCheck.too_slow])
+@given(case=some.sampled_from(CASES), value=VALUES)
+def test_whatever_hypothesis_finds_ends_in_one_line(case, value):
+    assert tried(*case, value) is None
+
+
+@pytest.mark.parametrize("label", [label for label in PUBLIC if "." in label])
+def test_a_method_gives_an_answer_to_what_is_right(label):
+    function, right, _ = calls(label)
+    assert function(**right) is not None
