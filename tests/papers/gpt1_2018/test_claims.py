@@ -193,7 +193,7 @@ def test_by_chance_is_the_mean_over_orders_drawn_one_by_one(task, labels):
 
 def test_by_chance_refuses_an_f1_that_is_not_defined():
     with pytest.raises(ReproError, match="F1 of no positive label and no positive answer"):
-        claims.mean_units([0, 0], [0, 0], "f1")
+        claims.mean_units((0, 0), (0, 0), "f1")
 
 
 def test_the_auxiliary_objective_with_many_examples_less_that_with_few():

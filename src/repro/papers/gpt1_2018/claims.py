@@ -43,17 +43,18 @@ def by_chance(record: Record) -> "np.ndarray":
     """(examples,) of the same answers held against the labels of other rows: the mean over ORDERS of the labels, the
     same for every model. What is left is how often an answer is given, whatever the row."""
     test = record.documents["test"]
-    return mean_units(test["label"], test["prediction"], FORMS[record.config["task"]].metric)
+    return mean_units(tuple(test["label"]), tuple(test["prediction"]), FORMS[record.config["task"]].metric)
 
 
-def mean_units(labels: Sequence, told: Sequence, metric: str) -> "np.ndarray":
+@lru_cache(maxsize=256)  # several claims compare the same records
+def mean_units(labels: tuple, told: tuple, metric: str) -> "np.ndarray":
     """(examples,) mean over ORDERS of the labels of `units(order, told, metric)`.
 
     An order keeps the mean and the spread of the labels, so matrix products give the mean without a loop over orders.
     """
     import numpy as np
 
-    kinds, orders = _orders(tuple(labels))
+    kinds, orders = _orders(labels)
     if metric == "accuracy":
         code = {kind: n for n, kind in enumerate(kinds.tolist())}
         return 100 * (orders == np.array([code.get(one, -1) for one in told], np.int32)).mean(0)
