@@ -52,7 +52,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 Scale = Annotated[str | None, typer.Option(help="smoke (default), small, medium or paper.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=(
     "Replace a key in every grid point; KEY=5,10 gives several points. Repeat for more keys."))]
-Results = Annotated[Path | None, typer.Option(help="Folder of records; default: results/ (smoke: build/results/).")]
+Results = Annotated[Path | None, typer.Option(file_okay=False, help=(
+    "Folder of records; default: results/ (smoke: build/results/)."))]
 KINDS = "table", "figure", "claim"
 Read = Annotated[Path | None, typer.Option("--results", exists=True, file_okay=False, help=(
     "Only the records in this folder; default: results/ (smoke: build/results/)."))]
@@ -164,10 +165,12 @@ def run(
         if budget is None or given:
             raise ReproError(f"Missing argument 'EXPERIMENT'{given[0] if given else ''}; `repro list` names them, and "
                              "--budget TIME alone makes the missing runs of a whole scale.")
-        return _spend(budget, None, scale or "smoke", results, dry_run, as_json)
+        return _spend(budget, None, "smoke" if scale is None else scale, results, dry_run, as_json)
     chosen = experiment(name)
     runs: list[Any] = []
-    for one in ([scale or "smoke"] if scale or budget or not dry_run else chosen.scales):
+    if scale is None and (budget or not dry_run):
+        scale = "smoke"
+    for one in (chosen.scales if scale is None else [scale]):
         runs += chosen.plan(one, _pairs(sets or []), _numbers(seeds or ["0"]))
     if only:
         ids = {plan.known_id(config, results): config for config in runs}
@@ -176,7 +179,7 @@ def run(
                 raise unknown(f"run of {name}", wanted, filter(None, ids))
         runs = [ids[wanted] for wanted in dict.fromkeys(only)]
     if budget is not None:
-        return _spend(budget, runs, scale or "smoke", results, dry_run, as_json)
+        return _spend(budget, runs, scale, results, dry_run, as_json)
     if dry_run:
         return _dry_run(chosen, runs, results, as_json, force)
     records = []
@@ -220,7 +223,7 @@ def show(
         return _show_claim(claim(name), scale, results, save, as_json)
     if name not in (known := [one.id for one in artifacts()]):
         raise unknown("artifact or claim", name, known + [one.id for one in claims()])
-    shown = artifact(name).render(scale or "smoke", results=results, sets=_pairs(sets or []))
+    shown = artifact(name).render("smoke" if scale is None else scale, results=results, sets=_pairs(sets or []))
     is_figure = shown.artifact.kind == "figure"
     if save:
         suffix = ".png" if is_figure else ".csv"
@@ -244,7 +247,7 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
     from repro.study.registry import cited
 
     rows = []
-    for one in [scale] if scale else shown.scales:
+    for one in shown.scales if scale is None else [scale]:
         found = [record.id for _, records in shown.records(one, results) for record in records]
         rows.append({"scale": one, **standing(shown, results, [one])[one], "records": found})
     if as_json:

@@ -330,6 +330,12 @@ def test_show_a_claim(repro_, toy):
     ("list --results nowhere", "Invalid value for '--results': dir 'nowhere' does not exist."),
     ("show toy-table --results nowhere", "Invalid value for '--results': dir 'nowhere' does not exist."),
     ("run", "Missing argument 'EXPERIMENT'"),
+    ("run toy-base --results pyproject.toml", "dir 'pyproject.toml' is a file."),
+    ("run toy-base --scale ''", "unknown scale ''"),
+    ("run --budget 1m --scale ''", "unknown scale ''"),
+    ("show toy-table --scale ''", "unknown scale ''"),
+    ("show toy-gain --scale ''", "unknown scale ''"),
+    ("list --results pyproject.toml", "dir 'pyproject.toml' is a file."),
     ("rnu toy-recurrence", "No such command 'rnu'. Did you mean 'run'?"),
     ("show toy-tabel", "unknown artifact or claim 'toy-tabel'. Did you mean 'toy-table'?"),
     ("show toy-gian", "unknown artifact or claim 'toy-gian'. Did you mean 'toy-gain'?"),
@@ -365,6 +371,18 @@ def test_a_damaged_record_stops_the_command(repro_, toy):
     code, out, err = repro_("run toy-base")
     assert (code, out) == (2, "")
     assert f"{path} is not a whole record" in err
+
+
+@pytest.mark.parametrize("change", [
+    {"cost": None}, {"cost": 3}, {"carried_from": None}, {"seed": 7}, {"metrics": []}, {"extra": 1}, {"schema": "x"},
+    "[" * 100_000, "null", "[]", ""], ids=lambda change: str(change)[:20])
+def test_a_record_that_was_changed_is_told_in_one_line_by_every_command_that_reads_it(repro_, toy, change):
+    path = Store.of("smoke").path(run(toy.base.plan("smoke")[0], progress=False))
+    path.write_text(change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change))
+    for line in ("run toy-base", "run toy-base --budget 1m --dry-run", "run toy-base --dry-run"):
+        code, out, err = repro_(line)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert str(path) in err
 
 
 LEFT_OUT = [("book 7", 3, 1_200, "held-out 1"), ("book 9", 0, 15, "title"), ("book 7", 5, 34, "held-out 2")]

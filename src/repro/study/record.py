@@ -90,6 +90,9 @@ def _read(path: Path, *state: int) -> Record:
         own_id = identify(record.config, record.data["fingerprint"], record.needs, record.data.get("reads"),
                           record.revision)
         own_digest = digest(parts)
+        for name, kind in (("cost", dict), ("carried_from", str)):  # the digest does not hold them
+            if not isinstance(getattr(record, name), kind):
+                raise TypeError(f"{name} is {getattr(record, name)!r:.40}")
     except ReproError as error:
         if not isinstance(error.__cause__, ValueError):
             raise
@@ -97,7 +100,8 @@ def _read(path: Path, *state: int) -> Record:
                          "it and run it again.") from error  # nan or inf
     except OSError as error:
         raise ReproError(f"cannot read {path}: {error.strerror}.") from error
-    except (ValueError, TypeError, KeyError) as error:  # not JSON, not text, not an object, keys missing or unknown
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        # not JSON, not text, not an object, too deep, keys missing or unknown
         raise ReproError(f"{path} is not a whole record ({type(error).__name__}: {error}); "
                          "restore it from git or delete it and run it again.") from error
     if record.digest != own_digest:
