@@ -306,7 +306,8 @@ def test_show_a_claim(repro_, toy):
         assert words in out
     told = json.loads(repro_("show toy-gain --scale smoke --json")[1])
     verdict, = told.pop("verdicts")
-    assert told == {"id": "toy-gain", "sentence": "It helps.", "paper": "toy2020", "source": "Table 1"}
+    assert told == {"id": "toy-gain", "sentence": "It helps.", "paper": "toy2020", "source": "Table 1",
+                    "criterion_before": ""}
     assert (verdict["scale"], verdict["verdict"], verdict["effect"], verdict["seeds"], verdict["records"]) == (
         "smoke", "machinery works", pytest.approx(-1.1), 1, records)
     assert [row["verdict"] for row in json.loads(repro_("show toy-gain --json")[1])["verdicts"]] == [
