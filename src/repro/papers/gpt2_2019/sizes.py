@@ -155,7 +155,10 @@ def batches_of(config):
         raise ReproError(f"text_tokens is {config.text_tokens:,}, but the text of {config.corpus} has "
                          f"{len(text.ids):,} tokens; take fewer, or null for all.")
     targets = None if text.targets is None else text.targets[:config.text_tokens]
-    return growing_batches(config, replace(text, ids=text.ids[:config.text_tokens], targets=targets))
+    begun = text.starts < config.text_tokens
+    return growing_batches(config, replace(
+        text, ids=text.ids[:config.text_tokens], targets=targets, starts=text.starts[begun],
+        n_words=text.n_words[begun], n_bytes=text.n_bytes[begun]))
 
 
 def cut(ids, length: int):
