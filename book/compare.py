@@ -1,7 +1,7 @@
 """Compare executed chapters with the outputs stored in notebooks/: python book/compare.py build/chapters/smoke/*.ipynb.
 
-`make check` calls it after the chapters ran for the book, so that nothing runs twice. It compares what
-`pytest --nbval-lax` compares: the cells tagged `nbval-check-output`, except images, after `sanitize.cfg` was applied.
+`make check` calls it after the chapters ran for the book, so that nothing runs twice. Like
+`pytest --nbval-lax`, it compares the cells tagged `nbval-check-output`, except images, after applying `sanitize.cfg`.
 """
 
 import re
@@ -19,7 +19,7 @@ LEFT_OUT = {"data", "metadata", "traceback", "prompt_number", "output_type", "na
 
 
 def checked(cell: nbformat.NotebookNode) -> bool:
-    """Whether the output of a cell must stay as it is stored."""
+    """Whether the output of a cell must match the stored one."""
     return cell.cell_type == "code" and ("nbval-check-output" in cell.metadata.get("tags", [])
                                          or COMMENT.search(cell.source) is not None)
 
@@ -30,7 +30,7 @@ def patterns(text: str) -> list[tuple[str, str]]:
 
 
 def fields(outputs: list, sanitize: list[tuple[str, str]]) -> dict[str, list]:
-    """What is compared of a cell's outputs: the text of each stream, and the values of each MIME type in order."""
+    """The compared parts of a cell's outputs: the text of each stream, and the values of each MIME type in order."""
     streams, found = defaultdict(str), defaultdict(list)
     for output in outputs:
         if output["output_type"] == "stream":
@@ -49,7 +49,7 @@ def fields(outputs: list, sanitize: list[tuple[str, str]]) -> dict[str, list]:
 
 def differences(executed: nbformat.NotebookNode, stored: nbformat.NotebookNode,
                 sanitize: list[tuple[str, str]]) -> list[str]:
-    """One line for each checked cell whose output is not the stored one; or one that says that the cells differ."""
+    """One line for each checked cell whose output differs from the stored one; or one line if the cells differ."""
     if [cell.source for cell in executed.cells] != [cell.source for cell in stored.cells]:
         return ["its cells are not those that were executed. Run `make check` again"]
     found = []
@@ -62,7 +62,7 @@ def differences(executed: nbformat.NotebookNode, stored: nbformat.NotebookNode,
 
 
 def main(executed: list[str], notebooks: Path = ROOT / "notebooks") -> None:
-    """Compare each executed chapter with the stored one of its name. Exits with 1 if an output differs."""
+    """Compare each executed chapter with the stored chapter of the same name. Exits with 1 if an output differs."""
     sanitize, found, n = patterns(SANITIZE.read_text()), [], 0
     for path in map(Path, executed):
         stored = nbformat.read(notebooks / path.name, 4)

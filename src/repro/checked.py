@@ -1,4 +1,4 @@
-"""Arguments held against their annotations: a value of another type ends in one line, not in a traceback."""
+"""Check arguments against their annotations: a value of a wrong type raises one clear line."""
 
 import inspect
 import sys
@@ -12,17 +12,17 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from repro.errors import ReproError, short, unknown
 
-PLAIN = (NoneType, Number, str, bytes, list, tuple, dict, set, frozenset)  # never in the place of an object
+PLAIN = (NoneType, Number, str, bytes, list, tuple, dict, set, frozenset)  # never accepted as an object
 NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True or False", NoneType: "None",
          Path: "a path", Sequence: "a list", Iterable: "a list", tuple: "a list", list: "a list", dict: "a mapping",
          Mapping: "a mapping", Callable: "a function"}
 
 
 def checked(function: Callable) -> Callable:
-    """A function, or a class, whose arguments must be of the types that it names.
+    """A function or class that checks its arguments against its annotations.
 
-    Whole numbers are no floats and no bools and have 64 bits, numbers are not NaN. Where an object is asked for,
-    whatever behaves like it is taken, but no plain value. What has no annotation is not looked at.
+    Whole numbers are neither floats nor bools and fit into 64 bits; numbers are not NaN. Where the annotation is a
+    class, any object that behaves like it is accepted, but no plain value. Unannotated arguments are not checked.
 
     >>> @checked
     ... def half(n: int) -> int:
@@ -51,13 +51,13 @@ def checked(function: Callable) -> Callable:
 
 
 def compiling() -> bool:
-    """Whether torch is tracing this call: then nothing is looked at."""
+    """Whether torch is tracing this call: then nothing is checked."""
     return "torch" in sys.modules and sys.modules["torch"].compiler.is_compiling()
 
 
 @cache
 def hints(function: Callable) -> dict[str, Any]:
-    """The annotation of each parameter that has one which can be read here."""
+    """The annotation of each parameter whose annotation can be resolved here."""
     found = {}
     for name, part in inspect.signature(function).parameters.items():
         kind = part.annotation

@@ -139,7 +139,7 @@ def _judged(entry: dict[str, Any]) -> list[str]:
 @main.command()
 def run(
     name: Annotated[str | None, typer.Argument(metavar="EXPERIMENT", help=(
-        "See `repro list`; with --budget it may be left out: every run of the scale."))] = None,
+        "See `repro list`; optional with --budget, which then covers every run of the scale."))] = None,
     scale: Annotated[str | None, typer.Option(help="smoke (default, but --dry-run tells of every scale), small, "
                                               "medium or paper.")] = None,
     sets: Sets = None,
@@ -159,7 +159,8 @@ def run(
     from repro.study import Store, artifacts, experiment, plan, run, run_id
 
     if budget is not None and force:
-        raise ReproError("--force runs what has a record and --budget what has none; leave one of them out.")
+        raise ReproError("--force repeats runs that have a record, --budget makes only missing ones; leave one of "
+                         "them out.")
     if name is None:
         given = [f" for {flag}" for flag, value in (("--set", sets), ("--seed", seeds), ("--only", only)) if value]
         if budget is None or given:
@@ -404,7 +405,7 @@ def bench(
     passes: Annotated[list[str] | None, typer.Option("--pass", metavar="PASS", help=(
         "attention only: forward or forward+backward; by default both."))] = None,
     budget: Annotated[str | None, typer.Option(metavar="TIME", help=(
-        "attention only: end within this time, such as 90s; the lengths at which ratios are taken come first."))
+        "attention only: end within this time, such as 90s; the lengths for the printed ratios come first."))
         ] = None,
 ) -> None:
     """Measure side by side with peers, in one process, and print ratios.
@@ -504,7 +505,8 @@ def _spend(time_given: str, only: "list[RunConfig] | None", scale: str, results:
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     if processes.count() > 1:
-        raise ReproError(f"--budget runs in one process, and torchrun started {processes.count()}; leave out one.")
+        raise ReproError(f"--budget runs in one process, but torchrun started {processes.count()}; leave one "
+                         "of them out.")
     runs, jobs, decides = budget.missing(scale, results, only)
     order = budget.ordered(jobs, decides, seconds)
     if dry_run:

@@ -1,4 +1,4 @@
-"""Settings that check themselves: frozen dataclasses whose values are of their type and in range, or one clear line."""
+"""Settings that check themselves: frozen dataclasses that raise one clear line for a value of a wrong type or range."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from repro.errors import ReproError, short, unknown
 
 
 def plain(value: Any) -> Any:
-    """A number of numpy as the number of Python that it is; other values as they are."""
+    """A numpy number as a Python number; other values unchanged."""
     return value.item() if isinstance(value, Number) and hasattr(value, "item") else value
 
 
@@ -25,7 +25,7 @@ Dropout = Annotated[float, Field(ge=0, lt=1), BeforeValidator(plain)]
 NotNegative = Annotated[float, Field(ge=0), BeforeValidator(plain)]
 Above = Annotated[float, Field(gt=0), BeforeValidator(plain)]
 T = TypeVar("T")
-Tuple = Annotated[tuple[T, ...], Field(strict=False)]  # of any length; a list may stand for it
+Tuple = Annotated[tuple[T, ...], Field(strict=False)]  # of any length; a list is accepted, too
 
 STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
 KINDS = {"int": "a whole number", "float": "a number", "finite": "a finite number", "string": "a text",
@@ -36,10 +36,10 @@ BOUNDS = {"ge": "at least {:.15g}", "gt": "above {:.15g}", "le": "at most {:.15g
 
 @dataclass_transform(frozen_default=True)
 def config(kind: type) -> type:
-    """Makes a frozen dataclass out of a class of annotated fields, which takes no value of another type or range.
+    """Make a frozen dataclass of a class of annotated fields that rejects values of another type or out of range.
 
-    A whole number is no float and no bool, and a number is finite. `__post_init__` checks what depends on several
-    fields. Raises ReproError for what does not fit, an unknown field, and a field without a value.
+    Whole numbers are neither floats nor bools, and numbers are finite. `__post_init__` checks what depends on several
+    fields. Raises ReproError for a value that does not fit, an unknown field, and a missing value.
 
     >>> @config
     ... class Shape:

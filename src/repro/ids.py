@@ -1,7 +1,7 @@
-"""Token ids, lengths and batches, checked where they enter a model; and a model that evaluates for a while.
+"""Checks of token ids, lengths and batches where they enter a model; and evaluation mode for a while.
 
-Shapes and types cost nothing to look at. Values are looked at on a CPU, and on a GPU where no gradient is asked for: a
-training step never waits for its GPU here. What is compiled is not looked at.
+Checks of shapes and types cost nothing. Values are checked on a CPU, and on a GPU only without gradients, so that a
+training step never waits for its GPU here. Compiled code is not checked.
 """
 
 import math
@@ -19,7 +19,7 @@ WHOLE = (torch.int64, torch.int32)
 
 
 def embedded(embed: nn.Embedding, ids: Tensor, longest: int | None = None, name: str = "ids") -> Tensor:
-    """What stands for token ids (B, N): (B, N, width). longest: tokens that a text can have.
+    """The embeddings (B, N, width) of token ids (B, N). longest: the most tokens that a text may have.
 
     Raises ReproError for what `check_ids` refuses.
 
@@ -33,7 +33,7 @@ def embedded(embed: nn.Embedding, ids: Tensor, longest: int | None = None, name:
     if torch.compiler.is_compiling():
         return embed(ids)
     if ids.device != embed.weight.device:
-        raise ReproError(f"{name} are on {ids.device} and the model on {embed.weight.device}; move one to the other.")
+        raise ReproError(f"{name} are on {ids.device} and the model on {embed.weight.device}; move one of them.")
     try:
         return embed(ids)  # on a CPU it looks at the values itself
     except IndexError:
@@ -74,10 +74,10 @@ def check_lengths(lengths: Tensor, ids: Tensor, name: str = "lengths") -> None:
 
 
 def same_batch(**parts: Tensor) -> None:
-    """Raise ReproError for tensors of different numbers of rows, which are named as they are given."""
+    """Raise ReproError for tensors with different numbers of rows, named as in the call."""
     if len({len(part) for part in parts.values()}) > 1:
         counts = " and ".join(f"{len(part)} {name}" for name, part in parts.items())
-        raise ReproError(f"there are {counts} in a batch; give as many of each.")
+        raise ReproError(f"the batch has {counts}; give the same number of each.")
 
 
 def check_temperature(temperature: float) -> None:
@@ -87,12 +87,12 @@ def check_temperature(temperature: float) -> None:
 
 
 def looked_at(values: Tensor) -> bool:
-    """Whether the values of a tensor are looked at."""
+    """Whether the values of a tensor are checked."""
     return not torch.compiler.is_compiling() and (values.device.type == "cpu" or not torch.is_grad_enabled())
 
 
 def what(given: Any) -> str:
-    """What was given in the place of a tensor of ids: its type and shape."""
+    """The type and shape of what was given as token ids."""
     return f"{given.dtype} of shape {tuple(given.shape)}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
 
 

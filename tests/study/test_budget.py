@@ -51,7 +51,7 @@ def test_a_budget_is_hours_minutes_and_seconds(text, seconds):
 @pytest.mark.parametrize("text", ["", "12", "0s", "0h0m", "-3m", "1.5h", "30m1h", "12 m", "m", "12min", "1d", "nan",
                                   "９m", "1m\n2s", "9999999s"])
 def test_another_budget_is_refused_in_one_line(text):
-    with pytest.raises(ReproError, match="as in 90s, 12m or 1h30m") as raised:
+    with pytest.raises(ReproError, match="such as 90s, 12m or 1h30m") as raised:
         seconds_of(text)
     assert "\n" not in str(raised.value)
 
@@ -250,8 +250,8 @@ def test_a_failed_run_is_told_and_ends_in_exit_code_2(claimed, monkeypatch):
 
 
 @pytest.mark.parametrize(("line", "words"), [
-    ("run --budget 12", "a budget of '12' is no duration; write hours, minutes and seconds"),
-    ("run toy-base --budget soon", "a budget of 'soon' is no duration"),
+    ("run --budget 12", "the budget '12' is not a duration; write hours, minutes and seconds"),
+    ("run toy-base --budget soon", "the budget 'soon' is not a duration"),
     ("run --budget 1m --scale smal", "unknown scale 'smal'. Did you mean 'small'?"),
     ("run --budget 1m --set overlap=5", "Missing argument 'EXPERIMENT' for --set"),
     ("run --budget 1m --seed 1", "Missing argument 'EXPERIMENT' for --seed"),

@@ -510,7 +510,7 @@ def test_bench_calls_the_benchmark(repro_, monkeypatch, tmp_path):
         0, "None (32, 64) 2 ('forward',)\n")
     assert repro_("bench toy --budget 90s") == (
         2, "", "repro: error: --budget is 90s, but the benchmark toy takes none; leave it out.\n")
-    assert repro_("bench attention --budget 90")[2].startswith("repro: error: a budget of '90' is no duration; write")
+    assert repro_("bench attention --budget 90")[2].startswith("repro: error: the budget '90' is not a duration; write")
     assert repro_("bench toy --length 64") == (
         2, "", "repro: error: --length is 64, but the benchmark toy has no lengths; leave it out.\n")
 

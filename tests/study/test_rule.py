@@ -209,7 +209,7 @@ def test_without_the_papers_room_a_success_is_held_against_its_effect_and_a_fail
     assert judge(0.051 - high + values, "higher", paper_effect=0.1, room=0.02).verdict == "reproduced"
     found = judge(0.049 - high + values, "higher", paper_effect=0.1, room=0.02)
     assert found.verdict == "reproduced, smaller"
-    assert found.text.endswith("; surely under half of 0.1, the paper's effect")
+    assert found.text.endswith("; clearly below half of 0.1, the paper's effect")
     noisy = effects(0.0, 0.02)
     high = judge(noisy, "higher").high
     assert judge(0.0101 - high + noisy, "higher", paper_effect=0.1, room=0.02).verdict == "not testable here"
@@ -255,7 +255,7 @@ def test_the_smallest_effect_that_could_be_seen():
     smallest = judge(noisy, "higher").detectable
     found = judge(noisy, "higher", paper_effect=smallest * 0.99)
     assert (found.verdict, found.reason) == ("not testable here", "too noisy")
-    assert f"only an effect above {smallest:.3g} could be seen" in found.text
+    assert f"only an effect above {smallest:.3g} could be detected" in found.text
     assert judge(noisy, "higher", paper_effect=smallest * 1.01).verdict == "inconclusive"
     assert judge(noisy, "higher").verdict == "inconclusive"
 

@@ -1,4 +1,4 @@
-"""Checks of what enters a score and of what comes out: models, token ids, counts and losses."""
+"""Checks of the inputs and outputs of scores: models, token ids, counts and losses."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -14,17 +14,17 @@ from repro import caches
 from repro.errors import ReproError
 
 PROBE = 16  # tokens read to see whether a model is causal
-ROUNDING = 100  # a change of logits below so many rounding errors is noise
+ROUNDING = 100  # a change below this number of rounding errors is noise
 
 
 def device_of(model: Any) -> torch.device:
-    """Where the weights of a model are; the CPU for what has none."""
+    """The device of a model's weights; the CPU for a model without weights."""
     return next((p.device for p in model.parameters()), torch.device("cpu")) if isinstance(model, nn.Module) else \
         torch.device("cpu")
 
 
 def vocabulary_of(model: Any) -> int | None:
-    """How many token ids a model can read; None where it does not say."""
+    """The number of token ids that a model can read; None if it does not say."""
     try:
         return model.get_input_embeddings().weight.shape[0]
     except (AttributeError, NotImplementedError):
@@ -40,8 +40,8 @@ def written_vocabulary(model: Any) -> int | None:
 
 
 def token_ids(values: Any, name: str, n_ids: int | None = None) -> Tensor:
-    """`values` as int64, of any shape. Raises ReproError for a text, for what is not whole numbers, and for ids below 0
-    or not below `n_ids`."""
+    """`values` as int64, of any shape. Raises ReproError for a text, for anything but whole numbers, and for ids
+    outside 0 to `n_ids` - 1."""
     if isinstance(values, str):
         raise ReproError(f"{name} is a text ('{values[:20]}'); encode it first, with the model's own tokeniser.")
     try:
@@ -95,7 +95,7 @@ def list_of_ids(texts: Any, name: str, n_ids: int | None = None) -> list[Tensor]
 
 def pairs_of(pairs: Any, name: str, second: str, most: int = 2) -> list[tuple]:
     """Each of `pairs`, token ids and something else, up to `most` entries, with its ids as (N,) int64. Raises
-    ReproError for none, for what is no pair, for an empty text, and for what `token_ids` refuses."""
+    ReproError for none, for anything but a pair, for an empty text, and for what `token_ids` refuses."""
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise ReproError(f"the {name} list is {pairs!r:.60}; give pairs of token ids and {second}.")
     found = []
@@ -123,39 +123,40 @@ def check_language_model(model: Any) -> None:
 
 
 def logits_of(model: Any, ids: Tensor) -> Tensor:
-    """What a model makes of ids (B, T): logits (B, T, V). Raises ReproError where it gives something else."""
+    """The logits (B, T, V) of a model for ids (B, T). Raises ReproError if it returns something else."""
     found = model(ids, use_cache=False) if _takes(model, "use_cache") else model(ids)
     logits = getattr(found, "logits", found)
     told = tuple(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__} without logits"
     if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
-        raise ReproError(f"{_name(model)} makes {told} of token ids {tuple(ids.shape)}; a language model makes logits "
-                         f"({ids.shape[0]}, {ids.shape[1]}, V). Give one with a language-modeling head.")
+        raise ReproError(f"{_name(model)} returns {told} for token ids {tuple(ids.shape)}; a language model returns "
+                         f"logits ({ids.shape[0]}, {ids.shape[1]}, V). Give one with a language-modeling head.")
     if logits.shape[2] < (written_vocabulary(model) or 0):
-        raise ReproError(f"{_name(model)} gives {logits.shape[2]:,} scores a token, but its vocabulary has "
+        raise ReproError(f"{_name(model)} returns {logits.shape[2]:,} scores per token, but its vocabulary has "
                          f"{written_vocabulary(model):,} ids; give a model with a language-modeling head.")
     return logits
 
 
 def check_tokens(tokens: Any) -> None:
-    """Raise ReproError for what is no `repro.data.Tokens`."""
+    """Raise ReproError for anything but `repro.data.Tokens`."""
     if not all(hasattr(tokens, name) for name in ("ids", "starts", "n_words", "n_bytes", "joined")):
-        raise ReproError(f"tokens is a {type(tokens).__name__}; give a split as repro.data.tokens(...) reads it, or "
+        raise ReproError(f"tokens is a {type(tokens).__name__}; give a split from repro.data.tokens(...), or "
                          "score one text with repro.evaluation.perplexity.")
 
 
 def check_cache(model: Any) -> None:
-    """Raise ReproError for a model without the key/value cache of transformers: it would read the last token alone."""
+    """Raise ReproError for a model without the key/value cache of transformers: it would see only the last token."""
     if not hasattr(model, "config") or not _takes(model, caches.name()):
-        raise ReproError(f"{_name(model)} has no key/value cache of transformers; give a causal language model such as "
-                         "AutoModelForCausalLM loads.")
+        raise ReproError(f"{_name(model)} has no key/value cache of transformers; give a causal language model, such "
+                         "as AutoModelForCausalLM loads.")
 
 
 @torch.no_grad()
 def check_causal(model: Any, ids: Tensor, states_and_head: Callable) -> None:
-    """Raise ReproError for a model whose states depend on later tokens: a masked one, which sees what it predicts.
+    """Raise ReproError for a model whose states depend on later tokens, such as a masked model, which sees what it
+    predicts.
 
-    It reads the first tokens of the text `ids` (N,) three times in one batch, once with another last token. Where the
-    states before that token change by more than those of two equal readings differ, the model looks ahead.
+    It reads the first tokens of the text `ids` (N,) three times in one batch, once with another last token. If the
+    states before that token change by more than two equal readings differ, the model looks ahead.
     """
     ids = ids[:PROBE]
     others = ids[ids != ids[-1]]
@@ -168,22 +169,22 @@ def check_causal(model: Any, ids: Tensor, states_and_head: Callable) -> None:
     first, again, changed = states.float()
     if (first - changed).abs().max() > 2 * (first - again).abs().max() + rounding * first.abs().max():
         raise ReproError(f"{_name(model)} is not causal: its output changes when a later token does, so it sees the "
-                         "tokens that it is to predict. Give a causal language model.")
+                         "tokens that it must predict. Give a causal language model.")
 
 
 def check_losses(nll: Tensor) -> None:
-    """Raise ReproError where a loss is no number: of a model that diverged, or by overflow in 16 bits."""
+    """Raise ReproError if a loss is NaN, because the model diverged or because 16 bits overflowed."""
     lost = nll.isnan().flatten().nonzero()
     if len(lost):
-        raise ReproError(f"the loss of {len(lost):,} of {nll.numel():,} targets is no number (nan), first of target "
-                         f"{int(lost[0])}; check the model's weights, or score in float32.")
+        raise ReproError(f"the loss of {len(lost):,} of {nll.numel():,} targets is no number (nan), the first at "
+                         f"target {int(lost[0])}; check the model's weights, or score in float32.")
 
 
 def check_count(value: Any, name: str) -> None:
     """Raise ReproError unless a count to divide by is None or a finite number above 0."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, Real) or not 0 < value
                               or not isfinite(value)):
-        raise ReproError(f"{name} is {value!r:.40}; it must be a number above 0, or None where it is not known.")
+        raise ReproError(f"{name} is {value!r:.40}; it must be a number above 0, or None if it is not known.")
 
 
 def _takes(model: Any, argument: str) -> bool:

@@ -1,4 +1,4 @@
-"""Checks of texts and of lists of numbers, for what is counted without torch."""
+"""Checks of texts and of lists of numbers, for scores that do not need torch."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,18 +9,18 @@ from repro.errors import ReproError, check_text
 
 
 def texts_of(values: Any, name: str) -> Iterator[str]:
-    """Each of `values`, one at a time. Raises ReproError for one string in the place of a list, and for an entry that
-    is no text."""
+    """Each of `values`, one at a time. Raises ReproError for a string instead of a list, and for an entry that
+    is not a string."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ReproError(f"{name} is {values!r:.60}; give a list of texts.")
     return (check_text(one, f"{name} {number}") for number, one in enumerate(values))
 
 
 def numbers(values: Any, name: str, shape: tuple[int | None, ...] | None = (None,), finite: bool = True) -> np.ndarray:
-    """`values` as float64. shape: what it must be, with None for any length; None: any. finite: False lets infinity
-    pass, never nan.
+    """`values` as float64. shape: the required shape, with None for any length; None: any shape. finite: False
+    allows infinity, but never NaN.
 
-    Raises ReproError for what is no array of numbers, another shape, and numbers that are not finite.
+    Raises ReproError for anything but an array of numbers, for another shape, and for numbers that are not finite.
     """
     try:
         found = np.asarray(values)
@@ -36,8 +36,8 @@ def numbers(values: Any, name: str, shape: tuple[int | None, ...] | None = (None
     found = found.astype(np.float64)
     lost = np.flatnonzero(np.isnan(found) if not finite else ~np.isfinite(found))
     if len(lost):
-        raise ReproError(f"{name} holds {found.flat[lost[0]]} at place {lost[0]}, one of {len(lost)} of {found.size} "
-                         f"that are {'not finite' if finite else 'no numbers'}; leave them out.")
+        raise ReproError(f"{name} holds {found.flat[lost[0]]} at index {lost[0]}; {len(lost)} of {found.size} values "
+                         f"are {'not finite' if finite else 'NaN'}. Leave them out.")
     return found
 
 

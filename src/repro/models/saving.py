@@ -1,7 +1,7 @@
-"""Every model saved to a folder and loaded from it, by one pair of functions.
+"""Save any model to a folder and load it again, with one pair of functions.
 
-A model of transformers, or one that extends it, is written as transformers writes it. Of every other model here
-config.json holds what its class was called with, by name, and model.safetensors its weights.
+A model of transformers, or one that extends it, is written as transformers writes it. For every other model of this
+package config.json holds the arguments of its class, by name, and model.safetensors its weights.
 """
 
 import copy
@@ -24,12 +24,12 @@ OWN = {"gpt2": "load_causal_lm", "roberta": "load_masked_lm", "longformer": "Lon
 
 
 def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
-    """Save a model of `repro.models`, `repro.recurrence` or transformers, which `load_model` gives back; the folder
-    appears whole or not at all.
+    """Save a model of `repro.models`, `repro.recurrence` or transformers, for `load_model`; the folder appears
+    complete or not at all.
 
-    weights: "fp32", or "bf16", to which they are rounded and which takes half the space. Under torchrun only the first
-    process writes. Raises ReproError for another kind of model, a pattern of one's own among its settings, weights that
-    are on no device, and when the disk refuses. RoBERTa of transformers does not load again if its vocabulary was
+    weights: "fp32", or "bf16", which rounds them and takes half the space. Under torchrun only the first process
+    writes. Raises ReproError for another kind of model, a custom pattern among its settings, weights that are on no
+    device, and when the disk refuses. RoBERTa of transformers does not load again if its vocabulary was
     resized while its output layer was not tied (lm_head.bias keeps its size); our Longformer does.
 
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base", weights="bf16")
@@ -61,7 +61,7 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
 def load_model(folder: str | Path):
     """The model that `save_model` wrote, with fp32 weights, in evaluation mode.
 
-    Raises ReproError where there is none, for one of a kind that is not known here, and for a damaged one.
+    Raises ReproError if there is none, and for an unknown or damaged one.
 
     >>> model = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=2, n_embd=8, n_head=2))
     >>> save_model(model, folder / "gpt")
@@ -96,13 +96,13 @@ def _own(folder: str | Path, told: dict):
         model = made(told)
         load_weights(model, str(Path(folder) / "model.safetensors"))
     except (AttributeError, KeyError, TypeError, RuntimeError) as error:
-        raise ReproError(f"{folder} holds no whole model of this version ({short(str(error))}); save it again."
+        raise ReproError(f"{folder} holds no complete model of this version ({short(str(error))}); save it again."
                          ) from error
     return model.eval()
 
 
 def described(value: Any) -> Any:
-    """What JSON can hold of a model, a config, a pattern or a plain value; `made` is the inverse."""
+    """A model, config, pattern or plain value in a form that JSON can hold; `made` is the inverse."""
     import torch
     from transformers import PreTrainedModel
 
@@ -120,8 +120,8 @@ def described(value: Any) -> Any:
     kind = type(value)
     if _known(kind.__name__) is not kind:
         where = "repro.attention" if isinstance(value, Pattern) else "repro.models or transformers"
-        raise ReproError(f"{kind.__name__} is not of {where}, so that it could not be loaded again; save its "
-                         "state_dict with torch.save.")
+        raise ReproError(f"{kind.__name__} is not of {where}, so it could not be loaded again; save its "
+                         "state_dict with torch.save instead.")
     names = [one.name for one in fields(kind) if one.init and one.compare] if is_dataclass(kind) else [
         name for name in inspect.signature(kind).parameters]
     return {KIND: kind.__name__} | {name: described(getattr(value, name)) for name in names}

@@ -1,4 +1,4 @@
-"""A budget of time: which missing runs to make first, and how to stop with whole records when the time is up.
+"""A time budget: which missing runs to make first, and how to stop with complete records when the time is up.
 
 Runs that decide the most claims come first. A run whose estimate exceeds the time left is skipped. A run that is in
 progress when the time is up writes a checkpoint and continues under the next budget.
@@ -24,12 +24,12 @@ from repro.study.runner import model_folder, run
 from repro.study.settings import RunConfig
 from repro.study.store import where
 
-TRUST = 60.0  # seconds of finished runs after which their pace counts as much as the estimate
+TRUST = 60.0  # seconds of finished runs that weigh as much as the estimate
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run to make. `seconds` is its estimate, `needs` are the keys of the jobs that have to be finished before.
+    """A run to make. `seconds` is its estimate, `needs` are the keys of the jobs that must finish first.
 
     >>> Job("recurrence-pg19", seconds=90.0, spent=30.0).needs
     ()
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass
 class Spent:
-    """What became of a budget: the keys of finished runs with their seconds, in order, the run that was stopped, and
+    """The outcome of a budget: the keys of finished runs with their seconds, in order; the run that was stopped; and
     why others were skipped or failed.
 
     >>> Spent().stopped is None
@@ -57,7 +57,7 @@ class Spent:
     failed: dict[str, str] = field(default_factory=dict)
 
     def state(self, key: str) -> tuple[str, str]:
-        """What became of a run, "made", "stopped", "failed" or "skipped", and why or in what time."""
+        """The outcome of a run, "made", "stopped", "failed" or "skipped", with its time or the reason."""
         if key in self.finished:
             return "made", f"in {duration(self.finished[key])}"
         if key == self.stopped:
@@ -74,18 +74,18 @@ def seconds_of(text: str) -> float:
     found = re.fullmatch(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text.strip(), re.ASCII)
     total = sum(int(n or 0) * unit for n, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
     if not total:
-        raise ReproError(f"a budget of {text!r} is no duration; write hours, minutes and seconds, more than 0 in all, "
-                         "as in 90s, 12m or 1h30m.")
+        raise ReproError(f"the budget {text!r} is not a duration; write hours, minutes and seconds, more than 0 in "
+                         "all, such as 90s, 12m or 1h30m.")
     return float(total)
 
 
 def ordered(jobs: Mapping[str, Job], decides: Mapping[str, Collection[str]], seconds: float) -> list[str]:
-    """The keys of all `jobs` by value, each after its needs.
+    """The keys of all `jobs`, the most valuable first, each after its needs.
 
     decides: claim -> the keys of the runs that it lacks. seconds: the budget. Runs that an earlier budget began come
-    first. Then, one set after the other, the runs that a claim lacks: sets that fit into what is left come before
-    those that do not, then those that decide more claims, then those that take less time, then in the order declared.
-    Last come the runs that decide no claim, the shortest first.
+    first. Next come the sets of runs that claims lack, one set after the other. Sets that fit into the time left come
+    first, then those that decide more claims, then those that take less time, then the order of declaration. Last
+    come the runs that decide no claim, the shortest first.
 
     >>> jobs = {"base": Job("a", 5.0), "long": Job("b", 9.0, ("base",)), "one": Job("c", 1.0), "none": Job("c", 1.0)}
     >>> ordered(jobs, {"first": ["one"], "second": ["long"], "third": ["long"]}, seconds=20)
@@ -105,7 +105,7 @@ def ordered(jobs: Mapping[str, Job], decides: Mapping[str, Collection[str]], sec
 
 
 def with_needs(jobs: Mapping[str, Job], names: Iterable[str]) -> list[str]:
-    """These jobs, each after those that it needs and that are jobs too.
+    """These jobs, each after the jobs that it needs.
 
     >>> with_needs({"base": Job("a", 5.0), "tuned": Job("b", 9.0, ("base",))}, ["tuned"])
     ['base', 'tuned']
@@ -125,11 +125,11 @@ def with_needs(jobs: Mapping[str, Job], names: Iterable[str]) -> list[str]:
 
 def spend(jobs: Mapping[str, Job], order: Iterable[str], seconds: float, make: Callable[[str, float], None],
           clock: Callable[[], float] = time.monotonic, report: Callable[[str], None] = lambda line: None) -> Spent:
-    """Make `jobs` in this order until `seconds` have passed on `clock`; the first that fits into what is left is next.
+    """Make `jobs` in this order until `seconds` have passed on `clock`; next is the first that fits into the time left.
 
-    make(key, deadline) makes one run and raises TimeIsUp when `clock` reaches `deadline` before it is finished. An
-    estimate counts times the pace of the runs that are finished, most of all those of the same experiment. A run that
-    fails is reported, and those that do not need it are made. report: called with a line after each run.
+    make(key, deadline) makes one run and raises TimeIsUp when `clock` reaches `deadline` before it is finished.
+    Estimates are scaled by the pace of the finished runs, mainly those of the same experiment. A run that fails is
+    reported; runs that do not need it are still made. report: called with a line after each run.
     """
     deadline, waiting, found = clock() + seconds, dict.fromkeys(order), Spent()
     took: Counter[str] = Counter()
@@ -142,7 +142,7 @@ def spend(jobs: Mapping[str, Job], order: Iterable[str], seconds: float, make: C
         return max(0.0, jobs[name].seconds * pace - jobs[name].spent)
 
     def reason(name: str) -> str:
-        """Why a run cannot be made now; "" where it can."""
+        """Why a run cannot be made now; "" if it can."""
         if jobs[name].lacking:
             return jobs[name].lacking
         for need in jobs[name].needs:
@@ -173,7 +173,7 @@ def spend(jobs: Mapping[str, Job], order: Iterable[str], seconds: float, make: C
 
 
 def rehearse(jobs: Mapping[str, Job], order: Iterable[str], seconds: float) -> Spent:
-    """What `spend` would do if every run took its estimate.
+    """What `spend` would do if every run took as long as estimated.
 
     >>> jobs = {"one": Job("a", 5.0), "two": Job("a", 9.0)}
     >>> [rehearse(jobs, jobs, seconds=12).state(name) for name in jobs]
@@ -191,7 +191,8 @@ def rehearse(jobs: Mapping[str, Job], order: Iterable[str], seconds: float) -> S
 def lacking(claim: Claim, scale: str, results: Path | str | None = None) -> list[RunConfig]:
     """The runs that a verdict on `claim` lacks at `scale`, seed by seed; [] where it has a verdict.
 
-    A verdict needs all configs that the claim compares at as many common seeds as it asks for, and its assay at any.
+    A verdict needs all configs that the claim compares, at the number of common seeds that it requires, and its
+    assay at any seed.
     """
     found = claim.records(scale, results)
     compared = [{record.seed for record in records} for config, records in found if claim.where(config)]
@@ -207,10 +208,10 @@ def lacking(claim: Claim, scale: str, results: Path | str | None = None) -> list
 @unchanging()
 def missing(scale: str, results: Path | str | None = None, only: Collection[RunConfig] | None = None
             ) -> tuple[dict[str, RunConfig], dict[str, Job], dict[str, list[str]]]:
-    """The runs to make at a scale by key, the jobs that they are, and claim -> the keys of the runs that it lacks.
+    """The runs to make at a scale by key, their jobs, and claim -> the keys of the runs that it lacks.
 
-    They are all that have no record that counts: every run of the plan and the seeds that claims ask for, or those in
-    `only`; with the runs that they need, made again where a run needs weights that are not on this machine.
+    These are all runs without a valid record among those of the plan and the seeds that claims require, or among
+    `only`; with the runs that they need, made again if a run needs weights that are not on this machine.
     Raises ReproError for records that cannot be trusted.
     """
     decides = {one.id: lacking(one, scale, results) for one in claims() if scale in one.scales}
@@ -224,7 +225,7 @@ def missing(scale: str, results: Path | str | None = None, only: Collection[RunC
 
 
 def make(config: RunConfig, results: Path | str | None, until: Callable[[], bool], progress: bool = True) -> None:
-    """Make one run, or the weights that its record does not keep. Raises TimeIsUp when `until()` says so at a step; the
+    """Make one run, or the weights that its record does not keep. Raises TimeIsUp when `until()` is true at a step; the
     next call continues from the checkpoint."""
     place, began = where(config, results), time.monotonic()
     try:
@@ -262,7 +263,7 @@ def _job(config: RunConfig, runs: Mapping[str, RunConfig]) -> Job:
 
 
 def _spent(config: RunConfig) -> Path:
-    """The file that holds the seconds that budgets spent on an unfinished run, beside its folder."""
+    """The file that holds the seconds that budgets spent on an unfinished run, next to its folder."""
     return paths.work() / "runs" / f"{run_id(config)}.spent"
 
 

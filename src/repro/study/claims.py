@@ -151,7 +151,7 @@ class Claim(Based):
 
     @property
     def late(self) -> str:
-        """What its row says of a criterion that was changed when the runs were known; "" where none was."""
+        """The note in its row on a criterion that was changed after the runs were known; "" where none was."""
         return f"criterion changed after the runs (before: {self.criterion_before})" if self.criterion_before else ""
 
     @property
@@ -175,8 +175,8 @@ class Claim(Based):
         return replace(works, text=worded(works, self.write, self.told_in))
 
     def _share(self, found: Verdict, scale: str, results: Path | str | None) -> int:
-        """With how many claims of its family it shares the error of 5 %: with those that are testable here; one that
-        is not testable itself, with all that have their runs and seeds."""
+        """The number of claims of its family that share the error of 5 %: those that are testable here; for a claim
+        that is not testable itself, all that have their runs and seeds."""
         members = [one for one in claims() if one.family == self.family and scale in one.scales]
         every = [(one, one._of_scale(scale, results)) for one in members]
         ran = [(one, verdict) for one, verdict in every if verdict.verdict in (*DECIDED, NOT_TESTABLE)]

@@ -72,7 +72,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     control: the same effects without the mechanism, (seeds, units), or (seeds, 1) where one number stands for all.
     room: by how much a positive control moves what is measured, without a sign; paper_room: by how much it moves in the
     paper. seeds: the number that is needed; 1 where the same weights are compared. family: the number of claims that
-    share one error of 5 %. stretches: whether units are neighbouring stretches of one text, which resemble each other;
+    share one error of 5 %. stretches: whether units are neighboring stretches of one text, which resemble each other;
     then blocks of neighbors are the units of the interval.
 
     The effect is compared with the paper's as a share of the room: here the paper's share amounts to
@@ -83,7 +83,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     are two intervals, of the effects and of the effects minus the control; an effect counts as far as it exceeds it.
     "open": there are fewer seeds than needed.
     "reproduced": every interval lies on the claimed side of `null` (of 0, minus the control).
-    "reproduced, smaller": so it does, but one lies wholly below half of the paper's share.
+    "reproduced, smaller": the same, but one interval lies wholly below half of the paper's share.
     "not reproduced": one interval lies wholly on the other side; or it reaches `null` and lies wholly below half of the
     paper's share.
     "not testable here", with a reason. "the control shows it too": the effects lie on the claimed side, and so does the
@@ -143,7 +143,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     elif all(one.low > 0 for one in intervals):
         small = bar is not None and whole.error > 0 and any(one.high < bar / 2 for one in intervals)
         verdict = SMALLER if small else REPRODUCED
-        because = [f"surely under half of {{bar}}, the paper's {'effect' if bar == paper else 'share'}"] * bool(small)
+        because = [f"clearly below half of {{bar}}, the paper's {'effect' if bar == paper else 'share'}"] * bool(small)
         because += ["though the assay leaves no room ({room})"] * (room is not None and room <= 0)
     elif failed or paper is None and whole.high <= 0:
         verdict, because = NOT_REPRODUCED, [_failure(whole, claimed, without, family, whole in failed or not failed)]
@@ -154,10 +154,10 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
         because = ["the assay moves {room}" + ", the paper's effect is {size}" * bool(paper)]
     elif noisy:
         verdict, reason = NOT_TESTABLE, TOO_NOISY
-        because = ["only an effect above {detectable} could be seen, and the paper's share is {expected}"]
+        because = ["only an effect above {detectable} could be detected, and the paper's share is {expected}"]
     elif whole.low > 0:
         level, p = (f"{number:.2g}" for number in (ERROR / family, beyond.p))
-        because = [f"not surely beyond its control (p {f'> {level}' if p == level else p}, at most {level} is needed)"]
+        because = [f"not clearly beyond its control (p {f'> {level}' if p == level else p}, at most {level} is needed)"]
     if paper and paper_room and room and verdict not in (OPEN, NOT_TESTABLE):
         ours, theirs = (f"{100 * share:+.0f} %" for share in (claimed.mean() / room, paper / paper_room))
         because.append(f"{ours} of the room, {theirs} in the paper")
@@ -206,13 +206,13 @@ def _expected(paper: float | None, room: float | None, paper_room: float | None)
 
 def _failure(whole: "_Interval", claimed: "np.ndarray", without: "np.ndarray | None", family: int, alone: bool) -> str:
     """How a claim failed; `alone`: the effects by themselves, not only minus the control. It is the opposite only if
-    most of the effect surely goes with the mechanism."""
+    masking the mechanism clearly removes most of the effect."""
     if not alone:
         return "no more than its control"
     if whole.high >= 0:
         return "no effect"
     if without is None:
-        return "on the other side, and there is no control to say why"
+        return "on the other side, and no control shows why"
     return "opposite" if _interval(without - claimed / 2, family).low > 0 else "no effect of the mechanism"
 
 

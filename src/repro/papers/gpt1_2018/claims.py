@@ -138,7 +138,7 @@ def variants(*names: str) -> Callable[[Any], bool]:
 
 
 def on_mrpc(*names: str) -> Callable[[Any], bool]:
-    """The same, of the one data set of Table 5 on which the paper's LSTM wins."""
+    """The same, on the one data set of Table 5 on which the paper's LSTM wins."""
     return lambda config: config.task == "mrpc" and variants(*names)(config)
 
 
@@ -150,10 +150,10 @@ def printed(one: str, other: str, columns: Sequence[str] = COLUMNS) -> float:
 
 COMMON = {"paper": PAPER, "experiment": FINETUNING.name, "unit": "document", "direction": "higher",
           "told_in": "points"}
-OTHER_ROWS = "the same answers held against the labels of other rows"
-SHUFFLED = "its control was what shuffled labels leave of the full recipe above the commonest label"  # before
+OTHER_ROWS = "the same answers compared with the labels of other rows"
+SHUFFLED = "its control was how far the full recipe with shuffled labels beat the commonest label"  # before
 ONE_PRETRAINING = "one pre-training was enough, as if the same weights were compared"  # before
-AFTERWARDS = "none: declared when Table 5 was known"
+AFTERWARDS = "none: declared after Table 5 was known"
 register(
     Claim(id="gpt1_2018-pretraining-helps", **COMMON, source="Table 5", about=(ABLATION.id,),
           sentence="Pre-training raises the scores of fine-tuned models.",
@@ -164,7 +164,7 @@ register(
                       moved("full", "shuffled-labels"))),
     Claim(id="gpt1_2018-lstm-worse", **COMMON, source="Table 5", about=(ABLATION.id, RATES.id),
           sentence="An LSTM pre-trained on the same text is worth less than a transformer of the same size.",
-          short="An LSTM pre-trained alike is worth less than a transformer.",
+          short="An LSTM pre-trained on the same text loses to a transformer.",
           where=variants("full", "lstm"), measure=between("full", "lstm"), control=OTHER_ROWS,
           criterion_before=SHUFFLED,
           paper_effect=lambda: printed("full", "lstm"), family="gpt1_2018-parts",
@@ -334,7 +334,7 @@ def above_majority(records: list[Record]) -> float:
 
 
 def heuristic(task: str, sentence: str, short: str) -> Claim:
-    """The claim that what a model tells of a task without fine-tuning improves while it is pre-trained."""
+    """The claim that a model solves a task without fine-tuning better the longer it is pre-trained."""
     tuned = task in FORMS
     positive = {"assay": Assay("the fine-tuned model, above the commonest label", fine_tuned(task), above_majority)
                 } if tuned else {"why_no_assay": "no model here is fine-tuned for it"}
@@ -351,12 +351,12 @@ def heuristic(task: str, sentence: str, short: str) -> Claim:
 register(
     heuristic("cola", "Sentences that are acceptable become likelier than others while the model is pre-trained.",
               "Pre-training makes acceptable sentences likelier."),
-    heuristic("sst2", "“very positive” and “very negative” come to be told apart while the model is pre-trained.",
-              "Pre-training tells “very positive” from “very negative”."),
+    heuristic("sst2", "While it is pre-trained, the model learns to tell “very positive” from “very negative”.",
+              "Pre-training separates “very positive” from “very negative”."),
     heuristic("race", "Right answers become likelier than others while the model is pre-trained.",
               "Pre-training makes right answers likelier."),
-    heuristic("gap", "What a pronoun means becomes clearer while the model is pre-trained.",
-              "Pre-training makes clearer what a pronoun means."))
+    heuristic("gap", "The model resolves pronouns better while it is pre-trained.",
+              "Pre-training helps to resolve pronouns."))
 
 
 def language(records: Sequence[Record]) -> Measured:
@@ -373,11 +373,11 @@ def language(records: Sequence[Record]) -> Measured:
 register(Claim(
     id="gpt1_2018-lstm-language", paper=PAPER, experiment=PRETRAINING.name, source=ADDED, about=(RATES.id,),
     criterion_before=ONE_PRETRAINING,
-    sentence="Pre-trained alike, the transformer tells held-out text better than the LSTM.",
-    short="The transformer tells held-out text better than the LSTM.", unit="stretch",
+    sentence="Pre-trained on the same text, the transformer predicts held-out text better than the LSTM.",
+    short="The transformer predicts held-out text better than the LSTM.", unit="stretch",
     direction="higher", told_in="nats per token saved", measure=language,
     where=lambda config: config.source == "scratch" and config.tokens == max(
         one.tokens for one in PRETRAINING.plan(config.scale)),
     why_no_paper_effect="the paper compares both by their fine-tuned scores only",
     why_no_control="both read the same tokens in the same order with the same optimiser",
-    why_no_assay="the paper prints no effect that it could be held against"))
+    why_no_assay="the paper prints no effect to compare it with"))

@@ -191,10 +191,10 @@ register(
     larger("lambada", "corpus", "lambada_perplexity", "the last words of LAMBADA",
            lambda record: nats(record, "lambada", per=""), "lambada", unit="document", **PERPLEXITY),
     larger("wikitext103", "wikitext103", "wikitext103_perplexity",
-           "WikiText-103, whose test articles are those of WikiText-2 too",
+           "WikiText-103, which has the same test articles as WikiText-2",
            lambda record: nats(record, "wikitext103"), "wikitext103", unit="document", **PERPLEXITY,
            short="Larger models win on WikiText-103.",
-           criterion_before="two claims, one of WikiText-2 and one of WikiText-103, on the same test articles; "
+           criterion_before="two claims, on WikiText-2 and on WikiText-103, with the same test articles; "
                             + IN_FULL),
     larger("enwik8", "enwik8", "enwik8_bits_per_byte", "enwik8",
            lambda record: nats(record, "enwik8", per="n_bytes", times=1 / log(2)), "enwik8", unit="stretch",
@@ -209,7 +209,7 @@ register(
              lambda record, kind=kind: beyond_copying(record, kind),
              lambda record, kind=kind: beyond_copying(record, kind, "untrained"),
              told=f"fills in more of the {kind} left out of books that are not the commonest in their context",
-             criterion_before="by question, with the control on other clozes", **ACCURACY | {"unit": "book"})
+             criterion_before="it counted by question, with a control on other clozes", **ACCURACY | {"unit": "book"})
       for kind, column in (("nouns", "common_nouns"), ("names", "named_entities"))))
 
 TEXTS = {  # of the claims on each step: column of Table 3 -> name here, what its documents are counted in, unit
@@ -281,7 +281,7 @@ def step(smaller: str, larger: str) -> Claim:
         measure=lambda records: Measured(*shares(larger, smaller, records)),
         control="the same of two models of these sizes that were never trained",
         paper_effect=lambda: printed_step(larger, smaller), family="gpt2_2019-steps",
-        criterion_before="none: declared when its runs were known",
+        criterion_before="none: declared after its runs were known",
         assay=Assay("the largest model, trained on all text against a sixteenth of it",
                     lambda config: of_largest("text8")(config) or alone(config), by_little_text))
 
@@ -308,7 +308,7 @@ register(
           where=of(SMALLEST, LARGEST, having="questions"), family="gpt2_2019-larger-higher",
           measure=between(LARGEST, SMALLEST, lambda record: percent(record, "questions"),
                           lambda record: percent(record, "questions", "correct_other")),
-          control="the same difference when the answers are held against those of other questions",
+          control="the same difference when the answers are compared with those of other questions",
           paper_effect=lambda: in_text("question answering", "exact match") * (
               1 - 1 / in_text("question answering", "ratio of correct answers")),
           assay=Assay("all questions that the largest model answers", of(LARGEST, having="questions"),
@@ -318,21 +318,22 @@ register(
           sentence="De-tokenisers that can be inverted lower the perplexity of text that was cut into words.",
           short="De-tokenisers lower the perplexity of text cut into words.",
           where=of(LARGEST, FREQUENCIES, having="wikitext103"), direction="lower", **PERPLEXITY, measure=detokenised,
-          control="the same of the frequencies of tokens, of which a de-tokenised text has fewer",
-          criterion_before="its control was as many blanks left out at random places, and one pre-training was enough",
+          control="the same for token frequencies; a de-tokenised text has fewer tokens",
+          criterion_before="its control left out as many blanks at random positions, and one pre-training was enough",
           why_no_paper_effect="the paper gives 2.5 to 5 in perplexity over all its sets, and none for this one",
           assay=Assay("the largest model, trained against untrained", of(LARGEST, having="wikitext103"),
                       room(lambda record: nats(record, "wikitext103"),
                            lambda record: record.metrics["untrained_wikitext103"], -1))),
     Claim(id="gpt2_2019-filter", **COMMON, **ACCURACY, source="Section 3.3", about=(TEXT.id, TABLE.id),
-          sentence="Barring stop words lets more last words of LAMBADA be told.", where=of(LARGEST),
+          sentence="Barring stop words raises the number of last words of LAMBADA that are predicted.",
+          where=of(LARGEST),
           measure=within(lambda record: percent(record, "lambada", "correct_stop_words"),
                          lambda record: percent(record, "lambada"),
                          lambda record: percent(record, "lambada", "correct_other_words")),
           control="as many other words barred, the most frequent ones", criterion_before=ONE_PRETRAINING,
           paper_effect=lambda: round(in_text("LAMBADA", "accuracy with stop-word filter")
                                      - in_text("LAMBADA", "accuracy without stop-word filter"), 6),
-          assay=Assay("all last words that are told with the filter", of(LARGEST),
+          assay=Assay("all last words that are predicted with the filter", of(LARGEST),
                       room(lambda record: percent(record, "lambada", "correct_stop_words"), lambda record: 0.0),
                       lambda: in_text("LAMBADA", "accuracy with stop-word filter"))))
 
@@ -353,13 +354,13 @@ def rouge(record: Record, name: str) -> "np.ndarray":
 register(
     Claim(id="gpt2_2019-hint", **COMMON, source="Section 3.6", about=(TABLE_4.id,), unit="document",
           direction="higher", told_in="points of mean ROUGE F1", where=of(LARGEST, having="articles"),
-          sentence="The hint TL;DR: behind an article makes what is written more of a summary.",
-          short="The hint TL;DR makes what is written more of a summary.",
+          sentence="The hint TL;DR: after an article makes the generated text more like a summary.",
+          short="The hint TL;DR makes generated text more like a summary.",
           measure=within(lambda record: rouge(record, "hint"), lambda record: rouge(record, "no_hint"),
                          lambda record: rouge(record, "scrambled")), criterion_before=ONE_PRETRAINING,
           control="the signs of the hint in another order",
           paper_effect=lambda: in_text("summarization", "drop without TL;DR: hint"),
-          assay=Assay("the first three sentences against what is written without a hint",
+          assay=Assay("the first three sentences against the text generated without a hint",
                       of(LARGEST, having="articles"),
                       room(lambda record: rouge(record, "lede_3"), lambda record: rouge(record, "no_hint")),
                       lambda: round(summarised("Lede-3") - summarised("GPT-2 without hint"), 6))))

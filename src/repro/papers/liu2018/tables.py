@@ -300,7 +300,7 @@ def printed_share(worse: str, better: str) -> Callable[[], float]:
 
 
 def searched(id: str, model: str, sentence: str, short: str) -> Claim:
-    """The claim that a model makes more of what a search puts first than of the beginning of an article."""
+    """The claim that a model does better with the top results of a search than with the beginning of an article."""
     return Claim(id=id, **SHARED | {"direction": "higher", "told_in": "of the way from the beginning to cheating"},
                  where=lambda config: any(_extracted(name, model)(config) for name in EXTRACTORS),
                  measure=share("identity", EXTRACTOR), source="Table 3", about=(TABLE_3.id,), sentence=sentence,
@@ -310,15 +310,15 @@ def searched(id: str, model: str, sentence: str, short: str) -> Claim:
 
 
 def cheated(id: str, model: str, sentence: str, short: str) -> Claim:
-    """The claim that a model makes more of what has the lead's own bigrams than of what a search puts first.
+    """The claim that a model does better with text that has the lead's own bigrams than with the results of a search.
 
-    In nats: as a share of the way it would be what `searched` leaves of it, the same number once more.
+    In nats: as a share of the way it would be one minus the effect of `searched`, the same number again.
     """
     return compared(id, _extracted("cheating", model), _extracted(EXTRACTOR, model), source="Table 3",
                     about=(TABLE_3.id,), family="liu2018-extractors-cheating", sentence=sentence, short=short,
                     paper_effect=lambda: printed_extractors("cheating", EXTRACTOR),
                     criterion_before="the share of the way from the beginning to cheating that a search leaves: one "
-                                     "less the effect of the claim on a search")
+                                     "minus the effect of the claim on a search")
 
 
 def reading(records: list[Record]) -> float:
@@ -346,15 +346,15 @@ def printed_longer() -> float:
     return found["4000"] - found["500"]
 
 
-SEARCH = "What a search for the title puts first makes a better input than what comes first"
-ROOM = "Extraction leaves room: what has the lead's own bigrams makes a better input than a search"
+SEARCH = "The top results of a search for the title make a better input than the beginning of the article"
+ROOM = "Extraction leaves room: text with the lead's own bigrams makes a better input than a search"
 register(
-    searched("liu2018-table3-tfidf", "t-ed", f"{SEARCH}.", "A search for the title beats what comes first."),
-    cheated("liu2018-table3-cheating", "t-ed", f"{ROOM}.", "What has the lead's own bigrams beats a search."),
-    searched("liu2018-table3-tfidf-base", "gpt2-mini", f"{SEARCH}, also if pretrained.",
-             "If pretrained, too, a search beats what comes first."),
-    cheated("liu2018-table3-cheating-base", "gpt2-mini", f"{ROOM}, also if pretrained.",
-            "If pretrained, too, the lead's own bigrams beat a search."),
+    searched("liu2018-table3-tfidf", "t-ed", f"{SEARCH}.", "A search for the title beats the beginning."),
+    cheated("liu2018-table3-cheating", "t-ed", f"{ROOM}.", "Text with the lead's own bigrams beats a search."),
+    searched("liu2018-table3-tfidf-base", "gpt2-mini", f"{SEARCH}, also for a pretrained model.",
+             "A search beats the beginning for a pretrained model, too."),
+    cheated("liu2018-table3-cheating-base", "gpt2-mini", f"{ROOM}, also for a pretrained model.",
+            "The lead's bigrams beat a search if pretrained, too."),
     compared("liu2018-figure3-longer-base", _base_reads(-1), _base_reads(0), source="Figure 3",
              about=(TABLE_4.id,), family="liu2018-models-base", paper_effect=printed_longer,
              sentence="A decoder that reads the input as text does better with more of it, if pretrained.",

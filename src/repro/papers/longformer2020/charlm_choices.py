@@ -112,4 +112,4 @@ register(
           why_no_paper_effect="the paper gives it as the reason for two heads, without a number",
           why_no_control="the other row is the control: the same windows and dilation, on all heads",
           why_no_assay=ANY_SIZE,
-          criterion_before="with an assay: what windows that grow gain over the narrowest of them in all layers"))
+          criterion_before="with an assay: the gain of growing windows over the narrowest of them in all layers"))

@@ -130,4 +130,4 @@ register(
                    "phase that reads as much.", short="Later, wider phases beat one phase that reads as much.",
           control="the same five learning rates with the windows and sequences of the first phase",
           why_no_paper_effect="the paper trains in five phases only", why_no_assay=ANY_SIZE,
-          criterion_before="with an assay: what windows that grow gain over the narrowest of them in all layers"))
+          criterion_before="with an assay: the gain of growing windows over the narrowest of them in all layers"))

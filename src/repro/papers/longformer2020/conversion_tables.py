@@ -281,15 +281,15 @@ register(TABLE_5, TABLE_13, FIGURE, BY_POSITION)
 
 SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Table 5", "about": (TABLE_5.id,), "unit": "book",
           "direction": "lower", "told_in": "bits per masked token", "family": "longformer2020-conversion"}
-NO_ASSAY = "no assay, so that what long text could be worth to this base did not count"  # before
+NO_ASSAY = "no assay, so it did not count how much long text could help this base"  # before
 NO_CONTROL = "the other configuration is the control: it differs in nothing else"
-FAR_CONTEXT = Assay("what RoBERTa wins in its pieces by all that lies beyond half a window", _are("copied", "roberta"),
+FAR_CONTEXT = Assay("what RoBERTa gains in its pieces from context beyond half a window", _are("copied", "roberta"),
                     far_context)
 register(
     Claim(id="longformer2020-copied-positions", **SHARED | compared("copied", "random") | {"paper_effect": None},
-          null=-FAR, criterion_before="no assay at first, then as many bits fewer as in the paper",
-          why_no_paper_effect="what random positions can lose ends a little beyond how often each token occurs, and a "
-                              "weak base is not far from that; the share of it is another claim's",
+          null=-FAR, criterion_before="at first it had no assay; then it needed as many bits fewer as in the paper",
+          why_no_paper_effect="random positions lose at most a little more than token frequencies do, and a weak base "
+                              "is not far from these",
           why_no_control=NO_CONTROL,
           assay=Assay("what random positions lose against RoBERTa, beyond a bit", _are("roberta", "random"), beyond_far,
                       lambda: _printed("random") - _printed("roberta") - FAR),
@@ -297,13 +297,13 @@ register(
                    "one bit fewer, than one whose positions are random.",
           short="Copied positions need far fewer bits than random ones."),
     Claim(id="longformer2020-short-training", **SHARED, **compared("short", "copied", "roberta-short", "roberta"),
-          control="what as many tokens more give RoBERTa at its own length", assay=repairable("roberta-short"),
+          control="what RoBERTa gains from as many more tokens at its own length", assay=repairable("roberta-short"),
           sentence="A short training makes the model with copied positions better.",
           short="A short training improves the copied positions."),
     Claim(id="longformer2020-long-training", **SHARED, **compared("long", "short", "roberta-long", "roberta-short"),
-          control="what as many tokens more give RoBERTa at its own length",
+          control="what RoBERTa gains from as many more tokens at its own length",
           assay=FAR_CONTEXT, criterion_before=NO_ASSAY,
-          sentence="A long training makes it better than a short one.",
+          sentence="A long training makes the Longformer better than a short one.",
           short="A long training beats a short one."),
     Claim(id="longformer2020-beyond-roberta", **SHARED, measure=beyond_roberta,
           where=_are("roberta", "long", "roberta-long"),
@@ -318,9 +318,9 @@ register(
           sentence="Training only the positions beyond RoBERTa's makes the model with copied positions better.",
           short="Training the new positions alone improves the model."),
     Claim(id="longformer2020-all-weights", **SHARED, **compared("long", "frozen", "roberta-long", "roberta"),
-          control="what as many tokens more give RoBERTa at its own length", assay=FAR_CONTEXT,
+          control="what RoBERTa gains from as many more tokens at its own length", assay=FAR_CONTEXT,
           criterion_before=NO_ASSAY,
-          sentence="Training all weights makes it better than training the positions alone.",
+          sentence="Training all weights makes the Longformer better than training the positions alone.",
           short="Training all weights beats training positions alone."),
     Claim(id="longformer2020-roberta-kept", paper=PAPER, experiment=EXPERIMENT.name, source="Section 5",
           about=(TABLE_5.id,), unit="exact", direction="lower", null=1e-4, measure=unchanged, where=_are("frozen"),

@@ -261,7 +261,8 @@ COMMON = {"paper": PAPER, "experiment": EXPERIMENT.name}
 # Section 5.2 tells what scaling is for, and compares nothing: its claims are ours.
 NO_NUMBER = {"why_no_paper_effect": "the paper gives the reason and prints no number"}
 STARTS = {"unit": "seed", "direction": "lower", "relative": True, "why_no_control": "the other start is the control",
-          "why_no_assay": "nothing is trained", "criterion_before": "one number, as if no chance were in it"}
+          "why_no_assay": "nothing is trained",
+          "criterion_before": "one number, without seeds, as if it did not depend on chance"}
 register(
     EXPERIMENT,
     Artifact(id="sparse2019-depth", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source=ADDED,

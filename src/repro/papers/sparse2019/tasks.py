@@ -65,7 +65,7 @@ def better(image: bool, one: str, other: str) -> dict:
             "seeds": PATTERN_SEEDS if image else SEEDS, "measure": tables.fewer_bits(tables.has("pattern", one)),
             "paper_effect": tables.printed_patterns(SOURCE[image], one, other),
             "why_no_control": "the other row is the control: the same model, other pairs", "assay": ROOM[image],
-            "criterion_before": "its room was that between the means of all seeds, common or not"}
+            "criterion_before": "its room compared the means over all seeds, not only over common ones"}
 
 
 def cheaper(image: bool, pattern: str) -> Claim:
@@ -77,7 +77,7 @@ def cheaper(image: bool, pattern: str) -> Claim:
         sentence=f"On {kind} a {pattern} pattern takes fewer operations a byte than dense attention.",
         short=f"On {kind} a {pattern} pattern takes fewer operations.",
         where=is_pattern(image, pattern, "dense"), measure=tables.log_ratio("flops_per_byte", pattern),
-        criterion_before="beside the paper's change of the time per iteration" if image else "",
+        criterion_before="compared with the paper's change in time per iteration" if image else "",
         why_no_paper_effect="the paper prints times of longer sequences on its own GPUs, and no operations")
 
 
@@ -111,7 +111,7 @@ register(
           measure=tables.beyond_size,
           paper_effect=tables.printed_ends("sparse2019_table4_audio", "bits_per_byte", "sequence_length"),
           control="what the size alone costs: the smallest model on the shortest sound",
-          criterion_before="no control: what length and size cost together",
+          criterion_before="no control: the costs of length and of size together",
           why_no_assay="nothing is compared beyond the rows of the table"),
     Claim(id="sparse2019-table4-size", paper=PAPER, source="Table 4", experiment=AUDIO.name,
           about=("sparse2019-table4",), unit="exact", direction="lower", relative=True,

@@ -224,8 +224,8 @@ register(TABLE_3, CHOICES, FIGURE, SAMPLES, WINDOWS)
 SHARED = {
     "paper": PAPER, "experiment": EXPERIMENT.name, "about": (TABLE_3.id,), "where": _main, "unit": "question",
     "control": "the better of the reader with its module masked and with another question's states",
-    "criterion_before": "until one seed was known, the assay read the two paragraphs alone, in one full window or in "
-                        "two half ones"}
+    "criterion_before": "until one seed was known, the assay read only the two paragraphs, in one full window or in "
+                        "two half windows"}
 APART = "what a reader of single windows loses when the two paragraphs that are needed come apart"
 
 

@@ -173,7 +173,7 @@ register(
           short="Recurrence helps at every window size.",
           where=lambda config: config.overlap == 0 and literal(config)),
     Claim(id="yoshida2020-figure4-widens", **FIGURES | {"measure": widening},
-          criterion_before="the difference of the gains alone, also where nothing is gained",
+          criterion_before="the difference of the gains alone, even where nothing was gained",
           sentence="On disjoint windows, recurrence gains with the smallest window, and more than with the largest.",
           short="Recurrence gains, more at the smallest window than largest.",
           where=lambda config: config.overlap == 0 and literal(config)),

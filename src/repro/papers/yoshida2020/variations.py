@@ -78,9 +78,9 @@ def row_helps(id: str, place: str, short: str, where) -> Claim:
                  about=("yoshida2020-variations",), unit="book", direction="lower", relative=True, measure=helps,
                  where=where, family="yoshida2020-variations-module", short=short,
                  sentence=f"Inserted at {place}, the module lowers the perplexity of books on disjoint windows.",
-                 why_no_paper_effect="no numbers are printed", why_no_assay="a difference of any size is asked for",
-                 why_no_control="the same weights without what they carry are what the effect is taken against",
-                 criterion_before="none: declared when the table was known, for the two rows of all whose interval is "
+                 why_no_paper_effect="no numbers are printed", why_no_assay="a difference of any size counts",
+                 why_no_control="the effect already compares the same weights with and without what they carry",
+                 criterion_before="none: declared after the table was known, for the only two rows whose interval is "
                                   "below zero")
 
 
