@@ -177,11 +177,10 @@ class Claim(Based):
     def _share(self, found: Verdict, scale: str, results: Path | str | None) -> int:
         """The number of claims of its family that share the error of 5 %: those that are testable here; for a claim
         that is not testable itself, all that have their runs and seeds."""
-        members = [one for one in claims() if one.family == self.family and scale in one.scales]
-        every = [(one, one._of_scale(scale, results)) for one in members]
-        ran = [(one, verdict) for one, verdict in every if verdict.verdict in (*DECIDED, NOT_TESTABLE)]
-        counted = [(one, verdict) for one, verdict in ran if verdict.testable or not found.testable]
-        return holm([verdict.p for _, verdict in counted])[[one for one, _ in counted].index(self)]
+        members = [one for one in claims() if one.family == self.family and scale in one.scales and one.id != self.id]
+        every = [found, *(one._of_scale(scale, results) for one in members)]
+        return holm([one.p for one in every if one is found or one.verdict in (*DECIDED, NOT_TESTABLE)
+                     and (one.testable or not found.testable)])[0]
 
     @once
     def _of_scale(self, scale: str, results: Path | str | None, family: int = 1) -> Verdict:

@@ -84,8 +84,8 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     "open": there are fewer seeds than needed.
     "reproduced": every interval lies on the claimed side of `null` (of 0, minus the control).
     "reproduced, smaller": the same, but one interval lies wholly below half of the paper's share.
-    "not reproduced": one interval lies wholly on the other side; or it reaches `null` and lies wholly below half of the
-    paper's share.
+    "not reproduced": one interval lies wholly on the other side; or it reaches `null`, at the level of the family and
+    at that of one claim, and lies wholly below half of the paper's share.
     "not testable here", with a reason. "the control shows it too": the effects lie on the claimed side, and so does the
     control. "no room": the assay moves nothing, or less than the paper's effect where the paper's room is
     not known. "too noisy": the paper's share would not be seen (2.8 standard errors).
@@ -129,21 +129,24 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     without = None if control is None else sign * (control - null)
     if stretches:
         claimed, without = blocks(claimed), None if without is None else blocks(without)
-    whole = _interval(claimed, family)
-    beyond = None if without is None else _interval(claimed - without, family)
-    intervals = [one for one in (whole, beyond) if one]
+    measured = [claimed] if without is None else [claimed, claimed - without]
+    whole, *rest = intervals = [_interval(values, family) for values in measured]
+    beyond = rest[0] if rest else None
     expected, detectable = _expected(paper, room, paper_room), DETECTABLE * whole.error
     bar = paper if paper_room is None else expected  # a success has to reach half of it
     no_room = room is not None and (room <= 0 or paper_room is None and paper is not None and room < paper)
-    noisy = expected is not None and detectable > expected
-    failed = [one for one in intervals if one.high < 0 or one.low <= 0 and expected and one.high < expected / 2]
+    noisy = [one for one in intervals if expected is not None and DETECTABLE * one.error > expected]
+    alone = intervals if family == 1 else [_interval(values, 1) for values in measured]  # may others' claims decide?
+    failed = [one for one, plain in zip(intervals, alone, strict=True)
+              if one.high < 0 or plain.low <= 0 and expected and one.high < expected / 2]
     verdict, reason, because = INCONCLUSIVE, "", []
     if len(effects) < seeds:
         verdict, because = OPEN, [f"{len(effects)} of {seeds} seeds"]
     elif all(one.low > 0 for one in intervals):
-        small = bar is not None and whole.error > 0 and any(one.high < bar / 2 for one in intervals)
-        verdict = SMALLER if small else REPRODUCED
-        because = [f"clearly below half of {{bar}}, the paper's {'effect' if bar == paper else 'share'}"] * bool(small)
+        small = [] if bar is None else [one for one in intervals if one.high < bar / 2]
+        verdict, size = SMALLER if small else REPRODUCED, "effect" if bar == paper else "share"
+        minus = "minus the control, " * (whole not in small)
+        because = [f"{minus}clearly below half of {{bar}}, the paper's {size}"] * bool(small)
         because += ["though the assay leaves no room ({room})"] * (room is not None and room <= 0)
     elif failed or paper is None and whole.high <= 0:
         verdict, because = NOT_REPRODUCED, [_failure(whole, claimed, without, family, whole in failed or not failed)]
@@ -153,21 +156,22 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
         verdict, reason = NOT_TESTABLE, NO_ROOM
         because = ["the assay moves {room}" + ", the paper's effect is {size}" * bool(paper)]
     elif noisy:
-        verdict, reason = NOT_TESTABLE, TOO_NOISY
+        verdict, reason, detectable = NOT_TESTABLE, TOO_NOISY, DETECTABLE * max(one.error for one in intervals)
         because = ["only an effect above {detectable} could be detected, and the paper's share is {expected}"]
     elif whole.low > 0:
         level, p = (f"{number:.2g}" for number in (ERROR / family, beyond.p))
         because = [f"not clearly beyond its control (p {f'> {level}' if p == level else p}, at most {level} is needed)"]
-    if paper and paper_room and room and verdict not in (OPEN, NOT_TESTABLE):
+    if paper and paper_room and room and room > 0 and verdict not in (OPEN, NOT_TESTABLE):
         ours, theirs = (f"{100 * share:+.0f} %" for share in (claimed.mean() / room, paper / paper_room))
         because.append(f"{ours} of the room, {theirs} in the paper")
     because += ["without the mechanism {control}"] * (control is not None)
     because = ": ".join(filter(None, (reason, "; ".join(because))))
-    exact, unsure = whole.error == 0, effects.size == 1 < seeds  # one number of one seed shows no spread
+    exact = bool(np.ptp(effects) <= 1e-12 * np.abs(effects).max())
+    unsure = effects.size == 1 < seeds  # one number of one seed shows no spread
     effect = float(effects[0, 0] if exact else effects.mean())
     low, high = (effect, effect) if exact else (null + sign * end for end in (whole.low, whole.high)[::sign])
     found = Verdict(verdict, effect, *((None, None) if unsure else (low, high)), reason=reason,
-                    testable=verdict != OPEN and not no_room and not noisy, exact=exact and not unsure,
+                    testable=verdict != OPEN and not no_room and whole not in noisy, exact=exact and not unsure,
                     detectable=None if unsure else detectable, paper_effect=paper_effect, null=null, room=room,
                     paper_room=paper_room, expected=expected, bar=bar,
                     control=None if control is None else float(control.mean()), n_seeds=len(effects), n_units=n_units,
@@ -191,8 +195,9 @@ def blocks(values: "np.ndarray") -> "np.ndarray":
     import numpy as np
 
     n = values.shape[1]
-    count = round(n**0.5)
-    return np.stack([values[:, group].sum(1) * count / n for group in np.array_split(np.arange(n), count)], axis=1)
+    count, mean = min(n, max(2, round(n**0.5))), values.mean(1, keepdims=True)
+    groups = np.array_split(values - mean, count, axis=1)
+    return mean + np.stack([group.sum(1) * count / n for group in groups], axis=1)
 
 
 def _expected(paper: float | None, room: float | None, paper_room: float | None) -> float | None:
@@ -257,8 +262,10 @@ def _interval(values: "np.ndarray", family: int) -> _Interval:
     from scipy.special import stdtr, stdtrit  # Student's distribution; scipy.stats takes two seconds to import
 
     mean, (n_seeds, n_units) = float(values.mean()), values.shape
-    if np.ptp(values) <= 1e-12 * np.abs(values).max():  # equal, to rounding
+    size = np.abs(values).max()
+    if np.ptp(values) <= 1e-12 * size:  # equal, to rounding
         return _Interval(mean, mean, 0.0, float(mean == 0))
+    values, mean = values / size, mean / size  # so that no square is too small or too large for a float
     of_seeds, of_units = values.mean(1, keepdims=True) - mean, values.mean(0, keepdims=True) - mean
     rest, free = values - mean - of_seeds - of_units, (n_seeds - 1, n_units - 1)
     # How unsure the mean is (squared) by seeds alone and by units alone. What is left in `rest` is part of both.
@@ -271,7 +278,7 @@ def _interval(values: "np.ndarray", family: int) -> _Interval:
         ways.append((max(seeds, units, seeds + units - twice), satterthwaite))
     reach = max(float(stdtrit(n, 1 - ERROR / family / 2)) * square**0.5 for square, n in ways)
     p = max(2 * float(stdtr(n, -abs(mean) / square**0.5)) for square, n in ways)
-    return _Interval(mean - reach, mean + reach, max(ways)[0]**0.5, p)
+    return _Interval(*(size * number for number in (mean - reach, mean + reach, max(ways)[0]**0.5)), p)
 
 
 def _matrix(name: str, values) -> "np.ndarray":
@@ -280,7 +287,7 @@ def _matrix(name: str, values) -> "np.ndarray":
 
     try:
         found = np.asarray(values, float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # of torch, for a tensor that requires a gradient
         raise ReproError(f"{name} are no array of numbers; give (seeds, units), each seed as many units.") from None
     found = found.reshape((1,) * (2 - found.ndim) + found.shape) if found.ndim < 2 else found
     if found.ndim > 2 or not found.size:

@@ -326,6 +326,7 @@ register(
                            lambda record: record.metrics["untrained_wikitext103"], -1))),
     Claim(id="gpt2_2019-filter", **COMMON, **ACCURACY, source="Section 3.3", about=(TEXT.id, TABLE.id),
           sentence="Barring stop words raises the number of last words of LAMBADA that are predicted.",
+          short="Barring stop words helps predict last words of LAMBADA.",
           where=of(LARGEST),
           measure=within(lambda record: percent(record, "lambada", "correct_stop_words"),
                          lambda record: percent(record, "lambada"),
