@@ -29,7 +29,8 @@ check: setup
 pdf: setup
 	$(BIN)/snakemake pdf $(OPTIONS)
 
-# With BUDGET=12m in one process: the runs that decide the most claims first, until the time is up.
+# With BUDGET=12m in one process: the runs that decide the most claims first, until the time is up. It keeps one thread,
+# because more of them sum floats in another order: records would depend on whether a run was made with a budget.
 runs: setup
 ifdef BUDGET
 	$(BIN)/repro run --scale $(SCALE) --budget $(BUDGET)

@@ -152,7 +152,7 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Run from the start, even if there is a record.")] = False,
     budget: Annotated[str | None, typer.Option(metavar="TIME", help=(
         "Stop after this time, such as 90s, 12m or 1h30m. Runs that decide the most claims come first; those that "
-        "do not fit are skipped; the run in progress continues with the next budget."))] = None,
+        "do not fit are skipped; a training in progress continues with the next budget."))] = None,
 ) -> None:
     """Run an experiment: every grid point and seed that has no record yet."""
     from repro import processes

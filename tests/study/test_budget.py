@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -96,6 +97,42 @@ def test_a_run_that_was_begun_continues_first_and_takes_what_is_left_of_it():
     assert "begun" in rehearse(jobs, order, 4.99).skipped
     over = {"begun": Job("b", 100.0, spent=130.0)}  # it takes longer than its estimate: it still continues
     assert rehearse(over, over, 1).finished == {"begun": 0.0}
+
+
+def test_a_begun_run_that_cannot_be_finished_leaves_the_order_of_the_others_alone():
+    jobs = {"begun": Job("a", 36_000.0, spent=10.0), "base": Job("b", 500.0), "long": Job("c", 5_000.0, ("base",)),
+            "one": Job("d", 300.0)}
+    decides = {"first": ["long"], "second": ["long"], "third": ["one"]}
+    order = ordered(jobs, decides, seconds=720)
+    assert order == ["one", "base", "long", "begun"]
+    assert list(rehearse(jobs, order, 720).finished) == ["one"]
+
+
+@pytest.mark.parametrize(("seconds", "order"), [(30.0, ["need", "begun", "valued"]),
+                                                (29.9, ["valued", "need", "begun"])])
+def test_a_begun_run_comes_first_where_it_and_its_needs_fit(seconds, order):
+    jobs = {"begun": Job("a", 100.0, ("need",), spent=80.0), "need": Job("b", 10.0), "valued": Job("c", 1.0)}
+    assert ordered(jobs, {"one": ["valued"]}, seconds) == order
+
+
+def test_a_begun_run_whose_need_lacks_its_data_does_not_come_first():
+    jobs = {"begun": Job("a", 9.0, ("need",), spent=8.0), "need": Job("b", 1.0, lacking="no data"),
+            "one": Job("c", 5.0)}
+    assert ordered(jobs, {"one": ["one"]}, seconds=60)[0] == "one"
+
+
+def test_a_second_begun_run_comes_first_only_where_it_fits_beside_the_first():
+    jobs = {"first": Job("a", 10.0, spent=4.0), "second": Job("b", 10.0, spent=5.0), "valued": Job("c", 4.0)}
+    assert ordered(jobs, {"one": ["valued"]}, seconds=11) == ["first", "second", "valued"]
+    assert ordered(jobs, {"one": ["valued"]}, seconds=10.9) == ["first", "valued", "second"]
+
+
+@pytest.mark.parametrize(("left", "tried"), [(66.1, True), (65.9, False)])
+def test_a_run_whose_time_was_lost_waits_for_a_tenth_more_however_fast_others_are(left, tried):
+    """At a tenth of the estimates, 100 s become 32.5 s; but 60 s were not enough."""
+    jobs = {"quick": Job("same", 60.0), "lost": Job("same", 100.0, lost=60.0)}
+    clock = Clock({"quick": 6.0, "lost": 1.0})
+    assert ("lost" in spend(jobs, jobs, 6 + left, clock.make, clock).finished) is tried
 
 
 def test_a_claim_that_cannot_be_decided_here_gives_its_runs_no_value():
@@ -281,11 +318,72 @@ def test_a_run_that_is_out_of_time_is_stopped_at_a_step_and_its_time_is_kept(cla
         make(config, None, lambda: next(steps) == 4, progress=False)
     assert next(steps) == 5 and Store.of("smoke").get(config) is None
     spent = list((paths.work() / "runs").glob("*.spent"))
-    assert len(spent) == 1 and float(spent[0].read_text()) >= 0
-    spent[0].write_text("2.0\n")
-    assert missing("smoke")[1][key(config)].spent == 2.0
+    assert len(spent) == 1 and all(float(one) >= 0 for one in spent[0].read_text().split())
+    spent[0].write_text("2.0 0.5\n")
+    job = missing("smoke")[1][key(config)]
+    assert (job.spent, job.lost) == (2.0, 0.5)
     make(config, None, lambda: False, progress=False)
     assert Store.of("smoke").get(config) and not list((paths.work() / "runs").glob("*.spent"))
+
+
+@pytest.fixture
+def timed(claimed, monkeypatch):
+    """The claimed toy study on a clock of its own. budget(seconds) spends a budget on two runs of 10 steps: one takes
+    0.4 s a step, the other 0.1 s, and both are estimated at 2.5 s. The slow one writes a checkpoint at the steps in
+    `saves`, but does not read it."""
+    slow, quick = claimed.experiment.plan("smoke")[:2]
+    run(claimed.base.plan("smoke")[0], progress=False)
+    self = types.SimpleNamespace(now=1_000.0, saves=set(), slow=slow, quick=quick)
+    clock, execute = lambda: self.now, claimed.experiment.execute
+    monkeypatch.setattr("repro.study.budget.time", types.SimpleNamespace(time=clock, monotonic=clock))
+
+    def steps(config, context):
+        with context.progress(10, "evaluating") as bar:
+            for step in range(1, 11):
+                self.now += 0.4 if config == slow else 0.1
+                if config == slow and step in self.saves:
+                    (context.folder / "checkpoint.pt").write_text("")
+                    os.utime(context.folder / "checkpoint.pt", (self.now, self.now))
+                bar.advance()
+        return execute(config, context)
+
+    def budget(seconds):
+        runs, jobs, _ = missing("smoke", only=[slow, quick])
+        found = spend(jobs, ordered(jobs, {}, seconds), seconds, lambda name, deadline: make(
+            runs[name], None, lambda: self.now >= deadline, progress=False), clock)
+        assert not found.failed
+        return found
+
+    object.__setattr__(claimed.experiment, "execute", steps)
+    self.budget = budget
+    return self
+
+
+def test_a_run_without_a_checkpoint_does_not_take_every_budget_from_the_others(timed):
+    assert timed.budget(3).stopped == key(timed.slow), "of two equal estimates it is the first declared"
+    second = timed.budget(3)
+    assert list(second.finished) == [key(timed.quick)] and second.stopped is None
+    assert timed.budget(3).skipped == {key(timed.slow): "takes about 4 s, 3 s left"}
+    assert list(timed.budget(5).finished) == [key(timed.slow)]
+
+
+@pytest.mark.parametrize(("saves", "kept", "lost"), [((), 0.0, 3.2), ((3,), 1.2, 2.0), ((3, 5), 2.0, 1.2),
+                                                     ((8,), 3.2, 0)])
+def test_time_up_to_the_last_checkpoint_counts_and_time_after_it_is_lost(timed, saves, kept, lost):
+    timed.saves = set(saves)
+    assert timed.budget(3.1).stopped == key(timed.slow)  # at the end of its eighth step
+    job = missing("smoke")[1][key(timed.slow)]
+    assert (job.spent, job.lost) == pytest.approx((kept, lost), abs=1e-3)
+
+
+def test_a_checkpoint_of_an_earlier_budget_is_counted_once(timed):
+    timed.saves = {3}
+    timed.budget(3.1)
+    timed.saves = set()
+    with pytest.raises(TimeIsUp):
+        make(timed.slow, None, lambda: True, progress=False)  # at its first step
+    job = missing("smoke")[1][key(timed.slow)]
+    assert (job.spent, job.lost) == pytest.approx((1.2, 2.0), abs=1e-3), "the longer of both losses"
 
 
 def test_training_stopped_at_any_step_continues_to_the_same_record(tmp_path, monkeypatch):
@@ -298,7 +396,9 @@ def test_training_stopped_at_any_step_continues_to_the_same_record(tmp_path, mon
     for stop in (2, 3):
         asked = itertools.count(1)  # twice a step: whether to write a checkpoint, and whether to stop
         with pytest.raises(TimeIsUp):
-            run(config, tmp_path / "stopped", progress=False, until=lambda asked=asked, n=2 * stop: next(asked) > n)
+            make(config, tmp_path / "stopped", lambda asked=asked, n=2 * stop: next(asked) > n, progress=False)
+        spent, lost = map(float, next((tmp_path / "two").rglob("*.spent")).read_text().split())
+        assert spent > lost, "its checkpoint keeps nearly all of its time"
         assert not list((tmp_path / "stopped").rglob("*.json"))
         assert list((tmp_path / "two").rglob("checkpoint.pt"))
     again = run(config, tmp_path / "stopped", progress=False)

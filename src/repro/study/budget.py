@@ -1,7 +1,8 @@
 """A time budget: which missing runs to make first, and how to stop with complete records when the time is up.
 
-Runs that decide the most claims come first. A run whose estimate exceeds the time left is skipped. A run that is in
-progress when the time is up writes a checkpoint and continues under the next budget.
+Runs that decide the most claims come first. A run whose estimate exceeds the time left is skipped. A run that is
+training when the time is up writes a checkpoint, and the next budget continues it. A run that is stopped without a
+checkpoint, such as an evaluation, starts over, but only in a budget that is longer than the time it was given before.
 """
 
 import itertools
@@ -25,6 +26,7 @@ from repro.study.settings import RunConfig
 from repro.study.store import where
 
 TRUST = 60.0  # seconds of finished runs that weigh as much as the estimate
+LONGER = 1.1  # a run that did not finish within some seconds is expected to take at least this many times as long
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,17 @@ class Job:
     experiment: str
     seconds: float
     needs: tuple[str, ...] = ()
-    spent: float = 0.0  # seconds that earlier budgets spent on it; its checkpoint keeps them
+    spent: float = 0.0  # seconds of earlier budgets that its checkpoint keeps
+    lost: float = 0.0  # seconds of an earlier budget that no checkpoint keeps
     lacking: str = ""  # why it cannot run on this machine
+
+    def left(self, pace: float = 1.0) -> float:
+        """The seconds that it still takes where runs take `pace` times their estimates.
+
+        >>> Job("recurrence-pg19", seconds=90.0, spent=30.0).left()
+        60.0
+        """
+        return max(0.0, self.seconds * pace - self.spent, self.lost * LONGER)
 
 
 @dataclass
@@ -61,7 +72,7 @@ class Spent:
         if key in self.finished:
             return "made", f"in {duration(self.finished[key])}"
         if key == self.stopped:
-            return "stopped", "it continues with the next budget"
+            return "stopped", "the next budget continues from its checkpoint, if it wrote one"
         return ("failed", self.failed[key]) if key in self.failed else ("skipped", self.skipped[key])
 
 
@@ -82,10 +93,10 @@ def seconds_of(text: str) -> float:
 def ordered(jobs: Mapping[str, Job], decides: Mapping[str, Collection[str]], seconds: float) -> list[str]:
     """The keys of all `jobs`, the most valuable first, each after its needs.
 
-    decides: claim -> the keys of the runs that it lacks. seconds: the budget. Runs that an earlier budget began come
-    first. Next come the sets of runs that claims lack, one set after the other. Sets that fit into the time left come
-    first, then those that decide more claims, then those that take less time, then the order of declaration. Last
-    come the runs that decide no claim, the shortest first.
+    decides: claim -> the keys of the runs that it lacks. seconds: the budget. Runs with a checkpoint of an earlier
+    budget come first if they can be finished now. Next come the sets of runs that claims lack, one set after the other.
+    Sets that fit into the time left come first, then those that decide more claims, then those that take less time,
+    then the order of declaration. Last come the runs that decide no claim, the shortest first.
 
     >>> jobs = {"base": Job("a", 5.0), "long": Job("b", 9.0, ("base",)), "one": Job("c", 1.0), "none": Job("c", 1.0)}
     >>> ordered(jobs, {"first": ["one"], "second": ["long"], "third": ["long"]}, seconds=20)
@@ -93,7 +104,11 @@ def ordered(jobs: Mapping[str, Job], decides: Mapping[str, Collection[str]], sec
     >>> ordered(jobs, {"first": ["one"], "second": ["long"], "third": ["long"]}, seconds=10)
     ['one', 'base', 'long', 'none']
     """
-    chosen = dict.fromkeys(with_needs(jobs, [name for name, job in jobs.items() if job.spent]))
+    chosen: dict[str, None] = {}
+    for begun in (name for name, job in jobs.items() if job.spent):
+        runs = with_needs(jobs, [*chosen, begun])
+        if _total(jobs, runs) <= seconds and not any(jobs[name].lacking for name in runs):
+            chosen = dict.fromkeys(runs)
     lacks = [with_needs(jobs, runs) for runs in decides.values() if not any(jobs[name].lacking for name in runs)]
     while lacks := [left for runs in lacks if (left := [name for name in runs if name not in chosen])]:
         left = seconds - _total(jobs, chosen)
@@ -138,8 +153,7 @@ def spend(jobs: Mapping[str, Job], order: Iterable[str], seconds: float, make: C
     def takes(name: str) -> float:
         pace = (sum(took.values()) + TRUST) / (sum(estimated.values()) + TRUST)
         own = jobs[name].experiment
-        pace = (took[own] + TRUST * pace) / (estimated[own] + TRUST)
-        return max(0.0, jobs[name].seconds * pace - jobs[name].spent)
+        return jobs[name].left((took[own] + TRUST * pace) / (estimated[own] + TRUST))
 
     def reason(name: str) -> str:
         """Why a run cannot be made now; "" if it can."""
@@ -226,15 +240,15 @@ def missing(scale: str, results: Path | str | None = None, only: Collection[RunC
 
 def make(config: RunConfig, results: Path | str | None, until: Callable[[], bool], progress: bool = True) -> None:
     """Make one run, or the weights that its record does not keep. Raises TimeIsUp when `until()` is true at a step; the
-    next call continues from the checkpoint."""
-    place, began = where(config, results), time.monotonic()
+    next call continues from the checkpoint, if there is one."""
+    began, place = time.time(), where(config, results)
     try:
         if _to_do(config, place):
             run(config, place, progress, until=until)
         else:
             model_folder(config, place, progress, until=until)
     except TimeIsUp:
-        paths.write_atomic(_spent(config), f"{_seconds_spent(config) + time.monotonic() - began:.1f}\n")
+        _note(config, began)
         raise
     _spent(config).unlink(missing_ok=True)
 
@@ -247,7 +261,7 @@ def duration(seconds: float) -> str:
 
 def _total(jobs: Mapping[str, Job], names: Iterable[str]) -> float:
     """The seconds that these jobs still take."""
-    return sum(max(0.0, jobs[name].seconds - jobs[name].spent) for name in names)
+    return sum(jobs[name].left() for name in names)
 
 
 def _to_do(config: RunConfig, results: Path | str | None) -> bool:
@@ -258,17 +272,28 @@ def _job(config: RunConfig, runs: Mapping[str, RunConfig]) -> Job:
     parent = experiment(config.experiment)
     needs = tuple(name for need in parent.needs(config) if (name := key(need)) in runs)
     here = data_at_hand(config)
-    return Job(config.experiment, parent.estimate(config).seconds, needs, _seconds_spent(config) if here else 0.0,
+    spent, lost = _seconds_spent(config) if here else (0.0, 0.0)
+    return Job(config.experiment, parent.estimate(config).seconds, needs, spent, lost,
                "" if here else "its data, or that of a run it needs, is not on this machine: see `repro data list`")
 
 
 def _spent(config: RunConfig) -> Path:
-    """The file that holds the seconds that budgets spent on an unfinished run, next to its folder."""
+    """The file for `spent` and `lost` of an unfinished run's job, next to the run's folder."""
     return paths.work() / "runs" / f"{run_id(config)}.spent"
 
 
-def _seconds_spent(config: RunConfig) -> float:
+def _note(config: RunConfig, began: float) -> None:
+    """Write down the seconds since `began` of a run that was stopped: kept up to its last checkpoint, lost after it."""
+    now, (spent, lost) = time.time(), _seconds_spent(config)
+    written = [path.stat().st_mtime for path in _spent(config).with_suffix("").rglob("checkpoint.pt")]
+    kept = min(max([began, *written]), now) - began
+    lost = now - began - kept if kept else max(lost, now - began)
+    paths.write_atomic(_spent(config), f"{spent + kept:.3f} {lost:.3f}\n")
+
+
+def _seconds_spent(config: RunConfig) -> tuple[float, float]:
     try:
-        return float(_spent(config).read_text())
+        spent, lost = map(float, _spent(config).read_text().split())
     except (OSError, ValueError):  # it was never stopped
-        return 0.0
+        return 0.0, 0.0
+    return spent, lost

@@ -10,7 +10,7 @@ from repro.processes import is_first
 
 
 class TimeIsUp(Exception):
-    """Ends a run at a step because its time is up. What it has done is in its checkpoint."""
+    """Ends a run at a step because its time is up. A training writes a checkpoint before; an evaluation writes none."""
 
 
 class Progress:

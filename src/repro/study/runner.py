@@ -31,10 +31,11 @@ def run(config: RunConfig, results: Path | str | None = None, progress: bool = T
     """The record of `config`: read if it is in the store, else made by running what it needs and then itself.
 
     `results` is the folder of the store (default: `repro.paths.results(scale)`, where the runs that it needs are looked
-    up as well). `force` runs it from the start even
-    if there is a record, and replaces that. `until` is asked at every step whether the time is up: then the run writes
-    a checkpoint and raises TimeIsUp. Raises ReproError for absent data, records that cannot be trusted and
-    full disks. A run that was stopped or killed continues from its checkpoint when it is called again.
+    up as well). `force` runs it from the start even if there is a record, and replaces that. `until` is asked at every
+    step whether the time is up: then a run that is training writes a checkpoint, and the run raises TimeIsUp. A run
+    that was stopped or killed continues from its last checkpoint when it is called again; everything after that
+    checkpoint is done again, such as an evaluation, which writes none. Raises ReproError for absent data, records that
+    cannot be trusted and full disks.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> made = run(EXPERIMENT.plan("smoke", {"train_books": 5})[0], folder, progress=False)
