@@ -105,8 +105,8 @@ def test_sizes_are_whole_numbers(tiny_gpt2, name, value):
 
 
 def test_what_a_function_gives_is_looked_at():
-    for found, words in ((torch.zeros(3, 4), "makes"), (None, "NoneType without logits"),
-                         (torch.zeros(3, 4, 5, 6), "makes"), (torch.zeros(1, 4, V), "makes"),
+    for found, words in ((torch.zeros(3, 4), "returns"), (None, "NoneType without logits"),
+                         (torch.zeros(3, 4, 5, 6), "returns"), (torch.zeros(1, 4, V), "returns"),
                          ("logits", "str without logits")):
         with pytest.raises(ReproError, match=words) as error:
             perplexity(lambda ids, found=found: found, TEXT, WINDOW, 0)

@@ -26,9 +26,9 @@ CAUSAL = {  # family -> (its config, its context)
                         "sliding_window": 3}, 24),
     "GPTNeoX": (LLAMA, 24), "Roberta": (LLAMA | {"is_decoder": True}, 22)}
 REFUSED = {
-    "GPT2ForSequenceClassification": (GPT2, r"returns \(3, 2\) for token ids"),
+    "GPT2ForSequenceClassification": (GPT2, r"returns \(6, 2\) for token ids"),
     "GPT2ForTokenClassification": (GPT2, "returns 2 scores per token, but its vocabulary has 29"),
-    "GPT2Model": (GPT2, "without logits"), "LlamaForSequenceClassification": (LLAMA | {"pad_token_id": 0}, r"\(3, 2\)"),
+    "GPT2Model": (GPT2, "without logits"), "LlamaForSequenceClassification": (LLAMA | {"pad_token_id": 0}, r"\(6, 2\)"),
     "BertForMaskedLM": (LLAMA, "not causal"), "RobertaForCausalLM": (LLAMA, "not causal"),
     "T5ForConditionalGeneration": ({"vocab_size": V, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 16,
                                     "d_kv": 8}, "encoder-decoder")}

@@ -91,7 +91,7 @@ def test_windows_are_read_in_batches(gpt2):
         lambda module, args, kwargs: read.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True)
     perplexity(gpt2, text(8 + 7 * 5 + 1 + 2), 8, 3, batch_size=4)  # one first window, seven whole ones, a short one
     hook.remove()
-    assert read == [(3, 8), (1, 8), (4, 8), (3, 8), (1, 5)]  # first three rows that show whether it is causal
+    assert read == [(6, 8), (1, 8), (4, 8), (3, 8), (1, 5)]  # first six rows that show whether it is causal
 
 
 @pytest.mark.parametrize("recurrent", [False, True])

@@ -14,7 +14,9 @@ from repro import caches
 from repro.errors import ReproError
 
 PROBE = 16  # tokens read to see whether a model is causal
-ROUNDING = 100  # a change below this number of rounding errors is noise
+REPEATS = 5  # a model is refused if it looks ahead each time, with other tokens
+ROUNDING = 0.25, 100  # rounding errors: a smaller change is noise, a larger one is none
+SHARE = 0.25  # between them, a change is noise below this share of what earlier tokens change
 
 
 def device_of(model: Any) -> torch.device:
@@ -151,25 +153,66 @@ def check_cache(model: Any) -> None:
 
 
 @torch.no_grad()
-def check_causal(model: Any, ids: Tensor, states_and_head: Callable) -> None:
+def check_causal(model: Any, ids: Tensor, states_and_head: Callable, rows: int = 1) -> None:
     """Raise ReproError for a model whose states depend on later tokens, such as a masked model, which sees what it
     predicts.
 
-    It reads the first tokens of the text `ids` (N,) three times in one batch, once with another last token. If the
-    states before that token change by more than two equal readings differ, the model looks ahead.
+    It reads the first tokens of the text `ids` (N,) twice as they are, once with other tokens in the first half, and
+    with other tokens from the middle, the last but one and the last token on. The model looks ahead if states before
+    such a change move by more than two equal readings differ, and by more than rounding: a share of what the first
+    half does to the second, since a leak moves states as much as a legitimate dependence does, in 16 bits too. A
+    model that seems to look ahead is read again with other tokens. A function reads `rows` texts at a time, as many
+    as its caller gives it; one that keeps a state keeps that of these readings.
+
+    Raises ReproError for a function that fails on these texts as well.
     """
     ids = ids[:PROBE]
-    others = ids[ids != ids[-1]]
-    if len(ids) < 2 or not len(others):
+    values = ids.unique()
+    if len(ids) < 2 or len(values) < 2:
         return
-    batch = ids.repeat(3, 1)
-    batch[2, -1] = others[-1]
-    states = states_and_head(model, batch)[0][:, :-1]
-    rounding = ROUNDING * torch.finfo(states.dtype).eps
-    first, again, changed = states.float()
-    if (first - changed).abs().max() > 2 * (first - again).abs().max() + rounding * first.abs().max():
-        raise ReproError(f"{_name(model)} is not causal: its output changes when a later token does, so it sees the "
-                         "tokens that it must predict. Give a causal language model.")
+    middle, n = len(ids) // 2, len(ids)
+    cuts = sorted({middle, max(1, n - 2), n - 1})
+    rows = len(cuts) + 3 if hasattr(model, "config") else rows
+    lowest, noise = torch.full((len(cuts), n), torch.inf, device=ids.device), 0.0
+    for repeat in range(REPEATS):
+        step = 1 + repeat % (len(values) - 1)
+        other = values[(torch.searchsorted(values, ids) + step) % len(values)]
+        batch = ids.repeat(-(-(len(cuts) + 3) // rows) * rows, 1)  # whole batches: the rest is read as it is
+        batch[0, :middle] = other[:middle]
+        for row, cut in enumerate(cuts, 1):
+            batch[row, cut:] = other[cut:]
+        states, eps = _states(model, batch, states_and_head, rows)
+        moved = (states - states[-1]).abs().mean(2)
+        early, moved, equal = moved[0, middle:].max(), moved[1:len(cuts) + 1], moved[len(cuts) + 1:]
+        noise = torch.maximum(equal.max(), torch.as_tensor(noise, device=equal.device))
+        least, most = (errors * eps * states[-1].abs().mean() for errors in ROUNDING)
+        seen = moved - torch.maximum(least, torch.minimum(most, SHARE * early))
+        lowest = torch.minimum(lowest.to(seen.device), seen)
+        if not any((lowest[row, :cut] > 2 * noise).any() for row, cut in enumerate(cuts)):
+            return
+    raise ReproError(f"{_name(model)} is not causal: its output changes when a later token does, so it sees the "
+                     "tokens that it must predict. Give a causal language model.")
+
+
+def _states(model: Any, batch: Tensor, states_and_head: Callable, rows: int) -> tuple[Tensor, float]:
+    """The states (B, T, .) of a batch read `rows` texts at a time, as float32, and the size of their rounding errors,
+    those of the coarsest of the types that they went through."""
+    try:
+        states = torch.cat([states_and_head(model, part)[0] for part in batch.split(rows)])
+    except Exception as error:
+        if isinstance(error, ReproError) or isinstance(model, nn.Module):
+            raise
+        line = (str(error).splitlines() or [""])[0]
+        raise ReproError(f"{_name(model)} fails with {type(error).__name__} ({line:.80}) for token ids ({rows}, "
+                         f"{batch.shape[1]}), read to see whether it is causal; a language model reads texts of any "
+                         "length up to its window.") from error
+    types = {states.dtype}
+    if isinstance(model, nn.Module):
+        types |= {weight.dtype for weight in model.parameters()}
+    if torch.is_autocast_enabled(batch.device.type):
+        types.add(torch.get_autocast_dtype(batch.device.type))
+    eps = max(torch.finfo(one).eps for one in types if one.is_floating_point)
+    return states.float().nan_to_num(torch.nan, 0, 0), eps  # -inf: a token that is never predicted
 
 
 def check_losses(nll: Tensor) -> None:

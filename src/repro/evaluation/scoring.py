@@ -124,8 +124,9 @@ def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterat
         for window, hidden in zip(cover, model.read_windows(tokens[None], cover), strict=True):
             yield [window], hidden[:, window.offset:], head
         return
-    check_causal(model, tokens[:cover[0].stop], states_and_head)
-    for same in same_shape(cover):
+    shapes = same_shape(cover)
+    check_causal(model, tokens[:cover[0].stop], states_and_head, min(batch_size, len(shapes[0])))
+    for same in shapes:
         offset = same[0].offset
         for batch in (same[i:i + batch_size] for i in range(0, len(same), batch_size)):
             states, head = states_and_head(model, torch.stack([tokens[w.start:w.stop] for w in batch]))

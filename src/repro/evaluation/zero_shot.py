@@ -177,7 +177,7 @@ def _scored(model: Callable, prefixes: list[Tensor], continuations: list[Tensor]
     order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
     device = device_of(model)
     with evaluating(model), exact_products(model, batch_size * len(texts[order[-1]]), device):
-        check_causal(model, texts[order[-1]][:-1].to(device), states_and_head)
+        check_causal(model, texts[order[-1]][:-1].to(device), states_and_head, min(batch_size, len(texts)))
         for start in range(0, len(order), batch_size):
             batch = order[start:start + batch_size]
             states, head = _read(model, [texts[k][:-1] for k in batch], [len(prefixes[k]) - 1 for k in batch], device)
