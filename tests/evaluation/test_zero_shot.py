@@ -103,7 +103,7 @@ def test_what_cannot_be_scored(model, prefixes, continuations, words):
 def test_a_batch_of_none(model):
     with pytest.raises(ReproError, match="batch_size is 0"):
         continuation_nll(model, [[1]], [[2]], batch_size=0)
-    with pytest.raises(ReproError, match="batch_size is 1.5 texts; it must be a whole number"):
+    with pytest.raises(ReproError, match="batch_size is 1.5; it must be a whole number"):
         continuation_nll(model, [[1]], [[2]], batch_size=1.5)
 
 
