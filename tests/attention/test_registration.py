@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
@@ -24,6 +25,7 @@ from transformers import (
 )
 
 from repro.attention import BlockLocal, Causal, Fixed, Full, Global, Prefix, SlidingWindow, Strided, register
+from repro.attention.registration import _of_padding
 from repro.caches import given, handed
 from repro.errors import ReproError
 
@@ -257,12 +259,39 @@ def test_a_model_that_makes_its_own_padding_mask(compiled, shake):
     want = read_aloud(model, ids, attention_mask=real)[real.bool()]
     with_window(model)
     torch.testing.assert_close(read_aloud(model, ids)[real.bool()], want, atol=2e-5, rtol=1e-4)
+    read = torch.compile(model, backend="eager") if compiled else model
     masks[0] = torch.full((2, 1, 1, N), -0.5)
     with pytest.raises(ReproError, match="LayoutLMSelfAttention adds numbers of its own to its scores, key by key"):
-        read_aloud(model, ids)
+        read_aloud(read, ids)
     masks.clear()
-    read = torch.compile(model, backend="eager") if compiled else model
     torch.testing.assert_close(read_aloud(read, ids, attention_mask=real)[real.bool()], want, atol=2e-5, rtol=1e-4)
+
+
+class Checks(TorchDispatchMode):
+    """Counts the checks of masks for added biases."""
+
+    n = 0
+
+    def __torch_dispatch__(self, operation, types, arguments=(), named=None):
+        self.n += operation is torch.ops.repro.real_keys.default
+        return operation(*arguments, **named or {})
+
+
+def test_layers_share_one_check_of_their_mask_until_it_changes():
+    """The check waits for a GPU, so that one per layer would slow every step."""
+    query, mask = torch.randn(2, 1, N, 4), torch.zeros(2, 1, 1, N)
+    layer = torch.nn.Identity()
+    mask[1, ..., 15:] = torch.finfo().min
+    with Checks() as checks:
+        first, again = (_of_padding(mask, "repro_sliding", layer, query, query) for _ in range(2))
+        assert checks.n == 1 and torch.equal(first, again)
+        assert torch.equal(first[:, 0, 0, N:] >= 0, mask[:, 0, 0] == 0)
+        mask[0, ..., 3] = torch.finfo().min
+        changed = _of_padding(mask, "repro_sliding", layer, query, query)
+        assert checks.n == 2 and torch.equal(changed[:, 0, 0, N:] >= 0, mask[:, 0, 0] == 0)
+        mask[0, ..., 4] = -0.5
+        with pytest.raises(ReproError, match="Identity adds numbers of its own"):
+            _of_padding(mask, "repro_sliding", layer, query, query)
 
 
 def test_full_encoder_stays_full(tmp_path, shake):

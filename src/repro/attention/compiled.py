@@ -1,4 +1,5 @@
-"""Attention as one operation of a compiled graph: what is inside runs as it does without compilation."""
+"""Attention, and the check of its mask, as operations of a compiled graph: what is inside runs as it does without
+compilation."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,8 +8,10 @@ from torch import Tensor
 
 from repro.attention.patterns import Pattern
 from repro.attention.places import attend_at
+from repro.errors import ReproError
 
 PATTERNS: list[Pattern | tuple[Pattern, ...]] = []  # what the numbers mean that stand in a graph
+HIDDEN = 1000  # what is taken off a score by a mask; less than that only weakens it
 
 
 def number(pattern: Pattern | list[Pattern]) -> int:
@@ -74,3 +77,20 @@ def _gradients(ctx, grad):
 
 
 attend_in_graph.register_autograd(_gradients, setup_context=_keep)
+
+
+@torch.library.custom_op("repro::real_keys", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def real_keys(mask: Tensor, module: str, name: str) -> Tensor:
+    """Where a mask that is added to the scores of attention is 0. Raises ReproError for one that also holds biases.
+
+    module, name: the layer and its `attn_implementation`, for the message.
+    """
+    if ((mask != 0) & (mask > -HIDDEN)).any():
+        raise ReproError(f"{module} adds numbers of its own to its scores, key by key, which '{name}' does not know; "
+                         "take attn_implementation='sdpa'.")
+    return mask == 0
+
+
+@real_keys.register_fake
+def _(mask, module, name):
+    return torch.empty_like(mask, dtype=torch.bool)

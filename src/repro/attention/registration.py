@@ -16,7 +16,7 @@ from transformers.masking_utils import (
 )
 from transformers.modeling_utils import AttentionInterface, PreTrainedModel
 
-from repro.attention.compiled import attend_in_graph, number
+from repro.attention.compiled import attend_in_graph, number, real_keys
 from repro.attention.implementations import autocast
 from repro.attention.patterns import (
     BlockLocal,
@@ -44,7 +44,6 @@ LAYERS = "full_attention", "sliding_attention"  # the kinds of layers that we kn
 UNSAID = -1  # the window of a model that has no windows of its own
 ALONE = "falcon", "data2vec-vision"  # model types that know sdpa, but do not ask transformers for it
 KEPT = "attn_implementation", "repro_attention"  # in a saved config; in a part of a model the first is forgotten
-HIDDEN = 1000  # what is taken off a score by a mask; less than that only weakens it
 LONGEST = 4096  # positions up to which a model's attention probabilities are returned
 
 Chosen = Pattern | Sequence[Pattern]
@@ -266,14 +265,20 @@ def _attention(name, module, query, key, value, attention_mask=None, dropout=0.0
 
 def _of_padding(mask: Tensor, name: str, module, query: Tensor, key: Tensor) -> Tensor:
     """The places that a mask (B, 1, 1, N) leaves: a model that makes one itself (LayoutLM) hides padding by it."""
-    mask = mask[..., 0, :].flatten(0, -2)
-    if mask.is_floating_point():
-        if not torch.compiler.is_compiling() and ((mask != 0) & (mask > -HIDDEN)).any():
-            raise ReproError(f"{type(module).__name__} adds numbers of its own to its scores, key by key, which "
-                             f"'{name}' does not know; take attn_implementation='sdpa'.")
-        mask = mask == 0
+    real = _real_keys(mask, name, module) if mask.is_floating_point() else mask
     n, keys = query.shape[2], key.shape[2]
-    return places(len(query), n, keys, keys - n, real=mask, device=query.device)
+    return places(len(query), n, keys, keys - n, real=real[..., 0, :].flatten(0, -2), device=query.device)
+
+
+def _real_keys(mask: Tensor, name: str, module) -> Tensor:
+    """Where a mask that is added to scores lets keys through; all layers of a forward pass share one check of it."""
+    if torch.compiler.is_compiling() or mask.is_inference():  # these do not count what is written into a tensor
+        return real_keys(mask.detach(), type(module).__name__, name)
+    version, real = getattr(mask, "repro_real_keys", (None, None))
+    if version != mask._version:
+        real = real_keys(mask.detach(), type(module).__name__, name)
+        mask.repro_real_keys = mask._version, real
+    return real
 
 
 def _watched(name: str, config) -> tuple:
