@@ -8,7 +8,7 @@ from transformers import GPT2Config, LongformerConfig, RobertaConfig
 from repro.attention import Causal, SlidingWindow
 from repro.errors import ReproError
 from repro.evaluation.summaries import nats, padded, written
-from repro.ids import check_ids, check_lengths, embedded, evaluating
+from repro.ids import check_ids, check_lengths, embedded, evaluating, looked_at
 from repro.models import (
     GPT,
     LSTM,
@@ -57,7 +57,8 @@ PAIRED = {
 NO_IDS = [
     (torch.zeros(5, dtype=torch.int64), r"torch.int64 of shape \(5,\); give .* \(B, N\)"),
     (torch.zeros(1, 2, 5, dtype=torch.int64), r"of shape \(1, 2, 5\)"), (torch.zeros(1, 5), "are torch.float32"),
-    (torch.ones(1, 5, dtype=torch.bool), "are torch.bool"), ([[1, 2]], "are a list"), (None, "are a NoneType"),
+    (torch.ones(1, 5, dtype=torch.bool), "are torch.bool"), ([[1, 2]], r"are a list|is \[\[1, 2\]\]; it must be"),
+    (None, "are a NoneType|is None; it must be"),
     (torch.zeros(1, 0, dtype=torch.int64), "has no tokens"), (torch.zeros(0, 3, dtype=torch.int64), "at least one"),
     (torch.tensor([[3, 9]]), "go from 3 to 9, but the model knows 0 to 8"), (torch.tensor([[-1, 8]]), "from -1 to 8")]
 
@@ -149,7 +150,7 @@ def test_windows_of_a_reader():
                 torch.full((1, 1, 17), 4)):
         with pytest.raises(ReproError):
             model(bad)
-    with pytest.raises(ReproError, match="attention_mask is a list"):
+    with pytest.raises(ReproError, match=r"attention_mask is \[\[\[1, 1\]\]\]; it must be"):
         model(ids([[4, 5]]), [[[1, 1]]])
 
 
@@ -209,6 +210,86 @@ def test_nothing_is_looked_at_while_a_model_is_compiled():
     compiled = torch.compile(read, backend="eager", fullgraph=True)
     for given in (ids([1, 2, 3]), ids([4, 5, 6, 7])):
         torch.testing.assert_close(compiled(given, ids(2)), embed(given))
+
+
+def test_a_model_whose_weights_are_moved_at_the_call():
+    from accelerate import cpu_offload
+
+    for name in ("GPT", "LSTM", "Encoder", "Pretrained", "RecurrentLM"):
+        model = MODELS[name]().eval()
+        expected = model(ids([1, 2, 3]))
+        offloaded = cpu_offload(model, execution_device=torch.device("cpu"))
+        assert next(offloaded.parameters()).is_meta
+        found = offloaded(ids([1, 2, 3]))
+        torch.testing.assert_close(getattr(found, "logits", found), getattr(expected, "logits", expected))
+
+
+@torch.no_grad()
+def test_nothing_is_looked_at_on_the_meta_device():
+    given, model = torch.zeros(2, 5, dtype=torch.int64, device="meta"), MODELS["RecurrentLM"]().to("meta")
+    check_lengths(torch.ones(2, dtype=torch.int64, device="meta"), given)
+    assert embedded(nn.Embedding(V, 4, device="meta"), given).shape == (2, 5, 4)
+    assert model(given).logits.shape == (2, 5, V)
+
+
+@torch.no_grad()
+def test_nothing_is_looked_at_in_vmap():
+    given, embed = torch.arange(6).view(3, 1, 2), nn.Embedding(V, 4)
+
+    def read(one):
+        check_ids(one, V)
+        check_lengths(one[:, 0] * 0 + 1, one)
+        return embedded(embed, one)
+
+    torch.testing.assert_close(torch.vmap(read)(given), embed(given))
+    torch.testing.assert_close(torch.vmap(torch.vmap(read))(given[None]), embed(given[None]))
+
+
+class OnGpu:
+    """Token ids on a GPU, as far as the checks ask."""
+
+    device, is_cuda, is_meta = torch.device("cuda"), True, False
+
+
+@torch.no_grad()
+def test_nothing_is_looked_at_while_a_cuda_graph_is_captured(monkeypatch):
+    monkeypatch.setattr(torch._C._functorch, "is_functorch_wrapped_tensor", lambda values: False)
+    for capturing in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda capturing=capturing: capturing)
+        assert looked_at(OnGpu()) is not capturing
+
+
+class Merging(nn.Module):
+    """Merged into its weight while it is evaluated, as adapters are."""
+
+    merged = False
+
+    def train(self, mode=True):
+        self.merged = not mode
+        return super().train(mode)
+
+
+@pytest.mark.parametrize("off", [(), ("0",), ("1",), ("1.0",), ("", "0"), ("", "1.0"), ("", "0", "1", "1.0")])
+def test_modes_are_restored_through_train(off):
+    model = nn.Sequential(Merging(), nn.Sequential(Merging(), nn.Dropout()))
+    parts = dict(model.named_modules())
+    for name in off:  # parents first
+        parts[name].eval()
+        for inner in (one for one in parts if one.startswith(f"{name}.") or not name and one):
+            parts[inner].train(inner not in off)
+    before = [(part.training, getattr(part, "merged", None)) for part in parts.values()]
+    with evaluating(model):
+        assert all(part.merged for part in model.modules() if isinstance(part, Merging))
+    assert [(part.training, getattr(part, "merged", None)) for part in parts.values()] == before
+
+
+def test_a_shared_part_that_was_off_stays_off():
+    shared = nn.Dropout()
+    model = nn.Sequential(nn.Sequential(shared), nn.Sequential(shared))
+    model.training = shared.training = False
+    with evaluating(model):
+        assert not model[0].training
+    assert [part.training for part in model.modules()] == [False, True, False, True]
 
 
 def test_the_checks_by_themselves():

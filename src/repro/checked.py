@@ -21,8 +21,9 @@ NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "True or
 def checked(function: Callable) -> Callable:
     """A function or class that checks its arguments against its annotations.
 
-    Whole numbers are neither floats nor bools and fit into 64 bits; numbers are not NaN. Where the annotation is a
-    class, any object that behaves like it is accepted, but no plain value. Unannotated arguments are not checked.
+    Whole numbers are neither floats nor bools and fit into 64 bits; numbers are not NaN and fit into a float. Where the
+    annotation is a class, any object that behaves like it is accepted, but no plain value. Unannotated arguments are
+    not checked.
 
     >>> @checked
     ... def half(n: int) -> int:
@@ -84,7 +85,9 @@ def fits(value: Any, kind: Any) -> bool:
     if kind in (int, float):
         if isinstance(value, bool) or not isinstance(value, Integral if kind is int else Real):
             return False
-        return abs(value) < 2**63 if isinstance(value, Integral) else value == value  # NaN is no number
+        if isinstance(value, Integral):
+            return abs(value) < 2**63 if kind is int else abs(value) <= sys.float_info.max
+        return value == value  # NaN is no number
     if kind is bool:
         return isinstance(value, bool) or type(value).__name__ == "bool"  # numpy's too
     if kind is Path:

@@ -1,7 +1,8 @@
 """Checks of token ids, lengths and batches where they enter a model; and evaluation mode for a while.
 
 Checks of shapes and types cost nothing. Values are checked on a CPU, and on a GPU only without gradients, so that a
-training step never waits for its GPU here. Compiled code is not checked.
+training step never waits for its GPU here. Values are not checked in compiled code, in `torch.vmap`, on the meta device
+or while a CUDA graph is captured.
 """
 
 import math
@@ -32,11 +33,13 @@ def embedded(embed: nn.Embedding, ids: Tensor, longest: int | None = None, name:
     check_ids(ids, None if on_cpu else embed.num_embeddings, longest, name)
     if torch.compiler.is_compiling():
         return embed(ids)
-    if ids.device != embed.weight.device:
+    if not embed.weight.is_meta and ids.device != embed.weight.device:  # on meta: offloaded until the call
         raise ReproError(f"{name} are on {ids.device} and the model on {embed.weight.device}; move one of them.")
     try:
         return embed(ids)  # on a CPU it looks at the values itself
     except IndexError:
+        if not looked_at(ids):
+            raise
         raise _unknown(ids, embed.num_embeddings, name) from None
 
 
@@ -88,7 +91,10 @@ def check_temperature(temperature: float) -> None:
 
 def looked_at(values: Tensor) -> bool:
     """Whether the values of a tensor are checked."""
-    return not torch.compiler.is_compiling() and (values.device.type == "cpu" or not torch.is_grad_enabled())
+    if torch.compiler.is_compiling() or values.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(values):
+        return False
+    capturing = values.is_cuda and torch.cuda.is_current_stream_capturing()
+    return values.device.type == "cpu" or not (torch.is_grad_enabled() or capturing)
 
 
 def what(given: Any) -> str:
@@ -105,13 +111,19 @@ def _unknown(ids: Tensor, vocab_size: int, name: str) -> ReproError:
 def evaluating(model: Any) -> Iterator[None]:
     """Within it dropout is off. Afterwards, and after an error, each part trains again that did before.
 
-    model: a module, or any other function, to which nothing happens.
+    model: a module, or any other function, to which nothing happens. Modes are changed through `train`, which some
+    modules override, for example to merge an adapter into its layer.
     """
-    training = [part for part in model.modules() if part.training] if isinstance(model, nn.Module) else []
-    if training:
+    before = [(part, part.training) for part in model.modules()] if isinstance(model, nn.Module) else []
+    trains = any(training for _, training in before)
+    if trains:
         model.eval()
     try:
         yield
     finally:
-        for part in training:
-            part.training = True
+        if trains:
+            for part, training in before:  # parents first: each changes the mode of its parts, too
+                if part.training != training:
+                    part.train(training)
+            for part, training in before:  # a part that two parents share may have changed twice
+                part.training = training

@@ -8,6 +8,7 @@ Satterthwaite its degrees of freedom, and no interval is shorter than seeds alon
 to 10 seeds and 5 to 30 units at least 93.7 % were covered where 95 % are claimed (`tests/study/test_rule.py`).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -109,7 +110,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
         if not (isinstance(count, int | np.integer) and count >= 1):
             raise ReproError(f"{name} is {count}; it must be a whole number from 1 on.")
     for name, number in (("paper_effect", paper_effect), ("room", room), ("null", null), ("paper_room", paper_room)):
-        if number is not None and not np.isfinite(number):
+        if number is not None and not math.isfinite(number):
             raise ReproError(f"{name} is {number}; it must be a finite number.")
     sign = 1 if direction == "higher" else -1
     effects = _matrix("effects", effects)
