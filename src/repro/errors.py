@@ -1,6 +1,7 @@
 """The one error users see: a clear line that says what, which value, what is allowed and what to do."""
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 
@@ -51,6 +52,38 @@ def check_whole(value: object, name: str, least: int = 1, most: int | None = Non
         unit = f" {of}" if of and isinstance(value, Real) and not isinstance(value, bool) else ""
         raise ReproError(f"{name} is {value!r:.60}{unit}; it must be a whole number {limits}.")
     return int(value)
+
+
+def check_number(value: object, name: str, least: float = 0.0, below: float = math.inf) -> float:
+    """`value`. Raises ReproError unless it is a finite number of at least `least` and below `below`.
+
+    >>> check_number(1.0, "dropout", below=1)
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: dropout is 1.0; it must be a number of at least 0 and below 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value < below:
+        limit = "finite" if below == math.inf else f"below {below:g}"
+        raise ReproError(f"{name} is {value!r:.60}; it must be a number of at least {least:g} and {limit}.")
+    return value
+
+
+def check_method(value: object, name: str, method: str, example: str) -> None:
+    """Raise ReproError unless `value` is an object with this method, such as `example`, and no text.
+
+    >>> check_method("gpt2", "tokeniser", "encode", "repro.data.tokeniser(...)")
+    Traceback (most recent call last):
+        ...
+    repro.errors.ReproError: tokeniser is 'gpt2'; it must have a method `encode`, as repro.data.tokeniser(...) has.
+    """
+    if isinstance(value, str) or not callable(getattr(value, method, None)):
+        raise ReproError(f"{name} is {short(value, 60)}; it must have a method `{method}`, as {example} has.")
+
+
+def check_progress(progress: object) -> None:
+    """Raise ReproError unless `progress` is a function, which is called with what was done, or None."""
+    if progress is not None and not callable(progress):
+        raise ReproError(f"progress is {short(progress, 60)}; it must be a function of a number, or None.")
 
 
 def check_text(value: object, name: str) -> str:

@@ -17,7 +17,7 @@ from repro.attention.chosen import columns_first, with_rows
 from repro.attention.decoding import last_rows
 from repro.attention.patterns import Causal, Full, Pattern
 from repro.checked import checked
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, check_whole, unknown
 
 log = logging.getLogger(__name__)
 
@@ -159,6 +159,8 @@ def choose(pattern: Pattern, n: int, device: torch.device | str = "cpu", dtype: 
     >>> choose(Causal(), 8_192)
     Choice(name='dense', reason='PyTorch has a kernel of its own for this pattern')
     """
+    check_whole(n, "n", of="positions")
+    check_whole(size, "size")
     try:
         kind = torch.device(device).type
     except RuntimeError as error:

@@ -9,7 +9,7 @@ from repro.attention.chosen import Chosen
 from repro.attention.implementations import attend
 from repro.attention.patterns import SlidingWindow
 from repro.checked import checked
-from repro.errors import ReproError
+from repro.errors import ReproError, check_number, check_whole
 
 LOCAL = "query", "key", "value"
 
@@ -29,6 +29,9 @@ class LongformerSelfAttention(nn.Module):
     def __init__(self, hidden_size: int, num_heads: int, window: int, dilation: int = 1, implementation: str = "auto",
                  dropout: float = 0.0):
         super().__init__()
+        check_whole(hidden_size, "hidden_size")
+        check_whole(window, "window", 2, of="tokens")
+        check_number(dropout, "dropout", below=1)
         if num_heads < 1 or hidden_size % num_heads:
             raise ReproError(f"num_heads is {num_heads}; it must divide the hidden size ({hidden_size}).")
         self.num_heads, self.implementation, self.dropout = num_heads, implementation, dropout

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.caches import given
-from repro.errors import ReproError, check_whole
+from repro.errors import ReproError, check_progress, check_whole
 from repro.evaluation.checks import check_cache, check_losses, check_tokens, device_of, token_ids, vocabulary_of
 from repro.evaluation.scoring import check_decoder
 from repro.ids import evaluating
@@ -57,6 +57,7 @@ def continue_contexts(model: nn.Module, contexts, n_new: int, memory: bool = Tru
     Raises ReproError for contexts of fewer than two tokens, ids that the model does not have, a model without a
     key/value cache, or continuations that would leave the second window.
     """
+    check_progress(progress)
     check_decoder(model)
     contexts = token_ids(contexts, "contexts", vocabulary_of(model))
     if contexts.ndim != 2 or contexts.shape[1] < 2 or not len(contexts):

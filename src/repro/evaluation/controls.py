@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from repro.errors import ReproError, check_whole
+from repro.errors import ReproError, check_progress, check_whole
 from repro.evaluation.checks import check_losses, device_of, one_text, vocabulary_of
 from repro.evaluation.documents import lengths_of, per_document, streams_of
 from repro.evaluation.scoring import BATCH, Score, window_nll
@@ -40,6 +40,7 @@ def score_other_document(model, tokens, window: int, overlap: int, batch_size: i
     >>> len(nll), bool(nll.sum() == score.nll)
     (2, True)
     """
+    check_progress(progress)
     if not hasattr(model, "_read_window"):
         raise ReproError(f"model is a {type(model).__name__}, which carries nothing from window to window; give a "
                          "RecurrentLM.")

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro.errors import ReproError, check_whole
+from repro.errors import ReproError, check_progress, check_whole
 from repro.evaluation.checks import check_losses, device_of, token_ids, vocabulary_of
 from repro.evaluation.scoring import check_decoder, states_and_head
 from repro.ids import evaluating
@@ -25,6 +25,7 @@ def dependence(model: nn.Module, texts, others, window: int, overlap: int = 0, b
     window shares with the scored targets, and no h_prev carries, changes nothing: exactly 0.
     Raises ReproError for an overlap or shapes that do not fit.
     """
+    check_progress(progress)
     texts, others, n_windows = _checked(model, texts, others, window, overlap, 2)
     last = (n_windows - 1) * window
 
@@ -52,6 +53,7 @@ def token_dependence(model: nn.Module, texts, others, window: int, overlap: int 
     Returns the mean absolute change and the mean change, each (bins, n), in nats per token; `distances` are the bins.
     Raises ReproError for an overlap or shapes that do not fit, or fewer than one change.
     """
+    check_progress(progress)
     texts, others, n_windows = _checked(model, texts, others, window, overlap, 3)
     check_whole(n_changes, "n_changes", 1, window, of="tokens a text")
     check_whole(seed, "seed", 0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_progress
 from repro.evaluation.checks import check_tokens
 from repro.evaluation.scoring import Score, perplexity
 
@@ -22,6 +22,7 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
     >>> round(score.per_token, 3), len(nll)
     (64.0, 2)
     """
+    check_progress(progress)
     scores = [perplexity(model, ids, window, overlap, batch_size=batch_size, progress=progress)
               for ids in streams_of(tokens)]
     return per_document(tokens, np.concatenate([score.target_nll for score in scores]))

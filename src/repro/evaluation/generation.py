@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from repro.caches import given
-from repro.errors import ReproError, check_whole
+from repro.errors import ReproError, check_progress, check_whole
 from repro.evaluation.checks import (
     check_cache,
     check_losses,
@@ -33,6 +33,7 @@ def continued(model, prompts: Sequence[Sequence[int]], n_new: int, top_k: int = 
     Raises ReproError for no prompts, an empty one, ids that the model does not have, numbers below 1, a top_k above the
     vocabulary, texts beyond the model's context, and a model that has no key/value cache or gives no logits.
     """
+    check_progress(progress)
     from transformers import DynamicCache
 
     check_decoder(model)

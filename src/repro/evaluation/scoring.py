@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from repro.errors import ReproError, check_whole
+from repro.errors import ReproError, check_progress, check_whole
 from repro.evaluation.checks import (
     PROBE,
     check_causal,
@@ -95,6 +95,7 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: float | None =
     >>> score.n_scored, round(score.per_token, 6), round(score.per_word, 3)
     (99, 8.0, 61.393)
     """
+    check_progress(progress)
     check_language_model(model)
     check_window(window, overlap, context_of(model))
     check_count(n_words, "n_words")  # before anything is read

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from repro.checked import checked
-from repro.errors import ReproError, check_whole
+from repro.errors import ReproError, check_method, check_progress, check_whole
 from repro.evaluation.barred import Bar, Open, predicted
 from repro.evaluation.checks import (
     check_causal,
@@ -49,6 +49,7 @@ def continuation_nll(model: Callable, prefixes: Sequence[Ids], continuations: Se
     >>> nats.round(3), n_tokens
     (array([2.079, 4.159]), array([1, 2]))
     """
+    check_progress(progress)
     prefixes, continuations = _checked(model, prefixes, continuations, batch_size)
     sums = np.zeros(len(prefixes))
     for k, nll, _ in _scored(model, prefixes, continuations, batch_size, (), progress):
@@ -121,6 +122,8 @@ def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars:
     >>> [one.correct.tolist() for one in lambada_with_bars(always_ran, coder, passages, [[], ["ran"]])]
     [[True, False, True], [False, True, False]]
     """
+    check_progress(progress)
+    check_method(tokeniser, "tokeniser", "encode", "repro.data.tokeniser(...)")
     for name, given in (("passages", passages), *(("stop_words", words) for words in bars)):
         if isinstance(given, str):
             raise ReproError(f"{name} is one string; give a list, such as ['{given[:40]}'].")

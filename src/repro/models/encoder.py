@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from repro.attention import Global, Pattern, SlidingWindow
 from repro.checked import checked
 from repro.configs import Positive, config
+from repro.errors import check_whole
 from repro.ids import check_lengths, embedded
 from repro.models.decoder import Layer, LayersConfig, sinusoids
 
@@ -75,10 +76,14 @@ class Encoder(nn.Module):
 def classifier_patterns(window: int, n_layer: int) -> tuple[Pattern, ...]:
     """In every layer a window of `window` keys on both sides together, an even number, and the first token global.
 
+    Raises ReproError for an odd window, one below 2, and fewer than one layer.
+
     >>> classifier_patterns(window=2, n_layer=1)[0].mask(4).int()
     tensor([[1, 1, 1, 1],
             [1, 1, 1, 0],
             [1, 1, 1, 1],
             [1, 0, 1, 1]], dtype=torch.int32)
     """
+    check_whole(window, "window", 2, of="tokens")
+    check_whole(n_layer, "n_layer")
     return (SlidingWindow(window, causal=False) | Global([0]),) * n_layer

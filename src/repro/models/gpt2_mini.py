@@ -30,6 +30,7 @@ def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positio
     for name, size in (("n_layer", n_layer), ("n_embd", n_embd), ("n_head", n_head), ("vocab_size", vocab_size),
                        ("n_positions", n_positions)):
         check_whole(size, name)
+    check_whole(bos, "bos", 0, vocab_size - 1)
     if activation not in ACT2FN:
         raise unknown("activation", activation, ACT2FN)
     if n_embd % n_head:
@@ -44,9 +45,14 @@ def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positio
 def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 1024) -> int:
     """Number of weights of such a model: biases and layer norms included, the tied output layer counted once.
 
+    Raises ReproError for sizes below 1.
+
     >>> f"{parameters(n_layer=12, n_embd=768, vocab_size=50_257):,}"
     '124,439,808'
     """
+    for name, size in (("n_layer", n_layer), ("n_embd", n_embd), ("vocab_size", vocab_size),
+                       ("n_positions", n_positions)):
+        check_whole(size, name)
     block = 12 * n_embd**2 + 13 * n_embd
     return n_layer * block + (vocab_size + n_positions) * n_embd + 2 * n_embd
 

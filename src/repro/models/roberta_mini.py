@@ -4,8 +4,9 @@ from pathlib import Path
 
 from repro.checked import checked
 from repro.checkpoints import load_whole
-from repro.errors import ReproError
+from repro.errors import ReproError, check_number, check_whole
 
+LARGEST = 1e30  # amplitude of the waves: well within float32
 START, PAD, END, UNKNOWN = 0, 1, 2, 3  # ids of its special tokens; <mask> has the last one
 
 
@@ -15,9 +16,9 @@ def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_posi
     """An untrained `RobertaForMaskedLM` without dropout, for sequences of up to `n_positions` tokens.
 
     As in RoBERTa, positions count from the id of padding on, so that there are two more rows of them than positions.
-    sinusoids: the amplitude of the waves (Vaswani et al. 2017, section 3.5) as which the positions start, learned from
-    there on; None: at random, as RoBERTa's do. With few tokens a model that starts at random does not come to look at
-    its neighbours.
+    sinusoids: the amplitude, 0 to 1e30, of the waves (Vaswani et al. 2017, section 3.5) as which the positions start,
+    learned from there on; None: at random, as RoBERTa's do. With few tokens a model that starts at random does not come
+    to look at its neighbours.
     Raises ReproError when the width does not divide among the heads, and for sizes below 1.
 
     >>> roberta_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9).config.max_position_embeddings
@@ -28,8 +29,9 @@ def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_posi
 
     for name, size in (("n_layer", n_layer), ("n_embd", n_embd), ("n_head", n_head), ("vocab_size", vocab_size),
                        ("n_positions", n_positions)):
-        if size < 1:
-            raise ReproError(f"{name} is {size}; it must be at least 1.")
+        check_whole(size, name)
+    if sinusoids is not None:
+        check_number(sinusoids, "sinusoids", below=LARGEST)
     if n_embd % n_head:
         raise ReproError(f"n_embd is {n_embd} and n_head {n_head}; the width must be a multiple of the heads.")
     model = RobertaForMaskedLM(RobertaConfig(
@@ -60,9 +62,14 @@ def waves(n_positions: int, width: int):
 def roberta_parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 512) -> int:
     """Number of weights of such a model: biases and layer norms included, the tied output matrix counted once.
 
+    Raises ReproError for sizes below 1.
+
     >>> f"{roberta_parameters(n_layer=12, n_embd=768, vocab_size=50_265):,}"
     '124,697,433'
     """
+    for name, size in (("n_layer", n_layer), ("n_embd", n_embd), ("vocab_size", vocab_size),
+                       ("n_positions", n_positions)):
+        check_whole(size, name)
     block = 12 * n_embd**2 + 13 * n_embd
     embeddings = (vocab_size + n_positions + 2 + 1) * n_embd + 2 * n_embd  # one row of token types
     return n_layer * block + embeddings + n_embd**2 + 3 * n_embd + vocab_size

@@ -4,9 +4,10 @@ Pre-activation residual blocks whose output weights shrink with the depth, learn
 in the data or in the attention pattern, and attention and feedforward that are computed again in the backward pass.
 """
 
+from collections.abc import Callable
 from dataclasses import fields
 from math import prod, sqrt
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import InstanceOf
@@ -41,6 +42,8 @@ def integrated(pattern: Pattern, integration: str, n_layer: int, n_head: int) ->
     """
     if integration not in INTEGRATIONS:
         raise unknown("integration", integration, INTEGRATIONS)
+    check_whole(n_layer, "n_layer")
+    check_whole(n_head, "n_head")
     p = len(getattr(pattern, "heads", (pattern,)))
     for name, n, needed in (("interleaved", n_layer, "layers"), ("multi-head", n_head, "heads")):
         if integration == name and n < p:
@@ -305,7 +308,7 @@ class Cache:
 @checked
 @torch.no_grad()
 def sample(model: SparseTransformer, ids: Tensor, n_new: int, seed: int = 0, temperature: float = 1.0,
-           allowed: Tensor | None = None, progress=None) -> Tensor:
+           allowed: Tensor | None = None, progress: Callable[[int], Any] | None = None) -> Tensor:
     """(B, K + n_new): `ids` (B, K), K at least 1, and what the model draws after them, one position at a time.
 
     temperature: 1.0 in the paper, no other trick. allowed (V,) bool: which tokens may be drawn; None: all.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from repro.checked import checked
-from repro.errors import ReproError, check_whole, unknown
+from repro.errors import ReproError, check_method, check_whole, unknown
 from repro.ids import evaluating, what
 from repro.loss import check_lm_weight, cross_entropy
 from repro.models.gpt import INIT
@@ -48,6 +48,7 @@ def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> li
     >>> sorted(first) == sorted(second), first == second
     (True, False)
     """
+    check_method(tokeniser, "tokeniser", "encode", "repro.data.tokeniser(...)")
     parts = _encoded(form, (texts,) if isinstance(texts, str) else tuple(texts), tokeniser, limit)
     start, delimiter, extract = (tokeniser.vocab_size + k for k in (START, DELIMITER, EXTRACT))
     if form == "multiple-choice":

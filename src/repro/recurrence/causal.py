@@ -89,10 +89,13 @@ class WindowByWindow(GPT2LMHeadModel):
         truncate: cut the gradient of z before every `truncate`-th window; None never cuts. With 1 the module's
         feedforward layers still learn; what makes z, the layer weights among it, gets no gradient from later windows.
 
-        Raises ReproError for a window or overlap out of range, an unknown `recompute`, or labels of another shape.
+        Raises ReproError for a window or overlap out of range, an unknown `recompute`, a `truncate` below 1, or
+        labels of another shape.
         """
         window = self.config.n_positions if window is None else window
         check_window(window, overlap, self.config.n_positions)
+        if truncate is not None:
+            check_whole(truncate, "truncate", of="windows")
         check_ids(input_ids, name="input_ids", least=1 if labels is None else 2)
         if recompute not in RECOMPUTE:
             raise unknown("recompute", recompute, RECOMPUTE)
@@ -104,7 +107,7 @@ class WindowByWindow(GPT2LMHeadModel):
         cover = windows(length + 1 if return_logits else length, window, overlap)
         total, z, logits = 0.0, None, []
         for index, span in enumerate(cover):
-            if truncate and index % truncate == 0 and z is not None:
+            if truncate is not None and index % truncate == 0 and z is not None:
                 z = tree_map(Tensor.detach, z)
             ids = input_ids[:, span.start:span.stop]
             targets = None if labels is None else labels[:, span.first_target:span.stop + 1]  # a view: nothing to keep
@@ -172,8 +175,7 @@ class WindowByWindow(GPT2LMHeadModel):
         check_window(window, overlap, self.config.n_positions)
         check_ids(input_ids, self.config.vocab_size, name="input_ids")
         check_whole(max_new_tokens, "max_new_tokens", 0)
-        if do_sample:
-            check_temperature(temperature)
+        check_temperature(temperature)
         with evaluating(self):
             return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
 

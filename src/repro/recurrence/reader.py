@@ -17,7 +17,7 @@ from transformers.models.roberta.modeling_roberta import RobertaPreTrainedModel
 
 from repro.checked import checked
 from repro.checkpoints import quietly, reading
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, check_whole, unknown
 from repro.ids import check_ids, what
 from repro.recompute import recomputed
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_settings
@@ -60,6 +60,8 @@ def question_windows(question: Sequence[int], context: Sequence[int], window: in
     for name, ids in (("question", question), ("context", context)):
         if not ids:
             raise ReproError(f"the {name} is empty ({ids}); give at least one token of it.")
+    for name, one in (("bos", bos), ("sep", sep)):
+        check_whole(one, name, 0)
     room = window - len(question) - 3
     if room < 1:
         raise ReproError(f"window is {window} tokens, but the question has {len(question)} and three are special: no "

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from repro.checked import checked
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
 
 
 class Batches(Protocol):
@@ -66,10 +66,13 @@ class Sequences:
     def __init__(self, tokens, length: int, batch_size: int, seed: int = 0, targets=None, before: int = 0):
         if length < 1 or batch_size < 1:
             raise ReproError(f"length is {length} tokens and batch_size {batch_size}; both must be at least 1.")
+        check_whole(seed, "seed", 0)
         self.tokens = np.asarray(tokens)
+        if self.tokens.ndim != 1 or self.tokens.dtype.kind not in "iu":
+            raise ReproError(f"tokens are {self.tokens.dtype} of shape {self.tokens.shape}; give whole numbers (N,).")
         self.targets = None if targets is None else np.asarray(targets, bool)
         if targets is not None and self.targets.shape != self.tokens.shape:
-            raise ReproError(f"there are {len(self.targets):,} targets and {len(self.tokens):,} tokens; give one for "
+            raise ReproError(f"there are {self.targets.size:,} targets and {len(self.tokens):,} tokens; give one for "
                              "each.")
         if not 0 <= before <= len(self.tokens):
             raise ReproError(f"before is {before} tokens; it must be from 0 to the {len(self.tokens):,} of the text.")
@@ -188,6 +191,7 @@ class LengthBuckets:
                  seed: int = 0, pool: int = 50):
         if batch_size < 1 or pool < 1:
             raise ReproError(f"batch_size is {batch_size} and pool {pool}; both must be at least 1.")
+        check_whole(seed, "seed", 0)
         if len(lengths) != len(examples):
             raise ReproError(f"there are {len(lengths):,} lengths and {len(examples):,} examples; give one for each.")
         if len(examples) < batch_size:

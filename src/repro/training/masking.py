@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from repro.checked import checked
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
 from repro.training.batches import Batches
 
 START, END, ORDINARY = 0, 2, 4  # ids of <s> and </s>, and the first id that is no special token; <mask> has the last
@@ -43,9 +43,7 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
         raise ReproError(f"allowed is {allowed.dtype} of shape {allowed.shape}; give bools of shape {rows.shape}.")
     if rows.shape[1] < 3:
         raise ReproError(f"a row has {rows.shape[1]} tokens; between <s> and </s> at least one is needed.")
-    if vocab_size < ORDINARY + 2:
-        raise ReproError(f"vocab_size is {vocab_size}; besides the {ORDINARY} special tokens and <mask> at least one "
-                         "other is needed.")
+    _check_vocabulary(vocab_size)
     ids = np.where(rows == START, END, rows).astype(np.int64)
     ids[:, 0], ids[:, -1] = START, END
     mask = vocab_size - 1
@@ -61,6 +59,12 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
     np.put_along_axis(ids, positions, np.where(ordinary, shown, tokens), 1)
     return {"ids": torch.from_numpy(ids), "positions": torch.from_numpy(positions),
             "targets": torch.from_numpy(np.where(ordinary, tokens, IGNORED))}
+
+
+def _check_vocabulary(vocab_size: int) -> None:
+    if vocab_size < ORDINARY + 2:
+        raise ReproError(f"vocab_size is {vocab_size}; besides the {ORDINARY} special tokens and <mask> at least one "
+                         "other is needed.")
 
 
 @checked
@@ -79,6 +83,8 @@ class Masked:
     unit = "tokens"
 
     def __init__(self, batches: Batches, vocab_size: int, seed: int = 0):
+        _check_vocabulary(vocab_size)
+        check_whole(seed, "seed", 0)
         self.batches, self.vocab_size, self.seed = batches, vocab_size, seed
         self.batch_size, self.units_per_batch = batches.batch_size, batches.units_per_batch
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.checked import checked
-from repro.errors import ReproError, check_whole, unknown
+from repro.errors import ReproError, check_number, check_whole, unknown
 from repro.evaluation.checks import check_range, vocabulary_of
 from repro.evaluation.scoring import check_decoder, states_and_head
 from repro.loss import check_lm_weight, cross_entropy
@@ -261,6 +261,8 @@ class Summaries(nn.Module):
     def __init__(self, model: nn.Module, input_weight: float = 1.0, balance: float = 0.01,
                  balance_padding: bool = False):
         super().__init__()
+        for name, weight in (("input_weight", input_weight), ("balance", balance)):
+            check_number(weight, name)
         self.model, self.input_weight = model, input_weight
         self.balance, self.balance_padding = balance, balance_padding
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from repro.bf16 import bf16_products
 from repro.checked import checked
-from repro.errors import ReproError
+from repro.errors import ReproError, check_method
 from repro.ids import evaluating
 from repro.processes import first, join
 from repro.training.batches import Batches, share
@@ -53,6 +53,8 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     if not callable(getattr(objective, "settings", None)):
         raise ReproError(f"the objective {type(objective).__name__} has no settings(), which tell a checkpoint of one "
                          "training from another's; add a method that returns a dict of all that decides its loss.")
+    if progress is not None:
+        check_method(progress, "progress", "advance", "a progress bar of this study")
     join(cpu=device == "cpu")
     AcceleratorState._reset_state()  # an earlier training in this process may have used another precision
     same_every_step = DistributedDataParallelKwargs(static_graph=True)  # allows weights that never get a gradient
