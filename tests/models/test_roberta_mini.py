@@ -144,5 +144,5 @@ def test_heads_must_divide_the_width():
 
 @pytest.mark.parametrize("name", ["n_layer", "n_embd", "n_head", "vocab_size", "n_positions"])
 def test_sizes_must_be_positive(name):
-    with pytest.raises(ReproError, match=f"{name} is 0; it must be at least 1"):
+    with pytest.raises(ReproError, match=f"{name} is 0; it must be a whole number of at least 1"):
         roberta_mini(**{"n_layer": 1, "n_embd": 4, "n_head": 2, "vocab_size": 11, name: 0})

@@ -123,13 +123,13 @@ def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars:
     [[True, False, True], [False, True, False]]
     """
     check_progress(progress)
-    check_method(tokeniser, "tokeniser", "encode", "repro.data.tokeniser(...)")
     for name, given in (("passages", passages), *(("stop_words", words) for words in bars)):
         if isinstance(given, str):
             raise ReproError(f"{name} is one string; give a list, such as ['{given[:40]}'].")
         for number, text in enumerate(given):
             if not isinstance(text, str):
                 raise ReproError(f"{name} {number} is {text!r:.60}; it must be a text.")
+    check_method(tokeniser, "tokeniser", "encode", "repro.data.tokeniser(...)")
     parts = [_last_word(number, passage) for number, passage in enumerate(passages)]
     prefixes, words = ([tokeniser.encode(part[k]) for part in parts] for k in range(2))
     prefixes, words = _checked(model, prefixes, words, batch_size)
