@@ -117,10 +117,14 @@ def _resampled(numerator: np.ndarray, denominator: np.ndarray, samples: int, see
     return numerator[drawn].sum(1) / denominator[drawn].sum(1)
 
 
-@lru_cache(maxsize=8)
 def draws(n: int, samples: int, seed: int) -> np.ndarray:
     """The documents of each sample; they are the same for every comparison over as many documents."""
     check_whole(n, "n", of="documents")
     check_whole(samples, "samples")
     check_whole(seed, "seed", 0)
+    return _drawn(n, samples, seed)
+
+
+@lru_cache(maxsize=8)
+def _drawn(n: int, samples: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(n, size=(samples, n))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from repro.checked import checked
-from repro.errors import ReproError
+from repro.errors import ReproError, check_method, check_number
 from repro.ids import check_ids, evaluating
 from repro.loss import cross_entropy
 from repro.windows import windows
@@ -28,7 +28,7 @@ def reach_windows(model, tokens: Tensor, other: Tensor, window: int, overlap: in
     model: one that carries a state (`RecurrentLM`, `MemoryLM`); of any other the reach is 0. tokens, other: ids (B, N)
     of at least two windows. A change is the mean absolute difference in nats per target of the last window; one above
     `tolerance` counts. Only what a window passes on is replaced, not the overlap that the next one reads itself.
-    Raises ReproError for texts of other shapes or of one window.
+    Raises ReproError for texts of other shapes or of one window, what is no model, and a tolerance below 0.
 
     >>> from transformers import GPT2Config
     >>> model = RecurrentLM(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8)).eval()
@@ -36,6 +36,8 @@ def reach_windows(model, tokens: Tensor, other: Tensor, window: int, overlap: in
     >>> len(reach_windows(model, text, other, window=6).changes)
     2
     """
+    check_method(model, "model", "__call__", "a language model")
+    check_number(tolerance, "tolerance")
     for name, ids in (("tokens", tokens), ("other", other)):
         check_ids(ids, name=name)
     cover = windows(tokens.shape[-1], window, overlap)
