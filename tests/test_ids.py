@@ -224,6 +224,13 @@ def test_a_model_whose_weights_are_moved_at_the_call():
         torch.testing.assert_close(getattr(found, "logits", found), getattr(expected, "logits", expected))
 
 
+def test_offloaded_weights_that_two_layers_share_are_refused():
+    from accelerate import cpu_offload
+
+    with pytest.raises(ReproError, match="offloaded"):
+        cpu_offload(MODELS["Decoder"]().eval(), execution_device=torch.device("cpu"))(ids([1, 2, 3]))
+
+
 @torch.no_grad()
 def test_nothing_is_looked_at_on_the_meta_device():
     given, model = torch.zeros(2, 5, dtype=torch.int64, device="meta"), MODELS["RecurrentLM"]().to("meta")

@@ -43,6 +43,17 @@ def embedded(embed: nn.Embedding, ids: Tensor, longest: int | None = None, name:
         raise _unknown(ids, embed.num_embeddings, name) from None
 
 
+def tied_output(x: Tensor, embed: nn.Embedding, bias: Tensor | None = None) -> Tensor:
+    """Logits (..., ids) of x (..., width) from the weights of the embedding.
+
+    Raises ReproError where these are offloaded: only a call of the embedding itself would load them.
+    """
+    if embed.weight.is_meta and not x.is_meta:
+        raise ReproError("the output layer shares the weights of the embedding, which are offloaded (on meta); "
+                         "keep the embedding of this model on its device.")
+    return nn.functional.linear(x, embed.weight, bias)
+
+
 def check_ids(ids: Tensor, vocab_size: int | None = None, longest: int | None = None, name: str = "ids",
               least: int = 1) -> None:
     """Raise ReproError unless these are int64 or int32 numbers (B, N) of at least one text, with `least` to `longest`

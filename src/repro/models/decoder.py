@@ -22,7 +22,7 @@ from repro.attention.products import by_rows, products
 from repro.checked import checked
 from repro.configs import Dropout, Positive, Tuple, config
 from repro.errors import ReproError, short
-from repro.ids import check_ids, embedded
+from repro.ids import check_ids, embedded, tied_output
 from repro.models.past import Kept, Past, check_past, pieces
 
 ROWS = 512  # tokens that `extend` reads together
@@ -192,7 +192,7 @@ class Decoder(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """Of what the last layer gives (..., n_embd): (..., V)."""
-        return F.linear(self.last_dropout(self.norm(x)), self.embed.weight, self.bias)
+        return tied_output(self.last_dropout(self.norm(x)), self.embed, self.bias)
 
     def extend(self, ids: Tensor, past: Past | None = None) -> tuple[Tensor, Past]:
         """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them.

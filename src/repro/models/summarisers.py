@@ -15,7 +15,7 @@ from repro.attention import Causal, Full
 from repro.caches import given, handed
 from repro.checked import checked
 from repro.configs import Dropout, Positive, config
-from repro.ids import check_ids, check_lengths, embedded, same_batch
+from repro.ids import check_ids, check_lengths, embedded, same_batch, tied_output
 from repro.models.decoder import Layer, LayersConfig, sinusoids
 
 
@@ -195,7 +195,7 @@ class EncoderDecoder(nn.Module):
         waves, there = sinusoids(ids.shape[1], self.config.encoder.n_waves).to(x), within(memory, lengths)
         for layer in self.layers:
             x = layer(x, waves, self.implementation, memory, there)
-        return F.linear(self.norm(x), self.embed.weight, self.bias)
+        return tied_output(self.norm(x), self.embed, self.bias)
 
 
 class Looking(Layer):
@@ -303,7 +303,7 @@ class Seq2Seq(nn.Module):
         scores = self.match(x) @ states.mT
         hidden = ~within(states, lengths)[:, None]
         seen = scores.masked_fill(hidden, -torch.inf).softmax(-1).to(states.dtype) @ states
-        return F.linear(self.dropout(self.mix(torch.cat([x, seen], -1)).tanh()), self.embed.weight, self.bias)
+        return tied_output(self.dropout(self.mix(torch.cat([x, seen], -1)).tanh()), self.embed, self.bias)
 
 
 def check_pair(source: Tensor, lengths: Tensor, ids: Tensor) -> None:

@@ -20,7 +20,7 @@ from repro.attention.products import ROWS
 from repro.checked import checked
 from repro.configs import Dropout, Natural, Positive, Tuple, config
 from repro.errors import ReproError
-from repro.ids import check_ids, embedded, what
+from repro.ids import check_ids, embedded, tied_output, what
 from repro.models.decoder import LayersConfig, RelativeAttention, rotated, sinusoids
 from repro.models.experts import Experts, check_experts
 from repro.models.past import Kept, Past, check_past, pieces
@@ -141,7 +141,7 @@ class TDMCA(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Of normed states (..., n_embd): (..., V)."""
-        return F.linear(hidden, self.embed.weight, self.bias)
+        return tied_output(hidden, self.embed, self.bias)
 
     def hidden(self, ids: Tensor, there: Tensor | None = None) -> Tensor:
         """The states (B, N, n_embd) that the logits are read off."""
