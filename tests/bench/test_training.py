@@ -23,7 +23,7 @@ def test_all_contenders_train_on_the_same_tokens(monkeypatch):
     works, seen, forward = training.contenders(2, 16, 2, 50, 3, 8, steps=4), [], torch.nn.Embedding.forward
 
     def reading(self, ids):
-        if self.num_embeddings == 50:
+        if self.num_embeddings == 50 and len(ids) == 3:  # a check for models that see later tokens reads other batches
             seen[-1].append(ids.flatten())
         return forward(self, ids)
 

@@ -117,4 +117,4 @@ def test_any_checked_output_that_changes_is_found_in_every_chapter():
 
 def test_make_check_compares_every_chapter_after_the_book():
     run = (ROOT / ".ci" / "run").read_text()
-    assert run.index("make book") < run.index("make check")
+    assert run.index("\nmake book\n") < run.index("\nmake check\n")

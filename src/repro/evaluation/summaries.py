@@ -30,8 +30,12 @@ def padded(pairs: Sequence[Pair], separator: int) -> "dict[str, Tensor]":
     from repro.evaluation.checks import pairs_of, token_ids
 
     check_whole(separator, "separator", 0)
-    pairs = [(source, token_ids(target, f"the summary of pair {number}").flatten().tolist(), *ended)
+    pairs = [(source, token_ids(target, f"the summary of pair {number}"), *ended)
              for number, (source, target, *ended) in enumerate(pairs_of(pairs, "pair", "those of its summary", 3))]
+    for number, (_, target, *_) in enumerate(pairs):
+        if target.ndim != 1:
+            raise ReproError(f"the summary of pair {number} has the shape {tuple(target.shape)}; give one row of ids.")
+    pairs = [(source, target.tolist(), *ended) for source, target, *ended in pairs]
     lengths, longest = [len(source) for source, *_ in pairs], max(len(target) for _, target, *_ in pairs) + 1
     source = torch.zeros(len(pairs), max(lengths), dtype=torch.int64)
     ids, labels = torch.zeros(len(pairs), longest, dtype=torch.int64), torch.full((len(pairs), longest), -100)

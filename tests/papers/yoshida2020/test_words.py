@@ -129,7 +129,7 @@ def test_where_the_text_is_not_here_or_another_there_are_dots(record, monkeypatc
         monkeypatch.setattr("repro.data.corpus", lambda name, source=source: source)
         page = page_of("small", [record])
         assert [word.text for word in page.words] == ["·" * n for n in lengths]
-        assert "set REPRO_DATA" in page.note
+        assert "Set REPRO_DATA" in page.note
 
 
 def test_committed_pages_have_their_words_without_their_corpora(monkeypatch):

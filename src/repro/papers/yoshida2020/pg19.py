@@ -52,7 +52,7 @@ PAPERS = (0, 5, 10, 30, 50, 75, 100, 150, 200)  # overlaps of Table 2, in tokens
 WHOLE = table_rows(PAPERS, PAPERS[:5], controls=PAPERS[1:5])
 ROWS = {  # of Table 2, by scale
     "smoke": table_rows((0, 3, 5, 20), (0, 3, 5)),
-    "small": table_rows(PAPERS, PAPERS[:5], controls=(5, 50), first=(0, 50)),
+    "small": table_rows(PAPERS, (0, 5, 50), controls=(5, 50), first=(0, 50)),
     "medium": WHOLE,
     "paper": WHOLE,
 }

@@ -25,7 +25,7 @@ PAPERS = (0, 5, 10, 30, 50)
 ROWS = {  # of Table 1, by scale
     "smoke": table_rows((0, 3, 5), (0, 3, 5), controls=(5,)),
     # More seeds, and both readings of "the second layer".
-    "small": table_rows(PAPERS, PAPERS, controls=(5, 50), first=(0, 50)),
+    "small": table_rows(PAPERS, PAPERS, controls=PAPERS[1:], first=(0, 50)),
     "medium": table_rows(PAPERS, PAPERS, controls=PAPERS[1:]),
     "paper": table_rows(PAPERS, PAPERS, controls=PAPERS[1:]),
 }
