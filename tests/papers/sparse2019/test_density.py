@@ -3,6 +3,7 @@
 import base64
 import math
 from math import log
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -295,6 +296,7 @@ def test_text_that_was_drawn_is_told_without_what_was_given(monkeypatch):
 
 
 def test_committed_text_is_told_without_the_corpus_as_with_it(monkeypatch):
+    monkeypatch.setenv("REPRO_HOME", str(Path(__file__).parents[3]))  # not that of other tests here
     from repro.data import corpus
     from repro.papers.sparse2019 import drawn_text
 
@@ -326,8 +328,9 @@ def test_sound_grows_by_fours_to_its_own_length():
         assert sum(shares) == pytest.approx(0.8, abs=2e-3)
 
 
-def test_what_a_pattern_is_worth_is_one_number_in_the_table_and_in_the_claims():
+def test_what_a_pattern_is_worth_is_one_number_in_the_table_and_in_the_claims(monkeypatch):
     """The committed rows: dense attention less a window, at common seeds, is the room of the claims."""
+    monkeypatch.setenv("REPRO_HOME", str(Path(__file__).parents[3]))
     frame = artifact("sparse2019-table2").render("small", also=()).table
     for image, name in ((True, "images-strided-dense"), (False, "text-fixed-strided")):
         row = frame[(frame["pattern"] == "dense") & frame["source"].str.startswith("this")
