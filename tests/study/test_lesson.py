@@ -211,7 +211,7 @@ def test_many_verdicts_are_folded_behind_the_first_few(claimed):
     assert shown == few and folded.count("<li>") == 2
 
 
-def test_what_the_paper_does_not_say_comes_last_and_what_failed_is_never_folded(claimed):
+def test_what_the_paper_does_not_say_comes_last_and_what_failed_is_folded_last(claimed):
     ours = SimpleNamespace(sentence="Ours.", source=f"{ADDED}, after section 5", chapter="", late="")
     papers = SimpleNamespace(sentence="The paper's.", source="Table 1", chapter="", late="")
     rows = [(ours, "small", Verdict("reproduced"))] * 2 + [(papers, "small", Verdict("open"))] * SHOWN
@@ -221,3 +221,7 @@ def test_what_the_paper_does_not_say_comes_last_and_what_failed_is_never_folded(
     assert folded.count("Ours.") == 2
     assert [line.split(": ")[1].split(" (")[0] for line in told["text/plain"].splitlines()] == [
         *["The paper's."] * (SHOWN + 1), "Ours.", "Ours."]
+    rows = [(papers, "small", Verdict("reproduced"))] + [(papers, "small", Verdict("not reproduced"))] * (SHOWN + 2)
+    shown, folded = InShort("Q?", "A.", tuple(rows)).badges["text/html"].split("<details>")
+    assert shown.count("✗") == SHOWN and "✓" not in shown
+    assert folded.startswith("<summary>3 more, 2 of them not reproduced</summary>")

@@ -205,23 +205,26 @@ class InShort:
 
     @property
     def badges(self) -> dict[str, str]:
-        """The verdicts as an output of a notebook, on what the paper says before what it does not; those after the
-        first few folded, but for "not reproduced", which take the places of others. {} where there are none."""
+        """The verdicts as an output of a notebook, on what the paper says before what it does not. Those beyond the
+        first few are folded, "not reproduced" last, and counted. {} where there are none."""
         if not self.verdicts:
             return {}
         rows, folded, lines = [], [], []
-        others = SHOWN - sum(found.verdict == NOT_REPRODUCED for *_, found in self.verdicts)
+        failures = min(SHOWN, sum(found.verdict == NOT_REPRODUCED for *_, found in self.verdicts))
+        places = {True: failures, False: SHOWN - failures}
         for one, scale, found in sorted(self.verdicts, key=lambda told: told[0].source.startswith(ADDED)):
             where = "" if one.chapter == self.chapter else f"{one.chapter}.html"
             failed, told = found.verdict == NOT_REPRODUCED, f"{one.source}, {scale}{LATE * bool(one.late)}"
-            kept, others = failed or others > 0, others - (not failed)
-            (rows if kept else folded).append(f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
-                        f"{html.escape(one.sentence, quote=False)} <small>{told}</small></li>")
+            places[failed] -= 1
+            row = (f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
+                   f"{html.escape(one.sentence, quote=False)} <small>{told}</small></li>")
+            (rows if places[failed] >= 0 else folded).append(row)
             lines.append(f"{found.verdict}: {one.sentence} ({told})")
         told = f'<ul class="verdicts">{"".join(rows)}</ul>'
         if folded:
-            more = f"<summary>{len(folded)} more</summary>"
-            told += f'<details>{more}<ul class="verdicts">{"".join(folded)}</ul></details>'
+            failures = max(0, -places[True])
+            more = f"{len(folded)} more" + f", {failures} of them {NOT_REPRODUCED}" * bool(failures)
+            told += f'<details><summary>{more}</summary><ul class="verdicts">{"".join(folded)}</ul></details>'
         return {"text/html": told, "text/plain": "\n".join(lines)}
 
     def _ipython_display_(self) -> None:
