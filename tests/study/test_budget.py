@@ -303,8 +303,8 @@ def test_bad_input_is_refused_in_one_line(claimed, line, words):
 
 def test_make_hands_a_budget_to_the_command():
     def lines(*words):
-        return subprocess.run(["make", "-n", "runs", "SCALE=small", *words], cwd=paths.home(), check=True,
-                              capture_output=True, text=True).stdout.splitlines()
+        return subprocess.run(["make", "--no-print-directory", "-n", "runs", "SCALE=small", *words], cwd=paths.home(),
+                              check=True, capture_output=True, text=True).stdout.splitlines()
 
     assert lines("BUDGET=12m")[-1] == ".venv/bin/repro run --scale small --budget 12m"
     assert "snakemake runs" in lines()[-1]

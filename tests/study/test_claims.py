@@ -77,6 +77,14 @@ def test_exact_claims_need_neither_control_nor_assay():
     assert Claim(**DECLARED | {"unit": "exact", "why_no_control": "", "why_no_assay": ""}).control == ""
 
 
+def test_beyond_a_margin_only_the_side_counts():
+    small = DECLARED | {"measure": lambda records: Measured([[-0.1, -0.11, -0.1]]), "why_no_paper_effect": "",
+                        "paper_effect": lambda: -1.0}
+    assert Claim(**small).judge([]).verdict == "reproduced, smaller"
+    found = Claim(**small | {"margin": True}).judge([])
+    assert found.verdict == "reproduced" and "half" not in found.text
+
+
 def test_a_family_has_one_direction(toy):
     register(Claim(**DECLARED, family="toy"), Claim(**DECLARED | {"id": "toy-other", "direction": "higher"}))
     with pytest.raises(ReproError, match=re.escape(

@@ -13,7 +13,7 @@ import repro
 from repro import page, paths
 from repro.study.artifacts import NOT_RUN, Artifact, artifacts
 from repro.study.claims import Claim, claims, overall, tally
-from repro.study.lesson import COMMITTED, LATE, SIGNS, badge, css_class, latest
+from repro.study.lesson import COMMITTED, SIGNS, badge, css_class, latest
 from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.registry import cited, title
@@ -33,7 +33,9 @@ MARKS = {  # of an effect, so that no verdict is told by its colour alone; each 
 }
 LEGEND = ("Each strip has a scale of its own: no effect in the middle, the side on which the paper puts it to the "
           "right; our effect with its interval (95 %, wider where claims of a family share one error), the paper's as "
-          "a hollow diamond. Gray: effects too small to distinguish from zero.")
+          "a hollow diamond. Gray: effects too small to distinguish from zero. Changed late: "
+          "the criterion changed after the runs; the unfolded row says what it was before.")
+LATE = ', <abbr title="criterion changed after the runs">changed late</abbr>'  # behind the source, in a line
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,8 +109,8 @@ def strip(one: Claim, found: Verdict) -> str:
 def row(one: Claim, scale: str, found: Verdict) -> str:
     """A claim in a line: badge, sentence in short, strip, and the effect in numbers, whose unit is in the details."""
     effect = found.text.partition("; ")[0].removesuffix(f" {one.told_in}") if found.effect is not None else ""
-    where = f"{one.source}{f', {scale}' * bool(effect)}{LATE * bool(one.late)}"
-    return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{_text(where)}</small></span>'
+    where = _text(f"{one.source}{f', {scale}' * bool(effect)}") + LATE * bool(one.late)
+    return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{where}</small></span>'
             f'<span class="effect">{strip(one, found)}<small>{_text(effect)}</small></span>')
 
 

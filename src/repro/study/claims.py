@@ -100,6 +100,7 @@ class Claim(Based):
     measure: Callable[[list[Record]], Measured]
     direction: Literal["lower", "higher"]  # of the effects, than `null`
     null: float = 0.0
+    margin: bool = False  # `null` is a size that the sentence names, such as "at most 1 % worse": only the side counts
     unit: Literal["document", "book", "stretch", "question", "seed", "exact"]  # what the effects of a seed are of
     seeds: int = SEEDS  # as many are needed, or more
     same_weights: bool = False  # are compared: then one seed is enough, as where there is no chance
@@ -219,6 +220,8 @@ class Claim(Based):
         found = judge(effects, self.direction, self.paper_effect() if self.paper_effect else None, control, room,
                       1 if self.same_weights or self.unit == "exact" else self.seeds, self.null, family,
                       self.assay.paper() if self.assay and self.assay.paper else None, self.unit == "stretch")
+        if self.margin and found.verdict == SMALLER:
+            found = replace(found, verdict=REPRODUCED, because="")
         unseen = ""
         if found.exact and self.unit != "exact" and found.effect == self.null:
             found = replace(found, exact=False, low=None, high=None, detectable=None)

@@ -161,7 +161,7 @@ def test_table_12_shows_every_printed_setting_and_ours_are_equal_at_paper_scale(
 
 def test_a_phase_is_trained_as_table_12_says(monkeypatch):
     """Warm-up of a tenth of the steps but at most 10,000, then a constant rate; halved from phase to phase."""
-    made, built, text = [], [], {"train": np.zeros(600_000), "validation": np.zeros(100)}
+    made, built, text = [], [], {"train": np.zeros(600_000, int), "validation": np.zeros(100, int)}
     plain = TrainConfig.__init__
     monkeypatch.setattr(TrainConfig, "__init__", lambda self, *rest, **named: (
         made.append(self) or plain(self, *rest, **named)))

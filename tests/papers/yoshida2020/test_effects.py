@@ -90,7 +90,7 @@ def test_other_documents_are_refused():
     (0.9, 1.0, "reproduced", ""), (0.9, 0.9, "not reproduced", "no more than its control"),
     (0.9, 0.85, "not reproduced", "no more than its control"), (1.1, 1.0, "not reproduced", "opposite"),
     (1.1, 1.1, "not reproduced", "no effect"), (1.0, 1.0, "not testable here", "no document shows any difference"),
-    (0.99, 1.0, "reproduced", "")])
+    (0.99, 1.0, "reproduced, smaller", "")])
 def test_a_gain_counts_if_it_goes_with_the_module(ratio, masked, verdict, words):
     found = judged("table1-gain-disjoint", seeds("baseline", (1.0,) * 5)
                    + seeds("recurrent", (ratio,) * 5, masked=masked))

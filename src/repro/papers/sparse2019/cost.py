@@ -130,7 +130,7 @@ def worst(metric: str):
 
 
 COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact", "direction": "lower", "null": MOST,
-           "where": lambda config: config.pattern != "dense", "about": ("sparse2019-cost",),
+           "margin": True, "where": lambda config: config.pattern != "dense", "about": ("sparse2019-cost",),
            "paper_effect": lambda: 1.5, "told_in": "as exponent of the length"}
 register(
     EXPERIMENT,

@@ -111,7 +111,7 @@ def economy(id: str, recurrent: int, baseline: int, sentence: str, short: str, m
     points = ("recurrent", recurrent), ("baseline", baseline)
     assay = context_counts(TABLE, overlap=baseline, since=recurrent)
     return Claim(id=f"yoshida2020-table2-{id}", **GAIN | {"assay": assay}, sentence=sentence, short=short,
-                 null=log1p(margin), where=at(*points), family="yoshida2020-table2-economy",
+                 null=log1p(margin), margin=margin > 0, where=at(*points), family="yoshida2020-table2-economy",
                  paper_effect=printed(TABLE, *points), about=("yoshida2020-table2",))
 
 
