@@ -5,7 +5,7 @@ import ast
 import numpy as np
 import pytest
 
-from repro.book import listed, source, within, without_docstrings
+from repro.book import folded, listed, source, within, without_docstrings
 from repro.errors import ReproError
 from repro.recurrence import Recurrence, RecurrenceConfig
 
@@ -108,3 +108,30 @@ def test_a_parameter_at_its_limits_is_taken():
     for name, ends in limits.items():
         with pytest.raises(ReproError, match=f"^{name} is"):
             within(**{name: (beyond[name], *ends)})
+
+
+class Table:
+    def __init__(self, text):
+        self.text = text
+
+    def _repr_html_(self):
+        return f"<table>{self.text}</table>"
+
+    def __repr__(self):
+        return self.text
+
+
+def test_tables_are_folded_behind_their_title_in_their_order():
+    one = folded("Rates < 1", Table("a"), Table("b"))
+    assert one._repr_html_() == ('<details class="more"><summary><b>Rates &lt; 1</b></summary>'
+                                 "<table>a</table><table>b</table></details>")
+    assert repr(one) == "Rates < 1\n\na\n\nb"
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    (("", Table("a")), "title is ''"), ((None, Table("a")), "title is None"), (("Rates",), "folds nothing"),
+    (("Rates", 3), "cannot fold int"),
+])
+def test_folding_nothing_or_the_unseen_is_refused(arguments, told):
+    with pytest.raises(ReproError, match=told):
+        folded(*arguments)

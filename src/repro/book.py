@@ -1,11 +1,13 @@
-"""What chapters use to show the library's own code, so that no cell types it again; to read and check
-parameters; and whether this is one."""
+"""What chapters use to show the library's own code, to fold secondary tables, to read and check parameters, and to
+find out whether they run in a notebook."""
 
 import ast
+import html
 import inspect
 import operator
 import sys
 import textwrap
+from dataclasses import dataclass
 
 from repro.errors import ReproError
 
@@ -18,6 +20,41 @@ def source(*objects, docstring: bool = False):
     from IPython.display import Markdown
 
     return Markdown("\n\n".join(f"```python\n{_source(one, docstring)}\n```" for one in objects))
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Outputs behind a title; a click opens them."""
+
+    title: str
+    shown: tuple
+
+    def _repr_html_(self) -> str:
+        return (f'<details class="more"><summary><b>{html.escape(self.title)}</b></summary>'
+                f'{"".join(one._repr_html_() for one in self.shown)}</details>')
+
+    def __repr__(self) -> str:
+        return "\n\n".join([self.title, *map(repr, self.shown)])
+
+
+def folded(title: str, *shown) -> Folded:
+    """Secondary tables and figures behind one title, which says what is inside. The printed book shows them open.
+
+    Raises ReproError for an empty title, for nothing to show, and for an object that has no HTML.
+
+    >>> from repro.study import artifact
+    >>> folded("Settings of every run", artifact("gpt1_2018-hyperparameters").render("small")).title
+    'Settings of every run'
+    """
+    if not isinstance(title, str) or not title.strip():
+        raise ReproError(f"title is {title!r}; give a title that says what is inside, such as 'Learning rates tried'.")
+    if not shown:
+        raise ReproError(f"{title!r} folds nothing; give at least one table or figure.")
+    for one in shown:
+        if not hasattr(one, "_repr_html_"):
+            raise ReproError(f"{title!r} cannot fold {type(one).__name__}, which has no HTML; give a rendered table, "
+                             "figure or verdict table.")
+    return Folded(title, shown)
 
 
 def _source(one, docstring: bool) -> str:

@@ -94,12 +94,14 @@ class Artifact(Based):
     source: str  # where in the paper, e.g. "Table 1", or ADDED, with or without more
     kind: Literal["table", "figure"] = "table"
     shows: tuple[str, ...] = ("corpus",)  # the settings that name the data in it
+    look_for: str = ""  # what to see in a figure, a sentence or two; no result, which would go stale
 
     @property
     def heading(self) -> str:
         """What its caption begins with."""
-        return (f"{self.title} ({self.source})." if self.source.startswith(ADDED) else
+        name = (f"{self.title} ({self.source})." if self.source.startswith(ADDED) else
                 f"{self.source} of {cited(self.paper)}: {self.title}.")
+        return f"{name} {self.look_for}".strip()
 
     @unchanging()
     def render(self, scale: str = "smoke", also: Sequence[str] | None = None, results: Path | str | None = None,

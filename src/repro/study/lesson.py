@@ -25,7 +25,7 @@ from repro.study.store import Store
 COMMITTED = ("paper", "medium", "small")  # scales whose records lie in the repository, the largest first
 SECTION = "claims-and-verdicts"  # where a chapter's badges lead: its heading "Claims and verdicts"
 LATE = ", criterion changed after the runs"  # behind the source of such a claim, in a line
-SHOWN = 6  # verdicts in a chapter's first cell: the picture is not to stand below the window
+SHOWN = 3  # verdicts in a chapter's first cell; the rest is folded
 
 # Besides its colour (book.css) each verdict has a sign of its own.
 SIGNS = {"reproduced": "✓", "reproduced, smaller": "½", "not reproduced": "✗", "inconclusive": "≈",
