@@ -5,7 +5,7 @@ from pathlib import Path
 
 from repro.study import Store, experiment, experiments, kept_model, plan
 from repro.study.chapters import papers_of
-from repro.study.once import unchanging
+from repro.study.cache import caching
 from repro.study.registry import package
 from repro.study.settings import sha256
 
@@ -33,7 +33,7 @@ def cells(name):
 @functools.cache
 def code(*papers):
     """A hash of all that a run or a chapter of these papers is made by: their packages and the rooms below."""
-    above = {"papers", "bench", "cli.py", "doctor.py", "several.py", "__main__.py"}  # they make no record and no page
+    above = {"papers", "bench", "cli.py", "doctor.py", "batch.py", "__main__.py"}  # they make no record and no page
     below = [path for path in Path("src/repro").iterdir() if path.name not in above]
     own = [Path("src/repro/papers", name) for name in sorted({"base", *papers})]
     return digest(*below, *own, *Path("src/repro/papers").glob("*.py"), "constraints.txt")
@@ -93,7 +93,7 @@ def stamp(run):
 def stamp_of(scale, name):
     """The stamp of a job. It goes when a record of the job goes."""
     path = Path(f"build/runs/{scale}/{jobs(scale)[name][0].experiment}/{name}")
-    with unchanging():
+    with caching():
         whole = not path.exists() or all(map(recorded, jobs(scale)[name]))
     if not whole:
         path.unlink()
@@ -125,7 +125,7 @@ def estimates(scale, job):
 def command(wildcards):
     """What the shell is told: a job of several runs is done in one process."""
     lines = [plan.command(run) + " --force" * (run.scale == "smoke") for run in planned(wildcards)]
-    return lines[0] if len(lines) == 1 else shlex.join(["python", "-m", "repro.several", *lines])
+    return lines[0] if len(lines) == 1 else shlex.join(["python", "-m", "repro.batch", *lines])
 
 
 def shown(chapter):

@@ -12,8 +12,8 @@ from pathlib import Path
 from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, badge, claims, experiment, experiments, tally
 from repro.study.artifacts import heading
 from repro.study.board import LEGEND, place_of, strip
-from repro.study.lesson import SIGNS, css_class, latest
-from repro.study.once import unchanging
+from repro.study.cache import caching
+from repro.study.chapter_text import SIGNS, css_class, latest
 from repro.study.published import published
 from repro.study.registry import title
 from repro.study.rule import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, OPEN, REPRODUCED, SMALLER
@@ -46,7 +46,7 @@ FIRST = "notebooks/04_recurrence_module.ipynb"  # the chapter that the page offe
 
 def filled(text: str) -> str:
     """The landing page with what the records say in the places that wait for it."""
-    with unchanging():
+    with caching():
         for place, told in (("lead", lead), ("actions", actions), ("claims", picture), ("findings", findings),
                             ("papers", papers), ("time", time), ("chapters that are missing", missing)):
             before, after = text.split(f"<!-- {place} -->")
@@ -255,7 +255,7 @@ def runs(paper: str) -> list[Record]:
 def recorded(name: str) -> list[Record]:
     """The records of an experiment, those of `smoke` apart."""
     return [record for scale in SCALES if scale != "smoke" and scale in experiment(name).scales
-            for record in Store.of(scale).find(name, scale)]
+            for record in Store.for_scale(scale).find(name, scale)]
 
 
 def verdicts(paper: str) -> str:

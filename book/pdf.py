@@ -19,8 +19,8 @@ from bs4 import BeautifulSoup, Tag
 ROOT = Path(__file__).parents[1]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 DROPPED = ("script, .fold, .steps, form, button, [hidden], .moving, .headerlink, noscript p, "
-           "details:not(.claim, .more) > summary, .tag_hide-input > details, figure details, details.claim > div, .actions, "
-           ".take")
+           "details:not(.claim, .more) > summary, .tag_hide-input > details, figure details, details.claim > div, "
+           ".actions, .take")
 UNWRAPPED = "noscript, details:not(.claim), summary"
 PATIENCE = 600  # seconds that Chromium may take
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import api
 import cite
+import downloads
 import landing
 import nbformat
 import rooms
-import taken
 import yaml
 from bs4 import BeautifulSoup, Tag
 from gallery import Gallery
@@ -62,7 +62,7 @@ def render(target: str | Path, *chapters: str | Path) -> None:
         for data in datas(notebook):
             data["text/html"] = gallery.finished(data["text/html"])
         chapter.write_text(nbformat.writes(notebook))
-    taken.write(source / "_extra")
+    downloads.write(source / "_extra")
     shutil.copy(MATHJAX, source / "_extra/mathjax")
     landing.social(source / "_static/claims.png")
     options = ["--path-output", source, "--config", configured(source / "_config.yml"), "-W", "-n", "--keep-going"]

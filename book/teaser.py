@@ -22,14 +22,14 @@ def teaser(scale: str = "small") -> str:
 
 def weights(scale: str = "small") -> str:
     """How large the base model of a scale is, from the record of its pretraining."""
-    base = Store.of(scale).get(experiment("pretrain-gpt2-mini").plan(scale)[0])
+    base = Store.for_scale(scale).get(experiment("pretrain-gpt2-mini").plan(scale)[0])
     return f"{base.metrics['parameters'] / 1e6:.1f} million weights"
 
 
 def seeds(scale: str = "small") -> str:
     """How many seeds stand behind the rows of the table, such as "3 to 5 seeds"."""
     plan = experiment("recurrence-wikitext103").plan(scale)
-    counts = sorted({len(Store.of(scale).seeds(config)) for config in plan} - {0})
+    counts = sorted({len(Store.for_scale(scale).seeds(config)) for config in plan} - {0})
     return (" to ".join(map(str, (counts[0], counts[-1]))) if len(counts) > 1 else f"{counts[0]}") + " seeds"
 
 

@@ -20,7 +20,7 @@ def main() -> None:
     kept = {}
     for config in experiment("words-saved").plan("small"):
         source = corpus(config.corpus)
-        for record in Store.of("small").seeds(config):
+        for record in Store.for_scale("small").seeds(config):
             if text := text_of(record):
                 kept[record.notes["sha256"]] = {"text": text, "source": record.notes["text"], "license": source.licence}
     config, notes = text_notes("small")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from repro import bf16, doctor, processor
+from repro import bf16, cpu, doctor
 
 
 @pytest.fixture
@@ -12,12 +12,12 @@ def rows(monkeypatch):
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
         monkeypatch.setattr(doctor, "_cores", lambda: cores)
         monkeypatch.setattr(bf16, "has_bf16", lambda: native)
-        monkeypatch.setattr(processor, "rates", lambda: dict(zip(processor.KINDS, (39.0, 124.0, 222.0), strict=True)))
-        monkeypatch.setattr(processor, "float32_path", lambda: path)
-        monkeypatch.setattr(processor, "error", lambda kind: error)
-        monkeypatch.setattr(processor, "training_rates", lambda: dict(zip(("no", "bf16"), training, strict=False)))
+        monkeypatch.setattr(cpu, "rates", lambda: dict(zip(cpu.KINDS, (39.0, 124.0, 222.0), strict=True)))
+        monkeypatch.setattr(cpu, "float32_path", lambda: path)
+        monkeypatch.setattr(cpu, "error", lambda kind: error)
+        monkeypatch.setattr(cpu, "training_rates", lambda: dict(zip(("no", "bf16"), training, strict=False)))
         asked = []
-        monkeypatch.setattr(processor, "sharing_rates",
+        monkeypatch.setattr(cpu, "sharing_rates",
                             lambda *given: asked.append(given) or dict(zip((1, 2), sharing, strict=True)))
         return {row.what: row for row in doctor._speed()}, asked
     return told
@@ -34,7 +34,7 @@ def test_what_is_fast_and_which_path_is_taken(rows):
     assert (found["processes"].found, found["processes"].lack) == (
         "1 of 2 threads 300, 2 of 1 together 2,000 tokens/s", "run 2 at a time, with OMP_NUM_THREADS=1")
     assert asked == [(2, "bf16")]
-    assert found["bf16"] == doctor.Finding("bf16", "instructions of the processor")
+    assert found["bf16"] == doctor.Finding("bf16", "instructions of the cpu")
 
 
 def test_a_machine_on_which_all_is_the_other_way_round(rows):

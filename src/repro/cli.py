@@ -68,8 +68,8 @@ def list_study(
 ) -> None:
     """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
     from repro.study import SCALES
+    from repro.study.chapter_text import SIGNS
     from repro.study.claims import listing
-    from repro.study.lesson import SIGNS
 
     whole, words = listing(results), _whole(words or [], SIGNS)
     listed = _with(whole, words)
@@ -196,7 +196,7 @@ def run(
     _print_table(f"{name} at {runs[0].scale}", ["id", "run", "metric", "value", "unit"],
                  [[record.id, plan.point(config, runs), metric.replace("_", " "), _number(value), record.units[metric]]
                   for config, record in zip(runs, records, strict=True) for metric, value in record.metrics.items()])
-    typer.echo(f"Records in {Store.of(runs[0].scale, results).path(records[0]).parent}")
+    typer.echo(f"Records in {Store.for_scale(runs[0].scale, results).path(records[0]).parent}")
     shown = next((one for one in artifacts() if chosen in one.experiments and runs[0].scale in one.scales), None)
     if shown:
         words = ["--scale", runs[0].scale, *(word for item in sets or [] for word in ("--set", item)),

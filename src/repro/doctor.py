@@ -100,25 +100,25 @@ def _speed() -> Iterator[Finding]:
     """What a CPU that runs are computed on does best."""
     import torch
 
-    from repro import bf16, processor
+    from repro import bf16, cpu
 
     if torch.cuda.is_available():
         return
-    yield Finding("bf16", "instructions of the processor" if bf16.has_bf16() else
+    yield Finding("bf16", "instructions of the cpu" if bf16.has_bf16() else
                   "no instructions for it: training works its products out in float32")
-    rates = ", ".join(f"{kind} {rate:,.0f}" for kind, rate in processor.rates().items())
+    rates = ", ".join(f"{kind} {rate:,.0f}" for kind, rate in cpu.rates().items())
     yield Finding("matrix products", f"{rates} GFLOP/s, one thread")
-    off = processor.error("float32 through oneDNN")
-    path = "oneDNN" if processor.float32_path() == "onednn" else "torch's default path"
+    off = cpu.error("float32 through oneDNN")
+    path = "oneDNN" if cpu.float32_path() == "onednn" else "torch's default path"
     yield Finding("scoring", f"float32 through {path}: the fastest exact way (oneDNN is {off:.0e} off float64, "
-                  f"{'exact' if off <= processor.EXACT else 'not exact'})")
-    training = processor.training_rates()
+                  f"{'exact' if off <= cpu.EXACT else 'not exact'})")
+    training = cpu.training_rates()
     best = max(training, key=training.get)
     told = ", ".join(f"{'fp32' if name == 'no' else name} {rate:,.0f}" for name, rate in training.items())
     yield Finding("training", f"{told} tokens/s, one thread", f"set precision={best}")
     cores = _cores()
     if cores > 1:
-        one, two = processor.sharing_rates(cores, best).values()
+        one, two = cpu.sharing_rates(cores, best).values()
         count, threads = (2, cores // 2) if two > one else (1, cores)
         yield Finding("processes", f"1 of {cores} threads {one:,.0f}, 2 of {cores // 2} together {two:,.0f} tokens/s",
                       f"run {count} at a time, with OMP_NUM_THREADS={threads}")

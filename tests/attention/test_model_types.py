@@ -142,7 +142,7 @@ def outcome(kind, name, asked):
 @pytest.mark.parametrize(("kind", "name"), TYPES)
 def test_a_window_or_a_refusal(kind, name, monkeypatch):
     asked = []
-    monkeypatch.setattr("repro.attention.places.attend", lambda query, key, value, pattern, **rest: (
+    monkeypatch.setattr("repro.attention.position_mask.attend", lambda query, key, value, pattern, **rest: (
         asked.append(pattern) or attend(query, key, value, pattern, **rest)))
     if kind == "masked" and name in TWO_TEXTS:
         pytest.skip("the decoder sees all of the text through the encoder; see test_registration")

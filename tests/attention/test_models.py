@@ -64,7 +64,8 @@ def test_as_the_model_itself(name, shake, monkeypatch):
     own, ours = both(model, ids, attention_mask=real)
     torch.testing.assert_close(ours[real.bool()], own[real.bool()], atol=2e-5, rtol=1e-4)
     asked = []
-    monkeypatch.setattr("repro.attention.places.attend", lambda q, k, v, pattern, **rest: asked.append(pattern) or v)
+    monkeypatch.setattr("repro.attention.position_mask.attend",
+                        lambda q, k, v, pattern, **rest: asked.append(pattern) or v)
     both(model, ids)
     causal = name != "ModernBert"
     assert [getattr(one, "window", None) for one in asked] == [

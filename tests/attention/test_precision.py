@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from repro.attention import BlockLocal, Causal, Fixed, Global, SlidingWindow, Strided, register
-from repro.caches import given
+from repro.hf_compat import cache_argument
 
 N, VOCABULARY, WINDOW = 19, 31, 5
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
@@ -150,7 +150,7 @@ def test_every_name_under_autocast(name, settings, pattern, build):
 
 def in_pieces(model, cache):
     """Logits of the text in three pieces, the middle one a single token."""
-    return torch.cat([model(piece, use_cache=True, **given(cache)).logits.float()
+    return torch.cat([model(piece, use_cache=True, **cache_argument(cache)).logits.float()
                       for piece in ids().split([9, 1, 9], 1)], 1)
 
 

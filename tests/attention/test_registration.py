@@ -26,8 +26,8 @@ from transformers import (
 
 from repro.attention import BlockLocal, Causal, Fixed, Full, Global, Prefix, SlidingWindow, Strided, register
 from repro.attention.registration import _of_padding
-from repro.caches import given, handed
 from repro.errors import ReproError
+from repro.hf_compat import cache_argument, cache_in
 
 N, VOCABULARY = 21, 31
 DECODERS = {
@@ -127,12 +127,12 @@ def test_a_cache_that_drops_what_is_needed(tiny_gpt2):
     """A window without gaps keeps its length of keys; where more is needed nothing wrong comes out, but a sentence."""
     model, ids = with_window(tiny_gpt2(n_positions=40, sliding_window=4)), torch.zeros(1, 30, dtype=torch.long)
     out = model.generate(ids, max_new_tokens=3, do_sample=False, return_dict_in_generate=True)
-    assert {layer.keys.shape[2] for layer in handed(out).layers} == {3}
+    assert {layer.keys.shape[2] for layer in cache_in(out).layers} == {3}
     model.config.sliding_dilation = 2
     with pytest.raises(ReproError, match=r"query 30 sees key 24 under .* has dropped all keys before 27; use one that"):
         model.generate(ids, max_new_tokens=3, do_sample=False, cache_implementation="static")
     out = model.generate(ids, max_new_tokens=3, do_sample=False, return_dict_in_generate=True)
-    assert {layer.keys.shape[2] for layer in handed(out).layers} == {32}
+    assert {layer.keys.shape[2] for layer in cache_in(out).layers} == {32}
 
 
 @pytest.mark.parametrize("cache", ["of the config", "of its own"])
@@ -141,7 +141,7 @@ def test_in_pieces(cache, tmp_path, shake):
     ids = torch.randint(2, VOCABULARY, (1, N), generator=torch.Generator().manual_seed(0))
     cache = DynamicCache(config=loaded.config) if cache == "of the config" else DynamicCache()
     with torch.no_grad():
-        pieces = [loaded(piece, **given(cache)).logits for piece in ids.split([9, 7, 5], 1)]
+        pieces = [loaded(piece, **cache_argument(cache)).logits for piece in ids.split([9, 7, 5], 1)]
         want = dense(ids, attention_mask=SlidingWindow(4).mask(N)[None, None]).logits
     torch.testing.assert_close(torch.cat(pieces, 1), want, atol=2e-5, rtol=1e-4)
 
@@ -437,9 +437,9 @@ def test_a_text_beyond_the_positions_of_roberta():
 def test_positions_of_a_decoder_of_robertas_kind():
     model = tiny_roberta(is_decoder=True)
     cache = DynamicCache(config=model.config)
-    model(torch.full((1, 7), 5), **given(cache), use_cache=True)
+    model(torch.full((1, 7), 5), **cache_argument(cache), use_cache=True)
     with pytest.raises(ReproError, match=r"has 11 tokens \(7 of them in the cache\)"):
-        model(torch.full((1, 4), 5), **given(cache), use_cache=True)
+        model(torch.full((1, 4), 5), **cache_argument(cache), use_cache=True)
 
 
 def test_a_text_beyond_the_positions_of_bart():

@@ -30,7 +30,8 @@ WORN = {
     "name the thing": r"\b(?:whoever|whatever|whichever)\b",
     "is in, follows, next to": r"\bst(?:ands?|ood) (?:in|for|at|beside|behind|next|side|under|below|above)\b"
                                r"|\blies? behind\b|\b(?:is|are) beside\b|\bin the place of\b",
-    "say it plainly": r"\bno gift\b|\bcan hardly\b|\bis not yet\b|\bwhat is otherwise\b|\bas many as there (?:are|is)\b",
+    "say it plainly": r"\bno gift\b|\bcan hardly\b|\bis not yet\b|\bwhat is otherwise\b"
+                      r"|\bas many as there (?:are|is)\b",
     "the same way, again, also": r"\b(?:alike|anew|likewise|at hand)\b",
     "half of": r"\ba half of\b",
     "%": r"\bper cent\b",

@@ -43,7 +43,7 @@ def test_rows_are_those_of_the_file_in_its_order(name):
         assert len(found) == n == len(rows)
         assert [texts(row) for row in found] == [tuple(row[column] for column in columns) for row in rows]
         labels = [row.answer if hasattr(row, "answer") else row.label for row in found]
-        assert [one.told(value) for value in labels] == [row[label] for row in rows]
+        assert [one.label_text(value) for value in labels] == [row[label] for row in rows]
 
 
 @real

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from repro.data import Page, webtext
-from repro.data.planted_pages import AROUND, CASES, pages, told
+from repro.data.planted_pages import AROUND, CASES, pages, paragraphs
 from repro.data.web import STEPS, is_wikipedia, text
 from repro.errors import ReproError
 
 
 def page(index=0, **changes):
-    body = "".join(f"<p>{one}</p>" for one in told(index))
+    body = "".join(f"<p>{one}</p>" for one in paragraphs(index))
     html = f"<html><body><article>{body}</article></body></html>"
     return replace(Page(f"https://a.example/{index}", 3, "2017-12-31", html), **changes)
 
@@ -28,7 +28,7 @@ def test_planted_cases_are_left_out_at_their_step():
     for document in found.documents:
         assert not any(around in document.text for around in AROUND)
         index = int(document.id.removeprefix("https://site").split(".")[0])
-        assert document.text.split() == " ".join(told(index)).split()
+        assert document.text.split() == " ".join(paragraphs(index)).split()
 
 
 def test_pages_are_the_same_every_time_and_others_by_seed():
@@ -68,7 +68,7 @@ def test_near_copies_are_told_from_other_texts_by_their_runs_of_words():
     def runs(words):
         return {tuple(words[k:k + 5]) for k in range(len(words) - 4)}
 
-    words = " ".join(told(0)).split()
+    words = " ".join(paragraphs(0)).split()
     for changed, copy in ((2, True), (60, False)):
         other = list(words)
         for k in range(changed):

@@ -139,7 +139,7 @@ def test_log_probabilities_take_the_exact_path(monkeypatch):
         yield
         inside.clear()
 
-    monkeypatch.setattr("repro.processor.exact_products", spy)
+    monkeypatch.setattr("repro.cpu.exact_products", spy)
     model = Sum()
     model.register_forward_hook(lambda *_: asked.append(bool(inside)))
     log_probabilities(model, [([3, 4, 5], 0), ([1], 1), ([2, 2], 0)], batch_size=2)

@@ -22,9 +22,9 @@ CONVERTED = {"01_reading_guide", "02_corpora_and_base_models", "03_evaluation_re
              "15_images_text_audio", "16_patterns_and_implementations", "17_character_lm",
              "18_from_roberta_to_longformer"}
 lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-LADDER = ["In short", "What it means", "What the paper says", "The idea on a small tensor", "The naive version", "The code that runs",
-          "Both agree", "(Trained|Computed) live", "The paper's .* beside ours", "Claims and verdicts",
-          "What did not work", "Exercises"]
+LADDER = ["In short", "What it means", "What the paper says", "The idea on a small tensor", "The naive version",
+          "The code that runs", "Both agree", "(Trained|Computed) live", "The paper's .* beside ours",
+          "Claims and verdicts", "What did not work", "Exercises"]
 
 
 def code(path: Path) -> list[dict]:

@@ -200,7 +200,7 @@ def test_a_job_holds_runs_of_one_paper_that_do_not_need_each_other():
 
 
 def test_several_commands_are_done_in_one_process_until_one_fails(monkeypatch):
-    from repro import several
+    from repro import batch
 
     done = []
 
@@ -208,9 +208,9 @@ def test_several_commands_are_done_in_one_process_until_one_fails(monkeypatch):
         done.append(words)
         raise SystemExit(2 if "worse" in words else 0)
 
-    monkeypatch.setattr(several, "main", main)
-    several.several(["repro run one --set 'a=[1, 2]'", "repro list"])
+    monkeypatch.setattr(batch, "main", main)
+    batch.batch(["repro run one --set 'a=[1, 2]'", "repro list"])
     assert done == [["run", "one", "--set", "a=[1, 2]"], ["list"]]
     with pytest.raises(SystemExit) as end:
-        several.several(["repro run worse", "repro list"])
+        batch.batch(["repro run worse", "repro list"])
     assert end.value.code == 2 and done[2:] == [["run", "worse"]]

@@ -5,12 +5,12 @@ import json
 import re
 
 import cite
+import downloads
 import gallery
 import landing
 import pandas as pd
 import pytest
 import render
-import taken
 import yaml
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -136,7 +136,7 @@ def test_the_landing_page_tells_what_is_here_from_the_records(page):
 
 def test_the_first_sentence_counts_every_claim_by_verdict(page):
     from repro.study import claims, tally
-    from repro.study.lesson import latest
+    from repro.study.chapter_text import latest
 
     told = next(line for line in page.splitlines() if line.startswith("Papers on long context"))
     words = re.findall(r"[*][*](\d+)[*][*] (reproduced, smaller|[a-z ]+)", told)
@@ -153,7 +153,7 @@ def test_the_first_sentence_counts_every_claim_by_verdict(page):
 
 def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
     from repro.study import claims
-    from repro.study.lesson import latest
+    from repro.study.chapter_text import latest
 
     found = BeautifulSoup(page, "html.parser").select(".claims li")
     judged = {one.brief: one for one in claims() if latest(one)[1].verdict != "not run"}
@@ -176,7 +176,7 @@ def test_the_papers_sizes_are_those_that_they_print():
 def test_findings_are_decided_claims_one_a_chapter_and_one_that_waits_for_seeds(page):
     from repro.study import claims
     from repro.study.artifacts import heading
-    from repro.study.lesson import latest
+    from repro.study.chapter_text import latest
 
     found = BeautifulSoup(page, "html.parser").select(".findings li")
     words = [row.select_one(".verdict").get_text().split(maxsplit=1)[1] for row in found]
@@ -354,12 +354,12 @@ def test_a_table_in_small_has_a_bar_for_each_cell():
 def test_records_and_verdicts_and_code_lie_beside_the_pages(tmp_path):
     from repro.study import Store, claims
 
-    taken.write(tmp_path)
+    downloads.write(tmp_path)
     rows = list(csv.DictReader((tmp_path / "scoreboard.csv").read_text().splitlines()))
     listed = json.loads((tmp_path / "scoreboard.json").read_text())
     assert {row["id"] for row in rows if row["kind"] == "claim"} == {one.id for one in claims()} == {
         one["id"] for one in listed["claims"]}
-    (record, *_) = Store.of("small").find("pretrain-gpt2-mini", "small")
+    (record, *_) = Store.for_scale("small").find("pretrain-gpt2-mini", "small")
     assert json.loads((tmp_path / f"results/small/pretrain-gpt2-mini/{record.id}.json").read_text())["id"] == record.id
     file, line = claims()[0].declared_at
     code = BeautifulSoup((tmp_path / f"{file.relative_to(landing.ROOT)}.html").read_text(), "html.parser")

@@ -114,7 +114,7 @@ def test_of_the_past_no_more_is_kept_than_later_tokens_see():
         _, past = built().extend(torch.zeros(1, 26, dtype=torch.int64))  # blocks of 4, groups of 3
     assert past.n == 26
     assert [[part.shape[-2] for part in kept] for kept in past.layers] == [[2, 2], [8, 8, 2, 2]] * 2 + [[2, 2]]
-    twice = past.of([0, 0])
+    twice = past.select([0, 0])
     assert all(part.shape[0] == 2 for kept in twice.layers for part in kept)
 
 

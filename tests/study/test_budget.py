@@ -265,7 +265,7 @@ def test_the_command_makes_what_fits_and_the_next_one_continues(claimed, monkeyp
     told = json.loads(called("run --budget 1m --scale small --json")[1])
     assert (told["made"], told["skipped"], told["dry_run"]) == (9, 0, False)
     assert [row["claims"] for row in told["runs"]] == [2, 1, *[1] * 6, 0]
-    assert len(Store.of("small").find("toy-recurrence", "small")) == 8
+    assert len(Store.for_scale("small").find("toy-recurrence", "small")) == 8
     assert called("run --budget 1m --scale small")[1].splitlines()[0] == "small: 0 missing runs, 60 s"
 
 
@@ -316,14 +316,14 @@ def test_a_run_that_is_out_of_time_is_stopped_at_a_step_and_its_time_is_kept(cla
     run(claimed.base.plan("smoke")[0], progress=False)
     with pytest.raises(TimeIsUp):
         make(config, None, lambda: next(steps) == 4, progress=False)
-    assert next(steps) == 5 and Store.of("smoke").get(config) is None
+    assert next(steps) == 5 and Store.for_scale("smoke").get(config) is None
     spent = list((paths.work() / "runs").glob("*.spent"))
     assert len(spent) == 1 and all(float(one) >= 0 for one in spent[0].read_text().split())
     spent[0].write_text("2.0 0.5\n")
     job = missing("smoke")[1][key(config)]
     assert (job.spent, job.lost) == (2.0, 0.5)
     make(config, None, lambda: False, progress=False)
-    assert Store.of("smoke").get(config) and not list((paths.work() / "runs").glob("*.spent"))
+    assert Store.for_scale("smoke").get(config) and not list((paths.work() / "runs").glob("*.spent"))
 
 
 @pytest.fixture

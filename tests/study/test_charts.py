@@ -50,7 +50,7 @@ def test_every_point_with_a_record_is_there_once_for_each_quality(charted):
     assert words["printed"] and not coded["printed"]
     point = words["points"][0]
     assert point["costs"] | {PEAK: 0} == {"FLOPs per scored token": 100, "state carried on, numbers": 5, PEAK: 0}
-    assert point["records"] == [Store.of("smoke").get(plan[1]).id] and point["match"] == "baseline"
+    assert point["records"] == [Store.for_scale("smoke").get(plan[1]).id] and point["match"] == "baseline"
     assert point["command"].startswith("repro run toy-recurrence --scale smoke") and point["files"] == []
 
 

@@ -29,8 +29,8 @@ from repro.study import (
     tally,
     verdict_table,
 )
+from repro.study.cache import caching
 from repro.study.claims import SHORT, as_rows, listing, mixed, overall
-from repro.study.once import unchanging
 from repro.study.rule import blocks
 
 
@@ -392,7 +392,7 @@ def test_a_verdict_tells_what_its_records_mix(toy, judged, monkeypatch):
 def test_what_was_looked_up_is_not_changed_by_who_asked(toy, judged):
     run(toy.experiment.plan("smoke")[1], progress=False)
     one = claim("toy-gain")
-    with unchanging():
+    with caching():
         one.records("smoke").clear()
         assert one.records(scale="smoke") == one.records("smoke") != []
 

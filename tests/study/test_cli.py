@@ -149,7 +149,7 @@ def test_run_json_seeds_only_and_force(repro_, toy):
     assert json.loads(repro_(f"run toy-base --seed 0,1,4 {only} {only} --json")[1]) == records[1:2]
     forced = json.loads(repro_(f"run toy-base --seed 0,1,4 --only {records[1]['id']} --json --force")[1])
     assert forced[0]["metrics"] == {"loss": 4.0}
-    assert Store.of("smoke").get(toy.base.plan("smoke")[0]).metrics == {"loss": 3.0}
+    assert Store.for_scale("smoke").get(toy.base.plan("smoke")[0]).metrics == {"loss": 3.0}
 
 
 def test_dry_run_says_what_would_run_and_runs_nothing(repro_, toy):
@@ -367,7 +367,7 @@ def test_an_error_is_one_line_even_where_the_input_is_not(repro_):
 
 def test_a_damaged_record_stops_the_command(repro_, toy):
     record = run(toy.base.plan("smoke")[0], progress=False)
-    path = Store.of("smoke").path(record)
+    path = Store.for_scale("smoke").path(record)
     path.write_text(path.read_text()[:100])
     code, out, err = repro_("run toy-base")
     assert (code, out) == (2, "")
@@ -378,7 +378,7 @@ def test_a_damaged_record_stops_the_command(repro_, toy):
     {"cost": None}, {"cost": 3}, {"carried_from": None}, {"seed": 7}, {"metrics": []}, {"extra": 1}, {"schema": "x"},
     "[" * 100_000, "null", "[]", ""], ids=lambda change: str(change)[:20])
 def test_a_record_that_was_changed_is_told_in_one_line_by_every_command_that_reads_it(repro_, toy, change):
-    path = Store.of("smoke").path(run(toy.base.plan("smoke")[0], progress=False))
+    path = Store.for_scale("smoke").path(run(toy.base.plan("smoke")[0], progress=False))
     path.write_text(change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change))
     for line in ("run toy-base", "run toy-base --budget 1m --dry-run", "run toy-base --dry-run"):
         code, out, err = repro_(line)

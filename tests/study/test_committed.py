@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from repro.study import Store, artifacts, claims, experiments, plan
-from repro.study.once import unchanging
+from repro.study.cache import caching
 from repro.study.record import Record
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -21,10 +21,10 @@ def test_every_known_record_has_its_id_and_digest():
 def test_every_known_record_is_found_by_its_config():
     """By its id where the corpora are at hand, by its settings elsewhere."""
     found = set()
-    with unchanging():
+    with caching():
         for scale in {place.split("/")[0] for place, _ in KNOWN.values()}:
             for config in plan.every_run(scale):
-                found |= {record.id for record in Store.of(scale, RESULTS).seeds(config)}
+                found |= {record.id for record in Store.for_scale(scale, RESULTS).seeds(config)}
     assert set(KNOWN) - found == set()
 
 

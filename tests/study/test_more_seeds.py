@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from repro.study import claims
-from repro.study.once import unchanging
+from repro.study.cache import caching
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -18,7 +18,7 @@ def more(record, seed=99):
 @pytest.fixture(scope="module")
 def found():
     """By claim the configs that it needs at `small` with their records; of claims that have all of them."""
-    with unchanging():
+    with caching():
         known = {one: one.records("small", RESULTS) for one in claims() if "small" in one.scales}
     return {one: rows for one, rows in known.items() if all(records for _, records in rows)}
 

@@ -24,7 +24,7 @@ def papers(tmp_path, monkeypatch):
         for package, modules in packages.items():
             _write(tmp_path / name / package, {"__init__": ""} | modules)
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(registry, "PAPERS", name)
+        monkeypatch.setattr(registry, "PACKAGE", name)
         monkeypatch.setattr(registry, "_declared", {})
         monkeypatch.setattr(registry, "_modules", {})
         monkeypatch.setattr(registry, "_discover", registry._discover.__wrapped__)

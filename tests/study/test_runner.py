@@ -40,7 +40,7 @@ def test_a_record_says_what_was_run(toy):
 
 
 def test_the_environment_says_how_products_are_computed(monkeypatch):
-    monkeypatch.setattr("repro.processor.float32_path", lambda: "onednn")
+    monkeypatch.setattr("repro.cpu.float32_path", lambda: "onednn")
     for native, word in [(True, "native"), (False, "emulated")]:
         monkeypatch.setattr("repro.bf16.has_bf16", lambda native=native: native)
         assert {"float32": "onednn", "bf16": word}.items() <= environment().items()
@@ -126,7 +126,7 @@ def test_what_was_built_on_another_result_is_run_again_from_the_start(toy):
     again = run(config, progress=False)
     assert [c.experiment for c in toy.executed] == 2 * ["toy-base", "toy-recurrence", "toy-top"]
     assert found == [[], []]
-    middle_record = Store.of("smoke").get(toy.experiment.plan("smoke")[0])
+    middle_record = Store.for_scale("smoke").get(toy.experiment.plan("smoke")[0])
     assert middle_record.needs == {base.id: base.digest}
     assert again.needs == {middle_record.id: middle_record.digest} != first.needs
     assert run(config, progress=False) == again

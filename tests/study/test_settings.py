@@ -175,9 +175,9 @@ def test_a_field_that_is_added_changes_no_id_while_it_means_what_was_done_before
     later = grown(toy, monkeypatch).plan("small")[0]
     assert later.optimizer == "adamw"
     assert run_id(later) == before.id
-    assert Store.of("small").get(later) == before
+    assert Store.for_scale("small").get(later) == before
     toy.absent.add("toy-books")  # the record is found by its settings too
-    assert Store.of("small").get(later) == before
+    assert Store.for_scale("small").get(later) == before
     toy.absent.clear()
     again = run(later, progress=False, force=True)
     assert (again.id, again.digest, again.config) == (before.id, before.digest, before.config)
@@ -189,7 +189,7 @@ def test_another_value_of_the_added_field_is_another_run(toy, monkeypatch):
     assert run_id(other) != before
     record = run(other, progress=False)
     assert record.config["optimizer"] == "muon"
-    assert Record.read(Store.of("small").path(record)) == record
+    assert Record.read(Store.for_scale("small").path(record)) == record
 
 
 def test_another_default_and_another_meaning_change_the_id(toy, monkeypatch):
@@ -200,7 +200,7 @@ def test_another_default_and_another_meaning_change_the_id(toy, monkeypatch):
     revised = grown(toy, monkeypatch, revision=1).plan("small")[0]
     assert run_id(revised) not in (before, run_id(changed))
     record = run(revised, progress=False)
-    assert Record.read(Store.of("small").path(record)).revision == 1
+    assert Record.read(Store.for_scale("small").path(record)).revision == 1
     assert run_id(grown(toy, monkeypatch, revision=2).plan("small")[0]) not in (before, record.id)
 
 
@@ -218,7 +218,7 @@ def test_a_revision_counts_where_the_data_is_absent_too(toy, monkeypatch):
     before, above = run(toy.base.plan("small")[0], progress=False), toy.experiment.plan("small")[0]
     run(above, progress=False)
     toy.absent.update(toy.texts)
-    store, later = Store.of("small"), grown(toy, monkeypatch, revision=1).plan("small")[0]
+    store, later = Store.for_scale("small"), grown(toy, monkeypatch, revision=1).plan("small")[0]
     assert store.get(later) is None and store.seeds(later) == [] and state(later) == "to do"
     assert store.get(above) is None
     assert state(above) == f"stale: built on toy-base {before.id}, from before that experiment was revised"

@@ -123,9 +123,9 @@ def test_a_record_names_the_further_corpora_it_read(toy):
     object.__setattr__(toy.base, "reads", lambda config: ("toy-text",))
     record = run(config, progress=False)
     assert record.data["reads"] == {"toy-text": toy.corpus("toy-text").fingerprint()}
-    assert Store.of("smoke").get(config) == record
+    assert Store.for_scale("smoke").get(config) == record
     toy.texts["toy-text"] += "!"
-    assert Store.of("smoke").get(config) is None
+    assert Store.for_scale("smoke").get(config) is None
 
 
 def test_two_records_that_differ_in_data_are_not_guessed_between(stored, toy):

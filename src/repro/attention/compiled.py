@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from repro.attention.patterns import Pattern
-from repro.attention.places import attend_at
+from repro.attention.position_mask import attend_at
 from repro.errors import ReproError
 
 PATTERNS: list[Pattern | tuple[Pattern, ...]] = []  # what the numbers mean that stand in a graph

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-from repro.attention import halves
+from repro.attention import bf16_kernel
 from repro.attention.patterns import Pattern
 from repro.attention.tiles import NOTHING, Hidden, tiles
 
@@ -186,7 +186,7 @@ class Way(NamedTuple):
 def way(dtype: torch.dtype) -> Way:
     """In bfloat16 plain products. Sizes measured best among 32 to 512, for windows of 256 on two cores."""
     if dtype == torch.bfloat16:
-        return Way(halves.forward, halves.backward, 64, 64)
+        return Way(bf16_kernel.forward, bf16_kernel.backward, 64, 64)
     return Way(getattr(torch.ops.aten, FORWARD), getattr(torch.ops.aten, BACKWARD), 32, 64)
 
 

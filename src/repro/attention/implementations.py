@@ -13,9 +13,9 @@ from torch.utils._triton import has_triton_package
 
 from repro.attention import blocked as tiled
 from repro.attention import chunks as chunked
-from repro.attention.chosen import columns_first, with_rows
 from repro.attention.decoding import last_rows
 from repro.attention.patterns import Causal, Full, Pattern
+from repro.attention.sample_globals import columns_first, with_rows
 from repro.checked import checked
 from repro.errors import ReproError, check_whole, unknown
 

@@ -5,9 +5,9 @@ import copy
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from repro.attention.chosen import Chosen
 from repro.attention.implementations import attend
 from repro.attention.patterns import SlidingWindow
+from repro.attention.sample_globals import SampleGlobals
 from repro.checked import checked
 from repro.errors import ReproError, check_number, check_whole
 
@@ -100,11 +100,12 @@ class LongformerSelfAttention(nn.Module):
         out = attend(*(self._heads(name, hidden_states) for name in LOCAL), self.pattern, self.implementation,
                      key_mask=real, dropout=share, columns=chosen)
         if chosen is not None:
-            out = self._with_globals(hidden_states, out, Chosen.of(chosen), real, share)
+            out = self._with_globals(hidden_states, out, SampleGlobals.from_mask(chosen), real, share)
         out = out.transpose(1, 2).flatten(2)
         return out if real is None else out * real[..., None]
 
-    def _with_globals(self, hidden: Tensor, out: Tensor, chosen: Chosen, real: Tensor | None, share: float) -> Tensor:
+    def _with_globals(self, hidden: Tensor, out: Tensor, chosen: SampleGlobals, real: Tensor | None,
+                      share: float) -> Tensor:
         """`out` (B, H, N, D), where global tokens see all, with projections of their own."""
         queries = self._heads("query_global", chosen.gather(hidden[:, None])[:, 0])
         mask = None if real is None else real[:, None, None]

@@ -5,8 +5,8 @@ from inspect import signature
 import torch
 from torch import Tensor, nn
 
-from repro.caches import handed
 from repro.errors import ReproError
+from repro.hf_compat import cache_in
 
 TABLES = "wpe", "position_embeddings", "embed_positions"  # as GPT-2, RoBERTa and BERT, BART and OPT call it
 
@@ -25,7 +25,7 @@ def check_length(model: nn.Module, inputs: tuple, named: dict) -> None:
         return
     given = dict(zip(signature(model.forward).parameters, inputs, strict=False)) | named
     ids, vectors, positions = (given.get(name) for name in ("input_ids", "inputs_embeds", "position_ids"))
-    cache = handed(given)
+    cache = cache_in(given)
     shapes_tell = cache is None and positions is None and table.padding_idx is None
     if ids is None and vectors is None or torch.compiler.is_compiling() and not shapes_tell:
         return

@@ -29,10 +29,10 @@ from repro.attention.patterns import (
     Strided,
     looking_back,
 )
-from repro.attention.places import BOTH_WAYS, KIND, attend_at, documents_of, places
+from repro.attention.position_mask import BOTH_WAYS, KIND, attend_at, documents_of, position_mask
 from repro.attention.positions import check_length
-from repro.caches import handed
 from repro.errors import ReproError
+from repro.hf_compat import cache_in
 
 PREFIX = "repro_"
 PATTERNS = {"full": Full, "causal": Causal, "sliding": SlidingWindow, "strided": Strided, "fixed": Fixed,
@@ -211,7 +211,7 @@ def _mask(name, batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_f
     if whole and mask_function not in PLAIN and (local_size is None or local_size > 1):
         def neighbours(b, i):  # documents that are packed, or chunks, do not see across their start
             return mask_function(b, torch.zeros_like(b), i, (i - 1).clamp(min=0))
-    where = places(batch_size, q_length, kv_length, q_offset, kv_offset, neighbours, attention_mask, device)
+    where = position_mask(batch_size, q_length, kv_length, q_offset, kv_offset, neighbours, attention_mask, device)
     two_texts = getattr(config, "is_encoder_decoder", False)  # then its dtype matters: see `_is_cross`
     if whole and not two_texts and not torch.compiler.is_compiling() and not where[:, :, 0].any():
         return None
@@ -267,7 +267,7 @@ def _of_padding(mask: Tensor, name: str, module, query: Tensor, key: Tensor) -> 
     """The places that a mask (B, 1, 1, N) leaves: a model that makes one itself (LayoutLM) hides padding by it."""
     real = _real_keys(mask, name, module) if mask.is_floating_point() else mask
     n, keys = query.shape[2], key.shape[2]
-    return places(len(query), n, keys, keys - n, real=real[..., 0, :].flatten(0, -2), device=query.device)
+    return position_mask(len(query), n, keys, keys - n, real=real[..., 0, :].flatten(0, -2), device=query.device)
 
 
 def _real_keys(mask: Tensor, name: str, module) -> Tensor:
@@ -355,7 +355,7 @@ def _before_reading(model, inputs: tuple, named: dict) -> None:
     if torch.compiler.is_compiling():
         return
     _asked_for.set(bool(named.get("output_attentions")))
-    cache, name = handed(named), getattr(model.config, "attn_implementation", None)
+    cache, name = cache_in(named), getattr(model.config, "attn_implementation", None)
     if cache is None or name is None:
         return
     if isinstance(cache, EncoderDecoderCache):

@@ -180,7 +180,7 @@ def generation(window: int, places: tuple[int, ...], rounds: int, device: str = 
 
     from repro.attention import register
     from repro.bench import compare
-    from repro.caches import given
+    from repro.hf_compat import cache_argument
 
     register()
     torch.manual_seed(0)
@@ -192,7 +192,7 @@ def generation(window: int, places: tuple[int, ...], rounds: int, device: str = 
 
     @torch.no_grad()
     def read(cache, n: int) -> None:
-        model(torch.zeros((1, n), dtype=torch.long, device=device), **given(cache), logits_to_keep=1)
+        model(torch.zeros((1, n), dtype=torch.long, device=device), **cache_argument(cache), logits_to_keep=1)
 
     def write(cache) -> Callable[[], int]:
         def work() -> int:

@@ -30,7 +30,7 @@ def pages(n: int, planted: int, seed: int = 0) -> list[tuple[Page, str]]:
     return made + [(_copy(page, k, changed=k % 2 == 0), "duplicate") for k, page in enumerate(copies)]
 
 
-def told(index: int) -> list[str]:
+def paragraphs(index: int) -> list[str]:
     """The words of article `index`, in paragraphs of 60."""
     words = BOOKS.book("web", index).split()[:300]
     return [" ".join(words[k:k + 60]) for k in range(0, len(words), 60)]
@@ -38,7 +38,7 @@ def told(index: int) -> list[str]:
 
 def _page(draw: random.Random, url: str, index: int) -> Page:
     return Page(url, draw.randrange(3, 500), f"20{draw.randrange(10, 18)}-{draw.randrange(1, 13):02}-15",
-                _html(told(index)))
+                _html(paragraphs(index)))
 
 
 def _spoilt(draw: random.Random, kind: str, index: int, case: str) -> tuple[Page, str]:

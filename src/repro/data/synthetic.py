@@ -238,7 +238,7 @@ class _Tables:
             self.emits[order.index(parts[i]), s] = 1
             self.moves[s] = begin if i + 1 == len(parts) else np.eye(len(states))[place[template, i + 1]]
 
-    def at(self, n: int) -> np.ndarray:
+    def state_distribution(self, n: int) -> np.ndarray:
         """(n + 1, S): distribution of the grammar's state at a book's words 1 .. n+1, nothing being read."""
         states = [self.begin]
         for _ in range(n):
@@ -253,7 +253,7 @@ class _Belief:
         """`start` (R,): where windows begin; 0 is <|endoftext|>, i the book's i-th word."""
         self.tables = process._tables
         self.n_names, self.cast_size = process.n_names, process.cast_size
-        self.state = self.tables.at(max(start.max() - 1, 0))[np.maximum(start - 1, 0)]  # (R, S)
+        self.state = self.tables.state_distribution(max(start.max() - 1, 0))[np.maximum(start - 1, 0)]  # (R, S)
         self.topic = np.full((len(start), process.n_topics), 1 / process.n_topics)  # (R, K)
         self.seen = np.zeros((len(start), process.n_names), bool)
         # genders seen: 0 unknown, 1 or -1; the last column is whoever was named last before the window

@@ -70,7 +70,7 @@ class SyntheticTask:
             if wanted(topic):
                 return text, topic
 
-    def told(self, label: int, n: int, draw: random.Random) -> int:
+    def noisy_label(self, label: int, n: int, draw: random.Random) -> int:
         """The label, or with probability 1 - `reliability` one of the n - 1 others."""
         if draw.random() < self.reliability:
             return label
@@ -90,7 +90,7 @@ def _one(draw: random.Random, values) -> str:
 
 def _topics(task: SyntheticTask, name: str, draw: random.Random) -> LabelledText:
     text, topic = task.passage(draw)
-    return LabelledText(name, text, task.told(int(topic >= len(TOPICS) // 2), 2, draw))
+    return LabelledText(name, text, task.noisy_label(int(topic >= len(TOPICS) // 2), 2, draw))
 
 
 def _belonging(task: SyntheticTask, name: str, draw: random.Random) -> LabelledText:
@@ -99,14 +99,14 @@ def _belonging(task: SyntheticTask, name: str, draw: random.Random) -> LabelledT
     others = [number for number in range(len(TOPICS)) if number != topic]
     nouns, _, adjectives = TOPICS[topic if same else others[int(draw.random() * len(others))]]
     hypothesis = f"near the {_one(draw, adjectives)} {_one(draw, nouns)}"
-    return LabelledText(name, text, task.told(same, 2, draw), hypothesis)
+    return LabelledText(name, text, task.noisy_label(same, 2, draw), hypothesis)
 
 
 def _pairs(task: SyntheticTask, name: str, draw: random.Random) -> LabelledText:
     text, topic = task.passage(draw)
     same = int(draw.random() * 2)
     other, _ = task.passage(draw, lambda found: (found == topic) == bool(same))
-    return LabelledText(name, text, task.told(same, 2, draw), other)
+    return LabelledText(name, text, task.noisy_label(same, 2, draw), other)
 
 
 def _nouns(task: SyntheticTask, name: str, draw: random.Random) -> MultipleChoice:
@@ -116,7 +116,7 @@ def _nouns(task: SyntheticTask, name: str, draw: random.Random) -> MultipleChoic
     right = int(draw.random() * N_CANDIDATES)
     chosen[right] = topic
     candidates = tuple(_one(draw, TOPICS[number][0]) for number in chosen)
-    return MultipleChoice(name, "near the", candidates, task.told(right, N_CANDIDATES, draw), (text,))
+    return MultipleChoice(name, "near the", candidates, task.noisy_label(right, N_CANDIDATES, draw), (text,))
 
 
 _WAYS = {"topics": _topics, "belonging": _belonging, "pairs": _pairs, "nouns": _nouns}

@@ -52,7 +52,7 @@ class Task:
             raise ReproError(f"{wanted:,} rows of task {self.name}, {split}: {self.corpus} has only {found:,} in "
                              f"{place}.")
 
-    def told(self, label: int | float) -> int | float | str:
+    def label_text(self, label: int | float) -> int | float | str:
         """A label as the file writes it."""
         return corpus(self.corpus).labels[label] if self.named else label
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro import caches
+from repro import hf_compat
 from repro.errors import ReproError
 
 PROBE = 16  # tokens read to see whether a model is causal
@@ -147,7 +147,7 @@ def check_tokens(tokens: Any) -> None:
 
 def check_cache(model: Any) -> None:
     """Raise ReproError for a model without the key/value cache of transformers: it would see only the last token."""
-    if not hasattr(model, "config") or not _takes(model, caches.name()):
+    if not hasattr(model, "config") or not _takes(model, hf_compat.cache_name()):
         raise ReproError(f"{_name(model)} has no key/value cache of transformers; give a causal language model, such "
                          "as AutoModelForCausalLM loads.")
 

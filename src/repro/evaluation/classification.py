@@ -76,13 +76,13 @@ def log_probabilities(model: "nn.Module", examples: Sequence[tuple[Sequence[int]
     """(documents, labels) float64, in the order of the examples, by a model such as `repro.models.Encoder`.
 
     Batches hold documents of similar length. Dropout is off. On a CPU, large float32 products take the fastest path
-    that is exact (`repro.processor`). Raises ReproError for what `padded` refuses, and where a model gives nan.
+    that is exact (`repro.cpu`). Raises ReproError for what `padded` refuses, and where a model gives nan.
     """
     import torch
 
+    from repro.cpu import exact_products
     from repro.evaluation.checks import check_losses, device_of, pairs_of
     from repro.ids import evaluating
-    from repro.processor import exact_products
 
     check_whole(batch_size, "batch_size", of="documents")
     examples = pairs_of(examples, "example", "a label")

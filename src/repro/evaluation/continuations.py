@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from repro.caches import given
 from repro.errors import ReproError, check_progress, check_whole
 from repro.evaluation.checks import check_cache, check_losses, check_tokens, device_of, token_ids, vocabulary_of
 from repro.evaluation.scoring import check_decoder
+from repro.hf_compat import cache_argument
 from repro.ids import evaluating
 from repro.windows import check_window, context_of
 
@@ -85,7 +85,7 @@ def _greedy(model: nn.Module, ids: Tensor, n_new: int) -> Tensor:
 
     cache, new = DynamicCache(), []
     for _ in range(n_new):
-        logits = model(input_ids=ids, **given(cache), use_cache=True).logits[:, -1]
+        logits = model(input_ids=ids, **cache_argument(cache), use_cache=True).logits[:, -1]
         check_losses(logits)
         ids = logits.float().argmax(-1, keepdim=True)
         new.append(ids)

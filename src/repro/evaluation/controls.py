@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from repro.cpu import exact_products
 from repro.errors import ReproError, check_progress, check_whole
 from repro.evaluation.checks import check_losses, device_of, one_text, vocabulary_of
 from repro.evaluation.documents import lengths_of, per_document, streams_of
 from repro.evaluation.scoring import BATCH, Score, window_nll
 from repro.ids import evaluating
-from repro.processor import exact_products
 from repro.windows import Window, check_window, context_of, windows
 
 

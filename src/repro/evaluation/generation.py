@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from repro.caches import given
 from repro.errors import ReproError, check_progress, check_whole
 from repro.evaluation.checks import (
     check_cache,
@@ -18,6 +17,7 @@ from repro.evaluation.checks import (
     written_vocabulary,
 )
 from repro.evaluation.scoring import check_decoder
+from repro.hf_compat import cache_argument
 from repro.ids import evaluating
 from repro.windows import context_of
 
@@ -57,7 +57,8 @@ def continued(model, prompts: Sequence[Sequence[int]], n_new: int, top_k: int = 
                 ids = torch.stack([prompts[k] for k in some]).to(device)
                 cache = DynamicCache()
                 for step in range(n_new):
-                    logits = model(input_ids=ids, **given(cache), use_cache=True, logits_to_keep=1).logits[:, -1]
+                    known = cache_argument(cache)
+                    logits = model(input_ids=ids, **known, use_cache=True, logits_to_keep=1).logits[:, -1]
                     check_losses(logits)
                     told = logits.double().log_softmax(-1)
                     values, likeliest = told.topk(top_k)

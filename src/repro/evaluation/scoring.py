@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from repro.cpu import exact_products
 from repro.errors import ReproError, check_progress, check_whole
 from repro.evaluation.checks import (
     PROBE,
@@ -24,7 +25,6 @@ from repro.evaluation.checks import (
 )
 from repro.ids import evaluating
 from repro.loss import cross_entropy
-from repro.processor import exact_products
 from repro.windows import Window, check_window, context_of, same_shape, windows
 
 PLAIN_HEADS = ("gpt2", "gpt_neox", "llama", "mistral", "qwen2")  # logits are the output embedding's, unchanged
@@ -84,7 +84,7 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: float | None =
     progress: called with the number of targets scored since the last call.
 
     Logits are computed for scored positions only, in chunks: nothing of size N x vocabulary is held. On a CPU, large
-    float32 products take the fastest path that is exact (`repro.processor`).
+    float32 products take the fastest path that is exact (`repro.cpu`).
     tokens: whole numbers, (N,) or (1, N). Raises ReproError for other types, several texts, fewer than two tokens and
     ids that the model does not have; for a model that gives no logits, sees later tokens (a masked one) or loses its
     numbers (nan); and unless `0 <= overlap < window <=` the model's context.

@@ -115,7 +115,7 @@ class _OneText:
         texts = prefixes.tolist()
         rows = [self.read.index(text[:-1]) for text in texts]
         if rows != list(range(len(self.read))):
-            self.past = self.past.of(rows)
+            self.past = self.past.select(rows)
         logits, self.past = self.extend(prefixes[:, -1:].to(self.device), self.past)
         self.read = texts
         return logits.float().log_softmax(-1).cpu()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from repro.checked import checked
+from repro.cpu import exact_products
 from repro.errors import ReproError, check_method, check_progress, check_whole
 from repro.evaluation.barred import Bar, Open, predicted
 from repro.evaluation.checks import (
@@ -25,7 +26,6 @@ from repro.evaluation.checks import (
 from repro.evaluation.scoring import LOGIT_BYTES, as_perplexity, states_and_head
 from repro.ids import evaluating
 from repro.loss import cross_entropy
-from repro.processor import exact_products
 from repro.windows import context_of
 
 Ids = Sequence[int]

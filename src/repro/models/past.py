@@ -17,7 +17,7 @@ class Past(NamedTuple):
     n: int
     layers: tuple[Kept | None, ...]  # the bottom one first; None: nothing that a later token can see
 
-    def of(self, rows: list[int]) -> "Past":
+    def select(self, rows: list[int]) -> "Past":
         """The texts that stand at `rows`, which may name one several times or leave it out."""
         return Past(self.n, tuple(kept and tuple(part[rows] for part in kept) for kept in self.layers))
 

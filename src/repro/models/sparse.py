@@ -202,7 +202,7 @@ class SparseTransformer(nn.Module):
     def forward(self, ids: Tensor, cache: "Cache | None" = None) -> Tensor:
         x = self.embedded(ids, 0 if cache is None else cache.filled)
         for number, layer in enumerate(self.layers):
-            x = layer(x, self.implementation, self.recompute, None if cache is None else cache.of(number))
+            x = layer(x, self.implementation, self.recompute, None if cache is None else cache.appender(number))
         if cache is not None:
             cache.filled += ids.shape[1]
         return self.output(self.norm(x))
@@ -295,7 +295,7 @@ class Cache:
         self.parts = [tuple(weight.new_empty(batch, config.n_head, config.length, size)
                             for size in (config.of_key, config.n_embd // config.n_head)) for _ in model.layers]
 
-    def of(self, layer: int):
+    def appender(self, layer: int):
         """A function that adds the keys and values of new positions and gives those of all."""
         def added(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
             stop = self.filled + key.shape[2]

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from repro.attention import Causal, Full
-from repro.caches import given, handed
 from repro.checked import checked
 from repro.configs import Dropout, Positive, config
+from repro.hf_compat import cache_argument, cache_in
 from repro.ids import check_ids, check_lengths, embedded, same_batch, tied_output
 from repro.models.decoder import Layer, LayersConfig, sinusoids
 
@@ -86,8 +86,8 @@ class Pretrained(nn.Module):
         """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them."""
         read = past.cache.get_seq_length() if past else 0
         check_ids(ids, self.config.vocab_size, self.config.n_positions - read)
-        told = self.model(ids, **given(past.cache if past else None), use_cache=True)
-        return told.logits[:, -1], GPT2Past(handed(told))
+        told = self.model(ids, **cache_argument(past.cache if past else None), use_cache=True)
+        return told.logits[:, -1], GPT2Past(cache_in(told))
 
 
 class GPT2Past(NamedTuple):
@@ -95,7 +95,7 @@ class GPT2Past(NamedTuple):
 
     cache: Any
 
-    def of(self, rows: list[int]) -> "GPT2Past":
+    def select(self, rows: list[int]) -> "GPT2Past":
         """As `repro.models.past.Past.of`; what stood here is lost."""
         self.cache.reorder_cache(torch.tensor(rows))
         return self

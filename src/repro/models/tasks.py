@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from repro.checked import checked
+from repro.cpu import exact_products
 from repro.errors import ReproError, check_method, check_whole, unknown
 from repro.ids import evaluating, what
 from repro.loss import check_lm_weight, cross_entropy
 from repro.models.gpt import INIT
-from repro.processor import exact_products
 
 FORMS = {"classification": 1, "entailment": 1, "similarity": 2, "multiple-choice": None}  # sequences of an example
 TEXTS = {"classification": "a text", "entailment": "a premise and a hypothesis", "similarity": "two texts",
@@ -347,7 +347,7 @@ def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int
     """The logits (examples, outputs or candidates) float64 of encoded examples, in their order. Dropout is off.
 
     Batches hold examples of similar length. On a CPU, large float32 products take the fastest path that is exact
-    (`repro.processor`). Raises ReproError for no examples, different numbers of candidates, and batch sizes below 1.
+    (`repro.cpu`). Raises ReproError for no examples, different numbers of candidates, and batch sizes below 1.
 
     >>> base = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=1, n_embd=8, n_head=2))
     >>> answers(TaskModel(base, "classification", n_outputs=2), [[[1, 2, 3]], [[4, 5]]]).shape

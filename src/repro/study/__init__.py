@@ -8,12 +8,12 @@
 
 from repro.study.artifacts import ADDED, Artifact, ArtifactContext, Rendered, artifact, artifacts, beside
 from repro.study.board import Scoreboard
+from repro.study.chapter_text import InShort, Metric, Sentence, badge, in_short, metric, sentence
 from repro.study.charts import Chart, explored
 from repro.study.claims import Assay, Claim, Measured, claim, claims, tally, verdict_table
 from repro.study.costs import costs
 from repro.study.experiment import Context, Estimate, Experiment, Outcome, experiment, experiments
 from repro.study.ids import run_id
-from repro.study.lesson import InShort, Metric, Sentence, badge, in_short, metric, sentence
 from repro.study.plan import command
 from repro.study.published import published
 from repro.study.record import Record

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from repro import page
 from repro.checked import checked
 from repro.errors import ReproError, unknown
+from repro.study.cache import caching
 from repro.study.experiment import Experiment, corpus_named, experiment
-from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import cited, declared, lookup
@@ -103,7 +103,7 @@ class Artifact(Based):
                 f"{self.source} of {cited(self.paper)}: {self.title}.")
         return f"{name} {self.look_for}".strip()
 
-    @unchanging()
+    @caching()
     def render(self, scale: str = "smoke", also: Sequence[str] | None = None, results: Path | str | None = None,
                sets: Mapping[str, Any] | None = None) -> "Rendered":
         """The artifact from the records of `scale`, beside those of the scales in `also` (default: `beside(scale)`).
@@ -161,7 +161,7 @@ class ArtifactContext:
 
     def at_common_seeds(self, configs: Sequence[RunConfig]) -> list[list[Record]]:
         """The records of each config at its `same_seeds`, for levels that stand side by side."""
-        found = same_seeds([Store.of(config.scale, self.results).seeds(config) for config in configs])
+        found = same_seeds([Store.for_scale(config.scale, self.results).seeds(config) for config in configs])
         for config, records in zip(configs, found, strict=True):
             self.used |= {record.id: record for record in records}
             if not records:

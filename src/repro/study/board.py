@@ -12,9 +12,9 @@ from typing import Any
 import repro
 from repro import page, paths
 from repro.study.artifacts import NOT_RUN, Artifact, artifacts
+from repro.study.cache import caching
+from repro.study.chapter_text import COMMITTED, SIGNS, badge, css_class, latest
 from repro.study.claims import Claim, claims, overall, tally
-from repro.study.lesson import COMMITTED, SIGNS, badge, css_class, latest
-from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.registry import cited, title
 from repro.study.rule import Verdict
@@ -49,7 +49,7 @@ class Scoreboard:
     results: Path | str | None = None
 
     def _repr_html_(self) -> str:
-        with unchanging():
+        with caching():
             told = [(one, *latest(one, self.results)) for one in claims()]
             shown = [(one, *standing_of(one, self.results)) for one in artifacts()]
             judged = {one.paper: 0 for one, *_ in (*told, *shown)}
@@ -201,7 +201,7 @@ def _records(one: Claim, results: Path | str | None) -> str:
     for scale in (scale for scale in COMMITTED if scale in one.scales):
         for config, found in one.records(scale, results):
             for record in found:
-                file = Store.of(scale, results).path(record).relative_to(Store.of(scale, results).folder)
+                file = Store.for_scale(scale, results).path(record).relative_to(Store.for_scale(scale, results).folder)
                 again = command(config.model_copy(update={"seed": record.seed}))
                 rows[record.id] = f'<li>{_link(f"../results/{file}", record.id)} <code>{_text(again)}</code></li>'
     if not rows:

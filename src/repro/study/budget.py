@@ -15,10 +15,10 @@ from pathlib import Path
 
 from repro import paths
 from repro.errors import ReproError
+from repro.study.cache import caching
 from repro.study.claims import Claim, claims
 from repro.study.experiment import experiment
 from repro.study.ids import data_at_hand, run_id
-from repro.study.once import unchanging
 from repro.study.plan import every_run, key, models_to_make, needed, state
 from repro.study.progress import TimeIsUp
 from repro.study.runner import model_folder, run
@@ -219,7 +219,7 @@ def lacking(claim: Claim, scale: str, results: Path | str | None = None) -> list
             and (claim.where(config) or not at and not records)]
 
 
-@unchanging()
+@caching()
 def missing(scale: str, results: Path | str | None = None, only: Collection[RunConfig] | None = None
             ) -> tuple[dict[str, RunConfig], dict[str, Job], dict[str, list[str]]]:
     """The runs to make at a scale by key, their jobs, and claim -> the keys of the runs that it lacks.

@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import Any
 
 from repro.study.artifacts import heading
+from repro.study.cache import caching
+from repro.study.chapter_text import COMMITTED
 from repro.study.experiment import experiment
-from repro.study.lesson import COMMITTED
-from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, title
@@ -71,7 +71,8 @@ def measured(chart: Chart, scale: str, results: Path | str | None = None) -> lis
     parent = experiment(chart.experiment)
     if scale not in parent.scales:
         return []
-    found = [(config, records) for config in parent.plan(scale) if (records := Store.of(scale, results).seeds(config))]
+    store = Store.for_scale(scale, results)
+    found = [(config, records) for config in parent.plan(scale) if (records := store.seeds(config))]
     series = []
     for corpus in dict.fromkeys(config.corpus for config, _ in found):
         for metric, quality in QUALITIES.items():
@@ -98,7 +99,7 @@ def explored(scales: tuple[str, ...], results: Path | str | None = None) -> list
     >>> explored(("small",), results=folder)
     []
     """
-    with unchanging():
+    with caching():
         found = [(scales.index(scale), one) for scale in scales for chart in charts()
                  for one in measured(chart, scale, results)]
     found.sort(key=lambda at: -len(at[1]["points"]))
@@ -119,7 +120,7 @@ def _point(chart: Chart, config: RunConfig, records: list[Record], metric: str) 
     costs = {told: fmean(record.metrics[name] for record in records) for name, told in COSTS.items()
              if all(name in record.metrics for record in records)}
     peaks = [record.cost["peak_memory_bytes"] for record in records]
-    folder = Store.of(config.scale)
+    folder = Store.for_scale(config.scale)
     return {
         "line": chart.line(config), "settings": dict(chart.settings(config)), "match": chart.match(config),
         "quality": _interval(records, metric), "costs": costs | dict(chart.costs(config)) | {PEAK: fmean(peaks)},

@@ -12,8 +12,8 @@ from repro.checked import checked
 from repro.errors import ReproError, unknown
 from repro.page import written
 from repro.study.artifacts import Artifact, Based, artifact, artifacts, beside
+from repro.study.cache import cached, caching
 from repro.study.experiment import experiments
-from repro.study.once import once, unchanging
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, lookup
@@ -160,8 +160,8 @@ class Claim(Based):
         """The chapter of the first artifact that it is about."""
         return artifact(self.about[0]).chapter if self.about else ""
 
-    @unchanging()
-    @once
+    @caching()
+    @cached
     def verdict(self, scale: str = "smoke", results: Path | str | None = None) -> Verdict:
         """The verdict of the records of `scale`; "not run", with the command, while one is missing.
 
@@ -183,7 +183,7 @@ class Claim(Based):
         return holm([one.p for one in every if one is found or one.verdict in (*DECIDED, NOT_TESTABLE)
                      and (one.testable or not found.testable)])[0]
 
-    @once
+    @cached
     def _of_scale(self, scale: str, results: Path | str | None, family: int = 1) -> Verdict:
         """The verdict by the rule, the error shared with this number of claims."""
         found = self.records(scale, results)
@@ -235,14 +235,14 @@ class Claim(Based):
             found = _as_shares(found, 1 if self.direction == "higher" else -1)
         return replace(found, text=worded(found, self.write, self.told_in))
 
-    @once
+    @cached
     def records(self, scale: str, results: Path | str | None = None) -> list[tuple[RunConfig, list[Record]]]:
         """The configs it is judged by, those of its assay too, each with its records at every seed there is; [] for one
         that was not run."""
-        store = Store.of(scale, results)
+        store = Store.for_scale(scale, results)
         return [(config, store.seeds(config)) for config in self.needed(scale)]
 
-    @once
+    @cached
     def needed(self, scale: str) -> list[RunConfig]:
         """The configs of the plan that it is judged by, those of its assay too."""
         return [config for config in self.plan(scale)
@@ -356,11 +356,11 @@ def _numbers(claim: Claim, verdict: Verdict) -> dict[str, Any]:
 
 def standings(results: Path | str | None = None) -> list[tuple[Artifact | Claim, dict[str, dict[str, Any]]]]:
     """Every artifact and every claim with its `standing`."""
-    with unchanging():
+    with caching():
         return [(entry, standing(entry, results)) for entry in (*artifacts(), *claims())]
 
 
-@unchanging()
+@caching()
 def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.DataFrame":
     """The claims of a chapter (default: all claims) with their verdicts, a row for each claim and scale shown.
 
@@ -413,7 +413,7 @@ def as_rows(listed: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
             for entry in (*listed["artifacts"], *listed["claims"]) for scale, told in entry["scales"].items()]
 
 
-@unchanging()
+@caching()
 def tally(chosen: Sequence[Claim], results: Path | str | None = None) -> dict[str, int]:
     """How many of these claims have which verdict, each at the largest scale, `smoke` apart, at which it was judged.
 
@@ -446,4 +446,4 @@ def overall(artifact: Artifact, scale: str, results: Path | str | None = None) -
 
 
 def _is_done(config: RunConfig, results: Path | str | None) -> bool:
-    return bool(Store.of(config.scale, results).seeds(config))
+    return bool(Store.for_scale(config.scale, results).seeds(config))

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repro.study.chapter_text import COMMITTED
 from repro.study.experiment import experiments
-from repro.study.lesson import COMMITTED
 from repro.study.record import Record
 from repro.study.registry import cited
 from repro.study.store import Store
@@ -30,7 +30,7 @@ def costs(results: Path | str | None = None) -> "pandas.DataFrame":
     import pandas
 
     found = {(one.paper, one.name, scale): records for one in experiments() for scale in COMMITTED
-             if (records := Store.of(scale, results).find(one.name, scale))}
+             if (records := Store.for_scale(scale, results).find(one.name, scale))}
     ordered = sorted(found.items(), key=lambda item: -sum(map(hours, item[1])))
     everything = [record for records in found.values() for record in records]
     rows = [{"of": cited(paper), "experiment": name, "at": scale} | _told(records)

@@ -1,12 +1,12 @@
 """The id of a run: a hash of what it is told, of its data, and of the runs it stands on."""
 
 from repro.study import weights
+from repro.study.cache import cached
 from repro.study.experiment import corpus_named, experiment
-from repro.study.once import once
 from repro.study.settings import RunConfig, identify
 
 
-@once
+@cached
 def run_id(config: RunConfig) -> str:
     """Id of a run (16 hex digits): a hash of its config, of its corpora's fingerprints and of the runs it needs.
 
@@ -30,25 +30,25 @@ def fingerprints(config: RunConfig) -> dict[str, str]:
     return {name: _fingerprint(name) for name in experiment(config.experiment).reads(config)}
 
 
-@once
+@cached
 def _fingerprint(corpus: str) -> str:
     return corpus_named(corpus).fingerprint()
 
 
-@once
+@cached
 def data_at_hand(config: RunConfig) -> bool:
     """Whether `run_id(config)` can be computed: its corpora and those of the runs it needs are on this machine, or its
     weights lie beside its record."""
     return _data_here(config) or weights.known(config) is not None
 
 
-@once
+@cached
 def _data_here(config: RunConfig) -> bool:
     parent = experiment(config.experiment)
     here = all(map(_available, (config.corpus, *parent.reads(config))))
     return here and all(data_at_hand(need) for need in parent.needs(config))
 
 
-@once
+@cached
 def _available(name: str) -> bool:
     return corpus_named(name).available()

@@ -55,7 +55,7 @@ def every_run(scale: str) -> list[RunConfig]:
 
 def state(config: RunConfig, results: Path | str | None = None) -> str:
     """Whether a run is "done" or "to do", or why its record does not count."""
-    store = Store.of(config.scale, results)
+    store = Store.for_scale(config.scale, results)
     record = store.look(config)
     return "to do" if record is None else store.stale(record) or "done"
 
@@ -80,7 +80,7 @@ def known_id(config: RunConfig, results: Path | str | None = None) -> str | None
     """The id of a run; where its data is absent, that of its committed record; else None."""
     if data_at_hand(config):
         return run_id(config)
-    stored = Store.of(config.scale, results).look(config)
+    stored = Store.for_scale(config.scale, results).look(config)
     return stored.id if stored else None
 
 

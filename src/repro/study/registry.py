@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from repro.errors import ReproError, unknown
 
-PAPERS = "repro.papers"
+PACKAGE = "repro.papers"
 Declared = TypeVar("Declared")
 _declared: dict[type, dict[str, Any]] = {}
 _modules: dict[tuple[type, str], str] = {}  # where each was declared
@@ -59,12 +59,12 @@ def declared(kind: type[Declared]) -> dict[str, Declared]:
 def package(declaration: Any) -> str:
     """The package that declares it, such as "yoshida2020" or "base"; "" if it stands outside the papers."""
     module = _modules[type(declaration), declaration.id]
-    return module.removeprefix(f"{PAPERS}.").partition(".")[0] if module.startswith(f"{PAPERS}.") else ""
+    return module.removeprefix(f"{PACKAGE}.").partition(".")[0] if module.startswith(f"{PACKAGE}.") else ""
 
 
 def packages() -> list[str]:
     """The names of all packages of papers."""
-    papers = importlib.import_module(PAPERS)
+    papers = importlib.import_module(PACKAGE)
     return sorted(found.name for found in pkgutil.iter_modules(papers.__path__) if found.ispkg)
 
 
@@ -72,7 +72,7 @@ def title(paper: str) -> str:
     """Authors, year and title of a paper as its package names them; the paper's own name where it has no package."""
     if paper not in packages():
         return paper
-    told = (importlib.import_module(f"{PAPERS}.{paper}").__doc__ or "").partition("\n")[0]
+    told = (importlib.import_module(f"{PACKAGE}.{paper}").__doc__ or "").partition("\n")[0]
     found = re.match(r"([^*]*)\*([^*]*)\*", told)
     return f"{found[1]}{found[2]}" if found else paper
 
@@ -90,7 +90,7 @@ def cited(paper: str) -> str:
 def _discover() -> None:
     """Import every module of every package of a paper once."""
     for name in packages():
-        paper = importlib.import_module(f"{PAPERS}.{name}")
+        paper = importlib.import_module(f"{PACKAGE}.{name}")
         for module in sorted(found.name for found in pkgutil.iter_modules(paper.__path__)):
             importlib.import_module(f"{paper.__name__}.{module}")
 

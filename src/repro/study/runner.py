@@ -67,7 +67,7 @@ def kept_model(config: RunConfig) -> Path | None:
     >>> kept_model(EXPERIMENT.plan("smoke")[0]) is None  # counts have no weights
     True
     """
-    store = Store.of(config.scale)
+    store = Store.for_scale(config.scale)
     record = store.get(config)
     folder = record and store.kept(record)
     return folder and folder / "model"
@@ -78,7 +78,7 @@ def model_at_hand(config: RunConfig, results: Path | str | None = None) -> bool:
 
     Raises ReproError for weights that are not the record's.
     """
-    stores = Store.of(config.scale, results), Store.of(config.scale)
+    stores = Store.for_scale(config.scale, results), Store.for_scale(config.scale)
     found = [(store, record) for store in stores if (record := store.get(config))]
     folder = paths.work() / "runs" / run_id(config) if data_at_hand(config) else None
     return (any(store.kept(record) for store, record in found) or folder is not None
@@ -88,7 +88,7 @@ def model_at_hand(config: RunConfig, results: Path | str | None = None) -> bool:
 def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force: bool = False,
             with_folder: bool = False) -> tuple[Record, Path | None]:
     """The record of `config` and its folder. The folder holds a finished run only when it is asked for."""
-    store = Store.of(config.scale, results)
+    store = Store.for_scale(config.scale, results)
     stored = processes.first(lambda: store.get(config))
     if stored and not force and not with_folder:
         return stored, None
@@ -153,7 +153,7 @@ def _beside(config: RunConfig, store: Store, stored: Record | None, folder: Path
 
     Then the store gets the record too.
     """
-    for place in (store, Store.of(config.scale)):
+    for place in (store, Store.for_scale(config.scale)):
         record = place.get(config)
         if record and (not stored or record.digest == stored.digest) and (kept := place.kept(record)):
             if not stored:
@@ -219,7 +219,7 @@ def environment() -> dict[str, Any]:
     import torch
 
     from repro.bf16 import has_bf16
-    from repro.processor import float32_path, model_name
+    from repro.cpu import float32_path, model_name
 
     return {
         "python": platform.python_version(), "torch": torch.__version__, "transformers": version("transformers"),

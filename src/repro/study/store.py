@@ -7,9 +7,9 @@ from typing import Any
 from repro import paths
 from repro.errors import ReproError
 from repro.study import weights
+from repro.study.cache import cached
 from repro.study.experiment import corpus_named, experiment
 from repro.study.ids import data_at_hand, run_id
-from repro.study.once import once
 from repro.study.record import Record
 from repro.study.settings import RunConfig, canonical
 
@@ -29,7 +29,7 @@ class Store:
     folder: Path
 
     @classmethod
-    def of(cls, scale: str, results: Path | str | None = None) -> "Store":
+    def for_scale(cls, scale: str, results: Path | str | None = None) -> "Store":
         """The store in `results`, by default where records of `scale` belong."""
         return cls(Path(results or paths.results(scale)))
 
@@ -62,7 +62,7 @@ class Store:
         found = self.look(config)
         return None if found and self.stale(found) else found
 
-    @once
+    @cached
     def stale(self, record: Record) -> str:
         """Why `record` does not count any more: what it was built on was made again since. "" while it does.
 
@@ -78,12 +78,12 @@ class Store:
                     return self.stale(need)
         return ""
 
-    @once
+    @cached
     def _called(self, id: str, scale: str) -> list[Record]:
         """The record with this id, in a list; [] when it is not here."""
         return [Record.read(path) for path in self._paths(scale).get(id, ())]
 
-    @once
+    @cached
     def _paths(self, scale: str) -> dict[str, list[Path]]:
         """The files of all records of a scale, by id."""
         found: dict[str, list[Path]] = {}
@@ -105,12 +105,12 @@ class Store:
                              f"different data; delete one, or get '{config.corpus}' with `repro data fetch`.")
         return same[0] if same else None
 
-    @once
+    @cached
     def find(self, experiment: str, scale: str) -> list[Record]:
         """All records of an experiment at a scale, sorted by id. Raises ReproError for one that cannot be trusted."""
         return [Record.read(path) for path in sorted((self.folder / scale / experiment).glob("*.json"))]
 
-    @once
+    @cached
     def seeds(self, config: RunConfig) -> list[Record]:
         """The records of `config` at every seed that was run, sorted by seed."""
         seeds = sorted({record.seed for record in self._but_for_the_seed(config)})
@@ -123,7 +123,7 @@ class Store:
         same = self._by_settings(config.experiment, config.scale).get(canonical(config.settings() | {"seed": 0}), [])
         return [record for record in same if record.revision == revision]
 
-    @once
+    @cached
     def _by_settings(self, experiment: str, scale: str) -> dict[str, list[Record]]:
         found: dict[str, list[Record]] = {}
         for record in self.find(experiment, scale):
@@ -134,7 +134,8 @@ class Store:
 def where(needed: RunConfig, results: Path | str | None) -> Path | str | None:
     """The folder whose record of a run that others need is taken: `results`, but None, where records of its scale
     belong, if only that has one. So a folder of one's own gets what is new and nothing that is there already."""
-    if results and Store.of(needed.scale, results).get(needed) is None and Store.of(needed.scale).get(needed):
+    own, usual = Store.for_scale(needed.scale, results), Store.for_scale(needed.scale)
+    if results and own.get(needed) is None and usual.get(needed):
         return None
     return results
 

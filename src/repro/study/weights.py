@@ -12,8 +12,8 @@ from pathlib import Path
 from repro import paths
 from repro.data import files
 from repro.errors import ReproError
+from repro.study.cache import cached
 from repro.study.experiment import experiment
-from repro.study.once import once
 from repro.study.record import Record
 from repro.study.settings import RunConfig, canonical
 
@@ -80,7 +80,7 @@ def check(record: Record, model: Path) -> None:
                              f"{record.id} tells {sha256[:16]}; {again}.")
 
 
-@once
+@cached
 def known(config: RunConfig) -> Record | None:
     """The record with these settings beside which weights lie, where records of its scale belong; on whatever data.
 
@@ -95,7 +95,7 @@ def known(config: RunConfig) -> Record | None:
     return same[0] if same else None
 
 
-@once
+@cached
 def _with_weights(experiment: str, scale: str) -> list[Record]:
     """The records beside which weights lie, where records of the scale belong."""
     folder = paths.results(scale) / scale / experiment

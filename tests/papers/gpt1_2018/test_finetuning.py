@@ -118,7 +118,7 @@ def test_a_record_holds_labels_and_predictions_in_the_order_of_the_file(tiny, ho
     assert found["label"] == labels and set(found["prediction"]) <= {0, 1, 2, 3}
     hits = sum(one == other for one, other in zip(labels, found["prediction"], strict=True))
     assert record.metrics["test_score"] == pytest.approx(100 * hits / 200) and record.metrics["best_score"] == 95
-    assert record.metrics["train_examples"] == 40 and Store.of("smoke").get(config(task=task, train_examples=40,
+    assert record.metrics["train_examples"] == 40 and Store.for_scale("smoke").get(config(task=task, train_examples=40,
                                                                                    epochs=1)) == record
 
 

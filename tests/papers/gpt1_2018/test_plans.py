@@ -65,7 +65,7 @@ def test_what_is_fine_tuned_takes_its_rate_from_trials_of_what_it_starts_from():
     assert finetuning.rates_of(experiment("finetune-gpt").plan("paper")[0]) == []
     best = {}
     for one in tried:  # of the committed records
-        record = Store.of("small", Path(__file__).parents[3] / "results").look(one)
+        record = Store.for_scale("small", Path(__file__).parents[3] / "results").look(one)
         best.setdefault(one.variant, {}).setdefault(one.learning_rate, []).append(record.metrics["held_out_score"])
     taken = {variant: max(rates, key=lambda rate: sum(rates[rate])) for variant, rates in best.items()}
     assert finetuning.LONGER == taken and finetuning.LAYER_RATE == taken["no-pretraining"]

@@ -480,7 +480,7 @@ def test_stop_words_are_barred_as_a_run_says(monkeypatch):
     bar = SimpleNamespace(advance=lambda n: None)
     for name in ("whole words", "first tokens"):
         config, = experiment("zero-shot-gpt2").plan("smoke", {"size": "frequencies", "stop_words": name})
-        zero_shot.told(config.model_copy(update=dict.fromkeys(zero_shot.FIELDS)), None, None, None, bar)
+        zero_shot.scores_by_set(config.model_copy(update=dict.fromkeys(zero_shot.FIELDS)), None, None, None, bar)
     assert seen == [True, False]
     assert {one.stop_words for one in experiment("zero-shot-gpt2").plan("small")} == {"first tokens"}
     assert {one.stop_words for scale in ("smoke", "medium", "paper") for one in experiment("zero-shot-gpt2").plan(

@@ -282,7 +282,7 @@ def test_models_are_counted_with_the_same_code(monkeypatch):
 
 def test_the_committed_lengths_and_weights_are_what_the_claims_say():
     """Their rule asks only on which side of 1 they lie."""
-    found = {one.model: Store.of("small", RESULTS).seeds(one)[0].metrics
+    found = {one.model: Store.for_scale("small", RESULTS).seeds(one)[0].metrics
              for one in experiment("summarise-memory").plan("small")}
     for name, least, most in (("longest", 2.0, 2.4), ("longest_skipping", 2.4, 3.2)):
         assert least < found["t-dmca"][name] / found["t-d"][name] < most

@@ -40,9 +40,9 @@ from repro.papers.longformer2020.charlm_tables import (
     ablation,
     cost_and_quality,
     difference,
-    kind,
     stretches,
     told_text,
+    window_layout,
 )
 from repro.study import artifact, claim, experiment, model_folder, published, run
 from repro.training import Sequences, TrainConfig, train
@@ -198,7 +198,7 @@ def test_the_ablation_is_phase_1_of_the_small_model():
     assert (fixed.windows[0], fixed.windows[-1]) == ends["Fixed w"] == (230, 230)
     assert dilated.windows == growing.windows and set(growing.dilation) == {1} and max(dilated.dilation) == 4
     assert set(narrow.windows) == {growing.windows[0]} and set(narrow.dilation) == {1}
-    assert [kind(config) for config in plan] == [SHRUNK, FLAT, GROWN, ("increasing", True), NARROW]
+    assert [window_layout(config) for config in plan] == [SHRUNK, FLAT, GROWN, ("increasing", True), NARROW]
 
 
 def test_runs_at_small_take_five_core_hours_and_score_thirty_stretches_of_each_text():
@@ -372,14 +372,14 @@ def test_the_rows_of_table_4_are_one_family():
     ((1, 2, 1), (1, 1, 1), 2, ("mixed", False)), ((None, None), (1, 1), 2, ("full", False)),
     ((1, 2), (1, 4), 1, ("increasing", True)), ((1, 2), (1, 4), 0, GROWN)])
 def test_kinds_of_runs(windows, dilation, heads, found):
-    assert kind({"windows": list(windows), "dilation": list(dilation), "dilated_heads": heads}) == found
+    assert window_layout({"windows": list(windows), "dilation": list(dilation), "dilated_heads": heads}) == found
 
 
 def test_a_narrow_run_is_one_with_the_narrowest_window_of_its_scale_in_all_layers():
     for windows, scale, found in (((4, 4), "small", NARROW), ((4, 4), "paper", FLAT), ((32, 32), "paper", NARROW),
                                   ((1, 1), "smoke", NARROW),
                                   ((16, 16), "small", FLAT), ((4, 8), "small", GROWN)):
-        assert kind({"windows": windows, "dilation": (1, 1), "dilated_heads": 2, "scale": scale}) == found
+        assert window_layout({"windows": windows, "dilation": (1, 1), "dilated_heads": 2, "scale": scale}) == found
 
 
 def test_the_assay_of_table_4_is_what_wider_windows_than_the_narrowest_are_worth():
@@ -405,8 +405,8 @@ def test_claims_compare_the_rows_they_name():
     for name, kinds in named.items():
         one = claim(f"longformer2020-table4-{name}")
         plan = [config for config in one.plan("small") if one.where(config)]
-        assert {kind(config) for config in plan} == kinds
-        found = [record(config.windows, seed, -0.1 * (kind(config) == better[name]), config.dilation)
+        assert {window_layout(config) for config in plan} == kinds
+        found = [record(config.windows, seed, -0.1 * (window_layout(config) == better[name]), config.dilation)
                  for config in plan for seed in range(3)]
         assert one.judge(found).effect == pytest.approx(-0.1)
 
@@ -439,7 +439,7 @@ def test_table_4_pairs_what_has_a_common_seed():
               "narrow": {0: 0.4, 1: 0.4}}
 
     def records_of(config):
-        name, dilated = kind(config)
+        name, dilated = window_layout(config)
         return [record(config.windows, seed, loss) for seed, loss in losses[name].items()] if not dilated else []
 
     table = ablation(SimpleNamespace(

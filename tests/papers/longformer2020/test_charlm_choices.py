@@ -11,7 +11,7 @@ from repro.data import tokens
 from repro.models.decoder import DETAILS as BUILT
 from repro.papers.longformer2020.charlm import Detail, decoder_config, evaluate, trained
 from repro.papers.longformer2020.charlm_choices import ALL_HEADS, AS_THERE, BASE, DETAILS, POSITIONS, choice
-from repro.papers.longformer2020.charlm_tables import kind
+from repro.papers.longformer2020.charlm_tables import window_layout
 from repro.study import ArtifactContext, artifact, claim, experiment, model_folder, run
 
 SCALES = ["smoke", "small"]
@@ -26,7 +26,7 @@ def of_table_4(scale, dilated):
     """The run of Table 4 at the settings that the rows change: windows that grow, without dilation or with it."""
     dilation = BASE[scale]["dilation"] if dilated else (1,) * len(BASE[scale]["windows"])
     config, = experiment("charlm-ablation").plan(scale, BASE[scale] | {"dilation": dilation})
-    assert kind(config) == ("increasing", dilated)
+    assert window_layout(config) == ("increasing", dilated)
     return config
 
 
@@ -95,7 +95,7 @@ def record(config, seed, loss):
 def test_two_heads_are_held_against_all():
     one = claim("longformer2020-two-heads")
     judged = [config for config in one.plan("small") if one.where(config)]
-    assert sorted((config.experiment, kind(config)) for config in judged) == [
+    assert sorted((config.experiment, window_layout(config)) for config in judged) == [
         ("charlm-ablation", ("increasing", True)), ("charlm-choices", ("increasing", True))]
     losses = {"charlm-ablation": (1.0, 1.1, 1.2), "charlm-choices": (1.3, 1.4, 1.5)}
     found = one.judge([record(config, seed, loss) for config in judged

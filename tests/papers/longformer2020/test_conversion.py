@@ -196,7 +196,8 @@ def test_tables_figure_and_verdicts(records, home):
 def test_the_base_of_small_has_learnt_its_later_positions_too():
     """Else whatever avoids or repairs these looks like what the paper found."""
     roberta = EXPERIMENT.plan("small")[0]
-    near, far = conversion_tables._sides(Store.of("small", RESULTS).seeds(roberta), conversion_tables._edge(roberta))
+    records = Store.for_scale("small", RESULTS).seeds(roberta)
+    near, far = conversion_tables._sides(records, conversion_tables._edge(roberta))
     assert far < near + 0.2
 
 

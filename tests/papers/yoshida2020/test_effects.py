@@ -8,16 +8,16 @@ import pytest
 
 from repro.errors import ReproError
 from repro.papers.yoshida2020.effects import (
-    at,
+    at_points,
     context_counts,
     every_window,
     falling,
-    front,
     gain,
     grouped,
     hardest,
     more_on_books,
     overlap_gain,
+    pareto_margin,
     printed,
     printed_steps,
     shrinking,
@@ -191,12 +191,12 @@ def test_no_difference_in_any_document_says_nothing():
 def test_recurrent_points_compete_with_all_that_cost_no_more():
     ours = record("recurrent", 0.9, flops=2.0)
     dear, cheap = record("baseline", 0.8, 50, 600, flops=2.1), record("baseline", 1.0, 30, 200, flops=2.0)
-    assert front([ours, dear, cheap]).effects.mean() == pytest.approx(log(0.9))
-    found = front([ours, record("baseline", 0.8, 50, 600, flops=2.0), cheap])
+    assert pareto_margin([ours, dear, cheap]).effects.mean() == pytest.approx(log(0.9))
+    found = pareto_margin([ours, record("baseline", 0.8, 50, 600, flops=2.0), cheap])
     assert found.effects.mean() == pytest.approx(log(0.9 / 0.8))
     assert found.note == "recurrent 300 against baseline 600 with overlap 50"
     second = record("recurrent", 0.95, 0, 600, flops=2.4)
-    assert front([ours, second, cheap]).note == "recurrent 600 against recurrent 300 with overlap 0"
+    assert pareto_margin([ours, second, cheap]).note == "recurrent 600 against recurrent 300 with overlap 0"
 
 
 def test_a_margin_moves_what_no_effect_means():
@@ -271,7 +271,7 @@ def test_printed_effects_are_those_of_the_tables():
 def test_points_are_found_at_every_scale_that_has_all_of_them():
     for scale, base in (("small", (0, 50)), ("smoke", (0, 5))):
         found = [config for config in named("recurrence-wikitext103").plan(scale)
-                 if at(("baseline", 0), ("baseline", 50))(config)]
+                 if at_points(("baseline", 0), ("baseline", 50))(config)]
         assert [(config.model, config.overlap, config.train_overlap) for config in found] == [
             ("baseline", overlap, None) for overlap in base]
     assert claim("yoshida2020-table1-gain-disjoint").scales == ("smoke", "small", "medium", "paper")

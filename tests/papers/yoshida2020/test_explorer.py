@@ -10,11 +10,11 @@ TABLE1 = next(chart for chart in charts() if chart.id == "recurrence-wikitext103
 
 
 def test_the_committed_records_of_table_1_are_all_there():
-    done = [config for config in experiment(TABLE1.experiment).plan("small") if Store.of("small").seeds(config)]
+    done = [config for config in experiment(TABLE1.experiment).plan("small") if Store.for_scale("small").seeds(config)]
     for one in measured(TABLE1, "small"):
         assert [point["settings"] for point in one["points"]] == [explorer.settings(config) for config in done]
         for config, point in zip(done, one["points"], strict=True):
-            records = Store.of("small").seeds(config)
+            records = Store.for_scale("small").seeds(config)
             values = [record.metrics[one["metric"]] for record in records]
             assert min(values) * (1 - 1e-9) <= point["quality"][0] <= max(values) * (1 + 1e-9)
             assert point["costs"][explorer.FLOPS] == pytest.approx(records[0].metrics["flops_per_token"])

@@ -137,7 +137,7 @@ def test_committed_pages_have_their_words_without_their_corpora(monkeypatch):
     monkeypatch.delenv("REPRO_DATA", raising=False)
     seen = 0
     for config in EXPERIMENT.plan("small"):
-        for one in Store.of("small", RESULTS).seeds(config):
+        for one in Store.for_scale("small", RESULTS).seeds(config):
             page = page_of("small", [one])
             words = [word.text for word in page.words]
             assert "·" not in "".join(words) and "REPRO_DATA" not in page.note

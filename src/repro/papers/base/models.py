@@ -63,7 +63,7 @@ def base_model(name: str = "gpt2-mini", scale: str = "small", results: Path | st
     if name not in EXPERIMENTS:
         raise unknown("base model", name, EXPERIMENTS)
     config = EXPERIMENTS[name].plan(scale)[0]
-    store = Store.of(scale, results)
+    store = Store.for_scale(scale, results)
     record = store.get(config)
     folder = record and store.kept(record)
     if not folder:
@@ -84,7 +84,7 @@ def install(folder: Path | str, results: Path | str | None = None) -> Path:
     if record.experiment not in [one.name for one in EXPERIMENTS.values()] or "model" not in record.notes:
         raise ReproError(f"{folder / 'record.json'} is of {record.experiment} and tells of no weights that are kept; "
                          "give the folder of a base model that was trained with weights=bf16.")
-    store = Store.of(record.scale, results)
+    store = Store.for_scale(record.scale, results)
     there = store.path(record)
     if there.exists() and Record.read(there).digest != record.digest:
         raise ReproError(f"{there} is another result of the same run; delete it first if this one is to take its "
@@ -94,7 +94,7 @@ def install(folder: Path | str, results: Path | str | None = None) -> Path:
 
 
 def _records(results: Path | str | None) -> list[tuple[Record, Store, str]]:
-    stores = {scale: Store.of(scale, results) for scale in SCALES}
+    stores = {scale: Store.for_scale(scale, results) for scale in SCALES}
     return [(record, store, name) for name, one in EXPERIMENTS.items() for scale, store in stores.items()
             for record in store.find(one.name, scale)]
 

@@ -208,7 +208,7 @@ def masked_loss(model, batches: list) -> float:
     """Nats per masked token."""
     import torch
 
-    from repro.processor import exact_products
+    from repro.cpu import exact_products
     from repro.training import MaskedLM
 
     device, total, count = next(model.parameters()).device, 0.0, 0

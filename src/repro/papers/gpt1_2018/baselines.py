@@ -73,14 +73,14 @@ def baselines(rows: Sequence[Any], others: Sequence[Any], n_outputs: int) -> dic
     classes = labels[:, None] if n_outputs == 1 else np.eye(n_outputs)[labels.astype(int)]
     words = Words([text for row in rows for text in row.texts])
 
-    def told(parts) -> "np.ndarray":
+    def predict(parts) -> "np.ndarray":
         found = ridge(parts(rows), classes, parts(others))
         return found[:, 0] if n_outputs == 1 else found.argmax(1)
 
     commonest = labels.mean() if n_outputs == 1 else classes.sum(0).argmax()
-    found = {"majority": np.full(len(others), commonest), "words": told(lambda some: _features(words, some))}
+    found = {"majority": np.full(len(others), commonest), "words": predict(lambda some: _features(words, some))}
     if len(rows[0].texts) > 1:
-        found["alone"] = told(lambda some: words([row.texts[-1] for row in some]))
+        found["alone"] = predict(lambda some: words([row.texts[-1] for row in some]))
     return found
 
 

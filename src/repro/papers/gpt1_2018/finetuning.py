@@ -283,8 +283,8 @@ def execute(config, context):
     if generator := corpus(config.corpus).generator:
         metrics["best_score"], units["best_score"] = 100 * generator.best_score(), f"{metric}, times 100, expected"
     return Outcome(metrics, units, config.variant, result.curves, {"test": {
-        "label": [task.told(label) for label in labels],
-        "prediction": [task.told(one) if task.named else one for one in told]}})
+        "label": [task.label_text(label) for label in labels],
+        "prediction": [task.label_text(one) if task.named else one for one in told]}})
 
 
 def without_a_model(config, task, labels) -> dict[str, float]:

@@ -231,16 +231,16 @@ def hang(context: ArtifactContext) -> "pandas.DataFrame":
 
     scale, rows = context.scales[0], []
     for part, variant in {**PARTS, "all of it, not tf-idf": WORDS}.items():
-        def told(tasks: Sequence[str], mrpc: str | None = None, variant: str = variant) -> str:
+        def mean_gap(tasks: Sequence[str], mrpc: str | None = None, variant: str = variant) -> str:
             found = [gaps(context, scale, task, variant, mrpc if task == "mrpc" else None) for task in tasks]
             means = [fmean(gap[seed] for gap in found) for seed in sorted(set.intersection(*map(set, found)))]
             return f"{fmean(means):+.1f}{spread(means)}" if means else NOT_RUN
 
         same = [HEADS[task] for task in ABLATED if (found := whole(context, scale, task, variant))
                 and all(len(set(record.documents["test"]["prediction"])) == 1 for record in found)]
-        rows.append({"part": part, "six tasks": told(ABLATED),
-                     "without SST‑2": told([task for task in ABLATED if task != "sst2"]),
-                     "MRPC by Matthews": told(ABLATED, "matthews") if variant != WORDS else "–",
+        rows.append({"part": part, "six tasks": mean_gap(ABLATED),
+                     "without SST‑2": mean_gap([task for task in ABLATED if task != "sst2"]),
+                     "MRPC by Matthews": mean_gap(ABLATED, "matthews") if variant != WORDS else "–",
                      "one answer to all of": ", ".join(same) or "–", "above every control in": "–"})
     beyond = beyond_controls({HEADS[task]: whole(context, scale, task, "full") for task in ABLATED})
     rows[-1]["above every control in"] = ", ".join(beyond) or "none"
@@ -250,16 +250,16 @@ def hang(context: ArtifactContext) -> "pandas.DataFrame":
 def gaps(context: ArtifactContext, scale: str, task: str, variant: str, metric: str | None = None) -> dict[int, float]:
     """By seed the full recipe's score above a variant's, or above tf-idf's (WORDS), where both have that seed; by
     another metric than the task's where one is given."""
-    def of(record: Record) -> float:
+    def score_of(record: Record) -> float:
         if metric is None:
             return record.metrics["test_score"]
         return score(*(record.documents["test"][key] for key in ("label", "prediction")), metric)
 
     full = {record.seed: record for record in whole(context, scale, task, "full")}
     if variant == WORDS:
-        return {seed: of(record) - record.metrics[WORDS] for seed, record in full.items()}
-    return {record.seed: of(full[record.seed]) - of(record) for record in whole(context, scale, task, variant)
-            if record.seed in full}
+        return {seed: score_of(record) - record.metrics[WORDS] for seed, record in full.items()}
+    others = whole(context, scale, task, variant)
+    return {record.seed: score_of(full[record.seed]) - score_of(record) for record in others if record.seed in full}
 
 
 def by_layers(context: ArtifactContext) -> Any:
@@ -404,9 +404,9 @@ STAGES = {  # (stage, parameter) -> the same, where both stages have one
     ("fine-tuning", "warmup"): lambda base, tuned: f"{100 * tuned.warmup_share:g} percent of training"}
 
 
-def told_of_runs(context: ArtifactContext, scale: str) -> dict[str, str]:
+def measured_settings(context: ArtifactContext, scale: str) -> dict[str, str]:
     """Of the parameters that the paper prints those of ours that no settings hold: a run or a size tells them."""
-    def of(metric: str, config: Any, style: Callable[[float], str]) -> str:
+    def metric_of(metric: str, config: Any, style: Callable[[float], str]) -> str:
         found = context.records_of(config)
         if not found:
             return NOT_RUN
@@ -415,11 +415,11 @@ def told_of_runs(context: ArtifactContext, scale: str) -> dict[str, str]:
     def examples(task: str) -> str:
         config, = context.plan(scale, experiment=FINETUNING.name, task=task, variant="full", train_examples=None,
                                transferred=None)
-        return of("train_examples", config, "{:,.0f}".format)
+        return metric_of("train_examples", config, "{:,.0f}".format)
 
     longest = {model: max(found, key=lambda config: config.tokens) for model in ("transformer", "lstm")
                if (found := context.plan(scale, experiment=PRETRAINING.name, model=model))}
-    told = {"token perplexity on the corpus": of("validation_token_loss", longest["transformer"],
+    told = {"token perplexity on the corpus": metric_of("validation_token_loss", longest["transformer"],
                                                  lambda loss: f"{exp(loss):.1f}, held out")}
     if "lstm" in longest:  # nobody has released one
         told["LSTM baseline"] = f"1 layer, {size_of(longest['lstm']).units:,} units"
@@ -436,7 +436,7 @@ def settings(context: ArtifactContext) -> "pandas.DataFrame":
     from repro.models.gpt import SIZES as RELEASED
 
     rows = []
-    runs = {scale: told_of_runs(context, scale) for scale in context.scales}
+    runs = {scale: measured_settings(context, scale) for scale in context.scales}
     for row in printed_rows("gpt1_2018_hyperparameters"):
         told = {"stage": row["stage"], "setting": row["parameter"], "paper": f"{row['value']} {row['unit']}".strip()}
         ours = STAGES.get((row["stage"], row["parameter"])) or SETTINGS.get(row["parameter"])

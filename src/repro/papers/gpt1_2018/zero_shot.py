@@ -174,7 +174,7 @@ def execute(config, context):
         """With each row's own text in front, and with the next one's."""
         return tuple(asked(heuristic, some, others, coder, base.n_positions) for others in (some, some[1:] + some[:1]))
 
-    def told(texts, to_learn_from) -> "np.ndarray":
+    def predict(texts, to_learn_from) -> "np.ndarray":
         """(rows,): the answers."""
         values = log_probabilities(model, texts, heuristic.mean)
         if not learnt:
@@ -190,11 +190,11 @@ def execute(config, context):
         for number, tokens in enumerate(moments):
             if tokens:
                 pretraining.read(model, moment(record, folder, tokens))
-            own = told(*mine)
+            own = predict(*mine)
             documents[f"checkpoint_{number}"] = {"correct": (own == labels).astype(int).tolist()}
             curves["score"].append([tokens, score(labels, own, heuristic.metric)])
             if tokens in (moments[0], moments[-1]):
-                other = told(*others)
+                other = predict(*others)
                 documents[f"checkpoint_{number}"]["correct_other"] = (other == labels).astype(int).tolist()
                 curves["other_score"].append([tokens, score(labels, other, heuristic.metric)])
             bar.advance(1)

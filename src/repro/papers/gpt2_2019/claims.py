@@ -155,7 +155,7 @@ def beyond_copying(record: Record, name: str, key: str = "correct") -> "np.ndarr
     return 100 * linearised(told, left) if left.any() else left
 
 
-def of(*sizes: str, having: str | None = None) -> Callable[[Any], bool]:
+def runs_of_sizes(*sizes: str, having: str | None = None) -> Callable[[Any], bool]:
     """Whether a run is of one of these sizes, trained on all text, and tries the set `having`."""
     return lambda config: (config.size in sizes and config.text == "all"
                            and (having is None or getattr(config, having) is not None))
@@ -169,8 +169,8 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
     lower = fields.get("direction", "lower") == "lower"
     change = (lambda one, other: log(one / other)) if relative else (lambda one, other: round(one - other, 6))
     alike = (lambda record: record.metrics[f"untrained_{untrained}"]) if isinstance(untrained, str) else untrained
-    largest, alone = of_largest(field), of(*[FREQUENCIES] * lower, having=field)
-    compared = of(SMALLEST, LARGEST, having=field)
+    largest, alone = of_largest(field), runs_of_sizes(*[FREQUENCIES] * lower, having=field)
+    compared = runs_of_sizes(SMALLEST, LARGEST, having=field)
     return Claim(
         id=f"gpt2_2019-larger-{name}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name, about=(TABLE.id,),
         sentence=f"A larger model {told or f'does better on {on}'}, without training for it.",
@@ -268,7 +268,7 @@ def by_little_text(records: list[Record]) -> float | None:
 
 def step(smaller: str, larger: str) -> Claim:
     """The claim that one size does better on the texts of Table 3 than the next smaller one."""
-    alone, ends = of(FREQUENCIES), of(smaller, larger)
+    alone, ends = runs_of_sizes(FREQUENCIES), runs_of_sizes(smaller, larger)
     names = RANKS[larger], RANKS[smaller]
     return Claim(
         id=f"gpt2_2019-step-{larger.lower()}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name,
@@ -294,47 +294,48 @@ register(
     Claim(id="gpt2_2019-larger-reading", **COMMON, **ACCURACY, source="Figure 1", about=(FIGURE_1.id, TEXT.id),
           sentence="A larger model answers more questions about a text, which it was not trained for.",
           short="Larger models answer more questions about a text.",
-          where=of(SMALLEST, LARGEST, having="reading"), family="gpt2_2019-larger-higher",
+          where=runs_of_sizes(SMALLEST, LARGEST, having="reading"), family="gpt2_2019-larger-higher",
           measure=between(LARGEST, SMALLEST, lambda record: percent(record, "reading", "f1"),
                           lambda record: percent(record, "reading", "f1_alone")),
           control="the same difference when the question is read without the text",
           why_no_paper_effect="the paper draws the smaller models and prints no number of theirs",
-          assay=Assay("the text against none, for the largest model", of(LARGEST, having="reading"),
+          assay=Assay("the text against none, for the largest model", runs_of_sizes(LARGEST, having="reading"),
                       room(lambda record: percent(record, "reading", "f1"),
                            lambda record: percent(record, "reading", "f1_alone")))),
     Claim(id="gpt2_2019-larger-questions", **COMMON, **ACCURACY, source="Section 3.8", about=(FIGURE_1.id, TEXT.id),
           sentence="A larger model answers more questions without any text, 5.3 times as many as the smallest.",
           short="Larger models answer more questions without any text.",
-          where=of(SMALLEST, LARGEST, having="questions"), family="gpt2_2019-larger-higher",
+          where=runs_of_sizes(SMALLEST, LARGEST, having="questions"), family="gpt2_2019-larger-higher",
           measure=between(LARGEST, SMALLEST, lambda record: percent(record, "questions"),
                           lambda record: percent(record, "questions", "correct_other")),
           control="the same difference when the answers are compared with those of other questions",
           paper_effect=lambda: in_text("question answering", "exact match") * (
               1 - 1 / in_text("question answering", "ratio of correct answers")),
-          assay=Assay("all questions that the largest model answers", of(LARGEST, having="questions"),
+          assay=Assay("all questions that the largest model answers", runs_of_sizes(LARGEST, having="questions"),
                       room(lambda record: percent(record, "questions"), lambda record: 0.0),
                       lambda: in_text("question answering", "exact match"))),
     Claim(id="gpt2_2019-detokenisers", **COMMON, source="Section 3.1", about=(DETOKENISED.id,), unit="document",
           sentence="De-tokenisers that can be inverted lower the perplexity of text that was cut into words.",
           short="De-tokenisers lower the perplexity of text cut into words.",
-          where=of(LARGEST, FREQUENCIES, having="wikitext103"), direction="lower", **PERPLEXITY, measure=detokenised,
+          where=runs_of_sizes(LARGEST, FREQUENCIES, having="wikitext103"), direction="lower", **PERPLEXITY,
+          measure=detokenised,
           control="the same for token frequencies; a de-tokenised text has fewer tokens",
           criterion_before="its control left out as many blanks at random positions, and one pre-training was enough",
           why_no_paper_effect="the paper gives 2.5 to 5 in perplexity over all its sets, and none for this one",
-          assay=Assay("the largest model, trained against untrained", of(LARGEST, having="wikitext103"),
+          assay=Assay("the largest model, trained against untrained", runs_of_sizes(LARGEST, having="wikitext103"),
                       room(lambda record: nats(record, "wikitext103"),
                            lambda record: record.metrics["untrained_wikitext103"], -1))),
     Claim(id="gpt2_2019-filter", **COMMON, **ACCURACY, source="Section 3.3", about=(TEXT.id, TABLE.id),
           sentence="Barring stop words raises the number of last words of LAMBADA that are predicted.",
           short="Barring stop words helps predict last words of LAMBADA.",
-          where=of(LARGEST),
+          where=runs_of_sizes(LARGEST),
           measure=within(lambda record: percent(record, "lambada", "correct_stop_words"),
                          lambda record: percent(record, "lambada"),
                          lambda record: percent(record, "lambada", "correct_other_words")),
           control="as many other words barred, the most frequent ones", criterion_before=ONE_PRETRAINING,
           paper_effect=lambda: round(in_text("LAMBADA", "accuracy with stop-word filter")
                                      - in_text("LAMBADA", "accuracy without stop-word filter"), 6),
-          assay=Assay("all last words that are predicted with the filter", of(LARGEST),
+          assay=Assay("all last words that are predicted with the filter", runs_of_sizes(LARGEST),
                       room(lambda record: percent(record, "lambada", "correct_stop_words"), lambda record: 0.0),
                       lambda: in_text("LAMBADA", "accuracy with stop-word filter"))))
 
@@ -354,7 +355,7 @@ def rouge(record: Record, name: str) -> "np.ndarray":
 
 register(
     Claim(id="gpt2_2019-hint", **COMMON, source="Section 3.6", about=(TABLE_4.id,), unit="document",
-          direction="higher", told_in="points of mean ROUGE F1", where=of(LARGEST, having="articles"),
+          direction="higher", told_in="points of mean ROUGE F1", where=runs_of_sizes(LARGEST, having="articles"),
           sentence="The hint TL;DR: after an article makes the generated text more like a summary.",
           short="The hint TL;DR makes generated text more like a summary.",
           measure=within(lambda record: rouge(record, "hint"), lambda record: rouge(record, "no_hint"),
@@ -362,6 +363,6 @@ register(
           control="the signs of the hint in another order",
           paper_effect=lambda: in_text("summarization", "drop without TL;DR: hint"),
           assay=Assay("the first three sentences against the text generated without a hint",
-                      of(LARGEST, having="articles"),
+                      runs_of_sizes(LARGEST, having="articles"),
                       room(lambda record: rouge(record, "lede_3"), lambda record: rouge(record, "no_hint")),
                       lambda: round(summarised("Lede-3") - summarised("GPT-2 without hint"), 6))))

@@ -140,7 +140,7 @@ def execute(config, context):
     if config.size == FREQUENCIES:
         coder, alone = new_tokeniser(trained), config.model_copy(update=dict.fromkeys(TASKS))
         with context.progress(sets_tried, "trying frequencies", "sets") as bar:
-            documents = told(alone, frequencies(trained, coder), None, coder, bar)
+            documents = scores_by_set(alone, frequencies(trained, coder), None, coder, bar)
         metrics = scores(documents, {})
         return Outcome(metrics, {name: unit(name) for name in metrics}, config.size, documents=documents)
     record, folder = context.need(trained)
@@ -151,7 +151,7 @@ def execute(config, context):
     torch.manual_seed(config.seed)
     untrained = GPT(model.config).to(device).eval()
     with context.progress(sets_tried, f"trying {config.size}", "sets") as bar:
-        documents = told(config, model, theirs, coder, bar)
+        documents = scores_by_set(config, model, theirs, coder, bar)
         notes, bleu = {"answers": documents.pop("answers", [])}, documents.pop("bleu", {})
         control = on_control(config, untrained, coder, documents)
     metrics = scores(documents, control) | bleu | {"parameters": model.config.parameters}
@@ -173,7 +173,7 @@ def frequencies(run, coder) -> Callable[["Tensor"], "Tensor"]:
     return lambda ids: logits.expand(*ids.shape, -1)
 
 
-def told(config, model, theirs, coder, bar) -> dict[str, Any]:
+def scores_by_set(config, model, theirs, coder, bar) -> dict[str, Any]:
     """What each set gives, a list with a number for each of its units; "answers" are written ones, and
     "bleu" a metric for each direction of translation."""
     from repro.data import detokeniser

@@ -185,7 +185,7 @@ def times_as_long(scale: str, skipping: bool = False) -> str:
     skipping: where both skip later keys instead of keeping scores of all.
     """
     name = "longest_skipping" if skipping else "longest"
-    found = {config.model: Store.of(scale).seeds(config) for config in EXPERIMENT.plan(scale)}
+    found = {config.model: Store.for_scale(scale).seeds(config) for config in EXPERIMENT.plan(scale)}
     if not (found["t-dmca"] and found["t-d"]):
         return NOT_RUN
     return f"{found['t-dmca'][0].metrics[name] / found['t-d'][0].metrics[name]:.1f}"

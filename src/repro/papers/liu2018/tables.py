@@ -197,7 +197,7 @@ def leads_at_the_limit(record: Record) -> str:
 def cut_leads(scale: str, model: str = "t-ed") -> str:
     """`leads_at_the_limit` of a model, in its tokens, at a scale whose runs end such leads; or "not run"."""
     config = next(config for config in EXPERIMENT.plan(scale) if config.model == model and _main(config))
-    found = Store.of(scale).seeds(config)
+    found = Store.for_scale(scale).seeds(config)
     return leads_at_the_limit(found[0]) if found else NOT_RUN
 
 

@@ -20,10 +20,10 @@ from repro.papers.longformer2020.charlm_tables import (
     agreement,
     cost_and_quality,
     fewer_bits,
-    kind,
     models,
     printed_difference,
     wide_beats_narrow,
+    window_layout,
 )
 from repro.study import (
     ADDED,
@@ -398,7 +398,7 @@ register(
 
 
 ASSAY = Assay("by how much windows that grow beat the narrowest of them in all layers",
-              lambda config: kind(config) in (NARROW, ROWS["Increasing w"]), wide_beats_narrow)
+              lambda config: window_layout(config) in (NARROW, ROWS["Increasing w"]), wide_beats_narrow)
 
 
 def order(better: str, other: str) -> dict:
@@ -407,7 +407,7 @@ def order(better: str, other: str) -> dict:
     return {
         "paper": PAPER, "source": "Table 4", "experiment": ABLATION.name, "unit": "stretch",
         "about": ("longformer2020-table4",), "direction": "lower", "told_in": "bits", "family": "longformer2020-table4",
-        "where": lambda config: kind(config) in kinds,
+        "where": lambda config: window_layout(config) in kinds,
         "seeds": 5, "measure": fewer_bits(kinds[0]), "paper_effect": printed_difference(better, other),
         "why_no_control": "the other row is the control: as many keys, placed otherwise",
         "assay": ASSAY,

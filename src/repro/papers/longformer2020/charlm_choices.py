@@ -19,9 +19,16 @@ from repro.papers.longformer2020.charlm import (
     as_trained,
     estimate,
     execute,
-    kind,
 )
-from repro.papers.longformer2020.charlm_tables import ANY_SIZE, METRIC, compared, difference, seeds_of, told_mean
+from repro.papers.longformer2020.charlm_tables import (
+    ANY_SIZE,
+    METRIC,
+    compared,
+    difference,
+    seeds_of,
+    told_mean,
+    window_layout,
+)
 from repro.study import ADDED, Artifact, ArtifactContext, Claim, Experiment, register
 from repro.study.claims import Measured
 from repro.study.record import Record
@@ -80,7 +87,7 @@ def choices(context: ArtifactContext) -> "pandas.DataFrame":
 
     told = []
     for scale in reversed(context.scales):
-        base = {kind(config): config for config in context.plan(scale, experiment=ABLATION.name)}
+        base = {window_layout(config): config for config in context.plan(scale, experiment=ABLATION.name)}
         grown = context.records_of(base[GROWN])
         chosen = {"windows that grow (Table 4)": base[GROWN], "dilation on two heads (Table 4)": base[TWO_HEADS]} | {
             choice(config): config for config in context.plan(scale, experiment=CHOICES.name)}
@@ -108,7 +115,7 @@ register(
           experiment=(CHOICES.name, ABLATION.name), about=("longformer2020-choices",), direction="lower",
           unit="stretch", told_in="bits", family="longformer2020-character-text", measure=two_heads,
           where=lambda config: (config.experiment == CHOICES.name and choice(config) == ALL_HEADS
-                                or config.experiment == ABLATION.name and kind(config) == TWO_HEADS),
+                                or config.experiment == ABLATION.name and window_layout(config) == TWO_HEADS),
           why_no_paper_effect="the paper gives it as the reason for two heads, without a number",
           why_no_control="the other row is the control: the same windows and dilation, on all heads",
           why_no_assay=ANY_SIZE,

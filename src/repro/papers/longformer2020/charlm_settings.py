@@ -33,7 +33,7 @@ def settings(context: ArtifactContext):
     import pandas
 
     scales = dict.fromkeys(("paper", *reversed(context.scales)))
-    ours = {scale: told(context.plan(scale)) for scale in scales}
+    ours = {scale: settings_as_printed(context.plan(scale)) for scale in scales}
     return pandas.DataFrame([
         {"setting": name if source == "Table 12" else f"{name} ({source})", "paper": text}
         | {heading(scale): values.get(name, "–") for scale, values in ours.items()}
@@ -50,7 +50,7 @@ def printed() -> list[tuple[str, str, str]]:
            if row["parameter"] not in IN_TABLE_12]
 
 
-def told(plan: list) -> dict[str, str]:
+def settings_as_printed(plan: list) -> dict[str, str]:
     """The settings of a plan of `charlm` under the paper's names and in its words."""
     one, models = plan[0], {config.model: config for config in plan}
     last = len(one.steps) - 1

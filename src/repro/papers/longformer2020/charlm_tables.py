@@ -29,7 +29,7 @@ TOGETHER = 5  # neighbouring blocks of a record that count as one unit: what is 
 SAME = [name for name in ROWS if ROWS[name] == ROWS["Increasing w"]]  # the run that the others are compared with
 
 
-def kind(config: Any) -> tuple[str, bool]:
+def window_layout(config: Any) -> tuple[str, bool]:
     """How the windows of a run go from the bottom layer to the top, and whether a head is dilated.
 
     config: a run's config, or what a record holds of it.
@@ -72,7 +72,7 @@ def stretches(blocks: list[float]) -> list[float]:
 def fewer_bits(better: tuple[str, bool]) -> Callable[[list[Record]], Measured]:
     """Measures runs of the kind `better` against the others, on validation and test text together."""
     def measure(records: list[Record]) -> Measured:
-        chosen, others = ([record for record in records if (kind(record.config) == better) is wanted]
+        chosen, others = ([record for record in records if (window_layout(record.config) == better) is wanted]
                           for wanted in (True, False))
         return Measured(difference(chosen, others, ("validation", "test")))
     return measure
@@ -82,7 +82,7 @@ def wide_beats_narrow(records: Sequence[Record]) -> float | None:
     """By how many bits per character windows that grow beat the narrowest of them in all layers, on all text, at the
     seeds that both have; None where there is none."""
     narrow, grown = ({record.seed: record.metrics["pooled_bits_per_character"] for record in records
-                      if kind(record.config) == wanted} for wanted in (NARROW, ROWS["Increasing w"]))
+                      if window_layout(record.config) == wanted} for wanted in (NARROW, ROWS["Increasing w"]))
     gains = [narrow[seed] - grown[seed] for seed in narrow.keys() & grown.keys()]
     return fmean(gains) if gains else None
 
@@ -119,7 +119,7 @@ def _ours(context: ArtifactContext, name: str, wanted: tuple[str, bool]) -> list
     """A row of Table 4 at each scale whose plan has this kind of run."""
     rows = []
     for scale in reversed(context.scales):
-        plan = {kind(config): config for config in context.plan(scale)}
+        plan = {window_layout(config): config for config in context.plan(scale)}
         if config := plan.get(wanted):
             grown = plan.get(ROWS["Increasing w"])
             found, base = (context.records_of(one) if one else [] for one in (config, grown))
@@ -188,7 +188,7 @@ def _cost_points(context: ArtifactContext, scale: str) -> dict[str, list[tuple]]
     lines = {}
     for config in context.plan(scale):
         if found := context.records_of(config):
-            order, dilated = kind(config)
+            order, dilated = window_layout(config)
             name = (FULL if order == "full" else "no dilation" if not dilated else
                     f"dilation {max(config.dilation)} on {config.dilated_heads} heads")
             lines.setdefault(name, []).append((found[0].metrics["pairs_per_character"], fmean(

@@ -239,8 +239,8 @@ def losses(model, book: Hidden, length: int) -> "tuple[np.ndarray, np.ndarray]":
     """Nats of each masked token of a book read in stretches of `length`, and its position in its stretch."""
     import torch
 
+    from repro.cpu import exact_products
     from repro.loss import cross_entropy
-    from repro.processor import exact_products
 
     batch, found = read(book, length), []
     rows = max(1, SCORED * 4_096 // length)

@@ -1,7 +1,7 @@
 """What the explorer shows of the character language models: bits per character against attended pairs."""
 
 from repro.papers.longformer2020.charlm import ABLATION, COST, PAPER
-from repro.papers.longformer2020.charlm_tables import METRIC, ROWS, kind
+from repro.papers.longformer2020.charlm_tables import METRIC, ROWS, window_layout
 from repro.study.charts import Chart
 from repro.study.published import published
 from repro.study.registry import register
@@ -9,7 +9,7 @@ from repro.study.registry import register
 
 def line(config) -> str:
     """How the windows go from the bottom layer to the top, in plain words."""
-    order, dilated = kind(config)
+    order, dilated = window_layout(config)
     order = {"narrow": "fixed"}.get(order, order)
     windows = "full attention" if order == "full" else f"{order} windows"
     return windows + (f", dilated on {config.dilated_heads} heads" if dilated else "")

@@ -50,7 +50,7 @@ def _notes(config, results=None) -> dict:
     """What the first seed of a run drew; {} where it was not run."""
     from repro.study.store import Store
 
-    found = Store.of(config.scale, results).seeds(config)
+    found = Store.for_scale(config.scale, results).seeds(config)
     return found[0].notes.get("drawn", {}) if found else {}
 
 

@@ -148,7 +148,7 @@ def printed_weights() -> float:
 # Our rows below those of the paper: of which kind, and with which pattern.
 OURS = {"CIFAR-10": ("image", "strided"), "Enwik8": ("text", "fixed"),
         "Classical music, 5 s at 12 kHz": ("audio", "strided")}
-WITHOUT = {"image": "no network: linear prediction from pixels nearby",
+NO_NETWORK = {"image": "no network: linear prediction from pixels nearby",
            "text": "no network: xz behind the training text",
            "audio": "no network: linear prediction from samples before"}
 
@@ -165,8 +165,8 @@ def density(context: ArtifactContext) -> "pandas.DataFrame":
         for config in every_plan(context):
             if in_table_1(config, *OURS.get(name, ("none", ""))):
                 found, network = context.records_of(config), is_network(config)
-                rows.append({"data": told(config), "source": f"this study, {config.scale}",
-                             "model": f"Sparse Transformer ({config.pattern})" if network else WITHOUT[kind_of(config)],
+                rows.append({"data": data_read(config), "source": f"this study, {config.scale}",
+                             "model": f"Sparse Transformer ({config.pattern})" if network else NO_NETWORK[kind_of(config)],
                              "parameters": weights(found) if network else "–", "bits per byte": mean(found, BITS),
                              "bytes trained on": f"{config.training_bytes:,}" if network else "all there are",
                              "bytes scored": scored(config),
@@ -223,7 +223,7 @@ def patterns(context: ArtifactContext) -> "pandas.DataFrame":
         for config in every_plan(context):
             if not is_network(config) and kind_of(config) == OURS[name][0] and (
                     not image or config.side == IMAGE[config.scale]["side"]):
-                rows.append({"data": told(config), "pattern": WITHOUT[kind_of(config)],
+                rows.append({"data": data_read(config), "pattern": NO_NETWORK[kind_of(config)],
                              "source": f"this study, {config.scale}",
                              "bits per byte": mean(context.records_of(config), BITS), WORTH: "–", TIME: "–",
                              "FLOPs per byte": "–", PAIRS: "–"})
@@ -238,7 +238,7 @@ def _planned(context: ArtifactContext, scale: str, image: bool, pattern: str) ->
 def _row_of_patterns(context: ArtifactContext, config, window) -> dict:
     """A row of ours in Table 2."""
     found = context.records_of(config)
-    return {"data": told(config), "pattern": PATTERN_NAMES.get(config.pattern, config.pattern),
+    return {"data": data_read(config), "pattern": PATTERN_NAMES.get(config.pattern, config.pattern),
             "source": f"this study, {config.scale}", "bits per byte": mean(found, BITS),
             WORTH: difference(found, context.records_of(window)) if config != window else "–", TIME: "–",
             "FLOPs per byte": mean(found, "flops_per_byte", 1e-6, ".2f", " M"),
@@ -293,7 +293,7 @@ def variants(context: ArtifactContext) -> "pandas.DataFrame":
         for config in context.plan(scale, pattern="strided", side=plain.side):
             if is_image(config):
                 found = context.records_of(config)
-                rows.append({"scale": scale, "images": told(config), "heads": config.integration,
+                rows.append({"scale": scale, "images": data_read(config), "heads": config.integration,
                              "embeddings": ", ".join(config.embeddings) or "none", "bits per byte": mean(found, BITS),
                              "difference, at common seeds": difference(found, base) if config != plain else "–"})
     return pandas.DataFrame(rows)
@@ -306,7 +306,7 @@ def difference(found: Sequence[Record], base: Sequence[Record]) -> str:
     return signed(fmean(values), ".3f") if values else NOT_RUN
 
 
-def told(config) -> str:
+def data_read(config) -> str:
     """What is read: "cifar10-subset (part), 16 x 16 x 3"."""
     from repro.data import corpus
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 MASKED = "the module masked out, or given another document's state, whichever does better"
 EXPERIMENTS = "recurrence-pg19", "recurrence-wikitext103"
-WITHOUT = ("nll_masked", "nll_other_document")  # by document: without h_prev, and with that of another document
+CONTROL_LOSSES = ("nll_masked", "nll_other_document")  # by document: without h_prev, and with that of another document
 SAME_WEIGHTS = "the same weights read the same text; nothing is added that could be left out"
 WINDOW = {"smoke": 30}  # of the papers' tables, tokens; else 300
 SMOKE = {0: 0, 30: 3, 50: 5, 200: 20}  # overlaps of 300 tokens that the tenth of a window at `smoke` has too
 
 
-def at(*points: tuple[str, int], also: Sequence[tuple[str, int]] = ()) -> Callable[[Any], bool]:
+def at_points(*points: tuple[str, int], also: Sequence[tuple[str, int]] = ()) -> Callable[[Any], bool]:
     """Whether a config is one of these points, each a `kind` of model and its overlap of 300 tokens, or of those that
     count `also` where they are planned; never at a scale that does not plan all points."""
     def where(config) -> bool:
@@ -56,12 +56,12 @@ def both(overlap: int) -> list[tuple[str, int]]:
     return [("recurrent", overlap), ("baseline", overlap)]
 
 
-def fair(overlap: int) -> list[tuple[str, int]]:
+def matched_baseline(overlap: int) -> list[tuple[str, int]]:
     """The baseline that was trained on the windows of a recurrent model with this overlap."""
     return [(CONTROL, overlap)] if overlap else []
 
 
-def of(records: Sequence[Record], model: str, overlap: Callable[[list[int]], int] = min) -> list[Record]:
+def records_of_kind(records: Sequence[Record], model: str, overlap: Callable[[list[int]], int] = min) -> list[Record]:
     """The records of a kind of model at its smallest overlap among `records`, or at its largest, ordered by seed."""
     same = [record for record in records if kind(record) == model]
     chosen = overlap([record.config["overlap"] for record in same]) if same else None
@@ -75,7 +75,7 @@ def without_module(recurrent: Sequence[Record], against: Sequence[Record], split
     import numpy as np
 
     pairs = list(zip(recurrent, against, strict=True))
-    kept = [name for name in WITHOUT if all(name in record.documents[split] for record in recurrent)]
+    kept = [name for name in CONTROL_LOSSES if all(name in record.documents[split] for record in recurrent)]
     if kept:
         found = [np.array([by_document(ours, ours.documents[split][name], theirs, split) for ours, theirs in pairs])
                  for name in kept]
@@ -90,8 +90,8 @@ def gain(records: Sequence[Record], split: str = "test", model: str = "recurrent
     A recurrent model that was trained on overlapping windows read more of them than a baseline trained on disjoint
     ones, and can be better for that alone: where there is a baseline trained so too, that one is compared.
     """
-    recurrent, trained_so = of(records, model), of(records, CONTROL)
-    baseline = trained_so or of(records, "baseline")
+    recurrent, trained_so = records_of_kind(records, model), records_of_kind(records, CONTROL)
+    baseline = trained_so or records_of_kind(records, "baseline")
     return Measured(log_ratio(recurrent, baseline, split), without_module(recurrent, baseline, split),
                     "against a baseline trained with that overlap too" if trained_so else "")
 
@@ -150,7 +150,7 @@ def first_gain(records: Sequence[Record]) -> Measured:
 
 def overlap_gain(records: Sequence[Record], model: str = "baseline") -> Measured:
     """A model with its larger overlap against the same model with its smaller one."""
-    return Measured(log_ratio(of(records, model, max), of(records, model), "test"))
+    return Measured(log_ratio(records_of_kind(records, model, max), records_of_kind(records, model), "test"))
 
 
 def falling(records: Sequence[Record]) -> Measured:
@@ -168,7 +168,7 @@ def every_window(records: Sequence[Record]) -> Measured:
         note=f"window {window}") for window in sorted({record.config["window"] for record in records})])
 
 
-def front(records: Sequence[Record]) -> Measured:
+def pareto_margin(records: Sequence[Record]) -> Measured:
     """Every recurrent point against every other one that costs at most as much, on validation text; the hardest."""
     points: dict[tuple, list[Record]] = {}
     for record in records:
@@ -221,7 +221,7 @@ def context_counts(*tables: str, overlap: int = 50, since: int = 0) -> Assay:
     that print this gain."""
     over = f", over one of {since}" if since else ""
     return Assay(f"the baseline's gain from an overlap of {overlap} of 300 tokens{over}",
-                 at(("baseline", since), ("baseline", overlap)), room_of_overlap,
+                 at_points(("baseline", since), ("baseline", overlap)), room_of_overlap,
                  printed_overlap(*tables, overlap=overlap, since=since))
 
 
@@ -234,7 +234,7 @@ def room_of_overlap(records: Sequence[Record]) -> float:
     """What the larger overlap gains the baseline over the smaller one; of several experiments, where it is least."""
     found = []
     for name in {record.experiment for record in records}:
-        ends = [of([record for record in records if record.experiment == name], "baseline", end)
+        ends = [records_of_kind([record for record in records if record.experiment == name], "baseline", end)
                 for end in (max, min)]
         found.append(-log(1 + compare(*ends, "test")[0]))
     return min(found)

@@ -17,7 +17,7 @@ from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, regist
 from repro.study.experiment import corpus_named
 from repro.study.settings import DEVICES
 
-WITHOUT = ("none", "overlap")  # the values of `memory` that carry nothing
+NO_MEMORY = ("none", "overlap")  # the values of `memory` that carry nothing
 Memory = Literal["none", "overlap", "yoshida", "yoshida-first", "embeddings-4", "gated", "rmt", "block-recurrent",
                  "infini", "compressed", "knn", "cache"]
 Candidate = tuple[Annotated[float, Field(gt=0)], bool]
@@ -73,13 +73,13 @@ class Config(RunConfig):
     @classmethod
     def _model_of_memory(cls, values):
         memory = values.get("memory", cls.model_fields["memory"].default)
-        return values | {"model": "baseline" if memory in WITHOUT else "recurrent"} if memory else values
+        return values | {"model": "baseline" if memory in NO_MEMORY else "recurrent"} if memory else values
 
     @model_validator(mode="after")
     def _fits(self):
         if self.overlap >= self.window:
             raise ValueError(f"overlap is {self.overlap} tokens; it must be smaller than the window ({self.window})")
-        if (self.memory == "overlap") != (self.overlap > 0) and self.memory in WITHOUT:
+        if (self.memory == "overlap") != (self.overlap > 0) and self.memory in NO_MEMORY:
             raise ValueError(f"memory={self.memory} with an overlap of {self.overlap} tokens; memory=none has none, "
                              "memory=overlap needs one")
         if self.sequence is not None and self.steps is None:
@@ -189,7 +189,7 @@ def execute(config, context) -> Outcome:
     torch.manual_seed(config.seed)
     module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, config.pool,
                               config.n_embeddings, config.insert, config.layers, zero_init=zero_init)
-    memory = None if config.memory in WITHOUT else config.memory
+    memory = None if config.memory in NO_MEMORY else config.memory
     yoshida = config.model == "recurrent" and memory is None
     own = {"zero_init": True} if memory and zero_init else {}
     model = load_causal_lm(base, module if yoshida else None, memory, **own)
@@ -300,7 +300,7 @@ def estimate(config) -> Estimate:
     else:
         tokens = config.steps * config.batch_size * targets(config)
     per_token = training_flops(base, config.window) * config.window / (config.window - config.overlap)
-    if config.memory and config.memory not in WITHOUT:
+    if config.memory and config.memory not in NO_MEMORY:
         per_token += 3 * without_weights(config.memory, base).flops_per_token(config.window, config.overlap)
     flops = per_token * tokens
     plan = Plan(base.n_layer, base.n_embd, base.vocab_size, n, config.window, config.windows_per_sequence,

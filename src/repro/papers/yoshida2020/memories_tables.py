@@ -4,9 +4,9 @@ import math
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from repro.papers.yoshida2020.effects import WITHOUT
+from repro.papers.yoshida2020.effects import CONTROL_LOSSES
 from repro.papers.yoshida2020.evaluation import trained
-from repro.papers.yoshida2020.pg19_tables import change, told
+from repro.papers.yoshida2020.pg19_tables import change, perplexity_cell
 from repro.papers.yoshida2020.tables import compare
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.record import Record
@@ -63,7 +63,7 @@ def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]
                 for name, key in (("masked", "masked"), ("other document", "other_document"))}
     return {"seeds": str(len(records)), "weights": f"{metrics['weights']:,.0f}",
             "state (numbers)": f"{metrics['state_numbers']:,.0f}",
-            "FLOPs/token": f"{metrics['flops_per_token']:.3g}", "test perplexity": told(records, "test"),
+            "FLOPs/token": f"{metrics['flops_per_token']:.3g}", "test perplexity": perplexity_cell(records, "test"),
             "change": change(records, plain, "test") if config.memory != "none" else "–",
             **{name: "–" if None in values else f"{fmean(values):.{2 if fmean(values) < 100 else 0}f}"
                for name, values in controls.items()},
@@ -81,7 +81,7 @@ def gained(known: list[tuple[RunConfig, list[Record]]], memory: str) -> list[flo
     ours = [record for seed, record in found.get(memory, {}).items() if seed in plain]
     kept = [record.documents["test"] for record in ours]
     without = [[sum(plain[record.seed].documents["test"]["nll"]) for record in ours]]
-    without += [[sum(one[name]) for one in kept] for name in WITHOUT if all(name in one for one in kept)]
+    without += [[sum(one[name]) for one in kept] for name in CONTROL_LOSSES if all(name in one for one in kept)]
     return [(nats - sum(one["nll"])) / (record.metrics["known_gain"] * sum(one["n_words"]))
             for record, one, nats in zip(ours, kept, min(without, key=sum), strict=True)]
 

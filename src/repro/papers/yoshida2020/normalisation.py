@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from repro.study import Artifact, Estimate, Experiment, Outcome, RunConfig, Store, command, experiment, register
 from repro.study.artifacts import NOT_RUN
-from repro.study.lesson import Metric
+from repro.study.chapter_text import Metric
 
 SPLITS = ("train", "validation", "test")
 MANY = 5  # marks per 1,000 words, beyond which a text uses them
@@ -81,10 +81,10 @@ def change_without(left_out: bool = True, scale: str = "small") -> Metric:
 
     left_out: without the books that use typographic marks.
     """
-    counted = Store.of(scale).get(_counted(scale))
+    counted = Store.for_scale(scale).get(_counted(scale))
     disjoint = [run for run in experiment("recurrence-pg19").plan(scale) if run.overlap == 0 and "test" in run.splits]
     plan = {model: next(run for run in disjoint if run.model == model) for model in ("baseline", "recurrent")}
-    records = {model: Store.of(scale).seeds(run) for model, run in plan.items()}
+    records = {model: Store.for_scale(scale).seeds(run) for model, run in plan.items()}
     if counted is None:
         return Metric(None, "+.2%", command(_counted(scale)))
     for model, run in plan.items():

@@ -12,16 +12,16 @@ from repro.papers.yoshida2020.effects import (
     EXPERIMENTS,
     MASKED,
     SAME_WEIGHTS,
-    at,
+    at_points,
     both,
     context_counts,
     every_window,
-    fair,
     falling,
     first_gain,
-    front,
     gain,
+    matched_baseline,
     more_on_books,
+    pareto_margin,
     printed,
     printed_steps,
     shrinking,
@@ -34,7 +34,7 @@ from repro.papers.yoshida2020.pg19_tables import (
     window_figure,
     window_table,
 )
-from repro.papers.yoshida2020.tables import FIRST, gain_figure, gains, literal, perplexities
+from repro.papers.yoshida2020.tables import FIRST, gain_figure, gains, is_literal_reading, perplexities
 from repro.study import Artifact, Claim, register
 
 BOOKS = {
@@ -48,11 +48,11 @@ BOOKS = {
 SCALES = {scale: finetuning.SCALES[scale] | books for scale, books in BOOKS.items()}
 SCORED = {"smoke": 55_000, "small": 210_000, "medium": 3_300_000, "paper": 10_000_000}
 
-PAPERS = (0, 5, 10, 30, 50, 75, 100, 150, 200)  # overlaps of Table 2, in tokens
-WHOLE = table_rows(PAPERS, PAPERS[:5], controls=PAPERS[1:5])
+PAPER_OVERLAPS = (0, 5, 10, 30, 50, 75, 100, 150, 200)  # overlaps of Table 2, in tokens
+WHOLE = table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5])
 ROWS = {  # of Table 2, by scale
     "smoke": table_rows((0, 3, 5, 20), (0, 3, 5)),
-    "small": table_rows(PAPERS, (0, 5, 50), controls=(5, 50), first=(0, 50)),
+    "small": table_rows(PAPER_OVERLAPS, (0, 5, 50), controls=(5, 50), first=(0, 50)),
     "medium": WHOLE,
     "paper": WHOLE,
 }
@@ -111,21 +111,22 @@ def economy(id: str, recurrent: int, baseline: int, sentence: str, short: str, m
     points = ("recurrent", recurrent), ("baseline", baseline)
     assay = context_counts(TABLE, overlap=baseline, since=recurrent)
     return Claim(id=f"yoshida2020-table2-{id}", **GAIN | {"assay": assay}, sentence=sentence, short=short,
-                 null=log1p(margin), margin=margin > 0, where=at(*points), family="yoshida2020-table2-economy",
+                 null=log1p(margin), margin=margin > 0, where=at_points(*points), family="yoshida2020-table2-economy",
                  paper_effect=printed(TABLE, *points), about=("yoshida2020-table2",))
 
 
 FIGURES = GAIN | {"source": "Figure 4", "why_no_paper_effect": "plotted without digits",
                   "about": ("yoshida2020-figure4", "yoshida2020-figure4-values")}
 register(
-    *(Claim(id=f"yoshida2020-table2-gain-{overlap}", **GAIN, where=at(*both(overlap), also=fair(overlap)),
+    *(Claim(id=f"yoshida2020-table2-gain-{overlap}", **GAIN,
+            where=at_points(*both(overlap), also=matched_baseline(overlap)),
             about=("yoshida2020-table2-gain", "yoshida2020-table2"), paper_effect=printed(TABLE, *both(overlap)),
             sentence=f"On books, with an overlap of {overlap} of 300 tokens, the recurrent model has a lower test "
                      "perplexity than the fine-tuned baseline.",
             short=f"On books, recurrence helps at an overlap of {overlap} of 300.",
             family="yoshida2020-table2-gain", seeds=3 if overlap else 5) for overlap in (0, 5, 10, 30, 50)),
     Claim(id="yoshida2020-table2-gain-0-first-block", **GAIN | {"measure": first_gain},
-          family="yoshida2020-table2-gain", where=at((FIRST, 0), ("baseline", 0)),
+          family="yoshida2020-table2-gain", where=at_points((FIRST, 0), ("baseline", 0)),
           about=("yoshida2020-table2-gain", "yoshida2020-table2"), paper_effect=printed(TABLE, *both(0)),
           sentence="On books, without overlap, the recurrent model with its module at the first of six blocks, as deep "
                    "as the second of twelve, has a lower test perplexity than the fine-tuned baseline.",
@@ -144,21 +145,22 @@ register(
     Claim(id="yoshida2020-table2-gain-shrinks", **GAIN | {"measure": shrinking},
           sentence="On books, too, what recurrence gains is larger on disjoint windows than with the largest overlap.",
           short="On books, recurrence gains most on disjoint windows.",
-          about=("yoshida2020-table2-gain", "yoshida2020-table2"), where=at(*both(0), *both(50), also=fair(50)),
+          about=("yoshida2020-table2-gain", "yoshida2020-table2"),
+          where=at_points(*both(0), *both(50), also=matched_baseline(50)),
           paper_effect=lambda: printed(TABLE, *both(0))() - printed(TABLE, *both(50))()),
     Claim(id="yoshida2020-table2-more-on-books", **GAIN | {
             "measure": more_on_books, "experiment": EXPERIMENTS, "source": "Tables 1 and 2",
             "assay": context_counts(TABLE, ARTICLES)},
           sentence="On disjoint windows, recurrence gains more on books than on articles of Wikipedia.",
           short="Recurrence gains more on books than on Wikipedia.",
-          about=("yoshida2020-table2-gain", "yoshida2020-table1-gain"), where=at(*both(0)),
+          about=("yoshida2020-table2-gain", "yoshida2020-table1-gain"), where=at_points(*both(0)),
           paper_effect=lambda: printed(TABLE, *both(0))() - printed(ARTICLES, *both(0))()),
     Claim(id="yoshida2020-table2-recurrent-falls", **GAIN | {
             "measure": falling, "control": "", "about": ("yoshida2020-table2",),
             "why_no_control": "the claim is about overlap, which the module has no part in"},
           sentence="The recurrent model's test perplexity on books falls with every step of the overlap.",
           short="On books, recurrence does better with every step of overlap.",
-          where=at(*(("recurrent", overlap) for overlap in (0, 5, 10, 30, 50))),
+          where=at_points(*(("recurrent", overlap) for overlap in (0, 5, 10, 30, 50))),
           paper_effect=printed_steps(TABLE, "recurrent")),
     Claim(id="yoshida2020-table2-overlap-falls", **GAIN | {
             "measure": falling, "control": "", "why_no_control": SAME_WEIGHTS, "assay": None, "same_weights": True,
@@ -167,18 +169,18 @@ register(
                    "the window.",
           short="On books, a baseline does better with every step of overlap.",
           paper_effect=printed_steps(TABLE, "baseline"),
-          where=at(*(("baseline", overlap) for overlap in (0, 5, 10, 30, 50, 75, 100, 150, 200)))),
+          where=at_points(*(("baseline", overlap) for overlap in (0, 5, 10, 30, 50, 75, 100, 150, 200)))),
     Claim(id="yoshida2020-figure4-every-window", **FIGURES | {"measure": every_window},
           sentence="On disjoint windows, the recurrent model is better than the baseline at every window size.",
           short="Recurrence helps at every window size.",
-          where=lambda config: config.overlap == 0 and literal(config)),
+          where=lambda config: config.overlap == 0 and is_literal_reading(config)),
     Claim(id="yoshida2020-figure4-widens", **FIGURES | {"measure": widening},
           criterion_before="the difference of the gains alone, even where nothing was gained",
           sentence="On disjoint windows, recurrence gains with the smallest window, and more than with the largest.",
           short="Recurrence gains, more at the smallest window than largest.",
-          where=lambda config: config.overlap == 0 and literal(config)),
+          where=lambda config: config.overlap == 0 and is_literal_reading(config)),
     Claim(id="yoshida2020-figure5-front", **FIGURES | {
-            "measure": front, "source": "Figure 5", "about": ("yoshida2020-figure5",)},
+            "measure": pareto_margin, "source": "Figure 5", "about": ("yoshida2020-figure5",)},
           sentence="Every point of the recurrent model lies on the Pareto front of perplexity and cost.",
           short="Every point of recurrence lies on the Pareto front.",
           where=on_curves))

@@ -59,8 +59,8 @@ def window_table(context: ArtifactContext) -> "pandas.DataFrame":
             plan, context.at_common_seeds(plan), strict=True)}
         for window in sorted({config.window for config in plan}):
             base, ours = (found.get((window, model), []) for model in ("baseline", "recurrent"))
-            rows.append({"scale": scale, "window": window, "baseline": told(base, "validation"),
-                         "recurrent": told(ours, "validation"), "change": change(ours, base),
+            rows.append({"scale": scale, "window": window, "baseline": perplexity_cell(base, "validation"),
+                         "recurrent": perplexity_cell(ours, "validation"), "change": change(ours, base),
                          "seeds": str(len({one.seed for one in base} & {one.seed for one in ours}))})
     return pandas.DataFrame(rows)
 
@@ -73,7 +73,7 @@ def change(records: Sequence[Record], against: Sequence[Record], split: str = "v
     return bounded(*compare(records, against, split), "+.1%") if shared else "–"
 
 
-def told(records: Sequence[Record], split: str) -> str:
+def perplexity_cell(records: Sequence[Record], split: str) -> str:
     """Word perplexity with its interval, or "not run"."""
     return perplexity(list(records), split) or NOT_RUN
 
@@ -112,7 +112,7 @@ def variation_table(context: ArtifactContext,
                                     if one == plan[0].model_copy(update=changes)):
                 first, compared, others = firsts.setdefault(config.overlap, (name, config, records))
                 changed = "–" if name == first else change(records, others)
-                rows.append({"scale": scale, "variation": name, "validation": told(records, "validation"),
+                rows.append({"scale": scale, "variation": name, "validation": perplexity_cell(records, "validation"),
                              "change": "the same here" if config == compared and name != first else changed,
                              "module": signed(module_effect(records), ".2%") if records else NOT_RUN})
     return pandas.DataFrame(rows)

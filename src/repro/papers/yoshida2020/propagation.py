@@ -252,7 +252,7 @@ register(EXPERIMENT)
 
 def propagation_records(scale: str) -> list[Record]:
     """The experiment's records as planned at `scale`, at every seed there is; none if it was not run."""
-    return Store.of(scale).seeds(EXPERIMENT.plan(scale)[0])
+    return Store.for_scale(scale).seeds(EXPERIMENT.plan(scale)[0])
 
 
 PAPER, CHAPTER = "yoshida2020", "08_what_is_propagated"

@@ -120,7 +120,7 @@ def layer_weights(records: Sequence[Record]) -> dict[str, list[float]]:
     is where the paper has it, by window and overlap of training."""
     found: dict[tuple[int, int], list[list[float]]] = {}
     for record in records:
-        if record.model == "recurrent" and literal(record):
+        if record.model == "recurrent" and is_literal_reading(record):
             of = record.config["window"], record.config["overlap"]
             found.setdefault(of, []).append(record.notes["layer_weights"])
     return {f"T = {window}, overlap {overlap}": [fmean(layer) for layer in zip(*found[window, overlap], strict=True)]
@@ -152,7 +152,7 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
                 row[f"{heading(scale)}: {split}"] = (
                     bounded(*compare(*pair, split), "+.1%") if all(pair) else min(pair, key=bool))
             row |= _beside(context, scale, share, "recurrent", "")
-            if not all(literal(config) for config in context.plan(scale)):
+            if not all(is_literal_reading(config) for config in context.plan(scale)):
                 first = _at(context, scale, FIRST, share)
                 row[f"{heading(scale)}: test, first block"] = (
                     bounded(*compare(first, pair[1], "test"), "+.1%") if first and pair[1] else first)
@@ -296,7 +296,7 @@ def kind(run) -> str:
     return FIRST if values.get("insert_layer") == 0 else values["model"]
 
 
-def literal(run) -> bool:
+def is_literal_reading(run) -> bool:
     """Whether a config or record is none of the depth-matched reading, which stands beside the literal one."""
     return kind(run) != FIRST
 

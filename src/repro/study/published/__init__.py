@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from repro.checked import checked
 from repro.errors import unknown
-from repro.study.once import once
+from repro.study.cache import cached
 
 if TYPE_CHECKING:
     import pandas
@@ -17,7 +17,7 @@ def published_names() -> list[str]:
     return sorted(file.name.removesuffix(".csv") for file in files(__name__).iterdir() if file.name.endswith(".csv"))
 
 
-@once
+@cached
 def printed_rows(name: str) -> list[dict[str, str]]:
     """The rows of `published(name)`, without pandas: what is asked for whenever claims are judged."""
     if name not in published_names():

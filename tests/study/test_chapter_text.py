@@ -26,7 +26,7 @@ from repro.study import (
     sentence,
 )
 from repro.study.artifacts import ADDED
-from repro.study.lesson import SHOWN, SIGNS, css_class
+from repro.study.chapter_text import SHOWN, SIGNS, css_class
 
 RUN = "repro run toy-recurrence --scale smoke --set model=recurrent --set overlap=5"
 CSS = (Path(__file__).parents[2] / "book/_static/book.css").read_text()

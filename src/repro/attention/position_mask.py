@@ -20,7 +20,7 @@ from repro.errors import ReproError
 KIND, BOTH_WAYS = torch.int64, torch.int32  # tell ours from a mask of bools, or of floats to add
 
 
-def places(batch: int, n_queries: int, n_keys: int, first_query: int | Tensor = 0, first_key: int = 0,
+def position_mask(batch: int, n_queries: int, n_keys: int, first_query: int | Tensor = 0, first_key: int = 0,
            neighbours: Callable[[Tensor, Tensor], Tensor] | None = None, real: Tensor | None = None,
            device: torch.device | str | None = None) -> Tensor:
     """The tensor for a batch: (B, 1, 2, Q + N).

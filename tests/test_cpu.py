@@ -10,28 +10,28 @@ import pytest
 import torch
 from torch import nn
 
-from repro import processor
+from repro import cpu
 from repro.bf16 import has_bf16
+from repro.cpu import exact_products, float32_path
 from repro.evaluation import perplexity
-from repro.processor import exact_products, float32_path
 
 CPUINFO = Path("/proc/cpuinfo")
 SETTING = torch.backends.mkldnn.matmul
-ROWS = processor.LARGE // 2**16  # of an input, with which a layer of 256 x 256 is just large enough
+ROWS = cpu.LARGE // 2**16  # of an input, with which a layer of 256 x 256 is just large enough
 
 
 @pytest.fixture
 def through_onednn(monkeypatch):
     """As on a machine where that is the fastest exact path."""
-    monkeypatch.setattr(processor, "float32_path", lambda: "onednn")
+    monkeypatch.setattr(cpu, "float32_path", lambda: "onednn")
 
 
 @pytest.fixture
 def told(monkeypatch):
     """Whatever is measured, it comes out as told: speeds and the error of oneDNN."""
     def tell(speeds, error=0.0):
-        monkeypatch.setattr(processor, "rates", lambda kinds, rounds: dict(zip(kinds, speeds, strict=True)))
-        monkeypatch.setattr(processor, "error", lambda kind: error)
+        monkeypatch.setattr(cpu, "rates", lambda kinds, rounds: dict(zip(kinds, speeds, strict=True)))
+        monkeypatch.setattr(cpu, "error", lambda kind: error)
     yield tell
 
 
@@ -54,8 +54,8 @@ def anew():
 
 def first_use(speeds, together, answers):
     """In a process of its own: its first use of the path, at the same time as another's."""
-    processor.rates = lambda kinds, rounds: dict(zip(kinds, speeds, strict=True))
-    processor.error = lambda kind: 0.0
+    cpu.rates = lambda kinds, rounds: dict(zip(kinds, speeds, strict=True))
+    cpu.error = lambda kind: 0.0
     together.wait()
     answers.put(anew())
 
@@ -83,27 +83,27 @@ def test_any_of_the_instructions_will_do(monkeypatch, capabilities, expected):
 
 
 def test_rates_take_the_fastest_turn_after_the_first(monkeypatch):
-    monkeypatch.setattr(processor, "SHAPE", (100, 1000, 50))  # 1e7 operations
+    monkeypatch.setattr(cpu, "SHAPE", (100, 1000, 50))  # 1e7 operations
     ticks = iter([0, 0, 2, 2.5, 3, 3.25, 4, 4.1, 5, 5.2])  # the first turn only starts
-    monkeypatch.setattr(processor, "time", SimpleNamespace(thread_time=lambda: next(ticks)))
+    monkeypatch.setattr(cpu, "time", SimpleNamespace(thread_time=lambda: next(ticks)))
     threads = torch.get_num_threads()
-    rates = processor.rates(("float32", "bfloat16"), rounds=2)
+    rates = cpu.rates(("float32", "bfloat16"), rounds=2)
     assert rates == pytest.approx({"float32": 0.1, "bfloat16": 0.05})
     assert torch.get_num_threads() == threads
 
 
 def test_the_bound_lets_float32_pass_and_catches_lost_digits():
-    left, right = (x.double() for x in processor._matrices())
+    left, right = (x.double() for x in cpu._matrices())
     exact = left @ right
     for kind, lost in [(torch.float32, False), (torch.bfloat16, True), (torch.float16, True)]:
         rounded = left.to(kind).double() @ right.to(kind).double()  # inputs of this kind, all else in float64
-        assert ((rounded - exact).norm() / exact.norm() > processor.EXACT) == lost
-    assert processor.error("float32") <= processor.EXACT < 1e-3 < processor.error("bfloat16")
+        assert ((rounded - exact).norm() / exact.norm() > cpu.EXACT) == lost
+    assert cpu.error("float32") <= cpu.EXACT < 1e-3 < cpu.error("bfloat16")
 
 
 def test_the_chosen_path_is_exact():
     chosen = {"onednn": "float32 through oneDNN", "default": "float32"}[float32_path()]
-    assert processor.error(chosen) <= processor.EXACT
+    assert cpu.error(chosen) <= cpu.EXACT
 
 
 @pytest.mark.parametrize(("speeds", "error", "expected"), [
@@ -117,8 +117,8 @@ def test_onednn_is_chosen_where_it_is_clearly_faster_and_exact(told, kept, speed
 def test_the_path_is_kept(told, kept, monkeypatch):
     told((30, 60))
     assert float32_path() == "onednn"
-    assert json.loads(kept.read_text()) == {f"{processor.model_name()}, torch {torch.__version__}": "onednn"}
-    monkeypatch.setattr(processor, "rates", None)  # called, it would raise
+    assert json.loads(kept.read_text()) == {f"{cpu.model_name()}, torch {torch.__version__}": "onednn"}
+    monkeypatch.setattr(cpu, "rates", None)  # called, it would raise
     assert anew() == "onednn"
 
 
@@ -128,7 +128,7 @@ def test_another_version_or_processor_is_measured_anew_and_both_are_kept(told, k
     told((60, 30))
     monkeypatch.setattr(torch, "__version__", "9.9")
     assert anew() == "default"
-    monkeypatch.setattr(processor, "model_name", lambda: "Z80")
+    monkeypatch.setattr(cpu, "model_name", lambda: "Z80")
     assert anew() == "default"
     assert list(json.loads(kept.read_text()).values()) == ["onednn", "default", "default"]
 
@@ -136,7 +136,7 @@ def test_another_version_or_processor_is_measured_anew_and_both_are_kept(told, k
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b'{"MACHINE": "fast"}', b'{"MACHINE": ["onednn"]}'])
 def test_a_damaged_file_is_measured_anew_and_mended(told, kept, content):
     told((30, 60))
-    machine = f"{processor.model_name()}, torch {torch.__version__}"
+    machine = f"{cpu.model_name()}, torch {torch.__version__}"
     kept.parent.mkdir()
     kept.write_bytes(content.replace(b"MACHINE", machine.encode()))
     assert float32_path() == "onednn"
@@ -152,7 +152,7 @@ def test_where_nothing_can_be_kept_it_is_measured(told, kept):
 
 
 def test_with_a_gpu_nothing_is_measured(kept, monkeypatch):
-    monkeypatch.setattr(processor, "rates", None)
+    monkeypatch.setattr(cpu, "rates", None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert float32_path() == "default" and not kept.exists()
 
@@ -173,10 +173,10 @@ def test_two_processes_that_start_at_once_agree(kept):
 def test_the_second_takes_what_the_first_has_kept_meanwhile(told, kept):
     """It found nothing when it looked, and waits for the lock while the first measures."""
     told((60, 30))
-    machine = f"{processor.model_name()}, torch {torch.__version__}"
-    assert processor._keep(kept, machine) == "default"
+    machine = f"{cpu.model_name()}, torch {torch.__version__}"
+    assert cpu._keep(kept, machine) == "default"
     told((30, 60))
-    assert processor._keep(kept, machine) == "default"
+    assert cpu._keep(kept, machine) == "default"
 
 
 def test_only_large_products_of_layers_go_through_onednn(through_onednn):
@@ -200,7 +200,7 @@ def test_elsewhere_nothing_changes(through_onednn, monkeypatch):
         assert not layer._forward_pre_hooks
     with exact_products(lambda ids: ids, ROWS), exact_products(nn.Embedding(256, 256), ROWS):
         pass
-    monkeypatch.setattr(processor, "float32_path", lambda: "default")
+    monkeypatch.setattr(cpu, "float32_path", lambda: "default")
     with exact_products(layer, ROWS):
         assert not layer._forward_pre_hooks
 
@@ -215,7 +215,7 @@ def test_the_setting_comes_back_after_an_error(through_onednn):
 
 def test_scores_are_those_of_float64(tiny_gpt2, monkeypatch):
     """Of a model whose products all count as large, through the path that this machine chooses."""
-    monkeypatch.setattr(processor, "LARGE", 1)
+    monkeypatch.setattr(cpu, "LARGE", 1)
     model = tiny_gpt2().eval()
     tokens = torch.arange(40) % model.config.vocab_size
     found = perplexity(model, tokens, 8, 4).nll
@@ -234,17 +234,17 @@ def test_perplexity_takes_the_exact_path(tiny_gpt2, monkeypatch):
 def test_training_rates_are_of_each_precision_in_turn(monkeypatch):
     calls = []
     rates = iter([90, 90, 10, 20, 11, 19])
-    monkeypatch.setattr(processor, "training_rate", lambda *given: calls.append(given) or next(rates))
-    assert processor.training_rates(rounds=2, seconds=0.1) == {"no": 11, "bf16": 20}
+    monkeypatch.setattr(cpu, "training_rate", lambda *given: calls.append(given) or next(rates))
+    assert cpu.training_rates(rounds=2, seconds=0.1) == {"no": 11, "bf16": 20}
     assert calls == 3 * [("no", 1, 0.1), ("bf16", 1, 0.1)]
 
 
 def test_a_training_is_timed_and_leaves_no_trace(monkeypatch):
     threads, state = torch.get_num_threads(), torch.get_rng_state()
-    monkeypatch.setattr(processor, "VOCABULARY", 16)
-    processor._trainee.cache_clear()
+    monkeypatch.setattr(cpu, "VOCABULARY", 16)
+    cpu._trainee.cache_clear()
     ticks = iter([0, 0, 1, 2.5, 4])  # started, two steps begun in time, the third not, read once more
-    monkeypatch.setattr(processor, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
-    assert processor.training_rate("bf16", 1, 2.0) == 2 * 4 * 256 / 4
+    monkeypatch.setattr(cpu, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    assert cpu.training_rate("bf16", 1, 2.0) == 2 * 4 * 256 / 4
     assert torch.get_num_threads() == threads and torch.equal(torch.get_rng_state(), state)
-    processor._trainee.cache_clear()
+    cpu._trainee.cache_clear()

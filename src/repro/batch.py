@@ -1,4 +1,4 @@
-"""`python -m repro.several 'repro run …' 'repro run …'`: one after the other in one process, which imports torch once.
+"""`python -m repro.batch 'repro run …' 'repro run …'`: one after the other in one process, which imports torch once.
 
 Stops at the first that fails, with its exit status.
 """
@@ -9,7 +9,7 @@ import sys
 from repro.cli import main
 
 
-def several(commands: list[str]) -> None:
+def batch(commands: list[str]) -> None:
     """Do each of `commands`, lines of a shell that begin with `repro`. Raises SystemExit for one that fails."""
     for command in commands:
         try:
@@ -20,4 +20,4 @@ def several(commands: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    several(sys.argv[1:])
+    batch(sys.argv[1:])

@@ -11,7 +11,7 @@ from repro.attention.patterns import Columns, Pattern
 ROUND = 8  # copies are made in such numbers, so that batches with a few more or fewer share what is kept of a pattern
 
 
-class Chosen(NamedTuple):
+class SampleGlobals(NamedTuple):
     """The True entries of a (B, N) mask: each is position `position` of `sample`, as its `slot`-th; `most` a sample."""
 
     sample: Tensor
@@ -20,7 +20,7 @@ class Chosen(NamedTuple):
     most: int
 
     @classmethod
-    def of(cls, mask: Tensor) -> "Chosen":
+    def from_mask(cls, mask: Tensor) -> "SampleGlobals":
         sample, position = mask.nonzero(as_tuple=True)
         return cls(sample, position, mask.cumsum(1)[sample, position] - 1, int(mask.sum(1).max()))
 
@@ -43,7 +43,7 @@ def columns_first(query: Tensor, key: Tensor, value: Tensor, patterns: list[Patt
     At its own place a column is hidden, since nothing may be seen twice. The patterns have to be steady: copies move
     everything else by their number, which is what the texts returned are longer by.
     """
-    chosen = Chosen.of(columns)
+    chosen = SampleGlobals.from_mask(columns)
     number = -(-chosen.most // ROUND) * ROUND
     real = torch.ones_like(columns) if key_mask is None else key_mask
     longer = [torch.cat([chosen.gather(x, number), x], 2) for x in (key, value)]
@@ -55,5 +55,5 @@ def columns_first(query: Tensor, key: Tensor, value: Tensor, patterns: list[Patt
 def with_rows(out: Tensor, query: Tensor, key: Tensor, value: Tensor, rows: Tensor, scale: float,
               key_mask: Tensor | None, dropout: float) -> Tensor:
     """`out` (B, H, N, E), where the `rows` (B, N) see all keys."""
-    chosen, mask = Chosen.of(rows), None if key_mask is None else key_mask[:, None, None]
+    chosen, mask = SampleGlobals.from_mask(rows), None if key_mask is None else key_mask[:, None, None]
     return chosen.put(out, F.scaled_dot_product_attention(chosen.gather(query), key, value, mask, dropout, scale=scale))

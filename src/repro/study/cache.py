@@ -1,4 +1,4 @@
-"""Looking at everything once, for those who ask for much: `repro list`, the scoreboard, a cell of a chapter."""
+"""Cache for lookups within one request: `repro list`, the scoreboard, a cell of a chapter."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ _found: dict[tuple, Any] | None = None
 
 
 @contextmanager
-def unchanging() -> Iterator[None]:
-    """Within it nothing changes: every folder is listed once, every record checked once, every id worked out once."""
+def caching() -> Iterator[None]:
+    """Within this block, list every folder, check every record and compute every id only once."""
     global _found
     before, _found = _found, {} if _found is None else _found
     try:
@@ -20,8 +20,8 @@ def unchanging() -> Iterator[None]:
         _found = before
 
 
-def once(function: Function) -> Function:
-    """Of a function of values that can be hashed: what it returned before, within `unchanging`; else it is called."""
+def cached(function: Function) -> Function:
+    """Decorate a function of hashable values: within `caching`, each call with the same values is made once."""
     @functools.wraps(function)
     def remembered(*values, **named):
         if _found is None:
@@ -30,5 +30,5 @@ def once(function: Function) -> Function:
         if key not in _found:
             _found[key] = function(*values, **named)
         kept = _found[key]
-        return list(kept) if isinstance(kept, list) else kept  # who sorts it sorts a list of his own
+        return list(kept) if isinstance(kept, list) else kept  # a copy, so that a caller may sort it
     return remembered

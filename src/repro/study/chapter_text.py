@@ -15,9 +15,9 @@ from repro.checked import checked
 from repro.errors import ReproError, unknown
 from repro.page import written
 from repro.study.artifacts import ADDED, NOT_RUN
+from repro.study.cache import caching
 from repro.study.claims import Claim, claim, claims
 from repro.study.experiment import experiment
-from repro.study.once import unchanging
 from repro.study.plan import command
 from repro.study.rule import NOT_REPRODUCED, Verdict
 from repro.study.store import Store
@@ -67,7 +67,7 @@ def metric(experiment_name: str, name: str, scale: str = "small", style: str = "
     if len(plan) != 1:
         raise ReproError(f"{fields or 'no fields'} leave {len(plan)} runs of {experiment_name} at {scale}, not one; "
                          f"{'name more fields' if plan else 'take values that are planned'}.")
-    found = Store.of(scale).seeds(plan[0])
+    found = Store.for_scale(scale).seeds(plan[0])
     for record in found:
         if name not in record.metrics:
             raise unknown(f"metric of {experiment_name}", name, record.metrics)
@@ -241,7 +241,7 @@ class InShort:
             display(self.picture)
 
 
-@unchanging()
+@caching()
 def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any = None, caption: str = "",
              also: Sequence[str] = ()) -> InShort:
     """What stands before everything else in a chapter: the question, the answer so far, a badge a claim, one picture.

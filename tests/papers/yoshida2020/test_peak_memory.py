@@ -8,7 +8,7 @@ import pytest
 
 import repro.data
 from repro.errors import ReproError
-from repro.papers.yoshida2020.memory import execute
+from repro.papers.yoshida2020.peak_memory import execute
 from repro.study import artifact, claim, experiment
 from repro.study.progress import Progress
 
