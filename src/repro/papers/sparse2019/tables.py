@@ -165,8 +165,8 @@ def density(context: ArtifactContext) -> "pandas.DataFrame":
         for config in every_plan(context):
             if in_table_1(config, *OURS.get(name, ("none", ""))):
                 found, network = context.records_of(config), is_network(config)
-                rows.append({"data": data_read(config), "source": f"this study, {config.scale}",
-                             "model": f"Sparse Transformer ({config.pattern})" if network else NO_NETWORK[kind_of(config)],
+                model = f"Sparse Transformer ({config.pattern})" if network else NO_NETWORK[kind_of(config)]
+                rows.append({"data": data_read(config), "source": f"this study, {config.scale}", "model": model,
                              "parameters": weights(found) if network else "–", "bits per byte": mean(found, BITS),
                              "bytes trained on": f"{config.training_bytes:,}" if network else "all there are",
                              "bytes scored": scored(config),
