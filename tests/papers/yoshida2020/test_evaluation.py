@@ -72,7 +72,7 @@ def test_which_fine_tuning_is_behind_an_evaluation():
     assert behind["baseline", 50, 50].overlap == 50
     books = experiment("recurrence-pg19").plan("small")
     assert {trained(one).train_documents for one in books} == {20}
-    assert len({trained(one).model_dump_json() for one in books}) == 12
+    assert len({trained(one).model_dump_json() for one in books}) == 16
 
 
 def test_steps_are_made_and_told_at_every_overlap(tmp_path, tiny_gpt2):

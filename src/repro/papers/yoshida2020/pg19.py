@@ -49,12 +49,11 @@ SCALES = {scale: finetuning.SCALES[scale] | books for scale, books in BOOKS.item
 SCORED = {"smoke": 55_000, "small": 210_000, "medium": 3_300_000, "paper": 10_000_000}
 
 PAPER_OVERLAPS = (0, 5, 10, 30, 50, 75, 100, 150, 200)  # overlaps of Table 2, in tokens
-WHOLE = table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5])
 ROWS = {  # of Table 2, by scale
     "smoke": table_rows((0, 3, 5, 20), (0, 3, 5)),
-    "small": table_rows(PAPER_OVERLAPS, (0, 5, 50), controls=(5, 50), first=(0, 50)),
-    "medium": WHOLE,
-    "paper": WHOLE,
+    "small": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5], first=(0, 50)),
+    "medium": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5]),
+    "paper": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5]),
 }
 WINDOWS = {"smoke": (20, 40), "small": (200, 600)}  # of Figures 4 and 5, besides that of Table 2
 FAMILIES = {"smoke": (0, 3, 5)}  # overlaps of the baselines in Figure 5
