@@ -137,7 +137,9 @@ register(
     Artifact(id="sparse2019-cost", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Section 4.2",
              title="How pairs and memory grow with the length", build=table),
     Artifact(id="sparse2019-cost-figure", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, kind="figure",
-             source="Section 4.2", title="Pairs and memory against the length", build=figure),
+             source="Section 4.2", title="Pairs and memory against the length", build=figure,
+             look_for="Compare the slopes. A line that rises less steeply than dense attention saves more the longer the "
+                      "sequence is."),
     Claim(id="sparse2019-pairs", **COUNTED, source="Section 4.2", measure=worst("growth_of_pairs"),
           sentence="Pairs of factorised attention grow as n to the power of 1.5 where the stride is about sqrt(n).",
           short="Pairs of factorised attention grow as n to the 1.5."),

@@ -268,7 +268,9 @@ register(
     Artifact(id="sparse2019-depth", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source=ADDED,
              title="Depth with output weights scaled by 1/sqrt(2N) and without", build=table),
     Artifact(id="sparse2019-depth-figure", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, kind="figure",
-             source=ADDED, title="Variance and gradients through the deepest models before training", build=figure),
+             source=ADDED, title="Variance and gradients through the deepest models before training", build=figure,
+             look_for="Flat lines are what scaling is for: every layer adds little variance, and the first layer's "
+                      "gradient is about as large as the last one's."),
     Artifact(id="sparse2019-recomputation", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name,
              source="Section 5.4", title="Memory with and without recomputation", build=memory),
     Claim(id="sparse2019-scaled-variance", **COMMON, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
