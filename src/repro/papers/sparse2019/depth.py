@@ -168,7 +168,7 @@ def table(context):
         for config in context.plan(scale):
             found = context.records_of(config)
             rows.append({"scale": scale, "layers": config.n_layer,
-                         "output weights": "1/sqrt(2N)" if config.scaled else "as all others",
+                         "output weights": "scaled by 1/sqrt(2N)" if config.scaled else "unscaled",
                          "learning rate": f"{config.learning_rate:g}",
                          "variance grows by": mean(found, "growth_of_variance", style=".2f"),
                          "gradient, first / last layer": mean(found, "gradient_ratio", style=".2f"),
@@ -204,7 +204,7 @@ def figure(context):
     deepest = max(config.n_layer for config in context.plan())
     panels = {"variance after the layer": {}, "gradient norm of the layer": {}}
     for config in context.plan(n_layer=deepest):
-        name = "output weights by 1/sqrt(2N)" if config.scaled else "output weights as all others"
+        name = "output weights scaled by 1/sqrt(2N)" if config.scaled else "output weights unscaled"
         found = context.records_of(config)[:1]
         for title, key in zip(panels, ("variance", "gradient"), strict=True):
             if found or name not in panels[title]:  # untrained models are the same at every learning rate
