@@ -28,7 +28,7 @@ def draw_pixels(patterns: Mapping[str, "Sequence[Pattern]"], side: int = 8, row:
 
     >>> from repro.attention import Strided
     >>> draw_pixels({"strided": Strided(4).heads}, side=4, row=2, column=1).alt
-    'Pixels of a 4 x 4 image that the pixel in row 2, column 1 attends to. strided: 4 by the first head, 2 more by the second.'
+    'Pixels that the pixel in row 2, column 1 of an image of 4 x 4 pixels attends to. strided: 4 by the first head, 2 more by the second.'
     """  # noqa: E501
     if not 2 <= side <= MOST:
         raise ReproError(f"side is {side} pixels; 2 to {MOST} can be drawn.")
@@ -36,8 +36,8 @@ def draw_pixels(patterns: Mapping[str, "Sequence[Pattern]"], side: int = 8, row:
         raise ReproError(f"pixel ({row}, {column}) is outside the image; row and column go from 0 to {side - 1}.")
     if not patterns or any(len(heads) != 2 for heads in patterns.values()):
         raise ReproError("each pattern must be given as its two heads, such as Strided(8).heads.")
-    figure, axis = canvas(1, alt=f"Pixels of a {side} x {side} image that the pixel in row {row}, column {column} "
-                                 "attends to.")
+    figure, axis = canvas(1, alt=f"Pixels that the pixel in row {row}, column {column} of an image of {side} x {side} "
+                                 "pixels attends to.")
     counts = []
     for panel, (name, heads) in enumerate(patterns.items()):
         left = panel * (side + GAP)

@@ -88,7 +88,7 @@ def test_a_model_starts_where_it_knows_nothing(home):
 
 @pytest.mark.parametrize(("changes", "told"), [
     ({"stride": 193}, "stride is 193, longer than the 192 positions of a sequence; choose one of 1 to 192"),
-    ({"summary": 25}, r"summary is 25; it must lie between 1 and the stride \(24\)"),
+    ({"summary": 25}, r"summary is 25; choose 1 to the stride \(24\)"),
     ({"side": 7}, "length is 192, but an image of side 7 has 147 bytes"),
     ({"n_head": 3}, "the width must be a multiple of the heads"), ({"contexts": "[192]"}, "must be below the length"),
     ({"growing": "[[80, 0.5]]"}, "growing has sequences of 80 tokens; they must .* divide the 1536 tokens of a batch"),
@@ -111,7 +111,7 @@ def test_sequences_of_text_grow_while_every_step_reads_as_many_bytes():
 
 
 def test_images_are_read_whole():
-    with pytest.raises(ReproError, match=r"growing is \(\(64, 0.5\),\), but an image is read whole; leave it out"):
+    with pytest.raises(ReproError, match=r"growing is \(\(64, 0.5\),\), but an image is read whole; leave growing out"):
         planned("sparse-density", is_pattern(True, "dense"), growing="[[64, 0.5]]")
 
 
@@ -316,8 +316,8 @@ def test_text_that_was_drawn_is_not_told_without_the_text_that_tells_its_ids(mon
 
     monkeypatch.setattr(pictures, "_notes", lambda config: {"given": ["AQI="], "clip": ["AQID"]})
     monkeypatch.setattr(Corpus, "available", lambda self: False)
-    assert drawn_text("small") == ("it was run, but its ids are told by enwik8-prefix, which is not here: repro data "
-                                   "fetch enwik8-prefix")
+    assert drawn_text("small") == ("run, but decoding needs enwik8-prefix, which is not here. Get it: repro data fetch "
+                                   "enwik8-prefix")
 
 
 def test_sound_grows_by_fours_to_its_own_length():
