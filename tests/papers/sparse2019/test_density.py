@@ -261,7 +261,7 @@ def test_a_smaller_model_is_told_with_the_memory_that_both_take():
     assert found.note == "a sequence takes 2 MiB at 4 and 3 MiB at 64 samples"
     rows[0].metrics["memory_per_sequence"] = 4 * 2**20
     unequal = tables.smaller(rows)
-    assert unequal.note.endswith("4 MiB at 64 samples: 2.0 times, so nothing was held equal")
+    assert unequal.note.endswith("4 MiB at 64 samples: 2.0 times, so memory was not held equal")
     assert unequal.effects == [[0]]  # which no claim can rest on
 
 
@@ -269,7 +269,7 @@ def test_the_claim_on_context_says_what_it_compares(text):
     config, record = text
     least, most = min(config.contexts), max(config.contexts)
     found = tables.last_context([record])
-    assert found.note == f"at least {most} bytes before each against {least}"
+    assert found.note == f"at least {most} bytes of context against {least}"
     assert np.mean(found.effects) == pytest.approx(record.metrics[f"test_bits_at_{most}"]
                                                    - record.metrics[f"test_bits_at_{least}"])
 
@@ -305,7 +305,7 @@ def test_committed_text_is_told_without_the_corpus_as_with_it(monkeypatch):
             patch.delenv("REPRO_DATA", raising=False)
             return drawn_text("small")
 
-    assert "[[" in words() and "it was run" not in words()
+    assert "[[" in words() and "decoding needs" not in words()
     if corpus("enwik8-prefix").available():
         assert words() == drawn_text("small")
 
