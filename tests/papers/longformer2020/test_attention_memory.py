@@ -78,12 +78,12 @@ def test_full_attention_grows_quadratically_and_a_kernel_does_not(outcome):
 
 
 def test_the_text_must_be_long_enough(outcome):
-    with pytest.raises(ReproError, match="512 tokens, 520 are needed; choose less"):
+    with pytest.raises(ReproError, match="512 tokens, 520 are needed. Choose shorter"):
         outcome("full", lengths=[(8, 520)])
 
 
 @pytest.mark.parametrize(("sets", "words"), [
-    ({"lengths": [(128, 64)]}, "give two or more that rise"), ({"lengths": [(64,)]}, "give two or more that rise"),
+    ({"lengths": [(128, 64)]}, "give two or more, in incr"), ({"lengths": [(64,)]}, "give two or more, in incr"),
     ({"lengths": [(96, 128)], "window": 64}, "chunks need multiples of the window"), ({"window": 7}, "multiple of 2"),
     ({"implementation": "loops"}, "unknown implementation 'loops'. Did you mean 'loop'")])
 def test_impossible_settings_are_refused(sets, words):
@@ -125,7 +125,7 @@ def test_the_table_compares_all_but_the_reference_with_the_reference(outcome, mo
         id="1", scale="smoke", seed=0, config=config.model_dump(), data={"name": "x", "part_of": None},
         metrics=outcome(config.implementation).metrics)])
     shown = artifact("longformer2020-appendix-a").render("smoke", also=()).table.set_index("implementation")
-    assert [name for name, told in shown["differs from dense by"].items() if told == "–"] == [MEANING["kernel"]]
+    assert [name for name, told in shown["difference from dense"].items() if told == "–"] == [MEANING["kernel"]]
     assert "not run" not in shown.values
 
 

@@ -31,7 +31,7 @@ def test_a_larger_image_is_shrunk_by_means_of_patches():
     assert found.shape == (2, 2, 3)
 
 
-@pytest.mark.parametrize(("height", "width", "told"), [(4, 6, "is 4 x 6 x 3"), (6, 6, "side a multiple of 4")])
+@pytest.mark.parametrize(("height", "width", "told"), [(4, 6, "is 4 x 6 x 3"), (6, 6, "side that is a multiple of 4")])
 def test_images_of_another_shape_are_refused(height, width, told):
     with pytest.raises(ReproError, match=told):
         data.as_tokens(image(height, width), 4)
@@ -48,11 +48,11 @@ def test_recordings_follow_one_another(monkeypatch):
 
 def test_sound_at_another_rate_or_not_mulaw_is_refused(monkeypatch):
     recordings(monkeypatch, Audio("a", "", np.array([3], np.uint8), 44_100))
-    with pytest.raises(ReproError, match="recording a of x has 44,100 samples a second; .* 12,000: resample it"):
+    with pytest.raises(ReproError, match="recording a of x has 44,100 samples a second; .* 12,000. Resample it"):
         data.sound("x", "train")
     quiet = np.tile(np.array([126, 127, 128, 130], np.uint8), 3_000)
     recordings(monkeypatch, Audio("b", "", quiet, 12_000))
-    with pytest.raises(ReproError, match="recording b of x keeps within 20 codes of silence .* encode it so"):
+    with pytest.raises(ReproError, match="recording b of x keeps within 20 codes of silence .* Encode it that way"):
         data.sound("x", "train")
     heard = next(corpus("synthetic-sound").examples("test"))
     recordings(monkeypatch, heard)

@@ -88,7 +88,7 @@ def test_a_model_starts_where_it_knows_nothing(home):
 
 @pytest.mark.parametrize(("changes", "told"), [
     ({"stride": 193}, "stride is 193, longer than the 192 positions of a sequence; choose one of 1 to 192"),
-    ({"summary": 25}, r"summary is 25; it must lie between 1 and the stride \(24\)"),
+    ({"summary": 25}, r"summary is 25; choose 1 to the stride \(24\)"),
     ({"side": 7}, "length is 192, but an image of side 7 has 147 bytes"),
     ({"n_head": 3}, "the width must be a multiple of the heads"), ({"contexts": "[192]"}, "must be below the length"),
     ({"growing": "[[80, 0.5]]"}, "growing has sequences of 80 tokens; they must .* divide the 1536 tokens of a batch"),
@@ -111,7 +111,7 @@ def test_sequences_of_text_grow_while_every_step_reads_as_many_bytes():
 
 
 def test_images_are_read_whole():
-    with pytest.raises(ReproError, match=r"growing is \(\(64, 0.5\),\), but an image is read whole; leave it out"):
+    with pytest.raises(ReproError, match=r"growing is \(\(64, 0.5\),\), but an image is read whole; leave growing out"):
         planned("sparse-density", is_pattern(True, "dense"), growing="[[64, 0.5]]")
 
 
@@ -261,7 +261,7 @@ def test_a_smaller_model_is_told_with_the_memory_that_both_take():
     assert found.note == "a sequence takes 2 MiB at 4 and 3 MiB at 64 samples"
     rows[0].metrics["memory_per_sequence"] = 4 * 2**20
     unequal = tables.smaller(rows)
-    assert unequal.note.endswith("4 MiB at 64 samples: 2.0 times, so nothing was held equal")
+    assert unequal.note.endswith("4 MiB at 64 samples: 2.0 times, so memory was not held equal")
     assert unequal.effects == [[0]]  # which no claim can rest on
 
 
@@ -269,7 +269,7 @@ def test_the_claim_on_context_says_what_it_compares(text):
     config, record = text
     least, most = min(config.contexts), max(config.contexts)
     found = tables.last_context([record])
-    assert found.note == f"at least {most} bytes before each against {least}"
+    assert found.note == f"at least {most} bytes of context against {least}"
     assert np.mean(found.effects) == pytest.approx(record.metrics[f"test_bits_at_{most}"]
                                                    - record.metrics[f"test_bits_at_{least}"])
 
@@ -305,7 +305,7 @@ def test_committed_text_is_told_without_the_corpus_as_with_it(monkeypatch):
             patch.delenv("REPRO_DATA", raising=False)
             return drawn_text("small")
 
-    assert "[[" in words() and "it was run" not in words()
+    assert "[[" in words() and "decoding needs" not in words()
     if corpus("enwik8-prefix").available():
         assert words() == drawn_text("small")
 
@@ -316,8 +316,8 @@ def test_text_that_was_drawn_is_not_told_without_the_text_that_tells_its_ids(mon
 
     monkeypatch.setattr(pictures, "_notes", lambda config: {"given": ["AQI="], "clip": ["AQID"]})
     monkeypatch.setattr(Corpus, "available", lambda self: False)
-    assert drawn_text("small") == ("it was run, but its ids are told by enwik8-prefix, which is not here: repro data "
-                                   "fetch enwik8-prefix")
+    assert drawn_text("small") == ("run, but decoding needs enwik8-prefix, which is not here. Get it: repro data fetch "
+                                   "enwik8-prefix")
 
 
 def test_sound_grows_by_fours_to_its_own_length():

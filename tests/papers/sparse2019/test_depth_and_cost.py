@@ -62,7 +62,7 @@ def test_memory_is_told_in_kibibytes_and_in_tokens_of_a_card():
     table = depth.memory(SimpleNamespace(scales=("small",), plan=lambda scale, scaled: plan,
                                          records_of=lambda config: found))
     assert table["length trained"].tolist() == ["16,384", "128"]
-    assert table.iloc[1][["KiB a token, kept", "KiB a token, recomputed"]].tolist() == ["4.0", "1.0"]
+    assert table.iloc[1][["KiB per token, kept", "KiB per token, recomputed"]].tolist() == ["4.0", "1.0"]
     assert table["tokens in 16 GiB, kept"].tolist() == ["–", "4.19 M"]  # 2**34 / 2**12
 
 
@@ -98,7 +98,7 @@ def test_strides_follow_the_length():
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ({"lengths": "[64]"}, "give two or more that rise"), ({"lengths": "[64,16]"}, "give two or more that rise"),
+    ({"lengths": "[64]"}, "give two or more, in incr"), ({"lengths": "[64,16]"}, "give two or more, in incr"),
     ({"pattern": "fixed", "summary": 40, "lengths": "[256,512]"}, "summary is 40; it must lie between 1 and the str")])
 def test_lengths_and_summaries_that_do_not_fit_are_refused(changes, words):
     with pytest.raises(ReproError, match=words):

@@ -72,7 +72,7 @@ def test_each_row_of_the_variations_is_the_run_that_it_names(monkeypatch, scale,
     from repro.papers.yoshida2020 import pg19_tables as tables
     from repro.papers.yoshida2020.variations import variations
 
-    monkeypatch.setattr(tables, "told", lambda config, split: config)
+    monkeypatch.setattr(tables, "perplexity_cell", lambda config, split: config)
     monkeypatch.setattr(tables, "module_effect", lambda config: 0.0)
     monkeypatch.setattr(tables, "change", lambda one, other: "+0.0%")
     plan = experiment("variations-pg19").plan(scale)

@@ -1,8 +1,8 @@
 """Memory of windowed and full attention against the length of the text (Beltagy et al. 2020, Figure 1, Appendix A).
 
-Time is the business of `repro bench attention`. What is here is counted: scores, and bytes of tensors, but not what an
-operation uses inside. On a CPU that comes out the same at every run. The numbers that attend are random vectors, one
-for each token of a text.
+`repro bench attention` measures time. This module counts scores and bytes of tensors, but not the memory that an
+operation uses internally. On a CPU the counts are the same at every run. The attention inputs are random vectors, one
+per distinct token of a text.
 """
 
 import math
@@ -21,13 +21,13 @@ Implementation = Literal["full", "kernel", "chunks", "own chunks", "loop", "bloc
 MEANING = {"full": "full, every score kept", "kernel": "full, a kernel that keeps none",
            "chunks": "window: chunks (transformers)", "own chunks": "window: chunks (ours)", "loop": "window: loop",
            "blocked": "window: blocked"}
-NAMES = {"kernel": "dense", "own chunks": "chunks"}  # what `attend` calls them, where it is not the same
+NAMES = {"kernel": "dense", "own chunks": "chunks"}  # the names in `attend` that differ
 WINDOWED = "chunks", "own chunks", "loop", "blocked"
-LINEAR, QUADRATIC = 1.1, 1.8  # exponents: at most the one for windows, at least the other for full attention
+LINEAR, QUADRATIC = 1.1, 1.8  # exponents: at most LINEAR for windows, at least QUADRATIC for full attention
 
 
 class Config(RunConfig):
-    """One way to compute attention, forward and backward, on longer and longer texts."""
+    """One implementation of attention, forward and backward, on longer and longer texts."""
 
     implementation: Implementation = "blocked"
     window: int = Field(256, ge=2, multiple_of=2)  # keys, on both sides together
@@ -38,7 +38,7 @@ class Config(RunConfig):
     @model_validator(mode="after")
     def _fits(self):
         if len(self.lengths) < 2 or sorted(set(self.lengths)) != list(self.lengths):
-            raise ValueError(f"lengths are {self.lengths}; give two or more that rise")
+            raise ValueError(f"lengths are {self.lengths}; give two or more, in increasing order")
         if any(n % self.window for n in self.lengths):
             raise ValueError(f"lengths are {self.lengths}; chunks need multiples of the window ({self.window})")
         return self
@@ -62,14 +62,15 @@ def execute(config, context):
 
     text = tokens(config.corpus, "train", tokeniser("byte", corpus=config.corpus)).ids
     if len(text) < config.lengths[-1]:
-        raise ReproError(f"{config.corpus} has {len(text):,} tokens, {config.lengths[-1]:,} are needed; choose less.")
+        raise ReproError(f"{config.corpus} has {len(text):,} tokens, {config.lengths[-1]:,} are needed. Choose shorter "
+                         "lengths or another corpus.")
     ids = torch.from_numpy(text[:config.lengths[-1]].astype("int64"))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     vectors = torch.randn(3, config.n_head, int(ids.max()) + 1, config.head_size,
                           generator=torch.Generator().manual_seed(config.seed)).to(device)
     pattern = SlidingWindow(config.window, causal=False) if config.implementation in WINDOWED else Full()
     attention = way(config, pattern, device)
-    tiles.cache_clear()  # so that they are counted, whatever this process did before
+    tiles.cache_clear()  # so that they are counted even if this process used them before
     peaks, scores = [], []
     with context.progress(sum(config.lengths), f"attention {config.implementation}", "tokens") as bar:
         for n in config.lengths:
@@ -118,14 +119,14 @@ def way(config, pattern, device: str):
     def ours(*inputs):
         return attend(*inputs, pattern, NAMES.get(config.implementation, config.implementation))
 
-    def tiled(query, key, value):  # not in PyTorch's kernel, which shows nothing of what it holds
+    def tiled(query, key, value):  # not in PyTorch's kernel, whose internal memory cannot be counted
         return blocked(query, key, value, pattern, config.head_size**-0.5, fused=False)
 
     return {"full": full, "chunks": chunks, "blocked": tiled}.get(config.implementation, ours)
 
 
 def sliding_chunks(config):
-    """The paper's own chunks, as transformers keeps them inside a layer whose projections are not used here."""
+    """The paper's own chunks, from the layer of transformers, whose projections are not used here."""
     from transformers import LongformerConfig
     from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
@@ -145,7 +146,7 @@ def computed(config, pattern, n: int, device: str) -> int:
         layer, x = sliding_chunks(config), torch.zeros(1, n, config.n_head, config.head_size)
         products = flops(lambda: layer._sliding_chunks_query_key_matmul(x, x, config.window // 2))
         return products // (2 * config.head_size * config.n_head)
-    if config.implementation == "own chunks":  # blocks of a window, that overlap by half
+    if config.implementation == "own chunks":  # blocks of a window that overlap by half
         return (-(-n // (config.window // 2)) + 1) * config.window**2
     if config.implementation == "blocked":
         return round(share_of_pairs(pattern, n, device) * n**2)
@@ -166,7 +167,7 @@ EXPERIMENT = Experiment(
 
 
 def figure(context):
-    """Left the scores that each implementation of the paper holds by its text, right the peaks of ours."""
+    """Left: scores that each implementation stores according to the paper's text. Right: the peaks of ours."""
     from repro.attention import SlidingWindow
     from repro.plotting import draw_growth
 
@@ -182,9 +183,9 @@ def figure(context):
                        label="tokens", bounds=list(stated))
 
 
-SHOWN = {"memory grows as N to the": ("growth", ".2f"), "bytes per token": ("bytes_per_token", ",.0f"),
-         "scores computed forward per allowed pair": ("scores_per_pair", ".2f"),
-         "differs from dense by": ("difference", ".0e")}
+SHOWN = {"exponent of memory": ("growth", ".2f"), "bytes per token": ("bytes_per_token", ",.0f"),
+         "scores computed per allowed pair, forward": ("scores_per_pair", ".2f"),
+         "difference from dense": ("difference", ".0e")}
 
 
 def table(context):
@@ -197,19 +198,19 @@ def table(context):
             found = next((record.metrics for record in context.records_of(config)), None)
             row = {name: f"{found[key]:{style}}" if found else NOT_RUN for name, (key, style) in SHOWN.items()}
             if found and config.implementation == "kernel":
-                row["differs from dense by"] = "–"  # it is dense
+                row["difference from dense"] = "–"  # it is dense
             rows.append({"scale": scale, "implementation": MEANING[config.implementation]} | row)
     return pandas.DataFrame(rows)
 
 
 def growth_of(*names):
-    """Measures the largest exponent of these implementations; counted."""
+    """The largest exponent of these implementations; counted, so without chance."""
     return lambda records: Measured([[max(record.metrics["growth"] for record in records
                                           if record.config["implementation"] in names)]])
 
 
 def bytes_of_chunks(records):
-    """Bytes of chunks at the longest text over those of the loop, which computes no score that is not needed."""
+    """Ratio of bytes at the longest text, chunks to loop; the loop computes no unnecessary score."""
     found = {record.config["implementation"]: record.metrics["bytes_per_token"] for record in records}
     return Measured([[found["chunks"] / found["loop"]]])
 
@@ -218,8 +219,10 @@ PAPER, CHAPTER = "longformer2020", "16_patterns_and_implementations"
 register(
     EXPERIMENT,
     Artifact(id="longformer2020-figure1", paper=PAPER, title="Memory of attention against the length of the text",
-             chapter=CHAPTER, experiment=EXPERIMENT.name, source="Figure 1", build=figure, kind="figure"),
-    Artifact(id="longformer2020-appendix-a", paper=PAPER, title="What each implementation of attention keeps",
+             chapter=CHAPTER, experiment=EXPERIMENT.name, source="Figure 1", build=figure, kind="figure",
+             look_for="Compare the slopes. A line twice as steep as that of a window means memory that grows with the "
+                      "square of the length."),
+    Artifact(id="longformer2020-appendix-a", paper=PAPER, title="Memory and scores of each implementation of attention",
              chapter=CHAPTER, experiment=EXPERIMENT.name, source="Appendix A", build=table))
 COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact"}
 register(
@@ -234,7 +237,7 @@ register(
           null=QUADRATIC, margin=True, paper_effect=lambda: 2.0, told_in="as exponent of the length"),
     Claim(id="longformer2020-appendix-a-chunks", **COUNTED, source="Appendix A",
           about=("longformer2020-appendix-a",),
-          sentence="Chunks take more memory than is needed (the paper: twice of a perfect implementation).",
-          short="Chunks take more memory than is needed.",
+          sentence="Chunks take more memory than needed (the paper: twice that of a perfect implementation).",
+          short="Chunks take more memory than needed.",
           where=lambda config: config.implementation in ("chunks", "loop"), measure=bytes_of_chunks,
           direction="higher", null=1.0, paper_effect=lambda: 2.0, told_in="times the bytes of the loop"))

@@ -1,9 +1,9 @@
-"""What the bytes of Table 1 cost without any network: linear prediction, or a compressor. Not in the paper.
+"""Baselines without a network for Table 1: linear prediction, or a compressor. Not in the paper.
 
-A loss in bits means little without a bar to hold it against. For images and sound each byte is foretold as a weighted
-sum of those near before it, with weights that fit the training data best; what is left over is coded by how often it
-occurred there. For text the bar is `xz`, which packs the test text behind the whole training text. The bytes are those
-that models are scored on, but for the first 32 of sound; what comes before a byte is not cut off as it is for them.
+A loss in bits means little without a baseline. For images and sound, we predict each byte as a weighted sum of earlier
+bytes nearby, with the weights that fit the training data best, and code the residual by how often it occurred there.
+For text we use `xz`, which compresses the test text after the whole training text. The bytes are those that models are
+scored on, except for the first 32 of sound. Unlike a model's, the context of a byte is never cut off.
 """
 
 import numpy as np
@@ -14,18 +14,18 @@ from repro.papers.sparse2019.data import read, waveform
 from repro.papers.sparse2019.settings import IMAGE, LARGE_IMAGES, LENGTHS, SOUND, TEXT
 from repro.study import Estimate, Experiment, Outcome, RunConfig
 
-NEAR = (0, -1), (-1, 0), (-1, -1), (-1, 1), (0, -2), (-2, 0)  # rows and columns from a pixel: those it is foretold by
-ORDER = 32  # samples of sound before one
-CLASSES = 16  # of the surroundings of a pixel, by how much they differ
-SMOOTHING = 0.05  # counts that every value has before any was seen
+NEAR = (0, -1), (-1, 0), (-1, -1), (-1, 1), (0, -2), (-2, 0)  # offsets (row, column) of predictors
+ORDER = 32  # earlier samples that predict a sample of sound
+CLASSES = 16  # of the surroundings of a pixel, by how much they vary
+SMOOTHING = 0.05  # initial count of every value
 MID = 128  # a byte outside the image
 
 
 class Config(RunConfig):
-    """A corpus, and how much of its test split is scored."""
+    """A corpus, and the part of its test split that is scored."""
 
-    side: int = Field(8, ge=1)  # pixels of an image's side, after shrinking; of images
-    scored: int | None = Field(None, ge=1)  # images; of text and sound bytes; None: all
+    side: int = Field(8, ge=1)  # pixels of an image's side, after shrinking; for images
+    scored: int | None = Field(None, ge=1)  # images, or bytes of text and sound; None: all
 
 
 def execute(config, context) -> Outcome:
@@ -39,8 +39,8 @@ def execute(config, context) -> Outcome:
 
 
 def fitted(x, y):
-    """(features,) float64: the weights whose sums of (n, features) x are nearest to (n,) y in squares."""
-    n = max(1, len(x) // 100_000)  # parts, so that no more is copied at a time
+    """(features,) float64: the least-squares weights from x (n, features) to y (n,)."""
+    n = max(1, len(x) // 100_000)  # parts, to limit how much is copied at a time
     products, sums = 0, 0
     for one, other in zip(np.array_split(x, n), np.array_split(y, n), strict=True):
         one = one.astype(float)
@@ -49,14 +49,14 @@ def fitted(x, y):
 
 
 def coded(kinds, values, test_kinds, test_values, n: int) -> float:
-    """Mean bits of the test values, each of 0 to n - 1, coded by how often they came with their kind in training."""
+    """Mean bits of the test values, each 0 to n - 1, coded by their frequency given their kind in training."""
     counts = np.full((int(max(kinds.max(), test_kinds.max())) + 1, n), SMOOTHING)
     np.add.at(counts, (kinds, values), 1)
     return float(-np.log2(counts / counts.sum(1, keepdims=True))[test_kinds, test_values].mean())
 
 
 def _images(train, test, side: int) -> float:
-    """Each channel on its own: foretold by the pixels near it and by the channels of its pixel that came before."""
+    """Each channel by itself, predicted from nearby pixels and from the earlier channels of its pixel."""
     total = 0.0
     for channel in range(3):
         (x, y), (given, wanted) = (_near(rows[:, 1:].reshape(-1, side, side, 3), channel) for rows in (train, test))
@@ -69,7 +69,7 @@ def _images(train, test, side: int) -> float:
 
 
 def _near(images, channel: int):
-    """(bytes, features) and (bytes,): what a channel of every pixel is foretold by, and its values."""
+    """(bytes, features) and (bytes,): the predictors of a channel of every pixel, and its values."""
     side = images.shape[1]
     wide = np.pad(images.astype(np.float32), ((0, 0), (2, 0), (2, 2), (0, 0)), constant_values=MID)
     parts = [wide[:, 2 + row:2 + row + side, 2 + column:2 + column + side] for row, column in NEAR]
@@ -79,18 +79,18 @@ def _near(images, channel: int):
 
 
 def _roughness(features, channel: int):
-    """By how much the pixels to the left and above differ from the one between them."""
+    """How much the pixels to the left and above differ from the one between them."""
     left, above, corner = (features[:, 3 * place + channel] for place in range(3))
     return np.abs(left - corner) + np.abs(above - corner)
 
 
 def _whole(left):
-    """What is left over, as 0 to 1,023."""
+    """The residual, as 0 to 1,023."""
     return np.clip(np.round(left) + 512, 0, 1023).astype(int)
 
 
 def _sound(train, test) -> float:
-    """Each sample foretold from ORDER before it; its code is then told by that of the forecast."""
+    """Each sample predicted from ORDER earlier ones; its code is then coded given that of the prediction."""
     wave = waveform(np.arange(256, dtype=np.uint8))
     middles = (wave[1:] + wave[:-1]) / 2
     windows = sliding_window_view(wave[train], ORDER + 1)
@@ -100,11 +100,10 @@ def _sound(train, test) -> float:
 
 
 def _text(train, test) -> float:
-    """Bytes by which the packed training text grows if the test text is packed with it, as bits of each of its bytes.
-    """
+    """Growth of the compressed training text when the test text is appended, in bits per byte of the test text."""
     import lzma
 
-    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": max(4096, len(train) + len(test))}]  # it looks back to the start
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": max(4096, len(train) + len(test))}]  # looks back to the start
 
     def packed(ids) -> int:
         return len(lzma.compress(np.asarray(ids, np.uint8).tobytes(), filters=filters))
@@ -113,7 +112,7 @@ def _text(train, test) -> float:
 
 
 def grid(scale: str) -> list[dict]:
-    """Images as in Table 2, and whole ones where a model reads them; text; sound."""
+    """Images as in Table 2, full-size images if a model reads them, text, and sound."""
     images = [IMAGE[scale]] + [IMAGE[scale] | LARGE_IMAGES] * (scale == "small")
     streams = TEXT[scale], SOUND[scale] | LENGTHS[scale][0]
     return [*({"corpus": one["corpus"], "side": one["side"], "scored": one.get("scored")} for one in images),

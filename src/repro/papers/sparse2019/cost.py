@@ -1,7 +1,7 @@
-"""Pairs, operations and memory of factorised attention against the length (Child et al. 2019, sections 4.2, 4.3).
+"""Pairs, operations and memory of factorized attention against the length (Child et al. 2019, sections 4.2, 4.3).
 
-Time is the business of `repro bench attention`. Here is what is counted: pairs that are allowed, scores that are
-computed, and bytes of tensors forward and backward; on a CPU the same at every run. The vectors that attend are random.
+`repro bench attention` measures time. This module counts allowed pairs, computed scores, and bytes of tensors forward
+and backward; on a CPU these are the same at every run. The attention inputs are random vectors.
 """
 
 from math import log
@@ -14,21 +14,21 @@ from repro.study import Artifact, Claim, Estimate, Experiment, Measured, Outcome
 from repro.study.artifacts import NOT_RUN
 
 Name = Literal["dense", "strided", "fixed"]
-MOST = 1.6  # exponent that is at most taken for n * sqrt(n)
+MOST = 1.6  # the largest exponent that counts as n * sqrt(n)
 
 
 class Config(RunConfig):
-    """One pattern on longer and longer sequences, its stride the root of the length."""
+    """One pattern on longer and longer sequences; its stride is the square root of the length."""
 
     pattern: Name = "strided"
     lengths: tuple[Annotated[int, Field(ge=4)], ...] = (1_024, 4_096, 16_384)  # positions
-    summary: int = Field(8, ge=1)  # positions; of "fixed", whose blocks are twice as long as the stride
+    summary: int = Field(8, ge=1)  # positions; for "fixed", whose blocks are twice as long as the stride
     head_size: int = Field(16, ge=1)
 
     @model_validator(mode="after")
     def _fits(self):
         if len(self.lengths) < 2 or sorted(set(self.lengths)) != list(self.lengths):
-            raise ValueError(f"lengths are {self.lengths}; give two or more that rise")
+            raise ValueError(f"lengths are {self.lengths}; give two or more, in increasing order")
         if self.pattern == "fixed" and self.summary > 2 * round(self.lengths[0] ** 0.5):
             raise ValueError(f"summary is {self.summary}; it must lie between 1 and the stride "
                              f"({2 * round(self.lengths[0] ** 0.5)} at the shortest length)")
@@ -75,7 +75,7 @@ def execute(config, context):
 
 
 def slope(points) -> float:
-    """The power of n with which a quantity grows."""
+    """The exponent of n with which a quantity grows."""
     return linear_regression(*([log(value) for value in axis] for axis in zip(*points, strict=True))).slope
 
 
@@ -100,7 +100,7 @@ EXPERIMENT = Experiment(
 
 
 def figure(context):
-    """Allowed pairs, and peaks of memory."""
+    """Allowed pairs, and peak memory."""
     from repro.plotting import draw_growth
 
     found = {config.pattern: record for config in context.plan() for record in context.records_of(config)[:1]}
@@ -113,7 +113,7 @@ def table(context):
     """A row for each scale and pattern."""
     import pandas
 
-    shown = {"pairs grow as n to the": "growth_of_pairs", "memory as n to the": "growth_of_peak",
+    shown = {"exponent of pairs": "growth_of_pairs", "exponent of memory": "growth_of_peak",
              "scores computed per pair": "scores_per_pair"}
     rows = []
     for scale in context.scales:
@@ -125,7 +125,7 @@ def table(context):
 
 
 def worst(metric: str):
-    """Measures the larger exponent of the two factorised patterns; counted."""
+    """The larger exponent of the two factorized patterns; counted, so without chance."""
     return lambda records: Measured([[max(record.metrics[metric] for record in records)]])
 
 
@@ -135,12 +135,14 @@ COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact", "dire
 register(
     EXPERIMENT,
     Artifact(id="sparse2019-cost", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Section 4.2",
-             title="How pairs and memory grow with the length", build=table),
+             title="Growth of pairs and memory, as exponents of the length", build=table),
     Artifact(id="sparse2019-cost-figure", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, kind="figure",
-             source="Section 4.2", title="Pairs and memory against the length", build=figure),
+             source="Section 4.2", title="Pairs and memory against the length", build=figure,
+             look_for="Compare the slopes. A pattern with a flatter line than dense attention saves more the longer "
+                      "the sequence is."),
     Claim(id="sparse2019-pairs", **COUNTED, source="Section 4.2", measure=worst("growth_of_pairs"),
-          sentence="Pairs of factorised attention grow as n to the power of 1.5 where the stride is about sqrt(n).",
-          short="Pairs of factorised attention grow as n to the 1.5."),
+          sentence="Pairs of factorized attention grow as n to the power of 1.5 if the stride is about sqrt(n).",
+          short="Pairs of factorized attention grow as n to the power of 1.5."),
     Claim(id="sparse2019-memory", **COUNTED, source="Abstract", measure=worst("growth_of_peak"),
-          sentence="Memory of factorised attention grows no faster than n to the power of 1.5.",
+          sentence="Memory of factorized attention grows no faster than n to the power of 1.5.",
           short="Memory grows no faster than n to the power of 1.5."))

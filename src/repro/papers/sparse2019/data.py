@@ -1,4 +1,4 @@
-"""Images, sound and text as bytes: what a Sparse Transformer reads, and what it is scored on."""
+"""Images, sound and text as bytes, for training and scoring a Sparse Transformer."""
 
 from typing import NamedTuple
 
@@ -6,24 +6,24 @@ import numpy as np
 
 from repro.errors import ReproError
 
-START = 256  # before the first byte of an image; of sound and text a stretch begins with the byte before it
+START = 256  # before the first byte of an image; a sequence of sound or text begins with the byte before it
 RATE = 12_000  # samples a second
-QUIET = 20  # codes off silence on average, which piano in mu-law exceeds and in linear samples does not
-HELD_OUT = 200  # training images at most that are kept for validation, a tenth of all at most
+QUIET = 20  # mean distance from silence in codes; piano is above it in mu-law, below it in linear samples
+HELD_OUT = 200  # training images held out for validation, at most; never more than a tenth of all
 
 
 class Data(NamedTuple):
-    """Tokens of each split: of images (images, 1 + bytes), each START and its bytes; else one stream (N,)."""
+    """Tokens of each split: for images (images, 1 + bytes), START then the bytes; otherwise one stream (N,)."""
 
     train: np.ndarray
     validation: np.ndarray
     test: np.ndarray
     vocab_size: int
-    fingerprint: str = ""  # of the tokeniser of a text
+    fingerprint: str = ""  # of the tokenizer of a text
 
 
 def read(config) -> Data:
-    """The data of a run's corpus, by its kind. Raises ReproError for a kind that is none of the three."""
+    """The data of a run's corpus. Raises ReproError for a corpus that holds no images, audio or text."""
     from repro.data import corpus
 
     kind = corpus(config.corpus).kind
@@ -37,7 +37,7 @@ def read(config) -> Data:
 
 
 def _images(name: str, side: int) -> Data:
-    """Of a corpus without a validation split the last training images serve as one."""
+    """Images of a corpus; without a validation split, the last training images are used as one."""
     train, test = (np.stack([as_tokens(one, side) for one in _rows(name, split)]) for split in ("train", "test"))
     kept = min(HELD_OUT, len(train) // 10)
     return Data(train[:-kept], train[-kept:], test, START + 1)
@@ -51,8 +51,8 @@ def as_tokens(image, side: int) -> np.ndarray:
     """
     height, width, channels = image.pixels.shape
     if height != width or height % side or channels != 3:
-        raise ReproError(f"image {image.id} is {height} x {width} x {channels}; it must be square, red, green and "
-                         f"blue, its side a multiple of {side}: choose another `side` or cut it.")
+        raise ReproError(f"image {image.id} is {height} x {width} x {channels}; it must be square with three "
+                         f"channels and a side that is a multiple of {side}. Choose another `side`, or crop it.")
     patch = height // side
     small = image.pixels.reshape(side, patch, side, patch, 3).mean((1, 3), dtype=np.float64)
     return np.concatenate([[START], np.round(small).astype(np.int64).ravel()])
@@ -62,18 +62,18 @@ def sound(name: str, split: str) -> np.ndarray:
     """(N,) int64: the codes of all recordings of a split, one after the other.
 
     Raises ReproError for a corpus without recordings, for a recording at another rate, and for one of a second or more
-    that stays within QUIET codes of silence on average. That is how linear samples of music look: both codes centre on
-    128, but mu-law spreads what is quiet over most of its codes. It is a guess: codes do not tell how they are meant,
-    so loud linear samples pass, and a recording of silence is refused.
+    that stays within QUIET codes of silence on average. Linear samples of music look like that: both encodings center
+    on 128, but mu-law spreads quiet sound over most of its codes. This is a guess, because codes do not say how they
+    are encoded: loud linear samples pass, and a recording of silence is refused.
     """
     found = list(_rows(name, split))
     for one in found:
         if one.rate != RATE:
             raise ReproError(f"recording {one.id} of {name} has {one.rate:,} samples a second; this model reads "
-                             f"{RATE:,}: resample it.")
+                             f"{RATE:,}. Resample it.")
         if len(one.codes) >= RATE and np.abs(one.codes.astype(int) - 128).mean() < QUIET:
-            raise ReproError(f"recording {one.id} of {name} keeps within {QUIET} codes of silence on average, as "
-                             "music in 8-bit linear samples does; this model reads mu-law (mu = 255): encode it so.")
+            raise ReproError(f"recording {one.id} of {name} keeps within {QUIET} codes of silence on average, like "
+                             "music in 8-bit linear samples; this model reads mu-law (mu = 255). Encode it that way.")
     if not found:
         raise ReproError(f"{name} has no recordings in its split {split}; add some, or choose another corpus.")
     return np.concatenate([one.codes for one in found]).astype(np.int64)

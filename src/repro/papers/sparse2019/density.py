@@ -1,7 +1,7 @@
-"""A Sparse Transformer of images, text or sound, byte by byte: trained, scored, drawn from (Child et al. 2019, 7).
+"""Train, score and sample a Sparse Transformer of images, text or sound (Child et al. 2019, section 7).
 
-What differs between the rows of a table is a setting: the pattern, how heads share it, the embeddings of positions, the
-length. Everything is scored in bits a byte on the whole of what is read, every byte once.
+The rows of a table differ in a setting: the pattern, how heads share it, the position embeddings, or the length. All
+are scored in bits per byte, every byte once.
 """
 
 import base64
@@ -16,20 +16,20 @@ from repro.papers.sparse2019.data import START, read
 from repro.papers.sparse2019.settings import is_image
 from repro.study import Absent, Estimate, Outcome, RunConfig
 
-BLOCK = 1_000  # bytes of text or sound whose losses a record keeps as one sum
-PROMPT = 2_000  # samples of sound that a drawn clip goes on from, at most
+BLOCK = 1_000  # bytes of text or sound whose losses a record stores as one sum
+PROMPT = 2_000  # samples of real sound that a drawn clip continues, at most
 CHANNELS = 3
 
 
 class Config(RunConfig):
-    """A Sparse Transformer: its pattern and size, how it is trained, how it is scored, what is drawn from it."""
+    """A Sparse Transformer: pattern, size, training, scoring and sampling."""
 
     pattern: Literal["dense", "fixed", "strided", "window"] = "strided"
     integration: Literal["interleaved", "merged", "multi-head"] = "merged"  # of the two heads of a pattern
-    stride: int = Field(24, ge=1)  # positions; of "dense" only the width of the attention embeddings
-    summary: int = Field(4, ge=1)  # positions of a block that all later ones see; of "fixed"
-    side: int = Field(8, ge=1)  # pixels of an image's side, after shrinking; of images
-    length: int = Field(192, ge=2)  # bytes of a sequence; of an image all of it
+    stride: int = Field(24, ge=1)  # positions; for "dense" only the width of the attention embeddings
+    summary: int = Field(4, ge=1)  # positions of a block that all later ones see; for "fixed"
+    side: int = Field(8, ge=1)  # pixels of an image's side, after shrinking; for images
+    length: int = Field(192, ge=2)  # bytes of a sequence; the whole image for images
     # Stages before that, of text and sound: (bytes of a sequence, share of the steps), each step of as many bytes.
     growing: Annotated[tuple[Earlier, ...], Absent(())] = ()
     n_layer: int = Field(2, ge=1)
@@ -43,20 +43,20 @@ class Config(RunConfig):
     batch_size: int = Field(8, ge=1)  # sequences
     learning_rate: float = Field(3.5e-4, gt=0)
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps, linear; then down
-    decay: Annotated[Literal["cosine", "linear"], Absent("cosine")] = "cosine"  # by which the learning rate falls
+    decay: Annotated[Literal["cosine", "linear"], Absent("cosine")] = "cosine"  # of the learning rate
     weight_decay: float = Field(0.01, ge=0)
     decayed: Decayed = "matrices"
     clip: float = Field(1.0, gt=0)
     optimizer: Literal["adamw", "muon"] = "adamw"
     precision: Literal["no", "bf16", "fp16"] = "no"
-    attention: Literal["auto", "products"] = "auto"  # how it is trained; it is scored by "auto", in single precision
+    attention: Literal["auto", "products"] = "auto"  # in training; scoring uses "auto" in single precision
     recompute: bool = False
     validations: int = Field(2, ge=1)
     held_out: int = Field(40, ge=1)  # sequences of the validation split that these read
     scored: int | None = Field(None, ge=1)  # sequences of the test split; None: all
-    contexts: tuple[Annotated[int, Field(ge=0)], ...] = ()  # least bytes before every scored one; of text
-    drawn: int = Field(0, ge=0)  # images drawn, and as many halves completed; of sound any number draws one clip
-    clip_length: int | None = Field(None, ge=1)  # samples of that clip; None: as many as a sequence has
+    contexts: tuple[Annotated[int, Field(ge=0)], ...] = ()  # minimum bytes before every scored one; for text
+    drawn: int = Field(0, ge=0)  # images drawn and halves completed; for sound any number draws one clip
+    clip_length: int | None = Field(None, ge=1)  # samples of that clip; None: a whole sequence
 
     @model_validator(mode="after")
     def _fits(self):
@@ -64,7 +64,7 @@ class Config(RunConfig):
             raise ValueError(f"stride is {self.stride}, longer than the {self.length} positions of a sequence; choose "
                              f"one of 1 to {self.length}, about {round(self.length**0.5)}")
         if self.pattern == "fixed" and self.summary > self.stride:
-            raise ValueError(f"summary is {self.summary}; it must lie between 1 and the stride ({self.stride})")
+            raise ValueError(f"summary is {self.summary}; choose 1 to the stride ({self.stride})")
         if self.n_embd % self.n_head:
             raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
                              "heads")
@@ -73,7 +73,7 @@ class Config(RunConfig):
                              "data embeddings are for whole images")
         check_growing(self.growing, self.batch_size, length=self.length)
         if self.growing and is_image(self):
-            raise ValueError(f"growing is {self.growing}, but an image is read whole; leave it out")
+            raise ValueError(f"growing is {self.growing}, but an image is read whole; leave growing out")
         if self.contexts and max(self.contexts) >= self.length:
             raise ValueError(f"contexts are {self.contexts}; each must be below the length ({self.length})")
         return self
@@ -85,12 +85,12 @@ class Config(RunConfig):
 
     @property
     def training_bytes(self) -> int:
-        """Bytes read in training, each as often as it was read."""
+        """Bytes read in training, with repetitions."""
         return self.steps * self.batch_size * self.length
 
 
 def pattern_of(config):
-    """The pattern whose heads are shared out."""
+    """The pattern of a run, whose heads are assigned to the layers."""
     from repro.attention import Causal, Fixed, SlidingWindow, Strided
 
     return {"dense": lambda: Causal(), "strided": lambda: Strided(config.stride),
@@ -108,7 +108,7 @@ def model_config(config, vocab_size: int):
 
 
 def trained(config, folder):
-    """The model that the run of `config` left in `folder` (`repro.study.model_folder(config)`)."""
+    """The trained model of the run of `config`, from `folder` (`repro.study.model_folder(config)`)."""
     from safetensors.torch import load_file
 
     from repro.models import SparseTransformer
@@ -143,7 +143,7 @@ def execute(config, context):
 
 
 def fit(config, context, model, data) -> dict:
-    """Train the model in place; the curves."""
+    """Train the model in place; returns the curves."""
     from repro.training import NextToken, TrainConfig, train
 
     batches = batches_of(config, data)
@@ -159,7 +159,7 @@ def fit(config, context, model, data) -> dict:
 
 
 def batches_of(config, data):
-    """Whole images, or stretches of a stream, which may grow."""
+    """Whole images, or sequences of a stream, which may grow."""
     import torch
 
     from repro.training import LengthBuckets, Sequences, Stages
@@ -173,7 +173,7 @@ def batches_of(config, data):
 
 
 def nats(model, config, tokens, most: int | None, overlap: int = 0):
-    """(targets,) float64: the loss of every byte of the first `most` sequences, in nats: of images (images, bytes)."""
+    """(targets,) float64: the loss in nats of every byte of the first `most` sequences; for images (images, bytes)."""
     import numpy as np
     import torch
 
@@ -195,7 +195,7 @@ def nats(model, config, tokens, most: int | None, overlap: int = 0):
 
 
 def evaluate(config, context, model, data) -> tuple[dict, dict]:
-    """Metrics, and the losses of the test split image by image, or stretch by stretch."""
+    """Metrics, and the losses of the test split per image, or per stretch of text or sound."""
     import numpy as np
 
     from repro.recompute import peak_memory
@@ -216,9 +216,9 @@ def evaluate(config, context, model, data) -> tuple[dict, dict]:
 
 
 def step(model, config, data) -> None:
-    """One sequence through the layers forward and backward, as memory is counted; leaves no gradients.
+    """One sequence through the layers, forward and backward, to count memory; leaves no gradients.
 
-    The output layer is left out: its logits can be computed a part at a time, and would outweigh a small model.
+    The output layer is left out: its logits can be computed in parts, and would outweigh a small model.
     """
     import torch
 
@@ -231,7 +231,7 @@ def step(model, config, data) -> None:
 
 
 def blocks(losses) -> dict[str, list]:
-    """Sums of nats, and how many bytes each has: of images one each, else of stretches of BLOCK bytes."""
+    """Sums of nats and their bytes: one per image, otherwise one per BLOCK bytes."""
     import numpy as np
 
     if losses.ndim == 2:
@@ -242,7 +242,7 @@ def blocks(losses) -> dict[str, list]:
 
 
 def draw(config, context, model, data) -> dict[str, list[str]]:
-    """What the model draws, as base64 of bytes: images, halves completed, or a clip with the sound it goes on from."""
+    """Samples of the model as base64 of bytes: images, completed halves, or a clip with the sound that it continues."""
     import torch
 
     from repro.models import sample
@@ -267,7 +267,7 @@ def draw(config, context, model, data) -> dict[str, list[str]]:
 
 
 def packed(tokens) -> str:
-    """Bytes as base64, as a record can hold them; `unpacked` is the inverse."""
+    """Bytes as base64, as a record stores them; `unpacked` is the inverse."""
     import numpy as np
 
     return base64.b64encode(tokens.cpu().numpy().astype(np.uint8).tobytes()).decode()
@@ -281,13 +281,13 @@ def unpacked(text: str):
 
 
 def unit(metric: str) -> str:
-    told = {"parameters": "weights", "pairs_per_byte": "pairs per byte read, all layers and heads",
+    units = {"parameters": "weights", "pairs_per_byte": "pairs per byte read, all layers and heads",
             "flops_per_byte": "FLOPs per byte read, forward",
             "memory_per_sequence": "bytes added by the layers for one sequence forward and backward"}
-    return told.get(metric, "bits per byte")
+    return units.get(metric, "bits per byte")
 
 
-RATE = {"smoke": 8e9, "small": 3.5e10, "medium": 2e13, "paper": 5e13}  # FLOP/s that each scale's machine sustains
+RATE = {"smoke": 8e9, "small": 3.5e10, "medium": 2e13, "paper": 5e13}  # FLOP/s that the machine of each scale sustains
 SEQUENCES = 500  # of a test split, about
 
 

@@ -1,8 +1,8 @@
-"""What depth does to activations, gradients, loss and memory (Child et al. 2019, sections 5.2 and 5.4).
+"""The effect of depth on activations, gradients, loss and memory (Child et al. 2019, sections 5.2 and 5.4).
 
-Narrow models of 4 to 128 layers on bytes of text. With every new residual branch the variance of what passes through
-grows; output weights that start smaller by 1 / sqrt(2 N) keep what N layers add to that of one. The paper says so and
-prints no numbers. Memory is counted in bytes of tensors, with and without recomputation.
+Narrow models of 4 to 128 layers on bytes of text. Every residual branch adds to the variance of the activations. Output
+weights scaled by 1 / sqrt(2 N) keep the contribution of N layers at that of one. The paper gives this reason but no
+numbers. Memory is counted in bytes of tensors, with and without recomputation.
 """
 
 from math import log
@@ -55,11 +55,11 @@ SCALES = {
               "learning_rate": 3.5e-4},
 }
 DEPTHS = {"smoke": (4, 8, 16), "small": (4, 8, 32, 128), "medium": (8, 32, 128), "paper": (8, 32, 128)}
-RATES = {"small": (3e-3, 1e-2, 3e-2)}  # of the deepest, so that each start is judged at its best; else the scale's own
+RATES = {"small": (3e-3, 1e-2, 3e-2)}  # for the deepest models, so that each start is judged at its best rate
 
 
 def model_config(config, vocab_size: int):
-    """Size of the model; attention is dense, so that depth alone matters."""
+    """Size of the model; attention is dense, so that only depth differs."""
     from repro.models import SparseConfig
 
     return SparseConfig(vocab_size, config.length, config.n_layer, config.n_head, config.n_embd, scaled=config.scaled)
@@ -100,8 +100,8 @@ def execute(config, context):
     with context.progress(total, f"training {config.n_layer} layers", "bytes") as bar:
         found = train(NextToken(model), batches, settings, context.folder,
                       lambda objective: nats("validation", config.held_out).mean(), bar)
-    told = nats("test", config.scored)
-    metrics |= {"validation_bits_per_byte": found.best_loss / log(2), "test_bits_per_byte": told.mean() / log(2)}
+    losses = nats("test", config.scored)
+    metrics |= {"validation_bits_per_byte": found.best_loss / log(2), "test_bits_per_byte": losses.mean() / log(2)}
     return Outcome({name: float(value) for name, value in metrics.items()},
                    {"growth_of_variance": "times, from what enters the layers to what leaves them, untrained",
                     "gradient_ratio": "gradient norm of the first layer over the last's, before training",
@@ -109,12 +109,12 @@ def execute(config, context):
                     "bytes_per_token_recomputed": "bytes that a further token takes in a training step",
                     "validation_bits_per_byte": "bits per byte", "test_bits_per_byte": "bits per byte"},
                    "scaled" if config.scaled else "unscaled", curves | found.curves,
-                   {"test": blocks(told.astype(float))})
+                   {"test": blocks(losses.astype(float))})
 
 
 def at_start(model, ids) -> dict[str, list]:
     """Variance of the residual stream after each layer (0: what enters), and the gradient norm of each layer's weights
-    for a random direction at the end; the output layer starts at 0 and would pass nothing back."""
+    for a random direction at the end; the output layer starts at zero and would pass no gradient back."""
     import torch
 
     x = model.embedded(ids[:, :-1])
@@ -147,7 +147,7 @@ def estimate(config):
 
 
 def grid(scale: str) -> list[dict]:
-    """Every depth with both starts; the deepest at several learning rates where there are."""
+    """Every depth with both starts; the deepest at several learning rates where RATES has them."""
     deepest = [{"learning_rate": rate} for rate in RATES.get(scale, ())] or [{}]
     return [{"n_layer": n, "scaled": scaled} | rate for n in DEPTHS[scale] for scaled in (True, False)
             for rate in (deepest if n == max(DEPTHS[scale]) else [{}])]
@@ -155,7 +155,8 @@ def grid(scale: str) -> list[dict]:
 
 PAPER, CHAPTER = "sparse2019", "14_deep"
 EXPERIMENT = Experiment(
-    name="sparse-depth", paper=PAPER, summary="Depth: variance, gradients, loss and memory, scaled and not.",
+    name="sparse-depth", paper=PAPER,
+    summary="Depth: variance, gradients, loss and memory, with and without scaled output weights.",
     config=Config, scales=SCALES, execute=execute, estimate=estimate, grid=grid)
 
 
@@ -168,29 +169,29 @@ def table(context):
         for config in context.plan(scale):
             found = context.records_of(config)
             rows.append({"scale": scale, "layers": config.n_layer,
-                         "output weights": "1/sqrt(2N)" if config.scaled else "as all others",
+                         "output weights": "scaled by 1/sqrt(2N)" if config.scaled else "unscaled",
                          "learning rate": f"{config.learning_rate:g}",
-                         "variance grows by": mean(found, "growth_of_variance", style=".2f"),
-                         "gradient, first / last layer": mean(found, "gradient_ratio", style=".2f"),
+                         "variance grows by (times)": mean(found, "growth_of_variance", style=".2f"),
+                         "gradient norm, first / last layer": mean(found, "gradient_ratio", style=".2f"),
                          "bits per byte": mean(found, "test_bits_per_byte")})
     return pandas.DataFrame(rows)
 
 
 def memory(context):
-    """Memory that a token takes, and how many fit on the paper's card, beside the length that the paper trained on."""
+    """Memory per token, tokens that fit on the paper's card, and the length that the paper trained on."""
     import pandas
 
     stated = next(row for row in printed_rows("sparse2019_hyperparameters") if "reachable" in row["parameter"])
     rows = [{"source": f"the paper, {stated['note']}", "layers": "–", "width": "–",
-             "length trained": f"{int(stated['value']):,}", "KiB a token, kept": "–",
-             "KiB a token, recomputed": "–", "tokens in 16 GiB, kept": "–", "tokens in 16 GiB, recomputed": "–"}]
+             "length trained": f"{int(stated['value']):,}", "KiB per token, kept": "–",
+             "KiB per token, recomputed": "–", "tokens in 16 GiB, kept": "–", "tokens in 16 GiB, recomputed": "–"}]
     for scale in context.scales:
         for config in {config.n_layer: config for config in context.plan(scale, scaled=True)}.values():
             found = [record.metrics for record in context.records_of(config)[:1]]
             taken = {name: found[0][f"bytes_per_token_{name}"] for name in ("kept", "recomputed")} if found else {}
             rows.append({"source": f"this study, {scale}", "layers": str(config.n_layer), "width": str(config.n_embd),
                          "length trained": f"{config.length:,}",
-                         **{f"KiB a token, {name}": f"{taken[name] / 1024:,.1f}" if taken else NOT_RUN
+                         **{f"KiB per token, {name}": f"{taken[name] / 1024:,.1f}" if taken else NOT_RUN
                             for name in ("kept", "recomputed")},
                          **{f"tokens in 16 GiB, {name}": f"{CARD / taken[name] / 1e6:.2f} M" if taken else NOT_RUN
                             for name in ("kept", "recomputed")}})
@@ -204,7 +205,7 @@ def figure(context):
     deepest = max(config.n_layer for config in context.plan())
     panels = {"variance after the layer": {}, "gradient norm of the layer": {}}
     for config in context.plan(n_layer=deepest):
-        name = "output weights by 1/sqrt(2N)" if config.scaled else "output weights as all others"
+        name = "output weights scaled by 1/sqrt(2N)" if config.scaled else "output weights unscaled"
         found = context.records_of(config)[:1]
         for title, key in zip(panels, ("variance", "gradient"), strict=True):
             if found or name not in panels[title]:  # untrained models are the same at every learning rate
@@ -218,7 +219,7 @@ def doublings(points) -> list:
 
 
 def deepest(measure):
-    """Measures the deepest models, those that are scaled less the others, each kind at the better of its rates."""
+    """Compare the deepest models, scaled minus unscaled, each at its best learning rate."""
     def measured(records):
         import numpy as np
 
@@ -231,7 +232,7 @@ def deepest(measure):
 
 
 def at_best_rate(records):
-    """Those trained at the learning rate with the fewest bits on the validation text, over all seeds."""
+    """The records trained at the learning rate with the fewest bits on the validation text, over all seeds."""
     rates = {record.config["learning_rate"]: [] for record in records}
     for record in records:
         rates[record.config["learning_rate"]].append(record.metrics["validation_bits_per_byte"])
@@ -240,51 +241,53 @@ def at_best_rate(records):
 
 
 def saved(records):
-    """Log of the bytes a token takes recomputed over kept, in the deepest model."""
+    """Log ratio of the bytes per token, recomputed to kept, in the deepest model."""
     most = max(records, key=lambda record: record.config["n_layer"])
     return Measured([[log(most.metrics["bytes_per_token_recomputed"] / most.metrics["bytes_per_token_kept"])]])
 
 
 def grown(records):
-    """Growth of the variance with scaled output weights less that without, in logs, in the deepest models."""
+    """Log growth of the variance with scaled output weights minus that without, in the deepest models."""
     return deepest(lambda record: log(record.metrics["growth_of_variance"]))(records)
 
 
 def evened(records):
-    """How far the first layer's gradient is from the last one's, as the log of the larger over the smaller: with scaled
-    output weights less without, in the deepest models."""
+    """Log ratio of the larger to the smaller gradient of first and last layer, scaled minus unscaled, in the deepest
+    models."""
     found = deepest(lambda record: abs(log(record.metrics["gradient_ratio"])))(records)
-    return found._replace(note="of the larger gradient over the smaller")
+    return found._replace(note="ratio of the larger gradient to the smaller")
 
 
 COMMON = {"paper": PAPER, "experiment": EXPERIMENT.name}
-# Section 5.2 tells what scaling is for, and compares nothing: its claims are ours.
+# Section 5.2 gives the reason for scaling and compares nothing, so these claims are ours.
 NO_NUMBER = {"why_no_paper_effect": "the paper gives the reason and prints no number"}
 STARTS = {"unit": "seed", "direction": "lower", "relative": True, "why_no_control": "the other start is the control",
           "why_no_assay": "nothing is trained",
-          "criterion_before": "one number, without seeds, as if it did not depend on chance"}
+          "criterion_before": "a single number without seeds, as if chance played no part"}
 register(
     EXPERIMENT,
     Artifact(id="sparse2019-depth", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source=ADDED,
              title="Depth with output weights scaled by 1/sqrt(2N) and without", build=table),
     Artifact(id="sparse2019-depth-figure", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, kind="figure",
-             source=ADDED, title="Variance and gradients through the deepest models before training", build=figure),
+             source=ADDED, title="Variance and gradients through the deepest models before training", build=figure,
+             look_for="Flat lines are what scaling is for: every layer adds little variance, and the first layer's "
+                      "gradient is about as large as the last one's."),
     Artifact(id="sparse2019-recomputation", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name,
              source="Section 5.4", title="Memory with and without recomputation", build=memory),
     Claim(id="sparse2019-scaled-variance", **COMMON, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
-          sentence="With scaled output weights the variance grows less through the layers of the deepest model.",
-          short="With scaled output weights the variance grows less.", **STARTS, measure=grown),
+          sentence="With scaled output weights, the variance grows less through the layers of the deepest model.",
+          short="Scaled output weights limit the growth of the variance.", **STARTS, measure=grown),
     Claim(id="sparse2019-scaled-gradients", **COMMON, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
-          sentence="With scaled output weights the first layer's gradient is nearer in size to the last one's.",
+          sentence="With scaled output weights, the gradients of the first and last layer are closer in size.",
           short="Scaled output weights even gradients out over the layers.",
           **STARTS, measure=evened),
     Claim(id="sparse2019-scaled-loss", **COMMON, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
-          sentence="At the largest depth, scaled output weights give a lower loss after as many steps, each start at "
-                   "the better of its learning rates.",
+          sentence="At the largest depth, scaled output weights give a lower loss after the same number of steps, each "
+                   "start at its best learning rate.",
           short="Scaled output weights lower the loss at the largest depth.", unit="stretch",
           direction="lower", told_in="bits per byte", measure=deepest(bits),
-          why_no_control="the other start is the control", why_no_assay="a difference of any size is asked for"),
+          why_no_control="the other start is the control", why_no_assay="the claim asks for a difference of any size"),
     Claim(id="sparse2019-recomputation-memory", **COMMON, **NO_NUMBER, source="Section 5.4", unit="exact",
           about=("sparse2019-recomputation",), direction="lower", relative=True, where=lambda config: config.scaled,
-          sentence="Recomputed attention and feedforward layers take less memory a token.",
-          short="Recomputation takes less memory a token.", measure=saved))
+          sentence="Recomputing attention and feedforward layers takes less memory per token.",
+          short="Recomputation takes less memory per token.", measure=saved))

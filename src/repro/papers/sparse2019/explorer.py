@@ -1,4 +1,4 @@
-"""What the explorer shows of the Sparse Transformer: bits per byte against attended pairs."""
+"""The Sparse Transformer in the explorer: bits per byte against attended pairs."""
 
 from repro.papers.sparse2019.settings import is_image
 from repro.papers.sparse2019.tasks import DENSITY, PAPER
@@ -7,16 +7,16 @@ from repro.study.published import published
 from repro.study.registry import register
 
 PATTERNS = {"dense": "dense attention", "fixed": "fixed pattern", "strided": "strided pattern",
-            "window": "the last positions alone"}
+            "window": "local window only"}
 
 
 def line(config) -> str:
-    """The pattern, how its two heads are used, and what else is not as in Table 2, in plain words."""
-    told = [PATTERNS[config.pattern]]
+    """The pattern, the use of its two heads, and other differences from Table 2, in plain words."""
+    words = [PATTERNS[config.pattern]]
     two_heads = config.pattern in ("fixed", "strided")
-    told += [f"heads {config.integration}"] * (two_heads and config.integration != "merged")
-    told += ["no embeddings of positions"] * (not config.embeddings)
-    return ", ".join(told)
+    words += [f"heads {config.integration}"] * (two_heads and config.integration != "merged")
+    words += ["no position embeddings"] * (not config.embeddings)
+    return ", ".join(words)
 
 
 def match(config) -> str:
@@ -25,7 +25,7 @@ def match(config) -> str:
 
 
 def printed(metric: str) -> list[dict]:
-    """The rows of Table 2: bits per byte; its times an iteration are of other machines."""
+    """The rows of Table 2: bits per byte; its times per iteration come from other machines."""
     rows = published("sparse2019_table2_patterns").to_dict("records")
     name = {row["model"]: PATTERNS[next(word for word in PATTERNS if word in row["model"].lower())] for row in rows}
     return [{"line": name[row["model"]], "match": f"{row['dataset']}, {name[row['model']]}", "settings": {},

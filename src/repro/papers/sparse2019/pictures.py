@@ -1,4 +1,4 @@
-"""What models drew, as pictures and sound, and the attention that a trained model has."""
+"""Generated pictures and sound, and the attention of a trained model."""
 
 import base64
 import io
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Clip:
-    """Sound that plays in a page: `wave` (samples,) float in -1 .. 1. `words` say what it is."""
+    """Sound that plays in a page: `wave` (samples,) float in -1 .. 1, and `words` that describe it."""
 
     wave: "np.ndarray"
     words: str
 
     def wav(self) -> bytes:
-        """The sound as a WAV file of 16 bits, as loud as it can be."""
+        """The sound as a 16-bit WAV file at full volume."""
         import numpy as np
 
         buffer = io.BytesIO()
@@ -47,7 +47,7 @@ class Clip:
 
 
 def _notes(config, results=None) -> dict:
-    """What the first seed of a run drew; {} where it was not run."""
+    """The samples of the first seed of a run; {} if it was not run."""
     from repro.study.store import Store
 
     found = Store.for_scale(config.scale, results).seeds(config)
@@ -55,30 +55,30 @@ def _notes(config, results=None) -> dict:
 
 
 def drawn_sound(scale: str = "smoke") -> list[Clip]:
-    """A clip for each length of Table 4, the given beginning included; one that says so for a run that is missing."""
+    """A clip for each length of Table 4, including the given beginning; a missing run gives an empty one."""
     import numpy as np
 
     found = []
     for config in (one for one in AUDIO.plan(scale) if one.drawn):
         notes = _notes(config)
         codes = unpacked(notes["clip"][0]) if notes else np.zeros(0, np.uint8)
-        told = (f"{len(codes) / RATE:.2f} s; the first {len(unpacked(notes['given'][0])) / RATE:.2f} s are given"
-                if notes else NOT_RUN)
-        found.append(Clip(waveform(codes) if notes else np.zeros(0), f"trained on {config.length:,} samples: {told}"))
+        words = (f"{len(codes) / RATE:.2f} s; the first {len(unpacked(notes['given'][0])) / RATE:.2f} s are real"
+                 if notes else NOT_RUN)
+        found.append(Clip(waveform(codes) if notes else np.zeros(0), f"trained on {config.length:,} samples: {words}"))
     return found
 
 
 def text_notes(scale: str, pattern: str = "fixed") -> tuple:
-    """The run of a text model, and what its first seed drew."""
+    """The run of a text model, and the samples of its first seed."""
     config, = (one for one in DENSITY.plan(scale) if not is_image(one) and one.pattern == pattern)
     return config, _notes(config)
 
 
 def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
-    """What a text model wrote after the beginning of the test text; or "not run".
+    """The continuation that a text model wrote of the test text; or "not run".
 
-    The text that the model learned says what its ids mean. Without that text the words come from the excerpts of the
-    package; where these lack them, too, a line says so.
+    Decoding the ids needs the training text. Without it, the words come from the excerpts of the package; if these lack
+    them too, a line says so.
     """
     from repro.data import corpus, tokeniser
     from repro.data.excerpts import digest, excerpt
@@ -88,14 +88,14 @@ def drawn_text(scale: str = "smoke", pattern: str = "fixed") -> str:
         return NOT_RUN
     if not corpus(config.corpus).available():
         return excerpt(digest(notes["clip"][0])) or (
-            f"it was run, but its ids are told by {config.corpus}, which is not here: repro data fetch {config.corpus}")
+            f"run, but decoding needs {config.corpus}, which is not here. Get it: repro data fetch {config.corpus}")
     coder = tokeniser("byte", corpus=config.corpus)
     given, whole = (unpacked(notes[name][0]) for name in ("given", "clip"))
     return coder.decode(whole[len(given):]).encode("utf-8", "replace").decode()
 
 
 def drawn_images(context):
-    """The figure: images drawn, halves completed, and the originals of these, of every strided model of images."""
+    """The figure: images drawn, halves completed, and their originals, for every strided model of images."""
     from repro.plotting import draw_images
 
     rows = {}
@@ -111,7 +111,7 @@ def drawn_images(context):
 
 
 def spectrograms(context):
-    """The figure: what every model of Table 4 drew."""
+    """The figure: the clips of every model of Table 4."""
     from repro.plotting import draw_spectrograms
 
     found = {}
@@ -122,8 +122,8 @@ def spectrograms(context):
 
 
 def learned_attention(model, ids: "Tensor") -> "list[Tensor]":
-    """Of each layer the weights (H, N, N) that the heads of a `SparseTransformer` give, averaged over the rows of ids
-    (B, N)."""
+    """For each layer of a `SparseTransformer`, the attention weights (H, N, N) of its heads, averaged over the rows of
+    ids (B, N)."""
     import torch
 
     found, x = [], model.embedded(ids)
@@ -140,9 +140,9 @@ def learned_attention(model, ids: "Tensor") -> "list[Tensor]":
 
 
 def heard(patterns, n: int) -> "list[Tensor]":
-    """(n, n) bool after each layer: whether position i (row) has heard from position j (column).
+    """(n, n) bool after each layer: whether position i (row) has received information from position j (column).
 
-    patterns: of each layer, the bottom one first, one for each head.
+    patterns: for each layer, from the bottom, one pattern per head.
     """
     import torch
 
@@ -156,7 +156,12 @@ def heard(patterns, n: int) -> "list[Tensor]":
 
 register(
     Artifact(id="sparse2019-samples", paper=PAPER, chapter=CHAPTER, experiment=DENSITY.name, kind="figure",
-             source=f"{ADDED}, after Figure 5", title="Images drawn, and halves completed", build=drawn_images),
+             source=f"{ADDED}, after Figure 5", title="Images generated from nothing, and lower halves completed",
+             build=drawn_images,
+             look_for="Look for shapes that continue across the middle of a completed image. A lower half that repeats "
+                      "the top of a drawn image shows that the model ignores the upper half it was given."),
     Artifact(id="sparse2019-spectrograms", paper=PAPER, chapter=CHAPTER, experiment=AUDIO.name, kind="figure",
-             source=f"{ADDED}, after section 7.4", title="Sound drawn", build=spectrograms))
+             source=f"{ADDED}, after section 7.4", title="Spectrograms of generated sound", build=spectrograms,
+             look_for="Held notes are horizontal lines. If they stop where the given beginning ends, the model has not "
+                      "learned to hold a note."))
 

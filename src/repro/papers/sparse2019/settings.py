@@ -1,12 +1,12 @@
-"""What is run at which scale: patterns on images and text (Tables 1 to 3), and lengths of sound (Table 4).
+"""The runs of each scale: patterns on images and text (Tables 1 to 3), and lengths of sound (Table 4).
 
-`paper` is section 7. Where it leaves a number open, it stands here: the stride of CIFAR-10 is taken to be a row of
-pixels, 96 bytes, as the text says of images that a column then holds what is above. `small` keeps the proportions at
-what a core trains in minutes; the images of Table 2 are shrunk to 16 x 16 there.
+`paper` is section 7. It leaves the stride for CIFAR-10 open; we take one row of pixels, 96 bytes, because the paper
+says that a column of an image then contains the pixels above. `small` keeps the proportions at a size that one core
+trains in minutes; there, the images of Table 2 are shrunk to 16 x 16.
 """
 
 SEEDS = 3
-PATTERN_SEEDS = 5  # of the patterns on images, whose printed differences are small
+PATTERN_SEEDS = 5  # for the patterns on images, whose printed differences are small
 IMAGE = {
     "smoke": {"corpus": "synthetic-images", "side": 8, "length": 192, "stride": 24, "summary": 4, "steps": 60,
               "batch_size": 8, "n_layer": 2, "n_embd": 32, "learning_rate": 1e-2, "scored": 20, "held_out": 8,
@@ -29,7 +29,7 @@ TEXT = {
     "smoke": {"corpus": "synthetic-books", "length": 128, "stride": 16, "summary": 4, "steps": 60, "batch_size": 8,
               "n_layer": 2, "n_embd": 32, "learning_rate": 1e-2, "scored": 30, "held_out": 10, "optimizer": "muon",
               "contexts": (64, 96), "drawn": 1},
-    # Short sequences first and one long one a step: more steps fit into the time, and what is near is learned first.
+    # Short sequences first, later one long sequence per step: more steps fit into the time, near context comes first.
     "small": {"corpus": "enwik8-prefix", "length": 1_024, "growing": ((64, 0.15), (256, 0.25)), "stride": 32,
               "summary": 8, "steps": 4_000, "batch_size": 1, "n_layer": 2, "n_embd": 128, "n_head": 4,
               "learning_rate": 6e-3, "scored": 120, "held_out": 30, "optimizer": "muon", "precision": "bf16",
@@ -45,8 +45,8 @@ TEXT = {
 IMAGE_EMBEDDINGS = {"embeddings": ("data",)}
 TEXT_EMBEDDINGS = {"embeddings": ("attention",)}
 PATTERNS = ("dense", "fixed", "strided")
-WINDOW = "window"  # a row of ours: the last `stride` positions alone; what dense attention has beyond it is the room
-UNSHOWN = {"drawn": 0, "contexts": ()}  # of rows of which no sample and no other context is shown
+WINDOW = "window"  # our row: only the last `stride` positions; the gain of dense attention over it is the room
+UNSHOWN = {"drawn": 0, "contexts": ()}  # for rows that show no samples and no other contexts
 
 SOUND = {
     "smoke": {"corpus": "synthetic-sound", "pattern": "strided", "steps": 40, "n_head": 2, "learning_rate": 1e-2,
@@ -58,11 +58,11 @@ SOUND = {
     "paper": {"corpus": "piano-bach", "pattern": "strided", "steps": 100_000, "n_head": 16, "learning_rate": 3.5e-4,
               "warmup_share": 0.05, "precision": "fp16", "recompute": True, "drawn": 1},
 }
-# Rows of Table 4, the shortest first: sequences four times as long, each with a model that takes about as much memory.
-# Without recomputation a sequence keeps numbers in proportion to length x layers x width; width and layers fall until
-# that is the same. With it, the work inside one layer counts as well; records tell the memory of each. At `small`
-# all take as many steps, so that the longest hear the most: what they lose is not for want of sound. There each grows
-# from 64 samples by fours: three tenths of the steps, two of 256, three of what is longer, two of its own length.
+# Rows of Table 4, the shortest first: each has sequences four times as long and a model of about the same memory.
+# Without recomputation, a sequence stores numbers in proportion to length x layers x width; width and layers shrink to
+# keep that product. With it, the work inside one layer counts too; records store the memory of each. At `small` all
+# take the same number of steps, so the longest hear the most sound and do not lose for lack of it. There sequences
+# grow by fours from 64 samples: 30 % of the steps, 20 % at 256, 30 % at longer stages, 20 % at the full length.
 LENGTHS = {
     "smoke": ({"length": 256, "stride": 16, "n_embd": 48, "n_layer": 4, "batch_size": 4, "scored": 12},
               {"length": 1_024, "stride": 32, "n_embd": 24, "n_layer": 2, "batch_size": 1, "scored": 3}),
@@ -84,8 +84,8 @@ LENGTHS = {
 
 
 def density_grid(scale: str) -> list[dict]:
-    """Table 2 on images and on text, and the window that its rows are held against; then images with the other ways to
-    share heads and without embeddings; at `small` one model of whole images too."""
+    """Table 2 on images and text, with the window as baseline; then images with the other ways to share heads and
+    without embeddings; at `small` also one model of full-size images."""
     image, text = IMAGE[scale] | IMAGE_EMBEDDINGS, TEXT[scale] | TEXT_EMBEDDINGS
     rows = [values | (UNSHOWN if pattern != shown else {}) | {"pattern": pattern}
             for values, shown in ((image, "strided"), (text, "fixed")) for pattern in (*PATTERNS, WINDOW)]
@@ -96,7 +96,7 @@ def density_grid(scale: str) -> list[dict]:
 
 
 def sound_grid(scale: str) -> list[dict]:
-    """Table 4; then the smallest model on the shortest sequences, which tells what its size alone costs."""
+    """Table 4; then the smallest model on the shortest sequences, which shows the cost of size alone."""
     rows = LENGTHS[scale]
     if scale == "small":
         rows = [row | {"growing": grown(row["length"])} for row in rows]
@@ -104,13 +104,13 @@ def sound_grid(scale: str) -> list[dict]:
 
 
 def grown(length: int) -> tuple[tuple[int, float], ...]:
-    """The stages of a row of Table 4 at `small` before its own length: samples and share of the steps."""
+    """The stages before the full length of a row of Table 4 at `small`: samples and share of the steps."""
     longer = [4**k for k in range(5, 10) if 4**k < length]
     return (64, 0.3), (256, 0.2), *((n, round(0.3 / len(longer), 3)) for n in longer)
 
 
 def is_image(config) -> bool:
-    """Whether it is a run on images; of a run's config, or of what a record holds of it."""
+    """Whether it is a run on images; takes a config, or the dict of it in a record."""
     return kind_of(config) == "image"
 
 
@@ -135,7 +135,7 @@ def is_as_large_as_fits(config) -> bool:
 
 
 def kind_of(config) -> str:
-    """What a run reads: "image", "text" or "audio"."""
+    """The kind of data of a run: "image", "text" or "audio"."""
     from repro.data import corpus
 
     return corpus(config["corpus"] if isinstance(config, dict) else config.corpus).kind

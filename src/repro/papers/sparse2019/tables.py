@@ -1,4 +1,4 @@
-"""Tables 1 to 4 with the paper's rows beside ours, and what the claims about them measure."""
+"""Tables 1 to 4 with the paper's rows next to ours, and the measures of the claims about them."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 BITS = "test_bits_per_byte"
 PRINTED = {"dense": "Dense attention", "fixed": "Sparse Transformer (fixed)",
            "strided": "Sparse Transformer (strided)"}
-PATTERN_NAMES = {WINDOW: "a window alone"}
-WORTH = "less a window's, at common seeds"
+PATTERN_NAMES = {WINDOW: "local window only"}
+WORTH = "minus the window's, at common seeds"
+DIFFERENCE = "difference from merged, at common seeds"
 TIME, PAIRS = "time per iteration, as printed", "pairs per byte, all layers and heads"
-WHOLE = {"CIFAR-10": "CIFAR-10, whole", "Enwik8": "enwik8, whole"}
-ABOUT = 1.5  # times: memories that differ by less are about the same
-TOGETHER = {"text": 2, "sound": 12}  # neighbouring blocks that count as one stretch: of sound a second, some notes
+WHOLE = {"CIFAR-10": "CIFAR-10, complete", "Enwik8": "enwik8, complete"}
+ABOUT = 1.5  # ratio of two memory sizes; below it they count as about the same
+TOGETHER = {"text": 2, "sound": 12}  # neighboring blocks per stretch; of sound about a second, a few notes
 
 
 def bits(record: Record, split: str = "test") -> "np.ndarray":
-    """(units,) bits a byte: of images one each, of text and sound stretches; their mean is that of the whole split."""
+    """(units,) bits per byte, one per image or per stretch of text or sound; their mean is that of the whole split."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
@@ -53,7 +54,7 @@ def bits(record: Record, split: str = "test") -> "np.ndarray":
 
 
 def fewer_bits(better: Callable[[dict], bool]) -> Callable[[Sequence[Record]], Measured]:
-    """Measures the runs whose config is `better` against the others, seed by seed, on the same test data."""
+    """Compare the runs whose config is `better` with the others, seed by seed, on the same test data."""
     def measure(records: Sequence[Record]) -> Measured:
         chosen, others = ([record for record in records if better(record.config) is wanted] for wanted in (True, False))
         return Measured([bits(one) - bits(other) for one, other in zip(chosen, others, strict=True)])
@@ -66,14 +67,14 @@ def has(key: str, value) -> Callable[[dict], bool]:
 
 
 def last_context(records: Sequence[Record]) -> Measured:
-    """Bits a byte with the longest least context less those with the shortest, of the same weights and bytes."""
+    """Bits per byte with the longest minimum context minus those with the shortest; same weights, same bytes."""
     least, most = (of(records[0].config["contexts"]) for of in (min, max))
     return Measured([bits(record, f"test at {most}") - bits(record, f"test at {least}") for record in records],
-                    note=f"at least {most} bytes before each against {least}")
+                    note=f"at least {most} bytes of context against {least}")
 
 
 def worth_of_reach(records: Sequence[Record]) -> float:
-    """By how many bits a byte dense attention beats a window, at the seeds that both have; of all where none is."""
+    """Bits per byte by which dense attention beats a window, at common seeds; over all seeds if there are none."""
     dense, window = ({record.seed: record.metrics[BITS] for record in records if record.config["pattern"] == name}
                      for name in ("dense", WINDOW))
     common = dense.keys() & window.keys()
@@ -81,7 +82,7 @@ def worth_of_reach(records: Sequence[Record]) -> float:
 
 
 def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Sequence[Record]], Measured]:
-    """Measures the runs with the longest sequences less those with the shortest, seed by seed."""
+    """Compare the runs with the longest sequences with those with the shortest, seed by seed."""
     def difference(records: Sequence[Record]) -> Measured:
         ends = [max(record.config["length"] for record in records), min(record.config["length"] for record in records)]
         longest, shortest = ([record for record in records if record.config["length"] == end] for end in ends)
@@ -90,8 +91,10 @@ def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Seque
 
 
 def beyond_size(records: Sequence[Record]) -> Measured:
-    """Bits a byte of the longest sequences, with the smallest model, less those of the shortest, with the largest. The
-    control is what the size alone costs: the smallest model on the shortest sequences less the largest."""
+    """Bits per byte of the longest sequences with the smallest model, minus those of the shortest with the largest.
+
+    The control is the cost of size alone: the smallest model minus the largest, both on the shortest sequences.
+    """
     fits, alone = ([record for record in records if is_as_large_as_fits(record.config) is wanted]
                    for wanted in (True, False))
     shortest = [record for record in fits if record.config["length"] == alone[0].config["length"]]
@@ -100,8 +103,10 @@ def beyond_size(records: Sequence[Record]) -> Measured:
 
 
 def smaller(records: Sequence[Record]) -> Measured:
-    """Log of the weights with the longest sequences over those with the shortest, and what memory both took; where one
-    took over `ABOUT` times as much as the other nothing was held equal, and no size counts for the claim."""
+    """Log ratio of the weights with the longest sequences to those with the shortest, and the memory of both.
+
+    If one took over `ABOUT` times as much memory as the other, memory was not held equal and the effect counts as 0.
+    """
     import numpy as np
 
     found = longest_and_shortest(lambda record: np.log([record.metrics["parameters"]]))(records)
@@ -109,13 +114,13 @@ def smaller(records: Sequence[Record]) -> Measured:
     least, most = sorted(row.metrics["memory_per_sequence"] for row in (rows[0], rows[-1]))
     taken = " and ".join(f"{record.metrics['memory_per_sequence'] / 2**20:,.0f} MiB at {record.config['length']:,}"
                          for record in (rows[0], rows[-1]))
-    unequal = f": {most / least:.1f} times, so nothing was held equal" if most > ABOUT * least else ""
+    unequal = f": {most / least:.1f} times, so memory was not held equal" if most > ABOUT * least else ""
     return found._replace(effects=found.effects if not unequal else [[0.0]],
                           note=f"a sequence takes {taken} samples{unequal}")
 
 
 def log_ratio(metric: str, better: str) -> Callable[[Sequence[Record]], Measured]:
-    """Measures the log of a metric of one pattern over that of the other; counted."""
+    """Log ratio of a metric of one pattern to that of the other; counted, so without chance."""
     def measure(records: Sequence[Record]) -> Measured:
         values = {record.config["pattern"]: record.metrics[metric] for record in records}
         return Measured([[log(values[better] / next(value for name, value in values.items() if name != better))]])
@@ -123,7 +128,7 @@ def log_ratio(metric: str, better: str) -> Callable[[Sequence[Record]], Measured
 
 
 def printed_patterns(data: str, one: str, other: str) -> Callable[[], float]:
-    """Bits a byte of one pattern less those of another, in Table 2."""
+    """Bits per byte of one pattern minus those of another, in Table 2."""
     def effect() -> float:
         found = {row["model"]: float(row["bits_per_byte"]) for row in printed_rows("sparse2019_table2_patterns")
                  if row["dataset"] == data}
@@ -132,7 +137,7 @@ def printed_patterns(data: str, one: str, other: str) -> Callable[[], float]:
 
 
 def printed_ends(table: str, column: str, key: str) -> Callable[[], float]:
-    """The value in the row with the largest `key` less that with the smallest."""
+    """The value in the row with the largest `key` minus that in the row with the smallest."""
     def effect() -> float:
         rows = sorted(printed_rows(table), key=lambda row: float(row[key]))
         return round(float(rows[-1][column]) - float(rows[0][column]), 6)
@@ -145,17 +150,16 @@ def printed_weights() -> float:
     return log(float(rows[-1]["parameters_millions"]) / float(rows[0]["parameters_millions"]))
 
 
-# Our rows below those of the paper: of which kind, and with which pattern.
+# Our rows below those of the paper: the kind of data and the pattern.
 OURS = {"CIFAR-10": ("image", "strided"), "Enwik8": ("text", "fixed"),
         "Classical music, 5 s at 12 kHz": ("audio", "strided")}
-NO_NETWORK = {"image": "no network: linear prediction from pixels nearby",
-           "text": "no network: xz behind the training text",
-           "audio": "no network: linear prediction from samples before"}
+NO_NETWORK = {"image": "no network: linear prediction from nearby pixels",
+           "text": "no network: xz after the training text",
+           "audio": "no network: linear prediction from earlier samples"}
 
 
 def density(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 1: what the paper compares; below each of its texts ours, with the part that was read, and what its bytes
-    cost without a network."""
+    """Table 1: the models that the paper compares; below each data set our model, and the cost without a network."""
     rows = []
     for name, group in published("sparse2019_table1_density_modelling").groupby("dataset", sort=False):
         rows += [{"data": WHOLE.get(name, name), "model": row["model"], "source": "the paper",
@@ -168,14 +172,14 @@ def density(context: ArtifactContext) -> "pandas.DataFrame":
                 model = f"Sparse Transformer ({config.pattern})" if network else NO_NETWORK[kind_of(config)]
                 rows.append({"data": data_read(config), "source": f"this study, {config.scale}", "model": model,
                              "parameters": weights(found) if network else "–", "bits per byte": mean(found, BITS),
-                             "bytes trained on": f"{config.training_bytes:,}" if network else "all there are",
+                             "bytes trained on": f"{config.training_bytes:,}" if network else "whole split",
                              "bytes scored": scored(config),
                              "seeds": (len(found) if network else "–") if found else NOT_RUN})
     return bits_in_front(rows)
 
 
 def bits_in_front(rows: list[dict]) -> "pandas.DataFrame":
-    """A table with the number that it is about behind the names of its rows."""
+    """A table with bits per byte moved directly after the names of its rows."""
     import pandas
 
     frame = pandas.DataFrame(rows)
@@ -184,17 +188,17 @@ def bits_in_front(rows: list[dict]) -> "pandas.DataFrame":
 
 
 def every_plan(context: ArtifactContext) -> Iterator:
-    """The planned runs of all scales that are shown, the largest scale first."""
+    """The planned runs of all shown scales, the largest scale first."""
     return (config for scale in reversed(context.scales) for config in context.plan(scale))
 
 
 def is_network(config) -> bool:
-    """Whether a run trains a model; else it is a bar that needs none."""
+    """Whether a run trains a model; otherwise it is a baseline without one."""
     return "pattern" in type(config).model_fields
 
 
 def in_table_1(config, kind: str, pattern: str) -> bool:
-    """Whether a run reads such data, with all that the paper's model has, or without a network."""
+    """Whether a run belongs in Table 1: this kind of data, with the paper's full model or without a network."""
     if kind_of(config) != kind or not is_network(config):
         return kind_of(config) == kind
     shortest = kind != "audio" or config.length == LENGTHS[config.scale][0]["length"] and is_as_large_as_fits(config)
@@ -202,11 +206,11 @@ def in_table_1(config, kind: str, pattern: str) -> bool:
 
 
 def patterns(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 2: for each data set and pattern the paper's bits and time, and our bits and forward FLOPs a byte; besides
-    a window, what all patterns have in common, and what needs no network.
+    """Table 2: the paper's bits and time for each data set and pattern, with our bits and forward FLOPs per byte.
 
-    Bits are means over all seeds of a row. WORTH compares a row with the window at the seeds that both have, as the
-    room of the claims does; where a row has more seeds, that differs from the difference of the means.
+    We add the local window and the baselines without a network. Bits are means over all seeds of a row. WORTH compares
+    a row with the window at the seeds that both have, as the room of the claims does; with unequal numbers of seeds
+    that is not the difference of the means.
     """
     printed = {(row["dataset"], row["model"]): row for row in printed_rows("sparse2019_table2_patterns")}
     rows = []
@@ -231,12 +235,12 @@ def patterns(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def _planned(context: ArtifactContext, scale: str, image: bool, pattern: str) -> list:
-    """The runs of Table 2 on images or on text with a pattern: one, or none where it is not planned."""
+    """The run of Table 2 on images or text with a pattern, as a list; empty if none is planned."""
     return [config for config in context.plan(scale, pattern=pattern) if is_image(config) is image and is_plain(config)]
 
 
 def _row_of_patterns(context: ArtifactContext, config, window) -> dict:
-    """A row of ours in Table 2."""
+    """One of our rows in Table 2."""
     found = context.records_of(config)
     return {"data": data_read(config), "pattern": PATTERN_NAMES.get(config.pattern, config.pattern),
             "source": f"this study, {config.scale}", "bits per byte": mean(found, BITS),
@@ -246,17 +250,18 @@ def _row_of_patterns(context: ArtifactContext, config, window) -> dict:
 
 
 def contexts(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 3: bits a byte where every byte has at least so many before it; the same weights in all rows of a scale."""
+    """Table 3: bits per byte for each minimum context; the same weights in all rows of a scale."""
     import pandas
 
-    rows = [{"least context": f"{int(row['minimum_context_length_tokens']):,}", "of": "12,288", "source": "the paper",
-             "bits per byte": row["enwik8_bits_per_byte"]} for row in printed_rows("sparse2019_table3_context_length")]
+    rows = [{"minimum context": f"{int(row['minimum_context_length_tokens']):,}", "sequence length": "12,288",
+             "source": "the paper", "bits per byte": row["enwik8_bits_per_byte"]}
+            for row in printed_rows("sparse2019_table3_context_length")]
     for scale in reversed(context.scales):
         for config in context.plan(scale, pattern="fixed"):
             if is_image(config):
                 continue
             found = context.records_of(config)
-            rows += [{"least context": f"{least:,}", "of": f"{config.length:,}",
+            rows += [{"minimum context": f"{least:,}", "sequence length": f"{config.length:,}",
                       "source": f"this study, {scale}, {config.corpus}",
                       "bits per byte": mean(found, f"test_bits_at_{least}" if least else BITS, style=".4f")}
                      for least in (0, *config.contexts)]
@@ -264,7 +269,7 @@ def contexts(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def audio(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 4: longer sound with smaller models; then the smallest model on the shortest sequences."""
+    """Table 4: longer sound with smaller models; then our control, the smallest model on the shortest sequences."""
     import pandas
 
     rows = [{"sequence length": f"{int(row['sequence_length']):,}", "source": "the paper",
@@ -273,7 +278,7 @@ def audio(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale):
             found = context.records_of(config)
-            kind = "" if is_as_large_as_fits(config) else ", the smallest model on the shortest"
+            kind = "" if is_as_large_as_fits(config) else ", control: smallest model, shortest sequences"
             rows.append({"sequence length": f"{config.length:,}",
                          "source": f"this study, {scale}, {config.corpus}{kind}",
                          "parameters": weights(found), "bits per byte": mean(found, BITS),
@@ -282,7 +287,7 @@ def audio(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def variants(context: ArtifactContext) -> "pandas.DataFrame":
-    """How heads share a pattern, and what embeddings of positions do: bits a byte of images."""
+    """How heads share a pattern, and the effect of position embeddings, in bits per byte of images."""
     import pandas
 
     rows = []
@@ -295,29 +300,30 @@ def variants(context: ArtifactContext) -> "pandas.DataFrame":
                 found = context.records_of(config)
                 rows.append({"scale": scale, "images": data_read(config), "heads": config.integration,
                              "embeddings": ", ".join(config.embeddings) or "none", "bits per byte": mean(found, BITS),
-                             "difference, at common seeds": difference(found, base) if config != plain else "–"})
+                             DIFFERENCE: difference(found, base) if config != plain else "–"})
     return pandas.DataFrame(rows)
 
 
 def difference(found: Sequence[Record], base: Sequence[Record]) -> str:
-    """Mean over the seeds that both have."""
+    """Mean difference over the seeds that both have."""
     known = {record.seed: record.metrics[BITS] for record in base}
     values = [record.metrics[BITS] - known[record.seed] for record in found if record.seed in known]
     return signed(fmean(values), ".3f") if values else NOT_RUN
 
 
 def data_read(config) -> str:
-    """What is read: "cifar10-subset (part), 16 x 16 x 3"."""
+    """The data of a run: "cifar10-subset (subset), 16 x 16 x 3"."""
     from repro.data import corpus
 
-    part = "generated" if corpus(config.corpus).generator else "a part" if corpus(config.corpus).part_of else "whole"
+    part = ("generated" if corpus(config.corpus).generator else "subset" if corpus(config.corpus).part_of
+            else "complete")
     size = f"{config.side} x {config.side} x 3" if is_image(config) else (
         f"{config.length:,} bytes" if is_network(config) else "one stream")
     return f"{config.corpus} ({part}), {size}"
 
 
 def scored(config) -> str:
-    """Bytes of the test split that are scored."""
+    """How many bytes of the test split are scored."""
     if config.scored is None:
         return "all"
     if is_network(config):
@@ -331,7 +337,7 @@ def weights(found: Sequence[Record]) -> str:
 
 
 def mean(found: Sequence[Record], metric: str, times: float = 1, style: str = ".3f", unit: str = "") -> str:
-    """The mean over seeds, with the standard deviation where there are several that differ."""
+    """The mean over seeds, with the standard deviation if several seeds differ."""
     values = [times * record.metrics[metric] for record in found]
     if not values:
         return NOT_RUN
