@@ -88,7 +88,7 @@ def seams(context: ArtifactContext):
                 rows += [{"source": f"{scale}: {end}", "model": NAMES[name], "away": away(x),
                           "loss": (y - middle) / log(2)} for x, y in curve.items() if away(x) < n / 2]
     return draw_table_curves(pandas.DataFrame(rows, columns=["source", "model", "away", "loss"]), "away", "loss",
-                             ("tokens from there", "bits beyond the middle's"), log_x=2)
+                             ("tokens from that end", "bits more than in the middle"), log_x=2)
 
 
 def _curve(records: Sequence[Record]) -> dict[float, float]:
@@ -272,8 +272,9 @@ TABLE_5 = Artifact(
 TABLE_13 = Artifact(id="longformer2020-table13", **OF, source="Table 13", build=training_text,
                     title="Text that the converted models are trained on")
 FIGURE = Artifact(id="longformer2020-seams", **OF, source=ADDED, kind="figure", build=seams,
-                  title="Loss by how far a token is from either end of a copy of RoBERTa's positions, beyond that of "
-                        "the middle half")
+                  title="Loss by distance from either end of a copy of RoBERTa's positions, relative to the middle half",
+                  look_for="Compare the lines near the left edge. A Longformer that rises there as much as RoBERTa "
+                           "makes no use of neighbors across a seam; a flat line means that seams cost nothing.")
 BY_POSITION = Artifact(
     id="longformer2020-by-position", **OF, source=ADDED, build=by_position,
     title="Table 5 by position: where the shorter sequences of RoBERTa's pretraining reach, and beyond")
