@@ -394,8 +394,8 @@ register(
              source=ADDED, build=agreement),
     Artifact(id="longformer2020-window-cost", paper=PAPER, chapter=CHAPTER, experiment=COST.name, kind="figure",
              title="Bits per character against attended pairs, by window and dilation", source=ADDED,
-             look_for="Where a line flattens, a wider window stops paying. If dilation pays, its line lies below the one "
-                      "without it at the same number of pairs.", build=cost_and_quality))
+             look_for="Where a line flattens, a wider window stops paying. If dilation pays, its line lies below the "
+                      "other at the same number of pairs.", build=cost_and_quality))
 
 
 ASSAY = Assay("by how much windows that grow beat the narrowest of them in all layers",

@@ -272,7 +272,7 @@ TABLE_5 = Artifact(
 TABLE_13 = Artifact(id="longformer2020-table13", **OF, source="Table 13", build=training_text,
                     title="Text that the converted models are trained on")
 FIGURE = Artifact(id="longformer2020-seams", **OF, source=ADDED, kind="figure", build=seams,
-                  title="Loss by distance from either end of a copy of RoBERTa's positions, relative to the middle half",
+                  title="Loss by distance from the ends of a copy of RoBERTa's positions, relative to its middle half",
                   look_for="Compare the lines near the left edge. A Longformer that rises there as much as RoBERTa "
                            "makes no use of neighbors across a seam; a flat line means that seams cost nothing.")
 BY_POSITION = Artifact(
