@@ -209,8 +209,8 @@ def train_in_phases(config, context, text, vocab_size: int):
 
 
 def evaluate(config, context, model, text) -> tuple[dict, dict]:
-    """Metrics, and the losses of the scored text block by block. As in the paper, sequences overlap and each is scored on
-    its last `eval_step` characters, except the first, which is scored in full."""
+    """Metrics, and the losses of the scored text block by block. As in the paper, sequences overlap and each is scored
+    on its last `eval_step` characters, except the first, which is scored in full."""
     import numpy as np
 
     from repro.evaluation import perplexity
@@ -286,8 +286,8 @@ SIZES = {
               "learning_rate": 2.5e-4, "held_out": 500_000, "precision": "bf16", "recompute": True},
 }
 LONG = {"length": 2_048, "eval_length": 32_256, "eval_step": 512}
-# `small` was declared before any of its runs: seeds 5 to 9, not used before (in the cost figure, windows without dilation
-# and full attention use the first three), and claims on validation and test text together.
+# `small` was declared before any of its runs: seeds 5 to 9, not used before (in the cost figure, windows without
+# dilation and full attention use the first three), and claims on validation and test text together.
 # Trials, on 1.2 million characters at seed 0, in bits per character on the first 50,000 of validation text, with full
 # attention: 6 layers, steps of 8 sequences, rate 4e-3: 2.195 in 160 s of a busy core; 4 layers, steps of 8, 6e-3: 2.190
 # in 94 s; 4 layers, steps of 4, 2e-3: 2.218, 4e-3: 2.159, 8e-3: 2.169, each in about 120 s. A window of 4 keys in all
