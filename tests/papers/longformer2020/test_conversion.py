@@ -55,10 +55,10 @@ def test_other_scales_are_declared(scale):
 
 
 @pytest.mark.parametrize(("sets", "said"), [
-    ({"window": 31}, "window is 31 keys; half of it lies on each side"),
+    ({"window": 31}, "window is 31 keys; it must be even"),
     ({"max_positions": 96}, "max_positions is 96 .* multiple of the base's 64 positions"),
     ({"scored_tokens": 700}, "scored_tokens 700"),
-    ({"configuration": "long", "tokens": 0}, "configuration is long and tokens 0; those that are trained .* need some"),
+    ({"configuration": "long", "tokens": 0}, "configuration is long and tokens is 0; trained ones .* need at least 1"),
     ({"configuration": "copy"}, "unknown configuration 'copy'"),
 ])
 def test_settings_that_cannot_be(sets, said):
