@@ -140,7 +140,7 @@ def train_config(config, n_train: int):
                        best_is="lowest" if config.best == "loss" else "highest")
 
 
-KNOWN = {"synthetic-documents": (800, 513), "hyperpartisan": (516, 835)}  # training documents, about how many tokens each
+KNOWN = {"synthetic-documents": (800, 513), "hyperpartisan": (516, 835)}  # training documents, tokens of each
 WORDS = 217  # ids of the generated documents
 RATE = 1.5e10  # FLOP/s
 
@@ -180,8 +180,8 @@ EXPERIMENT = Experiment(
 TABLE = Artifact(
     id="longformer2020-table7-hyperpartisan", paper=PAPER, chapter="20_classification_and_coreference",
     experiment=EXPERIMENT.name, source="Table 7 (a part: Hyperpartisan)", build=hyperpartisan,
-    title="Classification of long documents: F1 of the paper's pretrained models and of small ones trained from scratch "
-          "(no pretraining; our own split and tokens; longer documents are cut)")
+    title="Classification of long documents: F1 of the paper's pretrained models and of small ones trained from "
+          "scratch (no pretraining; our own split and tokens; longer documents are cut)")
 CLAIM = Claim(
     id="longformer2020-table7-length", paper=PAPER, source="Table 7", experiment=EXPERIMENT.name, about=(TABLE.id,),
     where=lambda config: config.model == "encoder", measure=whole_or_beginning, direction="higher", unit="document",
