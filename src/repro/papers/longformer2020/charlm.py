@@ -393,8 +393,8 @@ register(
              source=ADDED, build=agreement),
     Artifact(id="longformer2020-window-cost", paper=PAPER, chapter=CHAPTER, experiment=COST.name, kind="figure",
              title="Bits per character against attended pairs, by window and dilation", source=ADDED,
-             look_for="Where a line flattens, a wider window stops paying. If dilation pays, its line lies below the "
-                      "other at the same number of pairs.", build=cost_and_quality))
+             build=cost_and_quality,
+             look_for="Lower left is better and cheaper. Dilation helps if its line lies below at equal pairs."))
 
 
 ASSAY = Assay("how much growing windows gain over the narrowest window in all layers",
