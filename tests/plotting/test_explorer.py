@@ -71,7 +71,7 @@ def drive(tmp_path_factory):
 @needs_chromium
 def test_it_opens_at_the_best_point_that_the_paper_has_too(drive):
     (page,) = drive()
-    assert page["status"] == ("Recurrent, window 300 tokens, overlap 0 tokens. Ours: 18 [16, 20]; the paper’s: 9 "
+    assert page["status"] == ("Recurrent, window 300 tokens, overlap 0 tokens. Ours: 18 [16, 20]; the paper: 9 "
                               "(Table 1).")
     assert page["dots"] == [4, 2] and page["rings"] == [1, 1] and page["key"] == ["baseline", "recurrent"]
     assert page["picked"] == ["Toy et al.", "Toys, small", "perplexity, test text", FLOPS, "recurrent"]
@@ -87,7 +87,7 @@ def test_sliders_stop_where_something_was_measured(drive):
     assert first["snaps"] == [[0, 0, True], [0, 0, True]]  # of the recurrent model there is one point
     assert baseline["snaps"] == [[1, 1, False], [1, 0, False]] and baseline["status"].startswith("Baseline, window 300")
     assert narrow["status"] == ("Baseline, window 200 tokens, overlap 0 tokens. Ours: 25 [23, 27]; the paper prints no "
-                                "such point.") and narrow["rings"] == [1, 0]
+                                "matching point.") and narrow["rings"] == [1, 0]
     assert wide["status"].startswith("Baseline, window 300 tokens, overlap 0 tokens. Ours: 20")
 
 
@@ -105,7 +105,7 @@ def test_arrow_keys_and_clicks_move_along_the_cost(drive):
 def test_another_paper_and_another_quality(drive):
     _, other, back, coded = drive([("[name=paper]", "Other et al."), ("[name=paper]", "Toy et al."),
                                    ("[name=quality]", "bits per byte")])
-    assert other["status"].endswith("overlap 1 tokens. Ours: 3 [1, 5]. No paper reads generated text.")
+    assert other["status"].endswith("overlap 1 tokens. Ours: 3 [1, 5]. No paper uses generated text.")
     assert other["dots"] == [1]
     assert other["picked"][1] == "Toys, full" and back["status"].startswith("Recurrent")
     assert coded["status"].startswith("Baseline, window 300 tokens, overlap 0 tokens. Ours: 2")
@@ -114,13 +114,13 @@ def test_another_paper_and_another_quality(drive):
 @needs_chromium
 @pytest.mark.parametrize(("fragment", "status"), [
     ("#series=toy%2Ftest&record=b200-0", "Baseline, window 200 tokens, overlap 0 tokens. Ours: 25"),
-    ("#series=toy%2Ftest&record=gone", "The record gone is gone; here is the best point that there is. Recurrent"),
-    ("#series=lost&record=b200-0", "There is no series “lost” any more; here is another. Baseline, window 200"),
-    ("#series=lost&record=gone", "There is no series “lost” any more; here is another. Recurrent"),
+    ("#series=toy%2Ftest&record=gone", "The record gone no longer exists; the best point is shown. Recurrent"),
+    ("#series=lost&record=b200-0", "The series “lost” no longer exists; another one is shown. Baseline, window 200"),
+    ("#series=lost&record=gone", "The series “lost” no longer exists; another one is shown. Recurrent"),
     ("#series=toy%2Ftest&against=love", "Nothing is measured against “love” here. Recurrent, window 300"),
-    ("#colour=red", "Nothing is called “colour” here. Recurrent, window 300"),
+    ("#colour=red", "Unknown name “colour” in the address. Recurrent, window 300"),
     ("#pattern=full&n=8", "Recurrent, window 300"),
-    ("#series=%E0%A4%A&record=%", "There is no series “\ufffd%A” any more; here is another. Recurrent"),
+    ("#series=%E0%A4%A&record=%", "The series “\ufffd%A” no longer exists; another one is shown. Recurrent"),
     ("#what-the-paper-says", "Recurrent, window 300"),
 ])
 def test_the_address_chooses_a_point(drive, fragment, status):

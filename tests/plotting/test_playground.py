@@ -90,17 +90,17 @@ def test_controls_and_the_address_move_the_picture(page):
 
 @needs_chromium
 @pytest.mark.parametrize(("fragment", "code", "told"), [
-    ("#pattern=knitted", BEGINS, "There is no pattern “knitted”; here is another. 754 "),
-    ("#pattern=toString", BEGINS, "There is no pattern “toString”; here is another. 754"),
+    ("#pattern=knitted", BEGINS, "Unknown pattern “knitted”; another one is shown. 754 "),
+    ("#pattern=toString", BEGINS, "Unknown pattern “toString”; another one is shown. 754"),
     ("#pattern=strided&stride=abc&globals=0", "Strided(8)",
-     "“abc” is none of the values 1 to 32 of stride or block; here is 8. "),
+     "stride or block is “abc”; it must be 1 to 32. 8 is used. "),
     ("#pattern=sliding&window=49&globals=0&query=-1", "SlidingWindow(12)",
-     "“49” is none of the values 2 to 48 of window; here is 12. “-1” is none of the values 0 to 95 of query; here is "),
-    ("#pattern=causal&globals=0&colour=50%", "Causal()", "Nothing is called “colour” here. 2080 pairs"),
-    ("#pattern=%E0%A4%A", BEGINS, "There is no pattern “\ufffd%A”; here is another. "),
+     "window is “49”; it must be 2 to 48. 12 is used. query is “-1”; it must be 0 to 95. 40 is used. "),
+    ("#pattern=causal&globals=0&colour=50%", "Causal()", "Unknown name “colour” in the address. 2080 pairs"),
+    ("#pattern=%E0%A4%A", BEGINS, "Unknown pattern “\ufffd%A”; another one is shown. "),
     ("#colour=red", BEGINS, "754 pairs"),  # not its address
 ])
-def test_what_an_address_asks_for_in_vain_is_said(page, fragment, code, told):
+def test_a_wrong_address_is_reported(page, fragment, code, told):
     browser = page(fragment)
     assert browser.evaluate("document.querySelector('.written').textContent") == code
     assert browser.evaluate("document.querySelector('.told').textContent").startswith(told)

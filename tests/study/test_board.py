@@ -42,7 +42,7 @@ def board(toy, tmp_path):
     return BeautifulSoup(Scoreboard()._repr_html_(), "html.parser")
 
 
-def test_every_claim_is_there_with_its_verdict_and_what_it_rests_on(board):
+def test_every_claim_is_there_with_its_verdict_and_its_evidence(board):
     rows = {one["id"]: one for one in board.select(".claim")}
     told = {id: (one["data-paper"], one["data-verdict"], one["data-scale"]) for id, one in rows.items()}
     assert told == {"toy-gain": ("toy2020", "reproduced", "small"), "toy-free": ("toy2020", "not run", ""),
@@ -63,14 +63,14 @@ def test_every_claim_is_there_with_its_verdict_and_what_it_rests_on(board):
         for model in ("baseline", "recurrent")}
 
 
-def test_rows_stand_in_parts_that_are_laid_out_one_by_one(monkeypatch, board):
+def test_rows_are_in_blocks_that_are_laid_out_one_by_one(monkeypatch, board):
     assert [len(part.select(".claim")) for part in board.select(".rows")] == [2, 1]
     monkeypatch.setattr("repro.study.board.ROWS", 1)
     parts = BeautifulSoup(Scoreboard()._repr_html_(), "html.parser").select(".rows")
     assert [[one["id"] for one in part.select(".claim")] for part in parts] == [["toy-gain"], ["toy-free"], ["other"]]
 
 
-def test_a_claim_that_is_said_in_short_is_told_in_full_below():
+def test_a_claim_with_a_short_sentence_has_the_full_one_in_its_details():
     one = SimpleNamespace(brief="It helps & more.", source="Table 1", direction="lower", expected=lambda: None,
                           late="")
     assert "It helps &amp; more. <small>Table 1</small>" in row(one, "small", Verdict("not run", text="2 runs: x"))
@@ -132,11 +132,11 @@ LOOK = """({shown: [...document.querySelectorAll(".claim")].filter((one) => !one
     ("", 3, "3 of 3 claims, 2 of 2 tables and figures."),
     ("#paper=toy2020", 2, "2 of 3 claims, 1 of 2 tables and figures."),
     ("#verdict=reproduced&scale=small", 1, "1 of 3 claims, 1 of 2 tables and figures."),
-    ("#verdict=maybe&colour=red", 3, "No verdict is “maybe”. There is no filter “colour”. 3 of 3 claims, 2 of 2"),
-    ("#gone", 3, "There is nothing called “gone” here any more. 3 of 3 claims"),
-    ("#%E0%A4%A", 3, "There is nothing called “%E0%A4%A” here any more. 3 of 3 claims"),
-    ("#%25E0", 3, "There is nothing called “%E0” here any more. 3 of 3 claims"),
-    ("#verdict=50%25%26", 3, "No verdict is “50%&”. 3 of 3 claims"),
+    ("#verdict=maybe&colour=red", 3, "Unknown verdict “maybe”. Unknown filter “colour”. 3 of 3 claims, 2 of 2"),
+    ("#gone", 3, "Nothing on this page is called “gone” any more. 3 of 3 claims"),
+    ("#%E0%A4%A", 3, "Nothing on this page is called “%E0%A4%A” any more. 3 of 3 claims"),
+    ("#%25E0", 3, "Nothing on this page is called “%E0” any more. 3 of 3 claims"),
+    ("#verdict=50%25%26", 3, "Unknown verdict “50%&”. 3 of 3 claims"),
 ])
 def test_the_address_asks_for_some(board, browser, tmp_path, fragment, shown, told):
     (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{board}")

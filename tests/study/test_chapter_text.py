@@ -90,8 +90,8 @@ def test_what_is_missing_is_said_with_its_command(claimed):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"model": "recurrent"}, "leave 2 runs"),
-    ({"model": "recurrent", "overlap": 7}, "leave 0 runs"),
+    ({"model": "recurrent"}, "match 2 runs"),
+    ({"model": "recurrent", "overlap": 7}, "match 0 runs"),
     ({"modell": "recurrent"}, "unknown key of toy-recurrence 'modell'. Did you mean 'model'?"),
     ({"name": "perplexity", "model": "recurrent", "overlap": 5}, "unknown metric of toy-recurrence 'perplexity'"),
     ({"scale": "tiny"}, "unknown scale"),

@@ -1,4 +1,4 @@
-// Draws measured points, lets a reader choose one, and tells what it rests on. Nothing is interpolated.
+// Draws measured points, lets a reader choose one, and shows the record behind it. Nothing is interpolated.
 (() => {
   const root = document.querySelector(".explorer:not(.ready)");
   const data = JSON.parse(root.querySelector("script[type='application/json']").textContent);
@@ -7,7 +7,7 @@
   const choice = find(".choice");
   let series = data[0], point = null, trouble = "";
 
-  const SHAPES = [ // as many as colours, so that no line is told by its colour alone
+  const SHAPES = [ // as many as colors, so that color is not the only sign of a line
     "M0-5a5 5 0 1 1 0 10a5 5 0 1 1 0-10z", "M-4.5-4.5h9v9h-9z", "M0-6 5.5 4.5h-11z", "M0-6 5 0 0 6-5 0z",
     "M0 6-5.5-4.5h11z", "M-2-5h4v3h3v4h-3v3h-4v-3h-3v-4h3z", "M-5-5 5 5M5-5-5 5", "M-5 0h10M0-5v10",
     "M-5-2.5h10v5h-10z", "M-2.5-5h5v10h-5z", "M-6 0 0-3 6 0 0 3z", "M0-3 3 5h-6z"];
@@ -23,22 +23,22 @@
   const unique = (names) => [...new Set(names)];
   const text = (one) => one.text;
   const printed = (one) => (one.match ? series.printed.filter((other) => other.match === one.match) : []);
-  const best = (points) => { // of those that the paper prints too, if there are any
+  const best = (points) => { // among those that the paper prints too, if there are any
     const known = points.filter((one) => printed(one).length);
     return (known.length ? known : points).reduce((one, other) => (other.quality[0] < one.quality[0] ? other : one));
   };
   const lines = () => unique(series.points.map((one) => one.line));
 
-  function told(value) { // for a reader: four digits, and large numbers in words
+  function written(value) { // four digits, with a prefix for large numbers
     if (value === 0) return "0";
     const size = Math.abs(value);
     for (const [unit, name] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]])
       if (size >= 1e4 && size >= unit) return `${Number((value / unit).toPrecision(4))} ${name}`;
     return `${Number(value.toPrecision(4))}`;
   }
-  const quality = ([value, low, high]) => told(value) + (low === undefined ? "" : ` [${told(low)}, ${told(high)}]`);
+  const quality = ([value, low, high]) => written(value) + (low === undefined ? "" : ` [${written(low)}, ${written(high)}]`);
 
-  function scale(values, length) { // place in pixels, and ticks; logarithmic where values are far apart
+  function scale(values, length) { // pixel positions and ticks; logarithmic if values are far apart
     const low = Math.min(...values), high = Math.max(...values), log = low > 0 && high / low > 8;
     const f = log ? Math.log : (value) => value;
     const margin = (f(high) - f(low) || Math.abs(f(high)) || 1) * 0.08;
@@ -59,7 +59,7 @@
     svg.setAttribute("width", width), svg.setAttribute("height", height);
     svg.setAttribute("aria-label", `${title}: ${series.quality} against ${cost}, ${shown.length} points.`);
     svg.replaceChildren(make("text", {x: 0, y: 12, "font-weight": 600}, title),
-      make("text", {x: 0, y: 28}, `${series.quality} (less is better)`));
+      make("text", {x: 0, y: 28}, `${series.quality} (lower is better)`));
     if (!shown.length) return;
     const x = scale(shown.map((one) => one.costs[cost]), width - left - 12);
     const y = scale(shown.map((one) => one.quality[0]), height - top - bottom);
@@ -71,14 +71,14 @@
       const at = left + x.place(one);
       svg.append(make("path", {class: "grid", d: `M${at} ${top}V${height - bottom}`}));
       if (at - last < 52) continue;
-      svg.append(make("text", {x: at, y: height - bottom + 16, "text-anchor": "middle"}, told(one)));
+      svg.append(make("text", {x: at, y: height - bottom + 16, "text-anchor": "middle"}, written(one)));
       last = at;
     }
     last = Infinity;
     for (const one of y.ticks) {
       svg.append(make("path", {class: "grid", d: `M${left} ${up(one)}H${width - 12}`}));
       if (last - up(one) < 16) continue;
-      svg.append(make("text", {x: left - 6, y: up(one) + 4, "text-anchor": "end"}, told(one)));
+      svg.append(make("text", {x: left - 6, y: up(one) + 4, "text-anchor": "end"}, written(one)));
       last = up(one);
     }
     svg.append(make("text", {x: width - 12, y: height - 8, "text-anchor": "end"}, cost));
@@ -99,7 +99,7 @@
     return `${what} ${value} ${unit}`;
   })].join(", ");
 
-  function sliders() { // one for each setting of which there is more than one value, on measured values alone
+  function sliders() { // one per setting; it stops only at measured values
     choice.querySelectorAll(".snap").forEach((one) => one.remove());
     for (const name of series.settings) {
       const values = unique(series.points.filter((one) => one.line === point.line).map((one) => one.settings[name]))
@@ -131,17 +131,17 @@
     sliders();
     find(".papers").hidden = !series.printed.some((one) => pick.cost.value in one.costs);
     draw(find(".ours svg"), "Ours", series.points, [point], choose);
-    draw(find(".papers svg"), "The paper’s", series.printed, twin);
+    draw(find(".papers svg"), "The paper", series.printed, twin);
     find(".key").replaceChildren(...lines().map((line, k) => make("li", {}, make("svg", {viewBox: "-7 -7 14 14",
       style: `--c: var(--l${k % SHAPES.length})`, "aria-hidden": "true"},
       make("path", {class: "dot", d: SHAPES[k % SHAPES.length]})), line)));
     const said = named(point);
     find(".status").textContent = `${trouble}${said[0].toUpperCase()}${said.slice(1)}. Ours: ${quality(point.quality)}` +
-      (twin.length ? `; the paper’s: ${quality(twin[0].quality)} (${twin[0].source}).`
-      : series.generated ? ". No paper reads generated text." : "; the paper prints no such point.");
+      (twin.length ? `; the paper: ${quality(twin[0].quality)} (${twin[0].source}).`
+      : series.generated ? ". No paper uses generated text." : "; the paper prints no matching point.");
     trouble = "";
     const rows = [["quality", `${series.quality}: ${quality(point.quality)}`],
-      ...Object.entries(point.costs).map(([name, value]) => [name, told(value)])];
+      ...Object.entries(point.costs).map(([name, value]) => [name, written(value)])];
     find(".chosen tbody").replaceChildren(...rows.map(([name, value]) =>
       make("tr", {}, make("th", {scope: "row"}, name), make("td", {}, value))),
       make("tr", {}, make("th", {scope: "row"}, point.records.length > 1 ? "records" : "record"), make("td", {},
@@ -164,23 +164,23 @@
     point = best(series.points);
   }
 
-  function restore() { // what the address asks for
+  function restore() { // apply the address
     const hash = location.hash.slice(1), asked = new URLSearchParams(hash.includes("=") ? hash : "");
     const wanted = asked.get("series"), against = asked.get("against");
     const found = data.find((one) => one.id === wanted) ?? data[0];
-    if (wanted && found.id !== wanted) trouble = `There is no series “${wanted}” any more; here is another. `;
+    if (wanted && found.id !== wanted) trouble = `The series “${wanted}” no longer exists; another one is shown. `;
     turn(found, against);
     if (against && pick.cost.value !== against) trouble += `Nothing is measured against “${against}” here. `;
     for (const name of asked.keys()) // an address with a pattern is the playground's
-      if (!["series", "record", "against"].includes(name) && !asked.has("pattern")) trouble += `Nothing is called “${name}” here. `;
+      if (!["series", "record", "against"].includes(name) && !asked.has("pattern")) trouble += `Unknown name “${name}” in the address. `;
     const record = asked.get("record"), known = series.points.find((one) => one.records.includes(record));
     if (known) point = known;
-    else if (record && found.id === (wanted ?? found.id)) trouble += `The record ${record} is gone; here is the best point that there is. `;
+    else if (record && found.id === (wanted ?? found.id)) trouble += `The record ${record} no longer exists; the best point is shown. `;
     show();
   }
 
   root.classList.add("ready");
-  if (!data.length) return; // the page says so in its tables
+  if (!data.length) return; // the tables already say that there are no records
   find(".live").hidden = false;
   pick.paper.addEventListener("change", () => (turn(data.find((one) => one.paper === pick.paper.value), pick.cost.value), show()));
   pick.text.addEventListener("change", () => (turn(data.find((one) => one.paper === series.paper &&
@@ -201,7 +201,7 @@
   let wide = find(".charts").clientWidth;
   new ResizeObserver(() => {
     if (wide === (wide = find(".charts").clientWidth)) return;
-    root.querySelectorAll(".charts svg").forEach((svg) => svg.setAttribute("width", 0)); // or they would hold it open
+    root.querySelectorAll(".charts svg").forEach((svg) => svg.setAttribute("width", 0)); // otherwise they keep the box wide
     show();
   }).observe(find(".charts"));
 })();

@@ -1,4 +1,4 @@
-"""A page on which a reader chooses what to compare: quality against cost, measured points only, the paper's beside."""
+"""An interactive chart of quality against cost: measured points only, with the paper's points next to ours."""
 
 import html
 import json
@@ -17,15 +17,15 @@ FILE = Path(__file__)
 class Explorer:
     """Static HTML with its own script and data, for a notebook's output; needs no server and no network.
 
-    series: as `repro.study.charts.explored` gives them, the one to begin with first; it opens at its best point.
-    Without a script there are a picture of the first series and the tables of all.
+    series: as returned by `repro.study.charts.explored`. The page opens at the best point of the first one. Without a
+    script, it shows a picture of the first series and tables of all.
 
     >>> point = {"line": "baseline", "settings": {"window, tokens": 300}, "match": "", "quality": [20, 18, 22],
     ...     "costs": {"FLOPs": 1e6}, "command": "repro run x", "records": [], "files": []}
-    >>> told = {"id": "toy", "paper": "Toy et al.", "title": "Toys", "text": "Toys, small",
+    >>> toy = {"id": "toy", "paper": "Toy et al.", "title": "Toys", "text": "Toys, small",
     ...     "data": "toy-text", "part_of": "", "metric": "m", "quality": "perplexity", "settings": ["window, tokens"],
     ...     "costs": ["FLOPs"], "printed": [], "points": [point]}
-    >>> "perplexity" in Explorer([told])._repr_html_()
+    >>> "perplexity" in Explorer([toy])._repr_html_()
     True
     """
 
@@ -45,13 +45,13 @@ class Explorer:
         return f"Explorer of {sum(len(one['points']) for one in self.series)} measured points."
 
 
-# A colour for each line of a chart, that can be told from white and from black.
+# One color per line of a chart, readable on white and on black.
 LINES = ("#2f7fc1", "#d55e00", "#0b8f6a", "#b06a9a", "#7a74c8", "#a87900", "#7c7c7c", "#9a6324", "#808000", "#3f8fa8",
          "#c2554d", "#5c8a3a")
 
 
 def embedded(value: Any) -> str:
-    """`value` as JSON that can stand inside a script element."""
+    """`value` as JSON that is safe inside a script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -66,8 +66,8 @@ def table(series: Mapping[str, Any]) -> str:
                     | {series["quality"]: value + (f" [{', '.join(ends)}]" if ends else "")}
                     | {name: f"{one['costs'][name]:.4g}" if name in one["costs"] else "–" for name in series["costs"]})
     part = f", part of {series['part_of']}" if series["part_of"] else ""
-    told = f"{series['text']}: {series['data']}{part}. {series['paper']}"
-    return page.table(pandas.DataFrame(rows), html.escape(told, quote=False))
+    caption = f"{series['text']}: {series['data']}{part}. {series['paper']}"
+    return page.table(pandas.DataFrame(rows), html.escape(caption, quote=False))
 
 
 @house()

@@ -1,10 +1,10 @@
-// The patterns of repro.attention.patterns in a browser: who sees whom, drawn and counted anew at every move.
+// The patterns of repro.attention.patterns in a browser: who sees whom, drawn and counted again at every move.
 (() => {
   const root = document.querySelector(".playground:not(.ready)");
   const start = JSON.parse(root.querySelector("script[type='application/json']").textContent);
   const find = (selector) => root.querySelector(selector);
 
-  // For a query i the keys first, first + step, ... up to last, of each of a pattern's parts: Pattern.keys in Python.
+  // The keys of query i for each part of a pattern, as [first, last, step]: Pattern.keys in Python.
   const KEYS = {
     full: (one, i) => [[0, one.n - 1, 1]],
     causal: (one, i) => [[0, i, 1]],
@@ -16,7 +16,7 @@
       ...Array.from({length: one.summary}, (_, k) => [one.stride - 1 - k, i, one.stride])],
   };
 
-  function keys(one, i) { // sorted, each once; global positions of a pattern that looks back look back, too
+  function keys(one, i) { // sorted, each once; in a causal pattern, global positions are causal too
     const stop = start.both_ways.includes(one.pattern) ? one.n : i + 1;
     const seen = new Set(one.global.includes(i) ? Array(stop).keys() : one.global.filter((j) => j < stop));
     for (const [first, last, step] of KEYS[one.pattern](one, i))
@@ -25,7 +25,7 @@
   }
   const rows = (one) => Array.from({length: one.n}, (_, i) => keys(one, i));
 
-  function reach(every, i, layers) { // how many positions the query i draws upon after 1, 2, ... layers
+  function reach(every, i, layers) { // how many positions query i reaches after 1, 2, ... layers
     const sizes = [];
     let known = new Set([i]);
     for (let layer = 0; layer < layers; layer++) {
@@ -35,14 +35,14 @@
     return sizes;
   }
 
-  function spans(row) { // neighbouring keys as [first, last]
+  function spans(row) { // runs of adjacent keys as [first, last]
     const found = [];
     for (const j of row) found.length && found.at(-1)[1] === j - 1 ? found.at(-1)[1] = j : found.push([j, j]);
     return found;
   }
   const path = (row, i) => spans(row).map(([first, last]) => `M${first} ${i}h${last - first + 1}v1h${first - last - 1}z`).join("");
 
-  root.keys = keys; // for those who want to check
+  root.keys = keys; // for the tests
   root.reach = (one, i, layers) => reach(rows(one), i, layers);
 
   const controls = find(".controls"), mask = find(".mask"), inputs = {};
@@ -93,7 +93,7 @@
     }
     const pairs = every.reduce((sum, row) => sum + row.length, 0), row = every[query];
     mask.setAttribute("viewBox", `0 0 ${n} ${n}`);
-    mask.setAttribute("aria-label", `${written(one)} on ${n} positions: row for row what each query sees. Arrow keys move the query.`);
+    mask.setAttribute("aria-label", `${written(one)} on ${n} positions: each row shows what one query sees. Arrow keys move the query.`);
     find(".cells").setAttribute("d", every.map(path).join(""));
     find(".seen").setAttribute("d", path(row, query));
     find(".line").setAttribute("d", `M0 ${query}h${n}v1H0z`);
@@ -115,10 +115,10 @@
     const known = {...inputs, query: {value: start.query, min: 0, max: start.ranges.n[1] - 1}}, trouble = [];
     for (const [name, value] of Object.entries(wanted)) {
       const node = Object.hasOwn(known, name) && known[name], number = /^\d+$/.test(value) ? Number(value) : NaN;
-      if (!node) trouble.push(`Nothing is called “${name}” here.`);
+      if (!node) trouble.push(`Unknown name “${name}” in the address.`);
       else if (name === "pattern" ? !Object.hasOwn(start.patterns, value) : !(number >= node.min && number <= node.max)) {
-        trouble.push(name === "pattern" ? `There is no pattern “${value}”; here is another.`
-          : `“${value}” is none of the values ${node.min} to ${node.max} of ${start.names[name] ?? name}; here is ${start[name]}.`);
+        trouble.push(name === "pattern" ? `Unknown pattern “${value}”; another one is shown.`
+          : `${start.names[name] ?? name} is “${value}”; it must be ${node.min} to ${node.max}. ${start[name]} is used.`);
         delete wanted[name];
       }
     }

@@ -1,4 +1,4 @@
-"""A page on which a reader turns the patterns of attention by sliders: mask, keys of a query, pairs, reach."""
+"""An interactive page for attention patterns: sliders set a pattern; the page shows its mask, keys, pairs and reach."""
 
 import html
 from collections.abc import Mapping
@@ -20,28 +20,28 @@ PATTERNS = {"sliding": "sliding window, looking back", "both sides": "sliding wi
             "fixed": "fixed (Sparse Transformer)"}
 NAMES = {"pattern": "pattern", "n": "positions", "window": "window", "dilation": "dilation",
          "stride": "stride or block", "summary": "summary positions", "globals": "global positions",
-         "apart": "how far apart"}
+         "apart": "distance between them"}
 RANGES = {"n": (8, 96), "window": (2, 48), "dilation": (1, 8), "stride": (1, 32), "summary": (1, 8), "globals": (0, 8),
           "apart": (1, 32)}
 START = {"pattern": "sliding", "n": 64, "window": 12, "dilation": 1, "stride": 8, "summary": 2, "globals": 1,
          "apart": 16, "query": 40}
 
 
-BOTH_WAYS = "both sides", "full"  # patterns whose queries see later positions anyway
+BOTH_WAYS = "both sides", "full"  # patterns whose queries see later positions
 
 
 def pattern_of(choice: Mapping[str, Any]) -> "Pattern":
     """The pattern of a choice: `pattern`, the numbers it uses, and `global`, a list of positions.
 
-    Global positions of a pattern that looks back only look back, too: `Global(positions) & Causal()`. Raises
-    ReproError for a pattern that the page does not have.
+    In a causal pattern, global positions are causal too: `Global(positions) & Causal()`. Raises ReproError for an
+    unknown pattern.
     """
     first, *rest = _parts(choice)
     return first | rest[0] if rest else first
 
 
 def _parts(choice: Mapping[str, Any]) -> "list[Pattern]":
-    """The pattern that was chosen and, if there are global positions, theirs."""
+    """The chosen pattern and, if there are any, the pattern of its global positions."""
     from repro.attention import BlockLocal, Causal, Fixed, Full, Global, SlidingWindow, Strided
 
     made = {"full": lambda one: Full(), "causal": lambda one: Causal(),
@@ -59,22 +59,23 @@ def _parts(choice: Mapping[str, Any]) -> "list[Pattern]":
 
 
 def written(choice: Mapping[str, Any]) -> str:
-    """`pattern_of` a choice in Python.
+    """`pattern_of` a choice as Python code.
 
     >>> written({"pattern": "causal", "global": [2]})
     'Causal() | Global(positions=(2,)) & Causal()'
     """
     from repro.attention import Global
 
-    told = repr(_parts(choice)[0])
+    code = repr(_parts(choice)[0])
     if choice["global"]:
-        told += f" | {Global(choice['global'])!r}" + " & Causal()" * (choice["pattern"] not in BOTH_WAYS)
-    return told
+        code += f" | {Global(choice['global'])!r}" + " & Causal()" * (choice["pattern"] not in BOTH_WAYS)
+    return code
 
 
 @dataclass(frozen=True, repr=False)
 class Playground:
-    """Static HTML with its own script, for a notebook's output. start: where the controls stand at first, of START.
+    """Static HTML with its own script, for a notebook's output. start: first values of the controls, replacing those
+    of START.
 
     >>> "<svg" in Playground({"pattern": "strided"})._repr_html_()
     True
@@ -88,7 +89,7 @@ class Playground:
         pattern, code = pattern_of(one | {"global": places}), written(one | {"global": places})
         n, pairs = one["n"], pattern.count(one["n"])
         filled = {"n": n, "cells": cells(pattern.mask(n)), "written": html.escape(code),
-                  "alt": html.escape(f"{code} on {n} positions: row for row what each query sees"),
+                  "alt": html.escape(f"{code} on {n} positions: each row shows what one query sees"),
                   "told": f"{pairs} pairs, {pairs / n**2:.1%} of full attention.",
                   "data": embedded(one | {"patterns": PATTERNS, "names": NAMES, "ranges": RANGES,
                                             "both_ways": BOTH_WAYS}),
@@ -103,7 +104,7 @@ class Playground:
 
 
 def cells(mask: "Tensor") -> str:
-    """The allowed pairs of a mask (n, n) as an SVG path: a rectangle for each stretch of neighbouring keys in a row."""
+    """The allowed pairs of a mask (n, n) as an SVG path: one rectangle per run of adjacent keys in a row."""
     parts = []
     for i, row in enumerate(mask.tolist()):
         starts = [j for j, seen in enumerate(row) if seen and not (j and row[j - 1])]

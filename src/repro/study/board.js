@@ -1,4 +1,4 @@
-// The scoreboard's filters: hides what was not asked for, and keeps what was asked for in the address.
+// The scoreboard's filters: hide rows that do not match, and keep the chosen filters in the address.
 (() => {
   const board = document.querySelector(".board:not(.ready)");
   const form = board.querySelector("form"), said = board.querySelector("output");
@@ -18,23 +18,23 @@
     return asked;
   }
 
-  function decoded(text) { // as it stands where it is no address that a browser writes
+  function decoded(text) { // unchanged if it is not a valid encoding
     try { return decodeURIComponent(text); } catch { return text; }
   }
 
-  function restore() { // what the address asks for: #paper=…&verdict=…&scale=…, or #ID for one claim
+  function restore() { // apply the address: #paper=…&verdict=…&scale=…, or #ID for one claim
     const address = location.hash.slice(1), wanted = address.includes("=") ? address : decoded(address);
     const trouble = [];
     if (wanted.includes("=")) {
       form.querySelectorAll("select").forEach((select) => select.value = "");
       for (const [name, value] of new URLSearchParams(wanted)) {
         const select = form.elements[name];
-        if (!select?.options) trouble.push(`There is no filter “${name}”. `);
+        if (!select?.options) trouble.push(`Unknown filter “${name}”. `);
         else if ([...select.options].some((one) => one.value === value)) select.value = value;
-        else trouble.push(`No ${name} is “${value}”. `);
+        else trouble.push(`Unknown ${name} “${value}”. `);
       }
     } else if (wanted && !document.getElementById(wanted)) {
-      trouble.push(`There is nothing called “${wanted}” here any more. `);
+      trouble.push(`Nothing on this page is called “${wanted}” any more. `);
     }
     filter(trouble.join(""));
     const claim = claims.find((row) => row.id === wanted);

@@ -1,6 +1,6 @@
-"""The scoreboard: every claim with its verdict and what it rests on, every table and figure; filtered by a reader.
+"""The scoreboard: every claim with its verdict and evidence, and every table and figure; readers can filter it.
 
-All of it is HTML that needs no script: `board.js` only hides what was not asked for.
+The HTML works without a script; `board.js` only hides the rows that a filter excludes.
 """
 
 import html
@@ -23,24 +23,24 @@ from repro.study.store import Store
 
 ROOT = Path(repro.__file__).parent
 SCRIPT = Path(__file__).with_suffix(".js")
-ROWS = 20  # are laid out together, when they are looked at: a filter of many answers at once
-MARKS = {  # of an effect, so that no verdict is told by its colour alone; each lies around 0, 0
+ROWS = 20  # per block; a browser lays out a block only when it is in view, so filters answer at once
+MARKS = {  # shapes for effects, so that color is not the only sign of a verdict; each is centered on 0, 0
     "reproduced": '<circle r="5"/>', "reproduced, smaller": '<circle r="3.5"/>',
     "not reproduced": '<path d="M-4.5-4.5h9v9h-9z"/>',
     "inconclusive": '<path d="M0-6 6 5H-6z"/>', "not testable here": '<path class="line" d="M-4.5-4.5l9 9m0-9l-9 9"/>',
     "open": '<circle class="line" r="4.5"/><path d="M0-4.5a4.5 4.5 0 0 1 0 9z"/>',
     "machinery works": '<circle r="2.5"/>',
 }
-LEGEND = ("Each strip has a scale of its own: no effect in the middle, the side on which the paper puts it to the "
-          "right; our effect with its interval (95 %, wider where claims of a family share one error), the paper's as "
-          "a hollow diamond. Gray: effects too small to distinguish from zero. Changed late: "
-          "the criterion changed after the runs; the unfolded row says what it was before.")
-LATE = ', <abbr title="criterion changed after the runs">changed late</abbr>'  # behind the source, in a line
+LEGEND = ("Each strip has its own scale. The line in the middle marks no effect; the side that the paper claims is on "
+          "the right. The filled mark is our effect with its interval (95 %, wider if several claims share one error "
+          "rate); the hollow diamond is the paper's effect. Gray: effects too small to distinguish from zero. Changed "
+          "late: the criterion changed after the runs; open the row to see the earlier one.")
+LATE = ', <abbr title="criterion changed after the runs">changed late</abbr>'  # follows the source in a row
 
 
 @dataclass(frozen=True, repr=False)
 class Scoreboard:
-    """Every claim, then every table and figure, as a page for a notebook. results: the folder of the records.
+    """Every claim, then every table and figure, as HTML for a notebook. results: the folder of the records.
 
     >>> Scoreboard(results=folder).results == folder
     True
@@ -72,8 +72,10 @@ class Scoreboard:
 
 
 def standing_of(one: Artifact, results: Path | str | None = None) -> tuple[str, str]:
-    """The largest scale, smoke apart, at which the claims about an artifact were judged, and their verdict there; where
-    none was, the scale is "" and the verdict "not run", or "" for an artifact that no claim is about."""
+    """The largest scale except smoke at which the claims about an artifact were judged, and their verdict there.
+
+    If none was judged, the scale is "" and the verdict "not run", or "" for an artifact that no claim is about.
+    """
     found = "" if not any(one.id in other.about for other in claims()) else NOT_RUN
     for scale in COMMITTED:
         if scale in one.scales and (verdict := overall(one, scale, results)) and verdict.verdict != NOT_RUN:
@@ -82,8 +84,8 @@ def standing_of(one: Artifact, results: Path | str | None = None) -> tuple[str, 
 
 
 def strip(one: Claim, found: Verdict) -> str:
-    """The effect of a claim as a drawing (SVG): from no effect in the middle to the claimed side at the right, the
-    interval, the paper's effect and the smallest one that could have been detected. "" where nothing was measured."""
+    """A claim's effect as a drawing (SVG): no effect in the middle, the claimed side on the right, with the interval,
+    the paper's effect and the smallest detectable effect. "" if nothing was measured."""
     if found.effect is None:
         return ""
     sign, paper = 1 if one.direction == "higher" else -1, one.expected()
@@ -107,7 +109,7 @@ def strip(one: Claim, found: Verdict) -> str:
 
 
 def row(one: Claim, scale: str, found: Verdict) -> str:
-    """A claim in a line: badge, sentence in short, strip, and the effect in numbers, whose unit is in the details."""
+    """A claim in one row: badge, short sentence, strip, and the effect as a number; its unit is in the details."""
     effect = found.text.partition("; ")[0].removesuffix(f" {one.told_in}") if found.effect is not None else ""
     where = _text(f"{one.source}{f', {scale}' * bool(effect)}") + LATE * bool(one.late)
     return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{where}</small></span>'
@@ -115,21 +117,21 @@ def row(one: Claim, scale: str, found: Verdict) -> str:
 
 
 def place_of(one: Artifact | Claim) -> str:
-    """Where a chapter shows an artifact or tells of a claim, as an address beside it; "" where it is not written."""
+    """The address of an artifact or claim in its chapter, relative to this page; "" if that chapter does not exist."""
     there = one.chapter and (paths.home() / "notebooks" / f"{one.chapter}.ipynb").exists()
     return f"{one.chapter}.html#{one.id}" if there else ""
 
 
 def _filters(choices: dict[str, dict[str, str]]) -> str:
-    """The form, which is there for those who have the script; and where to take everything."""
+    """The filter form, hidden until the script runs, and the download links."""
     selects = "".join(
         f'<label>{name} <select name="{name}"><option value="">all</option>{"".join(options)}</select></label>'
         for name, known in choices.items() for options in [[
             f'<option value="{html.escape(value)}">{_text(told)}</option>' for value, told in known.items()]])
     return (f'<form hidden>{selects}<button type="reset">show all</button></form><p role="status"><output></output></p>'
-            "<noscript><p>The filters need JavaScript, which is switched off: here are all claims, tables and figures."
+            "<noscript><p>The filters need JavaScript, which is switched off. All claims, tables and figures are shown."
             "</p></noscript>"
-            '<p class="take">All of it, as <code>repro list --json</code> prints it: '
+            '<p class="take">Download the output of <code>repro list --json</code>: '
             '<a href="../scoreboard.json" download>JSON</a>, <a href="../scoreboard.csv" download>CSV</a>.</p>')
 
 
@@ -144,13 +146,13 @@ def _paper(paper: str, told: Sequence[tuple[Claim, str, Verdict]], results: Path
 
 
 def _data(paper: str, verdict: str, scale: str) -> str:
-    """What the filters go by."""
+    """The attributes that the filters read."""
     return "".join(f' data-{name}="{html.escape(value)}"' for name, value in (
         ("paper", paper), ("verdict", verdict), ("scale", scale)))
 
 
 def _claim(one: Claim, scale: str, found: Verdict, results: Path | str | None) -> str:
-    """A claim in a line, and folded below it everything that its verdict rests on."""
+    """A claim in one row, with the evidence for its verdict folded below."""
     known = _data(one.paper, found.verdict, scale if found.verdict != NOT_RUN else "")
     told = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in _declared(one).items() if text)
     return (f'<details class="claim" id="{one.id}"{known}><summary>{row(one, scale, found)}</summary><div>'
@@ -158,9 +160,9 @@ def _claim(one: Claim, scale: str, found: Verdict, results: Path | str | None) -
 
 
 def _declared(one: Claim) -> dict[str, str]:
-    """What was said of a claim before it was judged, as HTML."""
+    """The declaration of a claim: everything fixed before it was judged, as HTML."""
     file, line = one.declared_at
-    own = file.is_relative_to(ROOT)  # and not of a test, or of somebody's notebook
+    own = file.is_relative_to(ROOT)  # not from a test or a reader's notebook
     source = f"{Path('src/repro', file.relative_to(ROOT)) if own else file.name}:{line}"
     shown = [other for other in artifacts() if other.id in one.about]
     links = [_link(place_of(other), f"{other.source}: {other.title}") for other in shown]
@@ -169,20 +171,20 @@ def _declared(one: Claim) -> dict[str, str]:
         "in full": _text(one.sentence) if one.short else "",
         "in the book": ", ".join([_link(place_of(one), f"chapter {one.chapter.partition('_')[0].lstrip('0')}"), *links]
                                  if one.chapter else links),
-        "judged by": _text(f"an effect {'(as the log of a ratio) ' * one.relative}{side}, " + (
-            "which is exact" if one.unit == "exact" else
-            f"for each {one.unit}, at {'one seed or more' if one.same_weights else f'{one.seeds} seeds or more'}")),
+        "judged by": _text(f"an effect {'(the log of a ratio) ' * one.relative}{side}, " + (
+            "measured exactly" if one.unit == "exact" else
+            f"measured per {one.unit}, with {'one seed' if one.same_weights else f'{one.seeds} seeds'} or more")),
         "the paper's effect": _text(one.why_no_paper_effect if expected is None else one.write(expected)),
         "control": _text(one.control or one.why_no_control),
         "assay": _text(one.assay.what if one.assay else one.why_no_assay),
-        "shares its error with": _text(one.family),
+        "error rate shared within": _text(one.family),
         "changed": _text(one.late),
         "declared in": _link(f"../{source.replace(':', '#L')}" if own else "", source),
     }
 
 
 def _scales(one: Claim, results: Path | str | None) -> str:
-    """A table of the verdicts, a row a scale; without scales at which nothing was run."""
+    """A table of the verdicts, one row per scale; scales without runs are left out."""
     import pandas
 
     found = {scale: one.verdict(scale, results) for scale in reversed(SCALES) if scale in one.scales}
@@ -192,11 +194,11 @@ def _scales(one: Claim, results: Path | str | None) -> str:
         return page.table(pandas.DataFrame(lines).fillna("–"))
     commands = {line for told in found.values() for line in told.text.partition(": ")[2].split("; ") if line}
     told = ", ".join(f"<code>{_text(line)}</code>" for line in sorted(commands))
-    return f"<p>Not run: {told or 'it is planned nowhere'}.</p>"
+    return f"<p>{f'Not run: {told}' if told else 'Not planned at any scale'}.</p>"
 
 
 def _records(one: Claim, results: Path | str | None) -> str:
-    """The records of a claim that lie in the repository, each with its file and the command that makes it."""
+    """The committed records of a claim, each with its file and the command that makes it."""
     rows: dict[str, str] = {}
     for scale in (scale for scale in COMMITTED if scale in one.scales):
         for config, found in one.records(scale, results):
@@ -211,7 +213,7 @@ def _records(one: Claim, results: Path | str | None) -> str:
 
 
 def _gallery(shown: Iterable[tuple[Artifact, str, str]]) -> str:
-    """Every table and figure as a card that leads to its place; the book draws the small picture in it."""
+    """Every table and figure as a card that links to its chapter; the book adds the thumbnail."""
     cards = []
     for one, scale, verdict in shown:
         address, told = place_of(one), badge(verdict) if verdict else ""

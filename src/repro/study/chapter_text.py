@@ -1,4 +1,4 @@
-"""What a chapter says out of records: its first cell, and sentences whose numbers nobody typed."""
+"""A chapter's text from records: its first cell, and sentences whose numbers come from records."""
 
 import html
 import inspect
@@ -22,19 +22,19 @@ from repro.study.plan import command
 from repro.study.rule import NOT_REPRODUCED, Verdict
 from repro.study.store import Store
 
-COMMITTED = ("paper", "medium", "small")  # scales whose records lie in the repository, the largest first
-SECTION = "claims-and-verdicts"  # where a chapter's badges lead: its heading "Claims and verdicts"
-LATE = ", criterion changed after the runs"  # behind the source of such a claim, in a line
-SHOWN = 3  # verdicts in a chapter's first cell; the rest is folded
+COMMITTED = ("paper", "medium", "small")  # scales with committed records, the largest first
+SECTION = "claims-and-verdicts"  # the target of a chapter's badges: its heading "Claims and verdicts"
+LATE = ", criterion changed after the runs"  # follows the source of such a claim
+SHOWN = 3  # verdicts shown in a chapter's first cell; the others are folded
 
-# Besides its colour (book.css) each verdict has a sign of its own.
+# In addition to its color (book.css), each verdict has its own sign.
 SIGNS = {"reproduced": "✓", "reproduced, smaller": "½", "not reproduced": "✗", "inconclusive": "≈",
          "not testable here": "∅", "open": "?", NOT_RUN: "–", "machinery works": "⚙"}
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a record for a `sentence`, written as `style` says; `value` is None where it was not run.
+    """A number from a record for a `sentence`, formatted with `style`; `value` is None if it was not run.
 
     >>> f"{Metric(18.5371, '.1f')}, or {Metric(18.5371):.0f}"
     '18.5, or 19'
@@ -42,16 +42,16 @@ class Metric:
 
     value: float | None
     style: str = ".2f"
-    command: str = ""  # that runs it, where it was not run
+    command: str = ""  # that runs it, if it was not run
 
     def __format__(self, style: str) -> str:
         return written(self.value, style or self.style)
 
 
 def metric(experiment_name: str, name: str, scale: str = "small", style: str = ".2f", **fields: Any) -> Metric:
-    """The metric `name` of the one planned run of an experiment that has these `fields`; the mean over its seeds.
+    """The metric `name`, averaged over seeds, of the one planned run of an experiment with these `fields`.
 
-    Raises ReproError for an unknown experiment, scale, field or metric, and for fields that leave no run or several.
+    Raises ReproError for an unknown experiment, scale, field or metric, and if `fields` match no run or several.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> found = metric(EXPERIMENT.name, "test_word_perplexity", "smoke", ".1f", context=1)
@@ -65,8 +65,8 @@ def metric(experiment_name: str, name: str, scale: str = "small", style: str = "
     plan = [config for config in parent.plan(scale)
             if all(getattr(config, key) == value for key, value in fields.items())]
     if len(plan) != 1:
-        raise ReproError(f"{fields or 'no fields'} leave {len(plan)} runs of {experiment_name} at {scale}, not one; "
-                         f"{'name more fields' if plan else 'take values that are planned'}.")
+        raise ReproError(f"{fields or 'no fields'} match {len(plan)} runs of {experiment_name} at {scale}, not one; "
+                         f"{'name more fields' if plan else 'use planned values'}.")
     found = Store.for_scale(scale).seeds(plan[0])
     for record in found:
         if name not in record.metrics:
@@ -76,7 +76,7 @@ def metric(experiment_name: str, name: str, scale: str = "small", style: str = "
 
 @dataclass(frozen=True)
 class Sentence:
-    """Markdown whose numbers come from records; without Markdown's marks in a terminal.
+    """Markdown whose numbers come from records; a terminal shows it without Markdown's marks.
 
     >>> Sentence("It takes *two* hours.")
     It takes two hours.
@@ -93,31 +93,31 @@ class Sentence:
 
 @checked
 def sentence(template: str, **values: Any) -> Sentence:
-    """Prose (Markdown) with `{name}` or `{name:style}` for each of `values`; indented lines are taken as prose too.
+    """Prose (Markdown) with `{name}` or `{name:style}` for each of `values`; indentation is removed.
 
-    A value is a number, a `metric`, a word, or the `Verdict` of a claim, of which `{gain}` is the effect in words and
-    `{gain.verdict}`, `{gain.effect:+.1%}`, `{gain.low}`, `{gain.high}` its parts. Where a record is missing it says
-    "not run", and the prose ends with the command; a sentence of which nothing was run is left out. Raises ReproError
-    for a name without a value.
+    A value is a number, a `metric`, a word, or the `Verdict` of a claim: `{gain}` is its effect in words and
+    `{gain.verdict}`, `{gain.effect:+.1%}`, `{gain.low}`, `{gain.high}` are its parts. A value without a record reads
+    "not run", and the prose ends with the command; a sentence without any available value is left out. Raises
+    ReproError for a name without a value.
 
     >>> print(sentence("It costs {flops:.1e} FLOPs a token, or {change:+.1%}.", flops=1.754e8, change=-0.5))
     It costs 1.8e+08 FLOPs a token, or -50.0%.
     """
     missing = dict.fromkeys(one for one in map(_missing, values.values()) if one)
-    told = [_Prose().vformat(part, (), values) for part in re.split(r"(?<=[.!?])(?=\s)", inspect.cleandoc(template))
-            if _told(part, values)]
+    kept = [_Prose().vformat(part, (), values) for part in re.split(r"(?<=[.!?])(?=\s)", inspect.cleandoc(template))
+            if _available(part, values)]
     note = f"({NOT_RUN}: {', '.join(f'`{line}`' for line in missing)})" if missing else ""
-    return Sentence(f"{''.join(told).strip()} {note}".strip())
+    return Sentence(f"{''.join(kept).strip()} {note}".strip())
 
 
-def _told(part: str, values: dict[str, Any]) -> bool:
-    """Whether a sentence of a template says something: it has a value that is there, or needs none."""
+def _available(part: str, values: dict[str, Any]) -> bool:
+    """Whether a sentence of a template is shown: at least one of its values is available, or it needs none."""
     names = [_value(field) for _, field, _, _ in string.Formatter().parse(part) if field]
     return not names or not all(name in values and _missing(values[name]) for name in names)
 
 
 def _value(field: str) -> str:
-    """The name of the value that a field of a template is of."""
+    """The name of the value that a field of a template uses."""
     return re.split(r"[.\[]", field)[0]
 
 
@@ -137,14 +137,14 @@ class _Prose(string.Formatter):
 
 
 def _missing(value: Any) -> str:
-    """What would run a value that was not run; "" for one that is there."""
+    """The command for a value that was not run; "" for an available one."""
     if isinstance(value, Verdict) and value.verdict == NOT_RUN:
         return value.text.partition(": ")[2] or value.text
     return value.command if isinstance(value, Metric) and value.value is None else ""
 
 
 def css_class(verdict: str) -> str:
-    """The class under which book.css styles a verdict.
+    """The class with which book.css styles a verdict.
 
     >>> css_class("reproduced, smaller")
     'verdict-reproduced-smaller'
@@ -154,9 +154,9 @@ def css_class(verdict: str) -> str:
 
 @checked
 def badge(verdict: str, href: str = "", about: str = "") -> str:
-    """A verdict as HTML: its sign and its words, in the colour and shape that book.css gives to it.
+    """A verdict as HTML: its sign and words, in the color and shape that book.css gives it.
 
-    href: where it leads. about: what it is a verdict on, for those who point at it.
+    href: its link target. about: its tooltip.
     Raises ReproError for a verdict that does not exist.
 
     >>> badge("open")
@@ -165,14 +165,13 @@ def badge(verdict: str, href: str = "", about: str = "") -> str:
     if verdict not in SIGNS:
         raise unknown("verdict", verdict, SIGNS)
     kind, link = ("a", f' href="{html.escape(href)}"') if href else ("span", "")
-    told = f' title="{html.escape(about)}"' if about else ""
-    return (f'<{kind} class="verdict {css_class(verdict)}"{link}{told}>'
+    tooltip = f' title="{html.escape(about)}"' if about else ""
+    return (f'<{kind} class="verdict {css_class(verdict)}"{link}{tooltip}>'
             f'<span aria-hidden="true">{SIGNS[verdict]}</span> {verdict}</{kind}>')
 
 
 def latest(one: Claim, results: Path | str | None = None) -> tuple[str, Verdict]:
-    """The largest scale at which a claim has all its records, and the verdict there; `small` while it has them nowhere.
-    """
+    """The largest scale at which a claim has all its records, and the verdict there; `small` if no scale has them."""
     known = [scale for scale in COMMITTED if scale in one.scales]
     for scale in known:
         found = one.verdict(scale, results)
@@ -185,7 +184,7 @@ def latest(one: Claim, results: Path | str | None = None) -> tuple[str, Verdict]
 
 @dataclass(frozen=True)
 class InShort:
-    """A chapter's first cell, one output below the other: question and answer, verdicts, picture.
+    """A chapter's first cell as a series of outputs: question and answer, verdicts, picture.
 
     >>> InShort("How far back?", "Two windows.").question
     'How far back?'
@@ -193,10 +192,10 @@ class InShort:
 
     question: str
     answer: Sentence | str
-    verdicts: tuple[tuple[Claim, str, Verdict], ...] = ()  # with the scale of each
+    verdicts: tuple[tuple[Claim, str, Verdict], ...] = ()  # each with its scale
     chapter: str = ""
     picture: Any = None
-    caption: str = ""  # of a drawing, in place of its own
+    caption: str = ""  # of a drawing, instead of its own
 
     @property
     def text(self) -> Sentence:
@@ -205,27 +204,27 @@ class InShort:
 
     @property
     def badges(self) -> dict[str, str]:
-        """The verdicts as an output of a notebook, on what the paper says before what it does not. Those beyond the
-        first few are folded, "not reproduced" last, and counted. {} where there are none."""
+        """The verdicts as a notebook output: claims of the paper first, then ours. A few are shown, with preference for
+        "not reproduced"; the others are folded and counted. {} without verdicts."""
         if not self.verdicts:
             return {}
         rows, folded, lines = [], [], []
         failures = min(SHOWN, sum(found.verdict == NOT_REPRODUCED for *_, found in self.verdicts))
         places = {True: failures, False: SHOWN - failures}
-        for one, scale, found in sorted(self.verdicts, key=lambda told: told[0].source.startswith(ADDED)):
+        for one, scale, found in sorted(self.verdicts, key=lambda row: row[0].source.startswith(ADDED)):
             where = "" if one.chapter == self.chapter else f"{one.chapter}.html"
-            failed, told = found.verdict == NOT_REPRODUCED, f"{one.source}, {scale}{LATE * bool(one.late)}"
+            failed, source = found.verdict == NOT_REPRODUCED, f"{one.source}, {scale}{LATE * bool(one.late)}"
             places[failed] -= 1
             row = (f"<li>{badge(found.verdict, f'{where}#{SECTION}', found.text)} "
-                   f"{html.escape(one.sentence, quote=False)} <small>{told}</small></li>")
+                   f"{html.escape(one.sentence, quote=False)} <small>{source}</small></li>")
             (rows if places[failed] >= 0 else folded).append(row)
-            lines.append(f"{found.verdict}: {one.sentence} ({told})")
-        told = f'<ul class="verdicts">{"".join(rows)}</ul>'
+            lines.append(f"{found.verdict}: {one.sentence} ({source})")
+        shown = f'<ul class="verdicts">{"".join(rows)}</ul>'
         if folded:
             failures = max(0, -places[True])
             more = f"{len(folded)} more" + f", {failures} of them {NOT_REPRODUCED}" * bool(failures)
-            told += f'<details><summary>{more}</summary><ul class="verdicts">{"".join(folded)}</ul></details>'
-        return {"text/html": told, "text/plain": "\n".join(lines)}
+            shown += f'<details><summary>{more}</summary><ul class="verdicts">{"".join(folded)}</ul></details>'
+        return {"text/html": shown, "text/plain": "\n".join(lines)}
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
@@ -244,15 +243,15 @@ class InShort:
 @caching()
 def in_short(chapter: str, question: str, answer: Sentence | str, picture: Any = None, caption: str = "",
              also: Sequence[str] = ()) -> InShort:
-    """What stands before everything else in a chapter: the question, the answer so far, a badge a claim, one picture.
+    """A chapter's first cell: the question, the answer so far, a badge per claim, and one picture.
 
-    The badges are those of the chapter's claims and of those whose ids are in `also`, which lead to their own chapter;
-    each at the largest scale with records in the repository. So nothing here depends on the page's scale.
-    caption: of a drawing, instead of the words that describe it; an artifact has its own.
+    The badges show the chapter's claims and those with ids in `also`, which link to their own chapter. Each is judged
+    at the largest scale with committed records, so nothing here depends on the page's scale.
+    caption: replaces the description of a drawing; an artifact has its own caption.
     Raises ReproError for an unknown claim.
 
-    >>> told = in_short("04_recurrence_module", "How can GPT-2 remember?", "By one vector a window.")
-    >>> told.question
+    >>> cell = in_short("04_recurrence_module", "How can GPT-2 remember?", "By one vector a window.")
+    >>> cell.question
     'How can GPT-2 remember?'
     """
     chosen = [*(found for found in claims() if found.chapter == chapter), *map(claim, also)]

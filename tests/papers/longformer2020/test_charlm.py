@@ -507,8 +507,9 @@ def test_the_cost_figure_has_a_point_for_every_window_and_full_attention():
 
 
 @pytest.mark.parametrize(("sets", "told"), [
-    ({"dilation": "[1]"}, "dilation has 1 numbers and windows 2"), ({"steps": "[1,2]"}, "batch_sizes has 3 numbers"),
-    ({"windows": "[0,2]"}, "windows.0"), ({"dilated_heads": 9}, "dilated_heads is 9, but there are 4 heads"),
+    ({"dilation": "[1]"}, "dilation has 1 numbers and windows has 2"),
+    ({"steps": "[1,2]"}, "batch_sizes has 3 numbers"),
+    ({"windows": "[0,2]"}, "windows.0"), ({"dilated_heads": 9}, "dilated_heads is 9; it must be at most n_head (4)"),
     ({"implementations": '["dense","blokced"]'}, "unknown implementations 'blokced'. Did you mean 'blocked'?"),
     ({"n_embd": 6}, "n_embd is 6 and n_head 4"), ({"eval_step": 49}, "eval_step is 49 characters")])
 def test_settings_that_cannot_be(sets, told):

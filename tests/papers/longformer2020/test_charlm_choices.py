@@ -1,4 +1,4 @@
-"""The model of Table 4 with one thing otherwise: what the rows change, and that nothing else differs."""
+"""The model of Table 4 with one change at a time: what each row changes, and that nothing else differs."""
 
 import math
 from contextlib import nullcontext

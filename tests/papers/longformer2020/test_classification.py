@@ -1,4 +1,4 @@
-"""Documents told apart, from corpus to table and verdict, on documents whose best possible accuracy is known."""
+"""Classified documents, from corpus to table and verdict, on documents whose best possible accuracy is known."""
 
 import importlib
 import json
@@ -132,12 +132,12 @@ def test_a_corpus_of_other_than_two_labels_is_refused(tiny, monkeypatch):
                         SimpleNamespace(**vars(corpus("tiny-documents")) | {"labels": ("a", "b", "c")}))
     config = experiment("classify-documents").config(
         experiment="classify-documents", scale="smoke", corpus="tiny-documents", length=5, tokeniser="word")
-    with pytest.raises(ReproError, match="tiny-documents has 3 labels; two are needed"):
+    with pytest.raises(ReproError, match="tiny-documents has 3 labels; this experiment needs exactly 2"):
         classification.execute(config, None)
 
 
 @pytest.mark.parametrize(("sets", "told"), [
-    ({"window": 33}, "window is 33 keys; half of it lies on each side"),
+    ({"window": 33}, "window is 33 keys; it must be even"),
     ({"n_embd": 63}, "n_embd is 63 and n_head 2"),
     ({"length": 1}, "length is 1"),
     ({"n_layer": 1}, "n_layer is 1"),

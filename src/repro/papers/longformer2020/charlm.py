@@ -2,9 +2,9 @@
 
 `paper` is Table 12. The other scales keep its proportions: windows that grow sixteenfold from the bottom layer to the
 top, sequences of four times the top window, five phases of training that double both and halve the learning rate. Their
-later phases have a larger share of the steps: a model needs some steps to take to windows of twice the size, however
-short the training. The windows of single layers are not printed; LEVELS is the guess of this study that has both
-printed ends and, rounded up, the printed mean of 230.
+later phases have a larger share of the steps, because a model needs some steps to adapt to windows of twice the size,
+however short the training. The paper does not print the windows of single layers; LEVELS is our guess, which matches
+both printed ends and, rounded up, the printed mean of 230.
 """
 
 from math import ceil
@@ -38,11 +38,11 @@ from repro.study import (
     register,
 )
 
-LEVELS = (1, 1, 2, 2, 4, 4, 8, 8, 8, 16, 16, 16)  # window of each of 12 layers, over the smallest
-GAPS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4)  # dilation of each of 12 layers, where the paper counts from 0
+LEVELS = (1, 1, 2, 2, 4, 4, 8, 8, 8, 16, 16, 16)  # window of each of 12 layers, as a multiple of the smallest
+GAPS = (1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4)  # dilation of each of 12 layers; the paper's values plus 1
 LONGEST_WARMUP = 10_000  # steps
-BLOCK = 1_000  # characters whose losses a record keeps as one sum; intervals over text draw several together
-AGREEMENT = 8_192  # characters at most in a sequence that every implementation reads: more do not fit into a dense mask
+BLOCK = 1_000  # characters whose losses a record keeps as one sum; intervals over text group several blocks
+AGREEMENT = 8_192  # most characters in a sequence that every implementation reads: a dense mask fits no more
 Window = Annotated[int, Field(ge=1)] | None
 Implementation = Literal["dense", "loop", "blocked", "flex"]  # of attention
 Detail = Literal["scaled", "dropout", "shared", "bare"]
@@ -51,8 +51,8 @@ Detail = Literal["scaled", "dropout", "shared", "bare"]
 class Config(RunConfig):
     """A character language model: its patterns and size, its phases of training, and how it is scored."""
 
-    model: Literal["small", "large"] = "small"  # which of the paper's two it stands for
-    windows: tuple[Window, ...] = Field(min_length=1)  # keys, of each layer in phase 1; None: all positions before
+    model: Literal["small", "large"] = "small"  # which of the paper's two models it corresponds to
+    windows: tuple[Window, ...] = Field(min_length=1)  # keys per layer in phase 1; None: full attention
     dilation: tuple[Annotated[int, Field(ge=1)], ...]  # of each layer; 1 is none
     dilated_heads: int = Field(2, ge=0)  # heads of a layer that have its dilation
     n_embd: int = Field(64, ge=1)
@@ -60,7 +60,7 @@ class Config(RunConfig):
     position_size: int = Field(32, ge=2)  # sines and cosines of a relative position
     dropout: float = Field(0.0, ge=0, lt=1)
     length: int = Field(256, ge=2)  # characters of a sequence in phase 1; doubled with the windows in each phase
-    longest: int | None = Field(None, ge=2)  # characters, where the doubling stops
+    longest: int | None = Field(None, ge=2)  # characters at which the doubling stops
     steps: tuple[Annotated[int, Field(ge=1)], ...] = Field((1,), min_length=1)  # of each phase
     batch_sizes: tuple[Annotated[int, Field(ge=1)], ...] = (8,)  # sequences, of each phase
     learning_rate: float = Field(2.5e-4, gt=0)  # in phase 1; halved in each phase
@@ -70,17 +70,17 @@ class Config(RunConfig):
     decayed: Decayed = "matrices"
     clip: float = Field(0.25, gt=0)
     validations: int = Field(4, ge=1)  # in each phase
-    held_out: int = Field(20_000, ge=2)  # characters of the validation text that these read
+    held_out: int = Field(20_000, ge=2)  # characters of the validation text that each of these reads
     eval_length: int = Field(256, ge=1)  # characters of an overlapping sequence
-    eval_step: int = Field(64, ge=1)  # characters from one sequence to the next: what each scores
+    eval_step: int = Field(64, ge=1)  # characters from one sequence to the next; each sequence scores this many
     scored: int | None = Field(None, ge=1)  # characters of a split that are scored; None: all
-    implementations: tuple[Implementation, ...] = ()  # each scores the start of the validation text too
+    implementations: tuple[Implementation, ...] = ()  # each also scores the start of the validation text
     precision: Literal["no", "bf16"] = "no"
     recompute: bool = False
     optimizer: Annotated[Literal["adamw", "muon"], Absent("adamw")] = "adamw"
     # How attention is trained; "products" does so in `precision`. Text is always scored in single precision.
     attention: Annotated[Literal["auto", "products"], Absent("auto")] = "auto"
-    # What the model has otherwise, as `repro.models.decoder` tells; and phases that only lower the learning rate.
+    # Variants of the model, as described in `repro.models.decoder`, and phases that only lower the learning rate.
     positions: Annotated[Literal["relative", "absolute", "none"], Absent("relative")] = "relative"
     details: Annotated[tuple[Detail, ...], Absent(())] = ()  # of Transformer-XL's code
     doubling: Annotated[bool, Absent(True)] = True  # of windows and sequences in each phase
@@ -89,13 +89,12 @@ class Config(RunConfig):
     def _fits(self):
         for one, other in (("dilation", "windows"), ("batch_sizes", "steps")):
             if len(getattr(self, one)) != len(getattr(self, other)):
-                raise ValueError(f"{one} has {len(getattr(self, one))} numbers and {other} {len(getattr(self, other))}"
-                                 "; both need as many")
+                raise ValueError(f"{one} has {len(getattr(self, one))} numbers and {other} has "
+                                 f"{len(getattr(self, other))}; give both the same number of values")
         if self.n_embd % self.n_head:
-            raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
-                             "heads")
+            raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; n_embd must be a multiple of n_head")
         if self.dilated_heads > self.n_head:
-            raise ValueError(f"dilated_heads is {self.dilated_heads}, but there are {self.n_head} heads")
+            raise ValueError(f"dilated_heads is {self.dilated_heads}; it must be at most n_head ({self.n_head})")
         if self.eval_step > self.eval_length:
             raise ValueError(f"eval_step is {self.eval_step} characters; it must be at most eval_length "
                              f"({self.eval_length})")
@@ -114,7 +113,7 @@ def growing(n_layer: int, smallest: int) -> dict:
 
 
 def growth(config, phase: int) -> int:
-    """How many times as wide as in the first phase windows are in a phase, counted from 0."""
+    """Window size in a phase, counted from 0, as a multiple of the first phase's."""
     return 2**phase if config.doubling else 1
 
 
@@ -125,7 +124,7 @@ def phase_length(config, phase: int) -> int:
 
 
 def phase_settings(config, phase: int):
-    """How a phase, counted from 0, trains."""
+    """Training settings of a phase, counted from 0."""
     from repro.training import TrainConfig
 
     total = training_tokens(config)[phase]
@@ -137,7 +136,7 @@ def phase_settings(config, phase: int):
 
 
 def decoder_config(config, vocab_size: int, phase: int = -1):
-    """The model's size, and its patterns in a phase: by default the last, those it is scored with."""
+    """The model's size and its patterns in a phase; by default the last phase, whose patterns are used for scoring."""
     from repro.attention import Causal
     from repro.models import DecoderConfig, longformer_patterns
 
@@ -150,7 +149,7 @@ def decoder_config(config, vocab_size: int, phase: int = -1):
 
 
 def trained(config, folder):
-    """The model that the run of `config` left in `folder` (`repro.study.model_folder(config)`), and its tokeniser."""
+    """The model that the run of `config` left in `folder` (`repro.study.model_folder(config)`), and its tokenizer."""
     from safetensors.torch import load_file
 
     from repro.data import tokeniser
@@ -171,7 +170,7 @@ def execute(config, context):
     coder = tokeniser("byte", corpus=config.corpus)
     text = {split: tokens(config.corpus, split, coder).ids for split in ("train", "validation", "test")}
     model, curves = train_in_phases(config, context, text, coder.vocab_size)
-    weights = {name: weight.cpu().clone() for name, weight in model.state_dict().items()}  # also those that are shared
+    weights = {name: weight.cpu().clone() for name, weight in model.state_dict().items()}  # shared weights too
     write_atomic(context.folder / "model" / "model.safetensors", save(weights))
     metrics, documents = evaluate(config, context, model, text)
     return Outcome(metrics, {name: unit(name) for name in metrics}, config.model, curves, documents,
@@ -181,7 +180,7 @@ def execute(config, context):
 
 
 def train_in_phases(config, context, text, vocab_size: int):
-    """A new model, trained phase by phase, each in a folder of its own that a killed run goes on from; the curves."""
+    """A new model, trained phase by phase, and its curves. Each phase has a folder, so a killed run resumes."""
     import torch
 
     from repro.evaluation import perplexity
@@ -210,8 +209,8 @@ def train_in_phases(config, context, text, vocab_size: int):
 
 
 def evaluate(config, context, model, text) -> tuple[dict, dict]:
-    """Metrics, and the losses of the scored text block by block, by the paper's protocol: overlapping sequences, each
-    scored on its last `eval_step` characters, and the first one whole."""
+    """Metrics, and the losses of the scored text block by block. As in the paper, sequences overlap and each is scored
+    on its last `eval_step` characters, except the first, which is scored in full."""
     import numpy as np
 
     from repro.evaluation import perplexity
@@ -239,7 +238,7 @@ def evaluate(config, context, model, text) -> tuple[dict, dict]:
 
 
 def bits(*scores) -> float:
-    """Bits per character of all texts of these `repro.evaluation.Score`s together."""
+    """Bits per character over all texts of these `repro.evaluation.Score`s."""
     from math import log
 
     return sum(score.nll for score in scores) / log(2) / sum(score.n_scored for score in scores)
@@ -251,15 +250,15 @@ def unit(metric: str) -> str:
 
 
 def training_tokens(config) -> list[int]:
-    """Characters that each phase trains on."""
+    """Number of characters that each phase trains on."""
     return [steps * batch * phase_length(config, phase)
             for phase, (steps, batch) in enumerate(zip(config.steps, config.batch_sizes, strict=True))]
 
 
-KNOWN = 206  # ids about: what enwik8 has, for estimates; a run counts them
-SCORED = {"smoke": 5_000, "small": 50_000, "medium": 200_000, "paper": 5_000_000}  # characters in a split, about
-RATE = {"smoke": 2e10, "small": 2.5e10, "medium": 2e13, "paper": 5e13}  # FLOP/s that each scale's machine sustains
-HALF = {"smoke": 2.5, "small": 2.5}  # times as many in bf16; where a scale has a GPU, RATE is that of bf16
+KNOWN = 206  # approximate number of ids (enwik8's), for estimates; a run counts its own
+SCORED = {"smoke": 5_000, "small": 50_000, "medium": 200_000, "paper": 5_000_000}  # approximate characters in a split
+RATE = {"smoke": 2e10, "small": 2.5e10, "medium": 2e13, "paper": 5e13}  # sustained FLOP/s of each scale's machine
+HALF = {"smoke": 2.5, "small": 2.5}  # speedup of bf16; for scales with a GPU, RATE is already that of bf16
 
 
 def estimate(config):
@@ -276,7 +275,7 @@ def estimate(config):
     return Estimate(n, sum(n_tokens), flops, memory, flops / rate)
 
 
-# Width, text and scoring of each scale; then one phase of training (Table 4), and five (Tables 2 and 3).
+# Width, text and scoring of each scale; then one phase of training (Table 4) and five phases (Tables 2 and 3).
 SIZES = {
     "smoke": {"corpus": "synthetic-books", "n_embd": 32, "position_size": 16, "learning_rate": 2e-2,
               "held_out": 2_000, "scored": 4_000},
@@ -287,13 +286,13 @@ SIZES = {
               "learning_rate": 2.5e-4, "held_out": 500_000, "precision": "bf16", "recompute": True},
 }
 LONG = {"length": 2_048, "eval_length": 32_256, "eval_step": 512}
-# `small` was declared before any of its runs: seeds 5 to 9, which none had had (of windows without dilation and full
-# attention in the figure of cost the first three), and claims on validation and test text together.
-# What was tried, on 1.2 million characters at seed 0, in bits per character of the first 50,000 of validation text,
-# with full attention: 6 layers, steps of 8 sequences, rate 4e-3: 2.195 in 160 s of a busy core; 4 layers, steps of 8,
-# 6e-3: 2.190 in 94 s; 4 layers, steps of 4, 2e-3: 2.218, 4e-3: 2.159, 8e-3: 2.169, each in some 120 s. A window of 4
-# keys in all layers, where 4e-3 gave full attention 2.159: 2.152. It led by 0.05 after 0.5 million characters and by
-# nothing at the end, so these go on to 4.1 million. (The runs before had 2.345 and 2.305 after 2.6 million.)
+# `small` was declared before any of its runs: seeds 5 to 9, not used before (in the cost figure, windows without
+# dilation and full attention use the first three), and claims on validation and test text together.
+# Trials, on 1.2 million characters at seed 0, in bits per character on the first 50,000 of validation text, with full
+# attention: 6 layers, steps of 8 sequences, rate 4e-3: 2.195 in 160 s of a busy core; 4 layers, steps of 8, 6e-3: 2.190
+# in 94 s; 4 layers, steps of 4, 2e-3: 2.218, 4e-3: 2.159, 8e-3: 2.169, each in about 120 s. A window of 4 keys in all
+# layers reached 2.152 at 4e-3, where full attention reached 2.159. It led by 0.05 after 0.5 million characters and by
+# nothing at the end, so these runs go on to 4.1 million. (Earlier runs had 2.345 and 2.305 after 2.6 million.)
 ONE_PHASE = {
     "smoke": {**growing(4, 1), "length": 64, "steps": (150,), "batch_sizes": (4,), "decay": "linear",
               "eval_length": 128, "eval_step": 64},
@@ -315,7 +314,7 @@ FIVE_PHASES = {
                "implementations": ("dense", "loop", "blocked", "flex")},
     "paper": {**growing(12, 32), **LONG, "longest": 23_040, "steps": (430_000, 50_000, 50_000, 35_000, 5_000),
               "batch_sizes": (32, 32, 16, 16, 16),
-              "implementations": ("dense", "loop", "blocked")},  # 512 waves: expected too wide for "flex", not tried
+              "implementations": ("dense", "loop", "blocked")},  # 512 waves: probably too wide for "flex", not tried
 }
 LARGE = {
     "smoke": growing(6, 1), "small": growing(15, 2), "medium": {**growing(30, 32), "dropout": 0.4},
@@ -325,9 +324,9 @@ WINDOWS = {"smoke": (2, 16), "small": (4, 16, 64), "medium": (32, 128, 512), "pa
 
 
 def ablation_rows(grown: dict) -> list[dict]:
-    """Table 4: windows that shrink, stay or grow from the bottom layer to the top, and the last with dilation.
+    """Table 4: windows that shrink, stay equal or grow from bottom to top, and growing ones with dilation.
 
-    And a row of ours, which shows what wider windows than the narrowest are worth here: the claims' assay.
+    We add a row with the narrowest window in all layers. It shows what wider windows are worth here: the claims' assay.
     """
     windows, layers = grown["windows"], len(grown["windows"])
     none = (1,) * layers
@@ -339,7 +338,7 @@ def ablation_rows(grown: dict) -> list[dict]:
 
 
 def cost_rows(layers: int, windows) -> list[dict]:
-    """One window in all layers, without dilation and with steps of 4 on the dilated heads; and full attention."""
+    """One window in all layers, without dilation and with dilation 4 on the dilated heads; and full attention."""
     return [{"windows": (window,) * layers, "dilation": (dilation,) * layers}
             for window in windows for dilation in (1, 4)] + [
                 {"windows": (None,) * layers, "dilation": (1,) * layers}]
@@ -355,7 +354,7 @@ def staged_grid(scale: str) -> list[dict]:
 
 
 def as_trained(own: dict) -> dict:
-    """How text is scored on sequences as long as those of training."""
+    """Settings that score text on sequences of training length."""
     return {"eval_length": own["length"], "eval_step": own["length"] // 4}
 
 
@@ -371,7 +370,7 @@ ABLATION = Experiment(
 STAGED = Experiment(
     name="charlm", paper=PAPER, summary="The character language model, trained in five phases.",
     config=Config, scales=scales(FIVE_PHASES), grid=staged_grid, execute=execute, estimate=estimate)
-# Scored on sequences as long as those of training: full attention has learned no longer distances.
+# Scored on sequences of training length: full attention has learned no longer distances.
 COST = Experiment(
     name="charlm-cost", paper=PAPER, summary="Bits per character against attended pairs; full attention as the limit.",
     config=Config, grid=lambda scale: cost_rows(len(ONE_PHASE[scale]["windows"]), WINDOWS[scale]), execute=execute,
@@ -398,30 +397,30 @@ register(
              look_for="Lower left is better and cheaper. Dilation helps if its line lies below at equal pairs."))
 
 
-ASSAY = Assay("by how much windows that grow beat the narrowest of them in all layers",
+ASSAY = Assay("how much growing windows gain over the narrowest window in all layers",
               lambda config: window_layout(config) in (NARROW, ROWS["Increasing w"]), wide_beats_narrow)
 
 
 def order(better: str, other: str) -> dict:
-    """What a claim needs to compare one row of Table 4 with another."""
+    """The fields of a claim that compares two rows of Table 4."""
     kinds = ROWS[better], ROWS[other]
     return {
         "paper": PAPER, "source": "Table 4", "experiment": ABLATION.name, "unit": "stretch",
         "about": ("longformer2020-table4",), "direction": "lower", "told_in": "bits", "family": "longformer2020-table4",
         "where": lambda config: window_layout(config) in kinds,
         "seeds": 5, "measure": fewer_bits(kinds[0]), "paper_effect": printed_difference(better, other),
-        "why_no_control": "the other row is the control: as many keys, placed otherwise",
+        "why_no_control": "the other row is the control: as many keys in other places",
         "assay": ASSAY,
-        "criterion_before": "its room was what full attention gains over the narrowest window, at other lengths"}
+        "criterion_before": "its room was full attention's gain over the narrowest window, at other lengths"}
 
 
 register(
     Claim(id="longformer2020-table4-increasing", **order("Increasing w", "Fixed w"),
-          sentence="Windows that grow from the bottom layer to the top give fewer bits per character than one of their "
-                   "mean in all layers.", short="Windows that grow with depth beat one of their mean."),
+          sentence="Windows that grow from the bottom layer to the top give fewer bits per character than one window, "
+                   "their mean, in all layers.", short="Windows that grow with depth beat equal windows."),
     Claim(id="longformer2020-table4-decreasing", **order("Fixed w", "Decreasing w"),
           sentence="One window in all layers gives fewer bits per character than windows that shrink from the bottom "
-                   "layer to the top.", short="One window in all layers beats windows that shrink."),
+                   "layer to the top.", short="Equal windows beat windows that shrink with depth."),
     Claim(id="longformer2020-table4-order", **order("Increasing w", "Decreasing w"),
           sentence="Windows that grow from the bottom layer to the top give fewer bits per character than the same "
                    "windows in the opposite order.", short="Windows that grow with depth beat windows that shrink."),

@@ -1,8 +1,8 @@
-"""What else the character model might be: the details of Transformer-XL's code, other positions, dilation everywhere.
+"""Variants of the character model: the details of Transformer-XL's code, other positions, dilation on all heads.
 
-Each row is the run of Table 4 with one thing otherwise, on the same text in the same order. The paper prints none of
-these. Of `small` they were declared before any of these runs: three seeds each, those of the first three of Table 4;
-the details one by one, which no claim is about, with one.
+Each row is the run of Table 4 with one change, on the same text in the same order. The paper prints none of these. The
+rows of `small` were declared before any of these runs: three seeds each, the first three of Table 4. The single
+details, which no claim is about, have one seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,23 +36,23 @@ from repro.study.record import Record
 if TYPE_CHECKING:
     import pandas
 
-BASE = {scale: ONE_PHASE[scale] for scale in ("smoke", "small")}  # the run of Table 4 that the rows change
+BASE = {scale: ONE_PHASE[scale] for scale in ("smoke", "small")}  # the run of Table 4 that each row changes
 GROWN, TWO_HEADS = ("increasing", False), ("increasing", True)
-AS_THERE = "as Transformer-XL's code has it"
+AS_THERE = "all details of Transformer-XL's code"
 DETAILS = {
     "scaled": "embeddings times the square root of the width", "dropout": "dropout in more places",
-    "shared": "one u and v for all layers", "bare": "no layernorm behind the last layer",
+    "shared": "one u and v for all layers", "bare": "no layernorm after the last layer",
 }
 POSITIONS = {"absolute": "positions added to the embedding", "none": "no positions"}
 ALL_HEADS = "dilation on all heads"
 
 
 def rows(scale: str) -> list[dict]:
-    """All of the details, then each alone (`smoke` leaves these out, and where nothing is dropped the places are one);
-    other positions; dilation on all heads.
+    """All details together, then each alone (not at `smoke`; without dropout its places make no difference); other
+    positions; dilation on all heads.
 
-    Positions that are added are scored on sequences as long as those of training: they have learned no later ones. What
-    these characters can depend on is there all the same.
+    Added positions are scored on sequences of training length, because they have learned no later positions. That
+    length covers everything these windows can reach.
     """
     base, sizes = BASE[scale], SIZES[scale] | BASE[scale]
     plain = {"windows": base["windows"], "dilation": (1,) * len(base["windows"])}
@@ -70,7 +70,7 @@ register(CHOICES)
 
 
 def choice(config: Any) -> str:
-    """What is otherwise in a run of `charlm-choices`; the kind of run for one of Table 4.
+    """The change in a run of `charlm-choices`.
 
     config: a run's config, or what a record holds of it.
     """
@@ -82,10 +82,10 @@ def choice(config: Any) -> str:
 
 
 def choices(context: ArtifactContext) -> "pandas.DataFrame":
-    """For each choice bits per character on the validation text, and the difference to windows that grow."""
+    """Bits per character on validation text for each variant, and the difference from growing windows."""
     import pandas
 
-    told = []
+    rows = []
     for scale in reversed(context.scales):
         base = {window_layout(config): config for config in context.plan(scale, experiment=ABLATION.name)}
         grown = context.records_of(base[GROWN])
@@ -93,13 +93,13 @@ def choices(context: ArtifactContext) -> "pandas.DataFrame":
             choice(config): config for config in context.plan(scale, experiment=CHOICES.name)}
         for name, config in chosen.items():
             found = grown if config is base[GROWN] else context.records_of(config)
-            told.append([name, scale, told_mean(found, METRIC), seeds_of(found),
+            rows.append([name, scale, told_mean(found, METRIC), seeds_of(found),
                          "–" if found is grown else compared(found, grown)])
-    return pandas.DataFrame(told, columns=["choice", "scale", "dev", "seeds", "difference"])
+    return pandas.DataFrame(rows, columns=["choice", "scale", "dev", "seeds", "difference"])
 
 
 def two_heads(records: Sequence[Record]) -> Measured:
-    """Bits per character with dilation on two heads less those with dilation on all."""
+    """Bits per character with dilation on two heads minus those with dilation on all heads."""
     two, every = ([record for record in records if (record.experiment == ABLATION.name) is wanted]
                   for wanted in (True, False))
     return Measured(difference(two, every, ("validation", "test")))
@@ -107,7 +107,7 @@ def two_heads(records: Sequence[Record]) -> Measured:
 
 register(
     Artifact(id="longformer2020-choices", paper=PAPER, chapter=CHAPTER, experiment=(CHOICES.name, ABLATION.name),
-             title="The model of Table 4 with one thing otherwise: bits per character on the development text",
+             title="The model of Table 4 with one change at a time: bits per character on the development text",
              source=ADDED, build=choices),
     Claim(id="longformer2020-two-heads", paper=PAPER, source="Section 4.1",
           sentence="Dilation on two heads of the higher layers gives fewer bits per character than dilation on all of "
@@ -116,7 +116,7 @@ register(
           unit="stretch", told_in="bits", family="longformer2020-character-text", measure=two_heads,
           where=lambda config: (config.experiment == CHOICES.name and choice(config) == ALL_HEADS
                                 or config.experiment == ABLATION.name and window_layout(config) == TWO_HEADS),
-          why_no_paper_effect="the paper gives it as the reason for two heads, without a number",
+          why_no_paper_effect="the paper names it as the reason for two heads, without a number",
           why_no_control="the other row is the control: the same windows and dilation, on all heads",
           why_no_assay=ANY_SIZE,
-          criterion_before="with an assay: the gain of growing windows over the narrowest of them in all layers"))
+          criterion_before="with an assay: the gain of growing windows over the narrowest window in all layers"))

@@ -1,9 +1,9 @@
-"""Five phases against one (Beltagy et al. 2020, section 4.2): what do windows and sequences that grow help?
+"""Five phases against one (Beltagy et al. 2020, section 4.2): how much do growing windows and sequences help?
 
-The paper trains in five phases because a model first needs many steps to learn what is near; it prints no other way.
-Here are three others that read as many characters: one phase, that is the first one, longer; the same five learning
-rates without growth; and the windows and sequences of the last phase from the start. Of `small` they were declared
-before any of these runs, with three seeds.
+The paper trains in five phases because a model first needs many steps to learn from nearby text; it reports no
+alternative. We add three that read as many characters: a longer first phase; the same five learning rates without
+growth; and the windows and sequences of the last phase from the start. The runs of `small` were declared before any of
+them was made, with three seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ FIVE, ONE, RATES, WIDEST = "five phases", "one phase", "five phases without grow
 GROWN = {
     "smoke": {**growing(4, 1), "length": 64, "longest": 720, "steps": (100, 40, 15, 5, 2),
               "batch_sizes": (4, 4, 2, 2, 2), "learning_rate": 1e-2, "eval_length": 1_008, "eval_step": 252},
-    # Steps that make equally many characters in sequences of 128 and of 1,440; rate, width and optimiser of Table 4.
+    # Steps that read the same number of characters in sequences of 128 and 1,440; rate, width and optimizer of Table 4.
     "small": {**growing(4, 2), "n_embd": 128, "length": 128, "longest": 1_440, "steps": (1_980, 495, 270, 135, 40),
               "batch_sizes": (8, 8, 4, 4, 4), "learning_rate": 4e-3, "optimizer": "muon", "precision": "bf16",
               "attention": "products", "eval_length": 2_016, "eval_step": 1_008, "scored": 150_000},
@@ -41,14 +41,14 @@ GROWN = {
 
 
 def rows(scale: str) -> list[dict]:
-    """The four ways, with as many characters in each phase, to within a step."""
+    """The four ways to train; each phase reads the same number of characters, to within one step."""
     grown = GROWN[scale]
     lengths = [min(grown["length"] * 2**phase, grown["longest"]) for phase in range(len(grown["steps"]))]
     batches = grown["batch_sizes"]
     read = [steps * batch * length for steps, batch, length in zip(grown["steps"], batches, lengths, strict=True)]
 
     def still(phase: int) -> dict:
-        """Windows, sequences and batches of one phase in all."""
+        """The windows, sequences and batches of one phase in all phases."""
         each = batches[phase] * lengths[phase]
         return {"windows": tuple(window * 2**phase for window in grown["windows"]), "length": lengths[phase],
                 "steps": tuple(-(-characters // each) for characters in read), "doubling": False,
@@ -66,7 +66,7 @@ register(PHASES)
 
 
 def way(config: Any) -> str:
-    """Which of the four ways a run of `charlm-phases` goes.
+    """Which of the four ways a run of `charlm-phases` takes.
 
     config: a run's config, or what a record holds of it.
     """
@@ -77,20 +77,20 @@ def way(config: Any) -> str:
 
 
 def ways(context: ArtifactContext) -> "pandas.DataFrame":
-    """How each way trains, bits per character on the validation text, and the difference of five phases to it."""
+    """How each way trains, its bits per character on validation text, and the difference of five phases to it."""
     import pandas
 
-    told = []
+    rows = []
     for scale in reversed(context.scales):
         plan = context.plan(scale, experiment=PHASES.name)
         five = context.records_of(plan[0])
         for config in plan:
             found, last = five if config is plan[0] else context.records_of(config), len(config.steps) - 1
-            told.append([way(config), scale, _ends(_widths(config)), _ends([phase_length(config, 0),
+            rows.append([way(config), scale, _ends(_widths(config)), _ends([phase_length(config, 0),
                          phase_length(config, last)]), f"{sum(config.steps):,}", f"{sum(training_tokens(config)):,}",
                          told_mean(found, METRIC), seeds_of(found), "–" if found is five else compared(five, found)])
-    return pandas.DataFrame(told, columns=["way", "scale", "widest window", "sequences", "steps", "characters", "dev",
-                                           "seeds", "five phases less this"])
+    return pandas.DataFrame(rows, columns=["way", "scale", "widest window", "sequences", "steps", "characters", "dev",
+                                           "seeds", "five phases minus this"])
 
 
 def _widths(config) -> list[int]:
@@ -104,14 +104,14 @@ def _ends(numbers: Sequence[int]) -> str:
 
 
 def later_phases(records: Sequence[Record]) -> Measured:
-    """Five phases against one; the control holds the same five rates without growth against that one."""
+    """Five phases against one; the control compares the same five rates without growth with that one."""
     five, one, rates = ([record for record in records if way(record.config) == name] for name in (FIVE, ONE, RATES))
     both = "validation", "test"
     return Measured(difference(five, one, both), difference(rates, one, both))
 
 
 def updates(scale: str) -> dict[str, int]:
-    """How many updates each way takes for as many characters. Where they differ, growth is not all that does.
+    """How many updates each way takes for the same characters. If these differ, growth is not the only difference.
 
     >>> updates("small")["five phases"]
     2920
@@ -130,4 +130,4 @@ register(
                    "phase that reads as much.", short="Later, wider phases beat one phase that reads as much.",
           control="the same five learning rates with the windows and sequences of the first phase",
           why_no_paper_effect="the paper trains in five phases only", why_no_assay=ANY_SIZE,
-          criterion_before="with an assay: the gain of growing windows over the narrowest of them in all layers"))
+          criterion_before="with an assay: the gain of growing windows over the narrowest window in all layers"))

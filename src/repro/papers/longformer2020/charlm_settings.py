@@ -1,4 +1,4 @@
-"""Table 12 of Longformer, and what its text says about the character model, beside the settings of every scale."""
+"""Table 12 of Longformer and its text's settings of the character model, next to the settings of every scale."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -22,14 +22,14 @@ from repro.study.settings import DEVICES
 if TYPE_CHECKING:
     import pandas
 
-BYTES = 205  # different bytes in enwik8, the larger alphabet of the two
+BYTES = 205  # distinct bytes in enwik8, the larger of the two alphabets
 OPTIMISERS = {"adamw": "AdamW", "muon": "Muon for matrices, AdamW for the rest"}
-ATTENTION = {"auto": "attention in fp32", "products": "attention too, text scored in fp32"}
-IN_TABLE_12 = ("training phases", "first-phase sequence length", "last-phase sequence length")  # said twice
+ATTENTION = {"auto": "attention in fp32", "products": "attention too; text scored in fp32"}
+IN_TABLE_12 = ("training phases", "first-phase sequence length", "last-phase sequence length")  # printed twice
 
 
 def settings(context: ArtifactContext):
-    """A row for each setting: as printed, at our `paper` scale, and at the scales of `context`."""
+    """One row per setting: as printed, at our `paper` scale, and at the scales of `context`."""
     import pandas
 
     scales = dict.fromkeys(("paper", *reversed(context.scales)))
@@ -41,7 +41,7 @@ def settings(context: ArtifactContext):
 
 
 def printed() -> list[tuple[str, str, str]]:
-    """Name, value and source of each printed setting; a slip of the press is followed by the value it stands for."""
+    """Name, value and source of each printed setting; a misprint is followed by the value we read."""
     table = published("longformer2020_table12_char_lm_hyperparameters").to_dict("records")
     text = published("longformer2020_text_settings").query("topic == 'character LM'").to_dict("records")
     return [(row["parameter"], row["value_as_printed"] + (f" [read as {value}]" if value else ""), row["source"])
@@ -50,8 +50,8 @@ def printed() -> list[tuple[str, str, str]]:
            if row["parameter"] not in IN_TABLE_12]
 
 
-def settings_as_printed(plan: list) -> dict[str, str]:
-    """The settings of a plan of `charlm` under the paper's names and in its words."""
+def told(plan: list) -> dict[str, str]:
+    """The settings of a plan of `charlm`, with the paper's names and wording."""
     one, models = plan[0], {config.model: config for config in plan}
     last = len(one.steps) - 1
     values = {
@@ -88,8 +88,8 @@ def settings_as_printed(plan: list) -> dict[str, str]:
 
 
 def schedule() -> "pandas.DataFrame":
-    """The paper's small model, a row a phase. "reach": characters back that the last layer can look, if a window of w
-    keys, dilated d times, adds d (w - 1)."""
+    """The paper's small model, one row per phase. "reach": how many characters back the last layer can look; a window
+    of w keys with dilation d adds d (w - 1)."""
     import pandas
 
     config, rows = STAGED.plan("paper")[0], []
@@ -103,7 +103,7 @@ def schedule() -> "pandas.DataFrame":
 
 
 def counted_weights() -> "pandas.DataFrame":
-    """Weights of both of the paper's models in millions, as the paper prints them and as ours have them."""
+    """Weights of both of the paper's models in millions, as printed and as counted in ours."""
     import pandas
 
     plan, rows = {config.model: config for config in STAGED.plan("paper")}, []
@@ -115,7 +115,7 @@ def counted_weights() -> "pandas.DataFrame":
 
 
 def one_run(scales: Sequence[str]) -> "pandas.DataFrame":
-    """Text, size and training of a run of Table 4, a row a setting and a column a scale."""
+    """Text, size and training of a run of Table 4: one row per setting, one column per scale."""
     import pandas
 
     columns = {}
@@ -123,14 +123,14 @@ def one_run(scales: Sequence[str]) -> "pandas.DataFrame":
         config = ABLATION.plan(scale)[2]
         columns[scale] = {"text": told_text(config.corpus), "layers": len(config.windows), "width": config.n_embd,
                           "widest window": f"{max(config.windows):,}", "length": f"{config.length:,}",
-                          "batch": config.batch_sizes[0], "optimiser": OPTIMISERS[config.optimizer],
+                          "batch": config.batch_sizes[0], "optimizer": OPTIMISERS[config.optimizer],
                           "learning rate": f"{config.learning_rate:g}", "decay": config.decay,
                           "characters read in training": f"{sum(training_tokens(config)):,}"}
     return pandas.DataFrame(columns)
 
 
 def _dilation(config) -> str:
-    """Positions left out between two keys, as the paper counts: ours less one."""
+    """Positions skipped between two keys, as the paper counts them: our dilation minus one."""
     layers = [(layer[0].dilation - 1, number) for number, layer in enumerate(decoder_config(config, 2).patterns)]
     runs = [(gap, [number for _, number in some]) for gap, some in groupby(layers, key=lambda layer: layer[0])]
     return ", ".join(f"{gap} (layers {numbers[0]}-{numbers[-1]})" if len(numbers) > 1 else f"{gap} (layer {numbers[0]})"
@@ -153,4 +153,4 @@ def _data(name: str) -> str:
 
 register(
     Artifact(id="longformer2020-table12", paper=PAPER, chapter=CHAPTER, experiment=STAGED.name, source="Table 12",
-             title="Settings of the character language models; below, those that the text gives", build=settings))
+             title="Settings of the character language models; below, those given in the text", build=settings))

@@ -1,4 +1,4 @@
-"""Tables, figure and verdicts of the character language models: bits per character, and how sure a difference is."""
+"""Tables, figure and measures of the character language models: bits per character and intervals of differences."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import log
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     import pandas
 
 METRIC = "validation_bits_per_character"
-ROWS = {  # of Table 4: the kind of run that each is
+ROWS = {  # rows of Table 4 and the kind of run behind each
     "Decreasing w": ("decreasing", False), "Fixed w": ("fixed", False), "Increasing w": ("increasing", False),
     "No dilation": ("increasing", False), "Dilation on 2 heads": ("increasing", True),
 }
-NARROW = ("narrow", False)  # a row of ours: the narrowest window in all layers
-NARROWEST = {"smoke": 1, "small": 4, "medium": 32, "paper": 32}  # its keys: those of the lowest of windows that grow
+NARROW = ("narrow", False)  # our own row: the narrowest window in all layers
+NARROWEST = {"smoke": 1, "small": 4, "medium": 32, "paper": 32}  # its keys: the bottom window of the growing windows
 FULL = "full attention"
-ANY_SIZE = "the paper prints no number, and a difference of any size is asked for"  # why a claim has no assay
-TOGETHER = 5  # neighbouring blocks of a record that count as one unit: what is hard comes in stretches
+ANY_SIZE = "the paper prints no number, so a difference of any size counts"  # why a claim has no assay
+TOGETHER = 5  # adjacent blocks of a record that count as one unit, because hard text comes in stretches
 SAME = [name for name in ROWS if ROWS[name] == ROWS["Increasing w"]]  # the run that the others are compared with
 
 
 def window_layout(config: Any) -> tuple[str, bool]:
-    """How the windows of a run go from the bottom layer to the top, and whether a head is dilated.
+    """How the windows of a run change from the bottom layer to the top, and whether a head is dilated.
 
-    config: a run's config, or what a record holds of it.
+    config: a run's config, or the config in a record.
     """
     values = config if isinstance(config, Mapping) else config.model_dump()
     windows, dilated = list(values["windows"]), max(values["dilation"]) > 1 and values["dilated_heads"] > 0
@@ -46,9 +46,9 @@ def window_layout(config: Any) -> tuple[str, bool]:
 
 def difference(records: Sequence[Record], against: Sequence[Record], splits: Sequence[str] = ("validation",)
                ) -> "np.ndarray":
-    """Bits per character of the one less those of the other, (seeds, stretches of the text); seed by seed.
+    """Bits per character of `records` minus those of `against`, (seeds, stretches of the text), seed by seed.
 
-    Records come ordered by seed, and both with the same seeds.
+    Both are ordered by seed and have the same seeds.
     """
     import numpy as np
 
@@ -64,13 +64,13 @@ def difference(records: Sequence[Record], against: Sequence[Record], splits: Seq
 
 
 def stretches(blocks: list[float]) -> list[float]:
-    """Sums of TOGETHER neighbouring blocks; of fewer, down to one, where a text leaves fewer than 5 such sums."""
+    """Sums of TOGETHER adjacent blocks; of fewer, down to one, if the text would leave fewer than 5 such sums."""
     together = max(1, min(TOGETHER, len(blocks) // 5))
     return [sum(blocks[at:at + together]) for at in range(0, len(blocks), together)]
 
 
 def fewer_bits(better: tuple[str, bool]) -> Callable[[list[Record]], Measured]:
-    """Measures runs of the kind `better` against the others, on validation and test text together."""
+    """A measure of the kind `better` against the other runs, on validation and test text together."""
     def measure(records: list[Record]) -> Measured:
         chosen, others = ([record for record in records if (window_layout(record.config) == better) is wanted]
                           for wanted in (True, False))
@@ -79,8 +79,8 @@ def fewer_bits(better: tuple[str, bool]) -> Callable[[list[Record]], Measured]:
 
 
 def wide_beats_narrow(records: Sequence[Record]) -> float | None:
-    """By how many bits per character windows that grow beat the narrowest of them in all layers, on all text, at the
-    seeds that both have; None where there is none."""
+    """The gain of growing windows over the narrowest window in all layers, in bits per character on all text, at the
+    seeds that both have; None without common seeds."""
     narrow, grown = ({record.seed: record.metrics["pooled_bits_per_character"] for record in records
                       if window_layout(record.config) == wanted} for wanted in (NARROW, ROWS["Increasing w"]))
     gains = [narrow[seed] - grown[seed] for seed in narrow.keys() & grown.keys()]
@@ -88,7 +88,7 @@ def wide_beats_narrow(records: Sequence[Record]) -> float | None:
 
 
 def printed_difference(better: str, other: str) -> Callable[[], float]:
-    """Bits per character of one row of Table 4 less those of another."""
+    """Bits per character of one row of Table 4 minus those of another."""
     def effect() -> float:
         rows = printed_rows("longformer2020_table4_ablation")
         bits = {row["configuration"]: float(row["dev_bpc"]) for row in rows}
@@ -97,7 +97,7 @@ def printed_difference(better: str, other: str) -> Callable[[], float]:
 
 
 def ablation(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 4: for each configuration the paper's row and ours, with the text, and the difference to "Increasing w"."""
+    """Table 4: the paper's row and ours for each configuration, with the text and the difference to "Increasing w"."""
     import pandas
 
     printed = published("longformer2020_table4_ablation").to_dict("records")
@@ -116,7 +116,7 @@ def ablation(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def _ours(context: ArtifactContext, name: str, wanted: tuple[str, bool]) -> list[list]:
-    """A row of Table 4 at each scale whose plan has this kind of run."""
+    """One row of Table 4 for each scale whose plan has this kind of run."""
     rows = []
     for scale in reversed(context.scales):
         plan = {window_layout(config): config for config in context.plan(scale)}
@@ -129,7 +129,7 @@ def _ours(context: ArtifactContext, name: str, wanted: tuple[str, bool]) -> list
 
 
 def models(context: ArtifactContext, table: str, model: str) -> "pandas.DataFrame":
-    """Tables 2 and 3: the printed rows, and below those of a corpus ours, with the text they were trained on."""
+    """Tables 2 and 3: the printed rows of each corpus, then ours, with the training text."""
     import pandas
 
     printed = published(table)
@@ -154,7 +154,7 @@ def models(context: ArtifactContext, table: str, model: str) -> "pandas.DataFram
 
 
 def agreement(context: ArtifactContext) -> "pandas.DataFrame":
-    """Bits per character of one model by each implementation of attention, on the start of the validation text."""
+    """Bits per character of one model with each implementation of attention, on the start of the validation text."""
     import pandas
 
     rows = []
@@ -173,9 +173,9 @@ def agreement(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def cost_and_quality(context: ArtifactContext):
-    """Bits per character on validation text against attended pairs, a panel for each scale that was run.
+    """Bits per character on validation text against attended pairs, one panel per scale with runs.
 
-    A line for each dilation with a point for each window, and full attention, the limit.
+    One line per dilation, one point per window, and full attention as the limit.
     """
     from repro.plotting import draw_cost_and_quality
 
@@ -184,7 +184,7 @@ def cost_and_quality(context: ArtifactContext):
 
 
 def _cost_points(context: ArtifactContext, scale: str) -> dict[str, list[tuple]]:
-    """Line -> (pairs per character, bits per character, name of the window) of each run, the fewest pairs first."""
+    """Line -> (pairs per character, bits per character, name of the window) of each run, sorted by pairs."""
     lines = {}
     for config in context.plan(scale):
         if found := context.records_of(config):
@@ -197,7 +197,7 @@ def _cost_points(context: ArtifactContext, scale: str) -> dict[str, list[tuple]]
 
 
 def told_text(name: str) -> str:
-    """A corpus with its size, and that of the whole if it is a part: "text8-prefix (6.88M of 100M characters)"."""
+    """A corpus with its size and, if it is a part, the size of the whole: "text8-prefix (6.88M of 100M characters)"."""
     from repro.data import corpus
 
     if corpus(name).generator:
@@ -219,7 +219,7 @@ def _scored(config) -> str:
 
 
 def told_mean(records: list[Record], metric: str, times: float = 1) -> str:
-    """The mean over seeds, with the standard deviation where there are several."""
+    """The mean over seeds, with the standard deviation if there are several."""
     values = [times * record.metrics[metric] for record in records]
     if not values:
         return NOT_RUN
@@ -233,13 +233,13 @@ def seeds_of(records: list[Record]) -> str:
 
 
 def compared(records: list[Record], against: list[Record]) -> str:
-    """`_difference` at the seeds that both have; "not run" where there is none."""
+    """`_difference` at the seeds that both have; "not run" without common seeds."""
     common = {record.seed for record in records} & {record.seed for record in against}
     paired = [[record for record in some if record.seed in common] for some in (records, against)]
     return _difference(*paired) if common else NOT_RUN
 
 
 def _difference(records: list[Record], against: list[Record]) -> str:
-    """The difference with its interval, over seeds and text as in verdicts; over text alone with one seed."""
+    """The difference with its interval over seeds and text, as in verdicts; with one seed, over text only."""
     found = judge(difference(records, against), "lower", seeds=1, stretches=True)
     return bounded(found.effect, found.low, found.high, "+.3f") + " over text only" * (len(records) == 1)

@@ -1,9 +1,9 @@
-"""Long documents told apart (Beltagy et al. 2020, section 6.3 and Table 7): whole, or cut as RoBERTa has to cut them.
+"""Classification of long documents (Beltagy et al. 2020, section 6.3, Table 7): whole, or cut as RoBERTa must cut them.
 
 The paper fine-tunes RoBERTa on the first 512 wordpieces and Longformer on up to 4,096. Here one small encoder is
-trained from scratch on both, so that the two differ in what they read and in nothing else. On real articles that is a
-part of the paper's experiment: no pretraining, a split of our own, tokens of our own BPE, and the longest documents
-are cut even where most are read whole (`test_cut` counts them).
+trained from scratch on both, so the two differ only in what they read. On real articles this is only part of the
+paper's experiment: no pretraining, our own split, our own BPE tokens, and the longest documents are cut even where most
+are read whole (`test_cut` counts them).
 """
 
 from typing import Literal
@@ -17,14 +17,14 @@ from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, RunConfi
 
 
 class Config(RunConfig):
-    """A classifier: how much of a document it reads, its size, and how it is trained; or a control that reads none."""
+    """A classifier: how much of a document it reads, its size and its training; or a control that reads nothing."""
 
-    model: Literal["encoder", "majority", "positive"] = "encoder"  # controls: the commonest label, or always label 1
-    length: int = Field(ge=2)  # tokens of a document that are read, from its beginning, <|endoftext|> included
+    model: Literal["encoder", "majority", "positive"] = "encoder"  # controls: the most common label, or always label 1
+    length: int = Field(ge=2)  # tokens read from the beginning of a document, including <|endoftext|>
     tokeniser: Literal["word", "bpe"] = "bpe"
-    vocab_size: int | None = Field(None, ge=257)  # of "bpe"; the words of "word" are given
+    vocab_size: int | None = Field(None, ge=257)  # of "bpe"; "word" has a fixed vocabulary
     window: int = Field(32, ge=2)  # keys on both sides of a token together
-    n_layer: int = Field(2, ge=2)  # the first token sees all: a window in the layer that it is read off does nothing
+    n_layer: int = Field(2, ge=2)  # 2 or more: the last layer is read at the first token, which sees everything
     n_embd: int = Field(64, ge=1)
     n_head: int = Field(2, ge=1)
     position_size: int = Field(16, ge=2)  # sines and cosines of a relative position
@@ -36,18 +36,17 @@ class Config(RunConfig):
     weight_decay: float = Field(0.01, ge=0)
     decayed: Decayed = "matrices"
     optimizer: Literal["adamw", "muon"] = "muon"
-    best: Literal["f1", "accuracy", "loss"] = "f1"  # what chooses the weights, once an epoch, on the validation split
+    best: Literal["f1", "accuracy", "loss"] = "f1"  # selects the weights; validated once per epoch
 
     @model_validator(mode="after")
     def _fits(self):
         if (self.tokeniser == "bpe") != (self.vocab_size is not None):
-            raise ValueError(f"tokeniser is {self.tokeniser} and vocab_size {self.vocab_size}; 'bpe' needs a size, and "
+            raise ValueError(f"tokeniser is {self.tokeniser} and vocab_size {self.vocab_size}; 'bpe' needs a size, "
                              "'word' takes none")
         if self.window % 2:
-            raise ValueError(f"window is {self.window} keys; half of it lies on each side, so it must be even")
+            raise ValueError(f"window is {self.window} keys; it must be even, with half on each side")
         if self.n_embd % self.n_head:
-            raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
-                             "heads")
+            raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; n_embd must be a multiple of n_head")
         return self
 
 
@@ -57,17 +56,16 @@ def execute(config, context):
 
     source = corpus(config.corpus)
     if len(source.labels) != 2:
-        raise ReproError(f"corpus {source.name} has {len(source.labels)} labels; two are needed: one to find, and all "
-                         "else.")
+        raise ReproError(f"corpus {source.name} has {len(source.labels)} labels; this experiment needs exactly 2.")
     rows = {split: list(source.examples(split)) for split in ("train", "validation", "test")}
     labels = {split: [row.label for row in found] for split, found in rows.items()}
     predictions, metrics, curves, notes = (trained if config.model == "encoder" else constant)(config, context, rows)
-    for split, told in predictions.items():
-        metrics |= {f"{split}_{name}": score(labels[split], told, name) for name in METRICS}
+    for split, found in predictions.items():
+        metrics |= {f"{split}_{name}": score(labels[split], found, name) for name in METRICS}
     if source.generator:
         hits = source.generator.best_hits(rows["test"], config.length - 1 if config.model == "encoder" else 0)
         metrics["test_best_accuracy"] = sum(hits) / len(hits)
-    documents = {split: {"label": labels[split], "prediction": told} for split, told in predictions.items()}
+    documents = {split: {"label": labels[split], "prediction": found} for split, found in predictions.items()}
     units = {name: UNITS.get(name, "share") for name in metrics}
     return Outcome(metrics, units, config.model, curves, documents, notes)
 
@@ -76,15 +74,14 @@ UNITS = {"parameters": "weights", "tokens_read": "tokens per test document", "te
 
 
 def constant(config, context, rows):
-    """Predictions of a control that reads nothing, by split; and its metrics, curves and notes, of which it has none.
-    """
+    """Predictions of a control that reads nothing, by split, and its metrics, curves and notes, which are empty."""
     labels = [row.label for row in rows["train"]]
     label = 1 if config.model == "positive" else max(sorted(set(labels)), key=labels.count)
     return {split: [label] * len(rows[split]) for split in ("validation", "test")}, {}, {}, {}
 
 
 def trained(config, context, rows):
-    """Predictions of an encoder trained on the train split, by split; and its metrics, curves and notes."""
+    """Predictions of an encoder trained on the train split, by split, and its metrics, curves and notes."""
     import torch
 
     from repro.data import tokeniser
@@ -110,18 +107,18 @@ def trained(config, context, rows):
     settings = train_config(config, len(rows["train"]))
     with context.progress(settings.tokens, "training", "documents") as bar:
         result = train(Labels(model), batches, settings, context.folder / "training", validate, bar)
-    told = {split: log_probabilities(model, texts[split]).argmax(-1).tolist() for split in ("validation", "test")}
-    return (told, {"parameters": model.config.parameters} | metrics, result.curves,
+    predicted = {split: log_probabilities(model, texts[split]).argmax(-1).tolist() for split in ("validation", "test")}
+    return (predicted, {"parameters": model.config.parameters} | metrics, result.curves,
             {"tokeniser": coder.fingerprint, "chosen": result.best})
 
 
 def quality(log_probabilities, labels):
-    """What a validation tells: the loss in nats per document, accuracy and F1."""
+    """The results of a validation: the loss in nats per document, accuracy and F1."""
     from repro.evaluation.classification import METRICS, score
 
-    told = log_probabilities.argmax(-1)
+    predicted = log_probabilities.argmax(-1)
     loss = -log_probabilities[range(len(labels)), labels].mean()
-    return {"loss": float(loss)} | {name: score(labels, told, name) for name in METRICS}
+    return {"loss": float(loss)} | {name: score(labels, predicted, name) for name in METRICS}
 
 
 def encoder_config(config, vocab_size: int):
@@ -133,7 +130,7 @@ def encoder_config(config, vocab_size: int):
 
 
 def train_config(config, n_train: int):
-    """How it trains on n_train documents; a validation after every epoch."""
+    """Training settings for n_train documents, with a validation after every epoch."""
     from repro.training import TrainConfig
 
     total = config.epochs * n_train
@@ -143,7 +140,7 @@ def train_config(config, n_train: int):
                        best_is="lowest" if config.best == "loss" else "highest")
 
 
-KNOWN = {"synthetic-documents": (800, 513), "hyperpartisan": (516, 835)}  # training documents, tokens of each, about
+KNOWN = {"synthetic-documents": (800, 513), "hyperpartisan": (516, 835)}  # training documents, tokens of each
 WORDS = 217  # ids of the generated documents
 RATE = 1.5e10  # FLOP/s
 
@@ -160,7 +157,7 @@ def estimate(config):
                     flops / RATE)
 
 
-# At smoke nothing in the first 128 words of a document tells its label. At small the shorter length is the paper's.
+# At smoke, nothing in the first 128 words of a document reveals its label. At small, the shorter length is the paper's.
 SCALES = {
     "smoke": {"corpus": "synthetic-documents", "tokeniser": "word", "n_embd": 32, "epochs": 2, "dropout": 0.0,
               "learning_rate": 5e-3, "optimizer": "adamw"},
@@ -178,19 +175,19 @@ def grid(scale: str) -> list[dict]:
 
 PAPER = "longformer2020"
 EXPERIMENT = Experiment(
-    name="classify-documents", paper=PAPER, summary="Long documents told apart, read whole or cut: accuracy and F1.",
+    name="classify-documents", paper=PAPER, summary="Long documents classified, read whole or cut: accuracy and F1.",
     config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate)
 TABLE = Artifact(
     id="longformer2020-table7-hyperpartisan", paper=PAPER, chapter="20_classification_and_coreference",
     experiment=EXPERIMENT.name, source="Table 7 (a part: Hyperpartisan)", build=hyperpartisan,
-    title="Long documents told apart: F1 of the paper's pretrained models, and of small ones trained from scratch (no "
-          "pretraining; a split and tokens of our own; what is longer than the tokens read is cut)")
+    title="Classification of long documents: F1 of the paper's pretrained models and of small ones trained from "
+          "scratch (no pretraining; our own split and tokens; longer documents are cut)")
 CLAIM = Claim(
     id="longformer2020-table7-length", paper=PAPER, source="Table 7", experiment=EXPERIMENT.name, about=(TABLE.id,),
     where=lambda config: config.model == "encoder", measure=whole_or_beginning, direction="higher", unit="document",
     paper_effect=printed_difference, told_in="in F1 (0 to 1)",
-    why_no_control="the model that reads the beginning alone is the control",
-    why_no_assay="what the rest of these articles could give at most is not known",
-    sentence="A model that reads more of a long document tells its label with a higher F1 than one that reads its "
-             "beginning alone.", short="Reading more of a document tells its label better.")
+    why_no_control="the model that reads only the beginning is the control",
+    why_no_assay="the most that the rest of these articles could contribute is not known",
+    sentence="A model that reads more of a long document classifies it with a higher F1 than one that reads only its "
+             "beginning.", short="Reading more of a document classifies it better.")
 register(EXPERIMENT, TABLE, CLAIM)

@@ -1,4 +1,4 @@
-"""Table 7's row of Hyperpartisan beside ours, and the effect of reading documents whole."""
+"""Table 7's Hyperpartisan row next to ours, and the effect of reading documents whole."""
 
 from typing import TYPE_CHECKING
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     import pandas
 
 PRINTED = (("RoBERTa-base", 512, "roberta_base_percent"), ("Longformer-base", 4_096, "longformer_base_percent"))
-CONTROLS = {"majority": "control: always the commonest label", "positive": "control: always the label looked for"}
+CONTROLS = {"majority": "control: always the most common label", "positive": "control: always the positive label"}
 
 
 def hyperpartisan(context: ArtifactContext) -> "pandas.DataFrame":
-    """The printed F1 of both pretrained models, then ours on test documents, in per cent, with 95 % intervals.
+    """The printed F1 of both pretrained models, then ours on test documents, in %, with 95 % intervals.
 
-    "cut" counts the test documents that are longer than what is read of them. "best possible" is what reading so many
-    tokens allows on the very same documents, where that is known.
+    "cut" counts the test documents that are longer than the tokens read. "best possible" is the accuracy that reading
+    so many tokens of these documents allows, where it is known.
     """
     import pandas
 
@@ -41,7 +41,7 @@ def hyperpartisan(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def whole_or_beginning(records: list[Record]) -> Measured:
-    """F1 on test documents of the runs that read most tokens less that of those that read fewest, by document.
+    """F1 on test documents of the runs that read the most tokens minus F1 of those that read the fewest, by document.
 
     F1 is 2 TP / (2 TP + FP + FN), a ratio of sums over documents (`linearised`).
     """
@@ -50,8 +50,8 @@ def whole_or_beginning(records: list[Record]) -> Measured:
     from repro.evaluation.bootstrap import linearised
 
     def f1(record: Record) -> np.ndarray:
-        label, told = (np.array(record.documents["test"][name]) for name in ("label", "prediction"))
-        return linearised(2 * (label & told), label + told)
+        label, predicted = (np.array(record.documents["test"][name]) for name in ("label", "prediction"))
+        return linearised(2 * (label & predicted), label + predicted)
 
     lengths = sorted({record.config["length"] for record in records})
     beginning, whole = ([record for record in records if record.config["length"] == length]
@@ -60,19 +60,19 @@ def whole_or_beginning(records: list[Record]) -> Measured:
 
 
 def printed_difference() -> float:
-    """The paper's F1 on Hyperpartisan of its Longformer less that of its RoBERTa, 0 to 1."""
+    """The paper's F1 on Hyperpartisan of its Longformer minus that of its RoBERTa, 0 to 1."""
     short, long = _printed()
     return (long - short) / 100
 
 
 def _printed() -> list[float]:
-    """The paper's F1 on Hyperpartisan, in per cent, of each model of `PRINTED`."""
+    """The paper's F1 on Hyperpartisan, in %, of each model of `PRINTED`."""
     row, = (row for row in printed_rows("longformer2020_table7_finetuning_base") if row["dataset"] == "Hyperpartisan")
     return [float(row[column]) for _, _, column in PRINTED]
 
 
 def _reads(config) -> str:
-    """How much of a document a run reads, and in whose tokens."""
+    """How much of a document a run reads, and in which tokens."""
     return f"first {config.length:,}, {'words' if config.vocab_size is None else f'our BPE of {config.vocab_size:,}'}"
 
 
@@ -83,7 +83,7 @@ def _cut(records: list[Record]) -> str:
 
 
 def _percent(records: list[Record], metric: str) -> str:
-    """The mean over seeds, in per cent, with its interval over seeds and documents, cut where a share ends."""
+    """The mean over seeds, in %, with its interval over seeds and documents, clipped to 0 and 100."""
     from repro.evaluation.classification import interval
 
     if not records:
@@ -94,6 +94,6 @@ def _percent(records: list[Record], metric: str) -> str:
 
 
 def _best(records: list[Record]) -> str:
-    """The accuracy of the best possible reader of as many tokens; "–" where it is not known."""
+    """The accuracy of the best possible reader of as many tokens; "–" if it is not known."""
     known = [record.metrics["test_best_accuracy"] for record in records if "test_best_accuracy" in record.metrics]
     return f"{100 * known[0]:.1f}" if known else "–" if records else NOT_RUN

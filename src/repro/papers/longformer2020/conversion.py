@@ -1,10 +1,10 @@
 """From RoBERTa to Longformer (Beltagy et al. 2020, section 5 and Table 5): copied positions, then more training.
 
-Every configuration predicts the same masked tokens of the same books; only how far a model sees differs. Which tokens
-these are hangs on the seed and the book: of what is not trained and has no random positions, seeds differ in that
-alone. RoBERTa reads a book in pieces of as many tokens as it has positions, each between <s> and </s>; the others read
-stretches of several such pieces. What is printed as BPC is bits per masked token: the 1.880 that the paper quotes is
-log2 of 3.68, the perplexity in RoBERTa's own Table 3.
+Every configuration predicts the same masked tokens of the same books; only how far a model sees differs. The seed and
+the book decide which tokens are masked. For models without training and random positions, seeds differ in nothing
+else. RoBERTa reads a book in pieces as long as its position table, each between <s> and </s>; the others read stretches
+of several such pieces. The paper's BPC is bits per masked token: the 1.880 that it quotes is log2 of 3.68, the
+perplexity in RoBERTa's own Table 3.
 """
 
 from collections.abc import Iterator
@@ -23,39 +23,38 @@ if TYPE_CHECKING:
 
 PRETRAINING = EXPERIMENTS["roberta-mini"]
 PAPER, CHAPTER = "longformer2020", "18_from_roberta_to_longformer"
-TRAINED = ("short", "long", "frozen", "roberta-short", "roberta-long")  # the last two: controls, RoBERTa trained on
+TRAINED = ("short", "long", "frozen", "roberta-short", "roberta-long")  # the last two are controls
 CONFIGURATIONS = ("roberta", "random", "copied", *TRAINED)
-MASKS = 2  # keeps the draws of scored books' masks apart from others that take the same seed
-STRETCHES = 16  # of positions, in which the loss is told; at both ends of a piece finer ones
+MASKS = 2  # separates the mask draws of scored books from other draws with the same seed
+STRETCHES = 16  # of positions, for which losses are averaged; finer ones at both ends of a piece
 SCORED = 4  # stretches at a time
 
 
 class Config(RunConfig):
-    """What becomes of the base model, and how it is trained on and scored."""
+    """How the base model is converted, trained further and scored."""
 
     configuration: Literal["roberta", "random", "copied", "short", "long", "frozen", "roberta-short", "roberta-long"]
     window: int = Field(128, ge=2)  # keys on both sides of a token together
     max_positions: int = Field(4096, ge=2)
-    tokens: int | None = Field(None, ge=0)  # that are trained on; None: as many as the scale has for the configuration
-    batch_size: int = Field(1, ge=1)  # sequences of `max_positions` tokens; of shorter ones as many tokens
+    tokens: int | None = Field(None, ge=0)  # to train on; None: the default of the scale and configuration
+    batch_size: int = Field(1, ge=1)  # sequences of `max_positions` tokens, or as many tokens in shorter ones
     learning_rate: float = Field(1e-3, gt=0)
     warmup_share: float = Field(0.1, ge=0, lt=1)  # of the steps; then a polynomial of power 3 to 0
-    warmup_steps: Annotated[int | None, Field(ge=0), Absent(None)] = None  # None: that share of them; else it counts
+    warmup_steps: Annotated[int | None, Field(ge=0), Absent(None)] = None  # None: use warmup_share
     optimizer: Literal["adamw", "muon"] = "muon"
     precision: Literal["no", "bf16"] = "no"
-    recompute: bool = False  # layers in the backward pass
+    recompute: bool = False  # of layers, in the backward pass
     scored_corpus: str
     scored_split: Literal["validation", "test"] = "validation"
-    scored_tokens: int = Field(16_384, ge=2)  # of each book, from its beginning; a shorter one as far as it is whole
+    scored_tokens: int = Field(16_384, ge=2)  # from the beginning of each book; of a shorter book, its whole sequences
     source: str | None = None  # a hub name as the base; None: the base model of the scale
-    # The paper's kinds of text (Table 13), for the reader of a plan: read is `corpus`, which has books alone.
+    # The paper's kinds of text (Table 13), shown in a plan; the run reads `corpus`, which has only books.
     kinds: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _tokens(cls, values: dict) -> dict:
-        """As many as the scale has for the configuration, and its rate, where none are given; those that are not
-        trained take none.
+        """Fill in the tokens and learning rate of the scale and configuration if not given; no tokens without training.
         """
         name, (short, long) = values.get("configuration"), LENGTHS.get(values.get("scale"), (0, 0))
         if name not in TRAINED:
@@ -70,23 +69,23 @@ class Config(RunConfig):
     def _fits(self):
         positions = base_of(self).n_positions
         if self.window % 2:
-            raise ValueError(f"window is {self.window} keys; half of it lies on each side, so it must be even")
+            raise ValueError(f"window is {self.window} keys; it must be even, with half on each side")
         if self.max_positions < positions or self.max_positions % positions or self.scored_tokens % self.max_positions:
             raise ValueError(f"max_positions is {self.max_positions} and scored_tokens {self.scored_tokens}; the first "
-                             f"must be a multiple of the base's {positions} positions, the second one of the first")
+                             f"must be a multiple of the base's {positions} positions, the second of the first")
         if self.configuration in TRAINED and not self.tokens:
-            raise ValueError(f"configuration is {self.configuration} and tokens {self.tokens}; those that are trained "
-                             f"({', '.join(TRAINED)}) need some")
+            raise ValueError(f"configuration is {self.configuration} and tokens is {self.tokens}; trained ones "
+                             f"({', '.join(TRAINED)}) need at least 1")
         return self
 
 
 def base_of(config) -> RunConfig:
-    """The pretraining of the base model, or its being taken from the hub."""
+    """The config that makes the base model: its pretraining, or its download from the hub."""
     sets = {"source": config.source} | SIZES.get(config.source, {}) if config.source else {}
     return PRETRAINING.plan(config.scale, sets)[0]
 
 
-SIZES = {"FacebookAI/roberta-large": {"n_layer": 24, "n_embd": 1024, "n_head": 16}}  # that are not roberta-base's
+SIZES = {"FacebookAI/roberta-large": {"n_layer": 24, "n_embd": 1024, "n_head": 16}}  # that differ from roberta-base's
 
 
 def execute(config, context) -> Outcome:
@@ -110,28 +109,28 @@ def execute(config, context) -> Outcome:
         curves = trained(config, context, model, text, coder, pieces).curves
         notes |= {"train_tokens": len(text.ids), "train_documents": len(text)}
         save_model(model, context.folder / "model")
-    model.to("cuda" if torch.cuda.is_available() else "cpu")  # where training leaves it, and what is not trained too
+    model.to("cuda" if torch.cuda.is_available() else "cpu")  # where training leaves it; untrained models too
     books = tokens(config.scored_corpus, config.scored_split, coder)
     reach = pieces if model is roberta else config.max_positions
     ways = {"": reach} | ({"pieces_": pieces} if reach > pieces else {})
-    documents, told = {}, {}
+    documents, losses_of = {}, {}
     held = [book for k in range(len(books)) if (book := hidden(
         books.document(k), config, pieces, coder.mask + 1, k, books.targets_of(k)))]
     with context.progress(len(ways) * len(held), "scoring", "books") as bar:
         for name, length in ways.items():
-            told[name] = [losses(model, book, length) for book in held if bar.advance(1) is None]
-            documents[f"{name}nats"] = [float(nats.sum()) for nats, _ in told[name]]
-            inside = [away_from_seams(places, pieces, config.window // 2) for _, places in told[name]]
+            losses_of[name] = [losses(model, book, length) for book in held if bar.advance(1) is None]
+            documents[f"{name}nats"] = [float(nats.sum()) for nats, _ in losses_of[name]]
+            inside = [away_from_seams(places, pieces, config.window // 2) for _, places in losses_of[name]]
             documents[f"{name}inside_nats"] = [float(nats[kept].sum())
-                                               for (nats, _), kept in zip(told[name], inside, strict=True)]
-    documents["inside_tokens"] = [int(kept.sum()) for kept in inside]  # of either way the same ones
-    documents["tokens"] = [len(nats) for nats, _ in told[""]]
+                                               for (nats, _), kept in zip(losses_of[name], inside, strict=True)]
+    documents["inside_tokens"] = [int(kept.sum()) for kept in inside]  # the same for both ways of reading
+    documents["tokens"] = [len(nats) for nats, _ in losses_of[""]]
     metrics = {f"{name}masked_bits_per_token": bits(sum(documents[f"{name}nats"]), sum(documents["tokens"]))
                for name in ways}
-    curves |= {"loss_by_position": by_position(told[""], pieces),
-               "tokens_by_position": [[middle, float(len(nats))] for middle, nats in stretches(told[""], pieces)]}
+    curves |= {"loss_by_position": by_position(losses_of[""], pieces),
+               "tokens_by_position": [[middle, float(len(nats))] for middle, nats in stretches(losses_of[""], pieces)]}
     if config.configuration == "frozen":
-        model.cpu()  # whose products are the most exact
+        model.cpu()  # the most exact products
         plain, same = load_masked_lm(folder / "model").eval(), config.window // 2 + 1
         metrics["largest_difference"] = largest_difference(model, plain, held, min(same, pieces))
         if same < pieces:
@@ -151,8 +150,7 @@ def bits(nats: float, n: int) -> float:
 
 
 def trained(config, context, model, text, coder, pieces: int):
-    """What the training tells. The model is trained in place, on masked text as RoBERTa was; the last weights count.
-    """
+    """Train the model in place on masked text, as RoBERTa was, and return the result; the last weights are kept."""
     import torch
 
     from repro.training import Masked, MaskedLM, Sequences, TrainConfig, train
@@ -163,7 +161,7 @@ def trained(config, context, model, text, coder, pieces: int):
     if config.configuration == "frozen":
         model.learn_positions_only(pieces)
     if plain and config.precision == "bf16" and not torch.cuda.is_available():
-        model.set_attn_implementation("eager")  # plain products, which are faster
+        model.set_attn_implementation("eager")  # plain products are faster here
     if config.recompute:
         model.gradient_checkpointing_enable()
     batches = Masked(Sequences(text.ids, length, each, config.seed, text.targets), coder.mask + 1, config.seed)
@@ -180,26 +178,26 @@ def trained(config, context, model, text, coder, pieces: int):
 
 
 def optimizer_of(config) -> str:
-    """What trains it: always AdamW where nothing but positions learns."""
+    """The optimizer: always AdamW if only positions are trained."""
     return "adamw" if config.configuration == "frozen" else config.optimizer
 
 
 class Hidden(NamedTuple):
-    """A book in pieces, some of whose tokens are hidden: the same ones whatever stretches of it are read."""
+    """A book in pieces with some tokens hidden; the same tokens for every stretch length."""
 
-    plain: "np.ndarray"  # (pieces, piece) ids as they are, without <s> and </s> at the seams
-    shown: "np.ndarray"  # (pieces, piece) ids as a model that reads pieces sees them
-    positions: "np.ndarray"  # (pieces, K) of what is to be told, in each piece
-    targets: "np.ndarray"  # (pieces, K); -100 counts nothing
+    plain: "np.ndarray"  # (pieces, piece) ids without <s> and </s> at the seams
+    shown: "np.ndarray"  # (pieces, piece) ids as seen by a model that reads pieces
+    positions: "np.ndarray"  # (pieces, K) positions of hidden tokens in each piece
+    targets: "np.ndarray"  # (pieces, K); -100 is ignored
 
 
 def hidden(ids: "np.ndarray", config, piece: int, vocab_size: int, number: int = 0,
            targets: "np.ndarray | None" = None) -> Hidden | None:
     """The beginning of a book (N,), in pieces; None for one that is shorter than `max_positions`.
 
-    What is hidden hangs on the seed of `config` and the book's `number`, and on nothing else. targets (N,) bool: which
-    tokens can be; None: all. No piece's first or last token is ever to be told: where a piece is read by itself, <s>
-    and </s> stand there.
+    The hidden tokens depend only on the seed of `config` and the book's `number`. targets (N,) bool: which tokens may
+    be hidden; None: all. The first and last token of a piece are never hidden: a piece read by itself has <s> and </s>
+    there.
     """
     import numpy as np
 
@@ -222,7 +220,7 @@ START, END = 0, 2
 
 
 def read(book: Hidden, length: int) -> "dict[str, torch.Tensor]":
-    """A book as a model reads it in stretches of `length` tokens, a multiple of a piece, each from <s> to </s>."""
+    """A book as read in stretches of `length` tokens, a multiple of a piece, each from <s> to </s>."""
     import numpy as np
     import torch
 
@@ -257,22 +255,22 @@ def losses(model, book: Hidden, length: int) -> "tuple[np.ndarray, np.ndarray]":
 
 
 def away_from_seams(places: "np.ndarray", piece: int, near: int) -> "np.ndarray":
-    """Which positions have at least `near` others on either side in their piece: RoBERTa sees as much around them as
-    the window shows."""
+    """Which positions have at least `near` others on either side in their piece, so that RoBERTa sees as much around
+    them as the window shows."""
     return (places % piece >= near) & (places % piece < piece - near)
 
 
-def by_position(told: "list[tuple[np.ndarray, np.ndarray]]", period: int) -> list[list[float]]:
-    """Nats per masked token by position modulo `period`, in stretches of it: [its middle, mean]."""
-    return [[middle, float(nats.mean())] for middle, nats in stretches(told, period)]
+def by_position(losses: "list[tuple[np.ndarray, np.ndarray]]", period: int) -> list[list[float]]:
+    """Nats per masked token by position modulo `period`: [middle, mean] of each stretch of positions."""
+    return [[middle, float(nats.mean())] for middle, nats in stretches(losses, period)]
 
 
-def stretches(told: "list[tuple[np.ndarray, np.ndarray]]", period: int) -> "Iterator[tuple[float, np.ndarray]]":
-    """The middle and the nats of each stretch in which there are some: STRETCHES of them, of which the first and the
-    last are cut at 1, 2, 4, ... positions from the end, where a seam is."""
+def stretches(losses: "list[tuple[np.ndarray, np.ndarray]]", period: int) -> "Iterator[tuple[float, np.ndarray]]":
+    """The middle and the nats of each nonempty stretch. There are STRETCHES of them; the first and last are split at 1,
+    2, 4, ... positions from the end, where a seam is."""
     import numpy as np
 
-    nats, places = (np.concatenate(parts) for parts in zip(*told, strict=True))
+    nats, places = (np.concatenate(parts) for parts in zip(*losses, strict=True))
     near = [2**k for k in range(int(np.log2(period / STRETCHES)) + 1)]
     edges = sorted({*np.linspace(0, period, STRETCHES + 1).tolist(), *near, *(period - n for n in near)})
     which = np.digitize(places % period, edges) - 1
@@ -281,7 +279,7 @@ def stretches(told: "list[tuple[np.ndarray, np.ndarray]]", period: int) -> "Iter
 
 
 def largest_difference(model, roberta, books: list[Hidden], n: int) -> float:
-    """Between the logits of two models, over the first `n` tokens of each book."""
+    """The largest difference between the logits of two models, over the first `n` tokens of each book."""
     import torch
 
     ids = torch.stack([torch.from_numpy(book.shown[0, :n]) for book in books])
@@ -326,22 +324,22 @@ SCALES = {
               "warmup_steps": 500, "optimizer": "adamw", "precision": "bf16", "recompute": True,
               "kinds": ("Books", "English Wikipedia", "Realnews", "Stories")},
 }
-# The paper's rate is a twentieth of that of RoBERTa's pretraining, and this one of roberta-mini's. At 1e-3, a third of
-# that, short trainings made Longformer and RoBERTa worse alike.
+# The paper's rate is a twentieth of RoBERTa's pretraining rate; this one is a twentieth of roberta-mini's. At 1e-3, a
+# third of that rate, short trainings made both Longformer and RoBERTa worse.
 GENTLE = 1.5e-4
-# Of `frozen`. By 3e-3 the rates of all steps add up to nearly what the paper's do, 0.5, but in so few steps of so few
-# tokens rows whose numbers are 0.07 large are thrown about: the training loss rose at seed 0, by which this is chosen.
+# For `frozen`. At 3e-3 the rates of all steps add up to about the paper's sum, 0.5. But in so few steps of so few
+# tokens, that throws rows with entries of 0.07 far off: the training loss rose at seed 0, which decided this rate.
 FREE = 5e-4
-# Tokens of `short`, and of what is trained longer: at `paper` 2,000 and 65,000 updates of 2^18 tokens.
+# Tokens of `short` and of the longer trainings: at `paper` 2,000 and 65,000 updates of 2^18 tokens.
 LENGTHS = {"smoke": (20_480, 122_880), "small": (400_000, 4_000_000), "medium": (2_000_000, 40_000_000),
            "paper": (2_000 * 2**18, 65_000 * 2**18)}
 BASES = {"paper": ("FacebookAI/roberta-base", "FacebookAI/roberta-large")}
 
 
 def grid(scale: str) -> list[dict]:
-    """Table 5, the controls that go on at RoBERTa's length, and `copied` with the paper's window, where that differs.
+    """Table 5, the controls that continue at RoBERTa's length, and `copied` with the paper's window where that differs.
 
-    A configuration that is set by hand is, at these scales, run with both windows.
+    At these scales, a configuration set by hand runs with both windows.
     """
     points: list[dict] = [{"configuration": name} for name in CONFIGURATIONS]
     if scale in ("small", "medium"):

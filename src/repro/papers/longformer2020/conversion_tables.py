@@ -1,4 +1,4 @@
-"""Tables 5 and 13 beside ours, the loss by position, and what the claims about the conversion measure."""
+"""Tables 5 and 13 with our results, the loss by position, and the measures of the claims about the conversion."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -31,8 +31,8 @@ FAR = 1.0  # bits per masked token
 def masked_language_model(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 5: the printed values, then ours: bits per masked token, with 95 % intervals over seeds and books.
 
-    "in pieces" is the same model given as many tokens at a time as RoBERTa reads. Seeds of what is not trained and has
-    no random positions differ in the tokens that are masked alone.
+    "in pieces" scores the same model on as many tokens at a time as RoBERTa reads. For models without training and
+    random positions, seeds differ only in which tokens are masked.
     """
     import pandas
 
@@ -46,7 +46,7 @@ def masked_language_model(context: ArtifactContext) -> "pandas.DataFrame":
             if config.tokens:
                 name = with_optimizer(name, conversion.optimizer_of(config), trained)
             rows.append([f"this study, {scale}" + (f", {config.source}" if config.source else ""),
-                         name, "–" if plain else str(config.window), *_told(found),
+                         name, "–" if plain else str(config.window), *_with_interval(found),
                          f"{config.max_positions:,}" if not plain else "as RoBERTa's",
                          f"{config.tokens:,}" if config.tokens else "–", str(len(found)) if found else NOT_RUN])
     return pandas.DataFrame(rows, columns=["source", "configuration", "window", "bits per masked token", "in pieces",
@@ -54,7 +54,7 @@ def masked_language_model(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def training_text(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 13: the paper's kinds of text, and below them the text that ours is trained on."""
+    """Table 13: the paper's kinds of text, then the text that our models are trained on."""
     import pandas
 
     rows = [["the paper", row["corpus"], f"{row['tokens_billions']} billion", row["average_document_length_tokens"]]
@@ -62,15 +62,17 @@ def training_text(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         plan = [config for config in context.plan(scale) if config.configuration == "long"]
         found = [record.notes for config in plan for record in context.records_of(config)[:1]]
-        told = [f"{found[0]['train_tokens']:,}", f"{found[0]['train_tokens'] / found[0]['train_documents']:,.0f}"
+        sizes = [f"{found[0]['train_tokens']:,}", f"{found[0]['train_tokens'] / found[0]['train_documents']:,.0f}"
                 ] if found else [NOT_RUN, NOT_RUN]
-        rows.append([f"this study, {scale}", plan[0].corpus, *told])
-    return pandas.DataFrame(rows, columns=["source", "text", "tokens", "tokens of a document, on average"])
+        rows.append([f"this study, {scale}", plan[0].corpus, *sizes])
+    return pandas.DataFrame(rows, columns=["source", "text", "tokens", "mean tokens per document"])
 
 
 def seams(context: ArtifactContext):
-    """Loss by position modulo how many positions were copied, by how far it is from either end of a copy, less the loss
-    of the middle half: RoBERTa's text ends there, that of the others goes on."""
+    """Loss by distance from either end of a copy of the positions, minus the loss of its middle half.
+
+    RoBERTa's text ends there; the text of the other models continues.
+    """
     from math import log
 
     import pandas
@@ -88,11 +90,11 @@ def seams(context: ArtifactContext):
                 rows += [{"source": f"{scale}: {end}", "model": NAMES[name], "away": away(x),
                           "loss": (y - middle) / log(2)} for x, y in curve.items() if away(x) < n / 2]
     return draw_table_curves(pandas.DataFrame(rows, columns=["source", "model", "away", "loss"]), "away", "loss",
-                             ("tokens from there", "bits beyond the middle's"), log_x=2)
+                             ("tokens from that end", "bits more than in the middle"), log_x=2)
 
 
 def _curve(records: Sequence[Record]) -> dict[float, float]:
-    """Nats by position, the mean over seeds."""
+    """Nats by position, averaged over seeds."""
     found: dict[float, list[float]] = {}
     for record in records:
         for x, y in record.curves["loss_by_position"]:
@@ -101,8 +103,8 @@ def _curve(records: Sequence[Record]) -> dict[float, float]:
 
 
 def by_position(context: ArtifactContext) -> "pandas.DataFrame":
-    """Bits per masked token at those positions of a piece that shorter sequences had too in RoBERTa's pretraining, and
-    at the others, which the longest had alone; the mean over seeds."""
+    """Bits per masked token, averaged over seeds: at the positions that short sequences of RoBERTa's pretraining also
+    had, and at the rest, which only its longest sequences had."""
     import pandas
 
     rows = []
@@ -117,47 +119,48 @@ def by_position(context: ArtifactContext) -> "pandas.DataFrame":
                          f"0 to {edge - 1:,} / {edge:,} to {conversion.base_of(config).n_positions - 1:,}",
                          *(NOT_RUN if value is None else f"{value:.3f}" for value in (near, far)),
                          str(len(found)) if found else NOT_RUN])
-    return pandas.DataFrame(rows, columns=["source", "configuration", "positions", "first ones", "the rest", "seeds"])
+    return pandas.DataFrame(rows, columns=["source", "configuration", "positions", "early positions", "late positions",
+                                           "seeds"])
 
 
 def _edge(config: Any) -> int | None:
-    """So many positions had the shorter sequences of the base's pretraining, or the first of its chain; None where all
-    were of one length."""
+    """The length of the shorter sequences of the base's pretraining, or of the first run of its chain; None if all
+    sequences had one length."""
     base = conversion.base_of(config)
     growing = chain(base)[0].growing
     return growing[-1][0] if growing else None
 
 
 def _sides(records: Sequence[Record], edge: int) -> tuple[float | None, float | None]:
-    """Bits per masked token before position `edge` and from it on."""
+    """Bits per masked token before position `edge`, and from `edge` on."""
     import numpy as np
 
     if not records:
         return None, None
-    told = []
+    bits = []
     for record in records:
         (places, nats), ones = np.array(record.curves["loss_by_position"]).T, np.ones(len(_curve([record])))
         counts = np.array(record.curves["tokens_by_position"])[:, 1] if "tokens_by_position" in record.curves else ones
-        told.append([np.average(nats[side], weights=counts[side]) / np.log(2) for side in (places < edge,
+        bits.append([np.average(nats[side], weights=counts[side]) / np.log(2) for side in (places < edge,
                                                                                            places > edge)])
-    near, far = np.mean(told, 0).tolist()
+    near, far = np.mean(bits, 0).tolist()
     return near, far
 
 
 def _main(config: Any) -> bool:
-    """Whether a run is one of the table: with the window of its scale, and of the first base model."""
+    """Whether a run belongs to the main table: the window of its scale and the first base model."""
     return config.window == SCALES[config.scale]["window"] and not (config.source or "").endswith("-large")
 
 
-def _told(records: Sequence[Record]) -> list[str]:
-    """Bits per masked token with their interval, of books read whole and in pieces."""
+def _with_interval(records: Sequence[Record]) -> list[str]:
+    """Bits per masked token with intervals, for books read in long stretches and in pieces."""
     if not records:
         return [NOT_RUN, NOT_RUN]
     found = []
     for key in ("nats", "pieces_nats"):
         if key in _books(records[0]):
-            told = judge([_bits(record, key) for record in records], "lower", seeds=1)
-            found.append(bounded(told.effect, told.low, told.high, ".3f"))
+            mean = judge([_bits(record, key) for record in records], "lower", seeds=1)
+            found.append(bounded(mean.effect, mean.low, mean.high, ".3f"))
     return [*found, *["–"] * (2 - len(found))]
 
 
@@ -166,7 +169,7 @@ def _books(record: Record) -> dict[str, list]:
 
 
 def _bits(record: Record, key: str = "nats", per: str = "tokens") -> "np.ndarray":
-    """One number a book; their mean is the bits per masked token of all (`linearised`)."""
+    """One number per book; their mean is the bits per masked token over all books (`linearised`)."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
@@ -190,8 +193,10 @@ def _of(records: Sequence[Record], name: str) -> list[Record]:
 
 
 def compared(first: str, second: str, *control: str) -> dict[str, Any]:
-    """What a claim needs that the first configuration has fewer bits per masked token than the second; control: two
-    others, whose difference is what that one has to go beyond."""
+    """The fields of a claim that the first configuration needs fewer bits per masked token than the second.
+
+    control: two other configurations; the claimed difference must exceed theirs.
+    """
     def measure(records: list[Record]) -> Measured:
         return Measured(*([_bits(ours) - _bits(other) for ours, other in zip(_of(records, one), _of(records, less),
                                                                              strict=True)]
@@ -201,8 +206,8 @@ def compared(first: str, second: str, *control: str) -> dict[str, Any]:
 
 
 def beyond_far(records: list[Record]) -> float:
-    """What a model loses whose positions say nothing, beyond FAR: a base model that makes nothing of positions loses
-    nothing by random ones, and cannot tell which copies are good."""
+    """The loss from random positions, beyond FAR. A base model that ignores positions loses nothing by random ones, so
+    it cannot show whether copies are good."""
     import numpy as np
 
     roberta, random = (np.mean([_bits(one) for one in _of(records, name)]) for name in ("roberta", "random"))
@@ -210,21 +215,21 @@ def beyond_far(records: list[Record]) -> float:
 
 
 def repairable(trained: str) -> Assay:
-    """What copying lost: by how much RoBERTa, trained as long, is better than copied positions. Where that is nothing,
-    there is nothing to repair. The paper prints no RoBERTa that was trained on."""
+    """What copying lost: how much better RoBERTa, trained as long, is than copied positions. If it is no better, there
+    is nothing to repair. The paper reports no RoBERTa with further training."""
     import numpy as np
 
     def room(records: list[Record]) -> float:
         copied, roberta = (np.mean([_bits(one) for one in _of(records, name)]) for name in ("copied", trained))
         return max(0.0, float(copied - roberta))
     longer = " trained as long" if trained != "roberta" else ""
-    return Assay(f"by how much RoBERTa{longer} is better than copied positions", _are("copied", trained), room,
+    return Assay(f"how much better RoBERTa{longer} is than copied positions", _are("copied", trained), room,
                  (lambda: _printed("copied") - _printed("roberta")) if trained == "roberta" else None)
 
 
 def far_context(records: list[Record]) -> float:
-    """What the base wins by what lies beyond half a window, in its pieces: by as much RoBERTa is better there than its
-    copy with a window. Where that is little, longer texts cannot be worth much."""
+    """The base model's gain from context beyond half a window, in its own pieces: how much better RoBERTa is there than
+    its copy with a window. If that is little, longer texts cannot add much."""
     import numpy as np
 
     copied, roberta = (np.mean([_bits(one, key) for one in _of(records, name)])
@@ -233,7 +238,7 @@ def far_context(records: list[Record]) -> float:
 
 
 def beyond_roberta(records: list[Record]) -> Measured:
-    """Long training against RoBERTa; the control is the better of RoBERTa trained as long, and of pieces."""
+    """Long training against RoBERTa; the control is the better of RoBERTa trained as long and the model in pieces."""
     import numpy as np
 
     roberta, long, longer = (np.array([_bits(one) for one in _of(records, name)])
@@ -245,18 +250,18 @@ def beyond_roberta(records: list[Record]) -> Measured:
     if all("inside_nats" in _books(one) for one in _of(records, "roberta") + _of(records, "long")):
         inside = [np.mean([_bits(one, "inside_nats", "inside_tokens") for one in _of(records, name)])
                   for name in ("long", "roberta")]
-        note += f"; half a window or more from the ends of RoBERTa's pieces: {inside[0] - inside[1]:+.3g}"
+        note += f"; at least half a window from the ends of RoBERTa's pieces: {inside[0] - inside[1]:+.3g}"
     return Measured(long - roberta, best - roberta, note)
 
 
 def unchanged(records: list[Record]) -> Measured:
     """The largest difference of a logit, over short texts, between the base and the model with trained positions.
 
-    The note tells that of texts of one token more, which the window changes.
+    The note gives the difference for texts with one more token, which the window changes.
     """
     beyond = [record.metrics["difference_beyond"] for record in records if "difference_beyond" in record.metrics]
-    note = f"one token more: a difference of {min(beyond):.2g} of a logit, at least" if beyond else (
-        "longer texts: not measured, since RoBERTa reads none that are longer than this")
+    note = f"with one token more: a difference of at least {min(beyond):.2g} of a logit" if beyond else (
+        "longer texts: not measured, because RoBERTa reads no longer ones")
     return Measured([[record.metrics["largest_difference"]] for record in records], note=note)
 
 
@@ -267,64 +272,65 @@ def _are(*names: str) -> Callable[[Any], bool]:
 OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE_5 = Artifact(
     id="longformer2020-table5", **OF, source="Table 5", build=masked_language_model,
-    title="From RoBERTa to Longformer: bits per masked token, which the paper prints as BPC (ours: a base model, "
-          "tokens and books of our own)")
+    title="From RoBERTa to Longformer: bits per masked token, which the paper prints as BPC (ours: our own base model, "
+          "tokenizer and books)")
 TABLE_13 = Artifact(id="longformer2020-table13", **OF, source="Table 13", build=training_text,
                     title="Text that the converted models are trained on")
 FIGURE = Artifact(id="longformer2020-seams", **OF, source=ADDED, kind="figure", build=seams,
-                  title="Loss by how far a token is from either end of a copy of RoBERTa's positions, beyond that of "
-                        "the middle half")
+                  title="Loss by distance from the ends of a copy of RoBERTa's positions, relative to its middle half",
+                  look_for="Compare the lines near the left edge. A Longformer that rises there as much as RoBERTa "
+                           "makes no use of neighbors across a seam; a flat line means that seams cost nothing.")
 BY_POSITION = Artifact(
     id="longformer2020-by-position", **OF, source=ADDED, build=by_position,
-    title="Table 5 by position: where the shorter sequences of RoBERTa's pretraining reach, and beyond")
+    title="Table 5 by position: rows that short sequences of the base model's pretraining trained too, and the rest")
 register(TABLE_5, TABLE_13, FIGURE, BY_POSITION)
 
 SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Table 5", "about": (TABLE_5.id,), "unit": "book",
           "direction": "lower", "told_in": "bits per masked token", "family": "longformer2020-conversion"}
-NO_ASSAY = "no assay, so it did not count how much long text could help this base"  # before
-NO_CONTROL = "the other configuration is the control: it differs in nothing else"
-FAR_CONTEXT = Assay("what RoBERTa gains in its pieces from context beyond half a window", _are("copied", "roberta"),
+NO_ASSAY = "no assay, so it ignored how much long text could help this base model"  # before
+NO_CONTROL = "the other configuration is the control: nothing else differs"
+FAR_CONTEXT = Assay("RoBERTa's gain, in its own pieces, from context beyond half a window", _are("copied", "roberta"),
                     far_context)
 register(
     Claim(id="longformer2020-copied-positions", **SHARED | compared("copied", "random") | {"paper_effect": None},
-          null=-FAR, criterion_before="at first it had no assay; then it needed as many bits fewer as in the paper",
-          why_no_paper_effect="random positions lose at most a little more than token frequencies do, and a weak base "
-                              "is not far from these",
+          null=-FAR, criterion_before="at first no assay; then as many bits fewer as in the paper",
+          why_no_paper_effect="random positions cost at most a little more than predicting token frequencies, and a "
+                              "weak base model is close to that",
           why_no_control=NO_CONTROL,
-          assay=Assay("what random positions lose against RoBERTa, beyond a bit", _are("roberta", "random"), beyond_far,
-                      lambda: _printed("random") - _printed("roberta") - FAR),
-          sentence="A Longformer whose positions are copied from RoBERTa has far fewer bits per masked token, at least "
-                   "one bit fewer, than one whose positions are random.",
+          assay=Assay("how much worse than RoBERTa random positions are, beyond one bit", _are("roberta", "random"),
+                      beyond_far, lambda: _printed("random") - _printed("roberta") - FAR),
+          sentence="A Longformer with positions copied from RoBERTa needs far fewer bits per masked token, at least "
+                   "one bit fewer, than one with random positions.",
           short="Copied positions need far fewer bits than random ones."),
     Claim(id="longformer2020-short-training", **SHARED, **compared("short", "copied", "roberta-short", "roberta"),
-          control="what RoBERTa gains from as many more tokens at its own length", assay=repairable("roberta-short"),
-          sentence="A short training makes the model with copied positions better.",
+          control="RoBERTa's gain from as many more tokens at its own length", assay=repairable("roberta-short"),
+          sentence="A short training improves the model with copied positions.",
           short="A short training improves the copied positions."),
     Claim(id="longformer2020-long-training", **SHARED, **compared("long", "short", "roberta-long", "roberta-short"),
-          control="what RoBERTa gains from as many more tokens at its own length",
+          control="RoBERTa's gain from as many more tokens at its own length",
           assay=FAR_CONTEXT, criterion_before=NO_ASSAY,
-          sentence="A long training makes the Longformer better than a short one.",
+          sentence="A long training makes the Longformer better than a short one does.",
           short="A long training beats a short one."),
     Claim(id="longformer2020-beyond-roberta", **SHARED, measure=beyond_roberta,
           where=_are("roberta", "long", "roberta-long"),
           paper_effect=lambda: _printed("long") - _printed("roberta"),
           assay=FAR_CONTEXT, criterion_before=NO_ASSAY,
-          control="the better of RoBERTa trained on as many tokens more, and of the long model in RoBERTa's pieces",
-          sentence="Trained for long, Longformer has fewer bits per masked token than RoBERTa.",
-          short="Trained for long, Longformer beats RoBERTa."),
+          control="the better of RoBERTa trained on as many more tokens and the long model in RoBERTa's pieces",
+          sentence="After a long training, Longformer needs fewer bits per masked token than RoBERTa.",
+          short="After a long training, Longformer beats RoBERTa."),
     Claim(id="longformer2020-frozen", **SHARED, **compared("frozen", "copied"),
-          why_no_control="what RoBERTa gains where its own positions alone are trained as long is not measured",
+          why_no_control="RoBERTa's gain from training only its own positions as long is not measured",
           assay=repairable("roberta"),
-          sentence="Training only the positions beyond RoBERTa's makes the model with copied positions better.",
+          sentence="Training only the positions beyond RoBERTa's improves the model with copied positions.",
           short="Training the new positions alone improves the model."),
     Claim(id="longformer2020-all-weights", **SHARED, **compared("long", "frozen", "roberta-long", "roberta"),
-          control="what RoBERTa gains from as many more tokens at its own length", assay=FAR_CONTEXT,
+          control="RoBERTa's gain from as many more tokens at its own length", assay=FAR_CONTEXT,
           criterion_before=NO_ASSAY,
-          sentence="Training all weights makes the Longformer better than training the positions alone.",
+          sentence="Training all weights makes the Longformer better than training the positions alone does.",
           short="Training all weights beats training positions alone."),
     Claim(id="longformer2020-roberta-kept", paper=PAPER, experiment=EXPERIMENT.name, source="Section 5",
           about=(TABLE_5.id,), unit="exact", direction="lower", null=1e-4, measure=unchanged, where=_are("frozen"),
           why_no_paper_effect="the paper says it in words", told_in="of a logit",
-          sentence="A model whose new positions alone were trained gives RoBERTa's outputs on texts of up to half a "
-                   "window and one token (257 tokens at the paper's window); on longer ones the window changes them.",
+          sentence="If only the new positions are trained, the model gives RoBERTa's outputs on texts of up to half a "
+                   "window and one token (257 tokens at the paper's window); on longer texts the window changes them.",
           short="Trained positions keep RoBERTa's outputs on short texts."))

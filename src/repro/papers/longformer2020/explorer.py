@@ -1,4 +1,4 @@
-"""What the explorer shows of the character language models: bits per character against attended pairs."""
+"""The character language models in the explorer: bits per character against attended pairs."""
 
 from repro.papers.longformer2020.charlm import ABLATION, COST, PAPER
 from repro.papers.longformer2020.charlm_tables import METRIC, ROWS, window_layout
@@ -8,7 +8,7 @@ from repro.study.registry import register
 
 
 def line(config) -> str:
-    """How the windows go from the bottom layer to the top, in plain words."""
+    """How the windows change from the bottom layer to the top, in words."""
     order, dilated = window_layout(config)
     order = {"narrow": "fixed"}.get(order, order)
     windows = "full attention" if order == "full" else f"{order} windows"
@@ -16,12 +16,12 @@ def line(config) -> str:
 
 
 def settings(config) -> dict[str, float]:
-    """What a reader may choose; full attention has a window as long as its sequences."""
+    """The settings that a reader can choose; full attention has a window as long as its sequences."""
     return {"window of the top layer, characters": config.windows[-1] or config.length}
 
 
 def printed(metric: str) -> list[dict]:
-    """The rows of Table 4: bits per character of the development text, without what they cost."""
+    """The rows of Table 4: bits per character on the development text; the paper gives no costs."""
     if metric != METRIC:
         return []
     found = []
