@@ -459,39 +459,50 @@ def settings(context: ArtifactContext) -> "pandas.DataFrame":
 
 OF = {"paper": PAPER, "chapter": CHAPTER}
 FIGURE_1 = Artifact(id="gpt1_2018-figure1", **OF, experiment=FINETUNING.name, source="Figure 1", build=figure_1,
-                    kind="figure", title="How an example of each form is read, as encode_example gives it")
+                    kind="figure", title="Each form of task as token sequences, made by encode_example",
+                    look_for="Forms differ only in where the special tokens (dark) go. Similarity reads both orders "
+                             "of its texts, and multiple choice has one sequence per candidate.")
 TABLE_1 = Artifact(id="gpt1_2018-table1", **OF, experiment=FINETUNING.name, source="Table 1", build=datasets,
-                   title="The data sets, and what is here of them")
-NLI = Artifact(id="gpt1_2018-table2", **OF, experiment=FINETUNING.name, source="Table 2", title="Inference, accuracy",
+                   title="The paper's data sets, and how much of each we have")
+NLI = Artifact(id="gpt1_2018-table2", **OF, experiment=FINETUNING.name, source="Table 2",
+               title="Accuracy on natural language inference",
                build=scores("gpt1_2018_table2_nli", TABLE_2, ("sick",)))
-QA = Artifact(id="gpt1_2018-table3", **OF, experiment=FINETUNING.name, source="Table 3", title="Questions, accuracy",
+QA = Artifact(id="gpt1_2018-table3", **OF, experiment=FINETUNING.name, source="Table 3",
+              title="Accuracy on question answering",
               build=scores("gpt1_2018_table3_qa", TABLE_3, ("openbookqa",)))
 GLUE = Artifact(id="gpt1_2018-table4", **OF, experiment=FINETUNING.name, source="Table 4",
-                title="Classification and similarity (CoLA Matthews, MRPC F1, STS-B Pearson, else accuracy; the "
-                      "paper's of test sets, ours of development sets where Table 1 says so)",
+                title="Scores on classification and similarity (CoLA: Matthews' correlation, MRPC and QQP: F1, STS-B: "
+                      "Pearson, others: accuracy; the paper scores test sets, we score development sets where Table 1 "
+                      "says so)",
                 build=scores("gpt1_2018_table4_similarity_classification", TABLE_4))
 ABLATION = Artifact(id="gpt1_2018-table5", **OF, experiment=FINETUNING.name, source="Table 5", build=ablation,
-                    title="What each part of the recipe is worth (measures as in Table 4; average: the paper's over "
-                          "eight data sets, ours over those that are here; ours: one pre-training of "
-                          f"each model; at small at most {AT_MOST:,} examples of a task; ± is the standard deviation "
-                          "over seeds)")
+                    title="Scores with parts of the recipe removed or replaced (measures as in Table 4; the paper's "
+                          "average covers eight data sets, ours those we have; we pre-trained each model once; at "
+                          f"small at most {AT_MOST:,} examples per task; ± is the standard deviation over seeds)")
 PARTS_FIGURE = Artifact(id="gpt1_2018-table5-figure", **OF, experiment=FINETUNING.name, source="Table 5", build=parts,
-                        kind="figure", title="What the whole recipe scores above one without a part of it")
+                        kind="figure", title="How much each part of the recipe adds to the score",
+                        look_for="A part helps on a task if our points lie to the right of zero for every seed. "
+                                 "Compare the rows: a gain on one task may be missing on the next.")
 HANG = Artifact(id="gpt1_2018-table5-means", **OF, experiment=FINETUNING.name, source=ADDED, build=hang,
-                title="What the parts are worth in points, the mean over tasks ± the standard deviation over seeds; "
-                      "and the tasks to which the recipe without the part gives one answer alone")
+                title="How many points each part adds, mean over tasks ± standard deviation over seeds; and the tasks "
+                      "on which the recipe without the part gives the same answer to every example")
 BY_LAYERS = Artifact(id="gpt1_2018-figure2-layers", **OF, experiment=FINETUNING.name, source="Figure 2, left",
-                     build=by_layers, kind="figure", title="The score by the number of layers transferred")
+                     build=by_layers, kind="figure", title="Score by number of pre-trained layers transferred",
+                     look_for="If every layer helps, a line rises all the way to the right. A jump from 0 to 1 and a "
+                              "flat rest mean that the first layer is enough.")
 BY_CHECKPOINT = Artifact(id="gpt1_2018-figure2-zero-shot", **OF, experiment=ZERO_SHOT.name, source="Figure 2, right",
                          build=by_checkpoint, kind="figure",
-                         title="What a model that was not fine-tuned tells while it is pre-trained")
+                         title="Scores without fine-tuning, during pre-training",
+                         look_for="A model learns a task from text alone only if its line rises above that of the "
+                                  "commonest label.")
 BY_EXAMPLES = Artifact(id="gpt1_2018-examples", **OF, experiment=FINETUNING.name, source=ADDED, build=by_examples,
-                       title="The auxiliary objective by the number of examples")
+                       title="Score with and without the auxiliary objective, by number of training examples")
 RATES = Artifact(id="gpt1_2018-pretraining", **OF, experiment=PRETRAINING.name, source=ADDED, build=rates,
-                 title="Both models as they are pre-trained, one training of each")
+                 title="Pre-training of both models, one training of each")
 TUNING_RATES = Artifact(id="gpt1_2018-tuning-rates", **OF, experiment=TUNING.name, source=ADDED, build=tuning_rates,
-                        title=f"Scores on up to {HELD_OUT} training examples held out, by the rate of fine-tuning")
+                        title=f"Scores on up to {HELD_OUT} held-out training examples, by learning rate of fine-tuning")
 HYPERPARAMETERS = Artifact(id="gpt1_2018-hyperparameters", **OF, experiment=(PRETRAINING.name, FINETUNING.name),
-                           source="Sections 4.1 and 4.2", build=settings, title="Settings")
+                           source="Sections 4.1 and 4.2", build=settings,
+                           title="Settings of the paper and of this study")
 register(FIGURE_1, TABLE_1, NLI, QA, GLUE, ABLATION, PARTS_FIGURE, HANG, BY_LAYERS, BY_CHECKPOINT, BY_EXAMPLES, RATES,
          TUNING_RATES, HYPERPARAMETERS)

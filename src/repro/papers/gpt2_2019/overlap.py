@@ -186,6 +186,6 @@ EXPERIMENT = Experiment(
                                  *({config.training_set} - {OWN})} - {config.corpus}))
 TABLE = Artifact(
     id="gpt2_2019-table6", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Table 6", build=table,
-    title="Runs of 8 words of test texts that a training text has too, in per cent (ours: LAMBADA as it was scored; "
+    title="Runs of 8 words in test texts that also occur in a training text, in % (ours: LAMBADA as it was scored; "
           "WikiText-103's test text is WikiText-2's, whose training text has <unk> for rare words)")
 register(EXPERIMENT, TABLE)
