@@ -151,9 +151,9 @@ def printed(one: str, other: str, columns: Sequence[str] = COLUMNS) -> float:
 COMMON = {"paper": PAPER, "experiment": FINETUNING.name, "unit": "document", "direction": "higher",
           "told_in": "points"}
 OTHER_ROWS = "the same answers compared with the labels of other rows"
-SHUFFLED = "its control was how far the full recipe with shuffled labels beat the commonest label"  # before
+SHUFFLED = "the control was how far the full recipe with shuffled labels beat the commonest label"  # before
 ONE_PRETRAINING = "one pre-training was enough, as if the same weights were compared"  # before
-AFTERWARDS = "none: declared after Table 5 was known"
+AFTERWARDS = "none: added after Table 5 was known"
 register(
     Claim(id="gpt1_2018-pretraining-helps", **COMMON, source="Table 5", about=(ABLATION.id,),
           sentence="Pre-training raises the scores of fine-tuned models.",
@@ -163,7 +163,7 @@ register(
           assay=Assay("training on the labels against training on shuffled ones", variants("full", "shuffled-labels"),
                       moved("full", "shuffled-labels"))),
     Claim(id="gpt1_2018-lstm-worse", **COMMON, source="Table 5", about=(ABLATION.id, RATES.id),
-          sentence="An LSTM pre-trained on the same text is worth less than a transformer of the same size.",
+          sentence="An LSTM pre-trained on the same text scores below a transformer of the same size.",
           short="An LSTM pre-trained on the same text loses to a transformer.",
           where=variants("full", "lstm"), measure=between("full", "lstm"), control=OTHER_ROWS,
           criterion_before=SHUFFLED,
@@ -180,7 +180,7 @@ register(
                       lambda: printed("full", "no-pretraining", ("mrpc_f1_percent",)))),
     Claim(id="gpt1_2018-auxiliary-average", **COMMON, source="Table 5", about=(ABLATION.id,),
           sentence="Averaged over the tasks, scores are no lower without the auxiliary objective: 75.0 against 74.7.",
-          short="On average tasks do better without the auxiliary objective.",
+          short="On average, scores are no lower without the objective.",
           where=variants("full", "no-auxiliary"), measure=between("no-auxiliary", "full"), control=OTHER_ROWS,
           criterion_before=AFTERWARDS,
           paper_effect=lambda: printed("no-auxiliary", "full"), family="gpt1_2018-without",
@@ -223,9 +223,9 @@ def learning(records: list[Record]) -> float:
 
 register(Claim(
     id="gpt1_2018-auxiliary", **COMMON, source="Section 5", about=(BY_EXAMPLES.id, ABLATION.id), where=of_examples,
-    sentence="The auxiliary objective helps where there are many examples more than where there are few.",
-    short="The auxiliary objective helps more where examples are many.",
-    measure=auxiliary, why_no_control="both rows of a pair differ in the objective, each at a rate of its own",
+    sentence="The auxiliary objective helps more with many training examples than with few.",
+    short="The auxiliary objective helps more with many examples.",
+    measure=auxiliary, why_no_control="the rows of a pair differ only in the objective, each at its own learning rate",
     paper_effect=lambda: round(printed("full", "no-auxiliary", LARGE_SETS)
                                - printed("full", "no-auxiliary", SMALL_SETS), 6),
     assay=Assay("the most examples against the fewest", of_examples, learning)))
@@ -285,12 +285,12 @@ def worth(records: list[Record]) -> float:
 
 register(Claim(
     id="gpt1_2018-layers", **COMMON, source="Figure 2, left", about=(BY_LAYERS.id,), where=of_layers, measure=layers,
-    sentence="Each further layer that is transferred raises the score: the trend from one layer to all, over SICK and "
-             "SST-2 together.", short="Each further layer that is transferred raises the score.",
+    sentence="Each additional transferred layer raises the score: the trend from one layer to all, over SICK and SST-2 "
+             "together.", short="Each additional transferred layer raises the score.",
     criterion_before="all layers against the embeddings alone; the first layer alone gave +6.06 of its +5.74 points",
-    why_no_control="rows differ in the layers transferred alone, and all learn at one rate",
-    why_no_paper_effect='the paper prints "up to 9%" of MultiNLI, which is not here, and draws the other points',
-    assay=Assay("all that was pre-trained against nothing, at one rate", of_layers, worth)))
+    why_no_control="rows differ only in the number of transferred layers, and all use one learning rate",
+    why_no_paper_effect='the paper prints "up to 9%" for MultiNLI, which we do not have, and draws the other points',
+    assay=Assay("all pre-trained weights against none, at one learning rate", of_layers, worth)))
 
 
 def checkpoints(records: Sequence[Record]) -> Measured:
@@ -344,19 +344,19 @@ def heuristic(task: str, sentence: str, short: str) -> Claim:
                  where=asked(task), measure=checkpoints, family="gpt1_2018-heuristics",
                  criterion_before=ONE_PRETRAINING,
                  control="the same with the next row's text in front",
-                 why_no_paper_effect="the paper draws shares of the way to the best known, and prints no number",
+                 why_no_paper_effect="the paper draws scores relative to the best known, and prints no number",
                  **positive)
 
 
 register(
-    heuristic("cola", "Sentences that are acceptable become likelier than others while the model is pre-trained.",
-              "Pre-training makes acceptable sentences likelier."),
-    heuristic("sst2", "While it is pre-trained, the model learns to tell “very positive” from “very negative”.",
+    heuristic("cola", "During pre-training, acceptable sentences become more likely than others.",
+              "Pre-training makes acceptable sentences more likely."),
+    heuristic("sst2", "During pre-training, the model learns to distinguish “very positive” from “very negative”.",
               "Pre-training separates “very positive” from “very negative”."),
-    heuristic("race", "Right answers become likelier than others while the model is pre-trained.",
-              "Pre-training makes right answers likelier."),
-    heuristic("gap", "The model resolves pronouns better while it is pre-trained.",
-              "Pre-training helps to resolve pronouns."))
+    heuristic("race", "During pre-training, right answers become more likely than others.",
+              "Pre-training makes right answers more likely."),
+    heuristic("gap", "During pre-training, the model gets better at resolving pronouns.",
+              "Pre-training helps the model to resolve pronouns."))
 
 
 def language(records: Sequence[Record]) -> Measured:
@@ -378,6 +378,6 @@ register(Claim(
     direction="higher", told_in="nats per token saved", measure=language,
     where=lambda config: config.source == "scratch" and config.tokens == max(
         one.tokens for one in PRETRAINING.plan(config.scale)),
-    why_no_paper_effect="the paper compares both by their fine-tuned scores only",
-    why_no_control="both read the same tokens in the same order with the same optimiser",
-    why_no_assay="the paper prints no effect to compare it with"))
+    why_no_paper_effect="the paper compares the two by their fine-tuned scores only",
+    why_no_control="both models read the same tokens in the same order with the same optimizer",
+    why_no_assay="the paper prints no effect to compare with"))

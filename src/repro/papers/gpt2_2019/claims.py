@@ -184,7 +184,7 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
         **{"direction": "lower", "short": f"Larger models win on {on}.", "criterion_before": IN_FULL * lower} | fields)
 
 
-IN_FULL = "until one seed was known, a loss above that of token frequencies counted in full"  # before
+IN_FULL = "until the first seed was known, a loss above that of token frequencies counted in full"  # before
 PERPLEXITY = {"relative": True, "told_in": "in perplexity"}
 ACCURACY = {"direction": "higher", "unit": "document", "told_in": "percentage points"}
 register(
@@ -208,8 +208,9 @@ register(
     *(larger(f"cloze-{kind}", kind, f"cbt_{column}_accuracy_percent", f"{kind} left out of books",
              lambda record, kind=kind: beyond_copying(record, kind),
              lambda record, kind=kind: beyond_copying(record, kind, "untrained"),
-             told=f"fills in more of the {kind} left out of books that are not the commonest in their context",
-             criterion_before="it counted by question, with a control on other clozes", **ACCURACY | {"unit": "book"})
+             told=f"fills in more of the {kind} left out of books, not counting the commonest candidate of the context",
+             criterion_before="its units were questions, and its control used other clozes",
+             **ACCURACY | {"unit": "book"})
       for kind, column in (("nouns", "common_nouns"), ("names", "named_entities"))))
 
 TEXTS = {  # of the claims on each step: column of Table 3 -> name here, what its documents are counted in, unit
@@ -272,8 +273,8 @@ def step(smaller: str, larger: str) -> Claim:
     names = RANKS[larger], RANKS[smaller]
     return Claim(
         id=f"gpt2_2019-step-{larger.lower()}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name,
-        about=(BITS.id, TABLE.id), unit="document", direction="lower", told_in="per cent of the loss",
-        sentence=f"The {names[0]} of four sizes does better than the {names[1]}, over four texts that neither was "
+        about=(BITS.id, TABLE.id), unit="document", direction="lower", told_in="% of the loss",
+        sentence=f"The {names[0]} of four sizes does better than the {names[1]} on four texts that neither was "
                  f"trained for (the paper's {larger} and {smaller}).",
         short=f"The {names[0]} of four sizes beats the {names[1]}.",
         where=lambda config: all(getattr(config, name, None) for name in ("wikitext103", "enwik8", "text8")) and (
@@ -281,7 +282,7 @@ def step(smaller: str, larger: str) -> Claim:
         measure=lambda records: Measured(*shares(larger, smaller, records)),
         control="the same of two models of these sizes that were never trained",
         paper_effect=lambda: printed_step(larger, smaller), family="gpt2_2019-steps",
-        criterion_before="none: declared after its runs were known",
+        criterion_before="none: added after its runs were known",
         assay=Assay("the largest model, trained on all text against a sixteenth of it",
                     lambda config: of_largest("text8")(config) or alone(config), by_little_text))
 
@@ -292,14 +293,14 @@ COMMON = {"paper": PAPER, "experiment": ZERO_SHOT.name}
 ONE_PRETRAINING = "one pre-training was enough, as if the same weights were compared"  # before
 register(
     Claim(id="gpt2_2019-larger-reading", **COMMON, **ACCURACY, source="Figure 1", about=(FIGURE_1.id, TEXT.id),
-          sentence="A larger model answers more questions about a text, which it was not trained for.",
+          sentence="A larger model answers more questions about a text, without training for it.",
           short="Larger models answer more questions about a text.",
           where=of(SMALLEST, LARGEST, having="reading"), family="gpt2_2019-larger-higher",
           measure=between(LARGEST, SMALLEST, lambda record: percent(record, "reading", "f1"),
                           lambda record: percent(record, "reading", "f1_alone")),
           control="the same difference when the question is read without the text",
-          why_no_paper_effect="the paper draws the smaller models and prints no number of theirs",
-          assay=Assay("the text against none, for the largest model", of(LARGEST, having="reading"),
+          why_no_paper_effect="the paper draws the smaller models and prints no number for them",
+          assay=Assay("the largest model with the text against without it", of(LARGEST, having="reading"),
                       room(lambda record: percent(record, "reading", "f1"),
                            lambda record: percent(record, "reading", "f1_alone")))),
     Claim(id="gpt2_2019-larger-questions", **COMMON, **ACCURACY, source="Section 3.8", about=(FIGURE_1.id, TEXT.id),
@@ -315,17 +316,17 @@ register(
                       room(lambda record: percent(record, "questions"), lambda record: 0.0),
                       lambda: in_text("question answering", "exact match"))),
     Claim(id="gpt2_2019-detokenisers", **COMMON, source="Section 3.1", about=(DETOKENISED.id,), unit="document",
-          sentence="De-tokenisers that can be inverted lower the perplexity of text that was cut into words.",
-          short="De-tokenisers lower the perplexity of text cut into words.",
+          sentence="Invertible de-tokenizers lower the perplexity of text that was split into words.",
+          short="De-tokenizers lower the perplexity of text split in words.",
           where=of(LARGEST, FREQUENCIES, having="wikitext103"), direction="lower", **PERPLEXITY, measure=detokenised,
-          control="the same for token frequencies; a de-tokenised text has fewer tokens",
+          control="the same for token frequencies; a de-tokenized text has fewer tokens",
           criterion_before="its control left out as many blanks at random positions, and one pre-training was enough",
-          why_no_paper_effect="the paper gives 2.5 to 5 in perplexity over all its sets, and none for this one",
+          why_no_paper_effect="the paper gives 2.5 to 5 in perplexity over all its sets, and no number for this one",
           assay=Assay("the largest model, trained against untrained", of(LARGEST, having="wikitext103"),
                       room(lambda record: nats(record, "wikitext103"),
                            lambda record: record.metrics["untrained_wikitext103"], -1))),
     Claim(id="gpt2_2019-filter", **COMMON, **ACCURACY, source="Section 3.3", about=(TEXT.id, TABLE.id),
-          sentence="Barring stop words raises the number of last words of LAMBADA that are predicted.",
+          sentence="With stop words barred, the model predicts more of the last words of LAMBADA.",
           short="Barring stop words helps predict last words of LAMBADA.",
           where=of(LARGEST),
           measure=within(lambda record: percent(record, "lambada", "correct_stop_words"),
@@ -359,7 +360,7 @@ register(
           short="The hint TL;DR makes generated text more like a summary.",
           measure=within(lambda record: rouge(record, "hint"), lambda record: rouge(record, "no_hint"),
                          lambda record: rouge(record, "scrambled")), criterion_before=ONE_PRETRAINING,
-          control="the signs of the hint in another order",
+          control="the characters of the hint in another order",
           paper_effect=lambda: in_text("summarization", "drop without TL;DR: hint"),
           assay=Assay("the first three sentences against the text generated without a hint",
                       of(LARGEST, having="articles"),

@@ -193,9 +193,11 @@ def times_as_long(scale: str, skipping: bool = False) -> str:
 
 OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE = Artifact(id="liu2018-memory", **OF, source="sections 4.2.3 and 4.2.4", build=table,
-                 title="Weights, operations and the longest input that fits, of models with the paper's layers")
+                 title="Weights, operations and longest input that fits, for models with the paper's layers")
 FIGURE = Artifact(id="liu2018-memory-growth", **OF, source="section 5.3", build=figure, kind="figure",
-                  title="Memory of a training step against the length of the input")
+                  title="Memory of a training step by length of the input",
+                  look_for="Both axes are logarithmic. A line that climbs twice as steeply means that memory grows "
+                           "with the square of the input; the flatter a line, the longer an input fits.")
 COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact", "about": (TABLE.id, FIGURE.id)}
 register(
     EXPERIMENT, TABLE, FIGURE,

@@ -121,13 +121,13 @@ EXPERIMENT = Experiment(
     execute=execute, estimate=lambda config: Estimate(0, 0, 0.0, PROCESS, 60.0))
 FIGURE = Artifact(
     id="liu2018-figure2", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Figure 2", build=figure,
-    title="How much of the lead extraction alone finds: ROUGE-L F1 in per cent (ours: as many words as a median lead)")
+    title="How much of the lead extraction alone finds: ROUGE-L F1 in % (ours: as many words as a median lead)")
 EXAMPLE = Artifact(
     id="liu2018-extraction-example", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="section 4.1",
-    build=example, title="What each extraction method puts first of one article, beside its lead (ours)")
+    build=example, title="The text of one article that each extraction method ranks first, and the lead (ours)")
 SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Figure 2", "about": (FIGURE.id,),
           "direction": "higher", "unit": "document", "same_weights": True, "told_in": "in ROUGE-L F1 (0 to 1)",
-          "why_no_control": "no model is involved: the methods are compared on the very same articles",
+          "why_no_control": "no model is involved: the methods are compared on the same articles",
           "why_no_paper_effect": "the paper draws these bars and prints no number"}
 register(
     EXPERIMENT, FIGURE, EXAMPLE,

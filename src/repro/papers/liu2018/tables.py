@@ -243,19 +243,21 @@ def printed_extractors(first: str, second: str) -> float:
 
 OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE_4 = Artifact(id="liu2018-table4", **OF, source="Table 4", build=architectures,
-                   title="Log-perplexity and ROUGE-L of the leads that each model writes (ours: models, articles and "
-                         "tokens of our own)")
+                   title="Log-perplexity and ROUGE-L of the leads that each model writes (ours: other models, "
+                         "articles and tokens)")
 FIGURE_3 = Artifact(id="liu2018-figure3", **OF, source="Figure 3", build=by_length, kind="figure",
-                    title="Log-perplexity against the length of the input (the paper: the points that it prints)")
+                    title="Log-perplexity by length of the input (the paper: only the points that it prints)",
+                    look_for="If a model profits from longer inputs, its line falls to the right. That alone does not "
+                             "show that it uses them; compare its loss with another article's input in Table 4.")
 TABLE_3 = Artifact(id="liu2018-table3", **OF, source="Table 3", build=extractors,
-                   title="What a model makes of what each extractor puts first")
+                   title="Log-perplexity and ROUGE-L by extractor")
 SAMPLES = Artifact(id="liu2018-figure4", **OF, source="Figure 4", build=samples,
-                   title="Leads of the same articles, side by side (ours: other articles than the paper's)")
+                   title="Leads of the same article, by model (ours: other articles than the paper's)")
 COSTS = Artifact(id="liu2018-costs", **OF, source="section 4.2.3", build=costs,
-                 title="Weights and operations of the models of Table 4, counted")
+                 title="Weights and operations of the models of Table 4")
 register(TABLE_4, FIGURE_3, TABLE_3, SAMPLES, COSTS)
 
-CONTROL = "the same difference when every model is given the input of another article"
+CONTROL = "the same difference when both models read another article's input"
 SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "direction": "lower", "unit": "document", "control": CONTROL,
           "told_in": "nats per token of the lead"}
 
@@ -266,7 +268,7 @@ def compared(id: str, better: Callable[[Any], bool], worse: Callable[[Any], bool
     def both(config: Any) -> bool:
         return better(config) or worse(config)
 
-    assay = Assay("what the better reader of the two gains from the article itself, beyond another one", both, reading)
+    assay = Assay("what the better model gains from its own article, compared with another one", both, reading)
     return Claim(id=id, **SHARED, where=both, measure=gain(better), assay=assay, **fields)
 
 
@@ -305,8 +307,8 @@ def searched(id: str, model: str, sentence: str, short: str) -> Claim:
                  where=lambda config: any(_extracted(name, model)(config) for name in EXTRACTORS),
                  measure=share("identity", EXTRACTOR), source="Table 3", about=(TABLE_3.id,), sentence=sentence,
                  short=short, paper_effect=printed_share("identity", EXTRACTOR), family="liu2018-extractors-search",
-                 why_no_assay="effects are shares of the way from the beginning to cheating: where it is short, none "
-                              "can be seen")
+                 why_no_assay="effects are shares of the way from the beginning to cheating; if that way is short, "
+                              "no effect can be seen")
 
 
 def cheated(id: str, model: str, sentence: str, short: str) -> Claim:
@@ -354,10 +356,10 @@ register(
     searched("liu2018-table3-tfidf-base", "gpt2-mini", f"{SEARCH}, also for a pretrained model.",
              "A search beats the beginning for a pretrained model, too."),
     cheated("liu2018-table3-cheating-base", "gpt2-mini", f"{ROOM}, also for a pretrained model.",
-            "The lead's bigrams beat a search if pretrained, too."),
+            "The lead's bigrams beat a search for a pretrained model."),
     compared("liu2018-figure3-longer-base", _base_reads(-1), _base_reads(0), source="Figure 3",
              about=(TABLE_4.id,), family="liu2018-models-base", paper_effect=printed_longer,
-             sentence="A decoder that reads the input as text does better with more of it, if pretrained.",
+             sentence="A pretrained decoder that reads its input as text does better with more of it.",
              short="A pretrained decoder does better with more of the input."),
     compared("liu2018-table4-seq2seq", lambda c: _is(c, "t-ed", 0), lambda c: _is(c, "seq2seq", 0), source="Table 4",
              about=(TABLE_4.id,), family="liu2018-models",
@@ -377,4 +379,4 @@ register(
     compared("liu2018-table4-experts", lambda c: _is(c, "t-dmca", 2, experts=True), lambda c: _is(c, "t-dmca", 2),
              source="Table 4", about=(TABLE_4.id, FIGURE_3.id), family="liu2018-models",
              paper_effect=printed(("Transformer-DMCA", "128"), ("Transformer-DMCA", "0")),
-             sentence="A mixture of experts helps at long inputs."))
+             sentence="A mixture of experts helps with long inputs."))
