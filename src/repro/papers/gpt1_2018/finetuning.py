@@ -375,7 +375,7 @@ HELD_OUT = 500  # training examples of each task that are held out in the search
 
 def grid(scale: str) -> list[dict]:
     """Table 5 with every task and variant, and the control with shuffled labels; Table 3; layers transferred; and SST-2
-    by number of examples. At smoke, all variants and layers for one task; at `paper`, every data set that is available."""
+    by number of examples. At smoke, all variants and layers for one task; at `paper`, every available data set."""
     def points(tasks, variants, **fields) -> list[dict]:
         return [{"task": task, "variant": variant} | fields for task in tasks for variant in variants]
 
