@@ -130,7 +130,7 @@ def test_the_commonest_candidate_of_a_context_and_of_equal_ones_the_last():
 
 
 def test_a_window_must_be_longer_than_what_is_read_again():
-    with pytest.raises(ReproError, match=r"overlap is 128 tokens; it must be below the window \(128\)"):
+    with pytest.raises(ReproError, match=r"overlap is 128 tokens; it must be smaller than the window \(128\)"):
         experiment("zero-shot-gpt2").plan("smoke", {"overlap": "128"})
     with pytest.raises(ReproError, match="Did you mean '345M'|size='346M'"):
         experiment("zero-shot-gpt2").plan("smoke", {"size": "346M"})

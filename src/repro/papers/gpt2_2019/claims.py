@@ -1,13 +1,13 @@
-"""What the paper claims of GPT-2, judged by what was measured: size, each step of it, de-tokenisers, filter and hint.
+"""The paper's claims about GPT-2: size, each step of size, de-tokenizers, filter and hint.
 
 "Larger is better" compares the largest with the smallest of the four sizes, which read the same text in the same order;
-each step of size compares two neighbors over four texts. That all sizes underfit is not judged: ours read their text
-less than once, so none could do anything else.
+each step of size compares two neighbors over four texts. The claim that all sizes underfit gets no verdict: ours read
+their text less than once, so they cannot do anything else.
 
-On a text unlike its own a model can be worse than the frequencies of tokens, which look at nothing: it is surer than it
-has reason to be, and a larger one may only be less so. A loss above that of frequencies therefore counts as theirs. The
-control is the same difference between two models of these sizes that were never trained. Whether these scores can show
-an effect of the paper's size is seen where the largest model was trained on a sixteenth of the text.
+On a text unlike its own, a model can be worse than token frequencies, which ignore the context, because it is
+overconfident; a larger one may only be less so. A loss above that of token frequencies therefore counts as theirs. The
+control is the same difference between two models of these sizes that were never trained. The assay trains the largest
+model on a sixteenth of the text, to see whether a score can show an effect of the paper's size.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ Score = Callable[[Record], "np.ndarray"]
 
 
 def nats(record: Record, name: str, key: str = "nll", per: str = "n_words", times: float = 1.0) -> "np.ndarray":
-    """(units,) of a set of texts: their mean is nats a word, or `times` that."""
+    """(units,) of a set of texts: their mean is nats per word, or `times` that."""
     from repro.evaluation.bootstrap import linearised
 
     part = record.documents[name]
@@ -40,15 +40,15 @@ def nats(record: Record, name: str, key: str = "nll", per: str = "n_words", time
 
 
 def percent(record: Record, name: str, key: str = "correct") -> "np.ndarray":
-    """(units,) of a set of tasks: 100 where it is told, or 100 times a score from 0 to 1."""
+    """(units,) of a set of tasks: 100 for a right answer, or 100 times a score from 0 to 1."""
     import numpy as np
 
     return 100 * np.array(record.documents[name][key], float)
 
 
 def between(larger: str, smaller: str, score: Score, control: Callable[[Record], Any]) -> Callable:
-    """Measures the score of one size less that of another, by unit; `control` gives the same without the mechanism, a
-    number or one a unit. Where there are records of frequencies, these count for a size that is worse (higher)."""
+    """Measures the score of one size minus that of another, by unit; `control` gives the same without the mechanism, as
+    one number or one per unit. If there are records of frequencies, they replace the loss of a size that is higher."""
     def measure(records: Sequence[Record]) -> Measured:
         import numpy as np
 
@@ -62,7 +62,7 @@ def between(larger: str, smaller: str, score: Score, control: Callable[[Record],
 
 
 def up_to_frequencies(score: Score, records: Sequence[Record]) -> Score:
-    """`score`, or that of the frequencies among the records of the same seed, where their mean is lower."""
+    """`score`, or that of the frequencies at the same seed if their mean is lower."""
     alone = {record.seed: score(record) for record in records if record.config["size"] == FREQUENCIES}
 
     def counted(record: Record) -> "np.ndarray":
@@ -72,8 +72,8 @@ def up_to_frequencies(score: Score, records: Sequence[Record]) -> Score:
 
 
 def detokenised(records: Sequence[Record]) -> Measured:
-    """Nats a word of the largest size with the de-tokeniser less those without, by article; the control is the same of
-    the frequencies of tokens, which gain because there are fewer tokens a word."""
+    """Nats per word of the largest size with the de-tokenizer minus those without, by article; the control is the same
+    for token frequencies, which gain because there are fewer tokens per word."""
     import numpy as np
 
     def gain(record: Record) -> "np.ndarray":
@@ -85,8 +85,8 @@ def detokenised(records: Sequence[Record]) -> Measured:
 
 
 def within(score: Score, other: Score, control: Score) -> Callable:
-    """Measures two scores of the same model against each other, by unit: `score` less `other`; the control is
-    `control` less `other`."""
+    """Measures the difference between two scores of the same model, by unit: `score` minus `other`; the control is
+    `control` minus `other`."""
     def measure(records: Sequence[Record]) -> Measured:
         import numpy as np
 
@@ -96,8 +96,7 @@ def within(score: Score, other: Score, control: Score) -> Callable:
 
 
 def room(score: Score, without: Callable[[Record], Any], sign: int = 1) -> Callable[[list[Record]], float]:
-    """By how much the score of a record is better than what is there without; harm is no room. sign: -1 where lower is
-    better."""
+    """How far the score of a record is better than `without`; 0 if it is worse. sign: -1 if lower is better."""
     def moved(records: list[Record]) -> float:
         import numpy as np
 
@@ -106,8 +105,8 @@ def room(score: Score, without: Callable[[Record], Any], sign: int = 1) -> Calla
 
 
 def by_text(score: Score, sign: int) -> Callable[[list[Record]], float | None]:
-    """By how much the score of models of one size, trained on all text, is better than that of those trained on little
-    at the same seeds; harm is no room; None where there are none. sign: -1 where lower is better."""
+    """How far the score of the largest size, trained on all text, is better than with little text at the same seeds; 0
+    if it is worse; None without such records. sign: -1 if lower is better."""
     def moved(records: list[Record]) -> float | None:
         import numpy as np
 
@@ -135,15 +134,15 @@ def printed(column: str, change: Callable[[float, float], float]) -> Callable[[]
 
 
 def in_text(task: str, metric: str, data: str | None = None) -> float:
-    """A number of GPT-2 that the text prints."""
+    """A number for GPT-2 that the text prints."""
     row, = (row for row in printed_rows("gpt2_2019_text_results") if row["task"] == task and row["metric"] == metric
             and row["model"].startswith("GPT-2") and data in (None, row["dataset"]))
     return float(row["value"])
 
 
 def beyond_copying(record: Record, name: str, key: str = "correct") -> "np.ndarray":
-    """(books,): their mean is the share of clozes that are told, times 100, of those that the commonest candidate of
-    the context does not answer; zeros where it answers all."""
+    """(books,): their mean is the share of right answers, times 100, among clozes that the commonest candidate of the
+    context does not answer; zeros if it answers all."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
@@ -220,9 +219,9 @@ TEXTS = {  # of the claims on each step: column of Table 3 -> name here, what it
 
 
 def shares(larger: str, smaller: str, records: Sequence[Record]) -> tuple["np.ndarray", "np.ndarray"]:
-    """By how many per cent of its loss one size is better than another, (seeds, units) with a negative sign where it
-    is, the mean over TEXTS; and the same of two models that were never trained, (seeds, 1). A loss above that of
-    frequencies counts as theirs."""
+    """By what percentage of its loss one size is better than another (seeds, units), negative if it is, as mean over
+    TEXTS; and the same for two models that were never trained (seeds, 1). A loss above that of frequencies counts as
+    theirs."""
     import numpy as np
 
     effects, control = [], []
@@ -243,7 +242,7 @@ def shares(larger: str, smaller: str, records: Sequence[Record]) -> tuple["np.nd
 
 
 def loss_of(row: dict[str, str], column: str) -> float:
-    """The loss that a row of Table 3 prints: nats a word of a perplexity, else bits."""
+    """The loss that a row of Table 3 prints: nats per word for a perplexity, otherwise bits."""
     return log(float(row[column])) if column.endswith("perplexity") else float(row[column])
 
 
@@ -255,8 +254,8 @@ def printed_step(larger: str, smaller: str) -> float:
 
 
 def by_little_text(records: list[Record]) -> float | None:
-    """The room of each step: by how many per cent of its loss the largest size, trained on a sixteenth of the text, is
-    worse than on all of it; None where no seed has both."""
+    """The room of each step: by what percentage of its loss the largest size is worse when trained on a sixteenth of
+    the text; None if no seed has both."""
     gains = [moved(records) for name, per, times in TEXTS.values()
              for moved in [by_text(partial(nats, name=name, per=per, times=times), -1)]]
     little = [record for record in records if record.config["text"] == "little"]
