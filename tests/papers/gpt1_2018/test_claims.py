@@ -99,10 +99,10 @@ def test_means_of_parts_at_common_seeds_with_and_without_what_they_hang_on(monke
     assert rows.loc["pre-training", "without SST‑2"] == "+75.0 ± 0.0"
     assert rows.loc["pre-training", "MRPC by Matthews"] == f"{(4 * 75 + 50 + 0) / 6:+.1f} ± 0.0"
     assert "±" not in rows.loc["transformer, not LSTM", "six tasks"], "one seed has all tasks"
-    assert rows.loc["all of it, not tf-idf", "six tasks"] == f"{(5 * 100 + 75) / 6 - 30:+.1f} ± 0.0"
-    assert "RTE" not in rows.loc["pre-training", "one answer to all of"]
+    assert rows.loc["whole recipe, not tf-idf", "six tasks"] == f"{(5 * 100 + 75) / 6 - 30:+.1f} ± 0.0"
+    assert "RTE" not in rows.loc["pre-training", "same answer throughout"]
     assert rows.loc["pre-training", "above every control in"] == "–"
-    assert rows.loc["all of it, not tf-idf", "above every control in"] == "MRPC, RTE, SICK"  # no labels differ
+    assert rows.loc["whole recipe, not tf-idf", "above every control in"] == "MRPC, RTE, SICK"  # no labels differ
 
 
 @pytest.mark.parametrize(("control", "above"), [("majority_score", []), ("words_score", []), ("alone_score", []),

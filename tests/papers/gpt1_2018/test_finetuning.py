@@ -252,7 +252,7 @@ def test_scores_are_in_the_papers_unit():
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"task": "topic"}, "unknown task 'topic'. Did you mean 'topics'"), ({"task": "gap"}, "nothing is fine-tuned for"),
-    ({"corpus": "cola"}, "corpus is 'cola', but task .* has the corpus synthetic-.*; set task alone"),
+    ({"corpus": "cola"}, "corpus is 'cola', but task .* has the corpus synthetic-.*; set only the task"),
     ({"variant": "ful"}, "variant"), ({"transferred": 3}, "transferred is 3, but .* has 2 layers"),
     ({"transferred": -1}, "transferred"), ({"transferred": 99, "variant": "lstm"}, "transferred is 99"),
     ({"transferred": -1, "variant": "no-pretraining"}, "transferred"), ({"lm_weight": -1}, "lm_weight"),

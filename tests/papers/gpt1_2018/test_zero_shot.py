@@ -106,7 +106,7 @@ def test_a_record_tells_of_every_checkpoint_and_of_the_untrained_model(home, mon
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ({"task": "colas"}, "unknown task 'colas'. Did you mean 'cola'"), ({"task": "rte"}, "no heuristic tells task rte"),
+    ({"task": "colas"}, "unknown task 'colas'. Did you mean 'cola'"), ({"task": "rte"}, "no heuristic for task rte"),
     ({"task": "nouns", "examples": "1"}, "examples"), ({"task": "nouns", "model": "rnn"}, "model")])
 def test_settings_that_cannot_be(changes, words):
     with pytest.raises(ReproError, match=words):

@@ -125,5 +125,5 @@ def test_what_is_refused(sets, told):
 
 def test_no_run_no_percentage(small):
     config, = experiment("overlap-gpt2").plan("smoke", {"training_set": "own", "n": 500, "random_runs": 1})
-    with pytest.raises(ReproError, match="no text of synthetic-books has 500 words: there is no percentage"):
+    with pytest.raises(ReproError, match="no text of synthetic-books has 500 words to count"):
         run(config, progress=False)

@@ -175,8 +175,8 @@ def test_the_paper_scale_is_the_papers():
 
 @pytest.mark.parametrize("change,told", [
     ({"n_experts": 2, "model": "t-d"}, "only t-dmca has experts"), ({"n_experts": 2, "k": 3}, "k is 3"),
-    ({"n_head": 3}, "multiple of the heads"), ({"model": "seq2seq"}, "take adamw"), ({"length": 1}, "length is 1"),
-    ({"vocab_size": 300}, "the others take none"), ({"model": "gpt2-mini"}, "with the tokeniser 'base'"),
+    ({"n_head": 3}, "multiple of the heads"), ({"model": "seq2seq"}, "use adamw"), ({"length": 1}, "length is 1"),
+    ({"vocab_size": 300}, "other tokenizers take none"), ({"model": "gpt2-mini"}, "with the tokeniser 'base'"),
     ({"tokeniser": "base"}, "no other model does"), ({"extractor": "tfidf"}, "unknown extractor 'tfidf'"),
     ({"n_experts": -1}, "n_experts is -1")])
 def test_settings_that_do_not_fit_are_told_in_one_line(change, told):
@@ -243,7 +243,7 @@ def test_the_base_model_reads_on_in_its_own_context(tmp_path, monkeypatch):
         told = model(text[:, :3], torch.tensor([3]), text[:, 3:])
         torch.testing.assert_close(told, model.decoder.model(text).logits[:, 3:])
     config.length = 24
-    with pytest.raises(ReproError, match="more than the base model's context of 40"):
+    with pytest.raises(ReproError, match="exceeds the base model's context of 40"):
         summarise.pretrained(config, context)
 
 

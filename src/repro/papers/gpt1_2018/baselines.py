@@ -1,7 +1,7 @@
-"""What is told of a task without a language model: the commonest label, words that are counted, half of the text.
+"""Baselines without a language model: the commonest label, counted words, and half of the text.
 
-A label that the hypothesis or the candidates alone give away says nothing of reading. Words are weighed by tf-idf and
-the labels learnt by ridge regression, each label against all others.
+If the hypothesis or the candidates alone give a label away, a score says nothing about reading. Words are weighted by
+tf-idf, and ridge regression learns each label against all others.
 """
 
 import re
@@ -19,7 +19,7 @@ PENALTY = 1.0  # of ridge regression, as a multiple of the squared weights
 
 
 class Words:
-    """The words and pairs of neighbouring words of some texts, and how rare each of them is."""
+    """The words and pairs of neighboring words of some texts, and how rare each of them is."""
 
     def __init__(self, texts: Sequence[str]):
         seen = Counter(name for text in texts for name in set(_names(text)))
@@ -27,7 +27,7 @@ class Words:
         self.rarity = {name: 1 + log((1 + len(texts)) / (1 + n)) for name, n in seen.items()}
 
     def __call__(self, texts: Sequence[str]) -> "csr_matrix":
-        """(texts, names): a row of length 1 for each text, or of zeros where nothing of it is known."""
+        """(texts, names): a row of length 1 for each text, or of zeros for a text without known words."""
         import numpy as np
         from scipy.sparse import csr_matrix
 
@@ -47,7 +47,7 @@ def _names(text: str) -> list[str]:
 
 
 def ridge(features: "csr_matrix", wanted: "np.ndarray", others: "csr_matrix") -> "np.ndarray":
-    """(rows of others, columns of wanted): what a linear map of the features, and a constant, tells of other rows."""
+    """(rows of others, columns of wanted): predictions of a linear map of the features, with a constant."""
     import numpy as np
     from scipy.sparse.linalg import lsqr
 
@@ -58,12 +58,12 @@ def ridge(features: "csr_matrix", wanted: "np.ndarray", others: "csr_matrix") ->
 
 
 def baselines(rows: Sequence[Any], others: Sequence[Any], n_outputs: int) -> dict[str, "np.ndarray"]:
-    """What each baseline tells of `others`, having learnt from `rows`: labels, numbers of candidates, or scores where
+    """The predictions of each baseline for `others`, trained on `rows`: labels, numbers of candidates, or scores if
     n_outputs is 1.
 
-    majority: the commonest label, or the mean score. words: tf-idf of all texts, of two texts also what they share; of
-    candidates the one nearest to document and question, which needs no learning. alone: words of the second text only,
-    or of the candidates only; none where there is one text.
+    majority: the commonest label, or the mean score. words: tf-idf of all texts, and of the words that two texts share;
+    for candidates, the one most similar to document and question, without training. alone: words of the second text
+    only, or of the candidates only; missing for tasks with one text.
     """
     import numpy as np
 
@@ -85,7 +85,7 @@ def baselines(rows: Sequence[Any], others: Sequence[Any], n_outputs: int) -> dic
 
 
 def _features(words: Words, rows: Sequence[Any]) -> "csr_matrix":
-    """The words of each text, and of two the product of both and its sum, which is their cosine."""
+    """The words of each text; for two texts also their product and its sum, which is their cosine."""
     from scipy.sparse import csr_matrix, hstack
 
     parts = [words([row.texts[k] for row in rows]) for k in range(len(rows[0].texts))]
@@ -98,7 +98,7 @@ def _features(words: Words, rows: Sequence[Any]) -> "csr_matrix":
 def _of_candidates(rows: Sequence[Any], others: Sequence[Any]) -> dict[str, "np.ndarray"]:
     import numpy as np
 
-    every = (*rows, *others)  # what a candidate shares with its own document need not stand in another one
+    every = (*rows, *others)  # a word that a candidate shares with its own document may be in no other document
     words = Words([text for row in every for text in (*row.paragraphs, row.question, *row.candidates)])
     shown = [float(k == row.answer) for row in rows for k in range(len(row.candidates))]
     learnt = ridge(words([one for row in rows for one in row.candidates]), np.array(shown)[:, None],

@@ -1,7 +1,6 @@
-"""What the paper claims of GPT, judged by what was measured: pre-training, the LSTM, the auxiliary objective, layers,
-and what is told without fine-tuning.
+"""The paper's claims about GPT: pre-training, the LSTM, the auxiliary objective, layers, and tasks without fine-tuning.
 
-Scores of several tasks are averaged as in Table 5; by example, each counts so that every task weighs the same.
+Scores of several tasks are averaged as in Table 5; examples are weighted so that every task counts the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,17 +30,17 @@ from repro.study.published import printed_rows
 if TYPE_CHECKING:
     import numpy as np
 
-SOME = (*TABLE_5, SHOWN)  # tasks of which there are all variants, the last at smoke
+SOME = (*TABLE_5, SHOWN)  # tasks with all variants, the last one at smoke
 COLUMNS = ("cola_matthews", "sst2_accuracy_percent", "mrpc_f1_percent", "stsb_pearson", "rte_accuracy_percent",
-           "mnli_accuracy_percent")  # of Table 5: those of our six tasks, SICK standing for MultiNLI
-ORDERS = 200  # of labels, of which chance is the mean
+           "mnli_accuracy_percent")  # of Table 5: those of our six tasks, with SICK for MultiNLI
+ORDERS = 200  # random orders of the labels; chance is their mean
 SMALL_SETS = ("cola_matthews", "sst2_accuracy_percent", "mrpc_f1_percent", "stsb_pearson", "rte_accuracy_percent")
 LARGE_SETS = ("qqp_f1_percent", "mnli_accuracy_percent", "qnli_accuracy_percent")
 
 
 def by_chance(record: Record) -> "np.ndarray":
-    """(examples,) of the same answers held against the labels of other rows: the mean over ORDERS of the labels, the
-    same for every model. What is left is how often an answer is given, whatever the row."""
+    """(examples,) of the same answers compared with the labels of other rows: the mean over ORDERS of the labels, the
+    same for every model. Only how often an answer is given counts, regardless of the row."""
     test = record.documents["test"]
     return mean_units(tuple(test["label"]), tuple(test["prediction"]), FORMS[record.config["task"]].metric)
 
@@ -74,7 +73,7 @@ def mean_units(labels: tuple, told: tuple, metric: str) -> "np.ndarray":
 
 @lru_cache(maxsize=32)
 def _orders(labels: tuple) -> "tuple[np.ndarray, np.ndarray]":
-    """The kinds of labels, and (ORDERS, examples) which kind each row has in each order. Cached: models share tasks."""
+    """The kinds of labels, and (ORDERS, examples) the kind of each row in each order. Cached: models share tasks."""
     import numpy as np
 
     kinds, which = np.unique(np.array(labels), return_inverse=True)
@@ -83,7 +82,7 @@ def _orders(labels: tuple) -> "tuple[np.ndarray, np.ndarray]":
 
 
 def averaged(parts: Sequence["np.ndarray"]) -> "np.ndarray":
-    """All numbers of several tasks, each weighed so that their mean is the mean of the tasks' means."""
+    """All numbers of several tasks, weighted so that their mean is the mean of the tasks' means."""
     import numpy as np
 
     total = sum(map(len, parts))
@@ -91,7 +90,7 @@ def averaged(parts: Sequence["np.ndarray"]) -> "np.ndarray":
 
 
 def by_seed(records: Sequence[Record]) -> list[dict[tuple, Record]]:
-    """For each seed that has all of them its records, by (task, variant, transferred, train_examples)."""
+    """For each seed with all records, its records by (task, variant, transferred, train_examples)."""
     found: dict[int, dict[tuple, Record]] = {}
     for record in records:
         key = tuple(record.config.get(name) for name in ("task", "variant", "transferred", "train_examples"))
@@ -101,7 +100,7 @@ def by_seed(records: Sequence[Record]) -> list[dict[tuple, Record]]:
 
 
 def between(one: str, other: str) -> Callable[[Sequence[Record]], Measured]:
-    """Measures one variant's scores less another's, averaged over tasks; the control is the same by chance."""
+    """Measures one variant's scores minus another's, averaged over tasks; the control is the same by chance."""
     def measure(records: Sequence[Record]) -> Measured:
         import numpy as np
 
@@ -116,8 +115,8 @@ def between(one: str, other: str) -> Callable[[Sequence[Record]], Measured]:
 
 
 def moved(one: str, other: str) -> Callable[[list[Record]], float]:
-    """By how much the score of one variant, with all layers and the examples of Table 5, is above that of another: the
-    mean over tasks of the means over the seeds that both have; 0 where it is below."""
+    """How far the score of one variant, with all layers and the examples of Table 5, is above that of another: the
+    mean over tasks of the means over common seeds; 0 if it is below."""
     def room(records: list[Record]) -> float:
         scores: dict[str, dict[str, dict[int, float]]] = {}
         for record in records:
@@ -131,8 +130,7 @@ def moved(one: str, other: str) -> Callable[[list[Record]], float]:
 
 
 def variants(*names: str) -> Callable[[Any], bool]:
-    """Whether a run is one of these variants of Table 5, none where the LSTM is asked for and nobody has released it.
-    """
+    """Whether a run is one of these variants of Table 5; at `paper` there is no LSTM, because none was released."""
     return lambda config: (config.task in SOME and config.variant in names and config.transferred is None
                            and config.train_examples is None and ("lstm" not in names or config.scale != "paper"))
 
@@ -143,7 +141,7 @@ def on_mrpc(*names: str) -> Callable[[Any], bool]:
 
 
 def printed(one: str, other: str, columns: Sequence[str] = COLUMNS) -> float:
-    """The mean over columns of Table 5 of one variant's scores less another's."""
+    """The mean over columns of Table 5 of one variant's scores minus another's."""
     rows = {row["method"]: row for row in printed_rows("gpt1_2018_table5_ablation")}
     return round(fmean(float(rows[VARIANTS[one]][name]) - float(rows[VARIANTS[other]][name]) for name in columns), 6)
 
@@ -151,9 +149,9 @@ def printed(one: str, other: str, columns: Sequence[str] = COLUMNS) -> float:
 COMMON = {"paper": PAPER, "experiment": FINETUNING.name, "unit": "document", "direction": "higher",
           "told_in": "points"}
 OTHER_ROWS = "the same answers compared with the labels of other rows"
-SHUFFLED = "its control was how far the full recipe with shuffled labels beat the commonest label"  # before
+SHUFFLED = "the control was how far the full recipe with shuffled labels beat the commonest label"  # before
 ONE_PRETRAINING = "one pre-training was enough, as if the same weights were compared"  # before
-AFTERWARDS = "none: declared after Table 5 was known"
+AFTERWARDS = "none: added after Table 5 was known"
 register(
     Claim(id="gpt1_2018-pretraining-helps", **COMMON, source="Table 5", about=(ABLATION.id,),
           sentence="Pre-training raises the scores of fine-tuned models.",
@@ -163,7 +161,7 @@ register(
           assay=Assay("training on the labels against training on shuffled ones", variants("full", "shuffled-labels"),
                       moved("full", "shuffled-labels"))),
     Claim(id="gpt1_2018-lstm-worse", **COMMON, source="Table 5", about=(ABLATION.id, RATES.id),
-          sentence="An LSTM pre-trained on the same text is worth less than a transformer of the same size.",
+          sentence="An LSTM pre-trained on the same text scores below a transformer of the same size.",
           short="An LSTM pre-trained on the same text loses to a transformer.",
           where=variants("full", "lstm"), measure=between("full", "lstm"), control=OTHER_ROWS,
           criterion_before=SHUFFLED,
@@ -180,7 +178,7 @@ register(
                       lambda: printed("full", "no-pretraining", ("mrpc_f1_percent",)))),
     Claim(id="gpt1_2018-auxiliary-average", **COMMON, source="Table 5", about=(ABLATION.id,),
           sentence="Averaged over the tasks, scores are no lower without the auxiliary objective: 75.0 against 74.7.",
-          short="On average tasks do better without the auxiliary objective.",
+          short="On average, scores are no lower without the objective.",
           where=variants("full", "no-auxiliary"), measure=between("no-auxiliary", "full"), control=OTHER_ROWS,
           criterion_before=AFTERWARDS,
           paper_effect=lambda: printed("no-auxiliary", "full"), family="gpt1_2018-without",
@@ -189,8 +187,8 @@ register(
 
 
 def of_examples(config: Any) -> bool:
-    """Whether a run is with or without the auxiliary objective, of the task with several numbers of examples, and with
-    the fewest or the most of these: what lies between is for the reader."""
+    """Whether a run has the task with several numbers of examples, with or without the auxiliary objective, and the
+    fewest or the most examples; the numbers between are only shown in the table."""
     between = config.train_examples is not None and min(EXAMPLES) < config.train_examples < max(EXAMPLES)
     return (config.task in ("sst2", SHOWN) and config.variant in ("full", "no-auxiliary")
             and config.transferred is None and config.scale != "paper"
@@ -198,7 +196,7 @@ def of_examples(config: Any) -> bool:
 
 
 def ends(found: dict[tuple, Record]) -> dict[str, tuple[Record, Record]]:
-    """Of the fewest and of the most examples: the records with and without the auxiliary objective."""
+    """For the fewest and the most examples: the records with and without the auxiliary objective."""
     numbers = sorted({(record.metrics["train_examples"], key[3], key[0]) for key, record in found.items()},
                      key=lambda one: one[0])
     return {name: tuple(found[task, variant, None, n] for variant in ("full", "no-auxiliary"))
@@ -206,7 +204,7 @@ def ends(found: dict[tuple, Record]) -> dict[str, tuple[Record, Record]]:
 
 
 def auxiliary(records: Sequence[Record]) -> Measured:
-    """What the auxiliary objective adds with the most examples less what it adds with the fewest, by test example."""
+    """The gain of the auxiliary objective with the most examples minus that with the fewest, by test example."""
     import numpy as np
 
     gain = [{name: by_example(full) - by_example(without) for name, (full, without) in ends(found).items()}
@@ -215,7 +213,7 @@ def auxiliary(records: Sequence[Record]) -> Measured:
 
 
 def learning(records: list[Record]) -> float:
-    """By how much the score rises from the fewest examples to the most."""
+    """How far the score rises from the fewest examples to the most."""
     found = [ends(one) for one in by_seed(records)]
     return max(0.0, fmean(one["most"][0].metrics["test_score"] - one["fewest"][0].metrics["test_score"]
                           for one in found))
@@ -223,22 +221,22 @@ def learning(records: list[Record]) -> float:
 
 register(Claim(
     id="gpt1_2018-auxiliary", **COMMON, source="Section 5", about=(BY_EXAMPLES.id, ABLATION.id), where=of_examples,
-    sentence="The auxiliary objective helps where there are many examples more than where there are few.",
-    short="The auxiliary objective helps more where examples are many.",
-    measure=auxiliary, why_no_control="both rows of a pair differ in the objective, each at a rate of its own",
+    sentence="The auxiliary objective helps more with many training examples than with few.",
+    short="The auxiliary objective helps more with many examples.",
+    measure=auxiliary, why_no_control="the rows of a pair differ only in the objective, each at its own learning rate",
     paper_effect=lambda: round(printed("full", "no-auxiliary", LARGE_SETS)
                                - printed("full", "no-auxiliary", SMALL_SETS), 6),
     assay=Assay("the most examples against the fewest", of_examples, learning)))
 
 
 def of_layers(config: Any) -> bool:
-    """Whether a run has so many layers transferred of the tasks of Figure 2, left, or none of anything."""
+    """Whether a run belongs to Figure 2, left: some layers transferred, or no pre-training at all."""
     return (config.task in (*LAYERS, SHOWN) and config.train_examples is None
             and config.variant in ("full", "no-pretraining") and config.scale != "paper")
 
 
 def by_layers(found: dict[tuple, Record]) -> dict[str, list[tuple[int, "np.ndarray"]]]:
-    """Of each task the scores by test example, from the embeddings alone to all layers transferred."""
+    """For each task the scores by test example, from the embeddings alone to all layers transferred."""
     tasks: dict[str, list] = {}
     for (task, _, transferred, _), record in found.items():
         if transferred is not None:
@@ -247,8 +245,8 @@ def by_layers(found: dict[tuple, Record]) -> dict[str, list[tuple[int, "np.ndarr
 
 
 def further(scores: list[tuple[int, "np.ndarray"]]) -> "np.ndarray":
-    """By test example the slope of the score over layers transferred, from one to all, times the distance: what the
-    layers after the first add."""
+    """By test example, the slope of the score over transferred layers, from one to all, times the distance: the gain of
+    the layers after the first."""
     import numpy as np
 
     numbers = np.array([n for n, _ in scores if n], float)
@@ -257,7 +255,7 @@ def further(scores: list[tuple[int, "np.ndarray"]]) -> "np.ndarray":
 
 
 def layers(records: Sequence[Record]) -> Measured:
-    """What the layers after the first add, averaged over tasks; the note has each task's own."""
+    """The gain of the layers after the first, averaged over tasks; the note lists each task."""
     import numpy as np
 
     seeds = [{task: further(scores) for task, scores in by_layers(found).items()} for found in by_seed(records)]
@@ -268,7 +266,7 @@ def layers(records: Sequence[Record]) -> Measured:
 
 
 def at_one_rate(records: Sequence[Record]) -> dict[str, float]:
-    """Of each task by how much the score with all layers is above that of fresh weights, at the rate of these."""
+    """For each task, how far the score with all layers is above that of fresh weights, at the rate of the latter."""
     gains: dict[str, list[float]] = {}
     for found in by_seed(records):
         for task in by_layers(found):
@@ -279,23 +277,23 @@ def at_one_rate(records: Sequence[Record]) -> dict[str, float]:
 
 
 def worth(records: list[Record]) -> float:
-    """The mean over tasks of what all that was pre-trained is worth at one rate; harm is no room."""
+    """The mean gain over tasks of all pre-trained weights at one learning rate; 0 if they do harm."""
     return max(0.0, fmean(at_one_rate(records).values()))
 
 
 register(Claim(
     id="gpt1_2018-layers", **COMMON, source="Figure 2, left", about=(BY_LAYERS.id,), where=of_layers, measure=layers,
-    sentence="Each further layer that is transferred raises the score: the trend from one layer to all, over SICK and "
-             "SST-2 together.", short="Each further layer that is transferred raises the score.",
+    sentence="Each additional transferred layer raises the score: the trend from one layer to all, over SICK and SST-2 "
+             "together.", short="Each additional transferred layer raises the score.",
     criterion_before="all layers against the embeddings alone; the first layer alone gave +6.06 of its +5.74 points",
-    why_no_control="rows differ in the layers transferred alone, and all learn at one rate",
-    why_no_paper_effect='the paper prints "up to 9%" of MultiNLI, which is not here, and draws the other points',
-    assay=Assay("all that was pre-trained against nothing, at one rate", of_layers, worth)))
+    why_no_control="rows differ only in the number of transferred layers, and all use one learning rate",
+    why_no_paper_effect='the paper prints "up to 9%" for MultiNLI, which we do not have, and draws the other points',
+    assay=Assay("all pre-trained weights against none, at one learning rate", of_layers, worth)))
 
 
 def checkpoints(records: Sequence[Record]) -> Measured:
-    """The score at the end of pre-training less that before it, by row; the control is the same with the next row's
-    text in front."""
+    """The score after pre-training minus that before it, by row; the control is the same with the next row's text in
+    front."""
     import numpy as np
 
     effects, control = [], []
@@ -308,7 +306,7 @@ def checkpoints(records: Sequence[Record]) -> Measured:
 
 
 def _told(record: Record, moment: str, key: str) -> "np.ndarray":
-    """(rows,) of a heuristic; a label of two is told from whether it is right."""
+    """(rows,) scores of a heuristic; for two labels, whether it is right gives the predicted label."""
     labels, right = record.documents["test"]["label"], record.documents[moment][key]
     if HEURISTICS[record.config["task"]].metric == "accuracy":
         return units(right, [1] * len(right), "accuracy")
@@ -316,25 +314,25 @@ def _told(record: Record, moment: str, key: str) -> "np.ndarray":
 
 
 def asked(task: str) -> Callable[[Any], bool]:
-    """Whether a run asks the transformer for this task; at smoke for the generated one that stands for it."""
+    """Whether a run asks the transformer for this task; at smoke, for the generated task that replaces it."""
     names = (task, {"cola": "belonging", "race": "nouns"}.get(task))
     return lambda config: config.experiment == ZERO_SHOT.name and config.task in names and config.model == "transformer"
 
 
 def fine_tuned(task: str) -> Callable[[Any], bool]:
-    """Whether a run is fine-tuned for this task, whole; at smoke for the generated one that stands for it."""
+    """Whether a run fine-tunes the whole recipe for this task; at smoke, for the generated task that replaces it."""
     names = (task, {"cola": "belonging", "race": "nouns"}.get(task))
     return lambda config: (config.experiment == FINETUNING.name and config.task in names and config.variant == "full"
                            and config.transferred is None and config.train_examples is None)
 
 
 def above_majority(records: list[Record]) -> float:
-    """By how much the scores lie above the commonest label."""
+    """How far the scores lie above the commonest label."""
     return fmean(record.metrics["test_score"] - record.metrics["majority_score"] for record in records)
 
 
 def heuristic(task: str, sentence: str, short: str) -> Claim:
-    """The claim that a model solves a task without fine-tuning better the longer it is pre-trained."""
+    """The claim that a model without fine-tuning gets better at a task during pre-training."""
     tuned = task in FORMS
     positive = {"assay": Assay("the fine-tuned model, above the commonest label", fine_tuned(task), above_majority)
                 } if tuned else {"why_no_assay": "no model here is fine-tuned for it"}
@@ -344,23 +342,23 @@ def heuristic(task: str, sentence: str, short: str) -> Claim:
                  where=asked(task), measure=checkpoints, family="gpt1_2018-heuristics",
                  criterion_before=ONE_PRETRAINING,
                  control="the same with the next row's text in front",
-                 why_no_paper_effect="the paper draws shares of the way to the best known, and prints no number",
+                 why_no_paper_effect="the paper draws scores relative to the best known, and prints no number",
                  **positive)
 
 
 register(
-    heuristic("cola", "Sentences that are acceptable become likelier than others while the model is pre-trained.",
-              "Pre-training makes acceptable sentences likelier."),
-    heuristic("sst2", "While it is pre-trained, the model learns to tell “very positive” from “very negative”.",
+    heuristic("cola", "During pre-training, acceptable sentences become more likely than others.",
+              "Pre-training makes acceptable sentences more likely."),
+    heuristic("sst2", "During pre-training, the model learns to distinguish “very positive” from “very negative”.",
               "Pre-training separates “very positive” from “very negative”."),
-    heuristic("race", "Right answers become likelier than others while the model is pre-trained.",
-              "Pre-training makes right answers likelier."),
-    heuristic("gap", "The model resolves pronouns better while it is pre-trained.",
-              "Pre-training helps to resolve pronouns."))
+    heuristic("race", "During pre-training, right answers become more likely than others.",
+              "Pre-training makes right answers more likely."),
+    heuristic("gap", "During pre-training, the model gets better at resolving pronouns.",
+              "Pre-training helps the model to resolve pronouns."))
 
 
 def language(records: Sequence[Record]) -> Measured:
-    """Nats per token of the LSTM less the transformer's, by stretch of held-out text."""
+    """Nats per token of the LSTM minus the transformer's, by stretch of held-out text."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
@@ -378,6 +376,6 @@ register(Claim(
     direction="higher", told_in="nats per token saved", measure=language,
     where=lambda config: config.source == "scratch" and config.tokens == max(
         one.tokens for one in PRETRAINING.plan(config.scale)),
-    why_no_paper_effect="the paper compares both by their fine-tuned scores only",
-    why_no_control="both read the same tokens in the same order with the same optimiser",
-    why_no_assay="the paper prints no effect to compare it with"))
+    why_no_paper_effect="the paper compares the two by their fine-tuned scores only",
+    why_no_control="both models read the same tokens in the same order with the same optimizer",
+    why_no_assay="the paper prints no effect to compare with"))

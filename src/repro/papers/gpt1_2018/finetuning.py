@@ -1,12 +1,11 @@
-"""GPT fine-tuned for tasks of four forms, and what each part of the recipe is worth (Radford et al. 2018, Table 5).
+"""GPT fine-tuned for tasks of four forms, and the gain of each part of the recipe (Radford et al. 2018, Table 5).
 
-The pretrained weights are those of `pretrain-gpt` at seed 0, whatever the seed here: that draws the new weights, the
-order of the examples and the dropout. Beside the score of the whole recipe stand those of what needs no language model
+The pre-trained weights are always those of `pretrain-gpt` at seed 0. The seed here draws the new weights, the order of
+the examples and the dropout. Records of the whole recipe also hold the scores of baselines without a language model
 (`repro.papers.gpt1_2018.baselines`).
 
-What starts from a pretrained transformer, from an LSTM or from nothing, or has one objective less, may want another
-learning rate. At `small` each takes the one at which it told training examples best that it was not shown
-(`finetune-gpt-rates`).
+A pre-trained transformer, an LSTM, fresh weights and training without the auxiliary objective may each need another
+learning rate. At `small` each uses the one with the best score on held-out training examples (`finetune-gpt-rates`).
 """
 
 import random
@@ -27,7 +26,7 @@ Variant = Literal["full", "no-pretraining", "no-auxiliary", "lstm", "shuffled-la
 
 
 class Told(NamedTuple):
-    """How a task is read (a form of `repro.models.encode_example`), its outputs, and what its score is."""
+    """How a task is read (a form of `repro.models.encode_example`), its outputs, and its metric."""
 
     form: str
     n_outputs: int
@@ -45,44 +44,44 @@ FORMS = {
     "belonging": Told("entailment", 2, "accuracy"), "pairs": Told("similarity", 2, "accuracy"),
     "nouns": Told("multiple-choice", 1, "accuracy")}
 GENERATED = "topics", "belonging", "pairs", "nouns"
-SHOWN = "belonging"  # of these, the one with all variants at smoke
+SHOWN = "belonging"  # the one of these with all variants at smoke
 
 
 def with_corpus(values: dict[str, Any], known: Iterable[str], refused: str) -> dict[str, Any]:
-    """Settings with the corpus of their task. Raises ReproError, which begins with `refused`, for one that is not among
-    the `known` ones, for one that nobody knows, and for another corpus than the task's."""
+    """Settings with the corpus of their task. Raises ReproError for an unknown task, for one that is not among the
+    `known` ones (the message begins with `refused`), and for a corpus that is not the task's."""
     name = values.get("task")
     if not isinstance(name, str):
         return values
     corpus = task_named(name).corpus
     if name not in known:
-        raise ReproError(f"{refused} {name}; take one of {', '.join(sorted(known))}")
+        raise ReproError(f"{refused} {name}; use one of {', '.join(sorted(known))}")
     if values.get("corpus", corpus) != corpus:
-        raise ReproError(f"corpus is '{values['corpus']}', but task {name} has the corpus {corpus}; set task alone.")
+        raise ReproError(f"corpus is '{values['corpus']}', but task {name} has the corpus {corpus}; set only the task.")
     return {**values, "corpus": corpus}
 
 
 class Config(RunConfig):
-    """A task, a variant of the recipe, and how it is trained."""
+    """A task, a variant of the recipe, and its training."""
 
     task: str
     variant: Variant = "full"
-    # Layers whose pretrained weights are taken, from below; null: all. Always null of the variants lstm, which has only
-    # one, and no-pretraining, which takes none, so that a plan with it has each of them once.
+    # Layers whose pre-trained weights are used, from below; null: all. Always null for the variants lstm, which has one
+    # layer, and no-pretraining, which uses none, so that a plan with it has each of them once.
     transferred: int | None = Field(None, ge=0)
     train_examples: int | None = Field(None, ge=1)  # drawn from those of the task; null: all that it has here
-    at_most: Annotated[int | None, Absent(None)] = Field(None, ge=1)  # of all; null where `train_examples` says it
+    at_most: Annotated[int | None, Absent(None)] = Field(None, ge=1)  # of all; null if `train_examples` is set
     lm_weight: float = Field(0.5, ge=0)  # of the auxiliary loss; that of the variant no-auxiliary is 0
     limit: int = Field(512, ge=3)  # tokens of a sequence
     # What separates document and question of multiple choice. "nothing" writes "… went home.Where …".
     join: Annotated[Literal["blank", "nothing"], Absent("nothing")] = "blank"
     epochs: int = Field(2, ge=1)
     batch_size: int = Field(16, ge=1)  # examples
-    learning_rate: float | None = Field(1e-3, gt=0)  # null: the best of those that were tried, as `best_rate` says
+    learning_rate: float | None = Field(1e-3, gt=0)  # null: the best of those that were tried, see `best_rate`
     warmup_share: float = Field(0.002, ge=0, lt=1)  # of the steps, as in the paper
     weight_decay: float = Field(0.01, ge=0)
     decayed: Decayed = "matrices"
-    dropout: float = Field(0.1, ge=0, lt=1)  # of the state that the answer is told from
+    dropout: float = Field(0.1, ge=0, lt=1)  # of the state that predicts the answer
     precision: Literal["no", "bf16"] = "no"
 
     @model_validator(mode="before")
@@ -111,18 +110,18 @@ class Config(RunConfig):
 
 
 def base_of(config):
-    """The config of the model that is fine-tuned, before that. Raises ReproError where a scale has none of its kind."""
+    """The config of the pre-training of the model. Raises ReproError if a scale has none of its kind."""
     kind = "lstm" if config.variant == "lstm" else "transformer"
     found = [one for one in pretraining.EXPERIMENT.plan(config.scale) if one.model == kind]
     if not found:
-        raise ReproError(f"variant is {config.variant}, but no {kind} is pretrained at {config.scale}; take another "
-                         "variant, or another scale.")
+        raise ReproError(f"variant is {config.variant}, but no {kind} is pre-trained at {config.scale}; use another "
+                         "variant or another scale.")
     return found[0]
 
 
 def encoded(task, split: str, n: int | None, coder, limit: int, join: str = "blank"
             ) -> list[tuple[list[list[int]], float]]:
-    """Rows of a task as `TaskModel` reads them, with their labels. join: as in `Config`."""
+    """Rows of a task as `TaskModel` reads them, with their labels. join: see `Config`."""
     return as_read(task.name, task.examples(split, n), coder, limit, join)
 
 
@@ -139,7 +138,7 @@ def as_read(name: str, rows: Iterable[Any], coder, limit: int, join: str = "blan
 
 
 def texts_of(row, join: str = "blank") -> tuple[str, ...]:
-    """The texts of a row in the order of its form; with `join` "blank" a question begins with the blank that separates
+    """The texts of a row in the order of its form; with `join` "blank" a question begins with the space that separates
     it from its document."""
     if not hasattr(row, "candidates"):
         return row.texts
@@ -149,8 +148,8 @@ def texts_of(row, join: str = "blank") -> tuple[str, ...]:
 
 
 def drawn(name: str, n: int | None) -> list[Any]:
-    """So many training rows of a task, or all (None), drawn from those that it takes (`Task.n_train`): files are sorted
-    by source or difficulty. Raises ReproError for more than there are."""
+    """So many training rows of a task, or all (None), drawn at random from those that it uses (`Task.n_train`), because
+    files are sorted by source or difficulty. Raises ReproError for more rows than there are."""
     task = task_named(name)
     rows = list(task.examples("train"))
     if n and n > len(rows):
@@ -160,7 +159,7 @@ def drawn(name: str, n: int | None) -> list[Any]:
 
 
 def training_rows(config) -> list[Any]:
-    """The rows that are learnt from, the same at every seed."""
+    """The training rows, the same at every seed."""
     return drawn(config.task, config.train_examples)[:config.at_most]
 
 
@@ -178,8 +177,8 @@ def score(labels, predictions, metric: str) -> float:
 
 
 def units(labels, told, metric: str):
-    """(examples,) numbers whose mean is the score, times 100, and which spread as it does when other examples are
-    drawn: of accuracy 100 for each hit, of F1 and of correlations what its Taylor series gives (`linearised`)."""
+    """(examples,) numbers whose mean is the score, times 100, and whose spread is that of the score over examples: for
+    accuracy 100 for each hit, for F1 and correlations the terms of the Taylor series (`linearised`)."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
@@ -197,7 +196,7 @@ def units(labels, told, metric: str):
 
 
 def by_example(record):
-    """(examples,) of a fine-tuned model on its test rows."""
+    """(examples,) scores of a fine-tuned model on its test rows."""
     test = record.documents["test"]
     return units(test["label"], test["prediction"], FORMS[record.config["task"]].metric)
 
@@ -211,7 +210,7 @@ def transfer(model, trained, n: int) -> None:
 
 
 def start(config, context, coder):
-    """The model that fine-tuning starts from: its weights pretrained, some of them, or none."""
+    """The model that fine-tuning starts from, with all, some or no weights pre-trained."""
     import torch
 
     torch.manual_seed(config.seed)
@@ -228,12 +227,12 @@ def start(config, context, coder):
 
 
 def middle(rows: list, metric: str) -> float:
-    """The mean label where it is a number, which a head without bias would have to learn first; else 0."""
+    """The mean label if labels are numbers, which a head without bias would have to learn first; otherwise 0."""
     return fmean(label for _, label in rows) if metric == "pearson" else 0
 
 
 def tuned(config, context, coder, rows: list, rate: float):
-    """The model fine-tuned on `rows` of a task, and what `train` tells of it. Numbers are learnt less their mean."""
+    """The model fine-tuned on `rows` of a task, and the result of `train`. Numbers are learned minus their mean."""
     from repro.models import TaskModel, labelled
     from repro.training import LengthBuckets, Task, TrainConfig, train
 
@@ -253,7 +252,7 @@ def tuned(config, context, coder, rows: list, rate: float):
 
 
 def answered(model, rows: list) -> list[float]:
-    """What the model tells of each row: a number where it has one output, else the number of a label or candidate."""
+    """The model's answer to each row: a number if it has one output, otherwise the index of a label or candidate."""
     from repro.models import answers
 
     logits = answers(model, [example for example, _ in rows])
@@ -288,7 +287,7 @@ def execute(config, context):
 
 
 def without_a_model(config, task, labels) -> dict[str, float]:
-    """The scores of what learns from the same rows without a language model, beside those of the whole recipe."""
+    """The scores of baselines without a language model, trained on the same rows; only for the whole recipe."""
     if config.variant != "full" or config.transferred is not None:
         return {}
     others = list(task.examples("test"))
@@ -297,13 +296,13 @@ def without_a_model(config, task, labels) -> dict[str, float]:
 
 
 def execute_rate(config, context):
-    """One learning rate, on a part of the training examples; scored on others, of which none is a part of one that was
-    learnt from or has one in it, as phrases of one sentence have."""
+    """One learning rate, on a part of the training examples, scored on held-out ones. A held-out example is skipped if
+    it contains a training example or is contained in one, as phrases of a sentence are."""
     coder, rows = tokeniser_of(base_of(config)), training_rows(config)
     held, rows = rows[:HELD_OUT], rows[HELD_OUT:]
     if not rows:
         raise ReproError(f"{len(held)} training examples of {config.task}: {HELD_OUT} are held out, and none is left "
-                         "to learn from; take more.")
+                         "to train on; use more.")
     known = ["\n".join(texts_of(row)) for row in rows]
     held = [row for row in held if (text := "\n".join(texts_of(row)))
             and not any(text in other or other in text for other in known)]
@@ -317,27 +316,27 @@ def execute_rate(config, context):
 
 
 def rates_of(config) -> list[Config]:
-    """The runs that try learning rates for what a variant starts from, with the settings of the scale and one seed;
-    none where a rate is given. With no layer transferred nearly nothing is pretrained."""
+    """The runs that try learning rates for a variant, with the settings of the scale and one seed; none if a rate is
+    given. Without transferred layers, the rates are those of no-pretraining."""
     begun = "no-pretraining" if config.transferred == 0 else config.variant if config.variant in TRIED else "full"
     return [] if config.learning_rate is not None else [
         one for one in RATES.plan(config.scale) if one.variant == begun and one.epochs != LONGER_EPOCHS]
 
 
 def best_rate(config, context) -> float:
-    """The learning rate: the one given, or of those tried the one with the best mean score over their tasks."""
+    """The learning rate: the given one, or the tried one with the best mean score over tasks."""
     scores: dict[float, list[float]] = {}
     for one in rates_of(config):
         scores.setdefault(one.learning_rate, []).append(context.need(one)[0].metrics["held_out_score"])
     return max(scores, key=lambda rate: fmean(scores[rate])) if scores else config.learning_rate
 
 
-# Examples, and tokens of each, about; what candidates have in common counts once.
+# Examples, and tokens of each, roughly; tokens that candidates share count once.
 KNOWN = {"cola": (8_551, 11), "sst2": (5_000, 12), "mrpc": (4_076, 110), "stsb": (5_749, 60), "rte": (2_490, 70),
          "sick": (4_500, 26), "openbookqa": (4_957, 60), "race": (1_000, 550), "mnli": (392_702, 40),
          "mnli-mismatched": (392_702, 40), "qnli": (104_743, 55), "qqp": (363_846, 30), "snli": (550_152, 28),
          "scitail": (23_596, 45)}
-TESTS = {"sick": 1.1, "race": 0.6, "mrpc": 0.4}  # test examples a training example
+TESTS = {"sick": 1.1, "race": 0.6, "mrpc": 0.4}  # test examples per training example
 
 
 def estimate(config) -> Estimate:
@@ -352,32 +351,31 @@ def estimate(config) -> Estimate:
 
 
 def pretrained(config) -> list:
-    """The pretraining of what is fine-tuned."""
+    """The pre-training run of the model that is fine-tuned."""
     return [] if config.variant == "no-pretraining" else [base_of(config)]
 
 
 VARIANTS = ("full", "no-pretraining", "no-auxiliary", "lstm", "shuffled-labels")
-TABLE_5 = ("cola", "sst2", "mrpc", "stsb", "rte", "sick")  # of its eight tasks those that are here, SICK for MultiNLI
+TABLE_5 = ("cola", "sst2", "mrpc", "stsb", "rte", "sick")  # of its eight tasks those that we have, SICK for MultiNLI
 QUESTIONS = ("openbookqa", "race")
 FETCHED = ("mnli", "mnli-mismatched", "qnli", "qqp", "snli", "scitail")  # by `repro data fetch`
-LAYERS = ("sick", "sst2")  # tasks on which only some layers are transferred
-LAYER_RATE = 3e-4  # of all points by layers, which differ in layers alone then: fresh weights' best, near that of all
+LAYERS = ("sick", "sst2")  # tasks with only some layers transferred
+LAYER_RATE = 3e-4  # of all points by layers, so that they differ in layers only: the best for fresh weights
 AT_MOST = 2_500  # examples at `small`
-EXAMPLES = {500: 10, 5_000: 2, 20_000: 2}  # of SST-2 -> epochs; the fewest take as many steps as those of Table 5
-ALL = {"sst2": 20_000, "race": 6_712}  # that there are here, of tasks which read fewer but at `paper`
-TRIED = {  # variant with a search of its own -> rates; an LSTM's pretraining wants ten times a transformer's
+EXAMPLES = {500: 10, 5_000: 2, 20_000: 2}  # of SST-2 -> epochs; the fewest take as many steps as in Table 5
+ALL = {"sst2": 20_000, "race": 6_712}  # all that we have, for tasks that use fewer except at `paper`
+TRIED = {  # variant with its own search -> rates; the LSTM's pre-training needs ten times the transformer's rate
     "full": (3e-4, 1e-3, 3e-3, 1e-2), "no-pretraining": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
     "no-auxiliary": (3e-5, 1e-4, 3e-4, 1e-3, 3e-3), "lstm": (1e-3, 3e-3, 1e-2, 3e-2)}
-TRIED_ON = ("sick", "sst2", "stsb")  # tasks on which they are tried
+TRIED_ON = ("sick", "sst2", "stsb")  # tasks of the search
 LONGER = {"full": 1e-3, "no-pretraining": 3e-4, "no-auxiliary": 1e-4, "lstm": 3e-3}  # the best, for more epochs too
 LONGER_EPOCHS = 6
-HELD_OUT = 500  # training examples of each that are not learnt from then
+HELD_OUT = 500  # training examples of each task that are held out in the search
 
 
 def grid(scale: str) -> list[dict]:
-    """Table 5, every task and variant, with the control that learns from labels of other examples; Table 3; layers
-    transferred; and SST-2 by its number of examples. At smoke all variants and layers for one task; at `paper` every
-    data set that can be had."""
+    """Table 5 with every task and variant, and the control with shuffled labels; Table 3; layers transferred; and SST-2
+    by number of examples. At smoke, all variants and layers for one task; at `paper`, every available data set."""
     def points(tasks, variants, **fields) -> list[dict]:
         return [{"task": task, "variant": variant} | fields for task in tasks for variant in variants]
 
@@ -401,14 +399,15 @@ SHARED = {"paper": "gpt1_2018", "config": Config, "estimate": estimate,
 SMALL = {"precision": "bf16", "at_most": AT_MOST, "decayed": "all", "join": "nothing",
          "warmup_share": 0.1}  # the paper's share would be no step at all
 RATES = Experiment(
-    name="finetune-gpt-rates", **SHARED, summary="Which learning rate suits what is fine-tuned.", execute=execute_rate,
+    name="finetune-gpt-rates", **SHARED, summary="Learning rates for fine-tuning, by variant.", execute=execute_rate,
     scales={"small": SMALL}, needs=pretrained,
     grid=lambda scale: [{"task": task, "variant": variant, "learning_rate": rate} | epochs
                         for some, epochs in ((TRIED, {}), ({name: (rate,) for name, rate in LONGER.items()},
                                                            {"epochs": LONGER_EPOCHS}))
                         for variant, rates in some.items() for rate in rates for task in TRIED_ON])
 EXPERIMENT = Experiment(
-    name="finetune-gpt", **SHARED, summary="GPT fine-tuned for tasks, whole and without its parts.", execute=execute,
+    name="finetune-gpt", **SHARED, summary="GPT fine-tuned for tasks, whole and without parts of it.",
+    execute=execute,
     grid=grid, needs=lambda config: [*pretrained(config), *rates_of(config)], models_of=pretrained, revision=1,
     scales={"smoke": {"limit": 64, "epochs": 4, "learning_rate": 2e-3}, "small": SMALL | {"learning_rate": None},
             "paper": {"epochs": 3, "batch_size": 32, "learning_rate": 6.25e-5}})

@@ -1,11 +1,11 @@
 """A transformer and an LSTM of equal size, trained to predict the next token of books (Radford et al. 2018, 3.1, 4.1).
 
-The paper trains for a month on 7,000 books. Here each sees the same few million tokens once or twice: one training of
-each, whose chance is not averaged out. Weights are kept at several moments, for what improves while they train; these
-are in the work folder alone. The last ones, in bf16 and with their tokeniser, stay beside the record.
+The paper trains for a month on 7,000 books. Here each model sees the same few million tokens once or twice, in one
+training each, so chance is not averaged out. Weights are kept at several moments, to see what improves during
+training; these are in the work folder only. The last ones, in bf16 and with their tokenizer, stay with the record.
 
-So that neither is helped by settings found for the other, both have the same optimiser, and each the learning rate at
-which short trainings of its own, which are runs too, tell held-out text best.
+So that settings found for one model do not favor it, both use the same optimizer. Each uses the learning rate at which
+its own short trainings, which are runs too, predict held-out text best.
 """
 
 import json
@@ -18,16 +18,16 @@ from pydantic import Field, model_validator
 from repro.papers.base.pretraining import BF16, PROCESS, RATE, Decayed, new_tokeniser
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
-HELD_OUT = 60_000  # tokens of the validation text that are scored
-LAST, MOMENTS = "model.safetensors", "checkpoints"  # a file in the folder of the model; a folder beside it
-RATES, SEARCH = (1e-3, 3e-3, 1e-2, 3e-2), 1 / 10  # learning rates that are tried, and on which share of the tokens
-BEYOND = {"lstm": 1e-1}  # whose best was the highest; tried in the same way afterwards, and never taken
+HELD_OUT = 60_000  # scored tokens of the validation text
+LAST, MOMENTS = "model.safetensors", "checkpoints"  # a file in the folder of the model; a folder next to it
+RATES, SEARCH = (1e-3, 3e-3, 1e-2, 3e-2), 1 / 10  # learning rates to try, and the share of the tokens to try them on
+BEYOND = {"lstm": 1e-1}  # its best rate was the highest; tried afterwards in the same way, never used
 
 
 class Config(RunConfig):
     """Tokeniser, size and training; the LSTM has as many weights as the transformer of these sizes."""
 
-    source: str = "scratch"  # "scratch", or a checkpoint on the hub that is taken as it is
+    source: str = "scratch"  # "scratch", or a checkpoint on the hub that is used as it is
     model: Literal["transformer", "lstm"] = "transformer"
     tokeniser: Literal["bpe", "word", "openai-gpt"] = "bpe"
     vocab_size: int = Field(8192, ge=2)
@@ -39,13 +39,13 @@ class Config(RunConfig):
     dropout: float = Field(0.0, ge=0, lt=1)  # 0.1 in the paper, whose text is read 100 times
     batch_size: int = Field(8, ge=1)  # sequences of n_positions tokens
     tokens: int = Field(ge=1)  # that are read
-    learning_rate: float | None = Field(3e-3, gt=0)  # null: the one of `RATES` at which a short training went best
+    learning_rate: float | None = Field(3e-3, gt=0)  # null: the best of `RATES` in short trainings
     warmup_steps: int = Field(100, ge=0)
     weight_decay: float = Field(0.1, ge=0)
     decayed: Decayed = "matrices"
     optimizer: Literal["adamw", "muon"] = "muon"
     precision: Literal["no", "bf16"] = "no"
-    checkpoints: int = Field(8, ge=1)  # moments at which the weights are kept, evenly apart, the end included
+    checkpoints: int = Field(8, ge=1)  # moments at which the weights are kept, evenly spaced, including the end
 
     @model_validator(mode="after")
     def _fits(self):
@@ -94,14 +94,14 @@ def read(model, path):
 
 
 def search(config) -> list[Config]:
-    """The short trainings by which the learning rate is chosen; none where it is given."""
+    """The short trainings that choose the learning rate; none if it is given."""
     tokens = ceil(SEARCH * config.tokens)
     return [] if config.learning_rate is not None else [
         config.model_copy(update={"tokens": tokens, "learning_rate": one, "checkpoints": 1}) for one in RATES]
 
 
 def chosen_rate(config, context) -> tuple[float, list[list[float]]]:
-    """The learning rate, and those it was chosen of, each with its loss in nats per token of held-out text."""
+    """The learning rate, and those that were tried, each with its loss in nats per token of held-out text."""
     tried = [[one.learning_rate, context.need(one)[0].metrics["validation_token_loss"]] for one in search(config)]
     return min(tried, key=lambda one: one[1])[0] if tried else config.learning_rate, tried
 
@@ -129,7 +129,7 @@ def execute(config, context):
     held_out = tokens(config.corpus, "validation", coder).ids[:HELD_OUT]
 
     class Told(Sequences):
-        """Sequences that know which batch was the last one asked for."""
+        """Sequences that remember the last batch that was requested."""
 
         last = -1
 
@@ -146,7 +146,7 @@ def execute(config, context):
 
     rate, tried = chosen_rate(config, context)
     read_in_all = ceil(config.tokens / batches.tokens_per_batch) * batches.tokens_per_batch
-    every = max(1, read_in_all // config.checkpoints)  # in tokens, so that there are as many where steps do not divide
+    every = max(1, read_in_all // config.checkpoints)  # in tokens, so that the number is right if steps do not divide
     settings = TrainConfig(config.tokens, rate, config.warmup_steps, "cosine", config.weight_decay,
                            validate_every=every, precision=config.precision, seed=config.seed,
                            optimizer=config.optimizer, decayed=config.decayed)
@@ -166,8 +166,8 @@ def execute(config, context):
 
 
 def lay(model, coder, folder, config) -> dict[str, str]:
-    """Write the trained model into its folder, and tell what a record says of it. With byte-level BPE it is one that
-    stays beside its record, rounded to bf16 as it will be read; not those of the search, from which nothing starts."""
+    """Write the trained model into its folder; return the notes for its record. A model with byte-level BPE stays with
+    its record, rounded to bf16 as it will be read; models of the search do not, because nothing starts from them."""
     import torch
 
     from repro.data import files
@@ -200,14 +200,14 @@ def estimate(config) -> Estimate:
 
 
 def rate(scale: str, model: str, precision: str) -> float:
-    """FLOP/s. On a CPU both gain by bf16, the LSTM, which goes through a text step by step, half as much."""
+    """FLOP/s. On a CPU both gain from bf16; the LSTM, which reads a text step by step, gains half as much."""
     faster = precision == "bf16" and scale in ("smoke", "small")
     return RATE[scale] * (1 if not faster else BF16 if model == "transformer" else BF16 / 2)
 
 
 def grid(scale: str) -> list[dict]:
-    """A transformer and an LSTM, and at `small` the short trainings by which the learning rate of each is chosen, and
-    those beyond; at `paper` the transformer that was released."""
+    """A transformer and an LSTM; at `small` also the short trainings that choose their learning rates, and those at
+    higher rates; at `paper` the released transformer."""
     if scale == "paper":
         return [{"model": "transformer", "source": "openai-community/openai-gpt"}]
     both = [{"model": "transformer"}, {"model": "lstm"}]
@@ -232,7 +232,7 @@ SCALES = {
 
 
 EXPERIMENT = Experiment(
-    name="pretrain-gpt", paper="gpt1_2018", summary="A transformer and an LSTM of equal size, pretrained on books.",
+    name="pretrain-gpt", paper="gpt1_2018", summary="A transformer and an LSTM of equal size, pre-trained on books.",
     config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate, needs=search,
     models_of=lambda config: [], reads=lambda config: config.tokeniser_corpora)
 register(EXPERIMENT)

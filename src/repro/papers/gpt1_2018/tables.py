@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas
 
 PAPER, CHAPTER = "gpt1_2018", "11_gpt"
-AVERAGE = "average"  # the paper's over its eight columns, ours over the tasks that are here
+AVERAGE = "average"  # the paper's over its eight columns, ours over the tasks that we have
 OURS = "Finetuned Transformer LM (GPT-1, ours)"
 # Column of a printed table -> its heading, and our task (None: the data set is not here).
 TABLE_2 = {"mnli_matched_accuracy_percent": ("MNLI-m", "mnli"),
@@ -50,7 +50,7 @@ TABLE_5 = {name: TABLE_4[name] for name in ("cola_matthews", "sst2_accuracy_perc
                                             "qqp_f1_percent")} | {
     "mnli_accuracy_percent": ("MNLI", "mnli"), "qnli_accuracy_percent": ("QNLI", "qnli"),
     "rte_accuracy_percent": ("RTE", "rte")}
-BESIDE = {"sick": "SICK", "openbookqa": "OpenBookQA"}  # ours -> heading: smaller sets in the place of what is not here
+BESIDE = {"sick": "SICK", "openbookqa": "OpenBookQA"}  # ours -> heading: smaller sets for those that we lack
 HEADS = {task: head for columns in (TABLE_2, TABLE_3, TABLE_4) for head, task in columns.values()} | BESIDE
 VARIANTS = {  # of Table 5: the paper's row
     "full": "Transformer with auxiliary LM (full)", "no-pretraining": "Transformer without pre-training",
@@ -60,13 +60,13 @@ CALLED = {"full": "GPT", "no-pretraining": "without pre-training", "shuffled-lab
 WORDS = "words_score"  # of tf-idf
 BASELINES = {"majority_score": "control: the commonest label", WORDS: "control: tf-idf",
              "alone_score": "control: second text or candidates alone"}
-WHERE = {  # data set of Table 1 -> what stands here for it
-    "SNLI": "SICK for it; by repro data fetch", "MultiNLI": "SICK for it; by repro data fetch",
+WHERE = {  # data set of Table 1 -> what we have of it
+    "SNLI": "SICK instead; by repro data fetch", "MultiNLI": "SICK instead; by repro data fetch",
     "Question NLI": "by repro data fetch", "RTE": "development set", "SciTail": "by repro data fetch",
-    "RACE": "1,000 training and 600 test questions, each of RACE-h; OpenBookQA beside it",
-    "Story Cloze": "missing: on request only",
-    "MSR Paraphrase Corpus": "whole", "Quora Question Pairs": "by repro data fetch", "STS Benchmark": "whole",
-    "Stanford Sentiment Treebank-2": "20,000 of 67,349 rows, mostly the first 5,000 of them; development set",
+    "RACE": "1,000 training and 600 test questions of RACE-h; OpenBookQA in addition",
+    "Story Cloze": "missing: available on request only",
+    "MSR Paraphrase Corpus": "complete", "Quora Question Pairs": "by repro data fetch", "STS Benchmark": "complete",
+    "Stanford Sentiment Treebank-2": "20,000 of 67,349 rows, of which most runs use the first 5,000; development set",
     "CoLA": "development set"}
 
 
@@ -75,11 +75,11 @@ def mean(found: Sequence[Record], metric: str = "test_score") -> str:
     values = [record.metrics[metric] for record in found if metric in record.metrics]
     if not values:
         return NOT_RUN if not found else "–"
-    return f"{fmean(values):.1f}" + (spread(values) if metric not in BASELINES else "")  # these have no chance in them
+    return f"{fmean(values):.1f}" + (spread(values) if metric not in BASELINES else "")  # these are deterministic
 
 
 def spread(values: Sequence[float]) -> str:
-    """The standard deviation of several values, as it stands behind their mean."""
+    """The standard deviation of several values, as a suffix to their mean."""
     return f" ± {stdev(values):.1f}" if len(values) > 1 else ""
 
 
@@ -90,7 +90,7 @@ def whole(context: ArtifactContext, scale: str, task: str, variant: str) -> list
 
 
 def cell(context: ArtifactContext, scale: str, task: str | None, variant: str, metric: str = "test_score") -> str:
-    """What a table says of a task and a variant; "–" where there is no such run."""
+    """One cell: the score of a variant on a task; "–" if there is no such run."""
     if task is None or not context.plan(scale, task=task, variant=variant):
         return "–"
     return mean(whole(context, scale, task, variant), metric)
@@ -114,7 +114,7 @@ def figure_1(context: ArtifactContext) -> Any:
 
 
 def datasets(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 1: the data sets of the paper, and what is here of each."""
+    """Table 1: the data sets of the paper, and what we have of each."""
     import pandas
 
     return pandas.DataFrame([{"task": row["task"], "data set": name, "here": WHERE[name]}
@@ -123,12 +123,12 @@ def datasets(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def together(row: dict) -> str:
-    """How many models a printed score is of, where it is of several."""
+    """The number of models behind a printed score, if there are several."""
     return f" ({row['ensemble_size']} models)" if row.get("ensemble_size", "1") not in ("", "1") else ""
 
 
 def scores(table: str, columns: dict[str, tuple[str, str | None]], more: Sequence[str] = ()):
-    """Build Table 2, 3 or 4: the paper's rows, then ours with controls. more: tasks of ours that the paper has not."""
+    """Build Table 2, 3 or 4: the paper's rows, then ours with controls. more: our tasks that the paper lacks."""
     more = {BESIDE[task]: task for task in more}
     heads = {head: task for head, task in columns.values()} | more
 
@@ -150,7 +150,7 @@ def scores(table: str, columns: dict[str, tuple[str, str | None]], more: Sequenc
 
 
 def ablation(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 5: what the score is without each part, and with labels of other examples; at smoke of generated tasks."""
+    """Table 5: the score without each part, and with shuffled labels; at smoke on generated tasks."""
     import pandas
 
     rows = [{"source": "the paper", "method": row["method"], AVERAGE: row["average_score"]} |
@@ -172,8 +172,8 @@ def ablation(context: ArtifactContext) -> "pandas.DataFrame":
 
 def average(context: ArtifactContext, scale: str, tasks: Iterable[str], variant: str, metric: str = "test_score"
             ) -> str:
-    """The mean over the tasks that are here of their scores at a seed, then the mean over the seeds that all have; "not
-    run" while one is missing."""
+    """The mean score over the tasks that we have, seed by seed, then over the seeds that all tasks have; "not run"
+    while a task is missing."""
     here = [task for task in tasks if context.plan(scale, task=task, variant=variant)]
     found = [{record.seed: record.metrics[metric] for record in whole(context, scale, task, variant)
               if metric in record.metrics} for task in here]
@@ -184,11 +184,11 @@ def average(context: ArtifactContext, scale: str, tasks: Iterable[str], variant:
 
 PARTS = {  # of the recipe: the variant that is without it
     "pre-training": "no-pretraining", "auxiliary objective": "no-auxiliary", "transformer, not LSTM": "lstm"}
-INSTEAD = {"MNLI": "sick"}  # column of Table 5 whose data set is not here -> ours in its place
+INSTEAD = {"MNLI": "sick"}  # column of Table 5 whose data set we lack -> the one that replaces it
 
 
 def parts(context: ArtifactContext) -> Any:
-    """What the whole recipe scores above one without a part of it, set by set, in Table 5 and here."""
+    """How far the whole recipe scores above one without a part of it, by data set, in Table 5 and here."""
     from repro.plotting import draw_effects
 
     printed = {row["method"]: row for row in printed_rows("gpt1_2018_table5_ablation")}
@@ -210,9 +210,9 @@ def parts(context: ArtifactContext) -> Any:
 
 
 def beyond_controls(records: Mapping[str, Sequence[Record]]) -> list[str]:
-    """Of tasks with their records of the whole recipe those in which its mean score is above every control's (the
-    commonest label's, tf-idf's, and what the second text or the candidates alone give) by more than two of its
-    own standard errors, as other test examples would move it."""
+    """The tasks on which the whole recipe beats every control by more than two of its standard errors over test
+    examples. records: of the whole recipe, by task. Controls: the commonest label, tf-idf, and the second text or the
+    candidates alone."""
     import numpy as np
 
     def surely(found: Sequence[Record]) -> float:
@@ -224,33 +224,33 @@ def beyond_controls(records: Mapping[str, Sequence[Record]]) -> list[str]:
 
 
 def hang(context: ArtifactContext) -> "pandas.DataFrame":
-    """The mean over tasks of what a part is worth, and of what tf-idf scores below the whole recipe; without SST-2,
-    and with MRPC scored as CoLA is, which an answer that is always the same does not raise. Beside the last the tasks
-    in which the whole recipe is surely above every control."""
+    """The mean gain of each part over tasks, and that of the whole recipe over tf-idf; also without SST-2, and with
+    MRPC scored as CoLA is, which a constant answer does not raise. The last row names the tasks on which the whole
+    recipe is clearly above every control."""
     import pandas
 
     scale, rows = context.scales[0], []
-    for part, variant in {**PARTS, "all of it, not tf-idf": WORDS}.items():
-        def mean_gap(tasks: Sequence[str], mrpc: str | None = None, variant: str = variant) -> str:
+    for part, variant in {**PARTS, "whole recipe, not tf-idf": WORDS}.items():
+        def told(tasks: Sequence[str], mrpc: str | None = None, variant: str = variant) -> str:
             found = [gaps(context, scale, task, variant, mrpc if task == "mrpc" else None) for task in tasks]
             means = [fmean(gap[seed] for gap in found) for seed in sorted(set.intersection(*map(set, found)))]
             return f"{fmean(means):+.1f}{spread(means)}" if means else NOT_RUN
 
         same = [HEADS[task] for task in ABLATED if (found := whole(context, scale, task, variant))
                 and all(len(set(record.documents["test"]["prediction"])) == 1 for record in found)]
-        rows.append({"part": part, "six tasks": mean_gap(ABLATED),
-                     "without SST‑2": mean_gap([task for task in ABLATED if task != "sst2"]),
-                     "MRPC by Matthews": mean_gap(ABLATED, "matthews") if variant != WORDS else "–",
-                     "one answer to all of": ", ".join(same) or "–", "above every control in": "–"})
+        rows.append({"part": part, "six tasks": told(ABLATED),
+                     "without SST‑2": told([task for task in ABLATED if task != "sst2"]),
+                     "MRPC by Matthews": told(ABLATED, "matthews") if variant != WORDS else "–",
+                     "same answer throughout": ", ".join(same) or "–", "above every control in": "–"})
     beyond = beyond_controls({HEADS[task]: whole(context, scale, task, "full") for task in ABLATED})
     rows[-1]["above every control in"] = ", ".join(beyond) or "none"
     return pandas.DataFrame(rows)
 
 
 def gaps(context: ArtifactContext, scale: str, task: str, variant: str, metric: str | None = None) -> dict[int, float]:
-    """By seed the full recipe's score above a variant's, or above tf-idf's (WORDS), where both have that seed; by
-    another metric than the task's where one is given."""
-    def score_of(record: Record) -> float:
+    """By seed, how far the full recipe scores above a variant, or above tf-idf (WORDS), for seeds that both have.
+    metric: replaces the task's own."""
+    def of(record: Record) -> float:
         if metric is None:
             return record.metrics["test_score"]
         return score(*(record.documents["test"][key] for key in ("label", "prediction")), metric)
@@ -263,7 +263,7 @@ def gaps(context: ArtifactContext, scale: str, task: str, variant: str, metric: 
 
 
 def by_layers(context: ArtifactContext) -> Any:
-    """Figure 2, left: the score with the embeddings and so many layers transferred, of all that there are."""
+    """Figure 2, left: the score by number of layers transferred, with the embeddings."""
     import pandas
 
     from repro.plotting import draw_table_curves
@@ -280,9 +280,9 @@ def by_layers(context: ArtifactContext) -> Any:
 
 
 def by_checkpoint(context: ArtifactContext) -> Any:
-    """Figure 2, right: what the heuristics tell after so many tokens of pre-training, a panel a task.
+    """Figure 2, right: the scores of the heuristics during pre-training, one panel per task.
 
-    The paper draws shares of the way from guessing to the best known; here are the scores themselves.
+    The paper draws scores relative to guessing and to the best known; we draw the scores themselves.
     """
     import pandas
 
@@ -295,14 +295,14 @@ def by_checkpoint(context: ArtifactContext) -> Any:
             rows += [{"source": called, "model": config.model, "tokens": tokens / 1e6, "score": value}
                      for tokens, value in record.curves["score"]]
             if config.model == "transformer":
-                rows += [{"source": called, "model": "commonest label of these rows", "tokens": tokens / 1e6,
+                rows += [{"source": called, "model": "commonest label", "tokens": tokens / 1e6,
                           "score": record.metrics["majority_score"]} for tokens, _ in record.curves["score"]]
     frame = pandas.DataFrame(rows, columns=["source", "model", "tokens", "score"])
     return draw_table_curves(frame, "tokens", "score", ("million tokens", "score, times 100"))
 
 
 def by_examples(context: ArtifactContext) -> "pandas.DataFrame":
-    """The score with and without the auxiliary objective, by the number of examples of one task."""
+    """The score with and without the auxiliary objective, by number of training examples of one task."""
     import pandas
 
     rows = []
@@ -323,12 +323,12 @@ def by_examples(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def rates(context: ArtifactContext) -> "pandas.DataFrame":
-    """The pretraining of both models: held-out loss, the rate taken, and those of the short trainings: which it
-    was chosen of, and those beyond."""
+    """The pre-training of both models: held-out loss, learning rate, and the losses of the short trainings that chose
+    the rate, and of those at higher rates."""
     import pandas
 
     rows = []
-    columns = ("weights", "nats per token", "rate", "tried before, nats per token", "tried beyond")
+    columns = ("weights", "nats per token", "learning rate", "nats per token of short trainings", "higher rate tried")
     for scale in reversed(context.scales):
         longest = max(config.tokens for config in context.plan(scale))
         for config in context.plan(scale, tokens=longest):
@@ -343,16 +343,15 @@ def rates(context: ArtifactContext) -> "pandas.DataFrame":
                 loss = record.metrics.get("validation_token_loss")
                 told = {"weights": f"{record.metrics['parameters']:,.0f}",
                         "nats per token": "–" if loss is None else f"{loss:.3f}",
-                        "rate": f"{record.metrics['learning_rate']:g}" if loss is not None else "–",
-                        "tried before, nats per token": ", ".join(tried) or "–",
-                        "tried beyond": ", ".join(further) or (NOT_RUN if beyond else "–")}
+                        "learning rate": f"{record.metrics['learning_rate']:g}" if loss is not None else "–",
+                        "nats per token of short trainings": ", ".join(tried) or "–",
+                        "higher rate tried": ", ".join(further) or (NOT_RUN if beyond else "–")}
             rows.append({"scale": scale, "model": config.model, "tokens": f"{config.tokens:,}"} | told)
     return pandas.DataFrame(rows)
 
 
 def tuning_rates(context: ArtifactContext) -> "pandas.DataFrame":
-    """What each learning rate of fine-tuning gave on training examples that were held out, by what it starts from, and
-    the mean, by which it is taken."""
+    """The held-out score of each learning rate of fine-tuning, by method, and the mean that decides which is taken."""
     import pandas
 
     tried: dict[tuple, dict[str, list[Record]]] = {}
@@ -377,7 +376,7 @@ def tuning_rates(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 DECAYED = {"matrices": "not of biases and gains", "all": "of biases and gains too"}
-SETTINGS = {  # parameter of the paper -> how it is told of our pretraining and fine-tuning
+SETTINGS = {  # parameter of the paper -> our value, from the configs of pre-training and fine-tuning
     "layers": lambda base, tuned: base.n_layer, "hidden size": lambda base, tuned: base.n_embd,
     "attention heads": lambda base, tuned: base.n_head,
     "feed-forward inner size": lambda base, tuned: 4 * base.n_embd, "activation": lambda base, tuned: "GELU",
@@ -391,7 +390,7 @@ SETTINGS = {  # parameter of the paper -> how it is told of our pretraining and 
     "modified L2 weight w": lambda base, tuned: f"{base.weight_decay:g}, {DECAYED[base.decayed]}",
     "classifier dropout": lambda base, tuned: tuned.dropout,
     "auxiliary LM weight lambda": lambda base, tuned: tuned.lm_weight}
-STAGES = {  # (stage, parameter) -> the same, where both stages have one
+STAGES = {  # (stage, parameter) -> the same, for parameters that both stages have
     ("pre-training", "batch"): lambda base, tuned: f"{base.batch_size} of {base.n_positions} tokens",
     ("pre-training", "warmup"): lambda base, tuned: base.warmup_steps,
     ("pre-training", "epochs"): lambda base, tuned: f"{base.tokens / 1e6:g}M tokens",
@@ -401,12 +400,12 @@ STAGES = {  # (stage, parameter) -> the same, where both stages have one
     ("fine-tuning", "batch size"): lambda base, tuned: tuned.batch_size,
     ("fine-tuning", "epochs"): lambda base, tuned: (
         f"{tuned.epochs} of at most {tuned.at_most:,} examples" if tuned.at_most else tuned.epochs),
-    ("fine-tuning", "warmup"): lambda base, tuned: f"{100 * tuned.warmup_share:g} percent of training"}
+    ("fine-tuning", "warmup"): lambda base, tuned: f"{100 * tuned.warmup_share:g} % of training"}
 
 
 def measured_settings(context: ArtifactContext, scale: str) -> dict[str, str]:
-    """Of the parameters that the paper prints those of ours that no settings hold: a run or a size tells them."""
-    def metric_of(metric: str, config: Any, style: Callable[[float], str]) -> str:
+    """Our values of parameters that the paper prints and that no config holds: they come from runs or sizes."""
+    def of(metric: str, config: Any, style: Callable[[float], str]) -> str:
         found = context.records_of(config)
         if not found:
             return NOT_RUN
@@ -430,7 +429,7 @@ def measured_settings(context: ArtifactContext, scale: str) -> dict[str, str]:
 
 
 def settings(context: ArtifactContext) -> "pandas.DataFrame":
-    """The settings that the paper prints, and ours; the number of weights, which it does not, is counted."""
+    """The settings that the paper prints, and ours; we count the weights, whose number it does not print."""
     import pandas
 
     from repro.models.gpt import SIZES as RELEASED
@@ -459,39 +458,50 @@ def settings(context: ArtifactContext) -> "pandas.DataFrame":
 
 OF = {"paper": PAPER, "chapter": CHAPTER}
 FIGURE_1 = Artifact(id="gpt1_2018-figure1", **OF, experiment=FINETUNING.name, source="Figure 1", build=figure_1,
-                    kind="figure", title="How an example of each form is read, as encode_example gives it")
+                    kind="figure", title="Each form of task as token sequences, made by encode_example",
+                    look_for="Forms differ only in where the special tokens go. Similarity reads both orders "
+                             "of its texts, and multiple choice has one sequence per candidate.")
 TABLE_1 = Artifact(id="gpt1_2018-table1", **OF, experiment=FINETUNING.name, source="Table 1", build=datasets,
-                   title="The data sets, and what is here of them")
-NLI = Artifact(id="gpt1_2018-table2", **OF, experiment=FINETUNING.name, source="Table 2", title="Inference, accuracy",
+                   title="The paper's data sets, and how much of each we have")
+NLI = Artifact(id="gpt1_2018-table2", **OF, experiment=FINETUNING.name, source="Table 2",
+               title="Accuracy on natural language inference",
                build=scores("gpt1_2018_table2_nli", TABLE_2, ("sick",)))
-QA = Artifact(id="gpt1_2018-table3", **OF, experiment=FINETUNING.name, source="Table 3", title="Questions, accuracy",
+QA = Artifact(id="gpt1_2018-table3", **OF, experiment=FINETUNING.name, source="Table 3",
+              title="Accuracy on question answering",
               build=scores("gpt1_2018_table3_qa", TABLE_3, ("openbookqa",)))
 GLUE = Artifact(id="gpt1_2018-table4", **OF, experiment=FINETUNING.name, source="Table 4",
-                title="Classification and similarity (CoLA Matthews, MRPC F1, STS-B Pearson, else accuracy; the "
-                      "paper's of test sets, ours of development sets where Table 1 says so)",
+                title="Scores on classification and similarity (CoLA: Matthews' correlation, MRPC and QQP: F1, STS-B: "
+                      "Pearson, others: accuracy; the paper scores test sets, we score development sets where Table 1 "
+                      "says so)",
                 build=scores("gpt1_2018_table4_similarity_classification", TABLE_4))
 ABLATION = Artifact(id="gpt1_2018-table5", **OF, experiment=FINETUNING.name, source="Table 5", build=ablation,
-                    title="What each part of the recipe is worth (measures as in Table 4; average: the paper's over "
-                          "eight data sets, ours over those that are here; ours: one pre-training of "
-                          f"each model; at small at most {AT_MOST:,} examples of a task; ± is the standard deviation "
-                          "over seeds)")
+                    title="Scores with parts of the recipe removed or replaced (measures as in Table 4; the paper's "
+                          "average covers eight data sets, ours those we have; we pre-trained each model once; at "
+                          f"small at most {AT_MOST:,} examples per task; ± is the standard deviation over seeds)")
 PARTS_FIGURE = Artifact(id="gpt1_2018-table5-figure", **OF, experiment=FINETUNING.name, source="Table 5", build=parts,
-                        kind="figure", title="What the whole recipe scores above one without a part of it")
+                        kind="figure", title="How much each part of the recipe adds to the score",
+                        look_for="A part helps on a task if our points lie to the right of zero for every seed. "
+                                 "Compare the rows: a gain on one task may be missing on the next.")
 HANG = Artifact(id="gpt1_2018-table5-means", **OF, experiment=FINETUNING.name, source=ADDED, build=hang,
-                title="What the parts are worth in points, the mean over tasks ± the standard deviation over seeds; "
-                      "and the tasks to which the recipe without the part gives one answer alone")
+                title="How many points each part adds, mean over tasks ± standard deviation over seeds; and the tasks "
+                      "on which the recipe without the part gives the same answer to every example")
 BY_LAYERS = Artifact(id="gpt1_2018-figure2-layers", **OF, experiment=FINETUNING.name, source="Figure 2, left",
-                     build=by_layers, kind="figure", title="The score by the number of layers transferred")
+                     build=by_layers, kind="figure", title="Score by number of pre-trained layers transferred",
+                     look_for="If every layer helps, a line rises all the way to the right. A jump from 0 to 1 and a "
+                              "flat rest mean that the first layer is enough.")
 BY_CHECKPOINT = Artifact(id="gpt1_2018-figure2-zero-shot", **OF, experiment=ZERO_SHOT.name, source="Figure 2, right",
                          build=by_checkpoint, kind="figure",
-                         title="What a model that was not fine-tuned tells while it is pre-trained")
+                         title="Scores without fine-tuning, during pre-training",
+                         look_for="A model learns a task from text alone only if its line rises above that of the "
+                                  "commonest label.")
 BY_EXAMPLES = Artifact(id="gpt1_2018-examples", **OF, experiment=FINETUNING.name, source=ADDED, build=by_examples,
-                       title="The auxiliary objective by the number of examples")
+                       title="Score with and without the auxiliary objective, by number of training examples")
 RATES = Artifact(id="gpt1_2018-pretraining", **OF, experiment=PRETRAINING.name, source=ADDED, build=rates,
-                 title="Both models as they are pre-trained, one training of each")
+                 title="Pre-training of both models, one training of each")
 TUNING_RATES = Artifact(id="gpt1_2018-tuning-rates", **OF, experiment=TUNING.name, source=ADDED, build=tuning_rates,
-                        title=f"Scores on up to {HELD_OUT} training examples held out, by the rate of fine-tuning")
+                        title=f"Scores on up to {HELD_OUT} held-out training examples, by learning rate of fine-tuning")
 HYPERPARAMETERS = Artifact(id="gpt1_2018-hyperparameters", **OF, experiment=(PRETRAINING.name, FINETUNING.name),
-                           source="Sections 4.1 and 4.2", build=settings, title="Settings")
+                           source="Sections 4.1 and 4.2", build=settings,
+                           title="Settings of the paper and of this study")
 register(FIGURE_1, TABLE_1, NLI, QA, GLUE, ABLATION, PARTS_FIGURE, HANG, BY_LAYERS, BY_CHECKPOINT, BY_EXAMPLES, RATES,
          TUNING_RATES, HYPERPARAMETERS)

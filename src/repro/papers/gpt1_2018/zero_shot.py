@@ -1,13 +1,13 @@
-"""What a language model that was never fine-tuned tells of four tasks, while it is pretrained (Radford et al. 2018, 5).
+"""Four tasks without fine-tuning, asked of a language model during pre-training (Radford et al. 2018, section 5).
 
 Each task is put as a question of likelihood (Figure 2, right). CoLA: a sentence is acceptable if its mean
-log-probability is above a threshold, chosen on training rows. SST-2: "very" goes behind the text, and the likelier of
-"positive" and "negative" is taken. RACE: the candidate with the highest mean log-probability behind document and
-question. Winograd schemas: a candidate takes the pronoun's place, and the one after which the rest has the highest mean
-log-probability is taken; here of GAP, whose pronouns stand in Wikipedia, for DPRD, which the paper has.
+log-probability is above a threshold, chosen on training rows. SST-2: "very" is appended to the text, and the more
+probable of "positive" and "negative" is the answer. RACE: the candidate with the highest mean log-probability after
+document and question. Winograd schemas: each candidate replaces the pronoun, and the answer is the one after which the
+rest has the highest mean log-probability; we use GAP, with pronouns from Wikipedia, instead of the paper's DPRD.
 
-The same is asked of the model before any training. At both ends of its training it is asked with a text in front that
-belongs to the next row, too, so that only the answer itself can be judged.
+We ask the untrained model too. Before and after pre-training we also ask with the text of the next row in front, so
+that only the answer itself can be judged.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     import numpy as np
 
 Ids = list[int]
-Texts = tuple[str, str, str]  # what may lose its end, what stands behind it, and what is told
+Texts = tuple[str, str, str]  # text that may lose its end, text after it, and text that is scored
 
 
 def acceptable(row: Any, other: Any) -> list[Texts]:
-    """CoLA: the sentence itself; of two texts the second behind the first."""
+    """CoLA: the sentence itself; for two texts, the second after the first."""
     return [("", "", other.text)] if row.pair is None else [("", other.text, f" {row.pair}")]
 
 
 def sentiment(row: Any, other: Any) -> list[Texts]:
-    """SST-2: either word behind the text and "very"."""
+    """SST-2: either word after the text and "very"."""
     return [("", f"{other.text.strip()} very", f" {word}") for word in ("negative", "positive")]
 
 
 def question(row: Any, other: Any) -> list[Texts]:
-    """RACE: each candidate behind document and question."""
+    """RACE: each candidate after document and question."""
     return [("\n".join(other.paragraphs), f"\n{other.question}", f" {one}") for one in row.candidates]
 
 
 def pronoun(row: Any, other: Any) -> list[Texts]:
-    """GAP: the rest of the text behind each name in the pronoun's place."""
+    """GAP: the rest of the text after each name that replaces the pronoun."""
     before = other.text[:other.pronoun.start]
     return [("", f"{before}{name.text}", _rest(row)) for name in (row.a, row.b)]
 
@@ -54,11 +54,11 @@ def _rest(row: Any) -> str:
 
 
 class Heuristic(NamedTuple):
-    """How a task is told: from a row, and the one whose text stands in front, to what is read and told."""
+    """How a task is asked: from a row, and the row whose text comes first, to the texts that are read and scored."""
 
     reads: Callable[[Any, Any], list[Texts]]
     metric: str
-    mean: bool = True  # the mean log-probability of a token; else that of all together
+    mean: bool = True  # the mean log-probability of a token; otherwise the sum
     called: str = ""  # in Figure 2
 
 
@@ -71,29 +71,28 @@ HEURISTICS = {
 
 
 class Config(RunConfig):
-    """A task, and the model whose checkpoints it is asked of."""
+    """A task, and the model whose checkpoints are asked."""
 
     task: str
     model: Literal["transformer", "lstm"] = "transformer"
-    train_examples: int = Field(2_000, ge=2)  # rows by which a threshold is chosen, where there is one
-    train_draw: Annotated[Literal["first", "random"], Absent("first")] = "first"  # the first of the file, or of all
+    train_examples: int = Field(2_000, ge=2)  # rows that choose the threshold, for tasks with one
+    train_draw: Annotated[Literal["first", "random"], Absent("first")] = "first"  # rows of the file
     examples: int | None = Field(None, ge=2)  # test rows, the first; null: all of the task
 
     @model_validator(mode="before")
     @classmethod
     def _filled(cls, values):
         """With the corpus of the task."""
-        return with_corpus(values, HEURISTICS, "no heuristic tells task")
+        return with_corpus(values, HEURISTICS, "there is no heuristic for task")
 
 
 def base_of(config):
-    """The pretraining whose checkpoints are asked."""
+    """The pre-training run whose checkpoints are asked."""
     return next(one for one in pretraining.EXPERIMENT.plan(config.scale) if one.model == config.model)
 
 
 def rows_of(config, split: str) -> tuple[list[Any], list[int]]:
-    """Rows of "train" or "test" and their labels. Of pronouns those that mean one of the two names, and after which
-    something stands."""
+    """Rows of "train" or "test" and their labels. Pronouns must mean one of the two names and must not end the text."""
     from repro.data.tasks import task
 
     if split == "train" and config.train_draw == "random":
@@ -108,10 +107,10 @@ def rows_of(config, split: str) -> tuple[list[Any], list[int]]:
 
 def asked(heuristic: Heuristic, rows: Sequence[Any], others: Sequence[Any], coder, limit: int
           ) -> list[list[tuple[Ids, Ids]]]:
-    """Of each row, for each of its answers, the ids that stand before and the ids that are told, `limit` at most.
+    """For each row and each of its answers, the ids of the prefix and the ids that are scored, `limit` at most.
 
-    What is too long loses the end of its document, or else its beginning; what is told is cut at its end where it alone
-    is longer. Texts begin with <|endoftext|>.
+    A text that is too long loses the end of its document, then its beginning; scored ids are cut at their end if they
+    alone are too long. Texts begin with <|endoftext|>.
     """
     found = []
     for row, other in zip(rows, others, strict=True):
@@ -126,7 +125,7 @@ def asked(heuristic: Heuristic, rows: Sequence[Any], others: Sequence[Any], code
 
 
 def log_probabilities(model, texts: Sequence[Sequence[tuple[Ids, Ids]]], mean: bool) -> list["np.ndarray"]:
-    """Of each row (answers,): the log-probability of what is told, the mean over its tokens or all together."""
+    """For each row (answers,): the log-probability of the scored text, as mean over its tokens or as sum."""
     import numpy as np
 
     from repro.evaluation import continuation_nll
@@ -138,20 +137,20 @@ def log_probabilities(model, texts: Sequence[Sequence[tuple[Ids, Ids]]], mean: b
 
 
 def threshold(values: Sequence[float], labels: Sequence[int], metric: str) -> float:
-    """The value from which on label 1 is told, the one with the best score, of equals the lowest."""
+    """The value from which label 1 is predicted: the one with the best score, the lowest of equals."""
     import numpy as np
 
     values = np.asarray(values)
     cuts = np.unique(values)
-    cuts = cuts[np.linspace(0, len(cuts) - 1, min(len(cuts), 200)).astype(int)]  # as many quantiles are enough
+    cuts = cuts[np.linspace(0, len(cuts) - 1, min(len(cuts), 200)).astype(int)]  # that many quantiles are enough
     return float(max(cuts, key=lambda cut: score(labels, (values >= cut).astype(int), metric)))
 
 
 def moment(record, folder, tokens: int):
-    """The file of the weights after so many tokens. Raises ReproError where only the last ones were kept."""
+    """The file of the weights after so many tokens. Raises ReproError if only the last ones were kept."""
     path = folder / pretraining.MOMENTS / f"{tokens:012d}.safetensors"
     if not path.is_file():
-        raise ReproError(f"{path} is missing: of {record.id} only the last weights stay beside the record; run `repro "
+        raise ReproError(f"{path} is missing: for {record.id}, only the last weights stay with the record; run `repro "
                          f"run {record.experiment} --scale {record.scale} --force` for those of other moments.")
     return path
 
@@ -171,7 +170,7 @@ def execute(config, context):
     shown, known = rows_of(config, "train") if learnt else ([], [])
 
     def encoded(some) -> tuple[list, list]:
-        """With each row's own text in front, and with the next one's."""
+        """With each row's own text in front, and with the next row's."""
         return tuple(asked(heuristic, some, others, coder, base.n_positions) for others in (some, some[1:] + some[:1]))
 
     def predict(texts, to_learn_from) -> "np.ndarray":
@@ -199,7 +198,7 @@ def execute(config, context):
                 curves["other_score"].append([tokens, score(labels, other, heuristic.metric)])
             bar.advance(1)
     documents["test"] = {"label": [int(label) for label in labels], "prediction": own.tolist()}
-    commonest = np.bincount(labels).argmax()  # of the test rows themselves: no baseline without a text does better
+    commonest = np.bincount(labels).argmax()  # of the test rows themselves: no baseline without a text can be better
     metrics = {"test_score": curves["score"][-1][1], "untrained_score": curves["score"][0][1],
                "other_score": curves["other_score"][-1][1],
                "majority_score": score(labels, np.full(len(labels), commonest), heuristic.metric)}
@@ -221,8 +220,8 @@ def estimate(config) -> Estimate:
 
 
 def grid(scale: str) -> list[dict]:
-    """Both models, each task of Figure 2; CoLA's file is sorted by source, so its rows are drawn. At smoke what the
-    heuristics tell of generated tasks."""
+    """Both models, each task of Figure 2; CoLA's file is sorted by source, so its rows are drawn at random. At smoke,
+    generated tasks."""
     tasks = {"belonging": {}, "nouns": {}} if scale == "smoke" else {
         "cola": {"train_draw": "random"}, "sst2": {}, "race": {"examples": 300}, "gap": {"examples": 1_000}}
     return [{"task": task, "model": model} | few for task, few in tasks.items() for model in ("transformer", "lstm")]
@@ -230,7 +229,7 @@ def grid(scale: str) -> list[dict]:
 
 EXPERIMENT = Experiment(
     name="zero-shot-gpt", paper="gpt1_2018", config=Config, grid=grid, execute=execute, estimate=estimate,
-    summary="What GPT tells of tasks that it was not fine-tuned for, while it is pretrained.",
+    summary="Tasks without fine-tuning, asked of GPT during pre-training.",
     needs=lambda config: [base_of(config)], reads=lambda config: base_of(config).tokeniser_corpora,
     scales={"smoke": {"train_examples": 400}, "small": {}})
 register(EXPERIMENT)

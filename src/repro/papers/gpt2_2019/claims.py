@@ -1,13 +1,13 @@
-"""What the paper claims of GPT-2, judged by what was measured: size, each step of it, de-tokenisers, filter and hint.
+"""The paper's claims about GPT-2: size, each step of size, de-tokenizers, filter and hint.
 
 "Larger is better" compares the largest with the smallest of the four sizes, which read the same text in the same order;
-each step of size compares two neighbors over four texts. That all sizes underfit is not judged: ours read their text
-less than once, so none could do anything else.
+each step of size compares two neighbors over four texts. The claim that all sizes underfit gets no verdict: ours read
+their text less than once, so they cannot do anything else.
 
-On a text unlike its own a model can be worse than the frequencies of tokens, which look at nothing: it is surer than it
-has reason to be, and a larger one may only be less so. A loss above that of frequencies therefore counts as theirs. The
-control is the same difference between two models of these sizes that were never trained. Whether these scores can show
-an effect of the paper's size is seen where the largest model was trained on a sixteenth of the text.
+On a text unlike its own, a model can be worse than token frequencies, which ignore the context, because it is
+overconfident; a larger one may only be less so. A loss above that of token frequencies therefore counts as theirs. The
+control is the same difference between two models of these sizes that were never trained. The assay trains the largest
+model on a sixteenth of the text, to see whether a score can show an effect of the paper's size.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ Score = Callable[[Record], "np.ndarray"]
 
 
 def nats(record: Record, name: str, key: str = "nll", per: str = "n_words", times: float = 1.0) -> "np.ndarray":
-    """(units,) of a set of texts: their mean is nats a word, or `times` that."""
+    """(units,) of a set of texts: their mean is nats per word, or `times` that."""
     from repro.evaluation.bootstrap import linearised
 
     part = record.documents[name]
@@ -40,15 +40,15 @@ def nats(record: Record, name: str, key: str = "nll", per: str = "n_words", time
 
 
 def percent(record: Record, name: str, key: str = "correct") -> "np.ndarray":
-    """(units,) of a set of tasks: 100 where it is told, or 100 times a score from 0 to 1."""
+    """(units,) of a set of tasks: 100 for a right answer, or 100 times a score from 0 to 1."""
     import numpy as np
 
     return 100 * np.array(record.documents[name][key], float)
 
 
 def between(larger: str, smaller: str, score: Score, control: Callable[[Record], Any]) -> Callable:
-    """Measures the score of one size less that of another, by unit; `control` gives the same without the mechanism, a
-    number or one a unit. Where there are records of frequencies, these count for a size that is worse (higher)."""
+    """Measures the score of one size minus that of another, by unit; `control` gives the same without the mechanism, as
+    one number or one per unit. If there are records of frequencies, they replace the loss of a size that is higher."""
     def measure(records: Sequence[Record]) -> Measured:
         import numpy as np
 
@@ -62,7 +62,7 @@ def between(larger: str, smaller: str, score: Score, control: Callable[[Record],
 
 
 def up_to_frequencies(score: Score, records: Sequence[Record]) -> Score:
-    """`score`, or that of the frequencies among the records of the same seed, where their mean is lower."""
+    """`score`, or that of the frequencies at the same seed if their mean is lower."""
     alone = {record.seed: score(record) for record in records if record.config["size"] == FREQUENCIES}
 
     def counted(record: Record) -> "np.ndarray":
@@ -72,8 +72,8 @@ def up_to_frequencies(score: Score, records: Sequence[Record]) -> Score:
 
 
 def detokenised(records: Sequence[Record]) -> Measured:
-    """Nats a word of the largest size with the de-tokeniser less those without, by article; the control is the same of
-    the frequencies of tokens, which gain because there are fewer tokens a word."""
+    """Nats per word of the largest size with the de-tokenizer minus those without, by article; the control is the same
+    for token frequencies, which gain because there are fewer tokens per word."""
     import numpy as np
 
     def gain(record: Record) -> "np.ndarray":
@@ -85,8 +85,8 @@ def detokenised(records: Sequence[Record]) -> Measured:
 
 
 def within(score: Score, other: Score, control: Score) -> Callable:
-    """Measures two scores of the same model against each other, by unit: `score` less `other`; the control is
-    `control` less `other`."""
+    """Measures the difference between two scores of the same model, by unit: `score` minus `other`; the control is
+    `control` minus `other`."""
     def measure(records: Sequence[Record]) -> Measured:
         import numpy as np
 
@@ -96,8 +96,7 @@ def within(score: Score, other: Score, control: Score) -> Callable:
 
 
 def room(score: Score, without: Callable[[Record], Any], sign: int = 1) -> Callable[[list[Record]], float]:
-    """By how much the score of a record is better than what is there without; harm is no room. sign: -1 where lower is
-    better."""
+    """How far the score of a record is better than `without`; 0 if it is worse. sign: -1 if lower is better."""
     def moved(records: list[Record]) -> float:
         import numpy as np
 
@@ -106,8 +105,8 @@ def room(score: Score, without: Callable[[Record], Any], sign: int = 1) -> Calla
 
 
 def by_text(score: Score, sign: int) -> Callable[[list[Record]], float | None]:
-    """By how much the score of models of one size, trained on all text, is better than that of those trained on little
-    at the same seeds; harm is no room; None where there are none. sign: -1 where lower is better."""
+    """How far the score of the largest size, trained on all text, is better than with little text at the same seeds; 0
+    if it is worse; None without such records. sign: -1 if lower is better."""
     def moved(records: list[Record]) -> float | None:
         import numpy as np
 
@@ -135,15 +134,15 @@ def printed(column: str, change: Callable[[float, float], float]) -> Callable[[]
 
 
 def in_text(task: str, metric: str, data: str | None = None) -> float:
-    """A number of GPT-2 that the text prints."""
+    """A number for GPT-2 that the text prints."""
     row, = (row for row in printed_rows("gpt2_2019_text_results") if row["task"] == task and row["metric"] == metric
             and row["model"].startswith("GPT-2") and data in (None, row["dataset"]))
     return float(row["value"])
 
 
 def beyond_copying(record: Record, name: str, key: str = "correct") -> "np.ndarray":
-    """(books,): their mean is the share of clozes that are told, times 100, of those that the commonest candidate of
-    the context does not answer; zeros where it answers all."""
+    """(books,): their mean is the share of right answers, times 100, among clozes that the commonest candidate of the
+    context does not answer; zeros if it answers all."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
@@ -184,7 +183,7 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
         **{"direction": "lower", "short": f"Larger models win on {on}.", "criterion_before": IN_FULL * lower} | fields)
 
 
-IN_FULL = "until one seed was known, a loss above that of token frequencies counted in full"  # before
+IN_FULL = "until the first seed was known, a loss above that of token frequencies counted in full"  # before
 PERPLEXITY = {"relative": True, "told_in": "in perplexity"}
 ACCURACY = {"direction": "higher", "unit": "document", "told_in": "percentage points"}
 register(
@@ -208,8 +207,9 @@ register(
     *(larger(f"cloze-{kind}", kind, f"cbt_{column}_accuracy_percent", f"{kind} left out of books",
              lambda record, kind=kind: beyond_copying(record, kind),
              lambda record, kind=kind: beyond_copying(record, kind, "untrained"),
-             told=f"fills in more of the {kind} left out of books that are not the commonest in their context",
-             criterion_before="it counted by question, with a control on other clozes", **ACCURACY | {"unit": "book"})
+             told=f"fills in more of the {kind} left out of books, not counting the commonest candidate of the context",
+             criterion_before="its units were questions, and its control used other clozes",
+             **ACCURACY | {"unit": "book"})
       for kind, column in (("nouns", "common_nouns"), ("names", "named_entities"))))
 
 TEXTS = {  # of the claims on each step: column of Table 3 -> name here, what its documents are counted in, unit
@@ -219,9 +219,9 @@ TEXTS = {  # of the claims on each step: column of Table 3 -> name here, what it
 
 
 def shares(larger: str, smaller: str, records: Sequence[Record]) -> tuple["np.ndarray", "np.ndarray"]:
-    """By how many per cent of its loss one size is better than another, (seeds, units) with a negative sign where it
-    is, the mean over TEXTS; and the same of two models that were never trained, (seeds, 1). A loss above that of
-    frequencies counts as theirs."""
+    """By what percentage of its loss one size is better than another (seeds, units), negative if it is, as mean over
+    TEXTS; and the same for two models that were never trained (seeds, 1). A loss above that of frequencies counts as
+    theirs."""
     import numpy as np
 
     effects, control = [], []
@@ -242,7 +242,7 @@ def shares(larger: str, smaller: str, records: Sequence[Record]) -> tuple["np.nd
 
 
 def loss_of(row: dict[str, str], column: str) -> float:
-    """The loss that a row of Table 3 prints: nats a word of a perplexity, else bits."""
+    """The loss that a row of Table 3 prints: nats per word for a perplexity, otherwise bits."""
     return log(float(row[column])) if column.endswith("perplexity") else float(row[column])
 
 
@@ -254,8 +254,8 @@ def printed_step(larger: str, smaller: str) -> float:
 
 
 def by_little_text(records: list[Record]) -> float | None:
-    """The room of each step: by how many per cent of its loss the largest size, trained on a sixteenth of the text, is
-    worse than on all of it; None where no seed has both."""
+    """The room of each step: by what percentage of its loss the largest size is worse when trained on a sixteenth of
+    the text; None if no seed has both."""
     gains = [moved(records) for name, per, times in TEXTS.values()
              for moved in [by_text(partial(nats, name=name, per=per, times=times), -1)]]
     little = [record for record in records if record.config["text"] == "little"]
@@ -272,8 +272,8 @@ def step(smaller: str, larger: str) -> Claim:
     names = RANKS[larger], RANKS[smaller]
     return Claim(
         id=f"gpt2_2019-step-{larger.lower()}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name,
-        about=(BITS.id, TABLE.id), unit="document", direction="lower", told_in="per cent of the loss",
-        sentence=f"The {names[0]} of four sizes does better than the {names[1]}, over four texts that neither was "
+        about=(BITS.id, TABLE.id), unit="document", direction="lower", told_in="% of the loss",
+        sentence=f"The {names[0]} of four sizes does better than the {names[1]} on four texts that neither was "
                  f"trained for (the paper's {larger} and {smaller}).",
         short=f"The {names[0]} of four sizes beats the {names[1]}.",
         where=lambda config: all(getattr(config, name, None) for name in ("wikitext103", "enwik8", "text8")) and (
@@ -281,7 +281,7 @@ def step(smaller: str, larger: str) -> Claim:
         measure=lambda records: Measured(*shares(larger, smaller, records)),
         control="the same of two models of these sizes that were never trained",
         paper_effect=lambda: printed_step(larger, smaller), family="gpt2_2019-steps",
-        criterion_before="none: declared after its runs were known",
+        criterion_before="none: added after its runs were known",
         assay=Assay("the largest model, trained on all text against a sixteenth of it",
                     lambda config: of_largest("text8")(config) or alone(config), by_little_text))
 
@@ -292,14 +292,14 @@ COMMON = {"paper": PAPER, "experiment": ZERO_SHOT.name}
 ONE_PRETRAINING = "one pre-training was enough, as if the same weights were compared"  # before
 register(
     Claim(id="gpt2_2019-larger-reading", **COMMON, **ACCURACY, source="Figure 1", about=(FIGURE_1.id, TEXT.id),
-          sentence="A larger model answers more questions about a text, which it was not trained for.",
+          sentence="A larger model answers more questions about a text, without training for it.",
           short="Larger models answer more questions about a text.",
           where=runs_of_sizes(SMALLEST, LARGEST, having="reading"), family="gpt2_2019-larger-higher",
           measure=between(LARGEST, SMALLEST, lambda record: percent(record, "reading", "f1"),
                           lambda record: percent(record, "reading", "f1_alone")),
           control="the same difference when the question is read without the text",
-          why_no_paper_effect="the paper draws the smaller models and prints no number of theirs",
-          assay=Assay("the text against none, for the largest model", runs_of_sizes(LARGEST, having="reading"),
+          why_no_paper_effect="the paper draws the smaller models and prints no number for them",
+          assay=Assay("the largest model with the text against without it", runs_of_sizes(LARGEST, having="reading"),
                       room(lambda record: percent(record, "reading", "f1"),
                            lambda record: percent(record, "reading", "f1_alone")))),
     Claim(id="gpt2_2019-larger-questions", **COMMON, **ACCURACY, source="Section 3.8", about=(FIGURE_1.id, TEXT.id),
@@ -315,18 +315,17 @@ register(
                       room(lambda record: percent(record, "questions"), lambda record: 0.0),
                       lambda: in_text("question answering", "exact match"))),
     Claim(id="gpt2_2019-detokenisers", **COMMON, source="Section 3.1", about=(DETOKENISED.id,), unit="document",
-          sentence="De-tokenisers that can be inverted lower the perplexity of text that was cut into words.",
-          short="De-tokenisers lower the perplexity of text cut into words.",
-          where=runs_of_sizes(LARGEST, FREQUENCIES, having="wikitext103"), direction="lower", **PERPLEXITY,
-          measure=detokenised,
-          control="the same for token frequencies; a de-tokenised text has fewer tokens",
+          sentence="Invertible de-tokenizers lower the perplexity of text that was split into words.",
+          short="De-tokenizers lower the perplexity of text split in words.",
+          where=runs_of_sizes(LARGEST, FREQUENCIES, having="wikitext103"), direction="lower", **PERPLEXITY, measure=detokenised,
+          control="the same for token frequencies; a de-tokenized text has fewer tokens",
           criterion_before="its control left out as many blanks at random positions, and one pre-training was enough",
-          why_no_paper_effect="the paper gives 2.5 to 5 in perplexity over all its sets, and none for this one",
+          why_no_paper_effect="the paper gives 2.5 to 5 in perplexity over all its sets, and no number for this one",
           assay=Assay("the largest model, trained against untrained", runs_of_sizes(LARGEST, having="wikitext103"),
                       room(lambda record: nats(record, "wikitext103"),
                            lambda record: record.metrics["untrained_wikitext103"], -1))),
     Claim(id="gpt2_2019-filter", **COMMON, **ACCURACY, source="Section 3.3", about=(TEXT.id, TABLE.id),
-          sentence="Barring stop words raises the number of last words of LAMBADA that are predicted.",
+          sentence="With stop words barred, the model predicts more of the last words of LAMBADA.",
           short="Barring stop words helps predict last words of LAMBADA.",
           where=runs_of_sizes(LARGEST),
           measure=within(lambda record: percent(record, "lambada", "correct_stop_words"),
@@ -360,7 +359,7 @@ register(
           short="The hint TL;DR makes generated text more like a summary.",
           measure=within(lambda record: rouge(record, "hint"), lambda record: rouge(record, "no_hint"),
                          lambda record: rouge(record, "scrambled")), criterion_before=ONE_PRETRAINING,
-          control="the signs of the hint in another order",
+          control="the characters of the hint in another order",
           paper_effect=lambda: in_text("summarization", "drop without TL;DR: hint"),
           assay=Assay("the first three sentences against the text generated without a hint",
                       runs_of_sizes(LARGEST, having="articles"),

@@ -1,9 +1,8 @@
 """How much of each test text is in a training text, in runs of 8 words (Radford et al. 2019, section 4, Table 6).
 
-A run reads one training text: each set's own, or one text for all, as WebText is in the paper. At `smoke` the test
-texts are generated books in which stretches of training books were planted, and the percentage is also counted with
-exact sets. WebText was never published, so there is no `paper` scale; how its pages were chosen is tried at `smoke`, on
-planted cases of all that is to be left out.
+A run reads one training text: each set's own, or one text for all sets, like WebText in the paper. At `smoke` the test
+texts are generated books with planted stretches of training books, and exact sets count the percentage too. WebText was
+never published, so there is no `paper` scale. Its filters of pages are tested at `smoke`, on planted cases.
 """
 
 import random
@@ -23,14 +22,14 @@ from repro.study.published import printed_rows
 if TYPE_CHECKING:
     import pandas
 
-HERE = ("wikitext2", "enwik8", "text8")  # sets of the paper that have a training text of their own here
+HERE = ("wikitext2", "enwik8", "text8")  # sets of the paper with their own training text
 MEAN = "mean of WikiText-2, enwik8, text8"
 TABLE_6 = "gpt2_2019_table6_8gram_overlap"
 COLUMNS = {"ptb": "PTB", "wikitext2": "WikiText-2", "enwik8": "enwik8 (ours, a part)", "text8": "text8 (ours, a part)",
            "wikitext103": "WikiText-103", "one_billion_word": "1BW", "lambada": "LAMBADA", "planted": "generated"}
 OWN = "own"
-BLOCK = 1_000  # runs: a test text of one document is counted in blocks of so many, for the interval
-SETS = {  # metric -> corpus; LAMBADA's own training text, 2,662 novels, is not here
+BLOCK = 1_000  # runs: the size of the blocks in which a single document is counted, for the interval
+SETS = {  # metric -> corpus; LAMBADA's own training text, 2,662 novels, is missing
     "smoke": {"planted": "synthetic-books"},
     "small": {"wikitext2": "wikitext-103", "text8": "text8-prefix", "enwik8": "enwik8-prefix",
               "lambada": "lambada-cased"},
@@ -38,17 +37,17 @@ SETS = {  # metric -> corpus; LAMBADA's own training text, 2,662 novels, is not 
 
 
 class Config(RunConfig):
-    """Which training text is looked in: "own" or the name of a corpus. `corpus` is that of the first set."""
+    """The training text that is searched: "own" or the name of a corpus. `corpus` is that of the first set."""
 
     training_set: str = OWN
     n: int = Field(8, ge=1)  # words in a run
     error_rate: float = Field(1e-8, gt=0, lt=1)  # of the filter
-    random_runs: int = Field(1_000_000, ge=1)  # generated ones, none of which should be found
-    planted_every: int | None = Field(None, ge=2)  # books: of so many stretches one is from a training book; null: none
+    random_runs: int = Field(1_000_000, ge=1)  # random runs of words, none of which should be found
+    planted_every: int | None = Field(None, ge=2)  # books: one of so many stretches is from a training book; null: none
 
 
 def execute(config: Config, context: Any) -> Outcome:
-    """Counts runs by position inside documents; sets without a training text of their own are left out of "own"."""
+    """Count runs by position inside documents; "own" leaves out sets without their own training text."""
     from repro.data import NgramFilter, corpus, normalise
 
     metrics, documents = {}, {}
@@ -68,7 +67,7 @@ def execute(config: Config, context: Any) -> Outcome:
             documents[name] = counted(tested, known)
             total = sum(documents[name]["n_grams"])
             if not total:
-                raise ReproError(f"no text of {one} has {config.n} words: there is no percentage; choose a smaller n.")
+                raise ReproError(f"no text of {one} has {config.n} words to count; choose a smaller n.")
             metrics[f"{name}_percent"] = 100 * sum(documents[name]["found"]) / total
             if config.planted_every:
                 metrics[f"{name}_exact_percent"] = 100 * exact(tested, training, config.n)
@@ -106,7 +105,7 @@ def planted(text: str, source: str, every: int, stretch: int = 20) -> str:
 
 
 def counted(tested: Sequence[str], known: Any) -> dict[str, list[int]]:
-    """`n_grams` and `found` of each text, or of each block of runs where there is one text only."""
+    """`n_grams` and `found` of each text, or of each block of runs if there is only one text."""
     flags = [list(known.found(text)) for text in tested]
     if len(flags) == 1:
         flags = [flags[0][start:start + BLOCK] for start in range(0, len(flags[0]), BLOCK)]
@@ -130,7 +129,7 @@ def random_runs(config: Config) -> Iterator[str]:
 
 
 def pages_left() -> dict[str, float]:
-    """How many of the planted pages are left after each step, and how many are kept or left out wrongly."""
+    """How many of the planted pages remain after each step, and how many are kept or dropped wrongly."""
     from repro.data import webtext
     from repro.data.planted_pages import pages
 
@@ -186,6 +185,6 @@ EXPERIMENT = Experiment(
                                  *({config.training_set} - {OWN})} - {config.corpus}))
 TABLE = Artifact(
     id="gpt2_2019-table6", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Table 6", build=table,
-    title="Runs of 8 words of test texts that a training text has too, in per cent (ours: LAMBADA as it was scored; "
+    title="Runs of 8 words in test texts that also occur in a training text, in % (ours: LAMBADA as it was scored; "
           "WikiText-103's test text is WikiText-2's, whose training text has <unk> for rare words)")
 register(EXPERIMENT, TABLE)

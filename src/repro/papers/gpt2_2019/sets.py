@@ -1,7 +1,7 @@
-"""The sets on which a language model is tried as it is (Radford et al. 2019, section 3): each is text to go on with.
+"""The zero-shot sets for a language model (Radford et al. 2019, section 3), each written as text to continue.
 
-Every function takes a model (`repro.models.GPT`, or the transformers model that it was made from where text is written)
-and its tokeniser, and returns lists with a number for each document, passage, question or article.
+Every function takes a model (`repro.models.GPT`, or, to write text, the transformers model that it was made from) and
+its tokenizer, and returns lists with one number per document, passage, question or article.
 """
 
 import random
@@ -13,11 +13,11 @@ from math import exp, log
 from repro.errors import ReproError
 
 BLANK = "XXXXX"
-HINT, SCRAMBLED = "\nTL;DR:", "\nRD;TL:"  # section 3.6, and the same signs in another order
-STRETCH = 10_000  # characters of running text whose losses a record keeps as one sum
-ANSWER = 12  # tokens in which an answer has to be told
+HINT, SCRAMBLED = "\nTL;DR:", "\nRD;TL:"  # section 3.6, and the same characters in another order
+STRETCH = 10_000  # characters of running text whose losses are stored as one sum
+ANSWER = 12  # tokens of an answer
 
-# English function words, as such lists have them: what the last word of a LAMBADA passage hardly ever is.
+# English function words, which are almost never the last word of a LAMBADA passage.
 STOP_WORDS = tuple("""a about above after again against all am an and any are as at be because been before being below
     between both but by can did do does doing don down during each few for from further had has have having he her here
     hers herself him himself his how i if in into is it its itself just me more most my myself no nor not now of off on
@@ -27,10 +27,10 @@ STOP_WORDS = tuple("""a about above after again against all am an and any are as
 
 
 def language(model, coder, name: str, config, rewrite: Callable[[str], str] = str) -> dict[str, list]:
-    """Nats, tokens, words and bytes of each document of a corpus' test split, one long text in stretches.
+    """Nats, tokens, words and bytes of each document of a corpus' test split; a single long text is cut in stretches.
 
-    rewrite: what is done to a text before it is read, such as a de-tokeniser; words and bytes are those of the text as
-    it was. Of text that runs on (WikiText) words count line ends.
+    rewrite: applied to a text before it is read, such as a de-tokenizer; words and bytes are those of the original
+    text. In running text (WikiText), line ends count as words.
     """
     import numpy as np
 
@@ -45,9 +45,9 @@ def language(model, coder, name: str, config, rewrite: Callable[[str], str] = st
 
 
 def texts(name: str, most: int | None) -> list[tuple[str, int, int]]:
-    """(text, words, bytes) of the first `most` documents of a test split; of one long text, of its stretches.
+    """(text, words, bytes) of the first `most` documents of a test split, or of the stretches of a single long text.
 
-    A character through which the text was cut (enwik8's part ends anywhere) is left out.
+    A character that was cut in half (enwik8's part may end inside one) is left out.
     """
     from repro.data import corpus
     from repro.data.tokenisation import pieces
@@ -72,7 +72,7 @@ def as_tokens(parts: Sequence[str], coder, joined: bool):
 
 
 def fewer_blanks(text: str, rewritten: str, seed: int = 0) -> str:
-    """`text` without as many of its blanks as `rewritten` has fewer, at places drawn at random."""
+    """`text` with as many spaces removed, at random positions, as `rewritten` has fewer."""
     places = [found.start() for found in re.finditer(" ", text)]
     n = max(0, min(len(places), text.count(" ") - rewritten.count(" ")))
     out = set(random.Random(seed).sample(places, n))
@@ -80,8 +80,8 @@ def fewer_blanks(text: str, rewritten: str, seed: int = 0) -> str:
 
 
 def last_words(model, coder, passages: Sequence[str], whole_words: bool = True) -> dict[str, list]:
-    """LAMBADA: nats of each last word; whether it is told, also with stop words barred, and with other words barred.
-    whole_words: as in `repro.evaluation.lambada`."""
+    """LAMBADA: nats of each last word, and whether it is predicted: without bars, with stop words barred, and with
+    other words barred. whole_words: see `repro.evaluation.lambada`."""
     from repro.evaluation.zero_shot import lambada_with_bars
 
     bars = {"correct": (), "correct_stop_words": STOP_WORDS, "correct_other_words": other_words(coder, passages)}
@@ -91,7 +91,7 @@ def last_words(model, coder, passages: Sequence[str], whole_words: bool = True) 
 
 
 def impossible(coder, passages: Sequence[str]) -> int:
-    """How many last words cannot be told where stop words of one token are barred as first tokens: words of several
+    """How many last words cannot be predicted if stop words of one token are barred as first tokens: words of several
     tokens that begin with one."""
     barred = {ids[0] for ids in (coder.encode(f" {word}").tolist() for word in STOP_WORDS) if len(ids) == 1}
     words = [coder.encode(f" {passage.rpartition(' ')[2]}").tolist() for passage in passages]
@@ -99,8 +99,8 @@ def impossible(coder, passages: Sequence[str]) -> int:
 
 
 def other_words(coder, passages: Sequence[str]) -> list[str]:
-    """As many words that are no stop words, and one token each, as there are stop words of one token: those that stand
-    most often before the last words of the passages. Rare ones a model would hardly ever tell, barred or not."""
+    """As many other words of one token as there are stop words of one token: the most frequent ones in the passages,
+    before their last words. Rare words would be no control, because a model almost never predicts them."""
     def short(word: str) -> bool:
         return len(coder.encode(f" {word}")) == 1
 
@@ -110,11 +110,11 @@ def other_words(coder, passages: Sequence[str]) -> list[str]:
 
 
 def clozes(model, coder, rows: Sequence) -> dict[str, list]:
-    """Whether the right candidate is told: the one after which it and the rest of the sentence are likeliest.
+    """Whether the right candidate is chosen: the one that is most probable together with the rest of the sentence.
 
-    commonest: whether the candidate that stands most often in the context is right, of equal ones the last mentioned.
-    The right one always stands there, and where a book has few names others may not: copying alone tells some. book:
-    which one each is from.
+    commonest: whether the most frequent candidate in the context is right, the last mentioned of equal ones. The right
+    one always occurs there, and in a book with few names others may not, so copying alone answers some clozes. book:
+    the book of each cloze.
     """
     import numpy as np
 
@@ -127,14 +127,14 @@ def clozes(model, coder, rows: Sequence) -> dict[str, list]:
         prefix = " ".join([*row.paragraphs, before]).rstrip(" ")
         blank = " " if not before or before.endswith(" ") else ""
         branches = [coder.encode(f"{blank}{word}{after}") for word in row.candidates]
-        room = max(1, model.config.n_positions - max(map(len, branches)))  # or all that is too long is refused
+        room = max(1, model.config.n_positions - max(map(len, branches)))  # or long texts would be refused
         told = int(np.argmin(branch_nll(model, coder.encode(prefix)[-room:], branches)))
         found.append(int(told == row.answer))
     return {"correct": found, "commonest": common, "book": [row.id.rpartition("-")[0] for row in rows]}
 
 
 def commonest(paragraphs: Sequence[str], candidates: Sequence[str]) -> int:
-    """The number of the candidate that stands most often in a text, of equal ones the last mentioned."""
+    """The index of the most frequent candidate in a text, the last mentioned of equal ones."""
     from repro.data.clozes import WORD
 
     places: dict[str, list[int]] = {word: [] for word in candidates}
@@ -144,7 +144,7 @@ def commonest(paragraphs: Sequence[str], candidates: Sequence[str]) -> int:
 
 
 def reading(model, coder, rows: Sequence) -> dict[str, list]:
-    """F1 of answers written behind "A:", with the paragraphs that support them and from the question alone."""
+    """F1 of answers written after "A:", with the supporting paragraphs and with the question alone."""
     from repro.evaluation.answers import answer_scores
 
     asked = [f"Q: {row.question}\nA:" for row in rows]
@@ -158,9 +158,9 @@ def reading(model, coder, rows: Sequence) -> dict[str, list]:
 
 def answers(model, coder, contexts: Sequence[str], asked: Sequence[str], n_new: int = ANSWER
             ) -> list[tuple[str, float]]:
-    """The line that a model writes behind each question, greedily, and the probability of this line and that it ends,
-    or of its first `n_new` tokens where it does not end in these. Contexts lose their beginning where they are too
-    long."""
+    """The line that a model writes greedily after each question, and its probability, including the line end; if the
+    line does not end within `n_new` tokens, the probability of these. Contexts that are too long lose their
+    beginning."""
     from repro.evaluation.generation import continued
 
     room = model.config.n_positions - n_new
@@ -169,21 +169,21 @@ def answers(model, coder, contexts: Sequence[str], asked: Sequence[str], n_new: 
     found = []
     for row, losses in zip(ids.tolist(), nats, strict=True):
         n = next((k for k in range(1, n_new + 1) if "\n" in coder.decode(row[:k])), n_new + 1) - 1
-        found.append((coder.decode(row[:n]).strip(), exp(-losses[:n + 1].sum())))  # the token of the line end too
+        found.append((coder.decode(row[:n]).strip(), exp(-losses[:n + 1].sum())))  # includes the token of the line end
     return found
 
 
 def closed_book(model, coder, rows: Sequence, shown: Sequence) -> tuple[dict[str, list], list[dict]]:
-    """Questions without any text, behind a few with their answers: whether each is told, and the answers as they are.
+    """Questions without any text, after a few questions with answers: whether each answer is right, and the answers.
 
-    correct_other: whether what was told is the answer to the next question. most_common: whether the commonest answer
-    of the questions `shown` that begin with the same word is right. Raises ReproError for fewer than two questions.
+    correct_other: whether the answer fits the next question. most_common: whether the commonest answer of the questions
+    `shown` that begin with the same word is right. Raises ReproError for fewer than two questions.
     """
     from repro.evaluation.answers import answer_scores
 
     if len(rows) < 2:
-        raise ReproError(f"there are {len(rows)} questions without a text; give at least 2: answers are held against "
-                         "those of other questions too.")
+        raise ReproError(f"there are {len(rows)} questions without a text; give at least 2, because answers are also "
+                         "compared with those of other questions.")
     told_before = "".join(f"Q: {row.question}\nA: {row.answer}\n" for row in shown[:SHOTS])
     told = answers(model, coder, [told_before] * len(rows), [f"Q: {row.question}\nA:" for row in rows])
     kinds: dict[str, Counter] = {}
@@ -203,7 +203,7 @@ def closed_book(model, coder, rows: Sequence, shown: Sequence) -> tuple[dict[str
     return found, sorted(written, key=lambda one: -one["probability"])[:30]
 
 
-SHOTS = 5  # questions with answers in front of one that is asked
+SHOTS = 5  # questions with answers before the one that is asked
 
 
 def _first(row) -> str:
@@ -211,8 +211,8 @@ def _first(row) -> str:
 
 
 def summaries(model, coder, rows: Sequence, seed: int, n_new: int, top_k: int = 2) -> dict[str, list]:
-    """ROUGE-1, -2 and -L (F1, x 100) of three sentences: written with a hint, without, with a scrambled one; the first
-    three of the article, and three at random."""
+    """ROUGE-1, -2 and -L (F1, x 100) of three sentences: written with the hint, without it, with a scrambled one; the
+    first three of the article, and three random ones."""
     from repro.data.clozes import sentences
     from repro.evaluation.generation import continued
     from repro.evaluation.summaries import rouge_l, rouge_n
@@ -234,8 +234,8 @@ def summaries(model, coder, rows: Sequence, seed: int, n_new: int, top_k: int = 
 
 
 def translations(model, coder, rows: Sequence, shown: Sequence, n_new: int = ANSWER) -> tuple[dict[str, list], float]:
-    """Texts put into another language behind a few "english = french" pairs: whether each is right word for word, its
-    F1, and BLEU of them all (Papineni et al. 2002, by sacrebleu; of texts of two words by single words and pairs)."""
+    """Translations after a few "english = french" pairs: whether each is right word for word, its F1, and the BLEU of
+    all (Papineni et al. 2002, by sacrebleu; for texts of two words, by single words and pairs)."""
     from sacrebleu.metrics import BLEU
 
     from repro.evaluation.answers import answer_scores
@@ -250,5 +250,5 @@ def translations(model, coder, rows: Sequence, shown: Sequence, n_new: int = ANS
 
 
 def bits(nll: Sequence[float], n: Sequence[float]) -> float:
-    """Bits a byte."""
+    """Bits per byte."""
     return sum(nll) / log(2) / sum(n)

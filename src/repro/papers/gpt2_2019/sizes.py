@@ -1,10 +1,10 @@
-"""Four sizes of one model, trained alike on the same text (Radford et al. 2019, sections 2.3 and 4, Figure 4).
+"""Four sizes of one model, trained in the same way on the same text (Radford et al. 2019, sections 2.3, 4, Figure 4).
 
-At `small` and `medium` the sizes are nearly in the proportions of Table 2: a sixth (a third) of the layers, as many
-heads as fit, all of one size. At the end as many sequences of text read in training and of held-out text are scored,
-each taken evenly from beginning to end, so that one can see whether a larger model learns by heart or just learns
-more. What learning by heart looks like is seen in the largest size where it reads a sixteenth of the text sixteen
-times. During training the beginning of the held-out text is scored, which is that of one book.
+At `small` and `medium` the sizes nearly have the proportions of Table 2: a sixth (a third) of the layers, as many
+heads as fit, all heads of one size. After training, each model scores the same number of sequences of training text and
+of held-out text, taken evenly from beginning to end, to see whether a larger model memorizes or learns more. The
+largest size also reads a sixteenth of the text sixteen times, to see what memorizing looks like. During training, the
+beginning of the held-out text is scored, which is part of one book.
 """
 
 from dataclasses import replace
@@ -20,21 +20,21 @@ from repro.study import Experiment, Outcome, register
 
 SIZES = ("117M", "345M", "762M", "1542M")  # as Table 2 calls them
 CHECKPOINTS = dict(zip(SIZES, ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"), strict=True))
-RANKS = dict(zip(SIZES, ("smallest", "second", "third", "largest"), strict=True))  # as which ours are named
+RANKS = dict(zip(SIZES, ("smallest", "second", "third", "largest"), strict=True))  # names of our sizes
 LAYERS, HEADS = (12, 24, 36, 48), (12, 16, 20, 25)  # of Table 2, the heads from the released code
 
 
 class Config(pretraining.Config):
-    """A size: which one of Table 2 it stands for, and how it is trained. At `paper` scale only `source` counts."""
+    """A size: the one of Table 2 that it represents, and its training. At `paper` scale only `source` counts."""
 
     size: Literal["117M", "345M", "762M", "1542M"]  # the shape of another size of this scale is read as its own
     tokeniser: Literal["bpe", "gpt2"] = "bpe"
-    text_tokens: int | None = Field(None, ge=2)  # the first of the text, read again and again; null: all of it
+    text_tokens: int | None = Field(None, ge=2)  # the beginning of the text, read repeatedly; null: all of it
 
     @model_validator(mode="before")
     @classmethod
     def _named(cls, values):
-        """With the shape of its size where it has that of another one, so that a plan with `size` has no false ones."""
+        """With the shape of its size if it was given that of another, so that a plan with `size` has no wrong ones."""
         known = shapes(values["scale"]) if values.get("scale") in SHAPES else {}
         given = {name: values.get(name) for name in next(iter(known.values()), {})}
         if values.get("size") in known and given in known.values():
@@ -67,17 +67,17 @@ SHAPES = {  # layers, heads, features of a head
 
 
 def shapes(scale: str) -> dict[str, dict[str, int]]:
-    """By size the settings that make its shape."""
+    """The settings of shape, by size."""
     return {size: {"n_layer": layers, "n_head": heads, "n_embd": heads * features}
             for size, (layers, heads, features) in zip(SIZES, SHAPES[scale], strict=True)}
 
 
-AGAIN = 16  # times that the largest size reads the beginning of the text, where it reads that alone
+AGAIN = 16  # times that the largest size reads the beginning of the text, if it reads only that
 
 
 def grid(scale: str) -> list[dict]:
-    """A point for each size; where they are trained here, one more of the largest with little text, and where that is
-    books one with their lines as they are printed."""
+    """One point per size. If the sizes are trained here, also the largest with little text, and, on books, the largest
+    with lines as printed."""
     points = [{"size": size} | shape for size, shape in shapes(scale).items()]
     if scale == "paper":
         return [point | {"source": f"openai-community/{CHECKPOINTS[point['size']]}"} for point in points]
@@ -86,14 +86,14 @@ def grid(scale: str) -> list[dict]:
 
 
 def text_of(config) -> str:
-    """What a run reads: all of the text, little of it, or books in lines as they are printed ("wrapped")."""
+    """What a run reads: all of the text, little of it, or books in lines as printed ("wrapped")."""
     if config.corpus == WRAPPED["corpus"]:
         return "wrapped"
     return "all" if config.text_tokens is None else "little"
 
 
 def named(size: str, scale: str) -> str:
-    """A size by what it is: its rank and weights, and the paper's name for it; at `paper` that name alone.
+    """The name of a size: its rank and weights, and the paper's name for it; at `paper` that name only.
 
     >>> named("1542M", "small"), named("1542M", "paper")
     ("largest of four, 2.8M; the paper's 1542M", '1542M')
@@ -131,7 +131,7 @@ def execute(config, context):
     settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "linear", config.weight_decay,
                            validate_every=config.validate_every, precision=config.precision, seed=config.seed,
                            optimizer=config.optimizer, decayed=config.decayed)
-    with context.progress(config.tokens, f"training the size that stands for {config.size}", "tokens") as bar:
+    with context.progress(config.tokens, f"training our size for {config.size}", "tokens") as bar:
         result = train(NextToken(model), batches, settings, context.folder,
                        lambda objective: _mean(sequences(objective.model, held_out)), bar)
     read = read_ones(batches, result.steps, config, len(held_out))
@@ -153,7 +153,7 @@ def batches_of(config):
         return growing_batches(config, text)
     if config.text_tokens > len(text.ids):
         raise ReproError(f"text_tokens is {config.text_tokens:,}, but the text of {config.corpus} has "
-                         f"{len(text.ids):,} tokens; take fewer, or null for all.")
+                         f"{len(text.ids):,} tokens; use fewer, or null for all.")
     targets = None if text.targets is None else text.targets[:config.text_tokens]
     begun = text.starts < config.text_tokens
     return growing_batches(config, replace(
@@ -162,7 +162,7 @@ def batches_of(config):
 
 
 def cut(ids, length: int):
-    """(sequences, length + 1): a text cut into sequences of `length` targets; what is left over is left out."""
+    """(sequences, length + 1): a text cut into sequences of `length` targets, without the remainder."""
     import numpy as np
 
     n = (len(ids) - 1) // length
@@ -170,7 +170,7 @@ def cut(ids, length: int):
 
 
 def spread(ids, length: int, n: int):
-    """(sequences, length + 1): `n` sequences of a text, or as many as it has, evenly from its beginning to its end."""
+    """(sequences, length + 1): `n` sequences of a text, or fewer if it is short, evenly from beginning to end."""
     import numpy as np
 
     n = min(n, (len(ids) - 1) // length)
@@ -178,8 +178,8 @@ def spread(ids, length: int, n: int):
 
 
 def read_ones(batches, steps: int, config, most: int):
-    """(sequences, length + 1): about `most` sequences that were read in training, of the last stage, evenly from its
-    beginning to its end."""
+    """(sequences, length + 1): about `most` sequences that were read in training, of the last stage, evenly from
+    beginning to end."""
     import numpy as np
 
     last = pretraining.stages(config)[-1][2]
@@ -207,7 +207,7 @@ def estimate(config):
 
 PAPER, CHAPTER = "gpt2_2019", "12_gpt2"
 EXPERIMENT = Experiment(
-    name="pretrain-gpt2-sizes", paper=PAPER, summary="Four sizes of GPT-2 trained alike on the same text.",
+    name="pretrain-gpt2-sizes", paper=PAPER, summary="Four sizes of GPT-2, trained in the same way on the same text.",
     config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
     reads=lambda config: config.tokeniser_corpora, revision=1)
 register(EXPERIMENT)

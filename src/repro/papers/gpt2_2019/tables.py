@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas
 
 NOT_HERE = "not here"
-# Column of Table 3 -> its heading, our metric (None: the set is not here) and how that is written (see `mean`).
+# Column of Table 3 -> its heading, our metric (None: we lack the set) and its format (see `mean`).
 TABLE_3 = {
     "lambada_perplexity": ("LAMBADA perplexity", "lambada_perplexity", ""),
     "lambada_accuracy_percent": ("LAMBADA accuracy", "lambada_accuracy_stop_words_percent", ".2f"),
@@ -31,7 +31,7 @@ TABLE_3 = {
     "wikitext103_perplexity": ("WikiText-103", "wikitext103_word_perplexity", ""),
     "one_billion_word_perplexity": ("1BW", None, ""),
 }
-TASKS = {  # of Figure 1: our metric, in per cent or BLEU
+TASKS = {  # of Figure 1: our metric, in % or BLEU
     "reading": "reading_f1_percent", "summaries": "summary_hint_average", "questions": "questions_exact_percent",
     "translation": "translation_bleu", "translation into English": "translation_back_bleu"}
 ROUGE = ("rouge1", "rouge2", "rougeL")
@@ -41,9 +41,9 @@ LARGEST = SIZES[-1]
 
 
 def sizes(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 2: weights as printed, as counted of the released models, and those of our sizes.
+    """Table 2: weights as printed, as counted in the released models, and those of our sizes.
 
-    What is printed is the count with the vocabulary of GPT: the released weights have a larger one.
+    The paper prints the count with GPT's vocabulary; the released weights have a larger one.
     """
     import pandas
 
@@ -52,7 +52,7 @@ def sizes(context: ArtifactContext) -> "pandas.DataFrame":
     rows, of_gpt = [], RELEASED["openai-gpt"]
     for row in printed_rows("gpt2_2019_table2_model_sizes"):
         counted = RELEASED[CHECKPOINTS[row["model"]]]
-        told = {"paper: size": row["model"], "ours for it": f"{RANKS[row['model']]} of four",
+        told = {"paper: size": row["model"], "our size for it": f"{RANKS[row['model']]} of four",
                 "paper: parameters": f"{row['parameters_millions_as_printed']}M",
                 "counted, with GPT's vocabulary": f"{replace(counted, vocab_size=of_gpt.vocab_size).parameters:,}",
                 "counted, as released": f"{counted.parameters:,}", "paper: layers": row["layers"],
@@ -68,12 +68,12 @@ def sizes(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def _whole(context: ArtifactContext, scale: str, **sets: Any) -> list:
-    """The trainings that read all of the text."""
+    """The configs of trainings that read all of the text."""
     return [config for config in context.plan(scale, **sets) if text_of(config) == "all"]
 
 
 def zero_shot(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 3: a row a model, ours below the paper's, mean and standard deviation over seeds."""
+    """Table 3: one row per model, ours below the paper's, with mean and standard deviation over seeds."""
     import pandas
 
     rows = [{"source": "the paper", "model": row["model"], "weights": "–"} |
@@ -91,7 +91,7 @@ def zero_shot(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def _commonest(context: ArtifactContext, scale: str) -> dict[str, str]:
-    """A row of Table 3 for the control of the clozes, which no model is needed for."""
+    """A row of Table 3 for the control of the clozes, which needs no model."""
     found = context.records(scale, size=LARGEST, text="all")[:1]
     told = {head: mean(found, metric.replace("accuracy", "commonest"), style)
             for head, metric, style in TABLE_3.values() if metric and metric.startswith("cloze")}
@@ -102,13 +102,13 @@ def _commonest(context: ArtifactContext, scale: str) -> dict[str, str]:
 def called(config) -> str:
     """The model of a run, as tables name it."""
     if config.size == FREQUENCIES:
-        return "frequencies of tokens alone"
+        return "token frequencies alone"
     name = BASE if config.size == BASE else named(config.size, config.scale)
     return name + {"all": "", "little": "; little text", "wrapped": "; books in lines"}[config.text]
 
 
 def summarised(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 4: ROUGE of the largest model's summaries beside those of the first and of random sentences."""
+    """Table 4: ROUGE of the largest model's summaries, and of the first and random sentences of the article."""
     import pandas
 
     rows = [{"source": "the paper, CNN and Daily Mail", "summary": row["model"], "R-1": row["rouge1_f1"],
@@ -137,7 +137,7 @@ def rouge(record: Record, name: str) -> float:
 
 
 def most_confident(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 5: the answers that the largest model is surest of, the paper's first, then ours."""
+    """Table 5: the answers that the largest model is most confident about, the paper's first, then ours."""
     import pandas
 
     rows = [{"source": "the paper", "question": row["question"], "answer": row["generated_answer"],
@@ -163,7 +163,7 @@ def _share(probability: float) -> str:
 
 
 def detokenised(context: ArtifactContext) -> "pandas.DataFrame":
-    """Perplexity per word of the same text read as it is cut into words, and as people write it."""
+    """Perplexity per word of the same text, split into words and as people write it."""
     import pandas
 
     rows = []
@@ -173,15 +173,14 @@ def detokenised(context: ArtifactContext) -> "pandas.DataFrame":
             tokens = found[0].documents["wikitext103"] if found else {}
             other = [exp(sum(r.documents["wikitext103"]["other_blanks"]) / sum(tokens["n_words"])) for r in found]
             rows.append({"scale": scale, "model": called(config), "text": config.wikitext103,
-                         "as it is cut": mean(found, "wikitext103_word_perplexity_tokenised"),
-                         "de-tokenised": mean(found, "wikitext103_word_perplexity"),
-                         "as many other blanks left out": rounded(fmean(other), 4) if other else NOT_RUN})
+                         "split into words": mean(found, "wikitext103_word_perplexity_tokenised"),
+                         "de-tokenized": mean(found, "wikitext103_word_perplexity"),
+                         "as many other spaces removed": rounded(fmean(other), 4) if other else NOT_RUN})
     return pandas.DataFrame(rows)
 
 
 def in_text(context: ArtifactContext) -> "pandas.DataFrame":
-    """What sections 2 to 4 print in their text, and ours of the largest model where the set, or one like it, is here.
-    """
+    """What sections 2 to 4 print in their text, and our largest model's result if we have the set, or one like it."""
     import pandas
 
     rows = []
@@ -194,7 +193,7 @@ def in_text(context: ArtifactContext) -> "pandas.DataFrame":
     return pandas.DataFrame(rows)
 
 
-OURS = {  # (task, measure, start of the model) -> what is ours beside it
+OURS = {  # (task, measure, start of the model) -> our metric and its set
     ("reading comprehension", "F1", "GPT-2"): ("reading_f1_percent", "reading"),
     ("question answering", "exact match", "GPT-2"): ("questions_exact_percent", "questions"),
     ("question answering", "exact match", "most"): ("questions_most_common_percent", "questions"),
@@ -202,15 +201,16 @@ OURS = {  # (task, measure, start of the model) -> what is ours beside it
     ("LAMBADA", "accuracy without stop-word filter", "GPT-2"): ("lambada_accuracy_percent", "corpus"),
     ("LAMBADA", "accuracy with stop-word filter", "GPT-2"): ("lambada_accuracy_stop_words_percent", "corpus"),
 }
-ALONE = {"reading_f1_percent": "reading_alone_f1_percent"}  # the same of the question alone
-# What another set gives that the paper's does not: HotpotQA's supporting paragraphs hold the answer; CoQA's questions
-# are asked of a whole passage, after a conversation.
+ALONE = {"reading_f1_percent": "reading_alone_f1_percent"}  # the same with the question alone
+# How our set is easier than the paper's: HotpotQA's supporting paragraphs hold the answer; CoQA asks about a whole
+# passage, after a conversation.
 EASIER = {"reading_f1_percent": ", given only the paragraphs that hold the answer"}
 BARRED = {"whole words": ", stop words barred as whole words",
           "first tokens": ", stop words of one token barred as first token: "
-                          f"{IMPOSSIBLE['sizes']} of {LAST_WORDS:,} last words cannot be told"}
-WHY_NOT = {  # task -> why there is no number of ours
-    "translation": "not run: WMT-14 is fetched for paper", "commonsense": "not run: the Winograd schemas are not here",
+                          f"{IMPOSSIBLE['sizes']} of {LAST_WORDS:,} last words cannot be predicted"}
+WHY_NOT = {  # task -> why we have no number
+    "translation": "not run: WMT-14 is fetched at paper scale only",
+    "commonsense": "not run: we do not have the Winograd schemas",
     "data": "not run: WebText was never published", "reading comprehension": "–", "question answering": "–"}
 SETTINGS = {"vocabulary": "vocab_size", "context": "n_positions", "batch size": "batch_size"}
 
@@ -240,7 +240,7 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
                  for records in (found, context.records_of(smallest)) if records]
         if len(right) < 2:
             return NOT_RUN
-        return f"{right[0] / right[1]:.1f}" if right[1] else f"none: {right[0]:.2f} and {right[1]:.2f} percent right"
+        return f"{right[0] / right[1]:.1f}" if right[1] else f"none: {right[0]:.2f} and {right[1]:.2f} % right"
     if row["task"] == "summarization":
         change = [rouge(record, "hint") - rouge(record, "no_hint") for record in found]
         return f"{fmean(change):.2f} ({config.articles})" if change else NOT_RUN
@@ -248,17 +248,17 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
 
 
 def by_size(context: ArtifactContext) -> Any:
-    """Figure 1: the score of each task against the weights of the model, a panel a task, a line a scale."""
-    return _panels(_scores(context, TASKS), "score, per cent or BLEU")
+    """Figure 1: the score of each task by model size, one panel per task, one line per scale."""
+    return _panels(_scores(context, TASKS), "score (% or BLEU)")
 
 
 def accuracies_by_size(context: ArtifactContext) -> Any:
-    """The accuracies of Table 3 against the weights of the model, the paper's and ours, a panel a set."""
-    return _panels(_table_3(context, "accuracy_percent", lambda score: score), "right, per cent")
+    """The accuracies of Table 3 by model size, the paper's and ours, one panel per set."""
+    return _panels(_table_3(context, "accuracy_percent", lambda score: score), "accuracy (%)")
 
 
 def bits_by_size(context: ArtifactContext) -> Any:
-    """The perplexities and bits of Table 3, all in bits, against the weights, the paper's and ours, a panel a text."""
+    """The perplexities and bits of Table 3, all in bits, by model size, the paper's and ours, one panel per text."""
     rows = _table_3(context, "perplexity", log2)
     for ending in ("bits_per_byte", "bits_per_character"):
         rows += _table_3(context, ending, lambda score: score)
@@ -277,7 +277,7 @@ def _table_3(context: ArtifactContext, ending: str, shown: Callable[[float], flo
 
 
 def _scores(context: ArtifactContext, metrics: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Of each named metric and scale, the mean over seeds for every size that has one."""
+    """For each named metric and scale, the mean over seeds of every size that has the metric."""
     rows = []
     for name, metric in metrics.items():
         for scale in reversed(context.scales):
@@ -307,10 +307,7 @@ def _score(record: Record, metric: str) -> float | None:
 
 
 def losses_by_size(context: ArtifactContext) -> Any:
-    """Figure 4: the loss on text read in training and on held-out text against the weights, and the fit to the latter.
-
-    fit: see `fitted`.
-    """
+    """Figure 4: the loss on training text and on held-out text by model size, and a fit to the latter (`fitted`)."""
     import pandas
 
     from repro.plotting import draw_table_curves
@@ -345,7 +342,7 @@ class Law:
 
 
 def fitted(records: Sequence[Record]) -> Law | None:
-    """The law that fits best the held-out losses of all sizes while they are trained; None with fewer than 8 points.
+    """The law that best fits the held-out losses of all sizes during training; None with fewer than 8 points.
 
     The learning rate still falls at all points but the last of each curve, so it describes these trainings and predicts
     no others. Least squares of the logs, from one start, none of the five numbers below 0.
@@ -369,7 +366,7 @@ def fitted(records: Sequence[Record]) -> Law | None:
 
 
 def mean(found: Sequence[Record], metric: str, style: str = "") -> str:
-    """The mean over seeds, with the standard deviation where there are several that differ; "–" for what was left out.
+    """The mean over seeds, with the standard deviation if several differ; "–" for a set that was left out.
 
     style: as in a format; empty: four digits, see `rounded`.
     """
@@ -383,7 +380,7 @@ def mean(found: Sequence[Record], metric: str, style: str = "") -> str:
 
 
 def rounded(value: float, digits: int) -> str:
-    """A number with so many digits that count, without powers of ten.
+    """A number with so many significant digits, without powers of ten.
 
     >>> rounded(2_052_263.9, 4), rounded(8.6349, 4), rounded(0.0000123, 2), rounded(99.6, 2)
     ('2,052,000', '8.635', '0.000012', '100')
@@ -394,34 +391,41 @@ def rounded(value: float, digits: int) -> str:
 
 OF = {"paper": PAPER, "chapter": CHAPTER}
 TABLE_2 = Artifact(id="gpt2_2019-table2", **OF, experiment=PRETRAINING.name, source="Table 2", build=sizes,
-                   title="The four sizes: as printed, which is the count with GPT's vocabulary, as counted of the "
-                         "released weights, and ours")
+                   title="The four sizes: weights as printed (counted with GPT's vocabulary), as released, and ours")
 TABLE = Artifact(id="gpt2_2019-table3", **OF, experiment=ZERO_SHOT.name, source="Table 3", build=zero_shot,
-                 title=f"Zero-shot results (ours: the sizes stand for the paper's; {BASE} is the base model of this "
-                       "study, trained longer and on other text; LAMBADA accuracy with stop words barred, at small "
-                       "as first tokens, elsewhere as whole words; WikiText-2 and WikiText-103 have the same test "
+                 title=f"Zero-shot results (ours represent the paper's sizes; {BASE} is the base model of this study, "
+                       "trained longer and on other text; for LAMBADA accuracy, stop words are barred, at small as "
+                       "first tokens, elsewhere as whole words; WikiText-2 and WikiText-103 have the same test "
                        "articles, the second with <unk> for rare words)",
                  shows=("corpus", "names", "nouns", "wikitext2", "wikitext103", "enwik8", "text8"))
 TABLE_4 = Artifact(id="gpt2_2019-table4", **OF, experiment=ZERO_SHOT.name, source="Table 4", build=summarised,
-                   title="Summaries by the largest model, ROUGE F1 in per cent (ours: scientific articles)",
+                   title="Summaries by the largest model, ROUGE F1 in % (ours: scientific articles)",
                    shows=("articles",))
 TABLE_5 = Artifact(id="gpt2_2019-table5", **OF, experiment=ZERO_SHOT.name, source="Table 5", build=most_confident,
-                   title="The answers that the largest model is surest of (ours: HotpotQA's questions, no text shown)",
+                   title="The answers that the largest model is most confident about (ours: HotpotQA, no text given)",
                    shows=("questions",))
 DETOKENISED = Artifact(
     id="gpt2_2019-detokenised", **OF, experiment=ZERO_SHOT.name, source=ADDED, build=detokenised,
-    title="Perplexity per word with the signs of the tokeniser that cut the text, and without", shows=("wikitext103",))
+    title="Perplexity per word of text with and without the marks of its word tokenizer", shows=("wikitext103",))
 TEXT = Artifact(id="gpt2_2019-text-results", **OF, experiment=(PRETRAINING.name, ZERO_SHOT.name),
-                source="Sections 2 to 4", build=in_text, title="What the text of the paper reports, and ours beside it",
+                source="Sections 2 to 4", build=in_text, title="Results that the paper reports in its text, and ours",
                 shows=("corpus", "reading", "questions", "articles", "translations", "translations_back"))
 FIGURE_1 = Artifact(id="gpt2_2019-figure1", **OF, experiment=ZERO_SHOT.name, source="Figure 1", build=by_size,
-                    kind="figure", title="Scores on tasks that nothing was trained for, by the size of the model",
+                    kind="figure", title="Scores on tasks that nothing was trained for, by model size",
+                    look_for="If size turns into answers, a line rises with the number of weights. A flat line near "
+                             "zero means that no size here does the task.",
                     shows=("reading", "articles", "questions", "translations", "translations_back"))
 BY_SIZE = Artifact(id="gpt2_2019-table3-figure", **OF, experiment=ZERO_SHOT.name, source="Table 3", kind="figure",
-                   build=accuracies_by_size, title="Accuracy on sets that nothing was trained for, by size",
+                   build=accuracies_by_size, title="Accuracy on sets that nothing was trained for, by model size",
+                   look_for="Compare slopes, not levels. Our line rises with size as the paper's does if small models "
+                            "already profit from size.",
                    shows=("corpus", "names", "nouns"))
 FIGURE_4 = Artifact(id="gpt2_2019-figure4", **OF, experiment=PRETRAINING.name, source="Figure 4", build=losses_by_size,
-                    kind="figure", title="Loss on text read in training and on held-out text, by the size of the model")
+                    kind="figure", title="Loss on text read in training and on held-out text, by model size",
+                    look_for="If a size underfits, both of its losses are close together. A growing gap means that "
+                             "larger models begin to memorize.")
 BITS = Artifact(id="gpt2_2019-table3-bits", **OF, experiment=ZERO_SHOT.name, source="Table 3", kind="figure",
-                build=bits_by_size, title="Bits on texts that nothing was trained for, by size")
+                build=bits_by_size, title="Bits on texts that nothing was trained for, by model size",
+                look_for="If larger models predict unseen text better, a line falls to the right. Compare slopes: our "
+                         "sizes are far to the left of the paper's.")
 register(TABLE_2, TABLE, TABLE_4, TABLE_5, DETOKENISED, TEXT, FIGURE_1, BY_SIZE, BITS, FIGURE_4)

@@ -1,8 +1,8 @@
-"""A language model tried on the sets of Table 3 and of section 3 as it is: nothing is trained for any of them.
+"""A language model on the sets of Table 3 and section 3, without training for any of them.
 
-Beside each score stand those of an untrained model of the same size, of which a part of the set is enough, and beside
-all sizes how often each token occurs in their training text: what a model tells that looks at nothing. Translation
-is from WMT-14, which `repro data fetch` gets for `paper`; at `smoke` a generated language is translated.
+Controls: an untrained model of the same size, on a part of each set, and the token frequencies of the training text,
+which ignore the context. Translations are from WMT-14, which `repro data fetch` gets for `paper`; at `smoke` they are
+of a generated language.
 """
 
 from collections.abc import Callable
@@ -25,17 +25,16 @@ if TYPE_CHECKING:
 
 BASE = "gpt2-mini"
 LAST_WORDS = 5_153  # passages of LAMBADA at `small`
-IMPOSSIBLE = {"sizes": 97, BASE: 114}  # of these, by tokeniser, with stop words as first tokens: `sets.impossible`
+IMPOSSIBLE = {"sizes": 97, BASE: 114}  # by tokenizer, with stop words barred as first tokens: `sets.impossible`
 FREQUENCIES = "frequencies"
 
 
 class Config(RunConfig):
-    """Which model is tried on what; `corpus` is LAMBADA's. Each set is the name of a corpus, null where it is left out.
-    """
+    """A model and its sets; `corpus` is LAMBADA's. Each set is the name of a corpus, or null if it is left out."""
 
     size: Literal["117M", "345M", "762M", "1542M", "gpt2-mini", "frequencies"]
-    # What the model was trained on (OTHERS): always all of sizes but the largest, so that a plan with `size` has each
-    # of them once.
+    # The training text (OTHERS): always "all" for sizes other than the largest, so that a plan with `size` has each of
+    # them once.
     text: Literal["all", "little", "wrapped"] = "all"
     wikitext2: str | None = None  # the raw text
     wikitext103: str | None = None  # the one with <unk>
@@ -44,20 +43,20 @@ class Config(RunConfig):
     names: str | None = None  # clozes in the form of CBT
     nouns: str | None = None
     reading: str | None = None  # questions with paragraphs
-    questions: str | None = None  # questions whose paragraphs are not shown
-    articles: str | None = None  # to be summarised
+    questions: str | None = None  # questions asked without their paragraphs
+    articles: str | None = None  # to be summarized
     translations: str | None = None
     translations_back: str | None = None  # into English
-    # How stop words are barred from LAMBADA's last words: as whole words, or those of one token as first token of any
-    # word, which makes words that begin with one impossible (" to" + "wel").
+    # How stop words are barred from LAMBADA's last words: as whole words, or, if they are one token, as the first token
+    # of any word, which also bars words that begin with one (" to" + "wel").
     stop_words: Annotated[Literal["whole words", "first tokens"], Absent("first tokens")] = "whole words"
-    punctuation: Punctuation = "plain"  # of all sets but enwik8 and text8; the books have it plain
+    punctuation: Punctuation = "plain"  # of all sets except enwik8 and text8; the books have plain punctuation
     translation_tokens: int = Field(sets.ANSWER, ge=1)
     window: int = Field(1024, ge=2)  # tokens
-    overlap: int = Field(0, ge=0)  # tokens of a window that the one before has scored
+    overlap: int = Field(0, ge=0)  # tokens of a window that the previous one scored
     documents: int | None = Field(None, ge=1)  # of each text; null: all
     examples: int | None = Field(None, ge=1)  # of each set of tasks; null: all
-    control: int = Field(200, ge=1)  # examples, and windows of text, on which an untrained model is tried
+    control: int = Field(200, ge=1)  # examples, and windows of text, for the untrained model
     summary_tokens: int = Field(100, ge=1)
 
     @model_validator(mode="before")
@@ -68,7 +67,7 @@ class Config(RunConfig):
     @model_validator(mode="after")
     def _fits(self):
         if self.overlap >= self.window:
-            raise ValueError(f"overlap is {self.overlap} tokens; it must be below the window ({self.window})")
+            raise ValueError(f"overlap is {self.overlap} tokens; it must be smaller than the window ({self.window})")
         if self.text not in ("all", *OTHERS[self.scale]):
             raise ValueError(f"text is {self.text}; at {self.scale} the largest size is trained on all"
                              f"{''.join(f' or {text}' for text in OTHERS[self.scale])}")
@@ -83,7 +82,7 @@ class Config(RunConfig):
         return self
 
 
-# Other text that the largest size is trained on: little of it, and books in lines as they are printed.
+# Other training text of the largest size: a little of the text, and books in lines as printed.
 OTHERS = {"smoke": ("little",), "small": ("little", "wrapped"), "medium": ("little", "wrapped"), "paper": ()}
 HERE = {"corpus": "lambada-cased", "wikitext2": "wikitext-103", "wikitext103": "wikitext-103-unk",
         "names": "pg19-clozes-names", "nouns": "pg19-clozes-nouns", "reading": "hotpotqa-subset",
@@ -109,20 +108,20 @@ FIELDS = (*LANGUAGE, *TASKS)
 
 
 def fields_of(config) -> tuple[str, ...]:
-    """The sets that a run tries besides LAMBADA; frequencies tell running text and last words alone."""
+    """The sets of a run besides LAMBADA; token frequencies can score only running text and last words."""
     return LANGUAGE if config.size == FREQUENCIES else FIELDS
 
 
 def grid(scale: str) -> list[dict]:
-    """The four sizes, the base model where it reads the same texts, the largest size trained on other text, and the
-    frequencies in the text of the sizes that were trained here."""
+    """The four sizes, the base model if it reads the same texts, the largest size trained on other text, and the token
+    frequencies of the training text."""
     points: list[dict] = [{"size": size} for size in (*SIZES, *[BASE] * (scale in ("small", "medium")))]
     points += [{"size": SIZES[-1], "text": text} for text in OTHERS[scale]]
     return points + [{"size": FREQUENCIES}] * (scale != "paper")
 
 
 def model_run(config) -> RunConfig:
-    """The run that trained the model; of frequencies one that reads the same text by the same tokeniser."""
+    """The run that trained the model; for token frequencies, one with the same text and tokenizer."""
     if config.size == BASE:
         return MINI.plan(config.scale)[0]
     size = SIZES[-1] if config.size == FREQUENCIES else config.size
@@ -139,7 +138,7 @@ def execute(config, context):
     sets_tried = 1 + sum(getattr(config, name) is not None for name in fields_of(config))
     if config.size == FREQUENCIES:
         coder, alone = new_tokeniser(trained), config.model_copy(update=dict.fromkeys(TASKS))
-        with context.progress(sets_tried, "trying frequencies", "sets") as bar:
+        with context.progress(sets_tried, "evaluating token frequencies", "sets") as bar:
             documents = scores_by_set(alone, frequencies(trained, coder), None, coder, bar)
         metrics = scores(documents, {})
         return Outcome(metrics, {name: unit(name) for name in metrics}, config.size, documents=documents)
@@ -150,7 +149,7 @@ def execute(config, context):
     model = GPT.from_transformers(theirs)
     torch.manual_seed(config.seed)
     untrained = GPT(model.config).to(device).eval()
-    with context.progress(sets_tried, f"trying {config.size}", "sets") as bar:
+    with context.progress(sets_tried, f"evaluating {config.size}", "sets") as bar:
         documents = scores_by_set(config, model, theirs, coder, bar)
         notes, bleu = {"answers": documents.pop("answers", [])}, documents.pop("bleu", {})
         control = on_control(config, untrained, coder, documents)
@@ -161,8 +160,8 @@ def execute(config, context):
 
 
 def frequencies(run, coder) -> Callable[["Tensor"], "Tensor"]:
-    """A model, from ids to logits, that gives each token the share that it has in the training text of a run, each
-    counted once more than it occurs."""
+    """A model, from ids to logits, that predicts each token with its share of the training text, counting each token
+    once more than it occurs."""
     import numpy as np
     import torch
 
@@ -174,8 +173,8 @@ def frequencies(run, coder) -> Callable[["Tensor"], "Tensor"]:
 
 
 def scores_by_set(config, model, theirs, coder, bar) -> dict[str, Any]:
-    """What each set gives, a list with a number for each of its units; "answers" are written ones, and
-    "bleu" a metric for each direction of translation."""
+    """The results of each set, a list with one number per unit; "answers" are written answers, and "bleu" has a metric
+    for each direction of translation."""
     from repro.data import detokeniser
 
     plain, tidy = detokeniser("wikitext"), tidied(config)
@@ -214,7 +213,7 @@ def scores_by_set(config, model, theirs, coder, bar) -> dict[str, Any]:
 
 
 def _rows(config, name: str, split: str = "test") -> list:
-    """The examples of a set; of one without a test split those of its validation split."""
+    """The examples of a set; if it has no test split, those of its validation split."""
     from repro.data import corpus
 
     source = corpus(getattr(config, name))
@@ -223,13 +222,13 @@ def _rows(config, name: str, split: str = "test") -> list:
 
 
 def on_control(config, untrained, coder, documents: dict[str, Any]) -> dict[str, float]:
-    """What an untrained model makes of the beginning of each set: nats of a word or byte, or a share told; of clozes,
-    all of which it is tried on, also each by itself, under "untrained" among `documents`."""
+    """The results of an untrained model on the beginning of each set: nats per word or byte, or the share of right
+    answers. It answers all clozes, and `documents` keeps each answer under "untrained"."""
     from repro.evaluation import lambada
 
     fewer = fewer_of(config)
     passages = [row.text for row in _rows(fewer, "corpus")]
-    found = lambada(untrained, coder, passages, sets.STOP_WORDS,  # as the accuracy that is held against it
+    found = lambada(untrained, coder, passages, sets.STOP_WORDS,  # as for the accuracy that it is compared with
                     whole_words=config.stop_words == "whole words")
     told = {"lambada": float(found.nll.mean()), "lambada_accuracy": 100 * found.accuracy}
     for name in filter(documents.__contains__, LANGUAGE):
@@ -245,7 +244,7 @@ def on_control(config, untrained, coder, documents: dict[str, Any]) -> dict[str,
 
 
 def fewer_of(config):
-    """The config with as few examples and documents as an untrained model is tried on."""
+    """The config with the few examples and documents that the untrained model reads."""
     return config.model_copy(update={"examples": min(config.control, config.examples or config.control),
                                      "documents": 2})
 
@@ -278,7 +277,7 @@ def scores(documents: dict[str, Any], control: dict[str, float]) -> dict[str, fl
     if "questions" in documents:
         part = documents["questions"]
         both = zip(part["probability"], part["correct"], strict=True)
-        best = sorted(both, key=lambda one: -one[0])  # of equally probable ones the first, right or not
+        best = sorted(both, key=lambda one: -one[0])  # the first of equally probable ones, right or not
         confident = [right for _, right in best[:max(1, len(best) // 100)]]
         found |= {"questions_exact_percent": 100 * _share(part["correct"]),
                   "questions_most_common_percent": 100 * _share(part["most_common"]),
@@ -309,9 +308,9 @@ def unit(metric: str) -> str:
     return "ROUGE F1, per cent"
 
 
-TOKENS = {"smoke": 40_000, "small": 4_500_000, "medium": 4_500_000, "paper": 40_000_000}  # read, all sets together
+TOKENS = {"smoke": 40_000, "small": 4_500_000, "medium": 4_500_000, "paper": 40_000_000}  # read, over all sets
 
-PER_TOKEN = 1e-5  # seconds in which frequencies tell one
+PER_TOKEN = 1e-5  # seconds in which frequencies score one token
 
 
 def estimate(config):
@@ -324,7 +323,7 @@ def estimate(config):
 
 
 EXPERIMENT = Experiment(
-    name="zero-shot-gpt2", paper=PAPER, summary="GPT-2 of each size on sets that it was not trained for.",
+    name="zero-shot-gpt2", paper=PAPER, summary="GPT-2 of each size, on sets that it was not trained for.",
     config=Config, scales=SCALES, grid=grid, execute=execute, estimate=estimate,
     needs=lambda config: [] if config.size == FREQUENCIES else [model_run(config)],
     reads=lambda config: dict.fromkeys([*filter(None, (getattr(config, name) for name in fields_of(config))),

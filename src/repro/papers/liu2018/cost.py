@@ -1,10 +1,10 @@
 """How long an input fits into a given memory (Liu et al. 2018, sections 4.2.3, 4.2.4 and 5.3).
 
-Peaks of a training step are counted, tensor by tensor, on models with the paper's layers; but for the scale `paper`
-these are narrower, in a memory that is smaller too. Every weight of attention is kept for the backward pass, as it was
-in 2018: kernels that keep none came later, and would let T-D go on much longer. Each model is counted twice, with the
-same code for all: once the weights of later keys are kept too, although they are zero; once 512 queries are taken at a
-time, and the keys behind them are skipped.
+We count the peak memory of a training step, tensor by tensor, on models with the paper's layers. At all scales but
+`paper` the models are narrower and the memory is smaller. Attention weights are kept for the backward pass, as in
+2018; later kernels keep none and would let T-D read much longer inputs. Each model is counted twice, with the same code
+for all: once with the weights of later keys kept, although they are zero, and once with 512 queries at a time and the
+keys after them skipped.
 """
 
 import math
@@ -42,7 +42,7 @@ class Config(RunConfig):
     @model_validator(mode="after")
     def _fits(self):
         if len(self.lengths) < 2 or sorted(set(self.lengths)) != list(self.lengths):
-            raise ValueError(f"lengths are {self.lengths}; give two or more that rise")
+            raise ValueError(f"lengths are {self.lengths}; give two or more in increasing order")
         return self
 
 
@@ -67,12 +67,12 @@ UNITS = {"longest": "tokens of input that fit", "longest_skipping": "tokens of i
 
 
 def longest_that_fits(peak, memory: float, limit: int = 2**20) -> int:
-    """The largest n below `limit` for which peak(n) is at most `memory`; to two per cent, as the search is by halves.
+    """The largest n below `limit` for which peak(n) is at most `memory`; the binary search is precise to 2 %.
 
-    Raises ReproError where not even one token fits.
+    Raises ReproError if not even one token fits.
     """
     if peak(1) > memory:
-        raise ReproError(f"memory is {memory / GIB:.3g} GiB, but one token of input takes more; give more.")
+        raise ReproError(f"memory is {memory / GIB:.3g} GiB, but one token of input takes more; give more memory.")
     low, high = 1, 2
     while high < limit and peak(high) <= memory:
         low, high = high, 2 * high
@@ -83,10 +83,10 @@ def longest_that_fits(peak, memory: float, limit: int = 2**20) -> int:
 
 
 def step_memory(config, n: int, way: str = "products", limit: float = math.inf) -> int | float:
-    """Bytes at the peak of one training step on an input of n tokens: weights, gradients, Adam's moments, and the rest.
+    """Peak bytes of one training step on an input of n tokens: weights, gradients, Adam's moments and activations.
 
     way: how attention is computed, "products" with all scores or "rows" without most of those of later keys. limit:
-    bytes beyond which counting is broken off; then the peak is infinite.
+    bytes at which counting stops; the peak is then infinite.
     """
     import torch
 
@@ -106,7 +106,7 @@ def step_memory(config, n: int, way: str = "products", limit: float = math.inf) 
     with torch.no_grad():
         objective(batch(1))  # patterns are checked when they are first met: not part of a step
     measured = batch(n)
-    _masks.cache_clear()  # so that they are counted, whatever this process did before
+    _masks.cache_clear()  # so that they are counted, even if this process built them before
     held = 12 * weights
     return held + peak_memory(lambda: objective(measured).backward(), limit=limit - held)  # which counts the gradients
 
@@ -142,7 +142,7 @@ EXPERIMENT = Experiment(
 
 
 def table(context: ArtifactContext):
-    """A row for each model: weights, operations, how memory grows, and the longest input that fits."""
+    """One row per model: weights, operations, growth of memory, and the longest input that fits."""
     import pandas
 
     rows = []
@@ -152,8 +152,8 @@ def table(context: ArtifactContext):
             rows.append({
                 "scale": scale, "model": NAMES[config.model],
                 "weights": f"{found['parameters']:,.0f}" if found else NOT_RUN,
-                "operations an article": f"{found['flops']:.2e}" if found else NOT_RUN,
-                "memory grows as L to the": f"{found['growth']:.2f}" if found else NOT_RUN,
+                "operations per article": f"{found['flops']:.2e}" if found else NOT_RUN,
+                "memory grows with L to the power": f"{found['growth']:.2f}" if found else NOT_RUN,
                 "memory (GiB)": f"{config.memory:g}",
                 "longest input that fits": f"{found['longest']:,.0f}" if found else NOT_RUN,
                 "the same, later keys skipped": f"{found['longest_skipping']:,.0f}" if found else NOT_RUN})
@@ -172,7 +172,7 @@ def figure(context: ArtifactContext):
 
 
 def ratio(metric: str, one: str, other: str):
-    """Measures how many times a metric of one model is that of another; counted."""
+    """Measures the ratio of a metric between two models; counted, so without an interval."""
     def measure(records):
         found = {record.config["model"]: record.metrics[metric] for record in records}
         return Measured([[found[one] / found[other]]])
@@ -180,9 +180,9 @@ def ratio(metric: str, one: str, other: str):
 
 
 def times_as_long(scale: str, skipping: bool = False) -> str:
-    """How many times the input of T-D fits for T-DMCA in the same memory, "2.1"; or "not run".
+    """How many times as long an input fits for T-DMCA as for T-D in the same memory, "2.1"; or "not run".
 
-    skipping: where both skip later keys instead of keeping scores of all.
+    skipping: with later keys skipped for both, instead of the scores of all keys kept.
     """
     name = "longest_skipping" if skipping else "longest"
     found = {config.model: Store.for_scale(scale).seeds(config) for config in EXPERIMENT.plan(scale)}
@@ -193,9 +193,11 @@ def times_as_long(scale: str, skipping: bool = False) -> str:
 
 OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE = Artifact(id="liu2018-memory", **OF, source="sections 4.2.3 and 4.2.4", build=table,
-                 title="Weights, operations and the longest input that fits, of models with the paper's layers")
+                 title="Weights, operations and longest input that fits, for models with the paper's layers")
 FIGURE = Artifact(id="liu2018-memory-growth", **OF, source="section 5.3", build=figure, kind="figure",
-                  title="Memory of a training step against the length of the input")
+                  title="Memory of a training step by length of the input",
+                  look_for="Both axes are logarithmic. A line that climbs twice as steeply means that memory grows "
+                           "with the square of the input; the flatter a line, the longer an input fits.")
 COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact", "about": (TABLE.id, FIGURE.id)}
 register(
     EXPERIMENT, TABLE, FIGURE,

@@ -1,4 +1,4 @@
-"""Extraction alone (Liu et al. 2018, Figure 2): how close what is put first comes to the lead, with no model at all."""
+"""Extraction alone (Liu et al. 2018, Figure 2): how similar to the lead is the text that a method ranks first?"""
 
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ UNITS = {"words": "words"}
 
 
 class Config(RunConfig):
-    """Every extraction method on the test articles of a corpus: as many words as a lead of the train split has."""
+    """Every extraction method on the test articles of a corpus: as many words as the median training lead has."""
 
 
 def execute(config, context):
@@ -60,11 +60,11 @@ def execute(config, context):
 
 
 def figure(context: ArtifactContext) -> "pandas.DataFrame":
-    """A row for each method: ROUGE-L F1 in per cent with its interval over articles. Bars that are not printed as
-    numbers in the paper are left out."""
+    """One row per method: ROUGE-L F1 in % with its interval over articles. Where the paper draws a bar without a
+    number, the cell says so."""
     import pandas
 
-    rows = [["the paper", row["method"], "WikiSum", row["rouge_l_f1"] or "only a bar", "–"]
+    rows = [["the paper", row["method"], "WikiSum", row["rouge_l_f1"] or "bar without a number", "–"]
             for row in published("liu2018_figure2_extractive_only").to_dict("records")]
     for scale in reversed(context.scales):
         for config in context.plan(scale):
@@ -77,7 +77,7 @@ def figure(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def example(context: ArtifactContext) -> "pandas.DataFrame":
-    """One article: its lead, and what each method puts first of it."""
+    """One article: its lead, and the text that each method ranks first."""
     import pandas
 
     rows = []
@@ -100,7 +100,7 @@ def _interval(values: list[float]) -> str:
 
 
 def gain(method: str, other: str):
-    """Measures by how much more of the lead one method finds than another, by article."""
+    """Measures how much more of the lead one method finds than another, by article."""
     def measure(records: list[Record]) -> Measured:
         import numpy as np
 
@@ -110,7 +110,7 @@ def gain(method: str, other: str):
 
 
 def room(records: list[Record]) -> float:
-    """By how much cheating beats the beginning."""
+    """How far cheating beats the beginning."""
     return fmean(record.metrics["cheating"] - record.metrics["identity"] for record in records)
 
 
@@ -121,13 +121,13 @@ EXPERIMENT = Experiment(
     execute=execute, estimate=lambda config: Estimate(0, 0, 0.0, PROCESS, 60.0))
 FIGURE = Artifact(
     id="liu2018-figure2", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Figure 2", build=figure,
-    title="How much of the lead extraction alone finds: ROUGE-L F1 in per cent (ours: as many words as a median lead)")
+    title="How much of the lead extraction alone finds: ROUGE-L F1 in % (ours: as many words as a median lead)")
 EXAMPLE = Artifact(
     id="liu2018-extraction-example", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="section 4.1",
-    build=example, title="What each extraction method puts first of one article, beside its lead (ours)")
+    build=example, title="The text of one article that each extraction method ranks first, and the lead (ours)")
 SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Figure 2", "about": (FIGURE.id,),
           "direction": "higher", "unit": "document", "same_weights": True, "told_in": "in ROUGE-L F1 (0 to 1)",
-          "why_no_control": "no model is involved: the methods are compared on the very same articles",
+          "why_no_control": "no model is involved: the methods are compared on the same articles",
           "why_no_paper_effect": "the paper draws these bars and prints no number"}
 register(
     EXPERIMENT, FIGURE, EXAMPLE,

@@ -1,8 +1,8 @@
-"""Long articles to short leads (Liu et al. 2018, Tables 3 and 4, Figure 3): who reads how much of what is extracted.
+"""Long articles to short leads (Liu et al. 2018, Tables 3 and 4, Figure 3): which model, extractor and length.
 
-One task, four kinds of models and their sizes, several extractors and lengths L; scored by the log-perplexity of the
-lead's tokens. The control is the same model given the input of another article. Where the articles are generated, the
-best possible value of each is known for what of it was read.
+One task, four kinds of models, several extractors and lengths L. The score is the log-perplexity of the lead's tokens;
+the control is the same model with another article's input. For generated articles, the best possible value is known
+for the part that was read.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ SAMPLES = 3  # summaries that a record keeps as text
 
 
 class Config(RunConfig):
-    """A model, what it reads of an article, its size, and how it is trained."""
+    """A model, the part of an article that it reads, its size, and how it is trained."""
 
     model: Model
     length: int = Field(ge=2)  # L: tokens of the extracted input that are read
@@ -62,27 +62,27 @@ class Config(RunConfig):
     def _fits(self):
         if (self.tokeniser == "bpe") != (self.vocab_size is not None):
             raise ValueError(f"tokeniser is {self.tokeniser} and vocab_size {self.vocab_size}; 'bpe' needs a size, and "
-                             "the others take none")
+                             "other tokenizers take none")
         if (self.tokeniser == "base") != (self.model == "gpt2-mini"):
             raise ValueError(f"tokeniser is {self.tokeniser} and model {self.model}; gpt2-mini reads with the "
                              "tokeniser 'base', and no other model does")
         if self.n_experts and self.model != "t-dmca":
             raise ValueError(f"n_experts is {self.n_experts} and model {self.model}; only t-dmca has experts")
         if self.model == "seq2seq" and self.optimizer == "muon":
-            raise ValueError("model is seq2seq and optimizer muon, which trains blocks; it has none: take adamw")
+            raise ValueError("model is seq2seq and optimizer muon, which trains Transformer blocks only; use adamw")
         if self.n_embd % self.n_head:
             raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
                              "heads")
         if self.n_experts and self.k > self.n_experts:
-            raise ValueError(f"k is {self.k}; of {self.n_experts} experts 1 to {self.n_experts} can be asked for")
+            raise ValueError(f"k is {self.k}, but there are {self.n_experts} experts; use 1 to {self.n_experts}")
         if set(self.layers) - {"L", "M"} or self.n_experts and max(self.expert_layers, default=99) >= len(self.layers):
             raise ValueError(f"layers is '{self.layers}' and expert_layers {self.expert_layers}; layers are L or M, "
-                             "and experts stand in at least one of them, counted from 0")
+                             "and experts must be in at least one of them, counted from 0")
         return self
 
 
 def model_config(config, vocab_size: int):
-    """The size of the model as its class takes it. Raises ReproError for sizes that do not fit."""
+    """The size of the model, as its class takes it. Raises ReproError for inconsistent sizes."""
     from repro.attention import Causal
     from repro.models import DecoderConfig, EncoderDecoderConfig, Seq2SeqConfig, TDMCAConfig
 
@@ -99,7 +99,7 @@ def model_config(config, vocab_size: int):
 
 
 def base_runs(config) -> list[RunConfig]:
-    """The pretraining that a model starts from; none for one from scratch."""
+    """The pre-training run that a model starts from; none for a model trained from scratch."""
     return PRETRAINING.plan(config.scale) if config.model == "gpt2-mini" else []
 
 
@@ -113,13 +113,13 @@ def tokeniser_for(config):
 
 
 def pretrained(config, context):
-    """The base model, which reads on where the input ends. Raises ReproError for more tokens than its context has."""
+    """The base model, which reads input and lead as one text. Raises ReproError for more tokens than its context."""
     from repro.models import OneText, Pretrained, load_causal_lm
 
     base, = base_runs(config)
     if config.length + config.longest_target + 1 > base.n_positions:
-        raise ReproError(f"length is {config.length} and longest_target {config.longest_target} tokens, together with "
-                         f"the separator more than the base model's context of {base.n_positions}; read less.")
+        raise ReproError(f"length is {config.length} and longest_target {config.longest_target} tokens, which with the "
+                         f"separator exceeds the base model's context of {base.n_positions}; use a smaller length.")
     _, folder = context.need(base)
     model = load_causal_lm(folder / "model")
     if config.precision == "bf16":
@@ -128,7 +128,7 @@ def pretrained(config, context):
 
 
 def build(config, vocab_size: int, way: str | None = None):
-    """The model, untrained. Attention is computed by plain products, the fastest way for short texts on a CPU.
+    """The untrained model. Attention uses plain products, the fastest implementation for short texts on a CPU.
 
     way: "products", which keeps the scores of later keys too, or "rows", which skips them; None: what the model is
     trained with, T-DMCA in "rows" and the others in "products".
@@ -224,7 +224,7 @@ UNITS = {"test_nats_per_word": "nats per word of the lead",
 
 
 def summaries(config, context, model, coder, test, rows) -> list[dict]:
-    """The summaries of the first test articles that beam search finds, each with its ROUGE-L and its repetition."""
+    """Beam search summaries of the first test articles, each with its ROUGE-L and its repetition."""
     from repro.evaluation.summaries import repetition, rouge_l, written
 
     told = []
@@ -237,7 +237,7 @@ def summaries(config, context, model, coder, test, rows) -> list[dict]:
 
 
 def expert_use(model, pairs, separator: int) -> dict[str, float]:
-    """The share of all choices that fell on the expert chosen most, and on the one chosen least, on test articles."""
+    """The shares of the most and the least used expert among all choices, on test articles."""
     import torch
 
     from repro.evaluation.summaries import padded
@@ -253,7 +253,7 @@ def expert_use(model, pairs, separator: int) -> dict[str, float]:
 
 
 def weights(config, vocab_size: int) -> int:
-    """How many a model has."""
+    """The number of weights of a model."""
     if config.model != "gpt2-mini":
         return model_config(config, vocab_size).parameters
     from repro.models import parameters
@@ -283,14 +283,14 @@ def estimate(config):
                     total / RATE)
 
 
-# At smoke a token of the input counts little: its filler is noise by design, and 200 steps are to be spent on the lead.
+# At smoke an input token has little weight in the loss: most of the input is noise, and 200 steps are for the lead.
 SCALES: dict[str, dict] = {
     "smoke": {"corpus": "synthetic-articles", "tokeniser": "word", "longest_target": 16, "n_embd": 32, "n_head": 2,
               "n_layer": 2, "layers": "LML", "block": 16, "expert_layers": (1,), "position_size": 16, "dropout": 0.0,
               "input_weight": 0.05, "epochs": 2, "batch_size": 16, "learning_rate": 2e-2, "n_summaries": 4,
               "longest_summary": 10},
-    # Two articles a step: 541 are few, and a step of eight left 68 an epoch, too few to learn to read in. What is done
-    # with leads that were cut, and with padding, is what the first of these runs did, so that all are alike.
+    # Two articles per step: with 541 articles, eight per step left 68 steps an epoch, too few to learn to read. Cut
+    # leads and padding are treated as in the first of these runs, so that all runs match.
     "small": {"corpus": "scisummnet-subset", "vocab_size": 4_096, "n_embd": 64, "n_head": 2, "position_size": 16,
               "epochs": 3, "batch_size": 2, "precision": "bf16", "n_summaries": 8, "longest_summary": 128,
               "decayed": "all", "end_cut_leads": True, "balance_padding": True},
@@ -319,8 +319,8 @@ RECURRENT = {"smoke": 1e-2, "small": 2e-3, "medium": 1e-3, "paper": 1e-3}  # lea
 def grid(scale: str) -> list[dict]:
     """Table 4 and Figure 3, then Table 3."""
     short, long, longest = LENGTHS[scale]
-    # As wide as it takes at `small` to have about as many weights as T-ED, which it is compared with; at `paper` as
-    # wide as the paper's (lstm_attention of tensor2tensor, section 5.2).
+    # At `small`, a width with about as many weights as T-ED, which it is compared with; at `paper`, the paper's width
+    # (lstm_attention of tensor2tensor, section 5.2).
     seq2seq = {"smoke": {"n_layer": 1}, "small": {"n_layer": 2, "n_embd": 108},
                "paper": {"n_layer": 2, "n_embd": 128}}.get(scale, {"n_layer": 2})
     points = [{"model": "seq2seq", "length": short, "optimizer": "adamw", "learning_rate": RECURRENT[scale]} | seq2seq]

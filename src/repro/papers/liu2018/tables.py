@@ -1,4 +1,4 @@
-"""Tables 3 and 4 and Figure 3 beside ours, and what the claims about them measure."""
+"""Tables 3 and 4 and Figure 3 with our results, and what the claims about them measure."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -22,14 +22,14 @@ THEIRS = {"seq2seq-attention": "seq2seq", "Transformer-ED": "t-ed", "Transformer
           "Transformer-DMCA": "t-dmca"}
 EXTRACTOR = "tf-idf"  # of Table 4 and Figure 3
 COLUMNS = ["scale", "model", "articles", "L", "experts", "log-perplexity", "with another article's input",
-           "best possible", "nats a word", "ROUGE-L F1", "repeated 3-grams", "optimizer", "seeds"]
+           "best possible", "nats per word", "ROUGE-L F1", "repeated 3-grams", "optimizer", "seeds"]
 OPTIMIZERS = {"adamw": "AdamW", "muon": "Muon"}
 
 
 def architectures(context: ArtifactContext) -> "pandas.DataFrame":
     """Table 4: the printed rows, then ours: nats per token of the lead with 95 % intervals over seeds and articles.
 
-    "best possible" is what reading so much of an article allows on the very same articles, where that is known.
+    "best possible" is what reading so much of the same articles allows, where it is known.
     """
     import pandas
 
@@ -44,7 +44,7 @@ def architectures(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def extractors(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 3: what a model makes of what each extractor puts first."""
+    """Table 3: the loss of a model on the text that each extractor ranks first."""
     import pandas
 
     rows = [["the paper", "T-ED", row["extractor"], f"WikiSum, {row['corpus']}", row["input_length_L_tokens"],
@@ -61,13 +61,13 @@ def extractors(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def articles_last(frame: "pandas.DataFrame") -> "pandas.DataFrame":
-    """A table whose articles are named behind its numbers, which a narrow page then shows at once."""
+    """Move the column of articles behind the numbers, so that a narrow page shows the numbers first."""
     frame.insert(len(frame.columns) - 2, "articles", frame.pop("articles"))
     return frame
 
 
 def by_length(context: ArtifactContext):
-    """Figure 3: log-perplexity against L, a panel for the paper's printed points and for each scale."""
+    """Figure 3: log-perplexity by L, one panel for the paper's printed points and one for each scale."""
     import pandas
 
     from repro.plotting import draw_table_curves
@@ -88,7 +88,7 @@ def by_length(context: ArtifactContext):
 
 
 def samples(context: ArtifactContext) -> "pandas.DataFrame":
-    """The lead of one article, and what beam search wrote for it: of each model with the longest input that it read."""
+    """The lead of one article, and what beam search wrote for it with each model at its longest input."""
     import pandas
 
     rows = []
@@ -107,7 +107,7 @@ def samples(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def costs(context: ArtifactContext) -> "pandas.DataFrame":
-    """Weights and operations of each model of Table 4, counted, and those of T-ED beside them."""
+    """Weights and operations of each model of Table 4, counted."""
     import pandas
 
     rows = []
@@ -117,13 +117,13 @@ def costs(context: ArtifactContext) -> "pandas.DataFrame":
                 found = [record.metrics for record in context.records_of(config)[:1]]
                 rows.append({"scale": scale, "model": NAMES[config.model], "L": f"{config.length:,}",
                              "weights": f"{found[0]['parameters']:,.0f}" if found else NOT_RUN,
-                             "operations an article": f"{found[0]['flops']:.2e}" if found else NOT_RUN})
+                             "operations per article": f"{found[0]['flops']:.2e}" if found else NOT_RUN})
     return pandas.DataFrame(rows)
 
 
 def gain(better: Callable[[Any], bool]) -> Callable[[list[Record]], Measured]:
-    """Measures by how many nats per token the runs for which `better` holds differ from the others, by article; and
-    the same with the input of another article."""
+    """Measures the difference in nats per token between the runs for which `better` holds and the others, by article;
+    the control is the same with another article's input."""
     def measure(records: list[Record]) -> Measured:
         import numpy as np
 
@@ -136,7 +136,7 @@ def gain(better: Callable[[Any], bool]) -> Callable[[list[Record]], Measured]:
 
 
 class _Settings:
-    """What a record holds of its config, by attribute; what it does not hold is as the class has it."""
+    """A record's config, by attribute; a setting that the record lacks has the default of the class."""
 
     def __init__(self, values: dict):
         self._values = values
@@ -157,18 +157,18 @@ def _difference(ours: Record, theirs: Record, key: str) -> "np.ndarray":
 
 
 def _main(config: Any) -> bool:
-    """Whether a run is of the corpus that a scale's claims are about."""
+    """Whether a run uses the corpus that a scale's claims are about."""
     return config.corpus == SCALES[config.scale]["corpus"]
 
 
 def _headline(config: Any) -> bool:
-    """Whether a run is in Table 4; what else there is at other lengths, Figure 3 draws."""
+    """Whether a run is in Table 4; Figure 3 draws the other lengths."""
     place = {"seq2seq": 0, "t-ed": 0, "t-d": 1, "t-dmca": 2}.get(config.model)
     return not _main(config) or place is None or config.length == LENGTHS[config.scale][place] or config.n_experts > 0
 
 
 def _is(config: Any, model: str, place: int, extractor: str = EXTRACTOR, experts: bool = False) -> bool:
-    """Whether a run is that of a model at one of LENGTHS."""
+    """Whether a run has this model and this one of LENGTHS."""
     return (_main(config) and config.model == model and config.length == LENGTHS[config.scale][place]
             and config.extractor == extractor and (config.n_experts > 0) is experts)
 
@@ -179,23 +179,23 @@ def _row(context: ArtifactContext, config: Any, experts: str) -> list[str]:
     if not found:
         return [*first, *[NOT_RUN] * 6, OPTIMIZERS[config.optimizer], NOT_RUN]
     if config.n_experts:
-        first[-1] += f", each asked {_mean(found, 'least_used', 0, 100)} to {_mean(found, 'most_used', 0, 100)} %"
+        first[-1] += f", each used {_mean(found, 'least_used', 0, 100)} to {_mean(found, 'most_used', 0, 100)} %"
     return [*first, _interval(found, "nats"), _interval(found, "other"), _mean(found, "best_log_perplexity", 3),
             _mean(found, "test_nats_per_word", 2), _mean(found, "rouge_l", 1, 100), _mean(found, "repetition", 2),
             OPTIMIZERS[config.optimizer], str(len(found))]
 
 
 def leads_at_the_limit(record: Record) -> str:
-    """How many of a record's test leads have as many tokens as are read at most: "12 of 80".
+    """How many of a record's test leads reach the limit of tokens: "12 of 80".
 
-    The record counts an end for each, as those do that were made before leads that are cut had none.
+    The record counts an end token for each lead, as all records do that end leads which were cut.
     """
     tokens, most = record.documents["test"]["tokens"], _Settings(record.config).longest_target + 1
     return f"{sum(n >= most for n in tokens)} of {len(tokens)}"
 
 
 def cut_leads(scale: str, model: str = "t-ed") -> str:
-    """`leads_at_the_limit` of a model, in its tokens, at a scale whose runs end such leads; or "not run"."""
+    """`leads_at_the_limit` of a model, in its tokens, at a scale whose runs end cut leads; or "not run"."""
     config = next(config for config in EXPERIMENT.plan(scale) if config.model == model and _main(config))
     found = Store.for_scale(scale).seeds(config)
     return leads_at_the_limit(found[0]) if found else NOT_RUN
@@ -226,7 +226,7 @@ def _count(number: str) -> str:
 
 
 def printed(first: tuple[str, str], second: tuple[str, str]) -> Callable[[], float]:
-    """The log-perplexity of one row of Table 4 less that of another, each told by its model and its experts."""
+    """The difference in log-perplexity between two rows of Table 4, each given by its model and its experts."""
     def effect() -> float:
         found = {(row["model"], row["moe_experts"]): float(row["test_log_perplexity_per_wordpiece"])
                  for row in printed_rows("liu2018_table4_architectures")}
@@ -235,7 +235,7 @@ def printed(first: tuple[str, str], second: tuple[str, str]) -> Callable[[], flo
 
 
 def printed_extractors(first: str, second: str) -> float:
-    """The log-perplexity of one row of Table 3, of all sources together, less that of another."""
+    """The difference in log-perplexity between two rows of Table 3, for all sources together."""
     found = {row["extractor"]: float(row["test_log_perplexity_per_wordpiece"])
              for row in printed_rows("liu2018_table3_extractive_L500") if row["corpus"] == "combined"}
     return found[first] - found[second]
@@ -243,30 +243,31 @@ def printed_extractors(first: str, second: str) -> float:
 
 OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE_4 = Artifact(id="liu2018-table4", **OF, source="Table 4", build=architectures,
-                   title="Log-perplexity and ROUGE-L of the leads that each model writes (ours: models, articles and "
-                         "tokens of our own)")
+                   title="Log-perplexity and ROUGE-L of the leads that each model writes (ours: other models, "
+                         "articles and tokens)")
 FIGURE_3 = Artifact(id="liu2018-figure3", **OF, source="Figure 3", build=by_length, kind="figure",
-                    title="Log-perplexity against the length of the input (the paper: the points that it prints)")
+                    title="Log-perplexity by length of the input (the paper: only the points that it prints)",
+                    look_for="If a model profits from longer inputs, its line falls to the right. That alone does not "
+                             "show that it uses them; compare its loss with another article's input in Table 4.")
 TABLE_3 = Artifact(id="liu2018-table3", **OF, source="Table 3", build=extractors,
-                   title="What a model makes of what each extractor puts first")
+                   title="Log-perplexity and ROUGE-L by extractor")
 SAMPLES = Artifact(id="liu2018-figure4", **OF, source="Figure 4", build=samples,
-                   title="Leads of the same articles, side by side (ours: other articles than the paper's)")
+                   title="Leads of the same article, by model (ours: other articles than the paper's)")
 COSTS = Artifact(id="liu2018-costs", **OF, source="section 4.2.3", build=costs,
-                 title="Weights and operations of the models of Table 4, counted")
+                 title="Weights and operations of the models of Table 4")
 register(TABLE_4, FIGURE_3, TABLE_3, SAMPLES, COSTS)
 
-CONTROL = "the same difference when every model is given the input of another article"
+CONTROL = "the same difference when both models read another article's input"
 SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "direction": "lower", "unit": "document", "control": CONTROL,
           "told_in": "nats per token of the lead"}
 
 
 def compared(id: str, better: Callable[[Any], bool], worse: Callable[[Any], bool], **fields: Any) -> Claim:
-    """The claim that the runs for which `better` holds have a lower log-perplexity than those for which `worse` does.
-    """
+    """The claim that runs for which `better` holds have a lower log-perplexity than those for which `worse` holds."""
     def both(config: Any) -> bool:
         return better(config) or worse(config)
 
-    assay = Assay("what the better reader of the two gains from the article itself, beyond another one", both, reading)
+    assay = Assay("what the better model gains from its own article, compared with another one", both, reading)
     return Claim(id=id, **SHARED, where=both, measure=gain(better), assay=assay, **fields)
 
 
@@ -275,10 +276,10 @@ def _extracted(name: str, model: str = "t-ed") -> Callable[[Any], bool]:
 
 
 def share(worse: str, better: str) -> Callable[[list[Record]], Measured]:
-    """Measures how far one extractor's input goes beyond another's, as a share of the way from the beginning of an
-    article to cheating, in nats per token of all seeds together; and the same with the input of another article.
+    """Measures how much better one extractor's input is than another's, as a share of the way from the beginning of an
+    article to cheating, in nats per token over all seeds; the control is the same with another article's input.
 
-    Where that way is none or goes backwards, a thousandth of a nat stands for it: nothing can be told then.
+    If that way is zero or negative, a thousandth of a nat replaces it, and no effect can be seen.
     """
     def measure(records: list[Record]) -> Measured:
         import numpy as np
@@ -295,7 +296,7 @@ def share(worse: str, better: str) -> Callable[[list[Record]], Measured]:
 
 
 def printed_share(worse: str, better: str) -> Callable[[], float]:
-    """The same of Table 3, of all sources together."""
+    """The same share in Table 3, for all sources together."""
     return lambda: printed_extractors(worse, better) / printed_extractors("identity", "cheating")
 
 
@@ -305,14 +306,14 @@ def searched(id: str, model: str, sentence: str, short: str) -> Claim:
                  where=lambda config: any(_extracted(name, model)(config) for name in EXTRACTORS),
                  measure=share("identity", EXTRACTOR), source="Table 3", about=(TABLE_3.id,), sentence=sentence,
                  short=short, paper_effect=printed_share("identity", EXTRACTOR), family="liu2018-extractors-search",
-                 why_no_assay="effects are shares of the way from the beginning to cheating: where it is short, none "
-                              "can be seen")
+                 why_no_assay="effects are shares of the way from the beginning to cheating; if that way is short, "
+                              "no effect can be seen")
 
 
 def cheated(id: str, model: str, sentence: str, short: str) -> Claim:
     """The claim that a model does better with text that has the lead's own bigrams than with the results of a search.
 
-    In nats: as a share of the way it would be one minus the effect of `searched`, the same number again.
+    In nats, because as a share of the way it would be one minus the effect of `searched`.
     """
     return compared(id, _extracted("cheating", model), _extracted(EXTRACTOR, model), source="Table 3",
                     about=(TABLE_3.id,), family="liu2018-extractors-cheating", sentence=sentence, short=short,
@@ -322,7 +323,7 @@ def cheated(id: str, model: str, sentence: str, short: str) -> Claim:
 
 
 def reading(records: list[Record]) -> float:
-    """What the better reader among the runs gains from its own article's input, in nats per token of the lead."""
+    """What the better model among the runs gains from its own article's input, in nats per token of the lead."""
     gains: dict[tuple, list[float]] = {}
     for record in records:
         settings = _Settings(record.config)
@@ -333,13 +334,13 @@ def reading(records: list[Record]) -> float:
 
 
 def _base_reads(place: int) -> Callable[[Any], bool]:
-    """Whether a run is that of the base model at one of the lengths of BASE."""
+    """Whether a run uses the base model at this one of the lengths of BASE."""
     return lambda config: (_main(config) and config.model == "gpt2-mini" and config.extractor == EXTRACTOR
                            and config.length == BASE[config.scale][place])
 
 
 def printed_longer() -> float:
-    """What T-D gains from 4,000 tokens of input instead of 500, as Figure 3 and the samples print it."""
+    """What T-D gains from 4,000 tokens of input instead of 500, as printed with Figure 3 and the samples."""
     found = {row["input_length_L_tokens"]: float(row["test_log_perplexity_per_wordpiece"])
              for row in printed_rows("liu2018_figure3_logperplexity_vs_L")
              if row["model"] == "T-D" and row["confidence"] == "exact"}
@@ -354,10 +355,10 @@ register(
     searched("liu2018-table3-tfidf-base", "gpt2-mini", f"{SEARCH}, also for a pretrained model.",
              "A search beats the beginning for a pretrained model, too."),
     cheated("liu2018-table3-cheating-base", "gpt2-mini", f"{ROOM}, also for a pretrained model.",
-            "The lead's bigrams beat a search if pretrained, too."),
+            "The lead's bigrams beat a search for a pretrained model."),
     compared("liu2018-figure3-longer-base", _base_reads(-1), _base_reads(0), source="Figure 3",
              about=(TABLE_4.id,), family="liu2018-models-base", paper_effect=printed_longer,
-             sentence="A decoder that reads the input as text does better with more of it, if pretrained.",
+             sentence="A pretrained decoder that reads its input as text does better with more of it.",
              short="A pretrained decoder does better with more of the input."),
     compared("liu2018-table4-seq2seq", lambda c: _is(c, "t-ed", 0), lambda c: _is(c, "seq2seq", 0), source="Table 4",
              about=(TABLE_4.id,), family="liu2018-models",
@@ -377,4 +378,4 @@ register(
     compared("liu2018-table4-experts", lambda c: _is(c, "t-dmca", 2, experts=True), lambda c: _is(c, "t-dmca", 2),
              source="Table 4", about=(TABLE_4.id, FIGURE_3.id), family="liu2018-models",
              paper_effect=printed(("Transformer-DMCA", "128"), ("Transformer-DMCA", "0")),
-             sentence="A mixture of experts helps at long inputs."))
+             sentence="A mixture of experts helps with long inputs."))

@@ -26,9 +26,9 @@ def extracted(row: "Summary", method: str) -> list[str]:
 
 
 def read(rows: Iterable["Summary"], coder: Any, method: str, length: int, longest: int) -> list[Read]:
-    """Each article's first `length` tokens and first `longest` tokens of its summary.
+    """The first `length` tokens of each article and the first `longest` tokens of its summary.
 
-    Raises ReproError where no article has as many tokens: a longer input would be the same.
+    Raises ReproError if no article has that many tokens, because a longer input would change nothing.
     """
     found = [_read(extracted(row, method), row.summary, coder.encode, length, longest) for row in rows]
     if found and not any(len(one.source) == length for one in found):
@@ -38,7 +38,7 @@ def read(rows: Iterable["Summary"], coder: Any, method: str, length: int, longes
 
 
 def _read(texts: list[str], summary: str, encode: Callable, length: int, longest: int) -> Read:
-    """Only as much is tokenised as can be read: a word has at least one token."""
+    """Tokenize only as much text as can be read: a word has at least one token."""
     taken, n = [], 0
     for text in texts:
         taken.append(text)
