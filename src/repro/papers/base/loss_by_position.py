@@ -101,4 +101,6 @@ EXPERIMENT = Experiment(
 register(EXPERIMENT, Artifact(
     id="base-loss-by-position", paper="yoshida2020", title="Loss of the base model by position in the window",
     chapter="02_corpora_and_base_models", experiment=EXPERIMENT.name, source="not in the paper; asked here",
-    kind="figure", build=draw))
+    kind="figure", build=draw,
+    look_for="Where the curve still falls, the model gains from tokens that far back; where it is flat, a memory of "
+             "them could not help it."))

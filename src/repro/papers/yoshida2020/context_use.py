@@ -77,4 +77,5 @@ EXPERIMENT = Experiment(
 register(EXPERIMENT, Artifact(
     id="context-use", paper="yoshida2020", title="Loss of the fine-tuned baseline by position in the window",
     chapter="06_wikitext103", experiment=EXPERIMENT.name, source=ADDED, kind="figure",
+    look_for="Where a curve is flat, more context no longer helps the model, and a memory has nothing to replace.",
     build=draw))

@@ -209,16 +209,17 @@ def printed(column: str) -> Callable[[], float]:
 
 OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE_3 = Artifact(id="yoshida2020-table3", **OF, source="Table 3", build=questions,
-                   title="Questions about ten paragraphs: scores of answers in per cent (ours: other models and other "
-                         "questions)")
+                   title="Questions about ten paragraphs: answer scores in % (ours: other models and other questions)")
 CHOICES = Artifact(id="yoshida2020-hotpotqa-open", **OF, source=ADDED, build=left_open,
-                   title="What the paper leaves open about its reader, and how it is read here")
+                   title="What the paper leaves open about its reader, and our choices")
 FIGURE = Artifact(id="yoshida2020-hotpotqa-distance", **OF, source=ADDED, kind="figure", build=by_distance,
-                  title="F1 by how many windows apart the two paragraphs that are needed begin")
+                  title="F1 by the distance between the two supporting paragraphs",
+                  look_for="If the recurrent reader connects windows, its line stays above the baseline's where the "
+                           "paragraphs are one or more windows apart.")
 SAMPLES = Artifact(id="yoshida2020-hotpotqa-answers", **OF, source=ADDED, build=sayings,
-                   title="Some questions, and what both readers answer")
+                   title="Sample questions and the answers of both readers")
 WINDOWS = Artifact(id="yoshida2020-hotpotqa-windows", **OF, source=ADDED, build=windows_told,
-                   title="One question, and what each of its windows answers")
+                   title="One question, window by window")
 register(TABLE_3, CHOICES, FIGURE, SAMPLES, WINDOWS)
 
 SHARED = {

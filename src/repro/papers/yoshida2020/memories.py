@@ -143,8 +143,10 @@ register(
     EXPERIMENT,
     Artifact(id="memories-pg19", paper="yoshida2020", title="Memories side by side", chapter=CHAPTER,
              experiment=EXPERIMENT.name, source=SOURCE, build=memory_table),
-    Artifact(id="memories-pg19-cost", paper="yoshida2020", title="What memories gain and what they cost",
-             chapter=CHAPTER, experiment=EXPERIMENT.name, source=SOURCE, kind="figure", build=cost_figure),
+    Artifact(id="memories-pg19-cost", paper="yoshida2020", title="What each memory gains and what it costs",
+             chapter=CHAPTER, experiment=EXPERIMENT.name, source=SOURCE, kind="figure", build=cost_figure,
+             look_for="A memory earns its cost if its interval lies left of zero and no cheaper row lies further "
+                      "left."),
     *(Claim(id=f"yoshida2020-known-gain-{memory}", paper="yoshida2020", source=SOURCE, experiment=EXPERIMENT.name,
             about=("memories-pg19",), unit="book", direction="lower", relative=True, seeds=5,
             why_no_control="the effect already counts only beyond the same model without its module",

@@ -84,20 +84,27 @@ def on_curves(config) -> bool:
 
 
 register(
-    Artifact(id="yoshida2020-table2", paper=PAPER, title="Word perplexity on books by overlap", chapter=CHAPTER,
+    Artifact(id="yoshida2020-table2", paper=PAPER, title="Perplexity per word on books, by overlap", chapter=CHAPTER,
              experiment=EVALUATION.name, source="Table 2", build=lambda context: perplexities(context, TABLE)),
-    Artifact(id="yoshida2020-table2-gain", paper=PAPER, title="What recurrence changes on books at equal overlap",
-             chapter=CHAPTER, experiment=EVALUATION.name, source="Table 2",
+    Artifact(id="yoshida2020-table2-gain", paper=PAPER, chapter=CHAPTER,
+             title="Effect of recurrence on the perplexity of books, at equal overlap",
+             experiment=EVALUATION.name, source="Table 2",
              build=lambda context: gains(context, TABLE)),
     Artifact(id="yoshida2020-table2-gain-figure", paper=PAPER, title="What recurrence gains on books, by overlap",
              chapter=CHAPTER, experiment=EVALUATION.name, source="Table 2", kind="figure",
-             build=lambda context: gain_figure(context, TABLE)),
+             build=lambda context: gain_figure(context, TABLE),
+             look_for="Recurrence helps where the filled marks lie above zero and above the hollow ones, which show "
+                      "the gain that remains without it."),
     Artifact(id="yoshida2020-figure4", paper=PAPER, title="Validation perplexity by window size", chapter=CHAPTER,
-             experiment=EVALUATION.name, source="Figure 4", kind="figure", build=window_figure),
+             experiment=EVALUATION.name, source="Figure 4", kind="figure", build=window_figure,
+             look_for="Recurrence helps at a window size if its line lies below the baseline's; compare the gap at "
+                      "short and long windows."),
     Artifact(id="yoshida2020-figure4-values", paper=PAPER, title="Validation perplexity by window size, in numbers",
              chapter=CHAPTER, experiment=EVALUATION.name, source="Figure 4", build=window_table),
     Artifact(id="yoshida2020-figure5", paper=PAPER, title="Validation perplexity against FLOPs per token",
-             chapter=CHAPTER, experiment=EVALUATION.name, source="Figure 5", kind="figure", build=cost_figure))
+             chapter=CHAPTER, experiment=EVALUATION.name, source="Figure 5", kind="figure", build=cost_figure,
+             look_for="Points on the band are worth their cost: no other model is both cheaper and better. A line "
+                      "below and left of another wins."))
 
 GAIN = {"paper": PAPER, "source": "Table 2", "experiment": EVALUATION.name, "unit": "book", "direction": "lower",
         "relative": True, "control": MASKED, "assay": context_counts(TABLE), "measure": gain}

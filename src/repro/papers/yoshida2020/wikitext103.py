@@ -50,12 +50,15 @@ register(
     Artifact(id="yoshida2020-table1", paper=PAPER, title="Word perplexity of baseline and recurrent models by overlap",
              chapter="06_wikitext103", experiment=EVALUATION.name, source="Table 1",
              build=lambda context: perplexities(context, TABLE)),
-    Artifact(id="yoshida2020-table1-gain", paper=PAPER, title="What recurrence changes at equal overlap",
-             chapter="06_wikitext103", experiment=EVALUATION.name, source="Table 1",
+    Artifact(id="yoshida2020-table1-gain", paper=PAPER, chapter="06_wikitext103",
+             title="Effect of recurrence on the perplexity of articles, at equal overlap",
+             experiment=EVALUATION.name, source="Table 1",
              build=lambda context: gains(context, TABLE)),
     Artifact(id="yoshida2020-table1-gain-figure", paper=PAPER, title="What recurrence gains on articles, by overlap",
              chapter="04_recurrence_module", experiment=EVALUATION.name, source="Table 1", kind="figure",
-             build=lambda context: gain_figure(context, TABLE)))
+             build=lambda context: gain_figure(context, TABLE),
+             look_for="Recurrence helps where the filled marks lie above zero and above the hollow ones, which show "
+                      "the gain that remains without it."))
 
 GAIN = {"paper": PAPER, "source": "Table 1", "experiment": EVALUATION.name, "unit": "document", "direction": "lower",
         "relative": True, "control": MASKED, "assay": context_counts(TABLE), "measure": gain,

@@ -145,11 +145,15 @@ EXPERIMENT = Experiment(
     name="words-saved", paper="yoshida2020", summary="What recurrence saves on each word of a page of test text.",
     config=Config, scales=SCALES, execute=execute, grid=grid, estimate=estimate,
     needs=lambda config: [trained(config, name) for name in MODELS])
+LOOK_FOR = ("Stronger colors mark words on which one model is clearly better. A memory should help on underlined words: "
+            "names, pronouns and words of the topic.")
 register(
     EXPERIMENT,
-    Artifact(id="words-saved-article", paper="yoshida2020", title="What recurrence saves on each word of an article",
+    Artifact(id="words-saved-article", paper="yoshida2020", title="Loss saved by recurrence on each word of an article",
              chapter="04_recurrence_module", experiment=EXPERIMENT.name, source=ADDED, kind="figure",
-             build=lambda context: page_figure(context, ARTICLES)),
-    Artifact(id="words-saved-book", paper="yoshida2020", title="What recurrence saves on each word of a page of a book",
+             build=lambda context: page_figure(context, ARTICLES),
+             look_for=LOOK_FOR),
+    Artifact(id="words-saved-book", paper="yoshida2020", title="Loss saved by recurrence on each word of a book's page",
              chapter="07_pg19", experiment=EXPERIMENT.name, source=ADDED, kind="figure",
-             build=lambda context: page_figure(context, BOOKS)))
+             build=lambda context: page_figure(context, BOOKS),
+             look_for=LOOK_FOR))
