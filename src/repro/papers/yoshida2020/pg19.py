@@ -90,11 +90,11 @@ register(
              title="Effect of recurrence on the perplexity of books, at equal overlap",
              experiment=EVALUATION.name, source="Table 2",
              build=lambda context: gains(context, TABLE)),
-    Artifact(id="yoshida2020-table2-gain-figure", paper=PAPER, title="What recurrence gains on books, by overlap",
+    Artifact(id="yoshida2020-table2-gain-figure", paper=PAPER, title="Gain from recurrence on books, by overlap",
              chapter=CHAPTER, experiment=EVALUATION.name, source="Table 2", kind="figure",
              build=lambda context: gain_figure(context, TABLE),
-             look_for="Recurrence helps where the filled marks lie above zero and above the hollow ones, which show "
-                      "the gain that remains without it."),
+             look_for="Recurrence helps where the filled mark and the diamond lie above zero and above the other "
+                      "hollow marks, which show the gain that remains without it."),
     Artifact(id="yoshida2020-figure4", paper=PAPER, title="Validation perplexity by window size", chapter=CHAPTER,
              experiment=EVALUATION.name, source="Figure 4", kind="figure", build=window_figure,
              look_for="Recurrence helps at a window size if its line lies below the baseline's; compare the gap at "

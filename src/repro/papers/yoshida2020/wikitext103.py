@@ -54,11 +54,11 @@ register(
              title="Effect of recurrence on the perplexity of articles, at equal overlap",
              experiment=EVALUATION.name, source="Table 1",
              build=lambda context: gains(context, TABLE)),
-    Artifact(id="yoshida2020-table1-gain-figure", paper=PAPER, title="What recurrence gains on articles, by overlap",
+    Artifact(id="yoshida2020-table1-gain-figure", paper=PAPER, title="Gain from recurrence on articles, by overlap",
              chapter="04_recurrence_module", experiment=EVALUATION.name, source="Table 1", kind="figure",
              build=lambda context: gain_figure(context, TABLE),
-             look_for="Recurrence helps where the filled marks lie above zero and above the hollow ones, which show "
-                      "the gain that remains without it."))
+             look_for="Recurrence helps where the filled mark and the diamond lie above zero and above the other "
+                      "hollow marks, which show the gain that remains without it."))
 
 GAIN = {"paper": PAPER, "source": "Table 1", "experiment": EVALUATION.name, "unit": "document", "direction": "lower",
         "relative": True, "control": MASKED, "assay": context_counts(TABLE), "measure": gain,
@@ -102,7 +102,7 @@ register(
           where=at(*(("recurrent", overlap) for overlap in (0, 5, 10, 30, 50))),
           paper_effect=printed_steps(TABLE, "recurrent")),
     Claim(id="yoshida2020-table1-gain-shrinks", **GAIN | {"measure": shrinking},
-          sentence="What recurrence gains is largest on disjoint windows and shrinks as the overlap grows.",
-          short="What recurrence gains shrinks as the overlap grows.",
+          sentence="The gain from recurrence is largest on disjoint windows and shrinks as the overlap grows.",
+          short="The gain from recurrence shrinks as the overlap grows.",
           where=at(*both(0), *both(50), (CONTROL, 50)),
           paper_effect=lambda: printed(TABLE, *both(0))() - printed(TABLE, *both(50))()))

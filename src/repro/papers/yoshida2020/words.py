@@ -145,8 +145,8 @@ EXPERIMENT = Experiment(
     name="words-saved", paper="yoshida2020", summary="What recurrence saves on each word of a page of test text.",
     config=Config, scales=SCALES, execute=execute, grid=grid, estimate=estimate,
     needs=lambda config: [trained(config, name) for name in MODELS])
-LOOK_FOR = ("Stronger colors mark words on which one model is clearly better. A memory should help on underlined words: "
-            "names, pronouns and words of the topic.")
+LOOK_FOR = ("Stronger colors mark words on which one model is clearly better. A memory should help on the underlined "
+            "names, pronouns and topic words.")
 register(
     EXPERIMENT,
     Artifact(id="words-saved-article", paper="yoshida2020", title="Loss saved by recurrence on each word of an article",
