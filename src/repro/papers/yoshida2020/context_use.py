@@ -56,7 +56,7 @@ def estimate(config) -> Estimate:
 
 
 def draw(context):
-    """How much worse than at its best a model predicts, by tokens of context in the window: a line per scale."""
+    """The loss above a model's lowest, by tokens of context in the window: a line per scale."""
     from repro.plotting import draw_curves
 
     lines = {}

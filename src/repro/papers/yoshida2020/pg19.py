@@ -111,9 +111,10 @@ GAIN = {"paper": PAPER, "source": "Table 2", "experiment": EVALUATION.name, "uni
 
 
 def economy(id: str, recurrent: int, baseline: int, sentence: str, short: str, margin: float = 0.0) -> Claim:
-    """The recurrent model at one overlap against the baseline at a larger one, of which it may fall short by `margin`.
+    """The recurrent model at one overlap against the baseline at a larger one; it may be worse by `margin`.
 
-    Its assay is what that step of the overlap gains the baseline: where it gains nothing, to be as good is no merit.
+    The assay is the baseline's gain from that increase of the overlap. Without such a gain, being as good proves
+    nothing.
     """
     points = ("recurrent", recurrent), ("baseline", baseline)
     assay = context_counts(TABLE, overlap=baseline, since=recurrent)
@@ -149,7 +150,7 @@ register(
             "good (at most 0.5 % worse) as a baseline with an overlap of two thirds, or better.",
             "Recurrence at overlap 50 is as good as a baseline at 200.", 0.005),
     Claim(id="yoshida2020-table2-gain-shrinks", **GAIN | {"measure": shrinking},
-          sentence="On books, too, what recurrence gains is larger on disjoint windows than with the largest overlap.",
+          sentence="On books, too, the gain from recurrence is larger on disjoint windows than at the largest overlap.",
           short="On books, recurrence gains most on disjoint windows.",
           about=("yoshida2020-table2-gain", "yoshida2020-table2"), where=at(*both(0), *both(50), also=fair(50)),
           paper_effect=lambda: printed(TABLE, *both(0))() - printed(TABLE, *both(50))()),
@@ -162,17 +163,17 @@ register(
           paper_effect=lambda: printed(TABLE, *both(0))() - printed(ARTICLES, *both(0))()),
     Claim(id="yoshida2020-table2-recurrent-falls", **GAIN | {
             "measure": falling, "control": "", "about": ("yoshida2020-table2",),
-            "why_no_control": "the claim is about overlap, which the module has no part in"},
-          sentence="The recurrent model's test perplexity on books falls with every step of the overlap.",
-          short="On books, recurrence does better with every step of overlap.",
+            "why_no_control": "the claim is about overlap, in which the module plays no part"},
+          sentence="The recurrent model's test perplexity on books falls with every increase of the overlap.",
+          short="On books, recurrence improves with every step of overlap.",
           where=at(*(("recurrent", overlap) for overlap in (0, 5, 10, 30, 50))),
           paper_effect=printed_steps(TABLE, "recurrent")),
     Claim(id="yoshida2020-table2-overlap-falls", **GAIN | {
             "measure": falling, "control": "", "why_no_control": SAME_WEIGHTS, "assay": None, "same_weights": True,
             "why_no_assay": "it is the assay itself", "about": ("yoshida2020-table2",)},
-          sentence="The baseline's test perplexity on books falls with every step of the overlap, up to two thirds of "
-                   "the window.",
-          short="On books, a baseline does better with every step of overlap.",
+          sentence="The baseline's test perplexity on books falls with every increase of the overlap, up to two thirds "
+                   "of the window.",
+          short="On books, the baseline improves with every step of overlap.",
           paper_effect=printed_steps(TABLE, "baseline"),
           where=at(*(("baseline", overlap) for overlap in (0, 5, 10, 30, 50, 75, 100, 150, 200)))),
     Claim(id="yoshida2020-figure4-every-window", **FIGURES | {"measure": every_window},
@@ -180,12 +181,12 @@ register(
           short="Recurrence helps at every window size.",
           where=lambda config: config.overlap == 0 and literal(config)),
     Claim(id="yoshida2020-figure4-widens", **FIGURES | {"measure": widening},
-          criterion_before="the difference of the gains alone, even where nothing was gained",
-          sentence="On disjoint windows, recurrence gains with the smallest window, and more than with the largest.",
-          short="Recurrence gains, more at the smallest window than largest.",
+          criterion_before="the difference of the gains alone, even without any gain",
+          sentence="On disjoint windows, recurrence helps at the smallest window, and more than at the largest.",
+          short="Recurrence helps most at the smallest window.",
           where=lambda config: config.overlap == 0 and literal(config)),
     Claim(id="yoshida2020-figure5-front", **FIGURES | {
             "measure": front, "source": "Figure 5", "about": ("yoshida2020-figure5",)},
           sentence="Every point of the recurrent model lies on the Pareto front of perplexity and cost.",
-          short="Every point of recurrence lies on the Pareto front.",
+          short="Every recurrent model lies on the Pareto front.",
           where=on_curves))

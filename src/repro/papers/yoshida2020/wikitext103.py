@@ -47,7 +47,7 @@ register(EVALUATION)
 
 PAPER, TABLE = "yoshida2020", "yoshida2020_table1_wikitext103"
 register(
-    Artifact(id="yoshida2020-table1", paper=PAPER, title="Word perplexity of baseline and recurrent models by overlap",
+    Artifact(id="yoshida2020-table1", paper=PAPER, title="Perplexity per word on articles, by overlap",
              chapter="06_wikitext103", experiment=EVALUATION.name, source="Table 1",
              build=lambda context: perplexities(context, TABLE)),
     Artifact(id="yoshida2020-table1-gain", paper=PAPER, chapter="06_wikitext103",
@@ -91,14 +91,14 @@ register(
           where=at(("baseline", 0), ("baseline", 50)), paper_effect=printed(TABLE, ("baseline", 50), ("baseline", 0))),
     Claim(id="yoshida2020-table1-overlap-falls", **OVERLAP | {"measure": falling},
           sentence="The baseline's test perplexity falls with every step of the overlap.",
-          short="The baseline does better with every step of overlap.",
+          short="The baseline improves with every step of overlap.",
           where=at(*(("baseline", overlap) for overlap in (0, 5, 10, 30, 50))),
           paper_effect=printed_steps(TABLE, "baseline")),
     Claim(id="yoshida2020-table1-recurrent-falls",
           **OVERLAP | {"measure": falling, "same_weights": False, "assay": context_counts(TABLE), "why_no_assay": "",
-                       "why_no_control": "the claim is about overlap, which the module has no part in"},
+                       "why_no_control": "the claim is about overlap, in which the module plays no part"},
           sentence="The recurrent model's test perplexity falls with every step of the overlap.",
-          short="The recurrent model does better with every step of overlap.",
+          short="The recurrent model improves with every step of overlap.",
           where=at(*(("recurrent", overlap) for overlap in (0, 5, 10, 30, 50))),
           paper_effect=printed_steps(TABLE, "recurrent")),
     Claim(id="yoshida2020-table1-gain-shrinks", **GAIN | {"measure": shrinking},
