@@ -1,8 +1,8 @@
-"""Which optimiser, at which rate, gets furthest on a small part of the base model's training. Not in the papers.
+"""Which optimizer and learning rate get furthest on a small part of the base model's training. Not in the papers.
 
 Each row trains the model of `gpt2_mini` on two million tokens of its own text, in short sequences and with the same
-seed, and scores the same held-out text. Short trainings favour high rates: of rates that are alike here the long
-training takes the lower one.
+seed, and scores the same held-out text. Short trainings favor high rates, so of similar rates the long training uses
+the lower one.
 """
 
 from statistics import fmean

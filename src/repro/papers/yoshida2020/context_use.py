@@ -1,7 +1,6 @@
 """How far back a fine-tuned baseline looks: its loss by position in the window. Not in the paper.
 
-h_prev can stand in for tokens before the window. What it can give at most shows in how much worse a model predicts
-where its window has only begun.
+h_prev replaces tokens before the window. The higher loss at the start of a window bounds what it can gain.
 """
 
 from pydantic import Field, model_validator
@@ -14,7 +13,7 @@ from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, RunConfi
 
 
 class Config(RunConfig):
-    """Disjoint windows of this many tokens, of the test text."""
+    """Disjoint windows of the test text."""
 
     window: int = Field(300, ge=2)
 
@@ -27,7 +26,7 @@ class Config(RunConfig):
 
 
 def baseline(config) -> RunConfig:
-    """The fine-tuned model that is looked at."""
+    """The fine-tuned baseline whose losses are measured."""
     return next(run for run in FINETUNING.plan(config.scale) if run.model == "baseline")
 
 

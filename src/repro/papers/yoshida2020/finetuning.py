@@ -244,8 +244,7 @@ def execute(config, context) -> Outcome:
 
 
 def targets(config) -> int:
-    """Of a sequence: those that all its windows score together, the last of them as whole as the others unless `steps`
-    are given."""
+    """The targets of a sequence, scored by all its windows together. Without `steps` the last window is whole too."""
     if config.steps is None:
         return config.window + (config.windows_per_sequence - 1) * (config.window - config.overlap)
     return config.sequence or config.windows_per_sequence * config.window

@@ -300,8 +300,8 @@ def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
 
 
 def best_rate(config, context) -> float:
-    """The learning rate: the one given, or of those tried the one that gives right answers to training questions held
-    out the most probability: of F1, a step of which is a whole question, as few tell no rates apart.
+    """The given learning rate, or the tried one with the lowest loss on held-out training questions. F1 moves in steps
+    of whole questions, too coarse to separate rates with so few.
     """
     tried = rates_of(config)
     if not tried:
@@ -311,8 +311,8 @@ def best_rate(config, context) -> float:
 
 
 def rates_of(config) -> list[RunConfig]:
-    """The runs that try the learning rates of a reader; none where there is nothing to choose. They have one seed, and
-    read once, however often the reader does."""
+    """The runs that try the learning rates of a reader; none if there is nothing to choose. They have one seed and read
+    one epoch, for any number of epochs of the reader."""
     if config.learning_rate is not None or len(config.rates) == 1:
         return []
     same = config.model_dump(mode="json", exclude={"epochs"}) | {"experiment": RATES.name, "seed": 0}
@@ -320,7 +320,7 @@ def rates_of(config) -> list[RunConfig]:
 
 
 def execute_rate(config, context) -> Outcome:
-    """One learning rate, once through a part of the training questions; scored on others of them."""
+    """One learning rate, trained for one epoch on part of the training questions and scored on others."""
     coder, (choosing, rows) = tokeniser_of(base_of(config)), set_apart(config, searching=True)
     held = prepared(choosing, coder, config.window, must_stand=False)[0]
     model, result, _ = trained(config, context, rows, coder, config.learning_rate, 1)
@@ -357,7 +357,7 @@ def estimate(config, searching: bool = False):
 
 
 def _weights(config, base) -> int:
-    """Of a reader: RoBERTa without its output layer, two heads, and a module where it is used."""
+    """The weights of a reader: RoBERTa without its output layer, two heads, and a module if it is used."""
     from repro.models import roberta_parameters
 
     d, width = base.n_embd, config.hidden_size
@@ -367,7 +367,7 @@ def _weights(config, base) -> int:
             + module * (config.model == RECURRENT))
 
 
-# At smoke a window holds the story, and not all that follows it: the things stand in the next one.
+# At smoke a window holds the story but not all that follows; the things are in the next window.
 SCALES = {
     "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 1, "batch_size": 16, "rates": (2e-3,),
               "held_out": 0, "hidden_size": 64, "optimizer": "muon"},
@@ -381,7 +381,7 @@ SCALES = {
 
 
 def grid(scale: str) -> list[dict]:
-    """Both readers; at smoke also other readings of the paper's sentence on its module, at small more epochs."""
+    """Both readers; at smoke also other readings of the paper's module, at small more epochs."""
     points = [{"model": BASELINE}, {"model": RECURRENT}]
     if scale == "small":
         points += [{"model": BASELINE, "epochs": 3}, {"model": RECURRENT, "epochs": 3}]
@@ -392,7 +392,7 @@ def grid(scale: str) -> list[dict]:
 
 SHARED = {"paper": PAPER, "config": Config, "reads": lambda config: PRETRAINING.reads(base_of(config)), "revision": 1}
 RATES = Experiment(
-    name="recurrence-hotpotqa-rates", **SHARED, summary="Which learning rate suits a reader of questions.",
+    name="recurrence-hotpotqa-rates", **SHARED, summary="Learning rates tried for readers of questions.",
     scales={scale: {key: value for key, value in values.items() if key != "epochs"}
             for scale, values in SCALES.items() if len(values["rates"]) > 1},
     grid=lambda scale: [{"model": model, "learning_rate": rate} for model in (BASELINE, RECURRENT)
