@@ -345,8 +345,8 @@ def estimate(config, searching: bool = False):
     windows = -(-length // max(1, config.window - own))
     per_token = base.n_layer * (24 * base.n_embd**2 + 4 * config.window * base.n_embd)
     each = windows * config.window * per_token
-    learnt = (config.n_train or n_train) - config.held_out
-    read = min(config.search_train, learnt) if searching else config.epochs * learnt
+    learned = (config.n_train or n_train) - config.held_out
+    read = min(config.search_train, learned) if searching else config.epochs * learned
     answers = config.held_out * (1 if searching else config.epochs)
     answers += 0 if searching else n_held * (3 if config.model == RECURRENT else 2)
     n = _weights(config, base)

@@ -1,6 +1,6 @@
 """Recurrence on books (Yoshida et al. 2020, sections 4.3 and 3.1): Table 2, Figures 4 and 5.
 
-`small` trains on 20 books of the subset, drawn anew for each seed, `medium` on all 384, the paper on 1,250 of PG-19's.
+`small` trains on 20 books of the subset, drawn for each seed, `medium` on all 384, the paper on 1,250 of PG-19's.
 At `smoke` the window is a tenth of the paper's 300 tokens.
 """
 
@@ -61,7 +61,7 @@ FAMILIES = {"smoke": (0, 3, 5)}  # overlaps of the baselines in Figure 5
 
 
 def grid(scale: str) -> list[dict[str, Any]]:
-    """Table 2 on both texts; the other window sizes on validation text, where the paper shows them."""
+    """Table 2 on validation and test text; the other window sizes on validation text, as in the paper."""
     other = []
     for window in WINDOWS.get(scale, (200, 400, 500, 600)):
         size = {"window": window, "splits": ("validation",)}
