@@ -155,7 +155,7 @@ def test_a_run_from_elsewhere_is_installed(here, tmp_path):
     assert sorted(os.listdir(placed)) == sorted(os.listdir(folder / "model"))
     assert [one.state for one in check(tmp_path / "mine")] == ["ok"]
     assert install(folder, tmp_path / "mine") == placed, "twice does no harm"
-    with pytest.raises(ReproError, match="tells of no weights that are kept"):
+    with pytest.raises(ReproError, match="lists no stored weights"):
         install(here.runs / here.records[1].id, tmp_path / "mine")
     with pytest.raises(ReproError, match="cannot read .*record.json"):
         install(tmp_path, tmp_path / "mine")

@@ -50,7 +50,7 @@ def test_a_gain_is_of_seeds_that_both_have():
 
 
 def test_what_was_found_is_told():
-    found = list(made(math.log(200), math.log(190), [0.1, 0.1])["found"])
+    found = list(made(math.log(200), math.log(190), [0.1, 0.1])["result"])
     assert found == ["200.0 [200.0, 200.0]", "+5.0% [+5.0%, +5.0%]",
                      "+0.100 [+0.100, +0.100]: positions 301 to 1024 against 151 to 300"]
 
@@ -58,5 +58,5 @@ def test_what_was_found_is_told():
 def test_generated_text_has_no_goals():
     table = made(math.log(200), math.log(190), [0.1, 0.1], scales=("smoke", "small"))
     assert list(table["scale"]) == ["small"] * 3 + ["smoke"] * 3
-    assert set(table["met"][3:]) == set(table["wanted"][3:]) == {"–"}
+    assert set(table["met"][3:]) == set(table["target"][3:]) == {"–"}
     assert list(table["met"][:3]) == ["yes"] * 3

@@ -65,7 +65,7 @@ def test_overlap_costs_as_much_as_the_dearest_memory_and_the_cache_as_much_as_wi
 
 
 @pytest.mark.parametrize(("memory", "overlap", "words"), [
-    ("none", 5, "memory=none with an overlap of 5"), ("overlap", 0, "memory=overlap needs one"),
+    ("none", 5, "memory is none with an overlap of 5"), ("overlap", 0, "an overlap above 0 with memory=overlap"),
     ("rnn", 0, "unknown memory 'rnn'")])
 def test_what_contradicts_itself_is_refused(memory, overlap, words):
     with pytest.raises(ReproError, match=words) as raised:

@@ -75,10 +75,10 @@ def test_what_was_tried_stands_beside_what_was_taken_for_each_window():
                tuned("recurrent", 0, 0.01, [(0.003, 4.5), (0.01, 4.25)], **third),
                tuned("recurrent", 0, 0.01, [])]  # took the rate that another had chosen
     assert learning_rates(records).to_dict("records") == [
-        {"model": "baseline", "T": 300, "0.003": "4.7500", "0.01": "5.0000", "taken": "0.003", "its module": "–"},
-        {"model": "recurrent", "T": 300, "0.003": "4.5000", "0.01": "4.2500", "taken": "0.01",
+        {"model": "baseline", "T": 300, "0.003": "4.7500", "0.01": "5.0000", "chosen": "0.003", "its module": "–"},
+        {"model": "recurrent", "T": 300, "0.003": "4.5000", "0.01": "4.2500", "chosen": "0.01",
          "its module": "3 times that rate, last layer from noise"},
-        {"model": "recurrent", "T": 64, "0.003": "4.5000", "0.01": "4.7500", "taken": "0.003",
+        {"model": "recurrent", "T": 64, "0.003": "4.5000", "0.01": "4.7500", "chosen": "0.003",
          "its module": "that rate, last layer from zero"}]
 
 

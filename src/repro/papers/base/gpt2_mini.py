@@ -1,8 +1,8 @@
 """The base model every language-modelling chapter starts from.
 
-Sizes. A training step costs 6 FLOPs per weight and token (embeddings left out, the output layer counted), and attention
-6 * n_layer * sequence * n_embd more; `estimate` does the sum. `small` is chosen so that pretraining takes one core some
-hours, once, as its weights lie beside its record, and each fine-tuning of Part I some ten minutes. `medium` makes about
+Sizes. A training step costs 6 FLOPs per weight and token (without embeddings, with the output layer), plus 6 * n_layer
+* sequence * n_embd for attention; `estimate` computes the sum. At `small`, pretraining takes one core some hours, once,
+because its weights are stored next to its record, and each fine-tuning of Part I some ten minutes. `medium` makes about
 13 passes over the 262 books and has to fit into an hour on one GPU that sustains 3e13 FLOP/s in bf16.
 """
 
@@ -28,9 +28,9 @@ SCALES = {
               "vocab_size": 205, "n_layer": 3, "n_embd": 64, "n_positions": 128, "sequence": 128, "batch_size": 8,
               "tokens": 400_000, "optimizer": "muon", "learning_rate": 2e-2, "warmup_steps": 20,
               "validate_every": 200_000},
-    # Its tokeniser is trained on its own text alone, so that its id hangs on no other corpus. The text has 29,832,187
-    # tokens: it is read twice. Optimisers and rates on a part of it: `repro.papers.base.recipes`. Short trainings
-    # favour high rates: this long one takes 3e-3.
+    # Its tokenizer is trained on its own text alone, so that its id depends on no other corpus. The text has 29,832,187
+    # tokens and is read twice. `repro.papers.base.recipes` compares optimizers and rates on a part of it. Short
+    # trainings favor high rates; this long one uses 3e-3.
     "small": {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipedia",), "vocab_size": 8192,
               "n_layer": 6, "n_embd": 256, "n_head": 4, "n_positions": 1024, "sequence": 1024, "batch_size": 4,
               "growing": ((256, 0.5), (512, 0.3)), "tokens": 60_000_000, "optimizer": "muon", "learning_rate": 3e-3,

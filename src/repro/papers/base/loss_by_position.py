@@ -1,6 +1,6 @@
 """How far back the base model looks: its loss by position in the window, on held-out documents.
 
-A model that no longer gains from the tokens further back has no use for what a memory could carry from there.
+A model that gains nothing from more distant tokens cannot use a memory of them.
 """
 
 from pydantic import Field, model_validator
@@ -13,11 +13,11 @@ DOCUMENTS = {"smoke": 4, "small": 26, "medium": 26, "paper": 26}  # of the valid
 
 
 class Config(RunConfig):
-    """Disjoint windows of this many tokens, the first so many of each document of the validation text."""
+    """The first disjoint windows of each document of the validation text."""
 
     window: int = Field(1024, ge=4)
-    windows_per_document: int = Field(16, ge=1)  # a document with fewer full ones gives those that it has
-    after: int = Field(150, ge=1)  # tokens of context, twice of which end the first of the two stretches compared
+    windows_per_document: int = Field(16, ge=1)  # fewer for a document that is shorter
+    after: int = Field(150, ge=1)  # tokens of context; the first of the two stretches compared ends after twice as many
 
     @model_validator(mode="after")
     def _fits(self):
@@ -25,7 +25,7 @@ class Config(RunConfig):
         if self.window > context:
             raise ValueError(f"window is {self.window} tokens, but the model's context ends at {context}")
         if 2 * self.after >= self.window:
-            raise ValueError(f"after is {self.after} tokens; twice of it must be less than the window ({self.window})")
+            raise ValueError(f"after is {self.after} tokens; it must be less than half the window ({self.window})")
         return self
 
 
@@ -59,7 +59,7 @@ def execute(config, context) -> Outcome:
 
 
 def stretch_name(first: int, last: int) -> str:
-    """Of positions counted from 1."""
+    """The name of a stretch of positions, counted from 1."""
     return f"position_{first + 1}" if last == first + 1 else f"positions_{first + 1}_to_{last}"
 
 
@@ -83,7 +83,7 @@ def draw(context):
 
     rows = []
     for scale in reversed(context.scales):
-        for record in context.records(scale)[:1]:  # seeds would lie above each other
+        for record in context.records(scale)[:1]:  # the curves of seeds would cover each other
             for first, last in stretches(record.config["window"]):
                 losses = record.documents["validation"][stretch_name(first, last)]
                 value, low, high = bootstrap_ratio(losses, [1] * len(losses))
@@ -101,4 +101,6 @@ EXPERIMENT = Experiment(
 register(EXPERIMENT, Artifact(
     id="base-loss-by-position", paper="yoshida2020", title="Loss of the base model by position in the window",
     chapter="02_corpora_and_base_models", experiment=EXPERIMENT.name, source="not in the paper; asked here",
-    kind="figure", build=draw))
+    kind="figure", build=draw,
+    look_for="Where the curve still falls, the model gains from tokens that far back; where it is flat, a memory of "
+             "them could not help it."))

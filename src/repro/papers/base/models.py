@@ -1,4 +1,4 @@
-"""The base models that there are: what their records tell, and the weights that lie beside them."""
+"""The available base models: their records, and the weights stored next to them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ LOSSES = ("validation_token_loss", "masked_bits_per_token")
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A base model that was trained, as its record tells."""
+    """A trained base model, as described by its record."""
 
     name: str  # "gpt2-mini"
     experiment: str
@@ -25,12 +25,12 @@ class BaseModel:
     id: str
     corpus: str
     parameters: int
-    weights: str  # as which they are kept, "bf16" or "fp32"
-    tokens: int  # that it was trained on; 0 for somebody else's checkpoint
+    weights: str  # format in which they are kept, "bf16" or "fp32"
+    tokens: int  # tokens of training; 0 for a published checkpoint
     loss: float | None  # on held-out text, in `unit`
     unit: str
-    bytes: int | None  # of the weights beside the record; None where none lie there
-    state: str  # "ok", "not kept", or what is wrong with them
+    bytes: int | None  # size of the stored weights; None without any
+    state: str  # "ok", "not kept", or the fault of the weights
 
 
 def base_models(results: Path | str | None = None) -> list[BaseModel]:
@@ -39,10 +39,7 @@ def base_models(results: Path | str | None = None) -> list[BaseModel]:
 
 
 def check(results: Path | str | None = None) -> list[BaseModel]:
-    """`base_models`, those whose weights lie beside their record also loaded, and read with.
-
-    What is wrong with one is its `state`.
-    """
+    """`base_models`, with stored weights loaded and tried. A fault is reported in `state`."""
     found = []
     for record, store, name in _records(results):
         told = _told(record, store, name)
@@ -56,9 +53,9 @@ def check(results: Path | str | None = None) -> list[BaseModel]:
 
 
 def base_model(name: str = "gpt2-mini", scale: str = "small", results: Path | str | None = None) -> tuple[Any, Any]:
-    """The kept base model of a scale and its tokeniser, ready to be used; no corpus is needed, and nothing is trained.
+    """The stored base model of a scale and its tokenizer, ready to use, without a corpus or training.
 
-    Raises ReproError for an unknown name, where no weights are kept, and for weights that are not whole.
+    Raises ReproError for an unknown name, if no weights are stored, and for incomplete weights.
     """
     if name not in EXPERIMENTS:
         raise unknown("base model", name, EXPERIMENTS)
@@ -67,28 +64,26 @@ def base_model(name: str = "gpt2-mini", scale: str = "small", results: Path | st
     record = store.get(config)
     folder = record and store.kept(record)
     if not folder:
-        raise ReproError(f"no weights of {name} at {scale} lie beside a record in {store.folder}; "
-                         f"`{command(config)}` makes them, where weights=bf16.")
+        raise ReproError(f"no weights of {name} at {scale} are stored next to a record in {store.folder}; make them "
+                         f"with `{command(config)}`, where weights=bf16.")
     return _load(record, folder / "model", name)
 
 
 def install(folder: Path | str, results: Path | str | None = None) -> Path:
-    """Put the record of a finished run of a base model, and its weights beside it, where records of its scale belong.
+    """Store the record of a finished run of a base model, and its weights, with the records of its scale.
 
-    folder: the run's own, `runs/<id>` of a work folder: it holds record.json and model/. Returns the folder of the
-    weights. Raises ReproError when it holds neither, for weights that are not the record's, and where another record of
-    that id is in the way.
+    folder: the run's own, `runs/<id>` of a work folder, with record.json and model/. Returns the folder of the weights.
+    Raises ReproError if these are missing, for weights that are not the record's, and if another record has that id.
     """
     folder = Path(folder)
     record = Record.read(folder / "record.json")
     if record.experiment not in [one.name for one in EXPERIMENTS.values()] or "model" not in record.notes:
-        raise ReproError(f"{folder / 'record.json'} is of {record.experiment} and tells of no weights that are kept; "
-                         "give the folder of a base model that was trained with weights=bf16.")
+        raise ReproError(f"{folder / 'record.json'} is of {record.experiment} and lists no stored weights; give the "
+                         "folder of a base model that was trained with weights=bf16.")
     store = Store.for_scale(record.scale, results)
     there = store.path(record)
     if there.exists() and Record.read(there).digest != record.digest:
-        raise ReproError(f"{there} is another result of the same run; delete it first if this one is to take its "
-                         "place.")
+        raise ReproError(f"{there} is another result of the same run; delete it first to replace it.")
     store.put(record, folder / "model")
     return store.kept(record) / "model"
 
@@ -113,7 +108,7 @@ def _told(record: Record, store: Store, name: str) -> BaseModel:
 
 
 def _load(record: Record, folder: Path, name: str) -> tuple[Any, Any]:
-    """The model and the tokeniser of a folder that was checked. Raises ReproError when they do not fit the record."""
+    """The model and tokenizer of a checked folder. Raises ReproError if they do not match the record."""
     from transformers import AutoConfig
 
     from repro.data import Tokeniser
@@ -132,6 +127,6 @@ def _load(record: Record, folder: Path, name: str) -> tuple[Any, Any]:
                              "from git.")
     model = loaders[name](folder).eval()
     if (n := sum(weight.numel() for weight in model.parameters())) != record.metrics["parameters"]:
-        raise ReproError(f"{folder} holds {n:,} weights, record {record.id} tells of "
+        raise ReproError(f"{folder} holds {n:,} weights, but record {record.id} lists "
                          f"{record.metrics['parameters']:,.0f}; restore it from git.")
     return model, coder

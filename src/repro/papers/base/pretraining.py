@@ -1,4 +1,4 @@
-"""How a base model is pretrained: alike for one that predicts the next token and one that fills in what is masked."""
+"""Pretraining of a base model, the same for next-token prediction and for filling in masked tokens."""
 
 import math
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 
 from repro.study import Absent, Estimate, Outcome, RunConfig, kept_model
 
-PROCESS = 2**30  # bytes that Python, torch and a tokenised corpus take before any model is there
-RATE = {"smoke": 4e10, "small": 5e10, "medium": 3e13, "paper": 6e13}  # FLOP/s sustained by what each scale is meant for
+PROCESS = 2**30  # bytes of Python, torch and a tokenized corpus, without a model
+RATE = {"smoke": 4e10, "small": 5e10, "medium": 3e13, "paper": 6e13}  # FLOP/s sustained by the machine of each scale
 BF16 = 3  # times that in bf16 on a CPU with such instructions; the rates of GPUs are in bf16 already
-# What weight decay changes: matrices and embeddings, or biases, norms and other vectors too, as it once did.
+# Weight decay applies to matrices and embeddings, or also to biases, norms and other vectors, as in older runs.
 Decayed = Annotated[Literal["matrices", "all"], Absent("all")]
 Earlier = tuple[Annotated[int, Field(ge=1)], Annotated[float, Field(gt=0, lt=1)]]
 
@@ -21,7 +21,7 @@ OPTIMIZERS = {"adamw": "AdamW", "muon": "Muon"}
 
 
 def with_optimizer(name: str, own: str, others: Iterable[str]) -> str:
-    """The name of a row, with its optimizer behind it where the rows of its table were not all trained by one.
+    """The name of a row, followed by its optimizer if the rows of the table use several.
 
     >>> with_optimizer("T-D", "muon", ["adamw", "muon"]), with_optimizer("T-D", "muon", ["muon"])
     ('T-D (Muon)', 'T-D')
@@ -30,9 +30,9 @@ def with_optimizer(name: str, own: str, others: Iterable[str]) -> str:
 
 
 class Config(RunConfig):
-    """Tokeniser, architecture and training. At `paper` scale only `source` counts."""
+    """Tokenizer, architecture and training. At `paper` scale only `source` counts."""
 
-    source: str = "scratch"  # "scratch", or a checkpoint on the hub that is taken as it is
+    source: str = "scratch"  # "scratch", or a checkpoint on the hub that is used as it is
     tokeniser: str
     vocab_size: int = Field(4096, ge=2)
     tokeniser_corpora: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Config(RunConfig):
     n_positions: int = Field(1024, ge=2)
     sequence: int = Field(1024, ge=1)  # tokens per training sequence
     batch_size: int = Field(8, ge=1)  # sequences per step
-    tokens: int = Field(1, ge=1)  # that are read
+    tokens: int = Field(1, ge=1)  # read in training
     learning_rate: float = Field(2e-3, gt=0)
     warmup_steps: int = Field(100, ge=0)
     weight_decay: float = Field(0.0, ge=0)
@@ -50,10 +50,10 @@ class Config(RunConfig):
     validate_every: int = Field(1_000_000, ge=1)  # tokens
     precision: Literal["no", "bf16"] = "no"
     optimizer: Annotated[Literal["adamw", "muon"], Absent("adamw")] = "adamw"
-    # Stages before that of `sequence`: (tokens per sequence, share of the steps). Held-out text is read in windows of
-    # `sequence` in every stage, so that the weights kept are the best at the length at which the model is used.
+    # Stages before that of `sequence`: (tokens per sequence, share of the steps). Every stage reads held-out text in
+    # windows of `sequence`, so that the kept weights are the best at the length at which the model is used.
     growing: Annotated[tuple[Earlier, ...], Absent(())] = ()
-    weights: Annotated[Literal["fp32", "bf16"], Absent("fp32")] = "fp32"  # as which they are kept
+    weights: Annotated[Literal["fp32", "bf16"], Absent("fp32")] = "fp32"  # format in which they are kept
 
     @model_validator(mode="after")
     def _fits(self):
@@ -61,11 +61,10 @@ class Config(RunConfig):
         if self.sequence > self.n_positions:
             raise ValueError(f"sequence is {self.sequence} tokens, but the context is n_positions={self.n_positions}")
         if self.n_embd % self.n_head:
-            raise ValueError(f"n_embd is {self.n_embd} and n_head {self.n_head}; the width must be a multiple of the "
-                             "heads")
+            raise ValueError(f"n_embd is {self.n_embd}; it must be a multiple of n_head={self.n_head}")
         if self.weights == "bf16" and self.tokeniser == "word":
-            raise ValueError("weights=bf16 are kept beside the file of their tokeniser, to be read anywhere, and "
-                             "tokeniser=word is none that others read; use bpe")
+            raise ValueError("weights=bf16 are stored with a tokenizer file, which tokeniser=word does not have; use "
+                             "tokeniser=bpe")
         if self.tokeniser == "bpe" and self.vocab_size < 257:
             raise ValueError(f"vocab_size is {self.vocab_size}; byte-level BPE needs at least 257")
         return self
@@ -83,21 +82,21 @@ def check_growing(growing, batch_size: int, **last: int) -> None:
         raise ValueError(f"growing has sequences of {', '.join(str(length) for length, _ in growing)} tokens; they "
                          "must not become shorter")
     if sum(share for _, share in growing) > 1 - 1e-9:
-        raise ValueError("growing takes all of the steps; leave some to sequences of full length")
+        raise ValueError("growing takes all of the steps; leave some for sequences of full length")
 
 
 def new_tokeniser(config):
-    """The tokeniser that a base model of this config is to be trained with, made from its corpora."""
+    """The tokenizer for training a base model of this config, made from its corpora."""
     from repro.data import tokeniser
 
     return tokeniser(config.tokeniser, config.vocab_size, config.tokeniser_corpora)
 
 
 def tokeniser_of(config):
-    """The tokeniser that a base model of this config was trained with: from the file beside its weights, which needs no
-    corpus, or where none are kept made from its corpora.
+    """The tokenizer that a base model of this config was trained with: from the file next to its weights, which needs
+    no corpus, or made from its corpora if no weights are stored.
 
-    Raises ReproError for kept weights that are not whole, and for absent corpora.
+    Raises ReproError for incomplete stored weights, and for missing corpora.
     """
     from repro.data import Tokeniser
 
@@ -106,13 +105,14 @@ def tokeniser_of(config):
 
 
 def stages(config) -> list[tuple[int, int, int]]:
-    """(tokens per sequence, sequences per step, steps) of each stage of training; every step has as many tokens."""
+    """(tokens per sequence, sequences per step, steps) of each stage of training; all steps have equally many
+    tokens."""
     steps = math.ceil(config.tokens / (config.batch_size * config.sequence))
     return split(config.growing, config.sequence, config.batch_size, steps)
 
 
 def split(growing, longest: int, batch_size: int, steps: int) -> list[tuple[int, int, int]]:
-    """`stages` of so many steps, the last of `batch_size` sequences of `longest` tokens.
+    """The `stages` of `steps` steps, the last with `batch_size` sequences of `longest` tokens.
 
     >>> split(((4, 0.5),), longest=16, batch_size=2, steps=10)
     [(4, 8, 5), (16, 2, 5)]
@@ -138,9 +138,9 @@ def growing_batches(config, text, seed: int | None = None):
 
 
 def pretrain(config, context, name: str, objective, batches, loss):
-    """Train the model of `objective`; return it as it is kept, what the training tells, and its loss.
+    """Train the model of `objective`; return it as it is stored, the result of training, and its loss.
 
-    loss: from the model to nats per target of held-out text. Goes on where it was killed.
+    loss: from the model to nats per target of held-out text. A killed training resumes where it stopped.
     """
     import torch
 
@@ -148,7 +148,7 @@ def pretrain(config, context, name: str, objective, batches, loss):
 
     model = objective.model
     if config.precision == "bf16" and not torch.cuda.is_available():
-        model.set_attn_implementation("eager")  # plain products: on a CPU 1.2 times as many tokens/s as fused ones
+        model.set_attn_implementation("eager")  # plain products: on a CPU 1.2 times the tokens/s of fused ones
     settings = TrainConfig(config.tokens, config.learning_rate, config.warmup_steps, "linear", config.weight_decay,
                            validate_every=config.validate_every, precision=config.precision, seed=config.seed,
                            optimizer=config.optimizer, decayed=config.decayed)
@@ -156,14 +156,14 @@ def pretrain(config, context, name: str, objective, batches, loss):
         result = train(objective, batches, settings, context.folder, lambda trained: loss(trained.model), bar)
     if config.weights == "fp32":
         return model, result, result.best_loss
-    model = model.bfloat16().float()  # what others will read
+    model = model.bfloat16().float()  # the values that others will read
     return model, result, loss(model)
 
 
 def outcome(config, context, name: str, model, coder, result=None, metrics=None, units=None) -> Outcome:
-    """Save the model, in bf16 with its tokeniser beside it, and tell what came out.
+    """Save the model, in bf16 together with its tokenizer, and return the outcome of the run.
 
-    result: of the training; None for somebody else's checkpoint. metrics, units: besides the number of weights.
+    result: of the training; None for a published checkpoint. metrics, units: in addition to the number of weights.
     """
     from repro.data import files
     from repro.models import save_model
@@ -181,7 +181,7 @@ def outcome(config, context, name: str, model, coder, result=None, metrics=None,
 
 
 def estimate(config, n: int, per_token: float) -> Estimate:
-    """Of a model with `n` weights whose training costs `per_token` FLOPs a token."""
+    """The cost of training a model with `n` weights at `per_token` FLOPs per token."""
     if config.source != "scratch":
         return Estimate(n, 0, 0.0, 4 * n, 60.0, note=f"({config.source} as it is)")
     memory = PROCESS + 16 * n + config.batch_size * config.sequence * 4 * (34 * config.n_layer * config.n_embd

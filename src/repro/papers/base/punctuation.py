@@ -1,5 +1,5 @@
-"""Tests are read as the base models' texts are: with plain quotes and dashes, or as they are typed where another's
-model, which has read all kinds of them, is tried."""
+"""Punctuation of test texts: plain quotes and dashes, as in the base models' texts, or as typed for published models,
+which have read all kinds."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -8,7 +8,7 @@ Punctuation = Literal["plain", "as typed"]
 
 
 def tidied(config) -> Callable[[Any], Any]:
-    """What is done to a text or an example, by the setting `punctuation`.
+    """The function applied to a text or an example, by the setting `punctuation`.
 
     >>> from types import SimpleNamespace
     >>> tidied(SimpleNamespace(punctuation="plain"))("“so”"), tidied(SimpleNamespace(punctuation="as typed"))("“so”")

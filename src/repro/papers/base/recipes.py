@@ -1,8 +1,8 @@
-"""Which optimiser, at which rate, gets furthest on a small part of the base model's training. Not in the papers.
+"""Which optimizer and learning rate get furthest on a small part of the base model's training. Not in the papers.
 
 Each row trains the model of `gpt2_mini` on two million tokens of its own text, in short sequences and with the same
-seed, and scores the same held-out text. Short trainings favour high rates: of rates that are alike here the long
-training takes the lower one.
+seed, and scores the same held-out text. Short trainings favor high rates, so of similar rates the long training uses
+the lower one.
 """
 
 from statistics import fmean
@@ -21,20 +21,19 @@ RATES = {"smoke": {"muon": (2e-2,), "adamw": (2e-2,)},
 
 
 def grid(scale: str) -> list[dict]:
-    """A row for each optimiser and each of its rates."""
+    """A row for each optimizer and each of its rates."""
     return [{"optimizer": name, "learning_rate": rate} for name, rates in RATES[scale].items() for rate in rates]
 
 
 EXPERIMENT = Experiment(
-    name="choose-recipe", paper="yoshida2020", summary="Optimisers and rates, tried on few tokens of the base model's.",
+    name="choose-recipe", paper="yoshida2020", summary="Optimizers and rates, tried on few tokens of the base model's.",
     config=gpt2_mini.Config, scales={scale: gpt2_mini.SCALES[scale] | SHORT[scale] for scale in SHORT}, grid=grid,
     execute=gpt2_mini.execute, estimate=gpt2_mini.estimate, reads=lambda config: config.tokeniser_corpora)
-TAKEN = "taken for the base model"
+TAKEN = "chosen for the base model"
 
 
 def table(context):
-    """A row for each recipe: what it reads and the loss on held-out text; the recipe that the base model has is marked.
-    """
+    """A row for each recipe: its tokens and the loss on held-out text; the base model's recipe is marked."""
     import pandas
 
     rows = []
@@ -44,7 +43,7 @@ def table(context):
             losses = [record.metrics["validation_token_loss"] for record in context.records_of(config)]
             length, sequences, _ = stages(config)[-1]
             own = (config.optimizer, config.learning_rate) == (base.optimizer, base.learning_rate)
-            rows.append({"scale": scale, "optimiser": config.optimizer, "learning rate": f"{config.learning_rate:g}",
+            rows.append({"scale": scale, "optimizer": config.optimizer, "learning rate": f"{config.learning_rate:g}",
                          "tokens": f"{config.tokens:,}", "batch": f"{sequences} x {length}",
                          "nats per token": f"{fmean(losses):.3f}" if losses else NOT_RUN,
                          "": TAKEN if own else ""})
@@ -52,5 +51,5 @@ def table(context):
 
 
 register(EXPERIMENT, Artifact(
-    id="base-recipes", paper="yoshida2020", title="Optimisers and rates on a small part of the base model's text",
+    id="base-recipes", paper="yoshida2020", title="Optimizers and learning rates on a small part of the text",
     chapter="02_corpora_and_base_models", experiment=EXPERIMENT.name, source=ADDED, build=table))

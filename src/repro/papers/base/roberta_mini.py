@@ -1,8 +1,8 @@
 """The base model that the encoder chapters start from: RoBERTa's architecture, which fills in what is masked.
 
-It is trained on gpt2-mini's text, at `small` in three stages, and is of the same size; a step costs less, since the
-output layer is applied to the 15 % of the tokens that are to be predicted only. Its metric, bits per masked token, is
-what Beltagy et al. (2020) print as BPC.
+It is trained on gpt2-mini's text, at `small` in three stages, and has the same size. A step costs less, because the
+output layer applies only to the 15 % of tokens that are predicted. Its metric, bits per masked token, is what Beltagy
+et al. (2020) print as BPC.
 """
 
 import math
@@ -26,7 +26,7 @@ MASK_SEED = 0  # of the masks of held-out text, the same for every model
 
 
 SPREAD = 128  # sequences of the validation text, evenly over all of it, which is more than one book
-# How a model is trained, and not what it is.
+# Settings of training, not of the architecture.
 TRAINING = {"continues", "tokens", "batch_size", "growing", "sinusoids", "learning_rate", "warmup_steps",
             "weight_decay", "decayed", "validate_every", "optimizer", "precision"}
 
@@ -36,11 +36,11 @@ class Config(pretraining.Config):
 
     tokeniser: Literal["masked-bpe", "roberta"] = "masked-bpe"
     n_positions: int = Field(512, ge=2)
-    sequence: int = Field(512, ge=3)  # tokens per training sequence, <s> and </s> among them
-    # The amplitude of the waves as which positions start; None: at random.
+    sequence: int = Field(512, ge=3)  # tokens per training sequence, including <s> and </s>
+    # The amplitude of the waves that initialize positions; None: random.
     sinusoids: Annotated[float | None, Field(gt=0), Absent(None)] = None
-    # What differs in the settings (TRAINING) of the run whose weights it starts from, which may continue one itself;
-    # None: it starts anew.
+    # The settings (of TRAINING) in which the run whose weights it starts from differs; that run may continue another.
+    # None: it starts from scratch.
     continues: Annotated[dict[str, Any] | None, Absent(None)] = None
 
     @model_validator(mode="after")
@@ -49,8 +49,8 @@ class Config(pretraining.Config):
             raise ValueError(f"sinusoids is {self.sinusoids}, but a run that continues another starts from its "
                              "positions; set sinusoids=null, or continues=null")
         if strange := sorted({*(self.continues or {})} - TRAINING):
-            raise ValueError(f"continues has {strange[0]}={self.continues[strange[0]]!r}; the run that is continued "
-                             f"may differ in {', '.join(sorted(TRAINING))} alone")
+            raise ValueError(f"continues has {strange[0]}={self.continues[strange[0]]!r}; the continued run may differ "
+                             f"only in {', '.join(sorted(TRAINING))}")
         return self
 
     def __hash__(self) -> int:
@@ -65,22 +65,22 @@ def earlier(config) -> Config | None:
 
 
 def chain(config) -> list[Config]:
-    """The runs that its weights come from, from the first, which started anew, to itself."""
+    """The runs behind its weights, from the first, which started from scratch, to itself."""
     before = earlier(config)
     return [*(chain(before) if before else ()), config]
 
 
 REAL = {"corpus": "books-and-wikipedia", "tokeniser_corpora": ("books-and-wikipedia",), "optimizer": "muon",
         "precision": "bf16", "weights": "bf16", "weight_decay": 0.1, "growing": ((128, 0.5),)}
-# The first recipe of `small`, that of gpt2-mini: by it a model comes little farther than frequencies. SHORT gets it to
-# look at its neighbours with a quarter of the tokens: more sequences are short, positions are waves. But what is left
-# of them for whole sequences hardly trains the positions beyond the 128th, so that the model taken reads on.
+# FIRST, the recipe of gpt2-mini, gets a model little further than token frequencies. With SHORT it learns to look at
+# its neighbors with a quarter of the tokens: more sequences are short, and positions start as waves. But too few whole
+# sequences remain to train the positions beyond the 128th, so the chosen model reads on.
 FIRST = {"growing": REAL["growing"], "sinusoids": None, "batch_size": 8, "tokens": 60_000_000}
 SHORT = {"growing": ((32, 0.3), (128, 0.4)), "sinusoids": 0.05, "tokens": 14_000_000}
-SECOND = {"continues": SHORT}  # what `small` goes on from, which went on from SHORT itself
+SECOND = {"continues": SHORT}  # `small` continues this run, which itself continues SHORT
 ANEW = {"continues": None}
 SCALES = {
-    # As many ids as make every word a token; with AdamW, fewer layers or longer sequences it learns no topics in time.
+    # Enough ids to make every word a token. With AdamW, fewer layers or longer sequences it learns no topics in time.
     "smoke": {"corpus": "synthetic-books", "tokeniser_corpora": ("synthetic-books",), "vocab_size": 940, "n_layer": 3,
               "n_embd": 64, "n_positions": 64, "sequence": 64, "batch_size": 16, "growing": ((32, 0.7),),
               "tokens": 500_000, "learning_rate": 1e-2, "optimizer": "muon", "warmup_steps": 20,
@@ -116,7 +116,7 @@ def execute(config, context):
     held_out = held_out_batches(held.ids[:HELD_OUT], config.sequence, coder.mask + 1,
                                 None if held.targets is None else held.targets[:HELD_OUT])
     text = tokens(config.corpus, "train", coder)
-    seed = config.seed + len(chain(config)) - 1  # not once more the order and the masks that an earlier run had
+    seed = config.seed + len(chain(config)) - 1  # not the order and masks of an earlier run
     batches = Masked(growing_batches(config, text, seed), coder.mask + 1, seed)
     model, result, loss = pretrain(config, context, NAME, MaskedLM(model), batches,
                                    lambda model: masked_loss(model, held_out))
@@ -131,12 +131,12 @@ def execute(config, context):
     outcome = pretraining.outcome(config, context, NAME, model, coder, result, metrics,
                                   {name: UNITS.get(name, "bits per masked token") for name in metrics})
     if before:
-        outcome.notes["tokens"] += told.notes["tokens"]  # that the weights have seen
+        outcome.notes["tokens"] += told.notes["tokens"]  # all tokens that the weights have seen
     return outcome
 
 
 def held_out_batches(ids, sequence: int, vocab_size: int, targets=None) -> list:
-    """A text (N,) in sequences that do not overlap, with masks that are always the same; a rest is left out.
+    """A text (N,) in sequences that do not overlap, with fixed masks; an incomplete last sequence is left out.
 
     targets (N,): which tokens are to be predicted; None: all.
     Raises ReproError for a text that is shorter than a sequence.
@@ -154,8 +154,8 @@ def held_out_batches(ids, sequence: int, vocab_size: int, targets=None) -> list:
 
 
 def spread(ids, sequence: int, n: int, targets=None):
-    """`n` sequences of a text (N,), or as many as it has, evenly from its beginning to its end, as one text; and which
-    tokens of these are to be predicted, where `targets` (N,) says it of all."""
+    """Up to `n` sequences of a text (N,), spread evenly from its beginning to its end, as one text; and the matching
+    part of `targets` (N,), the tokens to be predicted."""
     import numpy as np
 
     if len(ids) < sequence:
@@ -166,8 +166,8 @@ def spread(ids, sequence: int, n: int, targets=None):
 
 
 def said_twice(rows, vocab_size: int) -> tuple[list, list]:
-    """Of rows (n, N) of held-out text the beginning of each twice, 15 % of its second time masked; and the same with
-    the beginning of another row in place of the first time. What the first tells better than the second was looked up.
+    """Rows (n, N) of held-out text with their beginning repeated, 15 % of the repetition masked; and the same rows with
+    the beginning of another row in front. The gain of the first over the second comes from looking up.
     """
     import numpy as np
 
@@ -190,8 +190,8 @@ def said_twice(rows, vocab_size: int) -> tuple[list, list]:
 
 
 def frequency_bits(ids, batches: list, vocab_size: int) -> float:
-    """Mean -log2 p of the masked tokens of `batches` where p is how often each token occurs in `ids` (N,), each once
-    more than counted: what a model knows that looks at nothing.
+    """Mean -log2 p of the masked tokens of `batches`, where p is the frequency of each token in `ids` (N,) with one
+    added to each count: the loss of a model that looks at no context.
 
     >>> import numpy as np, torch
     >>> round(frequency_bits(np.array([0, 0]), [{"targets": torch.tensor([[0, -100, 1]])}], 2), 3)  # 3/4 and 1/4

@@ -1,4 +1,5 @@
-"""Yoshida, Ettinger and Gimpel (2020), *Adding Recurrence to Pretrained Transformers*: what its chapters show."""
+"""Yoshida, Ettinger and Gimpel (2020), *Adding Recurrence to Pretrained Transformers*: the names that its chapters
+use."""
 
 from repro.papers.yoshida2020.deviations import deviations
 from repro.papers.yoshida2020.evaluation import evaluate

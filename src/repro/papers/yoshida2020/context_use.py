@@ -1,7 +1,6 @@
 """How far back a fine-tuned baseline looks: its loss by position in the window. Not in the paper.
 
-h_prev can stand in for tokens before the window. What it can give at most shows in how much worse a model predicts
-where its window has only begun.
+h_prev replaces tokens before the window. The higher loss at the start of a window bounds what it can gain.
 """
 
 from pydantic import Field, model_validator
@@ -14,7 +13,7 @@ from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, RunConfi
 
 
 class Config(RunConfig):
-    """Disjoint windows of this many tokens, of the test text."""
+    """Disjoint windows of the test text."""
 
     window: int = Field(300, ge=2)
 
@@ -27,7 +26,7 @@ class Config(RunConfig):
 
 
 def baseline(config) -> RunConfig:
-    """The fine-tuned model that is looked at."""
+    """The fine-tuned baseline whose losses are measured."""
     return next(run for run in FINETUNING.plan(config.scale) if run.model == "baseline")
 
 
@@ -56,7 +55,7 @@ def estimate(config) -> Estimate:
 
 
 def draw(context):
-    """How much worse than at its best a model predicts, by tokens of context in the window: a line per scale."""
+    """The loss above a model's lowest, by tokens of context in the window: a line per scale."""
     from repro.plotting import draw_curves
 
     lines = {}
@@ -77,4 +76,5 @@ EXPERIMENT = Experiment(
 register(EXPERIMENT, Artifact(
     id="context-use", paper="yoshida2020", title="Loss of the fine-tuned baseline by position in the window",
     chapter="06_wikitext103", experiment=EXPERIMENT.name, source=ADDED, kind="figure",
+    look_for="Where a curve is flat, more context no longer helps the model, and a memory has nothing to replace.",
     build=draw))

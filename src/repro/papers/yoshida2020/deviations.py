@@ -1,4 +1,4 @@
-"""Where our fine-tuning is not the paper's, or the paper leaves open what to do: one table, read off the settings."""
+"""Where our fine-tuning differs from the paper's, or the paper leaves a choice open: one table, built from settings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ OPEN = "no value known to us"
 
 @dataclass(frozen=True)
 class Deviation:
-    """One choice: what it is about, what the paper says of it, and ours, told of a fine-tuning's config."""
+    """One choice: its subject, the paper's value, and ours, read from a fine-tuning's config."""
 
     about: str
     paper: str
@@ -49,7 +49,7 @@ def _heads(config) -> str:
 
 def _through(config) -> str:
     n = pg19.SCALES[config.scale].get("sequence")
-    return f"{config.windows_per_sequence}" + (f"; on books as many as {n:,} targets take" if n else "")
+    return f"{config.windows_per_sequence}" + (f"; on books, enough for {n:,} targets" if n else "")
 
 
 def _dropout(config) -> str:
@@ -58,7 +58,7 @@ def _dropout(config) -> str:
 
 def _windows(config) -> str:
     second = SECOND.get(config.scale)
-    return f"{config.window}" + (f", and beside it {second['window']}" if second else "")
+    return f"{config.window}" + (f", and also {second['window']}" if second else "")
 
 
 def _length(config) -> str:
@@ -73,12 +73,12 @@ def _length(config) -> str:
 
 def _overlapped(config) -> str:
     if config.steps is None:
-        return "sequences of whole windows, cut anew for every overlap"
-    return "the same targets in the same order, and as many steps, at every overlap"
+        return "sequences of whole windows, cut separately for every overlap"
+    return "the same targets, order and number of steps at every overlap"
 
 
 def _kept(config) -> str:
-    return "the best of all validations" + (", to the end" if config.patience is None else ", ended early")
+    return "the best of all validations" + (", no early stopping" if config.patience is None else ", early stopping")
 
 
 def _rate(config) -> str:
@@ -89,9 +89,9 @@ def _rate(config) -> str:
 
 def _module_rate(config) -> str:
     if not config.modules:
-        return "the same as the base's"
+        return "the base model's"
     times = dict.fromkeys(f"{times:g}" for times, _ in config.modules)
-    return f"{' or '.join(times)} times the base's, whichever is best on validation text"
+    return f"{' or '.join(times)} times the base model's, chosen on validation text"
 
 
 def _tried(config) -> str:
@@ -103,46 +103,46 @@ def _tried(config) -> str:
 
 def _start(config) -> str:
     if any(zero for _, zero in config.modules):
-        return "He's, or its last layer at zero, whichever is best on validation text"
-    return "He's, its last layer at zero" if config.zero_init else "He's, with equal weights of layers"
+        return "He's, or its last layer at zero, chosen on validation text"
+    return "He's, its last layer at zero" if config.zero_init else "He's, with equal layer weights"
 
 
 DEVIATIONS = (
     Deviation("base model", "GPT-2 small, 12 layers of width 768", _base),
     Deviation("articles", "WikiText-103", _text),
     Deviation("training books", "1,250 of PG-19's, the first by file name", _books),
-    Deviation("first tokens of a book that are scored", "validation 15,000, test whole", _heads),
+    Deviation("tokens scored per book, from its start", "validation 15,000, test whole", _heads),
     Deviation("window T, tokens", "300", _windows),
     Deviation("windows that gradients flow through", "20", _through),
-    Deviation("sequences in a step", OPEN, lambda config: str(config.batch_size)),
+    Deviation("sequences per step", OPEN, lambda config: str(config.batch_size)),
     Deviation("place of the module", "the second layer; Equation 1 counts from 1",
-              lambda config: f"index {config.insert_layer} counted from 0, the block number {config.insert_layer + 1}"),
+              lambda config: f"index {config.insert_layer} counted from 0, block number {config.insert_layer + 1}"),
     Deviation("length of training", "2 epochs", _length),
     Deviation("training with overlap", OPEN, _overlapped),
-    Deviation("weights that are kept", "training ends early by the loss on validation text", _kept),
+    Deviation("weights that are kept", "early stopping by the loss on validation text", _kept),
     Deviation("tokens between validations", "2,000,000", lambda config: f"{config.validate_every:,}"),
-    Deviation("optimiser", "Adam", lambda config: "AdamW without weight decay"),
+    Deviation("optimizer", "Adam", lambda config: "AdamW without weight decay"),
     Deviation("learning rate", "chosen on validation text", _rate),
     Deviation("learning rate of the module", OPEN, _module_rate),
-    Deviation("short trainings that choose", OPEN, _tried),
+    Deviation("short trainings to choose these", OPEN, _tried),
     Deviation("warm-up, steps", "100", lambda config: str(config.warmup_steps)),
     Deviation("rate after the warm-up", OPEN,
               lambda config: {"none": "constant", "linear": "falls to zero"}[config.decay]),
     Deviation("clipping of the gradient's norm", OPEN, lambda config: "at 1"),
     Deviation("dropout", OPEN, _dropout),
-    Deviation("numbers", OPEN, lambda config: "bf16 in products" if config.precision == "bf16" else "single precision"),
-    Deviation("hidden units of the module", OPEN, lambda config: "GELU, as in GPT-2"),
-    Deviation("its start", OPEN, _start),
-    Deviation("layers that z weighs", "all",
+    Deviation("precision", OPEN, lambda config: "bf16 products" if config.precision == "bf16" else "single precision"),
+    Deviation("activation of the module", OPEN, lambda config: "GELU, as in GPT-2"),
+    Deviation("initialization of the module", OPEN, _start),
+    Deviation("layers averaged in z", "all",
               lambda config: "the output of every block, the last one after the final norm"),
-    Deviation("normalisation of z", OPEN, lambda config: "none; h_prev passes its layer's own norm, as a token does"),
-    Deviation("positions that z averages", "all of a window",
-              lambda config: "all, those shared with the window before too"),
+    Deviation("normalization of z", OPEN, lambda config: "none; h_prev passes its layer's own norm, like a token"),
+    Deviation("positions averaged in z", "all of a window",
+              lambda config: "all, including those shared with the previous window"),
 )
 
 
 def deviations(*scales: str) -> "pandas.DataFrame":
-    """A row for each choice: what the paper says, and what is done at each of `scales`."""
+    """A row for each choice: the paper's, and ours at each of `scales`."""
     import pandas
 
     plans = {scale: next(run for run in FINETUNING.plan(scale) if run.model == "recurrent") for scale in scales}

@@ -1,7 +1,7 @@
-"""What the claims on perplexity measure: effects by seed and document, in logs of ratios of word perplexities.
+"""Measures of the claims about perplexity: effects by seed and document, as logs of ratios of word perplexities.
 
-The log of such a ratio is a difference of nats per word. By document it is linearised (`repro.evaluation.bootstrap`),
-so that its mean over documents is the difference over the whole corpus, whatever the lengths of the documents.
+The log of such a ratio is a difference in nats per word. It is linearised by document (`repro.evaluation.bootstrap`),
+so that its mean over documents is the difference over the whole corpus, for documents of any length.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,17 +17,18 @@ from repro.study.published import printed_rows
 if TYPE_CHECKING:
     import numpy as np
 
-MASKED = "the module masked out, or given another document's state, whichever does better"
+MASKED = "the better of the model with its module masked out and with another document's state"
 EXPERIMENTS = "recurrence-pg19", "recurrence-wikitext103"
-CONTROL_LOSSES = ("nll_masked", "nll_other_document")  # by document: without h_prev, and with that of another document
-SAME_WEIGHTS = "the same weights read the same text; nothing is added that could be left out"
+CONTROL_LOSSES = ("nll_masked", "nll_other_document")  # by document: without h_prev, and with another document's
+SAME_WEIGHTS = "the same weights read the same text, so there is no added part to remove"
 WINDOW = {"smoke": 30}  # of the papers' tables, tokens; else 300
-SMOKE = {0: 0, 30: 3, 50: 5, 200: 20}  # overlaps of 300 tokens that the tenth of a window at `smoke` has too
+SMOKE = {0: 0, 30: 3, 50: 5, 200: 20}  # overlaps of 300 tokens, and the same in `smoke`'s windows of a tenth
 
 
 def at_points(*points: tuple[str, int], also: Sequence[tuple[str, int]] = ()) -> Callable[[Any], bool]:
-    """Whether a config is one of these points, each a `kind` of model and its overlap of 300 tokens, or of those that
-    count `also` where they are planned; never at a scale that does not plan all points."""
+    """A test of whether a config is one of these points, each a `kind` of model and its overlap of 300 tokens.
+
+    also: points that count as well where they are planned. A scale that does not plan all `points` has no match."""
     def where(config) -> bool:
         needed, known = ({(model, SMOKE.get(overlap) if config.scale == "smoke" else overlap)
                           for model, overlap in some} for some in (points, (*points, *also)))
@@ -43,7 +44,7 @@ def _planned(planner: Experiment, scale: str) -> frozenset[tuple[str, int]]:
 
 
 def _tested(config) -> bool:
-    """Whether a config is of the window of the papers' tables, and of test text."""
+    """Whether a config has the window of the papers' tables and reads test text."""
     return config.window == WINDOW.get(config.scale, 300) and "test" in config.splits
 
 
@@ -57,7 +58,7 @@ def both(overlap: int) -> list[tuple[str, int]]:
 
 
 def matched_baseline(overlap: int) -> list[tuple[str, int]]:
-    """The baseline that was trained on the windows of a recurrent model with this overlap."""
+    """The baseline trained on the same windows as a recurrent model with this overlap."""
     return [(CONTROL, overlap)] if overlap else []
 
 
@@ -69,9 +70,9 @@ def records_of_kind(records: Sequence[Record], model: str, overlap: Callable[[li
 
 
 def without_module(recurrent: Sequence[Record], against: Sequence[Record], split: str = "test") -> "np.ndarray":
-    """`log_ratio` of the recurrent models with their module masked out or fed with another document's state, whichever
-    is the better, (seeds, documents). Of records that kept no such losses, (seeds, 1): the ratio as a whole, with what
-    masking takes on validation text where the test text was not read a second time."""
+    """`log_ratio` of the recurrent models without their module, (seeds, documents): masked out or given another
+    document's state, the better of the two. Records that kept no such losses give (seeds, 1): the ratio as a whole,
+    with the loss from masking on validation text where the test text was not read a second time."""
     import numpy as np
 
     pairs = list(zip(recurrent, against, strict=True))
@@ -85,10 +86,11 @@ def without_module(recurrent: Sequence[Record], against: Sequence[Record], split
 
 
 def gain(records: Sequence[Record], split: str = "test", model: str = "recurrent") -> Measured:
-    """Recurrent against baseline at one overlap; `model`: of which kind.
+    """Recurrent against baseline at one overlap; `model`: the kind of recurrent model.
 
-    A recurrent model that was trained on overlapping windows read more of them than a baseline trained on disjoint
-    ones, and can be better for that alone: where there is a baseline trained so too, that one is compared.
+    A recurrent model trained on overlapping windows has read more windows than a baseline trained on disjoint ones, and
+    may be better for that reason alone. If there is a baseline trained on overlapping windows too, it is the one
+    compared.
     """
     recurrent, trained_so = records_of_kind(records, model), records_of_kind(records, CONTROL)
     baseline = trained_so or records_of_kind(records, "baseline")
@@ -97,14 +99,14 @@ def gain(records: Sequence[Record], split: str = "test", model: str = "recurrent
 
 
 def shrinking(records: Sequence[Record]) -> Measured:
-    """The gain on disjoint windows less that at the larger overlap."""
+    """The gain on disjoint windows minus the gain at the larger overlap."""
     return _less(*(gain([record for record in records if record.config["overlap"] == overlap])
                    for overlap in _ends(record.config["overlap"] for record in records)))
 
 
 def widening(records: Sequence[Record]) -> Measured:
-    """The gain at the smallest window, and that less the gain at the largest, on validation text; the one that is the
-    less sure: where nothing is gained, nothing widens."""
+    """The gain at the smallest window, and its difference to the gain at the largest, on validation text; the less
+    certain of the two, because a gap cannot widen where there is no gain."""
     ends = _ends(record.config["window"] for record in records)
     least, most = (gain([record for record in records if record.config["window"] == window], "validation")
                    for window in ends)
@@ -113,8 +115,8 @@ def widening(records: Sequence[Record]) -> Measured:
 
 
 def more_on_books(records: Sequence[Record]) -> Measured:
-    """The gain on books less that on articles of Wikipedia, which are taken in as many groups as there are books. Both
-    are drawn on their own, so it does not matter which group stands beside which book."""
+    """The gain on books minus the gain on Wikipedia articles, grouped into one group per book. Both are sampled
+    independently, so the pairing of groups with books does not matter."""
     books, articles = (gain([record for record in records if record.experiment == name]) for name in EXPERIMENTS)
     n = min(books.effects.shape[1], articles.effects.shape[1])
     return _less(*(Measured(*(grouped(values, n) for values in (one.effects, one.control)))
@@ -122,8 +124,8 @@ def more_on_books(records: Sequence[Record]) -> Measured:
 
 
 def grouped(effects: "np.ndarray", n: int) -> "np.ndarray":
-    """Effects (seeds, units) of n groups of neighbouring units, with the same mean, (seeds, n); of fewer, as they are.
-    """
+    """Effects (seeds, units) averaged over n groups of neighboring units, with the same mean, (seeds, n); unchanged if
+    there are fewer units."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
@@ -154,7 +156,7 @@ def overlap_gain(records: Sequence[Record], model: str = "baseline") -> Measured
 
 
 def falling(records: Sequence[Record]) -> Measured:
-    """Each overlap against the next smaller one; the step that is the least sure to go down."""
+    """Each overlap against the next smaller one; the step that least certainly goes down."""
     steps = []
     for fewer, more in pairwise(sorted({record.config["overlap"] for record in records})):
         pair = [[record for record in records if record.config["overlap"] == overlap] for overlap in (more, fewer)]
@@ -163,13 +165,13 @@ def falling(records: Sequence[Record]) -> Measured:
 
 
 def every_window(records: Sequence[Record]) -> Measured:
-    """`gain` on disjoint windows of every size, on validation text; the window where it is the least sure."""
+    """`gain` on disjoint windows of every size, on validation text; the window at which it is least certain."""
     return hardest([gain([record for record in records if record.config["window"] == window], "validation")._replace(
         note=f"window {window}") for window in sorted({record.config["window"] for record in records})])
 
 
 def pareto_margin(records: Sequence[Record]) -> Measured:
-    """Every recurrent point against every other one that costs at most as much, on validation text; the hardest."""
+    """Each recurrent point against every other that costs no more, on validation text; the least certain pair."""
     points: dict[tuple, list[Record]] = {}
     for record in records:
         points.setdefault((kind(record), record.config["window"], record.config["overlap"]), []).append(record)
@@ -185,8 +187,7 @@ def pareto_margin(records: Sequence[Record]) -> Measured:
 
 
 def hardest(every: Sequence[Measured]) -> Measured:
-    """Of several effects that all have to lie below 0, also beyond their controls, the one that is the least sure to.
-    """
+    """The least certain of several effects, all of which have to lie below 0 and beyond their controls."""
     def end(one: Measured) -> float:
         beyond = [] if one.control is None else [one.effects - one.control]
         return max(judge(values, "lower", seeds=1).high for values in (one.effects, *beyond))
@@ -202,7 +203,7 @@ def printed(table: str, *points: tuple[str, int]) -> Callable[[], float]:
 
 
 def printed_steps(table: str, model: str) -> Callable[[], float]:
-    """The log of the printed ratio between two neighbouring overlaps of a model, where it falls least."""
+    """The log of the printed ratio between neighboring overlaps of a model, where perplexity falls least."""
     def effect() -> float:
         values = [value for (name, _), value in sorted(_printed(table).items()) if name == model]
         return max(log(more / fewer) for fewer, more in pairwise(values))
@@ -216,9 +217,9 @@ def _printed(table: str) -> dict[tuple[str, int], float]:
 
 
 def context_counts(*tables: str, overlap: int = 50, since: int = 0) -> Assay:
-    """What overlap, which shows more context for sure, gains the baseline over a smaller one: nothing that is lent from
-    the window before can be expected to give much more. On several texts, where it gains least. tables: of the paper,
-    that print this gain."""
+    """The baseline's gain from a larger overlap, which surely shows it more context. A memory of the previous window
+    cannot be expected to gain much more. With several texts, the smallest gain counts. tables: those of the paper that
+    print this gain."""
     over = f", over one of {since}" if since else ""
     return Assay(f"the baseline's gain from an overlap of {overlap} of 300 tokens{over}",
                  at_points(("baseline", since), ("baseline", overlap)), room_of_overlap,
@@ -226,12 +227,12 @@ def context_counts(*tables: str, overlap: int = 50, since: int = 0) -> Assay:
 
 
 def printed_overlap(*tables: str, overlap: int = 50, since: int = 0) -> Callable[[], float]:
-    """The log of the printed gain of the baseline from a larger overlap; of several tables, where it is least."""
+    """The log of the printed gain of the baseline from a larger overlap; with several tables, the smallest."""
     return lambda: min(-printed(table, ("baseline", overlap), ("baseline", since))() for table in tables)
 
 
 def room_of_overlap(records: Sequence[Record]) -> float:
-    """What the larger overlap gains the baseline over the smaller one; of several experiments, where it is least."""
+    """The baseline's gain from the larger overlap over the smaller one; with several experiments, the smallest."""
     found = []
     for name in {record.experiment for record in records}:
         ends = [records_of_kind([record for record in records if record.experiment == name], "baseline", end)

@@ -1,4 +1,4 @@
-"""Scoring fine-tuned models by word perplexity: what all tables of the recurrence chapters are made of."""
+"""Evaluation of fine-tuned models by word perplexity, the source of all tables of the recurrence chapters."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
@@ -16,14 +16,14 @@ from repro.study.experiment import Estimate, Experiment, Outcome
 class Config(finetuning.Config):
     """A fine-tuned model and the overlap it is tested at.
 
-    A recurrent model is trained at the overlap it is tested at, a baseline on disjoint windows, unless
-    `train_overlap` says otherwise.
+    A recurrent model is trained at the overlap it is tested at and a baseline on disjoint windows, unless
+    `train_overlap` is set.
     """
 
     train_overlap: int | None = Field(None, ge=0)  # tokens; None: as the paper does
     test_positions: Literal["all", "passed"] = "all"  # which positions of a window are pooled, while testing
     splits: tuple[Literal["validation", "test"], ...] = ("validation", "test")
-    test_head: Annotated[int | None, Field(ge=2), Absent(None)] = None  # first tokens of each test book; None: all
+    test_head: Annotated[int | None, Field(ge=2), Absent(None)] = None  # first tokens of a test book; None: all
 
 
 def trained(config) -> finetuning.Config:
@@ -78,9 +78,9 @@ def evaluate(config, context) -> Outcome:
 
 def table_rows(baseline: Iterable[int] = (), recurrent: Iterable[int] = (), controls: Iterable[int] = (),
                first: Iterable[int] = ()) -> list[dict[str, Any]]:
-    """Grid points of a table, by overlap: baselines; recurrent models; as controls, baselines that were trained on the
-    overlapping windows that they are tested on; recurrent models with the module at the first block. Of six blocks the
-    first is as deep as the second of the paper's twelve: the other reading of its "second layer"."""
+    """Grid points of a table, by overlap: baselines; recurrent models; as controls, baselines trained on the
+    overlapping windows of the test; recurrent models with the module at the first block. The first of six blocks is as
+    deep as the second of the paper's twelve, the other reading of its "second layer"."""
     return [*({"model": "baseline", "overlap": overlap} for overlap in baseline),
             *({"model": "recurrent", "overlap": overlap} for overlap in recurrent),
             *({"model": "baseline", "overlap": overlap, "train_overlap": overlap} for overlap in controls),
@@ -88,7 +88,7 @@ def table_rows(baseline: Iterable[int] = (), recurrent: Iterable[int] = (), cont
 
 
 def estimate_evaluation(config, scored_tokens: int) -> Estimate:
-    """scored_tokens: of all splits together."""
+    """The cost of an evaluation. scored_tokens: of all splits together."""
     from repro.evaluation import flops_per_token
 
     base = PRETRAINING.plan(config.scale)[0]
@@ -96,7 +96,7 @@ def estimate_evaluation(config, scored_tokens: int) -> Estimate:
     per_token = flops_per_token(base.n_layer, base.n_embd, config.window, config.overlap)
     readings = 3.3 if config.model == "recurrent" else 1  # masked; for another document's states, and with them
     flops = (per_token + 2 * base.n_embd * base.vocab_size) * scored_tokens * readings
-    return Estimate(n, 0, flops, PROCESS + 4 * n, flops / RATE[config.scale] / 2)  # twice as many as in training
+    return Estimate(n, 0, flops, PROCESS + 4 * n, flops / RATE[config.scale] / 2)  # twice the rate of training
 
 
 def evaluation(name: str, summary: str, scales: Mapping[str, Mapping[str, Any]],

@@ -1,4 +1,4 @@
-"""What the explorer shows of the recurrence chapters: perplexity against cost, beside Tables 1 and 2."""
+"""The explorer's charts of the recurrence chapters: perplexity against cost, next to Tables 1 and 2."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ MEMORIES = {
     "none": "no memory", "overlap": "no memory, overlapping windows", "yoshida": "recurrence module",
     "yoshida-first": "recurrence module at the first layer", "embeddings-4": "recurrence module, 4 embeddings",
     "gated": "gated state", "rmt": "memory tokens", "block-recurrent": "block-recurrent state",
-    "infini": "compressive matrix", "compressed": "compressed past", "knn": "nearest neighbours",
-    "cache": "cache of the last window",
+    "infini": "compressive matrix", "compressed": "compressed past", "knn": "nearest neighbors",
+    "cache": "cache of the previous window",
 }
 
 
 def line(config) -> str:
-    """What kind of model a run is of, in plain words."""
+    """The kind of model of a run, in plain words."""
     return LINES.get(kind(config), kind(config))
 
 
@@ -36,18 +36,18 @@ def varied(config) -> str:
 
 
 def settings(config) -> dict[str, float]:
-    """What a reader may choose."""
+    """The settings that a reader may choose."""
     return {"window, tokens": config.window, "overlap, tokens": config.overlap}
 
 
 def costs(config) -> dict[str, float]:
-    """What follows from the settings: attended pairs of a scored token, and the size of h_prev."""
+    """Costs that follow from the settings: attended pairs of a scored token, and the size of h_prev."""
     state = PRETRAINING.plan(config.scale)[0].n_embd * config.n_embeddings if config.model == "recurrent" else 0
     return {PAIRS: pairs(config.window, config.overlap), STATE: state}
 
 
 def pairs(window: int, overlap: int) -> float:
-    """Causal pairs of a full window, shared out over the tokens that it scores."""
+    """Causal pairs of a full window per token that it scores."""
     return window * (window + 1) / 2 / (window - overlap)
 
 

@@ -31,7 +31,7 @@ class Config(RunConfig):
     overlap: int = Field(0, ge=0)  # tokens shared with the window before, while training
     windows_per_sequence: int = Field(20, ge=1)  # windows that gradients flow through
     batch_size: int = Field(1, ge=1)  # sequences per step
-    train_documents: int | None = Field(None, ge=1)  # so many; None: all
+    train_documents: int | None = Field(None, ge=1)  # number of training documents; None: all
     train_draw: Annotated[Literal["first", "random"], Absent("first")] = "first"  # by file name, or drawn by the seed
     epochs: float = Field(2.0, gt=0)
     learning_rate: float | None = Field(None, gt=0)  # None: the best of `learning_rates` on validation
@@ -40,9 +40,9 @@ class Config(RunConfig):
     warmup_steps: int = Field(100, ge=0)
     decay: Literal["none", "linear"] = "none"  # of the learning rate after the warm-up
     validate_every: int = Field(2_000_000, ge=1)  # tokens
-    validation_tokens: int | None = Field(None, ge=2)  # first ones of the validation text, while training; None: all
-    validation_head: int | None = Field(None, ge=2)  # first tokens of each validation document that count; None: all
-    # The first so many documents of the validation text, of those that are there; None: all.
+    validation_tokens: int | None = Field(None, ge=2)  # first tokens of the validation text, for training; None: all
+    validation_head: int | None = Field(None, ge=2)  # tokens that count of each validation document; None: all
+    # How many documents of the validation text count, from the first; None: all.
     validation_documents: Annotated[int | None, Field(ge=1), Absent(None)] = None
     patience: int | None = Field(None, ge=1)  # validations without improvement before stopping early; None: to the end
     base: str = "gpt2-mini"  # the study's own base model, or a GPT-2 checkpoint (hub name or folder)
@@ -56,17 +56,17 @@ class Config(RunConfig):
     truncate: int | None = Field(None, ge=1)  # windows after which the gradient of h_prev is cut; None never cuts
     recompute: Literal["none", "layer", "window", "window+layer"] = "none"
     precision: Literal["no", "bf16"] = "no"
-    # Optimiser steps, in place of `epochs`. Step k then has the same targets at every overlap, and what a row with
-    # overlap reads in front of them besides is no target. None: by epochs, on sequences cut anew for every overlap.
+    # Optimizer steps, instead of `epochs`. Step k then has the same targets at every overlap; the additional tokens
+    # that a row with overlap reads before them are no targets. None: by epochs, on sequences cut per overlap.
     steps: Annotated[int | None, Field(ge=1), Absent(None)] = None
-    # Targets of a sequence, where steps are given. None: those of `windows_per_sequence` disjoint windows.
+    # Targets of a sequence, if steps are given. None: those of `windows_per_sequence` disjoint windows.
     sequence: Annotated[int | None, Field(ge=1), Absent(None)] = None
     module_learning_rate: Annotated[float | None, Field(gt=0), Absent(None)] = None  # None: `learning_rate`
     zero_init: Annotated[bool, Absent(False)] = False  # whether the module's last layer starts at 0
     # Candidates for these two, each tried with each of `learning_rates`: (times the learning rate, zero_init).
     modules: Annotated[tuple[Candidate, ...], Absent(())] = ()
-    # One of `repro.recurrence.MEMORIES`, with its own settings; "none" and "overlap" (at the one in `overlap`) are rows
-    # without one. None: the recurrence module, or nothing, as `model` says.
+    # One of `repro.recurrence.MEMORIES`, with its own settings; "none" and "overlap" (set by `overlap`) are rows
+    # without one. None: `model` decides between the recurrence module and nothing.
     memory: Annotated[Memory | None, Absent(None)] = None
 
     @model_validator(mode="before")
@@ -80,11 +80,11 @@ class Config(RunConfig):
         if self.overlap >= self.window:
             raise ValueError(f"overlap is {self.overlap} tokens; it must be smaller than the window ({self.window})")
         if (self.memory == "overlap") != (self.overlap > 0) and self.memory in NO_MEMORY:
-            raise ValueError(f"memory={self.memory} with an overlap of {self.overlap} tokens; memory=none has none, "
-                             "memory=overlap needs one")
+            raise ValueError(f"memory is {self.memory} with an overlap of {self.overlap} tokens; use overlap=0 with "
+                             "memory=none, and an overlap above 0 with memory=overlap")
         if self.sequence is not None and self.steps is None:
-            raise ValueError(f"sequence is {self.sequence} targets, but sequences are cut by windows_per_sequence "
-                             "unless steps is given; set steps too")
+            raise ValueError(f"sequence is {self.sequence} targets, but without steps sequences are cut by "
+                             "windows_per_sequence; set steps too")
         base = PRETRAINING.plan(self.scale)[0]
         if self.base == "gpt2-mini" and self.window > base.n_positions:
             raise ValueError(f"window is {self.window} tokens, but the model's context ends at {base.n_positions}; "
@@ -106,22 +106,22 @@ SCALES = {
                "selection_share": 0.25, "precision": "bf16"},
     "paper": {"corpus": "wikitext-103-full", "batch_size": 4},
 }
-# A second, shorter window for the comparisons that matter most, by scale: the one at which an overlap of a sixth of it
-# gives our fine-tuned baseline what it gives the paper's (`choose-window`). 2 times 20 windows are 768,000 targets.
+# A second, shorter window for the most important comparisons, by scale: the one at which an overlap of a sixth gains
+# our fine-tuned baseline what it gains the paper's (`choose-window`). 300 steps of 2 times 20 windows: 768,000 targets.
 SECOND = {"small": {"window": 64, "batch_size": 2, "steps": 300}}
 
 
 def base_runs(config) -> list[RunConfig]:
-    """The pretraining run that the study's own base model comes from; none for somebody else's checkpoint."""
+    """The pretraining run of the study's own base model; none for a published checkpoint."""
     return PRETRAINING.plan(config.scale) if config.base == "gpt2-mini" else []
 
 
 def candidates(config) -> list[RunConfig]:
-    """The short fine-tunings, one per learning rate (and setting of the module's), that choose what a baseline or a
-    recurrent model is trained with.
+    """The short fine-tunings, one per learning rate (and setting of the module), that choose the settings of a baseline
+    or a recurrent model.
 
-    It is chosen on WikiText-103, on disjoint windows, for the paper's module; other texts, overlaps, places of the
-    module and seeds take what was chosen there (section 4).
+    The choice is made on WikiText-103, on disjoint windows, for the paper's module. Other texts, overlaps, places of
+    the module and seeds reuse it (section 4).
     """
     if config.learning_rate is not None:
         return []
@@ -136,11 +136,11 @@ def candidates(config) -> list[RunConfig]:
         modules = config.modules if config.model == "recurrent" else ()
         tried += [one.model_copy(update={"module_learning_rate": None if times == 1 else times * rate,
                                          "zero_init": zero_init}) for times, zero_init in modules or [(1, False)]]
-    return tried  # which rates stand beside a candidate does not change it
+    return tried  # a candidate does not depend on the other rates
 
 
 def held_out(config, coder):
-    """The validation text of a fine-tuning, cut to what counts."""
+    """The validation text of a fine-tuning, cut to the part that counts."""
     from repro.data import tokens
 
     text = tokens(config.corpus, "validation", coder)
@@ -150,9 +150,9 @@ def held_out(config, coder):
 
 
 def leading(text, n: int | None):
-    """The documents that start within the first `n` tokens, the last one cut there, for their loss per token.
+    """The documents that start within the first `n` tokens, the last one cut at `n`, for their loss per token.
 
-    Their words are not counted anew.
+    Their words are not recounted.
     """
     if n is None or n >= len(text.ids):
         return text
@@ -179,8 +179,8 @@ def execute(config, context) -> Outcome:
         pretrained, folder = context.need(pretraining)
         base = folder / "model"
         if pretrained.notes["tokeniser"] != coder.fingerprint:
-            raise ReproError(f"the base model {pretrained.id} was trained with another tokeniser: the texts that "
-                             "made it have changed. Run `repro run pretrain-gpt2-mini --force`.")
+            raise ReproError(f"base model {pretrained.id} was trained with another tokenizer, because the tokenizer's "
+                             "texts have changed. Run `repro run pretrain-gpt2-mini --force`.")
     tried = [(context.need(run)[0].metrics["validation_token_loss"], run) for run in candidates(config)]
     taken = min(tried, key=lambda one: one[0])[1] if tried else config
     rate, zero_init = taken.learning_rate, taken.zero_init
@@ -244,8 +244,7 @@ def execute(config, context) -> Outcome:
 
 
 def targets(config) -> int:
-    """Of a sequence: those that all its windows score together, the last of them as whole as the others unless `steps`
-    are given."""
+    """The targets of a sequence, scored by all its windows together. Without `steps` the last window is whole too."""
     if config.steps is None:
         return config.window + (config.windows_per_sequence - 1) * (config.window - config.overlap)
     return config.sequence or config.windows_per_sequence * config.window

@@ -1,4 +1,4 @@
-"""What a base model must be able to do for the paper's effects to be seen at all, and what ours does."""
+"""Goals that a base model must reach for the paper's effects to be visible, and how ours does."""
 
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ TABLE_1, BY_POSITION = "recurrence-wikitext103", "loss-by-position"
 
 
 def goals(context) -> "pandas.DataFrame":
-    """A row per goal and scale: what is wanted, what was found (means over seeds, 95 % intervals over documents), and
-    whether it is met. Generated text has no such goals: at `smoke` only what was found is told."""
+    """A row per goal and scale: the target, the result (means over seeds, 95 % intervals over documents), and whether
+    it is met. Generated text has no such goals: `smoke` shows only the result."""
     import pandas
 
     rows = []
@@ -28,12 +28,12 @@ def goals(context) -> "pandas.DataFrame":
         for goal, wanted, (found, met) in (
                 ("word perplexity of the fine-tuned baseline on test text", f"below {PERPLEXITY}",
                  _perplexity(disjoint)),
-                ("what the baseline gains from the largest overlap", f"at least {GAIN:.0%}",
+                ("gain of the baseline from the largest overlap", f"at least {GAIN:.0%}",
                  _gain(disjoint, overlapped)),
-                ("what further context still gives the base model", "more than 0 nats per token", _late(late))):
+                ("gain of the base model from more distant context", "more than 0 nats per token", _late(late))):
             rows.append([goal, scale, wanted if scale != "smoke" else "–", found,
                          "–" if scale == "smoke" or met is None else "yes" if met else "no"])
-    return pandas.DataFrame(rows, columns=["goal", "scale", "wanted", "found", "met"])
+    return pandas.DataFrame(rows, columns=["goal", "scale", "target", "result", "met"])
 
 
 def _baselines(context, scale: str) -> list:
@@ -46,7 +46,7 @@ def _baselines(context, scale: str) -> list:
 
 
 def _nll(records) -> "np.ndarray":
-    """Of each test document, the mean over seeds, in nats."""
+    """The loss of each test document in nats, the mean over seeds."""
     import numpy as np
 
     return np.mean([record.documents["test"]["nll"] for record in records], 0)
@@ -60,7 +60,7 @@ def _perplexity(records) -> tuple[str, bool | None]:
 
 
 def _gain(disjoint, overlapped) -> tuple[str, bool | None]:
-    """Of perplexity, paired by seed and document."""
+    """The relative change of perplexity, paired by seed and document."""
     both = {record.seed for record in disjoint} & {record.seed for record in overlapped}
     disjoint, overlapped = ([record for record in some if record.seed in both] for some in (disjoint, overlapped))
     if not both:
@@ -70,7 +70,7 @@ def _gain(disjoint, overlapped) -> tuple[str, bool | None]:
 
 
 def _late(records: list) -> tuple[str, bool | None]:
-    """Loss at positions after `after` tokens, up to twice as many, minus that further on."""
+    """The loss after `after` tokens and up to twice as many, minus the loss further on."""
     if not records:
         return NOT_RUN, None
     record, = records
@@ -82,6 +82,6 @@ def _late(records: list) -> tuple[str, bool | None]:
 
 
 register(Artifact(
-    id="base-goals", paper="yoshida2020", title="What the base model must be able to do, and what it does",
+    id="base-goals", paper="yoshida2020", title="Goals of the base model, and whether it reaches them",
     chapter="02_corpora_and_base_models", experiment=(TABLE_1, BY_POSITION), source="not in the paper; set here",
     build=goals))

@@ -1,10 +1,11 @@
 """Questions about ten paragraphs (Yoshida et al. 2020, section 5.4 and Table 3): windows read alone, or with h_prev.
 
 Both readers are RoBERTa, fine-tuned on the same questions in the same order; the recurrent one carries a vector from
-window to window. Controls read the recurrent one with its module masked, and with what another question's windows left.
-As a positive control the two paragraphs that are needed are also read together in one window and apart in two, beside
-the same others: what the reader of single windows loses apart is what recurrence could win back. It also reads every
-text with the question of another. Where questions are generated, the best score of either way of reading is known.
+window to window. Its controls read with its module masked, and with the states of another question. As a positive
+control, the two supporting paragraphs are also read together in one window and apart in two, next to the same other
+paragraphs: recurrence could win back what the reader of single windows loses when they are apart. That reader also
+reads every text with the question of another. For generated questions, the best score of either way of reading is
+known.
 """
 
 import random
@@ -29,11 +30,11 @@ BASELINE, RECURRENT = "baseline", "recurrent"
 
 
 class Config(RunConfig):
-    """A reader: its module, what it is trained on and how."""
+    """A reader: its module, its training data and its training."""
 
     model: Literal["baseline", "recurrent"]
-    punctuation: Punctuation = "plain"  # of all questions: the base model's texts have it plain
-    window: int = Field(512, ge=8)  # tokens, the question's and three special ones among them
+    punctuation: Punctuation = "plain"  # of all questions: plain, as in the base model's texts
+    window: int = Field(512, ge=8)  # tokens, including the question's and three special ones
     insert_layer: int = Field(1, ge=0)  # counted from 0: 1 is the second
     hidden_size: int = Field(768, ge=1)  # of the module's feedforward network
     hidden_layers: int = Field(1, ge=1)
@@ -55,10 +56,10 @@ class Config(RunConfig):
     def _fits(self):
         base = base_of(self)
         if self.n_train is not None and self.n_train < self.held_out + self.batch_size:
-            raise ValueError(f"n_train is {self.n_train}, of which {self.held_out} are held out; a batch of "
-                             f"{self.batch_size} has to be left")
+            raise ValueError(f"n_train is {self.n_train} and {self.held_out} of these are held out; at least a batch "
+                             f"of {self.batch_size} must remain")
         if len(self.rates) > 1 and not self.held_out:
-            raise ValueError(f"held_out is 0, but questions held out choose among {len(self.rates)} rates")
+            raise ValueError(f"held_out is 0, but held-out questions must choose among {len(self.rates)} rates")
         if self.window > base.n_positions:
             raise ValueError(f"window is {self.window} tokens, but the base model has n_positions={base.n_positions}")
         if self.insert_layer >= base.n_layer:
@@ -128,14 +129,15 @@ def execute(config, context) -> Outcome:
 
 
 def swapped(questions: list[Asked], coder, window: int) -> list[Asked]:
-    """The same texts and answers, each asked for with the question after it: what is right then needs no question."""
+    """The same texts and answers, each with the question of the next: a reader that is still right ignores its
+    question."""
     return [asked(replace(one.question, question=other.question.question), coder, window, must_stand=False)
             for one, other in zip(questions, questions[1:] + questions[:1], strict=True)]
 
 
 def window_by_window(model, questions: list[Asked], answers: list[str], masked: list[str]) -> dict:
-    """Of one question with several windows what each of these answers, with h_prev and without: the first question
-    that is answered otherwise with the module masked, or if there is none the first. And how many are."""
+    """The answers of each window of one question, with h_prev and without, and how many answers the module changes. The
+    question is the first whose answer changes when the module is masked, or else the first with several windows."""
     several = [k for k, one in enumerate(questions) if len(one.windows) > 1]
     if not several:
         return {}
@@ -154,7 +156,7 @@ UNITS = {"share_recovered": "of what reading windows together can give", "learni
 
 
 def unit(metric: str) -> str:
-    """Of a metric; of the scores of answers as their names end."""
+    """The unit of a metric; for the scores of answers, by the ending of the name."""
     return "nats" if metric.endswith("nats") else UNITS.get(metric, "per cent")
 
 
@@ -163,7 +165,7 @@ SAMPLES = 5
 
 
 def training_questions(config) -> list:
-    """Those that a reader is trained on: all, or so many at random, the same ones for every model and seed."""
+    """The training questions of a reader: all, or `n_train` at random, the same for every model and seed."""
     from repro.data import corpus
     from repro.errors import ReproError
 
@@ -176,7 +178,7 @@ def training_questions(config) -> list:
 
 
 def set_apart(config, searching: bool = False) -> tuple[list, list]:
-    """The training questions held out, and the others: in the order of the corpus, or those that a search reads."""
+    """The held-out training questions, and the others: in corpus order, or only those that a search reads."""
     rows = training_questions(config)
     shuffled = list(rows)
     random.Random(0).shuffle(shuffled)
@@ -188,9 +190,9 @@ def set_apart(config, searching: bool = False) -> tuple[list, list]:
 
 
 def prepared(rows, coder, window: int, must_stand: bool = True) -> tuple[list[Asked], int]:
-    """The questions in windows, and how many were left out because their answer does not stand in the context.
+    """The questions in windows, and how many were left out because their answer does not occur in the context.
 
-    must_stand: False for questions that are only to be answered, of which none is left out.
+    must_stand: False for questions that are only answered, not learned from; none is left out then.
     """
     found, left_out = [], 0
     for row in rows:
@@ -202,10 +204,10 @@ def prepared(rows, coder, window: int, must_stand: bool = True) -> tuple[list[As
 
 
 def trained(config, context, rows, coder, rate: float, epochs: int, choosing=(), name: str = "training"):
-    """A reader that has read `rows`, its training's curves, and of how many questions it could learn no span: those
-    `left_out`, and those of which only the type was learnt, since every right span is cut by windows or too long.
+    """A reader trained on `rows`, the curves of its training, and the number of questions without a span to learn:
+    those `left_out`, and those with only a type, because every right span is cut by windows or too long.
 
-    choosing: questions by whose nats the epoch is chosen whose weights are kept; without any the last one's are.
+    choosing: questions whose nats choose the epoch to keep; without any, the last epoch is kept.
     """
     import torch
 
@@ -235,7 +237,7 @@ def trained(config, context, rows, coder, rate: float, epochs: int, choosing=(),
 
 
 def scored(questions: list[Asked], answers: list[tuple[str, float]], name: str = "") -> dict[str, list[float]]:
-    """F1 and exact match of each answer, in per cent, by HotpotQA's rules, and the nats of the right one."""
+    """F1 and exact match of each answer, in %, by HotpotQA's rules, and the nats of the right answer."""
     from repro.evaluation import answer_scores
 
     pairs = [answer_scores(told, one.question.answer) for one, (told, _) in zip(questions, answers, strict=True)]
@@ -244,8 +246,8 @@ def scored(questions: list[Asked], answers: list[tuple[str, float]], name: str =
 
 
 def guessed(questions: list[Asked], rows: list) -> list[float]:
-    """The nats of the right answer to each question for a guess: all tokens of its text are as likely to begin the
-    answer, and to end it; each type comes as often as among the training questions `rows`."""
+    """The nats of the right answer to each question for a guess: all tokens of its text are equally likely to begin and
+    to end the answer, and each type is as frequent as among the training questions `rows`."""
     from types import SimpleNamespace
 
     import torch
@@ -264,11 +266,11 @@ def guessed(questions: list[Asked], rows: list) -> list[float]:
 
 
 def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
-    """The scores of four paragraphs in two windows: the two that support an answer together in one, and one in each.
+    """The scores of four paragraphs in two windows: both supporting ones together in one window, and one in each.
 
-    Both ways read the same paragraphs, each as the first or the second of its window: only the second ones change
-    places. The others are the two of the question nearest in length to those that they stand in for. Of questions that
-    have such paragraphs and whose windows are two both ways.
+    Both ways read the same paragraphs in the same position of a window; only the second paragraphs change places. The
+    other two are those of the question nearest in length to the supporting ones. Only questions with such paragraphs
+    and two windows in both ways count.
     """
     from repro.errors import ReproError
 
@@ -298,8 +300,8 @@ def assay(config, model, questions: list, coder) -> dict[str, list[float]]:
 
 
 def best_rate(config, context) -> float:
-    """The learning rate: the one given, or of those tried the one that gives right answers to training questions held
-    out the most probability: of F1, a step of which is a whole question, as few tell no rates apart.
+    """The given learning rate, or the tried one with the lowest loss on held-out training questions. F1 moves in steps
+    of whole questions, too coarse to separate rates with so few.
     """
     tried = rates_of(config)
     if not tried:
@@ -309,8 +311,8 @@ def best_rate(config, context) -> float:
 
 
 def rates_of(config) -> list[RunConfig]:
-    """The runs that try the learning rates of a reader; none where there is nothing to choose. They have one seed, and
-    read once, however often the reader does."""
+    """The runs that try the learning rates of a reader; none if there is nothing to choose. They have one seed and read
+    one epoch, for any number of epochs of the reader."""
     if config.learning_rate is not None or len(config.rates) == 1:
         return []
     same = config.model_dump(mode="json", exclude={"epochs"}) | {"experiment": RATES.name, "seed": 0}
@@ -318,7 +320,7 @@ def rates_of(config) -> list[RunConfig]:
 
 
 def execute_rate(config, context) -> Outcome:
-    """One learning rate, once through a part of the training questions; scored on others of them."""
+    """One learning rate, trained for one epoch on part of the training questions and scored on others."""
     coder, (choosing, rows) = tokeniser_of(base_of(config)), set_apart(config, searching=True)
     held = prepared(choosing, coder, config.window, must_stand=False)[0]
     model, result, _ = trained(config, context, rows, coder, config.learning_rate, 1)
@@ -343,8 +345,8 @@ def estimate(config, searching: bool = False):
     windows = -(-length // max(1, config.window - own))
     per_token = base.n_layer * (24 * base.n_embd**2 + 4 * config.window * base.n_embd)
     each = windows * config.window * per_token
-    learnt = (config.n_train or n_train) - config.held_out
-    read = min(config.search_train, learnt) if searching else config.epochs * learnt
+    learned = (config.n_train or n_train) - config.held_out
+    read = min(config.search_train, learned) if searching else config.epochs * learned
     answers = config.held_out * (1 if searching else config.epochs)
     answers += 0 if searching else n_held * (3 if config.model == RECURRENT else 2)
     n = _weights(config, base)
@@ -355,7 +357,7 @@ def estimate(config, searching: bool = False):
 
 
 def _weights(config, base) -> int:
-    """Of a reader: RoBERTa without its output layer, two heads, and a module where it is used."""
+    """The weights of a reader: RoBERTa without its output layer, two heads, and a module if it is used."""
     from repro.models import roberta_parameters
 
     d, width = base.n_embd, config.hidden_size
@@ -365,7 +367,7 @@ def _weights(config, base) -> int:
             + module * (config.model == RECURRENT))
 
 
-# At smoke a window holds the story, and not all that follows it: the things stand in the next one.
+# At smoke a window holds the story but not all that follows; the things are in the next window.
 SCALES = {
     "smoke": {"corpus": "synthetic-hops", "window": 37, "epochs": 1, "batch_size": 16, "rates": (2e-3,),
               "held_out": 0, "hidden_size": 64, "optimizer": "muon"},
@@ -379,7 +381,7 @@ SCALES = {
 
 
 def grid(scale: str) -> list[dict]:
-    """Both readers; at smoke also other readings of the paper's sentence on its module, at small more epochs."""
+    """Both readers; at smoke also other readings of the paper's module, at small more epochs."""
     points = [{"model": BASELINE}, {"model": RECURRENT}]
     if scale == "small":
         points += [{"model": BASELINE, "epochs": 3}, {"model": RECURRENT, "epochs": 3}]
@@ -390,7 +392,7 @@ def grid(scale: str) -> list[dict]:
 
 SHARED = {"paper": PAPER, "config": Config, "reads": lambda config: PRETRAINING.reads(base_of(config)), "revision": 1}
 RATES = Experiment(
-    name="recurrence-hotpotqa-rates", **SHARED, summary="Which learning rate suits a reader of questions.",
+    name="recurrence-hotpotqa-rates", **SHARED, summary="Learning rates tried for readers of questions.",
     scales={scale: {key: value for key, value in values.items() if key != "epochs"}
             for scale, values in SCALES.items() if len(values["rates"]) > 1},
     grid=lambda scale: [{"model": model, "learning_rate": rate} for model in (BASELINE, RECURRENT)

@@ -1,4 +1,4 @@
-"""Table 3 beside ours, what the paper leaves open, F1 by distance, and what the claims about questions measure."""
+"""Table 3 next to ours, the choices that the paper leaves open, F1 by distance, and the claims about questions."""
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 TABLE = "yoshida2020_table3_hotpotqa"
 SCORES = {"answer_f1": "F1", "answer_exact_match": "exact match"}
 SPLIT = "validation"
-ENOUGH = 20  # questions, of which a mean tells something
-OPEN = (  # what the paper leaves open, and what is done here
+ENOUGH = 20  # questions for a meaningful mean
+OPEN = (  # what the paper leaves open, our choice, another reading
     ("a 2-layer MLP with a 768-dimensional hidden layer", "one hidden layer of 768 units", "two hidden layers"),
     ("inserted at layer 2", "the second layer, index 1 of those counted from 0, as in its Equation 1", "index 2"),
-    ("the mean of the final layer", "over all real tokens of a window, the question's among them", "–"),
-    ("windows", "question, separator, text; all full but the last, no token of the text in two of them", "–"),
+    ("the mean of the final layer", "over all real tokens of a window, including the question", "–"),
+    ("windows", "question, separator, text; all full but the last; each token of the text in one window", "–"),
     ("start and end", "one softmax over the text of all windows; the mean of both losses", "–"),
-    ("which of several places of an answer", "any in a supporting sentence; where that is not known, any", "–"),
-    ("the type of an answer: <s>, max pooled over windows", "then one linear map to span, yes, no; its loss is added",
+    ("an answer that occurs several times", "any occurrence in a supporting sentence; if unknown, any", "–"),
+    ("the type of an answer: <s>, max pooled over windows", "then a linear map to span, yes, no; its loss is added",
      "–"),
-    ("length of an answer", "at most 30 tokens of one window", "–"),
-    ("paragraphs", "in the order of the data set, each below its title", "–"),
-    ("batch, warm-up, decay", "of the settings of each scale; a tenth of the steps, then linear to 0", "–"),
-    ("learning rate", "at small the best of three, once through 900 questions, by the nats of 300 others", "–"),
-    ("epochs", "at small one, three in rows of their own; of several the best counts, by the nats of the same 300, at "
+    ("length of an answer", "at most 30 tokens within one window", "–"),
+    ("paragraphs", "in the order of the data set, each after its title", "–"),
+    ("batch, warm-up, decay", "batch set by the scale; warm-up over a tenth of the steps, then linear to 0", "–"),
+    ("learning rate", "at small the best of three after one pass over 900 questions, by the nats of 300 others", "–"),
+    ("epochs", "at small one, and three in separate rows; the best epoch counts, by the nats of the same 300, and at "
      "paper the last", "–"),
     ("dropout", "the base model's: none at small", "–"),
 )
 
 
 def questions(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 3: the printed rows, then ours, in per cent, with 95 % intervals over seeds and questions.
+    """Table 3: the printed rows, then ours, in %, with 95 % intervals over seeds and questions.
 
-    "nats": the loss of the right answer; a guess takes all tokens of a text for as likely. "masked": the same reader
-    with its module off; "other": with what the windows of another question left; "swapped": each text with another's
-    question. "together less apart": what both paragraphs that are needed win in one window. "recovered": of what
-    reading all windows together can give beyond single ones, where that is known.
+    "nats": the loss of the right answer; to a guess all tokens of a text are equally likely. "masked": the same reader
+    with its module off; "other": with the states of another question; "swapped": each text with another's question.
+    "together less apart": the gain from having both supporting paragraphs in one window. "recovered": the share of the
+    possible gain from reading all windows together, where that is known.
     """
     import pandas
 
@@ -67,14 +67,14 @@ def questions(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def left_open(context: ArtifactContext) -> "pandas.DataFrame":
-    """What the paper says, how it is read here, and which other reading is a row at smoke."""
+    """The paper's words, our reading, and other readings that are rows at smoke."""
     import pandas
 
-    return pandas.DataFrame(OPEN, columns=["the paper", "here", "other reading tried at smoke"])
+    return pandas.DataFrame(OPEN, columns=["the paper", "our choice", "other reading tried at smoke"])
 
 
 def sayings(context: ArtifactContext) -> "pandas.DataFrame":
-    """Some validation questions, what is wanted, and what both readers of the first seed answer."""
+    """Some validation questions, the right answers, and those of both readers of the first seed."""
     import pandas
 
     rows = []
@@ -88,9 +88,10 @@ def sayings(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
-    """One validation question: which words each of its windows would give alone, and how probable they are to the
-    recurrent reader of the first seed, with h_prev and without. It is the first that the module changes the answer of,
-    right or wrong; where it changes none, the first of several windows. Before it, how many answers it changes."""
+    """One validation question: the words that each of its windows would give alone, and their probability to the
+    recurrent reader of the first seed, with h_prev and without. It is the first question whose answer the module
+    changes, for better or worse; if there is none, the first with several windows. The number of changed answers comes
+    first."""
     import pandas
 
     columns = ["source", "what is read", "with h_prev", "without h_prev"]
@@ -113,8 +114,8 @@ def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def by_distance(context: ArtifactContext):
-    """F1 of both readers by how many windows apart the two paragraphs that are needed begin; of fewer than `ENOUGH`
-    questions none."""
+    """F1 of both readers by the number of windows between the starts of the two supporting paragraphs, at distances
+    with at least `ENOUGH` questions."""
     import pandas
 
     from repro.plotting import draw_table_curves
@@ -134,7 +135,7 @@ def by_distance(context: ArtifactContext):
 
 
 def _main(config: Any) -> bool:
-    """Whether a run reads the paper as most do, and its questions as often: what the claims are about."""
+    """Whether a run has the main reading of the paper and the usual epochs, which the claims are about."""
     return (config.hidden_layers, config.insert_layer, config.epochs) == (1, 1, SCALES[config.scale]["epochs"])
 
 
@@ -165,7 +166,7 @@ def _together(records: Sequence[Record]) -> str:
 
 
 def _lost(record: Record, score: str) -> "numpy.ndarray":
-    """By question, the score with both paragraphs that are needed in one window less that with one in each."""
+    """By question, the score with both supporting paragraphs in one window minus that with one in each."""
     import numpy as np
 
     together, apart = (np.array(record.documents["assay"][f"{way}_{score}"]) for way in ("together", "apart"))
@@ -173,8 +174,8 @@ def _lost(record: Record, score: str) -> "numpy.ndarray":
 
 
 def gain(score: str, sign: int = 1) -> Callable[[list[Record]], Measured]:
-    """Measures the recurrent reader's score less the other's, by question; the control is the better of its module
-    masked and another question's states. sign: -1 where lower is better."""
+    """A measure of the recurrent reader's score minus the baseline's, by question. The control is the better of the
+    reader with its module masked and with another question's states. sign: -1 where lower is better."""
     def measure(records: list[Record]) -> Measured:
         import numpy as np
 
@@ -189,7 +190,7 @@ def gain(score: str, sign: int = 1) -> Callable[[list[Record]], Measured]:
 
 
 def room(score: str, sign: int = 1) -> Callable[[list[Record]], float | None]:
-    """The mean loss of the single-window reader when the two paragraphs that are needed come apart; None where no
+    """A measure of what the single-window reader loses when the two supporting paragraphs are apart; None if no
     question has enough paragraphs. sign: -1 where lower is better."""
     def lost(records: list[Record]) -> float | None:
         import numpy as np
@@ -200,7 +201,7 @@ def room(score: str, sign: int = 1) -> Callable[[list[Record]], float | None]:
 
 
 def printed(column: str) -> Callable[[], float]:
-    """The paper's recurrent reader less its other one."""
+    """The score of the paper's recurrent reader minus that of its other one."""
     def effect() -> float:
         disjoint, recurrent = (float(row[column]) for row in printed_rows(TABLE))
         return recurrent - disjoint
@@ -209,24 +210,25 @@ def printed(column: str) -> Callable[[], float]:
 
 OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE_3 = Artifact(id="yoshida2020-table3", **OF, source="Table 3", build=questions,
-                   title="Questions about ten paragraphs: scores of answers in per cent (ours: other models and other "
-                         "questions)")
+                   title="Questions about ten paragraphs: answer scores in % (ours: other models and other questions)")
 CHOICES = Artifact(id="yoshida2020-hotpotqa-open", **OF, source=ADDED, build=left_open,
-                   title="What the paper leaves open about its reader, and how it is read here")
+                   title="Choices that the paper leaves open about its reader, and ours")
 FIGURE = Artifact(id="yoshida2020-hotpotqa-distance", **OF, source=ADDED, kind="figure", build=by_distance,
-                  title="F1 by how many windows apart the two paragraphs that are needed begin")
+                  title="F1 by the distance between the two supporting paragraphs",
+                  look_for="If the recurrent reader connects windows, its line stays above the baseline's where the "
+                           "paragraphs are one or more windows apart.")
 SAMPLES = Artifact(id="yoshida2020-hotpotqa-answers", **OF, source=ADDED, build=sayings,
-                   title="Some questions, and what both readers answer")
+                   title="Sample questions and the answers of both readers")
 WINDOWS = Artifact(id="yoshida2020-hotpotqa-windows", **OF, source=ADDED, build=windows_told,
-                   title="One question, and what each of its windows answers")
+                   title="One question, window by window")
 register(TABLE_3, CHOICES, FIGURE, SAMPLES, WINDOWS)
 
 SHARED = {
     "paper": PAPER, "experiment": EXPERIMENT.name, "about": (TABLE_3.id,), "where": _main, "unit": "question",
     "control": "the better of the reader with its module masked and with another question's states",
-    "criterion_before": "until one seed was known, the assay read only the two paragraphs, in one full window or in "
-                        "two half windows"}
-APART = "what a reader of single windows loses when the two paragraphs that are needed come apart"
+    "criterion_before": "until the result of one seed was known, the assay read only the two paragraphs, in one full "
+                        "window or in two half windows"}
+APART = "the loss of a reader of single windows when the two supporting paragraphs are in different windows"
 
 
 def _baseline(config: Any) -> bool:
@@ -237,12 +239,12 @@ register(*(Claim(
     id=f"yoshida2020-table3-{name.replace(' ', '-')}".lower(), **SHARED, source="Table 3", measure=gain(score),
     direction="higher", told_in="points", family="yoshida2020-questions", paper_effect=printed(f"{score}_percent"),
     assay=Assay(APART, _baseline, room(score)),
-    sentence=f"RoBERTa with recurrence answers questions about long texts with a higher {name} than on single windows.",
+    sentence=f"RoBERTa with recurrence answers questions about long texts with a higher {name} than without it.",
     short=f"Recurrence raises the {name} of answers on long texts."
 ) for score, name in SCORES.items()), Claim(
-    # Of so few questions F1 and exact match tell only effects of several points, more than the paper's; nats tell less.
+    # With so few questions F1 and exact match detect only effects of several points, more than the paper's.
     id="yoshida2020-questions-nats", **SHARED, source=ADDED, measure=gain("answer_nats", -1), direction="lower",
     told_in="nats per question", assay=Assay(APART, _baseline, room("answer_nats", -1)),
-    why_no_paper_effect="the paper prints F1 and exact match alone",
-    sentence="RoBERTa with recurrence has a lower loss of right answers about long texts than on single windows.",
+    why_no_paper_effect="the paper prints only F1 and exact match",
+    sentence="RoBERTa with recurrence has a lower loss of right answers about long texts than without it.",
     short="Recurrence lowers the loss of right answers on long texts."))

@@ -1,9 +1,9 @@
-"""Memories side by side: what else a window can leave to the next, on the same base, text, order and steps.
+"""Memories side by side: other ways to pass something to the next window, on the same base, text, order and steps.
 
-Not in the paper, which compares its own module with overlap alone. Every row fine-tunes the base model with one of
+The paper compares its own module with overlap only. Here every row fine-tunes the base model with one of
 `repro.recurrence.MEMORIES`, or without one on disjoint windows ("none") and on overlapping ones ("overlap", a fifth of
-the window, which costs about as much as the dearest of them). "cache" is no memory to compare with but the strong
-reference: what windows of twice the size see, at their cost.
+the window, which costs about as much as the most expensive memory). "cache" is a strong reference: it sees what windows
+of twice the size see, at their cost.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ class Config(Evaluation):
     """A memory, and how a model with it is trained and tested."""
 
     memory: finetuning.Memory = "none"
-    # A change of the loss that shows that a memory reaches so far, in nats per token.
+    # A change of the loss from which on a memory counts as reaching a window, in nats per token.
     tolerance: Annotated[float, Field(gt=0)] = 1e-4
 
 
@@ -49,15 +49,15 @@ SCALES = {
                "train_documents": 384},
 }
 KNOWN = {"corpus": "synthetic-books", "train_documents": None, "validation_head": None, "test_head": None}
-SHORTER = {"small": {"steps": 150}}  # on that text, of few words
+SHORTER = {"small": {"steps": 150}}  # for that text of few words
 ZERO = dict.fromkeys(("yoshida", "yoshida-first", "embeddings-4"), {"zero_init": True})  # as validation chose (Table 1)
-GATES = {"infini", "knn"}  # all that these learn is a number for each head
-FASTER = 30  # times the rate of the rest: at that rate such a number moves by 0.15 at most in 300 steps
+GATES = {"infini", "knn"}  # these learn one number per head and nothing else
+FASTER = 30  # times the common rate, at which such a number moves by 0.15 at most in 300 steps
 
 
 def grid(scale: str) -> list[dict[str, Any]]:
-    """Every row on books, and once more on books of a known process, whose possible gain is known; at `smoke`, where
-    all books are such, a few rows."""
+    """Every row on real books and on generated ones, whose possible gain is known; at `smoke`, where all books are
+    generated, a few rows."""
     fifth = SCALES[scale].get("window", finetuning.Config.model_fields["window"].default) // 5
     gates = dict.fromkeys(GATES, {"module_learning_rate": FASTER * SCALES[scale]["learning_rate"]})
     own = {"overlap": {"overlap": fifth, "train_overlap": fifth}} | ZERO | gates
@@ -68,7 +68,7 @@ def grid(scale: str) -> list[dict[str, Any]]:
 
 
 def execute(config, context) -> Outcome:
-    """The scores of `evaluate`, and what the memory is: its weights, the size of its state, its reach."""
+    """The scores of `evaluate`, and the memory's weights, size of state and reach."""
     from repro.models import load_causal_lm
 
     outcome = evaluate(config, context)
@@ -92,13 +92,14 @@ def execute(config, context) -> Outcome:
 
 
 def rows_of(corpus: str, *memories: str):
-    """Whether a config is of one of these rows on a text; never at a scale where all text is of the known process."""
+    """A test of whether a config is one of these rows on a text; no config of `smoke` is, where all text is
+    generated."""
     return lambda config: config.scale != "smoke" and config.corpus == corpus and config.memory in memories
 
 
 def gain(records) -> Measured:
-    """A memory against none on the same text; against itself without what it carries (`without_module`) where that does
-    better. What a masked memory gains as well comes from the training, not from the memory."""
+    """A memory against none on the same text, or against itself without what it carries (`without_module`) if that is
+    better. A gain that survives masking comes from the training, not from the memory."""
     ours, plain = ([record for record in records if (record.config["memory"] == "none") is none]
                    for none in (False, True))
     gained, without = log_ratio(ours, plain), without_module(ours, plain)
@@ -106,7 +107,7 @@ def gain(records) -> Measured:
 
 
 def reach_of(model, config):
-    """How many windows back other text still changes the loss, on the first windows of some validation books."""
+    """How many windows back a change of text still changes the loss, on the first windows of some validation books."""
     import torch
 
     from repro.recurrence import reach_windows
@@ -121,8 +122,8 @@ def reach_of(model, config):
 
 
 def known(config) -> "Bounds":
-    """The best that the words of a window allow on test text, and the best that the whole book so far allows, for every
-    row alike. A window of n tokens is taken for one of n words."""
+    """The best possible loss on test text given one window, and given the whole book so far, the same for every row. A
+    window of n tokens counts as n words."""
     from repro.data import corpus
     from repro.data.synthetic import bounds
 
@@ -134,7 +135,7 @@ def known(config) -> "Bounds":
 
 SCORED = {"smoke": 2_400, "small": 132_000, "medium": 132_000}
 EXPERIMENT = Experiment(
-    name="memories-pg19", paper="yoshida2020", summary="Memories of other papers beside the recurrence module.",
+    name="memories-pg19", paper="yoshida2020", summary="Memories of other papers next to the recurrence module.",
     config=Config, scales=SCALES, execute=execute, grid=grid,
     estimate=lambda config: estimate_evaluation(config, SCORED[config.scale]), needs=lambda config: [trained(config)])
 
@@ -143,17 +144,19 @@ register(
     EXPERIMENT,
     Artifact(id="memories-pg19", paper="yoshida2020", title="Memories side by side", chapter=CHAPTER,
              experiment=EXPERIMENT.name, source=SOURCE, build=memory_table),
-    Artifact(id="memories-pg19-cost", paper="yoshida2020", title="What memories gain and what they cost",
-             chapter=CHAPTER, experiment=EXPERIMENT.name, source=SOURCE, kind="figure", build=cost_figure),
+    Artifact(id="memories-pg19-cost", paper="yoshida2020", title="Gain and cost of each memory",
+             chapter=CHAPTER, experiment=EXPERIMENT.name, source=SOURCE, kind="figure", build=cost_figure,
+             look_for="A memory earns its cost if its interval lies left of zero and no cheaper row lies further "
+                      "left."),
     *(Claim(id=f"yoshida2020-known-gain-{memory}", paper="yoshida2020", source=SOURCE, experiment=EXPERIMENT.name,
             about=("memories-pg19",), unit="book", direction="lower", relative=True, seeds=5,
             why_no_control="the effect already counts only beyond the same model without its module",
             criterion_before="the effect against the baseline, with the gain of the masked module as its control",
             family="yoshida2020-known-gain", where=rows_of(KNOWN["corpus"], memory, "none"), measure=gain,
-            why_no_paper_effect="the paper has no text whose possible gain is known",
-            assay=Assay("what the whole book can tell beyond the window, computed from the process that wrote it",
+            why_no_paper_effect="the paper uses no text with a known possible gain",
+            assay=Assay("the possible gain from the whole book beyond the window, computed from the generator",
                         rows_of(KNOWN["corpus"], "none"), lambda records: records[0].metrics["known_gain"]),
-            sentence=f"On text that is known to reward it, the recurrent model with its module at the {place} block "
+            sentence=f"On generated text that rewards memory, the recurrent model with its module at the {place} block "
                      "has a lower test perplexity than the fine-tuned baseline, and than itself without its module.",
-            short=f"On rewarding text, the {place} block's module helps.")
+            short=f"On text that rewards memory, the {place} block helps.")
       for memory, place in (("yoshida", "second"), ("yoshida-first", "first"))))

@@ -1,4 +1,4 @@
-"""The table and the figure of the memories: what each gains, what it costs, how far it reaches."""
+"""The table and the figure of the memories: gain, cost and reach of each."""
 
 import math
 from statistics import fmean, median
@@ -19,13 +19,13 @@ KNOWN = "synthetic-books"
 
 
 def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
-    """A row for each memory. Means over the seeds that all rows have; perplexity with its interval over books; changes
-    against "none" on the same text, seed by seed and book by book: with one seed they tell of these books only.
+    """A row for each memory. Means over the seeds that all rows share; perplexity with its interval over books; changes
+    relative to "none" on the same text, paired by seed and book. With one seed the interval covers books only.
 
-    "seeds": on the text, and where it is another number in brackets those of the known gain.
-    "other document": the state comes from another book. "known gain": on text of the known process, the nats saved
-    as a share of those that the whole book can tell beyond the window; against "none", or against the same model
-    without its state where that does better. "tokens/s": of fine-tuning, validation included.
+    "seeds": on the text; a different number for the known gain follows in brackets. "other document": the state comes
+    from another book. "known gain": on generated text, the nats saved as a share of those that the whole book offers
+    beyond the window, relative to "none" or to the same model without its state, if that is better. "tokens/s": of
+    fine-tuning, validation included.
     """
     import pandas
 
@@ -45,7 +45,7 @@ def memory_table(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def _side_by_side(context: ArtifactContext, scale: str, known: bool = False) -> list[tuple[RunConfig, list[Record]]]:
-    """Each memory on the scale's text, or on the known one, with its records at the seeds that all of them have."""
+    """Each memory on the scale's text, or on the generated one, with its records at the seeds that all share."""
     plan = context.plan(scale)
     text = KNOWN if known else plan[0].corpus
     mine = [config for config in plan if config.corpus == text]
@@ -57,7 +57,7 @@ COLUMNS = ("seeds", "weights", "state (numbers)", "FLOPs/token", "tokens/s", "te
 
 
 def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]:
-    """What a row says of its own records."""
+    """The cells of a row that come from its own records."""
     metrics = records[0].metrics
     controls = {name: [record.metrics.get(f"test_word_perplexity_{key}") for record in records]
                 for name, key in (("masked", "masked"), ("other document", "other_document"))}
@@ -72,9 +72,9 @@ def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]
 
 
 def gained(known: list[tuple[RunConfig, list[Record]]], memory: str) -> list[float]:
-    """The share of the known gain that a memory saves, of each seed that it has in common with "none".
+    """The share of the known gain that a memory recovers, for each seed that it shares with "none".
 
-    It counts beyond the best of three: "none", and the same model with its state masked or taken from another document.
+    It is measured against the best of three: "none", and the same model with its state masked or from another document.
     """
     found = {config.memory: {record.seed: record for record in records} for config, records in known}
     plain = found.get("none", {})
@@ -87,13 +87,12 @@ def gained(known: list[tuple[RunConfig, list[Record]]], memory: str) -> list[flo
 
 
 def reach(windows: list[float], most: int) -> str:
-    """The mean over seeds; of a memory that reaches as far as the text that was read allows, that it may reach farther.
-    """
+    """The mean over seeds, or "≥ most" for a memory that reaches as far as the text allows."""
     return f"≥ {most}" if min(windows) >= most else f"{fmean(windows):.3g}"
 
 
 def speed(context: ArtifactContext, config) -> str:
-    """Tokens that fine-tuning read in a second, the median over seeds."""
+    """Tokens per second of fine-tuning, the median over seeds."""
     runs = context.records_of(trained(config))
     return f"{median(run.notes['tokens'] / run.cost['wall_seconds'] for run in runs):,.0f}" if runs else NOT_RUN
 
@@ -106,8 +105,8 @@ def cost_figure(context: ArtifactContext):
 
 
 def cost_points(context: ArtifactContext) -> "pandas.DataFrame":
-    """The cells "FLOPs/token" and "change" of `memory_table` as numbers, a row for each memory of each scale: `change`,
-    `low`, `high` in per cent, seed by seed and book by book as there; of "none" 0 without an interval."""
+    """The cells "FLOPs/token" and "change" of `memory_table` as numbers, a row for each memory and scale: `change`,
+    `low`, `high` in %, paired as in the table; "none" has 0 without an interval."""
     import pandas
 
     rows = []
@@ -123,5 +122,5 @@ def cost_points(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def _paired(records: list[Record], against: list[Record]) -> bool:
-    """Whether the two have a seed in common."""
+    """Whether the two share a seed."""
     return bool({record.seed for record in records} & {record.seed for record in against})

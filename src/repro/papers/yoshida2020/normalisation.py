@@ -1,7 +1,7 @@
-"""Which books are typed with typographic quotes and dashes, and what reading them as plain ones changes.
+"""Which books use typographic quotes and dashes, and how reading them as plain ones changes the results.
 
-Not in the paper. Test books that use marks which no training book has are hard for a reason that has nothing to do with
-context; `repro.data.normalisation` says what is read instead.
+Not in the paper. Test books with marks that no training book has are hard for a reason unrelated to context;
+`repro.data.normalisation` defines the replacements.
 """
 
 import math
@@ -12,7 +12,7 @@ from repro.study.artifacts import NOT_RUN
 from repro.study.chapter_text import Metric
 
 SPLITS = ("train", "validation", "test")
-MANY = 5  # marks per 1,000 words, beyond which a text uses them
+MANY = 5  # marks per 1,000 words; a text with more uses them
 
 
 class Config(RunConfig):
@@ -49,12 +49,12 @@ def execute(config, context) -> Outcome:
 
 
 def uses(marks: int, words: int) -> bool:
-    """Whether a text uses typographic marks, rather than having one here and there."""
+    """Whether a text uses typographic marks throughout, not just by accident."""
     return 1000 * marks > MANY * words
 
 
 def table(context):
-    """A row for each split: how many of its texts use typographic marks, and what share of the words is theirs."""
+    """A row for each split: how many of its texts use typographic marks, and their share of the words."""
     import pandas as pd
 
     rows = {}
@@ -70,14 +70,14 @@ def table(context):
                         "documents": f"{told['documents']:.0f}", "use such marks": f"{told['marked']:.0f}",
                         "share of the words": f"{told['marked_words']:.1%}",
                         "marks per 1,000 words": f"{told['marks']:.2f}", "as read": f"{told['marks_after']:.2f}",
-                        "most in one": f"{worst[most]:.0f} ({most})" if most else ""}
+                        "most in one text": f"{worst[most]:.0f} ({most})" if most else ""}
     rows |= {(config.corpus, "every split"): {"documents": NOT_RUN} for config in context.missing.values()}
     index = pd.MultiIndex.from_tuples(rows, names=["corpus", "split"])
     return pd.DataFrame(rows.values(), index).fillna("")
 
 
 def change_without(left_out: bool = True, scale: str = "small") -> Metric:
-    """What recurrence changes in the word perplexity of the test books, on disjoint windows; the mean over seeds.
+    """The effect of recurrence on the word perplexity of the test books, on disjoint windows; the mean over seeds.
 
     left_out: without the books that use typographic marks.
     """

@@ -12,7 +12,7 @@ from repro.study import Artifact, Claim, Estimate, Experiment, Measured, Outcome
 from repro.study.artifacts import NOT_RUN
 
 Recompute = Literal["none", "layer", "window", "window+layer"]
-SETTLED = 3  # windows: only then is there one that has an h_prev and meets gradients of the weights
+SETTLED = 3  # windows: the first length with a window that has an h_prev and receives gradients of the weights
 ALLOWED = 1.2  # times the growth of the paper's model
 SLACK = 0.05  # forward passes
 
@@ -37,7 +37,7 @@ class Config(RunConfig):
         if self.window > self.n_positions:
             raise ValueError(f"window is {self.window} tokens, but the context is n_positions={self.n_positions}")
         if sorted(set(self.windows)) != list(self.windows) or SETTLED not in self.windows[:-1]:
-            raise ValueError(f"windows are {self.windows}; give numbers that rise, with {SETTLED} and a larger one")
+            raise ValueError(f"windows is {self.windows}; give rising numbers that include {SETTLED} and a larger one")
         return self
 
 
@@ -66,7 +66,7 @@ def execute(config, context):
     text = tokens(config.corpus, "train", tokeniser("word", corpus=config.corpus)).ids
     needed = config.batch_size * (config.windows[-1] * config.window + 1)
     if len(text) < needed:
-        raise ReproError(f"{config.corpus} has {len(text):,} tokens, {needed:,} are needed; choose fewer windows.")
+        raise ReproError(f"{config.corpus} has {len(text):,} tokens, but {needed:,} are needed; choose fewer windows.")
     ids = torch.from_numpy(text[:needed].astype("int64") % config.vocab_size).view(config.batch_size, -1)
     fake = FakeTensorMode() if config.tensors == "fake" else None
     device = "cuda" if torch.cuda.is_available() and not fake else "cpu"
@@ -125,7 +125,7 @@ EXPERIMENT = Experiment(
 
 
 def table(context):
-    """One row per scale and kind of recomputation: peaks, growth beside the paper's 2k, and what it costs."""
+    """One row per scale and kind of recomputation: peaks, growth next to the paper's 2k, and the extra cost."""
     import pandas
 
     rows = []
@@ -147,7 +147,7 @@ def table(context):
 
 
 def figure(context):
-    """The peaks of the scale asked for, and what is added after three windows, beside the paper's model."""
+    """The peaks at the requested scale, and the growth after three windows, next to the paper's model."""
     from repro.plotting import draw_memory
 
     records = [record for config in context.plan() for record in context.records_of(config)[:1]]
@@ -165,10 +165,11 @@ def growth(records):
 PAPER, SOURCE, CHAPTER = "yoshida2020", "Section 3.2", "05_memory_and_recomputation"
 register(
     EXPERIMENT,
-    Artifact(id="yoshida2020-memory", paper=PAPER, title="Peak memory of training, and what a further window adds",
+    Artifact(id="yoshida2020-memory", paper=PAPER, title="Peak memory of training, and its growth per window",
              chapter=CHAPTER, experiment=EXPERIMENT.name, source=SOURCE, build=table),
-    Artifact(id="yoshida2020-memory-growth", paper=PAPER, title="Peak memory against the length of the sequence",
-             chapter=CHAPTER, experiment=EXPERIMENT.name, source=SOURCE, build=figure, kind="figure"),
+    Artifact(id="yoshida2020-memory-growth", paper=PAPER, title="Peak memory by length of the sequence",
+             chapter=CHAPTER, experiment=EXPERIMENT.name, source=SOURCE, build=figure, kind="figure",
+             look_for="A flat line means that longer sequences cost no memory; compare the slopes, not the heights."),
     Claim(id="yoshida2020-memory-window", paper=PAPER, source=SOURCE, experiment=EXPERIMENT.name,
           about=("yoshida2020-memory-growth", "yoshida2020-memory"),
           sentence="With each window recomputed, memory grows with the sequence by no more than 2k numbers a window.",

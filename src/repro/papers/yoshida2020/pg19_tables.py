@@ -96,10 +96,10 @@ def window_figure(context: ArtifactContext):
 
 def variation_table(context: ArtifactContext,
                     variations: Callable[[str], Mapping[str, Mapping[str, Any]]]) -> "pandas.DataFrame":
-    """Each variation on disjoint windows beside the paper's module, then the models tested with overlap.
+    """Each variation on disjoint windows next to the paper's module, then the models tested with overlap.
 
-    variations: scale -> the name of each row -> what it changes in the first one. "change" is against the first row of
-    its overlap, paired over documents; "module" is what masking the module out takes.
+    variations: scale -> name of the row -> what it changes in the first one. "change" is relative to the first row of
+    the same overlap, paired over documents; "module" is the effect of masking the module out.
     """
     import pandas
 

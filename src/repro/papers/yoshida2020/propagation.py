@@ -1,4 +1,4 @@
-"""What the recurrence module carries across a window boundary (Yoshida et al. 2020, section 5.3)."""
+"""Measures what the recurrence module carries across a window boundary (Yoshida et al. 2020, section 5.3)."""
 
 from pydantic import Field, model_validator
 
@@ -26,7 +26,7 @@ from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, Record, 
 
 
 class Config(RunConfig):
-    """What is asked of a fine-tuned baseline and a fine-tuned recurrent model, both trained without overlap."""
+    """The probes of a fine-tuned baseline and a fine-tuned recurrent model, both trained without overlap."""
 
     window: int = Field(300, ge=2)  # tokens: of a context, and of the windows that both models were trained on
     continuation: int = Field(30, ge=1)  # tokens written after the boundary
@@ -35,9 +35,9 @@ class Config(RunConfig):
     topic_books: int | None = Field(None, ge=1)  # training books that the topic model is fitted to; None: all
     topic_piece: int = Field(1000, ge=1)  # words of the pieces of books that are its documents
     topic_passes: int = Field(2, ge=1)  # over these documents
-    windows_back: int = Field(5, ge=2)  # windows before the scored one that are replaced, one at a time
-    reach_texts: int = Field(500, ge=2)  # texts in which they are
-    reach_changes: int = Field(4, ge=1)  # tokens that are replaced in each of these, one at a time
+    windows_back: int = Field(5, ge=2)  # windows before the scored one, replaced one at a time
+    reach_texts: int = Field(500, ge=2)  # texts in which windows are replaced
+    reach_changes: int = Field(4, ge=1)  # tokens replaced in each of these texts, one at a time
     reach_overlap: int = Field(150, ge=0)  # tokens, of the baseline that reads with overlap
     examples: int = Field(12, ge=0)  # contexts whose continuations the record holds as texts
 
@@ -72,7 +72,7 @@ def trained(config, model: str) -> RunConfig:
 
 
 MODELS = ("baseline", "recurrent")
-WRITERS = ("baseline", "recurrent", "masked", "book")  # masked: recurrent without h_prev; book: how it really goes on
+WRITERS = ("baseline", "recurrent", "masked", "book")  # masked: recurrent without h_prev; book: the true continuation
 
 
 def execute(config, context):
@@ -100,9 +100,9 @@ def execute(config, context):
 
 
 def propagated(config, context, models, held_out, training, coder):
-    """Continuations of the same contexts by every writer, and what they share with their own and with other contexts.
+    """Continuations of the same contexts by every writer, compared with their own and with other contexts.
 
-    Everything is held against the writer's own context and against one from another book, the control.
+    Each is compared with its own context and with one from another book, the control.
     """
     import numpy as np
 
@@ -149,7 +149,7 @@ def propagated(config, context, models, held_out, training, coder):
 
 
 def by_book(kept, books):
-    """[kept, n] of each book in which something was written, summed over its contexts."""
+    """[kept, n] of each book with continuations, summed over its contexts."""
     import numpy as np
 
     return [np.sum([k for k, at in zip(kept, books, strict=True) if at == book], 0).tolist()
@@ -157,7 +157,7 @@ def by_book(kept, books):
 
 
 def example(context, first, continuations, topics, common):
-    """One context as the record keeps it, with the topic words and names that stand in it or in a continuation."""
+    """One context as the record keeps it, with the topic words and names that occur in it or in a continuation."""
     from repro.evaluation.consistency import names
     from repro.evaluation.topics import WORD
 
@@ -168,10 +168,10 @@ def example(context, first, continuations, topics, common):
 
 
 def reached(config, context, models, held_out):
-    """Mean absolute and mean change of loss, a row of texts for each place.
+    """Mean absolute and mean change of loss, a row of texts for each distance.
 
-    First by windows back of a whole window that is replaced, then by tokens back of a single token. In double
-    precision, in which what is left after several windows is no rounding.
+    First by windows back, with a whole window replaced; then by tokens back, with a single token replaced. In double
+    precision, so that small changes after several windows are not rounding errors.
     """
     from copy import deepcopy
 
@@ -197,7 +197,7 @@ def reached(config, context, models, held_out):
 
 
 def gained(config, models, text, bounds):
-    """Nats of each test book, split by the kind of word, under both bounds and each model: the truth is known."""
+    """Nats of each generated test book by kind of word, under both bounds and each model."""
     import numpy as np
 
     from repro.data.synthetic import KINDS
@@ -213,7 +213,7 @@ def gained(config, models, text, bounds):
 
 
 def summary(documents):
-    """The few numbers that stand for the run."""
+    """The few numbers that summarize the run."""
     import numpy as np
 
     from repro.evaluation.topics import sign_test
@@ -251,22 +251,22 @@ register(EXPERIMENT)
 
 
 def propagation_records(scale: str) -> list[Record]:
-    """The experiment's records as planned at `scale`, at every seed there is; none if it was not run."""
+    """The experiment's records as planned at `scale`, at every available seed; none if it was not run."""
     return Store.for_scale(scale).seeds(EXPERIMENT.plan(scale)[0])
 
 
 PAPER, CHAPTER = "yoshida2020", "08_what_is_propagated"
 register(
     Artifact(id="yoshida2020-topic-jsd", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=divergences,
-             source="Section 5.3.1", title="Topics of a context and of its continuation"),
+             source="Section 5.3.1", title="Divergence between the topics of a context and of its continuation"),
     Artifact(id="yoshida2020-topic-controls", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=controls,
-             source="Beside section 5.3.1", title="Topics of own contexts and of those of other books"),
+             source="Beside section 5.3.1", title="Divergence from own contexts and from those of other books"),
     Artifact(id="yoshida2020-continuations", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name,
              build=texts_beside, source="Tables 4 and 5", title="Greedy continuations of the same contexts"),
     Artifact(id="yoshida2020-consistency", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=consistency,
              source="Beyond section 5.3", title="Names and pronouns that agree with the context"),
     Artifact(id="yoshida2020-known-gain", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=known_gain,
-             source="Beyond section 5.3", title="The share of the known gain that recurrence recovers"),
+             source="Beyond section 5.3", title="Share of the possible gain that recurrence recovers"),
     Artifact(id="yoshida2020-reach", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=reach,
              source="Beyond section 5.3", title="Change of loss when an earlier window is replaced"),
     Artifact(id="yoshida2020-distance", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=by_distance,
@@ -276,16 +276,18 @@ TOPICS = {"paper": PAPER, "source": "Section 5.3.1", "experiment": EXPERIMENT.na
 register(
     Claim(id="yoshida2020-topic-jsd-lower", **TOPICS, measure=divergence, direction="lower", relative=True,
           assay=true_text(divergence),
-          sentence="The recurrent model's continuations are closer to their contexts' topics than the baseline's.",
+          sentence="The recurrent model's continuations are closer to the topics of their contexts than the "
+                   "baseline's.",
           short="Recurrence keeps continuations closer to their topics.",
           paper_effect=printed_ratio),
     Claim(id="yoshida2020-topic-jsd-share", **TOPICS, measure=closer, direction="higher", null=0.5,
           assay=true_text(closer, 0.5),
-          sentence="In most contexts (the paper: at least 60 %) the recurrent model's continuation is the closer one.",
+          sentence="In most contexts (the paper: at least 60 %) the recurrent model's continuation is closer than the "
+                   "baseline's.",
           short="In most contexts recurrence stays closer to the topic.",
           paper_effect=printed_share, told_in="of contexts"),
     Claim(id="yoshida2020-pronouns", **TOPICS | {"source": "Tables 4 and 5", "about": ("yoshida2020-consistency",)},
           measure=pronouns, direction="higher", assay=true_text(pronouns), told_in="a context",
           sentence="The recurrent model's pronouns have the gender of the context more often than the baseline's.",
           short="Recurrence keeps the gender of pronouns more often.",
-          why_no_paper_effect="shown by examples only"))
+          why_no_paper_effect="the paper shows examples only"))

@@ -66,7 +66,7 @@ def _jsd(writer: str, against: str) -> Callable[[dict], Sequence[float]]:
 
 
 def _closer(against: str, writer: str = "recurrent") -> Callable[[dict], Sequence[float]]:
-    """1 where the writer's continuation is closer than the baseline's, 0 where it is not, 1/2 where both are alike."""
+    """1 where the writer's continuation is closer than the baseline's, 0 where it is not, 1/2 for a tie."""
     further = _minus(_jsd(writer, against), _jsd("baseline", against))
     return lambda documents: [(1 - (value > 0) + (value < 0)) / 2 for value in further(documents)]
 
@@ -90,8 +90,8 @@ def by_book(records: list[Record], value: Callable[[dict], Sequence[float]]) -> 
 
 
 def divergence(records: list[Record], writer: str = "recurrent") -> Measured:
-    """The log of the writer's over the baseline's mean divergence, the same in any base; the control: from other books'
-    contexts, which a continuation can be closer to by being blander, say."""
+    """The log of the writer's mean divergence over the baseline's, the same in any base. The control uses contexts of
+    other books, to which a continuation can be closer just by being blander."""
     import numpy as np
 
     def ratio(against: str) -> np.ndarray:
@@ -102,13 +102,14 @@ def divergence(records: list[Record], writer: str = "recurrent") -> Measured:
 
 
 def closer(records: list[Record], writer: str = "recurrent") -> Measured:
-    """The share of contexts in which the writer's continuation is the closer one; the control: for other books'."""
+    """The share of contexts in which the writer's continuation is the closer one; the control uses other books'
+    contexts."""
     return Measured(by_book(records, _closer("own", writer)), by_book(records, _closer("other", writer)))
 
 
 def pronouns(records: list[Record], writer: str = "recurrent") -> Measured:
-    """Gendered pronouns of the writer that fit less those that do not, a context, and that less the same of the
-    baseline; the control: whether they fit contexts of other books."""
+    """The writer's gendered pronouns that fit minus those that do not, per context, minus the same of the baseline. The
+    control asks whether they fit contexts of other books."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
@@ -124,7 +125,7 @@ def pronouns(records: list[Record], writer: str = "recurrent") -> Measured:
 
 
 def true_text(measure: Callable[[list[Record], str], Measured], null: float = 0.0) -> Assay:
-    """The book's own continuation, measured as the recurrent model's: none can be much closer than that."""
+    """The book's own continuation, measured like the recurrent model's: no continuation can be much closer."""
     return Assay("how much closer the book's own continuation is than the baseline's", lambda config: True,
                  lambda records: abs(float(measure(records, "book").effects.mean()) - null))
 
@@ -136,7 +137,7 @@ def printed_ratio() -> float:
 
 
 def printed_share() -> float:
-    """The share of contexts in which the paper finds the recurrent continuation closer, at least."""
+    """The least share of contexts in which the paper finds the recurrent continuation closer."""
     percent, = _printed("share of contexts where the recurrent continuation has the lower JSD")
     return percent / 100
 
@@ -154,7 +155,7 @@ def _sign_test(records: list[Record]) -> "SignTest":
 
 
 def divergences(context: ArtifactContext) -> "pandas.DataFrame":
-    """The paper's numbers beside ours, a row each. The ratio is the same in any base, so it is the one to compare."""
+    """The paper's numbers next to ours, one per row. The ratio is the same in any base, so compare that one."""
     import pandas
 
     table = published(TABLE).set_index("quantity")
@@ -211,9 +212,9 @@ def controls(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def consistency(context: ArtifactContext) -> "pandas.DataFrame":
-    """Which share of the names, and of the gendered pronouns, of continuations fit their context and other ones.
+    """The share of names and of gendered pronouns in continuations that fit their context, and other contexts.
 
-    A name fits if it stands in the context. A pronoun fits if it has the gender of the context's pronouns; only
+    A name fits if it occurs in the context. A pronoun fits if it has the gender of the context's pronouns; only
     contexts whose pronouns are all of one gender count. "n" is how many names or pronouns were written.
     """
     import pandas
@@ -234,11 +235,11 @@ def consistency(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def known_gain(context: ArtifactContext) -> "pandas.DataFrame":
-    """Where the process that wrote the books is known: the share of what long context could give that recurrence does.
+    """The share of the possible gain from long context that recurrence recovers, on generated books.
 
-    Between the best reader of one window and the best reader of the book lie so many nats ("possible"). "by the module"
-    is what the recurrent model saves against itself with the module masked out, "recovered" what it saves against the
-    better of that and the baseline, both in per cent of the possible.
+    "possible": the nats between the best reader of one window and the best reader of the book. "by the module": what
+    the recurrent model saves relative to itself with the module masked out. "recovered": what it saves relative to the
+    better of that and the baseline. Both are in % of the possible.
     """
     import numpy as np
     import pandas
@@ -316,13 +317,14 @@ def reach_curves(records: list[Record], by: str = "reach", kinds: Sequence[str] 
 
 
 def reach_by_reader(records: list[Record], by: str = "reach") -> "dict[str, list[Interval]]":
-    """What `draw_reach` draws: name of the reader -> its mean |change of loss| for each place; {} without records."""
+    """The curves of `draw_reach`: name of the reader -> its mean |change of loss| at each distance; {} without
+    records."""
     curves = reach_curves(records, by, ["absolute"])
     return {name: curves[f"{reader} absolute"] for reader, name in READERS.items() if records}
 
 
 def texts_beside(context: ArtifactContext) -> "pandas.DataFrame":
-    """The end of each context the record kept, and how the book, the baseline and the recurrent model go on."""
+    """The end of each context in the record, and how the book, the baseline and the recurrent model continue."""
     import pandas
 
     rows = [{"context ends": "… " + " ".join(one["context"].split()[-25:]), "given": one["first"],
@@ -332,16 +334,16 @@ def texts_beside(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 50) -> str:
-    """The examples of a record as an HTML table: the end of each context, and the continuations beside each other.
+    """The examples of a record as an HTML table: the end of each context, and the continuations side by side.
 
-    Topic words of the context are bold, names that stand in it are in italics, gendered pronouns are underlined; below
-    the table this is explained, and `caption` follows.
+    Topic words of the context are bold, names that occur in it are in italics, gendered pronouns are underlined. A
+    legend and `caption` follow the table.
     """
     from repro.evaluation.consistency import GENDERS
 
     columns = ("baseline", "recurrent", "book")
     head = "".join(f"<th>{html.escape(name)}</th>" for name in
-                   ("end of the context, and the token given", *(WRITERS[name] for name in columns)))
+                   ("end of the context, and the given token", *(WRITERS[name] for name in columns)))
     rows = []
     for one in examples:
         marks = {**dict.fromkeys(GENDERS, "u"), **dict.fromkeys(map(str.capitalize, GENDERS), "u"),
@@ -352,7 +354,7 @@ def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 
                  *(marked(one["continuations"][name], marks) for name in columns)]
         rows.append("".join(f"<td>{cell}</td>" for cell in cells))
     body = "".join(f"<tr style='vertical-align: top; text-align: left'>{row}</tr>" for row in rows)
-    legend = "<b>topic words</b> of the context, <i>names</i> that stand in it, <u>pronouns</u> with a gender"
+    legend = "<b>topic words</b> of the context, <i>names</i> that occur in it, <u>pronouns</u> with a gender"
     told = "".join(f"<div>{line}</div>" for line in (legend, *html.escape(caption).splitlines()))
     head = f"<thead><tr style='text-align: left'>{head}</tr></thead>"
     return page.framed(f'<table class="texts">{head}<tbody>{body}</tbody></table>', told)

@@ -1,7 +1,7 @@
-"""From a question to what a reader reads, and from what that says to words (Yoshida et al. 2020, section 5.4).
+"""From a question to the input of a reader, and from its output to words (Yoshida et al. 2020, section 5.4).
 
-The context is all paragraphs below their titles. A reader is given the question in front of every window of it, and
-answers with a span of one window, cut from the context as it was, or with yes or no.
+The context is all paragraphs, each after its title. A reader sees the question before every window of the context, and
+answers with a span of one window, cut from the original context, or with yes or no.
 """
 
 from bisect import bisect_right
@@ -23,30 +23,30 @@ PAD = 1
 
 
 class Asked(NamedTuple):
-    """A question as a reader reads it."""
+    """A question in the form that a reader reads."""
 
     question: "Question"
     context: str
     windows: list  # of `repro.recurrence.question_windows`
     offsets: Any  # (tokens, 2): where each token of the context begins and ends in it
-    before: int  # special tokens and the question's, in front of the text of each window
-    answers: tuple[tuple[int, int, int], ...]  # window, first and last token in it, of each right span that it can tell
+    before: int  # special tokens and the question's, before the text of each window
+    answers: tuple[tuple[int, int, int], ...]  # window, first and last token in it, of each right span within reach
     type: int  # of the answer, an index of TYPES
-    paragraphs: dict[int, int]  # of each paragraph that is read, by its number: which token is its first
+    paragraphs: dict[int, int]  # number of a paragraph that is read: its first token
 
     @property
     def tokens(self) -> int:
-        """In all windows together."""
+        """The number of tokens in all windows together."""
         return sum(len(one.ids) for one in self.windows)
 
     @property
     def texts(self) -> list[str]:
-        """What each window shows of the context."""
+        """The part of the context in each window."""
         return [self.context[self.offsets[one.start, 0]:self.offsets[one.stop - 1, 1]] for one in self.windows]
 
     @property
     def distance(self) -> int:
-        """In windows, between the two farthest paragraphs read that support the answer; -1 where none is known."""
+        """The windows between the two most distant supporting paragraphs that are read; -1 if none is known."""
         starts = [window.start for window in self.windows]
         found = [bisect_right(starts, self.paragraphs[number]) for number, _ in self.question.supporting
                  if number in self.paragraphs]
@@ -57,12 +57,11 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
           must_stand: bool = True) -> Asked:
     """A question in windows of `window` tokens.
 
-    groups: the numbers of the paragraphs that are read, in this order; a new window begins with each group. None: all
-    in one. Where it is known what supports the answer, its span has to lie there; else every place is right. A span
-    that goes on in the next window, or has more than 30 tokens, is none that a reader can tell: it is not among the
-    `answers`.
-    must_stand: False for a question that is to be answered only. Raises ReproError where the answer is neither yes or
-    no nor stands in what is read, and for what `question_windows` refuses.
+    groups: the numbers of the paragraphs that are read, in this order; each group starts a new window. None: all in one
+    group. If the supporting sentences are known, a right span lies in one of them; otherwise every occurrence counts. A
+    span that continues in the next window, or has more than 30 tokens, is out of reach and not among the `answers`.
+    must_stand: False for a question that is only answered. Raises ReproError if the answer is neither yes or no nor
+    occurs in the text that is read, and in the cases that `question_windows` refuses.
     """
     from repro.recurrence import question_windows
 
@@ -78,7 +77,7 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
              for one in _right(question) if one.paragraph in below]
     kind = TYPES.index(question.answer) if question.answer in TYPES[1:] else 0
     if must_stand and not kind and not spans:
-        raise ReproError(f"the answer '{question.answer}' of question {question.id} does not stand in its context; "
+        raise ReproError(f"the answer '{question.answer}' of question {question.id} does not occur in its context; "
                          "leave the question out.")
     coded, ids = coder.encode(question.question), coder.encode(context)
     offsets = coder.offsets(context)
@@ -96,12 +95,12 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
 
 
 def _below_title(question: "Question", number: int) -> int:
-    """Characters in front of a paragraph's own text: those of its title and a line's end, where it has a title."""
+    """Characters before a paragraph's own text: its title and a line end, if it has a title."""
     return len(question.titles[number]) + 1 if question.titles[number] else 0
 
 
 def _right(question: "Question") -> tuple:
-    """The spans that can be meant: in a sentence that supports the answer, else in its paragraph, else all."""
+    """The right spans: those in a supporting sentence, else those in its paragraph, else all."""
     def inside(span, paragraph: int, sentence: int | None) -> bool:
         if span.paragraph != paragraph:
             return False
@@ -119,7 +118,7 @@ def _right(question: "Question") -> tuple:
 
 
 def padded(questions: Sequence[Asked]) -> "dict[str, torch.Tensor]":
-    """A batch as `repro.training.Answers` takes it; what has fewer windows or tokens than others is padded."""
+    """A batch for `repro.training.Answers`; questions with fewer windows or tokens are padded."""
     import torch
 
     size = (len(questions), max(len(one.windows) for one in questions),
@@ -138,17 +137,16 @@ def padded(questions: Sequence[Asked]) -> "dict[str, torch.Tensor]":
 
 def answered(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bool = True,
              given: Sequence | None = None, batch_size: int = 8) -> list[str]:
-    """What a reader answers to each question: yes, no, or words cut from its context. Dropout is off.
+    """The answer of a reader to each question: yes, no, or words cut from its context. Dropout is off.
 
-    given: what each window of a question sees in the place of what the one before left, (W, d) for each question.
+    given: the state that each window sees instead of that of the previous window, (W, d) for each question.
     """
     return [answer for answer, _ in read_by(model, questions, recurrent, given, batch_size)]
 
 
 def read_by(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bool = True,
             given: Sequence | None = None, batch_size: int = 8, progress=None) -> list[tuple[str, float]]:
-    """What a reader answers to each question, and the nats of the right answer as `repro.training.Answers` counts them.
-    """
+    """The answer of a reader to each question, and the nats of the right answer as in `repro.training.Answers`."""
     from torch.nn.utils.rnn import pad_sequence
 
     from repro.training.objective import answer_nats
@@ -167,8 +165,8 @@ def read_by(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bo
 
 
 def by_window(model: "RecurrentRoberta", one: Asked, recurrent: bool = True) -> list[tuple[str, float]]:
-    """The words that each window of a question would give if it were the only one searched (yes and no are left out),
-    and how probable that span is: its start among all tokens of the text, times its end. Dropout is off."""
+    """The words that each window of a question would give if it were the only one searched (without yes and no), and
+    the probability of that span: its start among all tokens of the text, times its end. Dropout is off."""
     found = []
     for _, batch in _batches(model, [one], 1):
         told = model(batch["windows"], batch["attention_mask"], recurrent)
@@ -189,9 +187,9 @@ def cut(one: Asked, window: int, first: int, last: int) -> str:
 
 
 def states_of_others(model: "RecurrentRoberta", questions: Sequence[Asked], batch_size: int = 8) -> list:
-    """For each question what the windows of the one before it leave (its own model's z), in the places of its own.
+    """For each question the states (z) of the windows of the question before it, to be used instead of its own.
 
-    Window k sees what window k - 1 of the other left; of one with fewer windows the last stays.
+    Window k sees the state of window k - 1 of the other; if that has fewer windows, its last state is repeated.
     """
     import torch
 
@@ -202,13 +200,13 @@ def states_of_others(model: "RecurrentRoberta", questions: Sequence[Asked], batc
             own[k] = z[:len(questions[k].windows)]
     found = []
     for k, one in enumerate(questions):
-        other = own[k - 1]  # of the first: the last
+        other = own[k - 1]  # for the first question, the last one
         found.append(other[torch.arange(-1, len(one.windows) - 1).clamp(0, len(other) - 1)])
     return found
 
 
 def _batches(model: Any, questions: Sequence[Asked], batch_size: int) -> Iterable:
-    """Places in `questions` and batches of those of about the same length; no gradient, dropout off."""
+    """Indices into `questions`, and batches of similar length; no gradient, dropout off."""
     import torch
 
     from repro.ids import evaluating

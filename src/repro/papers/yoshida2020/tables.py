@@ -25,11 +25,11 @@ FIRST = "recurrent, first block"  # the depth-matched reading of the paper's sec
 
 
 def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
-    """One row per model and overlap: the paper's perplexities beside ours, with 95 % intervals over documents.
+    """One row per model and overlap: the paper's perplexities next to ours, with 95 % intervals over documents.
 
-    Ours are means over the seeds that all rows of a scale have, fewer than some comparisons rest on. "cost" is
-    T / (T - overlap), what a scored token costs beside one of disjoint windows. Windows differ between scales, so rows
-    meet where the overlap is the same share of the window.
+    Ours are means over the seeds that all rows of a scale share; some comparisons use more. "cost" is T / (T -
+    overlap), the cost of a scored token relative to disjoint windows. Windows differ between scales, so rows line up
+    where the overlap is the same share of the window.
     """
     import pandas
 
@@ -65,7 +65,7 @@ def _point(printed: dict[str, str]) -> tuple[str, float]:
 
 
 def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.DataFrame":
-    """Test perplexity against overlap in per cent of the window, a row a point: source, model, overlap, perplexity, and
+    """Test perplexity against overlap in % of the window, one row per point: source, model, overlap, perplexity, and
     the interval `low`, `high` of ours. Points without a record are left out."""
     import pandas
 
@@ -85,15 +85,15 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
 
 
 def learning_curves(records: Sequence[Record], curve: str = "validation_loss") -> list[tuple[str, list[list[float]]]]:
-    """A curve of each record by the kind of its model and the overlap in testing, as `draw_curves` takes them."""
+    """The curve of each record, named by kind of model and test overlap, in the form that `draw_curves` takes."""
     return [(f"{kind(record)}, overlap {record.config['overlap']}", record.curves[curve]) for record in records]
 
 
 def learning_rates(records: Sequence[Record]) -> "pandas.DataFrame":
-    """A row for each kind of model and window: its validation loss, nats per token, after a short training at each
-    candidate, the learning rate that was taken, and the setting of the module.
+    """One row per kind of model and window: its validation loss, nats per token, after a short training at each
+    candidate rate, the learning rate that was chosen, and the setting of the module.
 
-    records: of fine-tuning, all on one text. Of those that chose among the same candidates one row tells.
+    records: of fine-tuning, all on one text. Those that chose among the same candidates share a row.
     """
     import pandas
 
@@ -101,13 +101,13 @@ def learning_rates(records: Sequence[Record]) -> "pandas.DataFrame":
     rows = []
     for (model, window), notes in sorted(chose.items(), key=lambda one: (-one[0][1], one[0][0])):
         tried = {f"{rate:g}": f"{loss:.4f}" for rate, loss in notes["candidates"]}
-        rows.append({"model": model, "T": window} | tried | {"taken": f"{notes['learning_rate']:g}",
+        rows.append({"model": model, "T": window} | tried | {"chosen": f"{notes['learning_rate']:g}",
                                                             "its module": _module_setting(notes)})
     return pandas.DataFrame(rows)
 
 
 def _module_setting(notes: dict) -> str:
-    """How the module of a fine-tuned model was trained, in words; a dash where there is none."""
+    """How the module of a fine-tuned model was trained, in words; a dash for a model without one."""
     if "zero_init" not in notes:
         return "–"
     times = round(notes["module_learning_rate"] / notes["learning_rate"], 3)
@@ -116,8 +116,8 @@ def _module_setting(notes: dict) -> str:
 
 
 def layer_weights(records: Sequence[Record]) -> dict[str, list[float]]:
-    """The learned weight of each layer in z, the mean over seeds, of the recurrent models among `records` whose module
-    is where the paper has it, by window and overlap of training."""
+    """The learned weight of each layer in z, the mean over seeds, by window and overlap of training. Only recurrent
+    models with the module at the paper's layer count."""
     found: dict[tuple[int, int], list[list[float]]] = {}
     for record in records:
         if record.model == "recurrent" and is_literal_reading(record):
@@ -128,11 +128,11 @@ def layer_weights(records: Sequence[Record]) -> dict[str, list[float]]:
 
 
 def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
-    """One row per overlap: by how much the recurrent model's perplexity differs, in per cent of the baseline's.
+    """One row per overlap: the difference of the recurrent model's perplexity, in % of the baseline's.
 
-    "against the control": the baseline that was trained with the same overlap. "module": what of the gain goes when the
-    module of the same model is masked out (on test documents, or validation documents for whole books). The model with
-    its module at the first block has the same columns.
+    "against the control": compared with a baseline trained with the same overlap. "module": compared with the same
+    model, its module masked out (on test documents, or validation documents for whole books). The model with its module
+    at the first block has the same columns.
     """
     import pandas
 
@@ -162,7 +162,7 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
 
 
 def _beside(context: ArtifactContext, scale: str, share: float, model: str, of: str) -> dict:
-    """The cells of `gains` that tell what a model's gain is worth: against the control, and what its module does."""
+    """The cells of `gains` that put a gain in perspective: against the control, and the effect of the module."""
     records, cells = _at(context, scale, model, share), {}
     if any(kind(config) == CONTROL for config in context.plan(scale)):
         control = _at(context, scale, CONTROL, share)
@@ -180,11 +180,11 @@ def gain_figure(context: ArtifactContext, table: str):
 
 
 def gain_points(context: ArtifactContext, table: str) -> "pandas.DataFrame":
-    """`gains` on test text as points, in per cent of the baseline's perplexity, above 0 where recurrence helps.
+    """`gains` on test text as points, in % of the baseline's perplexity, above 0 where recurrence helps.
 
-    A row a point: source, name, overlap (per cent of T), gain and its interval `low`, `high`, missing where there is
-    none. The names are those of GAINS. The paper's points are in the panel of every scale but `smoke`, whose generated
-    text has nothing in common with the paper's.
+    One row per point: source, name (of GAINS), overlap (% of T), gain and its interval `low`, `high`, missing where
+    there is none. The paper's points appear in the panel of every scale but `smoke`, whose generated text has nothing
+    in common with the paper's.
     """
     import pandas
 
@@ -199,7 +199,7 @@ def gain_points(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     return pandas.DataFrame(rows, columns=["source", "name", "overlap", "gain", "low", "high"])
 
 
-# What stands beside what in the figure of gains: a kind of model, the losses that count, and what it is compared with.
+# The marks in the figure of gains: a kind of model, the losses that count, and the model it is compared with.
 GAINS = {"recurrent": ("recurrent", "nll", "baseline"), FIRST: (FIRST, "nll", "baseline"),
          "against a baseline trained overlapped": ("recurrent", "nll", CONTROL),
          "module masked out": ("recurrent", "nll_masked", "baseline"),
@@ -220,8 +220,8 @@ def _gains_at(context: ArtifactContext, scale: str) -> list[dict]:
 
 
 def _change(records: list[Record], against: list[Record], losses: str) -> tuple[float, float, float] | None:
-    """`compare` on test text with these losses; without an interval for records that kept only their sum, None for
-    those that did not measure it."""
+    """`compare` on test text with these losses. Records that kept only the sum give no interval; those that did not
+    measure these losses give None."""
     name = losses.replace("nll", "test_word_perplexity")
     if any(name not in record.metrics for record in records):
         return None
@@ -288,8 +288,8 @@ def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
 
 
 def kind(run) -> str:
-    """What a config or record is of: baseline, recurrent, recurrent with the module at the first block, or a baseline
-    trained on the windows it is tested on."""
+    """The kind of model of a config or record: baseline, recurrent, recurrent with the module at the first block, or a
+    baseline trained on the windows it is tested on."""
     values = vars(run) if isinstance(run, RunConfig) else run.config
     if values["model"] == "baseline":
         return CONTROL if values["train_overlap"] else "baseline"
@@ -297,12 +297,12 @@ def kind(run) -> str:
 
 
 def is_literal_reading(run) -> bool:
-    """Whether a config or record is none of the depth-matched reading, which stands beside the literal one."""
+    """Whether a config or record has the literal reading of the paper's layer, not the depth-matched one."""
     return kind(run) != FIRST
 
 
 def _table(context: ArtifactContext, scale: str) -> list:
-    """The plan's configs of the window that most overlaps are tested with: the table's, without other window sizes."""
+    """The plan's configs at the table's window, the one with most overlaps, without other window sizes."""
     plan = context.plan(scale)
     return [config for config in plan if config.window == mode(config.window for config in plan)]
 
@@ -328,7 +328,7 @@ def _nll(records: list[Record], split: str) -> list[float]:
 
 
 def perplexity(records: list[Record] | None, split: str) -> str | list | None:
-    """Word perplexity with its interval; without records what was given."""
+    """Word perplexity with its interval; without records, `records` itself."""
     if not records:
         return records
     value, low, high = interval(records, split)

@@ -1,7 +1,7 @@
-"""What reading typographic quotes and dashes as plain ones is worth to the base model. Not in the paper.
+"""How much reading typographic quotes and dashes as plain ones helps the base model. Not in the paper.
 
-The test books that use such marks (`normalisation.uses`), as their files hold them and as they are read. The same words
-count in both, so that perplexities per word compare.
+It scores the test books that use such marks (`normalisation.uses`), as typed in their files and as read. Both readings
+count the same words, so perplexities per word compare.
 """
 
 import re
@@ -37,7 +37,7 @@ def execute(config, context) -> Outcome:
 
 
 def measured(config, model, coder, context) -> tuple[dict[str, list[float]], list[int], list[str]]:
-    """Nats of each book in both readings, its words, its name."""
+    """The nats of each book in both readings, its number of words, and its name."""
     import numpy as np
 
     from repro.data import corpus

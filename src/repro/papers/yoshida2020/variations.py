@@ -1,7 +1,7 @@
 """Variations of the recurrence module that the paper names (Yoshida et al. 2020, sections 3.1 and 6, footnote 3).
 
-They are compared on books, on disjoint windows of the validation text. At `small` that is done at the short window of
-`finetuning.SECOND`, where the module changes something at all, with half the steps of the rows there.
+They are compared on disjoint windows of validation books. `small` uses the short window of `finetuning.SECOND`, where
+the module changes anything at all, with half the steps of the rows there.
 """
 
 from math import log
@@ -38,7 +38,7 @@ LEFT_OUT = dict.fromkeys(("smoke", "small"), ("2 embeddings",))
 
 
 def variations(scale: str) -> dict[str, dict[str, Any]]:
-    """What each row changes: the module, on disjoint windows; then how one is trained that is tested with overlap."""
+    """What each row changes: the module, on disjoint windows; then the training of models tested with overlap."""
     last = finetuning.PRETRAINING.plan(scale)[0].n_layer - 1
     rows = {name: change for name, change in VARIATIONS.items() if name not in LEFT_OUT.get(scale, ())}
     for place in PLACES.get(scale, NAMES):
@@ -68,20 +68,20 @@ def helps(records) -> Measured:
 
 
 def module_counts(records) -> float:
-    """What masking the module out takes, where it takes most: with that little, no pooling can matter."""
+    """The largest effect of masking the module out; no choice of pooling can matter more."""
     return max(log(1 / (1 + module_effect([record], "validation"))) for record in records)
 
 
 def row_helps(id: str, place: str, short: str, where) -> Claim:
-    """The claim that the module of one row of the table lowers perplexity; `where`: which runs the row has."""
+    """The claim that the module of one row of the table lowers perplexity; `where`: the runs of that row."""
     return Claim(id=f"yoshida2020-variations-{id}", paper="yoshida2020", source=ADDED, experiment="variations-pg19",
                  about=("yoshida2020-variations",), unit="book", direction="lower", relative=True, measure=helps,
                  where=where, family="yoshida2020-variations-module", short=short,
                  sentence=f"Inserted at {place}, the module lowers the perplexity of books on disjoint windows.",
                  why_no_paper_effect="no numbers are printed", why_no_assay="a difference of any size counts",
                  why_no_control="the effect already compares the same weights with and without what they carry",
-                 criterion_before="none: declared after the table was known, for the only two rows whose interval is "
-                                  "below zero")
+                 criterion_before="none: declared after the results were known, for the only two rows with an "
+                                  "interval below zero")
 
 
 SCORED = {scale: tokens // 5 for scale, tokens in pg19.SCORED.items()} | {"small": 78_000}
@@ -94,14 +94,14 @@ register(
              build=lambda context: variation_table(context, variations)),
     Claim(id="yoshida2020-variations-passed", paper="yoshida2020", source="Footnote 3", experiment=EVALUATION.name,
           about=("yoshida2020-variations",), unit="book", direction="lower", relative=True, same_weights=True,
-          sentence="A model that was trained on disjoint windows reads overlapping ones better if only the positions "
-                   "that the next window does not read again are pooled.",
-          short="With overlap, pooling only what is not read again is better.",
+          sentence="A model trained on disjoint windows has a lower perplexity on overlapping ones if it pools only "
+                   "the positions that the next window does not read again.",
+          short="With overlap, pool only positions that are not read again.",
           where=lambda config: config.overlap > 0 and config.train_overlap == 0, measure=passed_or_all,
           why_no_paper_effect="no numbers are printed",
-          why_no_control="the same weights; the pooling is all that differs",
-          assay=Assay("what masking the module out takes", lambda config: config.overlap > 0, module_counts)),
-    row_helps("every-layer", "every layer", "The module helps where it is inserted at every layer.",
+          why_no_control="the same weights; only the pooling differs",
+          assay=Assay("the loss from masking the module out", lambda config: config.overlap > 0, module_counts)),
+    row_helps("every-layer", "every layer", "Inserted at every layer, the module helps.",
               lambda config: config.insert == "every"),
-    row_helps("first-layer", "the first layer", "The module helps where it is inserted at the first layer.",
+    row_helps("first-layer", "the first layer", "Inserted at the first layer, the module helps.",
               lambda config: config.insert_layer == 0 and config.insert == "one"))

@@ -47,15 +47,18 @@ register(EVALUATION)
 
 PAPER, TABLE = "yoshida2020", "yoshida2020_table1_wikitext103"
 register(
-    Artifact(id="yoshida2020-table1", paper=PAPER, title="Word perplexity of baseline and recurrent models by overlap",
+    Artifact(id="yoshida2020-table1", paper=PAPER, title="Perplexity per word on articles, by overlap",
              chapter="06_wikitext103", experiment=EVALUATION.name, source="Table 1",
              build=lambda context: perplexities(context, TABLE)),
-    Artifact(id="yoshida2020-table1-gain", paper=PAPER, title="What recurrence changes at equal overlap",
-             chapter="06_wikitext103", experiment=EVALUATION.name, source="Table 1",
+    Artifact(id="yoshida2020-table1-gain", paper=PAPER, chapter="06_wikitext103",
+             title="Effect of recurrence on the perplexity of articles, at equal overlap",
+             experiment=EVALUATION.name, source="Table 1",
              build=lambda context: gains(context, TABLE)),
-    Artifact(id="yoshida2020-table1-gain-figure", paper=PAPER, title="What recurrence gains on articles, by overlap",
+    Artifact(id="yoshida2020-table1-gain-figure", paper=PAPER, title="Gain from recurrence on articles, by overlap",
              chapter="04_recurrence_module", experiment=EVALUATION.name, source="Table 1", kind="figure",
-             build=lambda context: gain_figure(context, TABLE)))
+             build=lambda context: gain_figure(context, TABLE),
+             look_for="Recurrence helps where the filled mark and the diamond lie above zero and above the other "
+                      "hollow marks, which show the gain that remains without it."))
 
 GAIN = {"paper": PAPER, "source": "Table 1", "experiment": EVALUATION.name, "unit": "document", "direction": "lower",
         "relative": True, "control": MASKED, "assay": context_counts(TABLE), "measure": gain,
@@ -91,18 +94,18 @@ register(
           paper_effect=printed(TABLE, ("baseline", 50), ("baseline", 0))),
     Claim(id="yoshida2020-table1-overlap-falls", **OVERLAP | {"measure": falling},
           sentence="The baseline's test perplexity falls with every step of the overlap.",
-          short="The baseline does better with every step of overlap.",
+          short="The baseline improves with every step of overlap.",
           where=at_points(*(("baseline", overlap) for overlap in (0, 5, 10, 30, 50))),
           paper_effect=printed_steps(TABLE, "baseline")),
     Claim(id="yoshida2020-table1-recurrent-falls",
           **OVERLAP | {"measure": falling, "same_weights": False, "assay": context_counts(TABLE), "why_no_assay": "",
-                       "why_no_control": "the claim is about overlap, which the module has no part in"},
+                       "why_no_control": "the claim is about overlap, in which the module plays no part"},
           sentence="The recurrent model's test perplexity falls with every step of the overlap.",
-          short="The recurrent model does better with every step of overlap.",
+          short="The recurrent model improves with every step of overlap.",
           where=at_points(*(("recurrent", overlap) for overlap in (0, 5, 10, 30, 50))),
           paper_effect=printed_steps(TABLE, "recurrent")),
     Claim(id="yoshida2020-table1-gain-shrinks", **GAIN | {"measure": shrinking},
-          sentence="What recurrence gains is largest on disjoint windows and shrinks as the overlap grows.",
-          short="What recurrence gains shrinks as the overlap grows.",
+          sentence="The gain from recurrence is largest on disjoint windows and shrinks as the overlap grows.",
+          short="The gain from recurrence shrinks as the overlap grows.",
           where=at_points(*both(0), *both(50), (CONTROL, 50)),
           paper_effect=lambda: printed(TABLE, *both(0))() - printed(TABLE, *both(50))()))

@@ -1,4 +1,4 @@
-"""At which window overlap is worth to our baseline what it is to the paper's. Not in the paper.
+"""The window size at which overlap gains our baseline what it gains the paper's. Not in the paper.
 
 Measured on validation text, with the baseline that was fine-tuned on disjoint windows of 300 tokens, before any
 recurrent model is trained. The window chosen here becomes the second one of `finetuning`.
@@ -14,7 +14,7 @@ from repro.study.published import published
 
 
 class Config(RunConfig):
-    """The windows that are tried, each with no overlap and with a sixth of it."""
+    """The windows that are tried, each without overlap and with an overlap of a sixth."""
 
     windows: tuple[int, ...] = Field((48, 64, 96, 128), min_length=1)  # tokens
 
@@ -23,8 +23,8 @@ class Config(RunConfig):
         context = PRETRAINING.plan(self.scale)[0].n_positions
         for window in self.windows:
             if not 6 <= window <= context:
-                raise ValueError(f"windows has {window} tokens; a window whose sixth is an overlap has from 6 to the "
-                                 f"{context} of the model's context")
+                raise ValueError(f"windows contains {window} tokens; use sizes from 6, so that a sixth is an overlap, "
+                                 f"to the model's context of {context}")
         return self
 
 
@@ -56,7 +56,7 @@ def estimate(config) -> Estimate:
 
 
 def papers_gain() -> float:
-    """By how much of its validation perplexity an overlap of 50 of 300 tokens lowers the paper's baseline (Table 1)."""
+    """The share by which an overlap of 50 of 300 tokens lowers the paper baseline's validation perplexity (Table 1)."""
     table = published("yoshida2020_table1_wikitext103").query("not model.str.contains('recurrence')")
     at = {int(row["overlap_tokens"]): float(row["validation_perplexity_per_word"])
           for row in table.to_dict("records")}
@@ -69,23 +69,23 @@ def chosen(record: Record) -> int:
 
 
 def choice_table(context):
-    """What an overlap of a sixth gives the baseline at each window, beside what it gives the paper's at 300."""
+    """The baseline's gain from an overlap of a sixth at each window, next to the paper's at 300."""
     import pandas
 
-    rows = [{"source": "paper", "T": "300", "overlap": "50", "gain": f"{papers_gain():.1%}", "taken": ""}]
+    rows = [{"source": "paper", "T": "300", "overlap": "50", "gain": f"{papers_gain():.1%}", "chosen": ""}]
     for scale in context.scales:
         for record in context.records(scale):
             rows += [{"source": scale, "T": f"{window:.0f}", "overlap": f"{window // 6:.0f}", "gain": f"{gain:.1%}",
-                      "taken": "yes" if window == chosen(record) else ""}
+                      "chosen": "yes" if window == chosen(record) else ""}
                      for window, gain in record.curves["gain_by_window"]]
     return pandas.DataFrame(rows)
 
 
 EXPERIMENT = Experiment(
-    name="choose-window", paper="yoshida2020", summary="The window at which overlap is worth what the paper's is.",
+    name="choose-window", paper="yoshida2020", summary="The window at which overlap gains what it gains the paper.",
     config=Config, execute=execute, estimate=estimate, scales={"small": {"corpus": "wikitext-103"}},
     needs=lambda config: [baseline(config)])
 ARTIFACT = Artifact(id="choose-window", paper="yoshida2020", chapter="06_wikitext103", experiment=EXPERIMENT.name,
-                    title="What an overlap of a sixth of the window gives the fine-tuned baseline",
+                    title="Gain of the fine-tuned baseline from an overlap of a sixth of the window",
                     source="not in the paper; declared before the runs", build=choice_table)
 register(EXPERIMENT, ARTIFACT)

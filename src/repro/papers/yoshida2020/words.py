@@ -1,6 +1,6 @@
-"""On which words of a page recurrence saves something. Not in the paper, which sums over words.
+"""The words of a page on which recurrence lowers the loss. Not in the paper, which sums over words.
 
-A record holds numbers and places, and no text: that is read from the corpus where the page is drawn.
+A record holds numbers and positions but no text; the text is read from the corpus when the page is drawn.
 """
 
 from itertools import accumulate
@@ -25,23 +25,23 @@ MODELS = ("baseline", "recurrent")
 class Config(RunConfig):
     """A page of test text, read in disjoint windows by a fine-tuned baseline and a fine-tuned recurrent model.
 
-    Where a page begins was fixed before any was seen: ten windows into the first text. The shorter windows were added
-    when the page of the longer ones was known.
+    The start of the page, ten windows into the first text, was fixed before any page was seen. The shorter windows were
+    added after the page of the longer ones was known.
     """
 
     window: int = Field(300, ge=1)  # tokens
     insert_layer: Annotated[int, Field(ge=0, le=1), Absent(1)] = 1  # the recurrent model's block, from 0
-    book: int = Field(0, ge=0)  # of the test text, counted from 0; a text that runs on is one
-    skip: int = Field(10, ge=1)  # windows before the page, which are read too
+    book: int = Field(0, ge=0)  # of the test text, counted from 0; a continuous text is one book
+    skip: int = Field(10, ge=1)  # windows before the page; they are read but not shown
     windows: int = Field(2, ge=1)  # of the page
-    reference: int | None = Field(None, ge=1)  # training texts that names and topic words are told by; None: all
+    reference: int | None = Field(None, ge=1)  # training texts that identify names and topic words; None: all
 
     @model_validator(mode="after")
     def _trained(self):
         known = [one.scales[self.scale]["corpus"] for one in (BOOKS, ARTICLES)]
         if self.corpus not in known:
-            raise ValueError(f"corpus is {self.corpus}, but models were fine-tuned for {' and '.join(known)}; choose "
-                             "one of these")
+            raise ValueError(f"corpus is {self.corpus}, but models are fine-tuned on {' and '.join(known)}; choose one "
+                             "of these")
         return self
 
 
@@ -49,16 +49,16 @@ SCALES = {"smoke": {"window": 30, "windows": 6}, "small": {}, "medium": {}, "pap
 
 
 def grid(scale: str) -> list[dict]:
-    """A page of a book and one of an article; at `smoke`, where both tables read the same books, one. Where models are
-    fine-tuned at a second, shorter window, about as much text again, by the module at the first block."""
+    """A page of a book and one of an article; one page at `smoke`, where both tables read the same books. For scales
+    with a second, shorter window, about the same amount of text again, with the module at the first block."""
     pages = [{"corpus": one.scales[scale]["corpus"]} for one in (BOOKS, ARTICLES)]
     short = SECOND.get(scale, {}).get("window")
     return pages + [page | {"window": short, "windows": 600 // short, "insert_layer": 0} for page in pages if short]
 
 
 def trained(config, model: str) -> RunConfig:
-    """The fine-tuning of `model` ("baseline" or "recurrent") without overlap on this text: from Table 2 or 1, or where
-    the window is the second one from what is compared there."""
+    """The fine-tuning of `model` ("baseline" or "recurrent") without overlap on this text: that of Table 2 or 1, or for
+    the second window that of `recurrence-matched`."""
     wanted = {"model": model, "overlap": 0, "window": config.window} | (
         {"insert_layer": config.insert_layer} if model == "recurrent" else {})
     if config.window == SECOND.get(config.scale, {}).get("window"):
@@ -113,8 +113,8 @@ def execute(config, context) -> Outcome:
 
 
 def kinds(config, source, parts: list[str], words) -> list[str]:
-    """The kinds of some words, (n, 2) places in the joined `parts`: known of an embedded text, else told by the
-    training text. What is typical of the documents in which the words stand is their topic."""
+    """The kinds of some words, (n, 2) positions in the joined `parts`: known for an embedded text, otherwise derived
+    from the training text. Words typical of the surrounding documents are topic words."""
     from repro.evaluation.consistency import common_words
     from repro.evaluation.topics import keywords
     from repro.evaluation.words import kind_of
@@ -142,14 +142,18 @@ def estimate(config) -> Estimate:
 
 
 EXPERIMENT = Experiment(
-    name="words-saved", paper="yoshida2020", summary="What recurrence saves on each word of a page of test text.",
+    name="words-saved", paper="yoshida2020", summary="Loss saved by recurrence on each word of a page of test text.",
     config=Config, scales=SCALES, execute=execute, grid=grid, estimate=estimate,
     needs=lambda config: [trained(config, name) for name in MODELS])
+LOOK_FOR = ("Stronger colors mark words on which one model is clearly better. A memory should help on the underlined "
+            "names, pronouns and topic words.")
 register(
     EXPERIMENT,
-    Artifact(id="words-saved-article", paper="yoshida2020", title="What recurrence saves on each word of an article",
+    Artifact(id="words-saved-article", paper="yoshida2020", title="Loss saved by recurrence on each word of an article",
              chapter="04_recurrence_module", experiment=EXPERIMENT.name, source=ADDED, kind="figure",
-             build=lambda context: page_figure(context, ARTICLES)),
-    Artifact(id="words-saved-book", paper="yoshida2020", title="What recurrence saves on each word of a page of a book",
+             build=lambda context: page_figure(context, ARTICLES),
+             look_for=LOOK_FOR),
+    Artifact(id="words-saved-book", paper="yoshida2020", title="Loss saved by recurrence on each word of a book's page",
              chapter="07_pg19", experiment=EXPERIMENT.name, source=ADDED, kind="figure",
-             build=lambda context: page_figure(context, BOOKS)))
+             build=lambda context: page_figure(context, BOOKS),
+             look_for=LOOK_FOR))

@@ -9,13 +9,13 @@ from repro.study import ArtifactContext, Experiment, Record
 
 
 def passage(source, book: int) -> tuple[str, list[str]]:
-    """The name of a test text and the documents that it is made of: one book, or all of a text that runs on.
+    """The name of a test text and its documents: one book, or all parts of a continuous text.
 
-    Raises ReproError for a book that there is not.
+    Raises ReproError for a book that does not exist.
     """
     documents = source.documents("test")
     if book >= (1 if source.joined else len(documents)):
-        raise ReproError(f"book {book} of {source.name} is asked for; its test text has books 0 to "
+        raise ReproError(f"book is {book}, but the test text of {source.name} has books 0 to "
                          f"{0 if source.joined else len(documents) - 1}.")
     if source.joined:
         return f"the test text of {source.name}", [one.text for one in documents]
@@ -23,7 +23,7 @@ def passage(source, book: int) -> tuple[str, list[str]]:
 
 
 def page_figure(context: ArtifactContext, parent: Experiment):
-    """The pages of the text that `parent` tests on, of each scale whose records are here."""
+    """The pages of the text that `parent` tests on, for each scale with records."""
     from repro.plotting import draw_words
 
     pages = []
@@ -36,7 +36,7 @@ def page_figure(context: ArtifactContext, parent: Experiment):
 
 
 def page_of(title: str, records: list[Record]):
-    """The page of some records, which differ in their seeds alone: what is saved is the mean over them."""
+    """The page of records that differ only in their seeds; the savings are means over them."""
     from repro.plotting import Page, Word
 
     first = records[0]
@@ -48,16 +48,15 @@ def page_of(title: str, records: list[Record]):
     shown, begins = words_in(text, page)
     words = [Word(*row) for row in zip(shown, saved, page["kind"], page["window"], begins, strict=True)]
     masked = fmean(record.metrics["saved_masked"] for record in records)
-    note = f"With its module masked out the same model saves {signed(masked, '.1f')}. Text: {source}."
+    note = f"With its module masked out the same model saves {signed(masked, '.1f')} nats. Text: {source}."
     if text is None:
-        note += (" The words are shown as dots: the text that was scored is not on this machine. Set REPRO_DATA to the "
+        note += (" Words are shown as dots because the scored text is not on this machine. Set REPRO_DATA to the "
                  "folder that has it.")
     return Page(title, words, note)
 
 
 def text_of(record: Record) -> str | None:
-    """The page that a record scored: from its corpus, or else from the excerpts of the package; None where neither has
-    it."""
+    """The page that a record scored, from its corpus or the excerpts of the package; None if neither has it."""
     from repro.data import corpus
 
     source, wanted = corpus(record.data["name"]), record.notes["sha256"]
@@ -70,8 +69,8 @@ def text_of(record: Record) -> str | None:
 
 
 def words_in(text: str | None, page: dict[str, list[int]]) -> tuple[list[str], list[bool]]:
-    """The words of a page, and whether a paragraph begins with each; dots without its text, which begins with the first
-    word."""
+    """The words of a page, and whether each begins a paragraph; without `text`, which starts at the first word,
+    dots."""
     first = page["start"][0]
     places = [(start - first, stop - first) for start, stop in zip(page["start"], page["stop"], strict=True)]
     if text is None:

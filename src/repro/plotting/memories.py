@@ -1,0 +1,166 @@
+"""What each memory carries from window to window, and what it costs, drawn from the memories themselves."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from matplotlib.patches import Rectangle
+
+from repro.errors import ReproError
+from repro.plotting.style import COLOURS, WIDTH, Drawing, canvas, house
+from repro.windows import check_window
+
+if TYPE_CHECKING:
+    from repro.recurrence.memories import Memory
+
+SMALL = 9  # points
+STATE = "#A84A00"  # letters need more contrast than the shapes they name
+UNITS = 35.0  # the width of the drawing
+ROW, HIGH = 3.3, 2.5  # from one memory to the next; the height of a stack of blocks
+LEFT, CARRIED, RIGHT, NUMBERS, COST = 6.4, (10.3, 20.3), 20.9, 29.3, 34.8  # where the columns begin or end
+STACK = 3.2  # the width of a stack of blocks
+REFERENCE = "cache"  # what others are measured against, below a line
+
+
+@dataclass(frozen=True)
+class Carried:
+    """How one memory is drawn: the blocks that its state comes from and enters, -1 being the input of the first."""
+
+    words: str
+    leaves: Sequence[int]
+    enters: Sequence[int]
+    rows: int = 1
+    columns: int = 1
+    every: int = 0  # a gap after so many columns; 0 for none
+    found: int = 0  # cells that are looked up; 0 for all of them
+
+
+def _vectors(memory: "Memory", window: int) -> Carried:
+    n = memory.recurrence.config.n_embeddings
+    words = "1 vector, a mean" if n == 1 else f"1 mean, read as {n} vectors"
+    return Carried(words, range(memory.n_layer), memory.layers, columns=n)
+
+
+def _gated(memory: "Memory", window: int) -> Carried:
+    return Carried("1 vector, kept by a gate", range(memory.n_layer), [memory.layer])
+
+
+def _tokens(memory: "Memory", window: int) -> Carried:
+    return Carried(f"{memory.n_tokens} memory tokens", [memory.n_layer - 1], [-1], columns=memory.n_tokens)
+
+
+def _states(memory: "Memory", window: int) -> Carried:
+    columns = min(memory.n_states, 8)
+    return Carried(f"{memory.n_states} state vectors", [memory.layer], [memory.layer], -(-memory.n_states // columns),
+                   columns)
+
+
+def _sums(memory: "Memory", window: int) -> Carried:
+    blocks = range(memory.n_layer)
+    return Carried("a matrix of sums per head", blocks, blocks, 3, 3 * memory.n_head, every=3)
+
+
+def _compressed(memory: "Memory", window: int) -> Carried:
+    blocks, n = range(memory.n_layer), min(max(window // memory.rate, 1), 8)
+    return Carried(f"{memory.windows} windows, {memory.rate} tokens to 1", blocks, blocks, columns=memory.windows * n,
+                   every=n)
+
+
+def _keys(memory: "Memory", window: int) -> Carried:
+    cells = min(max(memory.n_tokens // memory.k, 1), 64)  # each is k keys
+    columns = min(cells, 16)
+    return Carried(f"{memory.k} nearest of {memory.n_tokens:,} keys", [memory.layer], [memory.layer],
+                   -(-cells // columns), columns, found=1)
+
+
+def _inputs(memory: "Memory", window: int) -> Carried:
+    blocks = range(memory.n_layer)
+    return Carried("the window's inputs", blocks, blocks, min(memory.n_layer, 6), min(window, 16))
+
+
+LOOKS: dict[str, Callable[["Memory", int], Carried]] = {
+    "yoshida": _vectors, "yoshida-first": _vectors, "embeddings-4": _vectors, "gated": _gated, "rmt": _tokens,
+    "block-recurrent": _states, "infini": _sums, "compressed": _compressed, "knn": _keys, REFERENCE: _inputs,
+}
+
+
+@house()
+def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window: int = 64) -> Drawing:
+    """Every memory of `repro.recurrence.MEMORIES` in a GPT-2 of this size: what it carries, from where to where, and
+    the cost.
+
+    The numbers are counted by the memories: how many numbers a sequence carries from window to window, and the forward
+    FLOPs per token that the memory adds, as a share of the model's own. window: in tokens, without overlap.
+    Raises ReproError for a size out of range.
+
+    >>> draw_memories(n_layer=3, d_model=64).alt[:58]
+    'What each of 10 memories carries from one window to the ne'
+    """
+    from transformers import GPT2Config
+
+    from repro.evaluation import flops_per_token
+    from repro.recurrence.memories import MEMORIES, complete, make
+
+    check_window(window, 0)
+    if not 2 <= n_layer <= 12:
+        raise ReproError(f"n_layer is {n_layer}; there is room for 2 to 12 blocks. Use a number in that range.")
+    config = GPT2Config(n_layer=n_layer, n_embd=d_model, n_head=n_head)
+    plain = flops_per_token(n_layer, d_model, window, 0)
+    figure, axis = canvas(1, alt=(
+        f"What each of {len(MEMORIES)} memories carries from one window to the next. Blue: the blocks that the state "
+        f"comes from. Orange: the state, and the blocks that read it. Numbers and cost are for a model of {n_layer} "
+        f"blocks of width {d_model}, in windows of {window} tokens."))
+    for x, ha, words in ((LEFT + STACK / 2, "center", "window k"), (sum(CARRIED) / 2, "center", "what is carried"),
+                         (RIGHT + STACK / 2, "center", "window k+1"), (NUMBERS, "right", "numbers\ncarried"),
+                         (COST, "right", "added cost\nper token")):
+        axis.text(x, 0, words, ha=ha, va="center", size=SMALL, color=COLOURS["faint"])
+    y = -1.6
+    for name in sorted(MEMORIES, key=lambda name: name == REFERENCE):
+        memory = make(config, complete(name))
+        if name == REFERENCE:
+            axis.plot([0, COST], [y - 0.1] * 2, color=COLOURS["faint"], lw=0.8, ls=":")
+            y -= 0.6
+        look = LOOKS[name](memory, window)
+        axis.text(0, y - HIGH / 2, name, ha="left", va="center", size=SMALL, weight="bold")
+        _stack(axis, LEFT, y, n_layer, look.leaves, COLOURS["read"], "leaves")
+        _stack(axis, RIGHT, y, n_layer, look.enters, COLOURS["h_prev"], "enters")
+        _cells(axis, y, look)
+        axis.text(sum(CARRIED) / 2, y - HIGH + 0.25, look.words, ha="center", va="center", size=SMALL, color=STATE)
+        axis.text(NUMBERS, y - HIGH / 2, f"{memory.state_numbers(window):,}", ha="right", va="center", size=SMALL)
+        share = memory.flops_per_token(window, 0) / plain
+        axis.text(COST, y - HIGH / 2, f"+{100 * share:.1f} %", ha="right", va="center", size=SMALL)
+        y -= ROW
+    limits = (-0.2, UNITS), (y + 0.4, 1.2)
+    axis.set(xlim=limits[0], ylim=limits[1], aspect="equal")
+    axis.set_axis_off()
+    figure.set_size_inches(WIDTH, (limits[1][1] - limits[1][0]) * WIDTH / (limits[0][1] - limits[0][0]))
+    return figure
+
+
+def _stack(axis, x: float, top: float, n_layer: int, marked: Sequence[int], colour: str, kind: str) -> None:
+    """The blocks of a window, the last one on top, and their input below; those `marked` in a colour."""
+    each = HIGH / (n_layer + 1)
+    for block in range(-1, n_layer):
+        here = block in marked
+        axis.add_patch(Rectangle((x, top - HIGH + (block + 1.1) * each), STACK, 0.8 * each, edgecolor="none",
+                                 facecolor=colour if here else COLOURS["grid" if block >= 0 else "empty"],
+                                 gid=kind if here else "block"))
+
+
+def _cells(axis, top: float, look: Carried) -> None:
+    """The state between two windows, and an arrow through it."""
+    left, right = CARRIED
+    gaps = (look.columns - 1) // look.every if look.every else 0
+    size = min(0.75, (right - left - 3) / (look.columns + 0.5 * gaps), 1.5 / look.rows)
+    width = (look.columns + 0.5 * gaps) * size
+    x, middle = (left + right - width) / 2, top - 0.85
+    for start, stop in ((LEFT + STACK + 0.2, x - 0.2), (x + width + 0.2, RIGHT - 0.2)):
+        axis.annotate("", (stop, middle), (start, middle), arrowprops={
+            "arrowstyle": "-|>", "color": COLOURS["ink"], "lw": 1, "shrinkA": 0, "shrinkB": 0})
+    for row in range(look.rows):
+        for column in range(look.columns):
+            at = x + (column + 0.5 * (column // look.every if look.every else 0)) * size
+            seen = not look.found or row * look.columns + column < look.found
+            axis.add_patch(Rectangle((at + 0.05 * size, middle + (look.rows / 2 - row - 0.95) * size), 0.9 * size,
+                                     0.9 * size, edgecolor="none", facecolor=COLOURS["h_prev" if seen else "pale"],
+                                     gid="carried" if seen else "searched"))
