@@ -47,9 +47,9 @@ def lead() -> str:
     text = (f"{sum(counted.values())} of {every} claims are judged, all by one rule: {words}. The other "
             f"{waiting + left} still need seeds ({waiting}, open) or runs ({left}). {every - own} claims come from the "
             f"papers; {own} are ours. The base models are small: {weights()}, against 124 million in the paper's "
-            f"GPT-2. So levels differ widely: {perplexity}. \"Not testable here\" means that the interval leaves the question "
-            "open for one of three reasons: the control shows the effect too, this setup leaves no room for it, or the "
-            "noise would hide it.")
+            f"GPT-2. So levels differ widely: {perplexity}. \"Not testable here\" means that the interval leaves the "
+            "question open for one of three reasons: the control shows the effect too, this setup leaves no room for "
+            "it, or the noise would hide it.")
     return fill(text, 120)
 
 
@@ -60,10 +60,10 @@ def with_results(text: str) -> str:
              f"Brackets are 95 % intervals over documents and {seeds()}; our model has {weights()} and is fine-tuned\n"
              "on WikiText-2's training text.")
     below = ("`T` is the window length. `module` compares the test perplexity of the recurrent model with the same\n"
-             "model after its module is masked out; below zero, the module helps. `first block` puts the module at the\n"
-             "first of six blocks, at the same relative depth as the paper's second of twelve. `against the control` compares\n"
-             "with a baseline trained at the same overlap. Chapter 6 shows the window at which the module does help;\n"
-             "chapter 4 shows it on text whose best possible perplexity is known.")
+             "model after its module is masked out; below zero, the module helps. `first block` puts the module at\n"
+             "the first of six blocks, at the same relative depth as the paper's second of twelve.\n"
+             "`against the control` compares with a baseline trained at the same overlap. Chapter 6 shows the window\n"
+             "at which the module does help; chapter 4 shows it on text whose best possible perplexity is known.")
     return f"{before}{BEGIN}\n{lead()}\n\n{above}\n\n{teaser()}\n\n{below}\n{END}{after}"
 
 
