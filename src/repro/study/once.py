@@ -1,4 +1,4 @@
-"""Looking at everything once, for those who ask for much: `repro list`, the scoreboard, a cell of a chapter."""
+"""A cache for lookups within one request, such as `repro list`, the scoreboard, or a cell of a chapter."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ _found: dict[tuple, Any] | None = None
 
 @contextmanager
 def unchanging() -> Iterator[None]:
-    """Within it nothing changes: every folder is listed once, every record checked once, every id worked out once."""
+    """While it is active, every folder is listed once, every record checked once, and every id computed once."""
     global _found
     before, _found = _found, {} if _found is None else _found
     try:
@@ -21,7 +21,7 @@ def unchanging() -> Iterator[None]:
 
 
 def once(function: Function) -> Function:
-    """Of a function of values that can be hashed: what it returned before, within `unchanging`; else it is called."""
+    """Cache a function of hashable arguments while `unchanging` is active."""
     @functools.wraps(function)
     def remembered(*values, **named):
         if _found is None:
@@ -30,5 +30,5 @@ def once(function: Function) -> Function:
         if key not in _found:
             _found[key] = function(*values, **named)
         kept = _found[key]
-        return list(kept) if isinstance(kept, list) else kept  # who sorts it sorts a list of his own
+        return list(kept) if isinstance(kept, list) else kept  # a copy, so that callers can sort it
     return remembered

@@ -138,7 +138,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     bar = paper if paper_room is None else expected  # a success has to reach half of this
     no_room = room is not None and (room <= 0 or paper_room is None and paper is not None and room < paper)
     noisy = [one for one in intervals if expected is not None and DETECTABLE * one.error > expected]
-    alone = intervals if family == 1 else [_interval(values, 1) for values in measured]  # without the rest of the family
+    alone = intervals if family == 1 else [_interval(values, 1) for values in measured]  # without its family
     failed = [one for one, plain in zip(intervals, alone, strict=True)
               if one.high < 0 or plain.low <= 0 and expected and one.high < expected / 2]
     verdict, reason, because = INCONCLUSIVE, "", []

@@ -194,4 +194,4 @@ def test_without_records_the_figures_say_not_run_and_have_no_picture(tmp_path):
         with pytest.raises(ReproError, match=f"{id} is made of words, of which no picture can be saved"):
             shown.png()
     told = CliRunner().invoke(main, ["show", "words-saved-book", "--results", str(tmp_path)]).stdout
-    assert "A figure made of words: see it in its chapter, 07_pg19." in told and "FILE.png" not in told
+    assert "This figure is made of words; see it in its chapter, 07_pg19." in told and "FILE.png" not in told
