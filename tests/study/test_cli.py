@@ -372,7 +372,7 @@ def test_a_damaged_record_stops_the_command(repro_, toy):
     path.write_text(path.read_text()[:100])
     code, out, err = repro_("run toy-base")
     assert (code, out) == (2, "")
-    assert f"{path} is not a whole record" in err
+    assert f"{path} is not a complete record" in err
 
 
 @pytest.mark.parametrize("change", [
@@ -511,7 +511,8 @@ def test_bench_calls_the_benchmark(repro_, monkeypatch, tmp_path):
         0, "None (32, 64) 2 ('forward',)\n")
     assert repro_("bench toy --budget 90s") == (
         2, "", "repro: error: --budget is 90s, but the benchmark toy takes none; leave it out.\n")
-    assert repro_("bench attention --budget 90")[2].startswith("repro: error: the budget '90' is not a duration; write")
+    assert repro_("bench attention --budget 90")[2].startswith(
+        "repro: error: the budget '90' is not a duration above 0; write")
     assert repro_("bench toy --length 64") == (
         2, "", "repro: error: --length is 64, but the benchmark toy has no lengths; leave it out.\n")
 

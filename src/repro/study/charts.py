@@ -51,7 +51,7 @@ class Chart:
     settings: Callable[[Any], Mapping[str, float]]  # config -> what a reader can choose, with units
     costs: Callable[[Any], Mapping[str, float]] = lambda config: {}  # config -> costs besides those in its records
     match: Callable[[Any], str] = lambda config: ""  # config -> the printed point that it repeats
-    printed: Callable[[str], list[dict[str, Any]]] = lambda metric: []  # metric -> the paper's points: line, match, quality, costs
+    printed: Callable[[str], list[dict[str, Any]]] = lambda metric: []  # printed: line, match, quality, costs
 
 
 def charts() -> list[Chart]:

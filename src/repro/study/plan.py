@@ -85,8 +85,8 @@ def known_id(config: RunConfig, results: Path | str | None = None) -> str | None
 
 
 def point(config: RunConfig, plan: list[RunConfig]) -> str:
-    """The fewest settings that distinguish this run in `plan`, in the order of their declaration; settings that are null
-    in this run are not shown."""
+    """The fewest settings that distinguish this run in `plan`, in the order of their declaration, without those that
+    are null in this run."""
     kind = (config.experiment, config.scale)
     others = [other.model_dump(mode="json") for other in plan if (other.experiment, other.scale) == kind]
     keys: list[str] = []

@@ -81,8 +81,8 @@ def _read(path: Path, *state: int) -> Record:
         parts = json.loads(path.read_text())
         found = parts["schema"]
         if found > SCHEMA:
-            raise ReproError(f"{path} has record schema {found}, but this version of repro reads up to {SCHEMA}. A newer "
-                             "version wrote it: update repro; the record stays as it is.")
+            raise ReproError(f"{path} has record schema {found}, but this version of repro reads up to {SCHEMA}. A "
+                             "newer version wrote it: update repro; the record stays as it is.")
         if found != SCHEMA:
             raise ReproError(f"{path} has record schema {found}, this version reads {SCHEMA}; "
                              "delete it and run it again.")
@@ -96,8 +96,8 @@ def _read(path: Path, *state: int) -> Record:
     except ReproError as error:
         if not isinstance(error.__cause__, ValueError):
             raise
-        raise ReproError(f"{path} is not a complete record (ValueError: {error.__cause__}); restore it from git or delete "
-                         "it and run it again.") from error  # nan or inf
+        raise ReproError(f"{path} is not a complete record (ValueError: {error.__cause__}); restore it from git or "
+                         "delete it and run it again.") from error  # nan or inf
     except OSError as error:
         raise ReproError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
