@@ -170,7 +170,7 @@ DAMAGE = {
     "other weights": ("model.safetensors", lambda old: old[:-1] + b"x", "is another file: its sha256"),
     "other tokeniser": ("tokenizer.json", lambda old: b'{"ids": 9}', "belongs to another model: its sha256"),
     "tokeniser cut off": ("tokenizer.json", lambda old: old[:-1], "is truncated: it is not a complete JSON file"),
-    "config cut off": ("config.json", lambda old: old[:-1], "was cut off"),
+    "config cut off": ("config.json", lambda old: old[:-1], "is truncated"),
     "no config": ("config.json", None, "has no config.json"),
     "no tokeniser": ("tokenizer.json", None, "has no tokenizer.json"),
 }
