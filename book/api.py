@@ -1,4 +1,4 @@
-"""The reference: the public names of the rooms with their signatures and docstrings, as the code has them."""
+"""Write the reference: the public names of every package with their signatures and docstrings."""
 
 import importlib
 import inspect
@@ -9,13 +9,13 @@ PLACE = "<!-- api -->"
 
 
 def filled(text: str) -> str:
-    """The page with all rooms in its place."""
+    """The page with all packages inserted."""
     before, after = text.split(PLACE)
     return before + "\n".join(map(room, ROOMS)) + after
 
 
 def room(name: str) -> str:
-    """A room: what it is for, and each of its public names, in the order of the alphabet."""
+    """A package: its purpose, then each of its public names in alphabetical order."""
     module = importlib.import_module(f"repro.{name}")
     links = " · ".join(f'<a href="#repro.{name}.{one}">{one}</a>' for one in public(name))
     return "\n".join([f"## repro.{name}", "", written(inspect.getdoc(module)), "", f"**All names**: {links}", "",
@@ -23,20 +23,20 @@ def room(name: str) -> str:
 
 
 def public(name: str) -> list[str]:
-    """The names that a room hands out."""
+    """The public names of a package."""
     return sorted(importlib.import_module(f"repro.{name}").__all__, key=str.lower)
 
 
 def entry(name: str, value: object, room: str) -> str:
-    """One name: its signature as code, then its docstring, then its methods; of a value that is no function or class
-    what it is. It has a place that links lead to, and stands in the index."""
+    """One name, with an anchor and an index entry: its signature, its docstring, its methods; for a plain value, its
+    type."""
     index = f'```{{index}} single: {name}; repro.{room}\n```\n\n<span id="repro.{room}.{name}"></span>\n\n'
-    told = f"```python\n{name}{signature(value)}\n```\n\n{docstring(value)}\n"
-    return f"{index}### {name}\n\n{told}{methods(value, name)}"
+    text = f"```python\n{name}{signature(value)}\n```\n\n{docstring(value)}\n"
+    return f"{index}### {name}\n\n{text}{methods(value, name)}"
 
 
 def methods(value: object, name: str) -> str:
-    """The public methods of a class and of its own bases: what is called how, and the first line of what it says."""
+    """The public methods of a class and of its bases in this library, each with its arguments and first sentence."""
     if not inspect.isclass(value):
         return ""
     every: dict[str, object] = {}
@@ -48,7 +48,7 @@ def methods(value: object, name: str) -> str:
 
 
 def bound(method: object) -> str:
-    """The arguments of a method that is called on an object or a class, in one line."""
+    """The arguments of a method without `self` or `cls`, in one line."""
     parts = [argument(one) for one in inspect.signature(method).parameters.values() if one.name not in ("self", "cls")]
     return f"({', '.join(parts)})"
 
@@ -59,7 +59,7 @@ def first_line(method: object) -> str:
 
 
 def signature(value: object) -> str:
-    """The arguments of a function or class, a line each where they are many; "" for what takes none to speak of."""
+    """The arguments of a function or class, one per line if they are many; "" if they cannot be inspected."""
     if not callable(value):
         return f": {type(value).__name__}"
     try:
@@ -72,7 +72,7 @@ def signature(value: object) -> str:
 
 
 def argument(one: inspect.Parameter) -> str:
-    """A parameter as it is written: a type without quotes and without modules, a default that has no name as "..."."""
+    """A parameter as in source: types without quotes or modules, and "..." for a default that is a function."""
     kind = one.annotation if isinstance(one.annotation, str) else inspect.formatannotation(one.annotation)
     kind = re.sub(r"\b(?:\w+\.)+(?=\w)", "", kind)
     name = str(one.replace(annotation=one.empty, default=one.empty))
@@ -84,15 +84,15 @@ def argument(one: inspect.Parameter) -> str:
 
 
 def docstring(value: object) -> str:
-    """What the code says of it; "" for a value, whose docstring would be that of its type."""
-    told = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else ""
-    if not told or told.startswith(f"{getattr(value, '__name__', '')}("):
+    """Its docstring as Markdown; "" for a plain value, whose docstring would be that of its type."""
+    text = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else ""
+    if not text or text.startswith(f"{getattr(value, '__name__', '')}("):
         return ""
-    return written(told)
+    return written(text)
 
 
-def written(told: str) -> str:
-    """A docstring as Markdown: its examples set as code, and nothing in it taken for a tag."""
-    told = re.sub(r"^>>> .*(?:\n.+)*", r"```pycon\n\g<0>\n```", told, flags=re.MULTILINE)
-    code = re.compile(r"(^```pycon$[\s\S]*?^```$|`[^`]*`|^ {4}.*$)", re.MULTILINE)  # it stays as it is
-    return "".join(part if k % 2 else part.replace("<", r"\<") for k, part in enumerate(code.split(told)))
+def written(text: str) -> str:
+    """A docstring as Markdown, with its examples as code and its "<" escaped."""
+    text = re.sub(r"^>>> .*(?:\n.+)*", r"```pycon\n\g<0>\n```", text, flags=re.MULTILINE)
+    code = re.compile(r"(^```pycon$[\s\S]*?^```$|`[^`]*`|^ {4}.*$)", re.MULTILINE)  # left unchanged
+    return "".join(part if k % 2 else part.replace("<", r"\<") for k, part in enumerate(code.split(text)))

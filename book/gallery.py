@@ -1,5 +1,5 @@
-"""Where chapters show tables, figures and claims, so that the scoreboard, the landing page and the page of all pictures
-can lead there."""
+"""Find where chapters show tables, figures and claims, so that the scoreboard, the landing page and the page of all
+pictures can link there."""
 
 import html
 import re
@@ -22,15 +22,15 @@ FIGURE = re.compile(r'<figure class="drawing"(?: id="([^"]+)")?>(.*?)</figure>',
 NUMBER = re.compile(r'<span class="of-figure">(Figure \d+\.\d+)</span>')
 TEXTS = re.compile(r'<table class="texts">')
 PART = re.compile(r'<section class="(explorer|planner|playground)" aria-label="([^"]*)"')
-CAPTION = re.compile(r"\s*(?:<div>)?(.*?)</(?:div|figcaption)>", re.DOTALL)  # behind its number: the first line
+CAPTION = re.compile(r"\s*(?:<div>)?(.*?)</(?:div|figcaption)>", re.DOTALL)  # the first line after its number
 PLACE = "<!-- pictures -->"
-WIDE, HIGH = 8, 9  # cells of a table that its small picture shows at most
-SIDES = {"r": COLOURS["recurrent"], "b": COLOURS["baseline"]}  # of a page of words (repro.plotting.words)
+WIDE, HIGH = 8, 9  # the most cells of a table that its thumbnail shows
+SIDES = {"r": COLOURS["recurrent"], "b": COLOURS["baseline"]}  # the colors of words (repro.plotting.words)
 
 
 class Picture(NamedTuple):
-    """A figure of a chapter: where it stands, its number ("" where it has none), the first sentence of what it shows
-    (HTML), and what is drawn of it in small (SVG)."""
+    """A figure of a chapter: its chapter and anchor, its number ("" if none), the first sentence of its caption (HTML),
+    and its thumbnail (HTML)."""
 
     chapter: str
     id: str
@@ -41,12 +41,12 @@ class Picture(NamedTuple):
 
 @dataclass
 class Gallery:
-    """What has been met on the way through the chapters; `folder` takes the small pictures."""
+    """The artifacts, claims and figures found while rendering the chapters; thumbnails are saved in `folder`."""
 
     folder: Path
-    places: dict[str, set[str]] = field(default_factory=dict)  # chapter -> ids of what it shows
+    places: dict[str, set[str]] = field(default_factory=dict)  # chapter -> ids that it shows
     pictures: dict[str, str] = field(default_factory=dict)  # artifact -> HTML
-    figures: list[Picture] = field(default_factory=list)  # all of them, those computed in the chapters too
+    figures: list[Picture] = field(default_factory=list)  # all figures, including those computed in chapters
 
     def __post_init__(self) -> None:
         self.headings = {one.heading: one.id for one in artifacts()}
@@ -54,9 +54,9 @@ class Gallery:
         self.sentences = {one.sentence: one for one in claims()}
 
     def visit(self, chapter: str, text: str, plain: str) -> str:
-        """An output of a chapter (HTML) in which artifacts and claims have their ids, each once in a chapter.
+        """An output of a chapter (HTML) with anchors added to its artifacts and claims, each once in a chapter.
 
-        plain: what the output is where there is no HTML; that of an artifact begins with its heading.
+        plain: the plain-text form of the output; that of an artifact begins with its heading.
         """
         here = self.places.setdefault(chapter, set())
         text = TABLE.sub(lambda found: found[0] if self._first(here, found[1]) else "<table>", text)
@@ -77,7 +77,7 @@ class Gallery:
         return text if 'class="board"' in text else ROW.sub(told, text)
 
     def finished(self, text: str) -> str:
-        """A page whose links lead to what is there, and whose cards have their small pictures."""
+        """A page without links to missing anchors, and with thumbnails on its cards."""
         def link(found: re.Match) -> str:
             there = found[3] not in self.known or found[3] in self.places.get(found[2], ())
             return found[0] if there else f'href="{found[1] or ""}{found[2]}.html"'
@@ -86,7 +86,7 @@ class Gallery:
         return re.sub(r'href="\.\./(src/[\w/]+\.py)#', r'href="../\1.html#', LINK.sub(link, text))
 
     def filled(self, text: str, titles: dict[str, str]) -> str:
-        """The page of all pictures: a card for each, under the title of its chapter."""
+        """The page of all pictures: one card per figure, under the title of its chapter."""
         before, after = text.split(PLACE)
         parts = (f'<section class="gallery"><h2>{html.escape(titles[chapter])}</h2>'
                  f"<ul>{''.join(map(self._card, some))}</ul></section>"
@@ -94,7 +94,7 @@ class Gallery:
         return before + "\n".join(parts) + after
 
     def _numbered(self, chapter: str, found: re.Match) -> str:
-        """A numbered figure with an id; it is remembered, and its picture becomes a file."""
+        """A numbered figure with an anchor; remembers it and saves its thumbnail."""
         id, inside = found.groups()
         number = NUMBER.search(inside)
         if not number:
@@ -106,7 +106,7 @@ class Gallery:
         return f'<figure class="drawing" id="{id}">{inside}</figure>'
 
     def _texts(self, chapter: str, found: re.Match, text: str) -> str:
-        """Texts side by side, of the artifact that is named below them: the first ones of a chapter, with its id."""
+        """Side-by-side texts of the artifact named below them; the first ones of a chapter get its anchor."""
         id = next((id for heading, id in self.headings.items() if html.escape(heading) in text), "")
         if self.known.get(id) != chapter or not self._first(self.places[chapter], id):
             return found[0]
@@ -116,13 +116,13 @@ class Gallery:
         return f'<table id="{id}" class="texts">'
 
     def _part(self, chapter: str, found: re.Match, text: str) -> str:
-        """What a reader moves by sliders, with an id."""
+        """An interactive part of a page, with an anchor."""
         kind, told = found.groups()
         self._remember(chapter, kind, "", told, text)
         return f'<section class="{kind}" id="{kind}" aria-label="{told}"'
 
     def _remember(self, chapter: str, id: str, number: str, told: str, drawn: str) -> None:
-        """A picture for the page of all pictures."""
+        """Add a figure to the page of all pictures."""
         self.figures.append(Picture(chapter, id, number, told, self._drawn(id, drawn, "gallery")))
 
     def _card(self, one: Picture) -> str:
@@ -131,8 +131,8 @@ class Gallery:
                 f"{number}{one.told}</a></li>")
 
     def _drawn(self, id: str, text: str, folder: str) -> str:
-        """What is shown of an output in small: its picture as a file of its own, which is loaded when it is looked at;
-        a sketch of its words or of its table; "" where it has nothing of these."""
+        """The thumbnail of an output: its drawing as a separate, lazily loaded file, or a sketch of its words or table;
+        "" if it has none of these."""
         if 'class="words"' in text:
             return sketch_words(text)
         drawn = max(re.findall(r"<svg.*?</svg>", text, re.DOTALL), key=len, default="")
@@ -149,12 +149,12 @@ class Gallery:
         return fresh
 
     def _small(self, id: str) -> str:
-        """What a card of the scoreboard shows of an artifact."""
+        """The thumbnail of an artifact on a card of the scoreboard."""
         return self._drawn(id, self.pictures.get(id, ""), "../gallery")
 
 
 def sketch(text: str) -> str:
-    """A table in small: a bar for each cell, full for a number, pale for words, none where it was not run."""
+    """A thumbnail of a table: one bar per cell, solid for numbers, pale for words, none for a missing run."""
     rows = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.DOTALL)
     cells = [[html.unescape(re.sub("<[^>]+>", "", cell)).strip() for cell in re.findall(
         r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)][:WIDE] for row in rows[:HIGH]]
@@ -169,7 +169,7 @@ def sketch(text: str) -> str:
 
 
 def sketch_words(text: str) -> str:
-    """A page of coloured words in small: a stroke for each word, in its colour; of several pages the first."""
+    """A thumbnail of colored words: one stroke per word in its color; the longest of several pages."""
     page = max(BeautifulSoup(text, "html.parser").select(".words p"), key=lambda one: len(one.get_text()))
     strokes: dict[str, str] = {}  # side and strength, "" for none -> a path
     across, down = 0.0, 5

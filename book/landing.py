@@ -1,4 +1,4 @@
-"""What the landing page says, from the records: what was found, of which papers, with what size, and what it took."""
+"""Fill the landing page from the records: findings, verdicts, papers, model sizes and compute."""
 
 import html
 import os
@@ -16,67 +16,71 @@ from repro.study.cache import caching
 from repro.study.chapter_text import SIGNS, css_class, latest
 from repro.study.published import published
 from repro.study.registry import title
-from repro.study.rule import INCONCLUSIVE, NOT_REPRODUCED, NOT_RUN, OPEN, REPRODUCED, SMALLER
+from repro.study.rule import NOT_RUN, OPEN, REPRODUCED
 
 ROOT = Path(__file__).parents[1]
 PAPERS = {  # in the order of the chapters: name, citation, idea, first and last chapter
     "yoshida2020": ("Recurrence", "yoshida2020recurrence",
-                    "hand a summary of the last window to the next one, inside a pretrained model", 3, 9),
+                    "pass a summary of each window to the next one, inside a pretrained model", 3, 9),
     "liu2018": ("T-DMCA", "liu2018wikipedia",
-                "attend in blocks and to compressed memory, and write Wikipedia articles from many sources", 10, 10),
+                "write Wikipedia articles from many sources with local and memory-compressed attention", 10, 10),
     "gpt1_2018": ("GPT", "radford2018gpt1", "pretrain a decoder on books, then fine-tune it for each task", 11, 11),
-    "gpt2_2019": ("GPT-2", "radford2019gpt2", "pretrain a larger one on the web, and do not fine-tune it at all",
+    "gpt2_2019": ("GPT-2", "radford2019gpt2", "pretrain a larger decoder on the web and use it without fine-tuning",
                   12, 12),
-    "sparse2019": ("Sparse Transformer", "child2019sparse", "factorise attention into two sparse patterns", 13, 15),
+    "sparse2019": ("Sparse Transformer", "child2019sparse", "factorize attention into two sparse patterns", 13, 15),
     "longformer2020": ("Longformer", "beltagy2020longformer",
-                       "slide a window over the text and let a few tokens see everything", 16, 21),
+                       "attend within a sliding window, and let a few tokens attend everywhere", 16, 21),
 }
-SIZES = {  # of a paper's model in millions of weights: where it is printed
+SIZES = {  # where the paper prints the size of its model, in millions of weights
     "gpt2_2019": ("gpt2_2019_table2_model_sizes", "model != ''", "parameters_millions_as_printed"),
     "longformer2020": ("longformer2020_table2_small_char_lm", "model.str.contains('ours')", "parameters_millions"),
     "sparse2019": ("sparse2019_table1_density_modelling", "model.str.contains('Sparse')", "parameters_millions"),
 }
-GPT2 = 124  # million weights of the GPT-2 that the recurrence is added to
+GPT2 = 124  # million weights of the GPT-2 to which the paper adds recurrence
 LAST = 23  # chapter
-FINDINGS = 5  # that the page begins with
+FINDINGS = (  # the claims that open the page
+    "yoshida2020-table1-gain-disjoint", "yoshida2020-matched-wikitext-103-first-block", "liu2018-figure3-longer-base",
+    "gpt1_2018-pretraining-helps", "gpt2_2019-larger-wikitext103", "sparse2019-table2-images-strided-cost",
+    "longformer2020-table4-order")
 BASE = "pretrain-gpt2-mini"
-BRANCH = "colab"  # of the repository, whose chapters set themselves up where they are opened (book/colab.py)
-FIRST = "notebooks/04_recurrence_module.ipynb"  # the chapter that the page offers to run
+BRANCH = "colab"  # the branch whose chapters install the library themselves (book/colab.py)
+FIRST = "notebooks/04_recurrence_module.ipynb"  # the chapter that the Colab and Binder buttons open
 
 
 def filled(text: str) -> str:
-    """The landing page with what the records say in the places that wait for it."""
+    """The landing page, with each placeholder replaced by text made from the records."""
     with caching():
-        for place, told in (("lead", lead), ("actions", actions), ("claims", picture), ("findings", findings),
+        for place, write in (("lead", lead), ("actions", actions), ("claims", picture), ("findings", findings),
                             ("papers", papers), ("time", time), ("chapters that are missing", missing)):
             before, after = text.split(f"<!-- {place} -->")
-            text = before + told() + after
+            text = before + write() + after
     return text
 
 
 def lead() -> str:
-    """What was tested, with models of what size, and how many claims came out how."""
+    """How many claims are judged, with models of what size, and how many got each verdict."""
     counted = tally(claims())
     every = sum(counted.values())
     waiting = {verdict: counted.pop(verdict) for verdict in (OPEN, NOT_RUN) if verdict in counted}
     words = ", ".join(f"**{n}** {verdict}{exact(verdict, claims())}" for verdict, n in counted.items())
-    words += "".join(f"; **{n}** {verdict}" + " (too few seeds)" * (verdict == OPEN) for verdict, n in waiting.items())
+    rest = " and ".join(f"**{n}** {verdict}" + " (too few seeds)" * (verdict == OPEN) for verdict, n in waiting.items())
     names = {each.name for one, *_ in judged() for each in one.experiments}
     sizes = weights(record for name in names for record in recorded(name))
-    of = f" with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
+    size = f", with models of {min(sizes):.2g} to {max(sizes):.2g} million weights" if sizes else ""
     done = sum(counted.values())
-    return f"Papers on long context, run again{of}, and {done} of {every} claims judged by one rule: {words}."
+    return (f"So far, {done} of {every} claims are judged{size}" + f": {words}" * bool(words) + "."
+            + f" The rest: {rest}." * bool(rest))
 
 
 def exact(verdict: str, chosen: Sequence[Claim]) -> str:
-    """How many of the claims that were reproduced are about a number without chance, such as a count of operations."""
-    found = sum(one in chosen and one.unit == "exact" and told.exact and told.verdict == verdict == REPRODUCED
-                for one, _, told in judged())
-    return f" ({found} of them by counting, without chance)" if found else ""
+    """How many of the reproduced claims are exact counts, such as operations or bytes, with no sampling error."""
+    found = sum(one in chosen and one.unit == "exact" and each.exact and each.verdict == verdict == REPRODUCED
+                for one, _, each in judged())
+    return f" ({found} of them exact counts)" if found else ""
 
 
 def actions() -> str:
-    """Where to go: the source only where it is known."""
+    """The navigation buttons; those that need a public repository only where one is known."""
     known = [("Read", "how-to-read.html"), ("Explore", "notebooks/23_explorer.html"),
              ("Run a chapter", "how-to-run.html")]
     if "//github.com/" in repository():
@@ -90,7 +94,7 @@ def actions() -> str:
 
 @cache
 def repository() -> str:
-    """The address of the repository that the book is made from, without an end; "" where it has no public one."""
+    """The URL of the book's repository, without ".git"; "" if there is no public one."""
     if "GITHUB_REPOSITORY" in os.environ:
         return f"{os.environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{os.environ['GITHUB_REPOSITORY']}"
     asked = subprocess.run(["git", "remote", "get-url", "origin"], cwd=ROOT, capture_output=True, text=True)
@@ -99,89 +103,81 @@ def repository() -> str:
 
 
 def site() -> str:
-    """Where the book is read once it is published from GitHub, with a slash behind; "" where that is not known."""
+    """The URL of the published book on GitHub Pages, ending in a slash; "" if the repository is not on GitHub."""
     owner, _, name = repository().partition("//github.com/")[2].partition("/")
     root = f"{owner.lower()}.github.io"
     return f"https://{root}/" + (f"{name}/" if name.lower() != root else "") if name else ""
 
 
 def judged() -> list[tuple[Claim, str, Verdict]]:
-    """The claims that have runs, judged or open, with scale and verdict, in the order of papers and chapters."""
-    told = [(one, *latest(one)) for one in claims()]
-    order = [*PAPERS, *dict.fromkeys(one.paper for one, *_ in told if one.paper not in PAPERS)]
-    return [row for paper in order for row in told if row[0].paper == paper and row[2].verdict != NOT_RUN]
+    """The claims that have runs, judged or open, with scale and verdict, ordered by paper and chapter."""
+    rows = [(one, *latest(one)) for one in claims()]
+    order = [*PAPERS, *dict.fromkeys(one.paper for one, *_ in rows if one.paper not in PAPERS)]
+    return [row for paper in order for row in rows if row[0].paper == paper and row[2].verdict != NOT_RUN]
 
 
 def picture() -> str:
-    """Every claim that has runs in a line, paper by paper, which leads to its place in its chapter."""
+    """One line for each claim with runs, grouped by paper and linked to its chapter."""
     rows, groups = judged(), []
     for paper in dict.fromkeys(one.paper for one, *_ in rows):
         own = "".join(f"<li>{line(one, found)}</li>" for one, _, found in rows if one.paper == paper)
         groups.append(f"<p>{html.escape(title(paper))}</p><ul>{own}</ul>")
     counted = " ".join(f"<span>{badge(verdict)} {n}</span>" for verdict, n in tally(claims()).items())
-    return (f'<figure class="claims"><div class="counts">{counted}</div>{"".join(groups)}<figcaption>Every claim that '
-            f"was judged, or is open. {LEGEND} A claim leads to its place in its chapter.</figcaption></figure>")
+    return (f'<figure class="claims"><div class="counts">{counted}</div>{"".join(groups)}<figcaption>Every claim '
+            f"that is judged or open; each links to its chapter. {LEGEND}</figcaption></figure>")
 
 
 def line(one: Claim, found: Verdict) -> str:
     """One claim: sign, sentence, strip, effect."""
     sign = (f'<span class="verdict {css_class(found.verdict)}"><span aria-hidden="true">'
             f'{SIGNS[found.verdict]}</span><span class="visually-hidden">{found.verdict}:</span></span>')
-    told = f'{sign}<span class="sentence">{html.escape(one.brief)}</span>{strip(one, found)}' + (
+    text = f'{sign}<span class="sentence">{html.escape(one.brief)}</span>{strip(one, found)}' + (
         f"<small>{html.escape(found.text.partition('; ')[0])}</small>")
     address = place_of(one)
     about = html.escape(f"{found.verdict}: {one.sentence} {found.text} ({one.source})")
-    return f'<a href="notebooks/{address}" title="{about}">{told}</a>' if address else f"<span>{told}</span>"
+    return f'<a href="notebooks/{address}" title="{about}">{text}</a>' if address else f"<span>{text}</span>"
 
 
 def findings() -> str:
-    """A few of what was found, as a list: of each chapter one claim at most, what was decided on measurements before
-    what could be counted; and the first of what more seeds have still to decide."""
-    order = {REPRODUCED: 0, SMALLER: 0, NOT_REPRODUCED: 0, INCONCLUSIVE: 1}
+    """The claims in `FINDINGS` that have runs, as a list; the first ones that have where none of these do."""
     rows = judged()
-    decided = [row for row in rows if row[2].verdict in order]
-    decided.sort(key=lambda row: (row[0].unit == "exact", order[row[2].verdict]))
-    first: dict[str, tuple[Claim, str, Verdict]] = {}
-    for row in decided:
-        first.setdefault(row[0].chapter, row)
-    if not first:
-        return "Nothing was decided yet."
-    waiting = [row for row in rows if row[2].verdict == OPEN][:1]
-    chosen = [*list(first.values())[:FINDINGS - len(waiting)], *waiting]
+    chosen = [row for id in FINDINGS for row in rows if row[0].id == id] or rows[:len(FINDINGS)]
+    if not chosen:
+        return "No claim has runs yet."
     return f'<ul class="findings">{"".join(finding(*row) for row in chosen)}</ul>'
 
 
 def finding(one: Claim, scale: str, found: Verdict) -> str:
-    """A claim in a sentence: of which paper, what came out at which scale, what the paper has."""
+    """A claim as an item: verdict, paper, sentence, our effect and the paper's, and a link to its chapter."""
     name = PAPERS[one.paper][0] if one.paper in PAPERS else title(one.paper)
     effect, *why = found.text.split("; ")
     seeds = "".join(f", with {part}" for part in why if "seeds" in part) * (found.verdict == OPEN)
     unit = f" {one.told_in}" * bool(one.told_in and not one.relative)
-    paper = f"; in the paper: {one.write(one.expected())}{unit}" if one.expected() is not None else ""
+    paper = f"; the paper: {one.write(one.expected())}{unit}" if one.expected() is not None else ""
     address = place_of(one)
     where = f' <a href="notebooks/{address}">Chapter {one.chapter[:2].lstrip("0")}</a>' if address else ""
-    told = html.escape(f"{one.sentence} At {heading(scale)}: {effect}{seeds}{paper}.", quote=False)
-    return f"<li>{badge(found.verdict)} <b>{name}</b>. {told}{where}</li>"
+    text = html.escape(f"{one.sentence} Ours at {heading(scale)}: {effect}{seeds}{paper}.", quote=False)
+    return f"<li>{badge(found.verdict)} <b>{name}</b>. {text}{where}</li>"
 
 
 def papers() -> str:
     """A Markdown table with a row for each paper."""
-    rows = ["| paper | here | weights: ours / the paper's | claims |", "| --- | --- | --- | --- |"]
+    rows = ["| paper | in this book | weights: ours / the paper's | claims |", "| --- | --- | --- | --- |"]
     for paper, (name, key, idea, first, last) in PAPERS.items():
         planned = set(range(first, last + 1))
         here = planned & chapters()
         chapter = f"chapter{'s' * (len(planned) > 1)} {spans(planned)}"
         shown = sum(one.paper == paper for one in artifacts())
-        told = f"**planned**: {chapter}" + f"; {shown} tables and figures are declared" * (shown > 0)
+        state_here = f"**planned**: {chapter}" + f"; {shown} tables and figures declared" * (shown > 0)
         if here:
             part = f"chapters {spans(here)} of {spans(planned)}"
             made = runs(paper)
-            state, which = ("chapters written", chapter) if here == planned else ("in part", part)
-            took = f"{len(made)} recorded runs ({spent(made)})" if made else "runs that are still to come"
-            told = f"**{state}**: {which}; {shown} tables and figures from {took}"
+            state, which = ("complete", chapter) if here == planned else ("in part", part)
+            took = f"{len(made)} recorded runs ({spent(made)})" if made else "runs still to be made"
+            state_here = f"**{state}**: {which}; {shown} tables and figures from {took}"
         sizes = " / ".join(f"{size:{',.0f' if size >= 1000 else '.3g'}} M" if size else "–"
                            for size in (ours(paper), theirs(paper)))
-        rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {told} | {sizes} | {verdicts(paper)} |")
+        rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {state_here} | {sizes} | {verdicts(paper)} |")
     return "\n".join(rows)
 
 
@@ -191,7 +187,7 @@ def ours(paper: str) -> float | None:
 
 
 def weights(made: Iterable[Record]) -> list[float]:
-    """Millions of weights of the models of some records, and of the base model where they start from it."""
+    """The sizes of the models in some records, in millions of weights, and of the base model they start from."""
     made = list(made)
     if any("base" in record.config for record in made):
         made += recorded(BASE)
@@ -199,7 +195,7 @@ def weights(made: Iterable[Record]) -> list[float]:
 
 
 def theirs(paper: str) -> float | None:
-    """Millions of weights of the paper's own model, where it says so."""
+    """Millions of weights of the paper's largest model; None if the paper does not print it."""
     if paper not in SIZES:
         return GPT2 if paper == "yoshida2020" else None
     table, query, column = SIZES[paper]
@@ -207,7 +203,7 @@ def theirs(paper: str) -> float | None:
 
 
 def spent(made: Iterable[Record]) -> str:
-    """What the runs of some records took, told apart by device: a run has a core to itself, or shares a GPU."""
+    """The hours that some records took, by device: a run has one core to itself, or shares a GPU."""
     hours = Counter()
     for record in made:
         hours[record.environment["device"]] += record.cost["wall_seconds"] / 3600
@@ -216,30 +212,30 @@ def spent(made: Iterable[Record]) -> str:
 
 
 def time() -> str:
-    """Where the time goes on the way from corpus to page, as a drawing: the hours of each kind of run, and what became
-    of them."""
+    """A drawing of the way from corpus to page: the counts at each step, and the hours by kind of run."""
     hours: dict[str, float] = {}
     every = [record for one in experiments() for record in recorded(one.name)]
     for record in every:
         name, trained = record.experiment, "learning_rate" in record.config and "base" not in record.config
         kind = ("base models, pretrained" if name.startswith("pretrain") else "base models, fine-tuned"
-                if name.startswith("finetune") else "models of one task, trained" if trained else "scored and measured")
+                if name.startswith("finetune") else "models for one task, trained" if trained
+                else "evaluated and measured")
         hours[kind] = hours.get(kind, 0) + record.cost["wall_seconds"] / 3600
     longest = max(hours.values(), default=1)
     bars = "".join(f'<li><span>{kind}</span><i style="width: {100 * value / longest:.0f}%"></i><b>{value:.1f} h</b>'
                    "</li>" for kind, value in sorted(hours.items(), key=lambda at: -at[1]))
-    anew = "made anew by every build"
+    rebuilt = "rebuilt each time"
     steps = [(len({record.data["name"] for record in every}), "corpora", "fetched once"),
-             (len(every), "records", spent(every)), (len(artifacts()), "tables and figures", anew),
-             (len(claims()), "claims", anew), (len(chapters()), "chapters", anew)]
+             (len(every), "records", spent(every)), (len(artifacts()), "tables and figures", rebuilt),
+             (len(claims()), "claims", rebuilt), (len(chapters()), "chapters", rebuilt)]
     boxes = "".join(f"<li><b>{n}</b> {what} <small>{took}</small></li>" for n, what, took in steps)
-    return (f'<figure class="time"><ol>{boxes}</ol><ul>{bars}</ul><figcaption>From corpus to page. The time goes into '
-            "the records that lie in the repository, so many hours of runs of each kind; what comes behind them is "
-            "rendered anew with every build.</figcaption></figure>")
+    return (f'<figure class="time"><ol>{boxes}</ol><ul>{bars}</ul><figcaption>From corpus to page. Nearly all '
+            "compute goes into the records, which the repository keeps; the bars show hours by kind of run. Every "
+            "build renders the rest again.</figcaption></figure>")
 
 
 def missing() -> str:
-    """The chapters that are still to come, such as "9 to 15 and 18 to 21"."""
+    """The planned chapters, such as "9 to 15 and 18 to 21"."""
     return spans(set(range(1, LAST + 1)) - chapters())
 
 
@@ -248,18 +244,18 @@ def chapters() -> set[int]:
 
 
 def runs(paper: str) -> list[Record]:
-    """The records of a paper's experiments, those of `smoke` apart."""
+    """The records of a paper's experiments, except those of `smoke`."""
     return [record for one in experiments() if one.paper == paper for record in recorded(one.name)]
 
 
 def recorded(name: str) -> list[Record]:
-    """The records of an experiment, those of `smoke` apart."""
+    """The records of an experiment, except those of `smoke`."""
     return [record for scale in SCALES if scale != "smoke" and scale in experiment(name).scales
             for record in Store.for_scale(scale).find(name, scale)]
 
 
 def verdicts(paper: str) -> str:
-    """How many claims have which verdict, each at the largest scale at which it was judged; never at `smoke`."""
+    """How many claims of a paper got each verdict, each at its largest judged scale; never at `smoke`."""
     found = tally([claim for claim in claims() if claim.paper == paper])
     return ", ".join(f"{n} {verdict}" for verdict, n in found.items()) or "–"
 
@@ -268,8 +264,8 @@ def spans(numbers: set[int]) -> str:
     """Numbers in words, such as "9 to 15 and 18"."""
     starts = sorted(n for n in numbers if n - 1 not in numbers)
     ends = sorted(n for n in numbers if n + 1 not in numbers)
-    told = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
-    return " and ".join([", ".join(told[:-1])] * (len(told) > 1) + told[-1:])
+    parts = [str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True)]
+    return " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
 
 
 COLOURS = {"reproduced": "#2e7d32", "reproduced, smaller": "#7a9a2e", "not reproduced": "#c62828",
@@ -279,7 +275,7 @@ SHAPES = {"reproduced": "o", "reproduced, smaller": "o", "not reproduced": "s", 
 
 
 def social(file: Path) -> None:
-    """The picture that others show beside a link to the book: every claim with runs, and the counts (1200 x 630)."""
+    """The preview image for links to the book: every claim with runs, and the counts (1200 x 630)."""
     from matplotlib.figure import Figure
 
     from repro.plotting import house
@@ -308,5 +304,5 @@ def social(file: Path) -> None:
         figure.text(0.04, 0.78, "Long context,\nre-run", fontsize=38, fontweight="bold", va="center")
         for k, (verdict, n) in enumerate(tally(claims()).items()):
             figure.text(0.04, 0.53 - 0.07 * k, f"{n} {verdict}", fontsize=20, color=COLOURS.get(verdict, "#666666"))
-        figure.text(0.04, 0.06, "claims of papers on long context, judged by one rule", fontsize=13)
+        figure.text(0.04, 0.06, "claims from papers on long context, judged by one rule", fontsize=13)
         figure.savefig(file, dpi=100, metadata={"Software": None})

@@ -1,6 +1,6 @@
-"""The command line `repro`: list, run and show the study, look after its data, benchmarks, and this machine.
+"""The command line `repro`: list, run and show the study, manage its data and models, benchmark, check the machine.
 
-Everything that a command needs is imported inside it, so that `repro --help` and `repro list` start at once.
+Each command imports what it needs inside its function, so that `repro --help` and `repro list` start at once.
 """
 
 import json
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 try:
     import typer
     from typer.core import TyperGroup
-except ModuleNotFoundError:  # `pip install repro` brings what repro.attention needs, and no more
-    sys.exit("repro: error: the commands need the packages of the study: pip install 'repro[study]'.")
+except ModuleNotFoundError:  # `pip install repro` only installs what repro.attention needs
+    sys.exit("repro: error: the commands need the study's packages. Run: pip install 'repro[study]'.")
 
 from repro.errors import ReproError, unknown
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class OneLine(TyperGroup):
-    """Tells every usage error and every ReproError in one line on stderr, and exits with 2."""
+    """Prints every usage error and every ReproError as one line on stderr, and exits with code 2."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         try:
@@ -41,17 +41,17 @@ class OneLine(TyperGroup):
         sys.exit(2)
 
 
-main = typer.Typer(cls=OneLine, help="Long-context language-model papers: re-run, measured, explained.",
+main = typer.Typer(cls=OneLine, help="Reproduce papers on long-context language models: run, measure, compare.",
                    add_completion=False, pretty_exceptions_enable=False)
-data = typer.Typer(help="What corpora are here, from where, and are they whole.")
+data = typer.Typer(help="List, download and verify corpora.")
 main.add_typer(data, name="data")
-models = typer.Typer(help="What base models are here, and are their weights whole.")
+models = typer.Typer(help="List, verify and install base models.")
 main.add_typer(models, name="models")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Scale = Annotated[str | None, typer.Option(help="smoke (default), small, medium or paper.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=(
-    "Replace a key in every grid point; KEY=5,10 gives several points. Repeat for more keys."))]
+    "Set a key in every grid point; KEY=5,10 makes several points. Repeat for more keys."))]
 Results = Annotated[Path | None, typer.Option(file_okay=False, help=(
     "Folder of records; default: results/ (smoke: build/results/)."))]
 KINDS = "table", "figure", "claim"
@@ -62,11 +62,11 @@ Read = Annotated[Path | None, typer.Option("--results", exists=True, file_okay=F
 @main.command("list")
 def list_study(
     words: Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help=(
-        "Only what has all of these: of a paper, a name, a chapter; a scale with records, a verdict."))] = None,
+        "Keep entries that match all words: a paper, name, chapter, scale with records, or verdict."))] = None,
     as_json: AsJson = False,
     results: Read = None,
 ) -> None:
-    """Experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
+    """List experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
     from repro.study import SCALES
     from repro.study.chapter_text import SIGNS
     from repro.study.claims import listing
@@ -90,7 +90,7 @@ def list_study(
 
 
 def _whole(words: list[str], verdicts: Iterable[str]) -> list[str]:
-    """Words, those that make up a verdict together: nobody quotes "not reproduced"."""
+    """The words, with those that form a verdict joined, so that "not reproduced" needs no quotes."""
     found, rest = [], list(words)
     while rest:
         n = next((len(parts) for parts in map(str.split, verdicts)
@@ -101,24 +101,24 @@ def _whole(words: list[str], verdicts: Iterable[str]) -> list[str]:
 
 
 def _with(listed: dict[str, list], words: list[str]) -> dict[str, list]:
-    """Of what is listed, that which has all of `words`."""
+    """The listed entries that match all of `words`."""
     return {kind: [entry for entry in some if all(_has(entry, word.casefold()) for word in words)]
             for kind, some in listed.items()}
 
 
 def _has(entry: dict[str, Any], word: str) -> bool:
-    """Whether an entry has a word in its paper, name, chapter, source or experiment, or is of this kind, scale or
+    """Whether a word appears in an entry's paper, name, chapter, source or experiment, or is its kind, scale or
     verdict."""
     part = [entry.get(name, "") for name in ("paper", "id", "name", "chapter", "source", "summary")]
     read = entry.get("experiment", ())
     part += [read] if isinstance(read, str) else read
     scales = entry["scales"] if isinstance(entry["scales"], list) else [
-        scale for scale, told in entry["scales"].items() if told["done"]]
+        scale for scale, status in entry["scales"].items() if status["done"]]
     return word in " ".join(part).casefold() or word in (entry.get("kind"), entry.get("verdict"), *scales)
 
 
 def _names(entry: dict[str, Any]) -> set[str]:
-    """What an entry is found by in one word."""
+    """The names by which one word finds an entry."""
     return {entry[name] for name in ("paper", "id", "name", "chapter") if entry.get(name)}
 
 
@@ -129,38 +129,39 @@ def _planned(experiment: dict[str, Any]) -> list[str]:
 
 def _judged(entry: dict[str, Any]) -> list[str]:
     """The line of an artifact or a claim in `repro list`."""
-    done = [f"{scale} {told['done']}/{told['planned']}" for scale, told in entry["scales"].items() if told["done"]]
+    done = [f"{scale} {status['done']}/{status['planned']}" for scale, status in entry["scales"].items()
+            if status["done"]]
     verdict = entry["verdict"] + (f" at {entry['verdict_scale']}" if entry["verdict_scale"] else "")
     return [entry["id"], entry["kind"], entry["chapter"].partition("_")[0], entry["source"],
             ", ".join(done) or "none",
-            verdict if any(told["verdict"] for told in entry["scales"].values()) else "no claim"]
+            verdict if any(status["verdict"] for status in entry["scales"].values()) else "no claim"]
 
 
 @main.command()
 def run(
     name: Annotated[str | None, typer.Argument(metavar="EXPERIMENT", help=(
-        "See `repro list`; optional with --budget, which then covers every run of the scale."))] = None,
-    scale: Annotated[str | None, typer.Option(help="smoke (default, but --dry-run tells of every scale), small, "
-                                              "medium or paper.")] = None,
+        "See `repro list`. Optional with --budget, which then covers every run of the scale."))] = None,
+    scale: Annotated[str | None, typer.Option(help="smoke (default; --dry-run shows every scale), small, medium "
+                                              "or paper.")] = None,
     sets: Sets = None,
     seeds: Annotated[list[str] | None, typer.Option("--seed", metavar="N", help="0 (default), or 0,1,2.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run, on what data, its "
-                                          "parameters, FLOPs, memory and time.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would run: data, parameters, "
+                                          "FLOPs, memory and time.")] = False,
     results: Results = None,
-    only: Annotated[list[str] | None, typer.Option(metavar="ID", help="Of these, only the run with this id.")] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="ID", help="Keep only the run with this id.")] = None,
     as_json: AsJson = False,
-    force: Annotated[bool, typer.Option("--force", help="Run from the start, even if there is a record.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run again even if a record exists.")] = False,
     budget: Annotated[str | None, typer.Option(metavar="TIME", help=(
-        "Stop after this time, such as 90s, 12m or 1h30m. Runs that decide the most claims come first; those that "
-        "do not fit are skipped; a training in progress continues with the next budget."))] = None,
+        "Stop after this time, such as 90s, 12m or 1h30m. Runs that decide the most claims come first; runs that do "
+        "not fit are skipped; a training in progress continues in the next budget."))] = None,
 ) -> None:
     """Run an experiment: every grid point and seed that has no record yet."""
     from repro import processes
     from repro.study import Store, artifacts, experiment, plan, run, run_id
 
     if budget is not None and force:
-        raise ReproError("--force repeats runs that have a record, --budget makes only missing ones; leave one of "
-                         "them out.")
+        raise ReproError("--force repeats runs that have a record, but --budget makes only missing ones; leave one "
+                         "of them out.")
     if name is None:
         given = [f" for {flag}" for flag, value in (("--set", sets), ("--seed", seeds), ("--only", only)) if value]
         if budget is None or given:
@@ -196,30 +197,30 @@ def run(
     _print_table(f"{name} at {runs[0].scale}", ["id", "run", "metric", "value", "unit"],
                  [[record.id, plan.point(config, runs), metric.replace("_", " "), _number(value), record.units[metric]]
                   for config, record in zip(runs, records, strict=True) for metric, value in record.metrics.items()])
-    typer.echo(f"Records in {Store.for_scale(runs[0].scale, results).path(records[0]).parent}")
+    typer.echo(f"Records are in {Store.for_scale(runs[0].scale, results).path(records[0]).parent}")
     shown = next((one for one in artifacts() if chosen in one.experiments and runs[0].scale in one.scales), None)
     if shown:
         words = ["--scale", runs[0].scale, *(word for item in sets or [] for word in ("--set", item)),
                  *(["--results", str(results)] if results else [])]
-        typer.echo(f"See them with: repro show {shown.id} {shlex.join(words)}")
+        typer.echo(f"Show them with: repro show {shown.id} {shlex.join(words)}")
 
 
 @main.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="ID", help="Of an artifact or a claim, see `repro list`.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="The id of an artifact or a claim, see `repro list`.")],
     scale: Scale = None,
     sets: Sets = None,
     results: Read = None,
-    save: Annotated[Path | None, typer.Option(help="Write a figure as PNG, or a table as CSV, to this file.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Save a figure as PNG, or a table as CSV, to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a table or figure, the paper's numbers beside ours; or a claim with its verdict and records."""
+    """Show a table or figure with the paper's numbers next to ours, or a claim with its verdict and records."""
     from repro.paths import write_atomic
     from repro.study import artifact, artifacts, claim, claims
 
     if name in [one.id for one in claims()]:
         if sets:
-            raise ReproError(f"--set {sets[0]}: {name} is a claim, judged by the runs it names; --set is for a table "
+            raise ReproError(f"--set {sets[0]}: {name} is a claim, which fixes its runs; use --set only with a table "
                              "or a figure.")
         return _show_claim(claim(name), scale, results, save, as_json)
     if name not in (known := [one.id for one in artifacts()]):
@@ -229,19 +230,20 @@ def show(
     if save:
         suffix = ".png" if is_figure else ".csv"
         if save.suffix != suffix:
-            raise ReproError(f"--save {save}: {name} is a {shown.artifact.kind}, which is saved as *{suffix}.")
+            raise ReproError(f"--save {save}: {name} is a {shown.artifact.kind}; give a file name ending in {suffix}.")
         write_atomic(save, shown.png() if is_figure else shown.table.to_csv(index=False))
     if as_json:
         rows = [] if is_figure else json.loads(shown.table.to_json(orient="records"))
         return _print_json({"id": name, "caption": shown.caption, "rows": rows})
     _console().print(shown)
     if is_figure and not save:
-        typer.echo(f"A figure: repro show {name} --save FILE.png writes it." if hasattr(shown.content, "savefig") else
-                   f"A figure made of words: see it in its chapter, {shown.artifact.chapter}.")
+        typer.echo(f"This is a figure. To save it: repro show {name} --save FILE.png"
+                   if hasattr(shown.content, "savefig") else
+                   f"This figure is made of words; see it in its chapter, {shown.artifact.chapter}.")
 
 
 def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: Path | None, as_json: bool) -> None:
-    """Print a claim: a row for each scale, or for the one asked for, with verdict, effect, interval and records."""
+    """Print a claim: one row per scale (or for `scale` only) with verdict, effect, interval and records."""
     if save:
         raise ReproError(f"--save {save}: {shown.id} is a claim; only a table or a figure can be saved.")
     from repro.study.claims import standing
@@ -262,7 +264,7 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
 
 @data.command("list")
 def data_list(as_json: AsJson = False) -> None:
-    """Every corpus: kind, source, licence, splits, and whether it is on this machine."""
+    """List every corpus: kind, source, license, splits, and whether it is on this machine."""
     from repro.data import corpora
 
     rows = [{"name": one.name, "kind": one.kind, "source": one.source, "licence": one.licence, "part_of": one.part_of,
@@ -272,8 +274,8 @@ def data_list(as_json: AsJson = False) -> None:
                         for name, split in one.splits.items()}} for one in corpora()]
     if as_json:
         return _print_json(rows)
-    _print_table("Corpora: repro data fetch NAME gets those that say so",
-                 ["name", "kind", "here", "fetch", "source", "part of", "licence", "words or examples"],
+    _print_table("Corpora. Where fetch says yes: repro data fetch NAME",
+                 ["name", "kind", "here", "fetch", "source", "part of", "license", "words or examples"],
                  [[row["name"], row["kind"], "yes" if row["available"] else "no", "yes" if row["fetch"] else "no",
                    row["source"],
                    row["part_of"] or "whole", row["licence"], ", ".join(
@@ -286,11 +288,11 @@ def data_fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="See `repro data list`.")],
     folder: Annotated[Path | None, typer.Argument(help="Default: $REPRO_DATA, else data/.")] = None,
 ) -> None:
-    """Get a corpus from its source; goes on where it was interrupted."""
+    """Download a corpus from its source; resumes where it was interrupted."""
     from repro.data import corpus
 
     if corpus(name).source == "embedded":
-        typer.echo(f"{name} is embedded: it is generated, there is nothing to fetch.")
+        typer.echo(f"{name} is generated by the library; there is nothing to fetch.")
     else:
         corpus(name).fetch(folder)
 
@@ -298,8 +300,8 @@ def data_fetch(
 @data.command("check")
 def data_check(name: Annotated[str, typer.Argument(metavar="NAME", help="See `repro data list`.")],
                as_json: AsJson = False) -> None:
-    """Count a corpus and compare with what is published, and tell what of it is left out because evaluation texts have
-    it too; exit code 2 if it is not whole."""
+    """Compare a corpus's counts with the published ones, and list passages left out because an evaluation text contains
+    them; exit code 2 if the corpus is incomplete."""
     from repro.data import corpus
 
     rows = [{"split": row.split, "what": row.what, "expected": row.expected, "found": row.found, "ok": row.ok}
@@ -317,16 +319,16 @@ def data_check(name: Annotated[str, typer.Argument(metavar="NAME", help="See `re
     wrong = [f"{row['found']:,} {row['what']} in {row['split']} instead of {row['expected']:,}"
              for row in rows if not row["ok"]]
     if wrong:
-        raise ReproError(f"{name} is not whole: {'; '.join(wrong)}. To mend it: {corpus(name).way}.")
+        raise ReproError(f"{name} is incomplete: {'; '.join(wrong)}. To fix it: {corpus(name).way}.")
 
 
 def _print_left_out(passages: list[dict[str, Any]]) -> None:
-    """A line for each document that something is left out of, the most words first."""
+    """Print one line per document with passages left out, the most words first."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for one in passages:
         found.setdefault((one["split"], one["document"]), []).append(one)
     words = {key: sum(one["n_words"] for one in some) for key, some in found.items()}
-    _print_table("Left out, because an evaluation text has it too",
+    _print_table("Left out because an evaluation text contains it",
                  ["split", "document", "passages", "words", "shared with"],
                  [[*key, f"{len(found[key]):,}", f"{words[key]:,}",
                    ", ".join(dict.fromkeys(one["shared_with"] for one in found[key]))]
@@ -335,8 +337,7 @@ def _print_left_out(passages: list[dict[str, Any]]) -> None:
 
 @models.command("list")
 def models_list(as_json: AsJson = False, results: Read = None) -> None:
-    """Every base model that has a record: size, training, loss on held-out text, and whether its weights lie beside
-    it."""
+    """List every base model that has a record: size, training, held-out loss, and whether its weights are here."""
     from repro.papers.base.models import base_models
 
     _print_models(base_models(results), as_json)
@@ -344,7 +345,7 @@ def models_list(as_json: AsJson = False, results: Read = None) -> None:
 
 @models.command("check")
 def models_check(as_json: AsJson = False, results: Read = None) -> None:
-    """Compare the weights beside records with these, and load them; exit code 2 if one is not whole."""
+    """Load stored weights and compare them with their records; exit code 2 if one is damaged."""
     from repro.papers.base.models import KEPT, NOT_KEPT, check
 
     found = check(results)
@@ -356,13 +357,13 @@ def models_check(as_json: AsJson = False, results: Read = None) -> None:
 
 @models.command("install")
 def models_install(
-    folder: Annotated[Path, typer.Argument(help="Of a finished run: it holds record.json and model/.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of a finished run, with record.json and model/.")],
     results: Results = None,
 ) -> None:
-    """Put a base model that was trained elsewhere, record and weights, where records of its scale belong."""
+    """Install a base model that was trained elsewhere: copy its record and weights to the records of its scale."""
     from repro.papers.base.models import install
 
-    typer.echo(f"weights in {install(folder, results)}")
+    typer.echo(f"Installed the weights in {install(folder, results)}")
 
 
 def _print_models(found: "list[BaseModel]", as_json: bool) -> None:
@@ -377,7 +378,7 @@ def _print_models(found: "list[BaseModel]", as_json: bool) -> None:
 
 
 def _benchmarks() -> list[str]:
-    """Their names: each is a module of repro.bench."""
+    """The benchmarks: the modules of repro.bench."""
     import pkgutil
 
     from repro import bench
@@ -386,7 +387,7 @@ def _benchmarks() -> list[str]:
 
 
 def _passes(named: list[str]) -> tuple[str, ...]:
-    """Those of the attention benchmark, in its order."""
+    """The passes of the attention benchmark, in its order."""
     from repro.bench.attention import PASSES
 
     for one in named:
@@ -398,19 +399,20 @@ def _passes(named: list[str]) -> tuple[str, ...]:
 @main.command()
 def bench(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(_benchmarks())}.")],
-    json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
+    json_path: Annotated[Path | None, typer.Option("--json", metavar="FILE", help=(
+        "Write the numbers to this file."))] = None,
     lengths: Annotated[list[int] | None, typer.Option("--length", metavar="N", min=1, help=(
-        "attention only: time this length alone, or several; by default 512 to 32,768."))] = None,
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="attention only: timed runs of each.")] = 5,
+        "attention only: time this length; repeat for several. Default: 512 to 32,768."))] = None,
+    rounds: Annotated[int, typer.Option(metavar="N", min=1, help="attention only: timed runs per implementation.")] = 5,
     passes: Annotated[list[str] | None, typer.Option("--pass", metavar="PASS", help=(
-        "attention only: forward or forward+backward; by default both."))] = None,
+        "attention only: forward or forward+backward. Default: both."))] = None,
     budget: Annotated[str | None, typer.Option(metavar="TIME", help=(
-        "attention only: end within this time, such as 90s; the lengths for the printed ratios come first."))
+        "attention only: stop within this time, such as 90s. Lengths for the printed ratios come first."))
         ] = None,
 ) -> None:
-    """Measure side by side with peers, in one process, and print ratios.
+    """Compare speed with peers in one process, and print ratios.
 
-    On two CPU cores attention takes about a quarter of an hour, the others a few minutes.
+    On two CPU cores, attention takes about a quarter of an hour and the others a few minutes.
     """
     import importlib
     import time
@@ -435,9 +437,9 @@ def bench(
 @main.command()
 def doctor(
     as_json: AsJson = False,
-    each_corpus: Annotated[bool, typer.Option("--corpora", help="Tell of every corpus in a line of its own.")] = False,
+    each_corpus: Annotated[bool, typer.Option("--corpora", help="Show one line per corpus.")] = False,
 ) -> None:
-    """What this machine can run, and what it lacks."""
+    """Show what this machine can run, and what it lacks."""
     from repro.doctor import findings
 
     rows = findings(each_corpus)
@@ -469,18 +471,18 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
             one, place = experiment(config.experiment), results if config in here else where(config, results)
             state = "to do" if force and config in here else plan.state(config, place)
             if plan.key(config) in again:
-                state = "to do again: its weights are not here"
+                state = "to do again: its weights are missing"
             estimate, missing = one.estimate(config), state != "done"
             flops, seconds = flops + missing * estimate.flops, seconds + missing * estimate.seconds
             read |= dict.fromkeys((config.corpus, *one.reads(config)))
-            told = [plan.point(config, here if config in here else needed), estimate.note]
+            words = [plan.point(config, here if config in here else needed), estimate.note]
             if one is not chosen:
-                told.insert(0, f"needed: {config.experiment}")
-            lines.append([plan.known_id(config, place) or "", " ".join(filter(None, told)), config.corpus,
+                words.insert(0, f"needed: {config.experiment}")
+            lines.append([plan.known_id(config, place) or "", " ".join(filter(None, words)), config.corpus,
                           f"{estimate.parameters:,}", f"{estimate.training_tokens:,}", f"{estimate.flops:.2e}",
                           f"{estimate.memory_bytes / 2**30:.2f} GiB", duration(estimate.seconds), state])
         header = ["id", "run", "data", "parameters", "training tokens", "FLOPs", "memory", "time", ""]
-        hidden = 0 if any(line[0] for line in lines) else 1  # without its data a run has no id yet
+        hidden = 0 if any(line[0] for line in lines) else 1  # a run without its data has no id yet
         count = f"{len(here)} run{'s' * (len(here) != 1)}" + (f" and {len(needed)} that they need" if needed else "")
         _print_table(f"{chosen.name} at {scale}: {count}; to do: {flops:.2e} FLOPs, {duration(seconds)} of "
                      f"computing on {device}",
@@ -494,7 +496,7 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
 
 def _spend(time_given: str, only: "list[RunConfig] | None", scale: str, results: Path | None, dry_run: bool,
            as_json: bool) -> None:
-    """Make the missing runs of a scale, or of `only`, within a budget of time, or say which would be made."""
+    """Make the missing runs of a scale, or of `only`, within a time budget; with `dry_run`, only list them."""
     import time
 
     from repro import processes
@@ -512,7 +514,7 @@ def _spend(time_given: str, only: "list[RunConfig] | None", scale: str, results:
     if dry_run:
         found = budget.rehearse(jobs, order, seconds)
     else:
-        import torch  # noqa: F401  loaded before the clock of the first run starts
+        import torch  # noqa: F401  imported before the first run is timed
 
         found = budget.spend(jobs, order, seconds, lambda key, deadline: budget.make(
             runs[key], results, lambda: time.monotonic() >= deadline, not as_json),
@@ -537,8 +539,8 @@ def _spend(time_given: str, only: "list[RunConfig] | None", scale: str, results:
 
 
 def _settings(configs: "list[RunConfig]") -> list[str]:
-    """A line for the settings that all of `configs` have in common, and one for those of each group that has more than
-    the table shows: runs that share these further settings are named by the first of them and counted."""
+    """One line for the settings that all `configs` share, then one per group of runs with further settings that the
+    table does not show; a group is named by its first run, with a count."""
     from repro.study.plan import point
     from repro.study.settings import as_text
 
@@ -547,16 +549,16 @@ def _settings(configs: "list[RunConfig]") -> list[str]:
     common = [text for key, text in first.items() if all(other[key] == text for other in rest)]
     lines = [f"settings of every run: {', '.join(common)}"]
     groups: dict[str, list[str]] = {}
-    for config, told in zip(configs, every, strict=True):
+    for config, settings in zip(configs, every, strict=True):
         apart = point(config, configs)
-        if own := [text for text in told.values() if text not in [*common, *apart.split(" ")]]:
+        if own := [text for text in settings.values() if text not in [*common, *apart.split(" ")]]:
             groups.setdefault(", ".join(own), []).append(apart)
     return lines + [f"settings of {runs[0]}{f' and {len(runs) - 1} more' * (len(runs) > 1)}: {own}"
                     for own, runs in groups.items()]
 
 
 def _told(corpus: "Corpus") -> str:
-    """What a corpus is, whether it is on this machine, and what to do about it."""
+    """Whether a corpus is whole, whether it is on this machine, and how to get it."""
     here = "on this machine" if corpus.available() else f"not here, {corpus.way}"
     return f"{f'part of {corpus.part_of}' if corpus.part_of else 'whole'}; {here}"
 
@@ -566,9 +568,9 @@ def _pairs(sets: list[str]) -> dict[str, str]:
     for item in sets:
         key, equals, value = item.partition("=")
         if not equals:
-            raise ReproError(f"--set {item}: write it as KEY=VALUE, for example --set overlap=5.")
+            raise ReproError(f"--set {item}: write KEY=VALUE, for example --set overlap=5.")
         if key in pairs:
-            raise ReproError(f"--set {key} is given twice; several values are written as --set {key}=5,10.")
+            raise ReproError(f"--set {key} is given twice; for several values write --set {key}=5,10.")
         pairs[key] = value
     return pairs
 
@@ -577,11 +579,11 @@ def _numbers(seeds: list[str]) -> list[int]:
     try:
         return [int(seed) for item in seeds for seed in item.split(",")]
     except ValueError as error:
-        raise ReproError(f"--seed {' '.join(seeds)}: seeds are whole numbers, as in --seed 0,1,2.") from error
+        raise ReproError(f"--seed {' '.join(seeds)}: seeds must be whole numbers, as in --seed 0,1,2.") from error
 
 
 def _console() -> "Console":
-    """Where tables go: as wide as the terminal; in a file or a pipe no line is broken."""
+    """The console for tables: as wide as the terminal; lines in a file or a pipe are not wrapped."""
     from rich.console import Console
 
     return Console() if sys.stdout.isatty() else Console(width=100_000, soft_wrap=True)
@@ -592,7 +594,7 @@ def _print_json(value: Any) -> None:
 
 
 def _print_table(title: str, header: list[str], rows: Iterable[list[str]]) -> None:
-    """A table whose first column, ids or names, is never broken; in a file or a pipe a plain line for each row."""
+    """Print a table whose first column never wraps; in a file or a pipe, print one plain line per row."""
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
@@ -616,7 +618,7 @@ def _print_table(title: str, header: list[str], rows: Iterable[list[str]]) -> No
 
 
 def _number(value: float) -> str:
-    """A measured number for a reader: five digits, and whole from a thousand on."""
+    """A number with five significant digits, or as a whole number from 1,000 on."""
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.5g}"
 
 

@@ -77,5 +77,5 @@ def test_an_environment_with_attention_alone(tmp_path):
     assert done.stdout.splitlines() == [
         "read 400", "here", "ReproError register puts patterns into models of transformers, which is not installed: "
         "pip install 'repro[transformers]'."], done.stderr
-    assert done.stderr == ("repro: error: the commands need the packages of the study: "
+    assert done.stderr == ("repro: error: the commands need the study's packages. Run: "
                            "pip install 'repro[study]'.\n") and done.returncode

@@ -109,5 +109,5 @@ def test_the_best_span_is_that_of_trying_all():
     wide = torch.zeros(1, 1, 50)
     wide[0, 0, 0] = 99
     assert best_spans(wide, torch.arange(50.)[None, None], torch.ones(1, 1, 50) > 0) == [(0, 0, 29)], "30 tokens"
-    with pytest.raises(ReproError, match="question 1 of the batch has no token of text"):
+    with pytest.raises(ReproError, match="question 1 of the batch has no text tokens"):
         best_spans(torch.zeros(2, 1, 3), torch.zeros(2, 1, 3), torch.tensor([[[True] * 3], [[False] * 3]]))

@@ -74,7 +74,7 @@ def test_ids_of_any_whole_type_give_one_number(tiny_gpt2, kind):
 def test_two_texts_are_not_read_as_one(tiny_gpt2):
     with pytest.raises(ReproError, match=r"tokens has shape \(2, 13\); give one text of shape \(N,\)"):
         perplexity(tiny_gpt2(), np.stack([TEXT, TEXT]), WINDOW, 0)
-    with pytest.raises(ReproError, match="cannot be read as token ids"):
+    with pytest.raises(ReproError, match="cannot be converted to token ids"):
         perplexity(tiny_gpt2(), [[1, 2], [3]], WINDOW, 0)
 
 
@@ -130,7 +130,7 @@ def test_a_split_is_needed_where_documents_are_scored(tiny_gpt2, tiny_recurrent)
     for score in (score_documents, score_other_document):
         with pytest.raises(ReproError, match="tokens is a ndarray; give a split"):
             score(tiny_recurrent(), TEXT, WINDOW, 0)
-    with pytest.raises(ReproError, match="carries nothing from window to window"):
+    with pytest.raises(ReproError, match="carries no state between windows"):
         score_other_document(tiny_gpt2(), TEXT, WINDOW, 0)
 
 

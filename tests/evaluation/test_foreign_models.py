@@ -143,7 +143,7 @@ def test_a_longformer_sees_what_it_is_to_predict():
 
 def test_a_model_without_a_cache_does_not_go_on():
     model = made("MambaForCausalLM", {"vocab_size": V, "hidden_size": 16, "num_hidden_layers": 1, "state_size": 4})
-    with pytest.raises(ReproError, match="no key/value cache"):
+    with pytest.raises(ReproError, match="does not use transformers' key/value cache"):
         continued(model, IDS[:, :5], 2)
 
 

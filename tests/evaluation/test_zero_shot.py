@@ -109,7 +109,7 @@ def test_a_batch_of_none(model):
 
 @pytest.mark.parametrize(("prefix", "continuation"), [([1.7], [1]), ([1], [1.2]), (["1"], [1]), ([True], [1])])
 def test_ids_that_are_no_whole_numbers(model, prefix, continuation):
-    with pytest.raises(ReproError, match="n 0 is of type .*; token ids are whole numbers|prefix 0 is of type"):
+    with pytest.raises(ReproError, match="n 0 has dtype .*; token ids must be whole numbers|prefix 0 has dtype"):
         continuation_nll(model, [prefix], [continuation])
 
 

@@ -128,25 +128,25 @@ def test_the_landing_page_tells_what_is_here_from_the_records(page):
     known = {one.paper for one in experiments()} & set(landing.PAPERS)
     for paper, (name, _, _, first, last) in landing.PAPERS.items():
         here = [n for n in range(first, last + 1) if list((landing.ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))]
-        state = "planned" if not here else "chapters written" if len(here) == last - first + 1 else "in part"
+        state = "planned" if not here else "complete" if len(here) == last - first + 1 else "in part"
         assert f"| **{state}**: " in rows[name] and (paper in known or not here)
         judged = sum(map(int, re.findall(r"\d+", rows[name].split("|")[-2])))
         assert judged == sum(claim.paper == paper for claim in claims())
 
 
-def test_the_first_sentence_counts_every_claim_by_verdict(page):
+def test_the_lead_counts_every_claim_by_verdict(page):
     from repro.study import claims, tally
     from repro.study.chapter_text import latest
 
-    told = next(line for line in page.splitlines() if line.startswith("Papers on long context"))
+    told = next(line for line in page.splitlines() if line.startswith("So far, "))
     words = re.findall(r"[*][*](\d+)[*][*] (reproduced, smaller|[a-z ]+)", told)
     counted = {verdict.strip(): int(n) for n, verdict in words}
     verdicts = [(one, latest(one)[1]) for one in claims()]
     by_counting = sum(one.unit == "exact" and found.exact and found.verdict == "reproduced" for one, found in verdicts)
-    assert f"({by_counting} of them by counting" in told
+    assert f"({by_counting} of them exact counts)" in told
     every = len(claims())
     judged = every - counted["not run"] - counted["open"]
-    assert counted == tally(claims()) and f"{judged} of {every} claims judged" in told
+    assert counted == tally(claims()) and f"{judged} of {every} claims are judged, with" in told
     smallest, largest = map(float, re.search(r"models of ([\d.]+) to ([\d.]+) million", told).groups())
     assert smallest < 0.4 < 1.4 <= largest  # a character model of Table 4; the base model
 
@@ -173,30 +173,24 @@ def test_the_papers_sizes_are_those_that_they_print():
     assert "/ 1,542 M |" in landing.papers() and "/ 41 M |" in landing.papers()
 
 
-def test_findings_are_decided_claims_one_a_chapter_and_one_that_waits_for_seeds(page):
-    from repro.study import claims
+def test_the_findings_have_at_least_one_claim_of_each_paper_with_its_verdict_and_a_link(page):
+    from repro.study import claim
     from repro.study.artifacts import heading
     from repro.study.chapter_text import latest
 
     found = BeautifulSoup(page, "html.parser").select(".findings li")
-    words = [row.select_one(".verdict").get_text().split(maxsplit=1)[1] for row in found]
-    decided = [row for row, word in zip(found, words, strict=True) if word != "open"]
-    known = {"reproduced", "reproduced, smaller", "not reproduced", "inconclusive", "open"}
-    assert 3 <= len(found) <= 5 and set(words) <= known
-    assert len({row.a["href"].partition("#")[0] for row in decided}) == len(decided)
-    waiting = any(latest(one)[1].verdict == "open" for one in claims())
-    assert words.count("open") == waiting and ("seed" in found[-1].get_text() or not waiting)
-    for row in found:
-        one = next(one for one in claims() if one.sentence in row.get_text())
+    chosen = [one for one in map(claim, landing.FINDINGS) if latest(one)[1].verdict != "not run"]
+    assert 3 <= len(found) == len(chosen) <= 7 and {claim(id).paper for id in landing.FINDINGS} == set(landing.PAPERS)
+    for row, one in zip(found, chosen, strict=True):
         scale, verdict = latest(one)
-        assert row.b.get_text() == landing.PAPERS[one.paper][0] and (
-            f"At {heading(scale)}: " in row.get_text())
-        assert verdict.text.partition("; ")[0] in row.get_text()
+        assert row.select_one(".verdict").get_text().split(maxsplit=1)[1] == verdict.verdict
+        assert row.b.get_text() == landing.PAPERS[one.paper][0] and row.a["href"].endswith(f"#{one.id}")
+        assert f"{one.sentence} Ours at {heading(scale)}: {verdict.text.partition('; ')[0]}" in row.get_text()
 
 
 def test_without_records_the_landing_page_says_so(toy, monkeypatch):
     text = landing.filled((landing.ROOT / "book/index.md").read_text())
-    assert "Nothing was decided yet." in text and "runs that are still to come" in text
+    assert "No claim has runs yet." in text and "runs still to be made" in text
     assert "<li><b>0</b> records" in text
 
 

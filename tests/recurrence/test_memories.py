@@ -327,7 +327,7 @@ def test_ids_of_another_tokeniser_are_told(tiny_memory, tiny_recurrent, strange)
 
 @pytest.mark.parametrize("name", ["none", "overlap"])
 def test_rows_without_a_memory_are_said_to_need_none(tmp_path, name):
-    with pytest.raises(ReproError, match=f"memory is '{name}', which is a model without one; read it with "
+    with pytest.raises(ReproError, match=f"memory is '{name}', which means a model without one; load it with "
                                          "repro.models.load_causal_lm, or choose one of yoshida, "):
         with_memory(tmp_path, name)
 

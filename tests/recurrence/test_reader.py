@@ -313,11 +313,11 @@ def test_in_bfloat16_it_reads_the_same_but_for_rounding(make):
     ((torch.ones(2, 8, dtype=torch.int64),), r"windows are torch.int64 of shape \(2, 8\)"),
     ((torch.full((1, 1, 21), 5),), "a window has 21 tokens, but this RoBERTa has 20 positions"),
     ((torch.full((1, 2, 5), 5), torch.ones(1, 2, 4)), r"attention_mask has shape \(1, 2, 4\), windows \(1, 2, 5\)"),
-    ((torch.full((1, 2, 5), 5), torch.zeros(1, 2, 5)), "a question has padding alone"),
+    ((torch.full((1, 2, 5), 5), torch.zeros(1, 2, 5)), "a question has only padding"),
     ((torch.full((1, 2, 5), 5), None, True, "windows"), "unknown recompute 'windows'.*none, window"),
     ((torch.full((2, 3, 5), 5), None, True, "none", torch.zeros(2, 2, 8)), r"given has shape \(2, 2, 8\); .*\(2, 3, "),
     ((torch.full((2, 3, 5), 5), None, True, "none", torch.zeros(1, 3, 8)), r"given has shape \(1, 3, 8\)"),
-    ((torch.full((1, 2, 5), 5), None, False, "none", torch.zeros(1, 2, 16)), "recurrent=False sees nothing"),
+    ((torch.full((1, 2, 5), 5), None, False, "none", torch.zeros(1, 2, 16)), "recurrent=False sees none"),
 ])
 def test_bad_input(make, arguments, said):
     with pytest.raises(ReproError, match=said):

@@ -58,7 +58,7 @@ def test_a_wheel_installs_into_an_empty_environment(installed, wheel):
     assert inside >= {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src/repro").rglob("*")
                       if path.suffix in (".py", ".js", ".html", ".csv")}
     told = alone.run(python.with_name("repro"), "list")
-    assert told.stderr.startswith("repro: error: the commands need the packages of the study") and told.returncode
+    assert told.stderr.startswith("repro: error: the commands need the study's packages") and told.returncode
 
 
 def test_its_command_runs_where_the_study_is_installed(installed):

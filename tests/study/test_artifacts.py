@@ -128,7 +128,7 @@ def test_sets_change_the_plan_of_the_scale_asked_for(toy):
 
 
 @pytest.mark.parametrize(("ask", "words"), [
-    (lambda c: c.value("test_word_perplexity", model="baseline"), "fits 2 configs of the plan"),
+    (lambda c: c.value("test_word_perplexity", model="baseline"), "matches 2 configs of the plan"),
     (lambda c: c.value("test_word_perplexty", model="baseline", overlap=0), "Did you mean 'test_word_perplexity'"),
     (lambda c: c.records(overlop=0), "unknown key of toy-recurrence 'overlop'. Did you mean 'overlap'"),
 ])

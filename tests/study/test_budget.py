@@ -287,7 +287,7 @@ def test_a_failed_run_is_told_and_ends_in_exit_code_2(claimed, monkeypatch):
 
 
 @pytest.mark.parametrize(("line", "words"), [
-    ("run --budget 12", "the budget '12' is not a duration; write hours, minutes and seconds"),
+    ("run --budget 12", "the budget '12' is not a duration above 0; write hours, minutes and seconds"),
     ("run toy-base --budget soon", "the budget 'soon' is not a duration"),
     ("run --budget 1m --scale smal", "unknown scale 'smal'. Did you mean 'small'?"),
     ("run --budget 1m --set overlap=5", "Missing argument 'EXPERIMENT' for --set"),

@@ -55,10 +55,10 @@ DECLARED = {"id": "toy-gain", "paper": "toy2020", "sentence": "Recurrence lowers
     ({"why_no_paper_effect": ""}, "claim 'toy-gain' declares neither paper_effect nor why_no_paper_effect"),
     ({"paper_effect": lambda: -1.0}, "claim 'toy-gain' declares both paper_effect and why_no_paper_effect"),
     ({"unit": "exact", "why_no_paper_effect": ""}, "declares neither paper_effect"),
-    ({"short": "x" * 61}, "claim 'toy-gain' has a short form of 61 characters; it is to have 60 or fewer."),
+    ({"short": "x" * 61}, "claim 'toy-gain' has a short form of 61 characters; shorten it to 60 or fewer."),
     ({"direction": "up"}, "claim 'toy-gain' has the direction 'up'; give one of lower, higher."),
     ({"unit": "page"}, "claim 'toy-gain' has the unit 'page'; give one of document, book, stretch, question, seed, "),
-    ({"seeds": 2}, "claim 'toy-gain' asks for 2 seeds, not 3 or more; where the same weights are compared, say"),
+    ({"seeds": 2}, "claim 'toy-gain' asks for 2 seeds; ask for 3 or more, or set same_weights=True if"),
 ])
 def test_what_is_neither_declared_nor_explained_is_refused(change, message):
     with pytest.raises(ReproError, match=re.escape(message)):
@@ -146,7 +146,7 @@ def test_seeds_that_all_runs_have_are_compared(toy):
     run(plan[3][3], progress=False)
     told = claim("toy-gain").verdict()
     assert (told.verdict, told.text) == (
-        "not run", "no seed that all of its runs have; run them with the same --seed")
+        "not run", "its runs have no seed in common; run them with the same --seed")
     for seed in (2, 1):
         run(plan[seed][1], progress=False)
         run(plan[seed][3], progress=False)
@@ -161,7 +161,7 @@ def test_a_claim_that_lacks_seeds_says_how_to_get_one_more(toy):
             run(config, progress=False)
     found = claim("toy-gain").verdict("small")
     assert found.verdict == "open"
-    assert found.text.endswith("2 of 3 seeds; one seed more: repro run toy-recurrence --scale small --seed 1")
+    assert found.text.endswith("2 of 3 seeds; for one more seed: repro run toy-recurrence --scale small --seed 1")
 
 
 def test_a_scale_at_which_a_claim_means_nothing_shows_that_the_machinery_works(toy):

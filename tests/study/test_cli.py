@@ -110,9 +110,10 @@ def test_run_prints_metrics_and_leaves_records(repro_, toy, tmp_path):
     assert "test word perplexity" in out and "per word" in out
     assert not (tmp_path / "build" / "results").exists()
     where, show = out.splitlines()[-2:]
-    assert where == f"Records in {tmp_path}/mine/smoke/toy-recurrence"
+    assert where == f"Records are in {tmp_path}/mine/smoke/toy-recurrence"
     line = show.partition("repro ")[2]
-    assert show == f"See them with: repro {line}" and line.startswith("show toy-table --scale smoke --set overlap=5,7 ")
+    assert show == f"Show them with: repro {line}"
+    assert line.startswith("show toy-table --scale smoke --set overlap=5,7 ")
     assert "29.50" in repro_(line)[1]
 
 
@@ -189,7 +190,7 @@ def test_dry_run_counts_a_base_model_whose_weights_are_gone(repro_, toy):
     assert "1.44e+04 FLOPs, 8 s" in repro_(line)[1] and "to do again" not in repro_(line)[1]
     shutil.rmtree(paths.work())
     out = repro_(line)[1]
-    assert "2.40e+04 FLOPs, 9 s" in out and out.count("to do again: its weights are not here") == 1
+    assert "2.40e+04 FLOPs, 9 s" in out and out.count("to do again: its weights are missing") == 1
     for config in toy.experiment.plan("small"):
         run(config, progress=False)
     shutil.rmtree(paths.work())
@@ -205,7 +206,7 @@ def test_dry_run_counts_what_a_base_model_needs_to_be_made_again(repro_, toy):
     line = "run toy-recurrence --scale small --dry-run"
     assert "to do again" not in repro_(line)[1]
     shutil.rmtree(paths.work())
-    assert repro_(line)[1].count("to do again: its weights are not here") == 2
+    assert repro_(line)[1].count("to do again: its weights are missing") == 2
 
 
 def test_dry_run_with_force_counts_what_is_done(repro_, toy):
@@ -217,7 +218,7 @@ def test_dry_run_with_force_counts_what_is_done(repro_, toy):
     for config in toy.experiment.plan("small"):
         run(config, progress=False)
     shutil.rmtree(paths.work())
-    assert repro_(line)[1].count("to do again: its weights are not here") == 1
+    assert repro_(line)[1].count("to do again: its weights are missing") == 1
 
 
 def test_dry_run_says_why_a_record_does_not_count(repro_, toy):
@@ -321,9 +322,9 @@ def test_show_a_claim(repro_, toy):
     ("run toy-recurrence --set overlap=300", "overlap 300 must be smaller than window 300"),
     ("run toy-recurrence --set overlap=x", "overlap is 'x'; it must be a whole number."),
     ("run toy-recurrence --set corpus=toy-texts", "unknown corpus 'toy-texts'. Did you mean 'toy-text'?"),
-    ("run toy-recurrence --set overlap", "--set overlap: write it as KEY=VALUE"),
+    ("run toy-recurrence --set overlap", "--set overlap: write KEY=VALUE"),
     ("run toy-recurrence --set overlap=1 --set overlap=2", "--set overlap is given twice"),
-    ("run toy-recurrence --seed one", "seeds are whole numbers"),
+    ("run toy-recurrence --seed one", "seeds must be whole numbers"),
     ("run toy-recurrence --only 0123", "unknown run of toy-recurrence '0123'"),
     ("run toy-recurrence --scael smoke", "No such option: --scael"),
     ("list toy-tabel", "unknown word 'toy-tabel'. Did you mean 'toy-table'?"),
@@ -342,7 +343,7 @@ def test_show_a_claim(repro_, toy):
     ("show toy-gian", "unknown artifact or claim 'toy-gian'. Did you mean 'toy-gain'?"),
     ("show toy-gain --scale smal", "unknown scale 'smal'. Did you mean 'small'?"),
     ("show toy-gain --save gain.csv", "toy-gain is a claim"),
-    ("show toy-table --save table.png", "--save table.png: toy-table is a table, which is saved as *.csv."),
+    ("show toy-table --save table.png", "--save table.png: toy-table is a table; give a file name ending in .csv."),
     ("show toy-gain --set overlap=5", "--set overlap=5: toy-gain is a claim"),
     ("show toy-table --set overlop=5", "unknown key of toy-recurrence 'overlop'. Did you mean 'overlap'?"),
     ("show toy-table --scale paper", "unknown scale of toy-recurrence 'paper'"),
@@ -371,7 +372,7 @@ def test_a_damaged_record_stops_the_command(repro_, toy):
     path.write_text(path.read_text()[:100])
     code, out, err = repro_("run toy-base")
     assert (code, out) == (2, "")
-    assert f"{path} is not a whole record" in err
+    assert f"{path} is not a complete record" in err
 
 
 @pytest.mark.parametrize("change", [
@@ -433,8 +434,8 @@ def test_data_list_and_check(repro_, corpora):
     code, out, err = repro_("data check broken")
     assert code == 2
     assert "WRONG" in out
-    assert err == ("repro: error: broken is not whole: 2 documents in test instead of 3. "
-                   "To mend it: the way to broken.\n")
+    assert err == ("repro: error: broken is incomplete: 2 documents in test instead of 3. "
+                   "To fix it: the way to broken.\n")
     assert json.loads(repro_("data check whole --json")[1])["rows"][0]["found"] == 1234
 
 
@@ -452,7 +453,7 @@ def test_data_check_tells_what_is_left_out(repro_, corpora):
 
 
 def test_data_fetch(repro_, corpora, tmp_path):
-    assert repro_("data fetch made")[:2] == (0, "made is embedded: it is generated, there is nothing to fetch.\n")
+    assert repro_("data fetch made")[:2] == (0, "made is generated by the library; there is nothing to fetch.\n")
     assert repro_("data fetch absent")[0] == 0
     assert repro_(f"data fetch absent {tmp_path}")[0] == 0
     assert corpora == [("absent", None), ("absent", tmp_path)]
@@ -510,7 +511,8 @@ def test_bench_calls_the_benchmark(repro_, monkeypatch, tmp_path):
         0, "None (32, 64) 2 ('forward',)\n")
     assert repro_("bench toy --budget 90s") == (
         2, "", "repro: error: --budget is 90s, but the benchmark toy takes none; leave it out.\n")
-    assert repro_("bench attention --budget 90")[2].startswith("repro: error: the budget '90' is not a duration; write")
+    assert repro_("bench attention --budget 90")[2].startswith(
+        "repro: error: the budget '90' is not a duration above 0; write")
     assert repro_("bench toy --length 64") == (
         2, "", "repro: error: --length is 64, but the benchmark toy has no lengths; leave it out.\n")
 

@@ -227,11 +227,13 @@ def test_without_the_papers_room_a_success_is_held_against_its_effect_and_a_fail
 @pytest.mark.parametrize(("change", "reason", "text"), [
     ({"control": effects(0.029, 0.02), "paper_effect": None}, "the control shows it too", "the control shows it too: "
      "without the mechanism"),
-    ({"effects": effects(0.0, 0.3), "room": 0.0999}, "no room", "no room: the assay moves 0.0999, the paper's effect "
-     "is 0.1"),
-    ({"effects": effects(0.0, 0.3), "room": -0.02}, "no room", "no room: the assay moves -0.02, the paper's effect is"),
-    ({"effects": effects(0.0, 0.3), "room": 0.0, "paper_effect": None}, "no room", "no room: the assay moves 0"),
-    ({"effects": effects(0.0, 0.3)}, "too noisy", "too noisy: only an effect above 0.178"),
+    ({"effects": effects(0.0, 0.3), "room": 0.0999}, "no room", "no room: the assay moves the score by 0.0999, the "
+     "paper's effect is 0.1"),
+    ({"effects": effects(0.0, 0.3), "room": -0.02}, "no room", "no room: the assay moves the score by -0.02, the "
+     "paper's effect is"),
+    ({"effects": effects(0.0, 0.3), "room": 0.0, "paper_effect": None}, "no room",
+     "no room: the assay moves the score by 0"),
+    ({"effects": effects(0.0, 0.3)}, "too noisy", "too noisy: only effects above 0.178"),
     ({"effects": effects(0.0, 0.3), "room": 0.1, "paper_room": 0.4}, "too noisy", "and the paper's share is 0.025"),
 ])
 def test_what_is_not_testable_says_why(change, reason, text):
@@ -277,7 +279,7 @@ def test_a_success_without_room_says_so():
     for room in (0.0, -5.0):
         found = judge(effects(0.5, 0.01), "higher", room=room)
         assert found.verdict == "reproduced"
-        assert found.text.endswith(f"; though the assay leaves no room ({room:.3g})"), found.text
+        assert found.text.endswith(f"; although the assay leaves no room ({room:.3g})"), found.text
 
 
 def test_the_smallest_effect_that_could_be_seen():
@@ -285,7 +287,7 @@ def test_the_smallest_effect_that_could_be_seen():
     smallest = judge(noisy, "higher").detectable
     found = judge(noisy, "higher", paper_effect=smallest * 0.99)
     assert (found.verdict, found.reason) == ("not testable here", "too noisy")
-    assert f"only an effect above {smallest:.3g} could be detected" in found.text
+    assert f"only effects above {smallest:.3g} could be detected" in found.text
     assert judge(noisy, "higher", paper_effect=smallest * 1.01).verdict == "inconclusive"
     assert judge(noisy, "higher").verdict == "inconclusive"
 
@@ -343,7 +345,7 @@ def test_a_p_that_misses_its_bar_by_little_is_not_printed_as_the_bar():
     low, high = 0.0, 0.5  # from a p of 1 to one far below the bar
     for _ in range(60):
         low, high = (middle, high) if "(p " in told(middle := (low + high) / 2).text else (low, middle)
-    assert "(p > 0.05, at most 0.05 is needed)" in told(low).text
+    assert "(p > 0.05, needs 0.05 or less)" in told(low).text
 
 
 def test_what_excludes_half_the_papers_effect_is_not_reproduced():
@@ -448,7 +450,7 @@ def test_p_and_interval_agree_at_every_level():
     ({"effects": np.empty((0, 5))}, "effects have the shape (0, 5)"),
     ({"effects": []}, "effects have the shape (1, 0)"),
     ({"effects": np.ones((2, 3, 4))}, "effects have the shape (2, 3, 4)"),
-    ({"effects": [[0.1, 0.2], [0.3]]}, "effects are no array of numbers"),
+    ({"effects": [[0.1, 0.2], [0.3]]}, "effects are not an array of numbers"),
     ({"effects": [0.1, float("nan"), float("inf")]}, "effects hold 2 of 3 numbers that are not finite"),
     ({"control": np.ones((3, 4))}, "control has the shape (3, 4), effects (3, 5)"),
     ({"control": np.ones((1, 5))}, "control has the shape (1, 5), effects (3, 5)"),
@@ -457,10 +459,10 @@ def test_p_and_interval_agree_at_every_level():
     ({"paper_effect": 0.0}, "paper_effect is 0, which is not 'higher' than 0"),
     ({"paper_effect": 0.1, "null": 0.2}, "paper_effect is 0.1, which is not 'higher' than 0.2"),
     ({"paper_effect": float("nan")}, "paper_effect is nan; it must be a number or None"),
-    ({"paper_room": 0.0}, "paper_room is 0; it must be above 0. Leave it out where the paper prints none."),
+    ({"paper_room": 0.0}, "paper_room is 0; it must be above 0. Leave it out if the paper prints none."),
     ({"paper_room": float("nan")}, "paper_room is nan; it must be a number or None"),
     ({"room": float("inf")}, "room is inf"), ({"null": float("nan")}, "null is nan"),
-    ({"seeds": 0}, "seeds is 0; it must be a whole number from 1 on"), ({"seeds": 2.5}, "seeds is 2.5"),
+    ({"seeds": 0}, "seeds is 0; it must be a whole number of 1 or more"), ({"seeds": 2.5}, "seeds is 2.5"),
     ({"family": 0}, "family is 0"),
 ])
 def test_what_cannot_be_judged_is_refused_in_one_line(change, message):
@@ -476,7 +478,7 @@ def test_the_page_tells_the_rule_in_the_order_of_the_code():
     assert list(STEPS) == [rule.OPEN, rule.REPRODUCED, rule.SMALLER, rule.NOT_REPRODUCED, rule.NOT_TESTABLE,
                            rule.INCONCLUSIVE]
     for words in (f"{rule.DETECTABLE} standard errors", f"one error of {100 * rule.ERROR:.0f} %", "at least 93.7 %",
-                  f"{rule.MACHINERY} : what every claim says at `smoke`",
+                  f"{rule.MACHINERY} : The word for every claim at `smoke`",
                   *(f"*{reason}*" for reason in (rule.CONTROL_TOO, rule.NO_ROOM, rule.TOO_NOISY))):
         assert words in page
 

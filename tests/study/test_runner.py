@@ -172,7 +172,7 @@ def test_an_undeclared_need_is_refused(toy, monkeypatch):
     other = toy.base.plan("smoke", {"width": "9"})[0]
     monkeypatch.setattr(toy, "execute", lambda config, context: context.need(other))
     object.__setattr__(toy.experiment, "execute", toy.execute)
-    with pytest.raises(ReproError, match="did not declare"):
+    with pytest.raises(ReproError, match="that is not in its"):
         run(toy.experiment.plan("smoke")[0], progress=False)
 
 

@@ -42,13 +42,14 @@ def changed(path, **values):
     (lambda path: changed(path, metrics={"loss": 2.0}), "its digest does not match its content"),
     (lambda path: changed(path, digest="0" * 64), "its digest does not match its content"),
         (lambda path: changed(path, schema=0), "record schema 0, this version reads 1"),
-    (lambda path: changed(path, extra=1), "not a whole record"),
-    (lambda path: changed(path, metrics={"loss": float("nan")}), "not a whole record (ValueError: Out of range float"),
+    (lambda path: changed(path, extra=1), "not a complete record"),
+    (lambda path: changed(path, metrics={"loss": float("nan")}),
+     "not a complete record (ValueError: Out of range float"),
     (lambda path: path.write_text(path.read_text().replace("3.0", "1e999")), "Out of range float"),
-    (lambda path: path.write_text(path.read_text()[:-20]), "not a whole record (JSONDecodeError"),
-    (lambda path: path.write_bytes(b"\xff\xfe"), "not a whole record (UnicodeDecodeError"),
-    (lambda path: path.write_text("[]"), "not a whole record"),
-    (lambda path: path.write_text(""), "not a whole record"),
+    (lambda path: path.write_text(path.read_text()[:-20]), "not a complete record (JSONDecodeError"),
+    (lambda path: path.write_bytes(b"\xff\xfe"), "not a complete record (UnicodeDecodeError"),
+    (lambda path: path.write_text("[]"), "not a complete record"),
+    (lambda path: path.write_text(""), "not a complete record"),
 ])
 def test_untrusted_records_are_refused_with_reason_and_remedy(stored, break_it, words):
     config, store, path = stored

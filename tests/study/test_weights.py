@@ -72,7 +72,7 @@ def test_a_run_leaves_its_weights_beside_its_record(clone):
 def test_what_is_no_part_of_a_model_is_not_read_with_it(clone):
     config, record, folder = clone
     (folder / "adapter_config.json").write_text("{}")
-    with pytest.raises(ReproError, match="adapter_config.json, which is no part of a model that is kept"):
+    with pytest.raises(ReproError, match="adapter_config.json, which does not belong to a stored model"):
         model_folder(config, progress=False)
 
 
@@ -164,13 +164,13 @@ def test_a_run_that_does_not_tell_of_its_weights_keeps_none(toy):
 
 
 DAMAGE = {
-    "weights cut off": ("model.safetensors", lambda old: old[:-1], "was cut off: it has 80 of 81 bytes"),
-    "header cut off": ("model.safetensors", lambda old: old[:20], "was cut off: it ends within its header"),
-    "empty weights": ("model.safetensors", lambda old: b"", "was cut off: it ends within its header"),
+    "weights cut off": ("model.safetensors", lambda old: old[:-1], "is truncated: it has 80 of 81 bytes"),
+    "header cut off": ("model.safetensors", lambda old: old[:20], "is truncated: it ends within its header"),
+    "empty weights": ("model.safetensors", lambda old: b"", "is truncated: it ends within its header"),
     "other weights": ("model.safetensors", lambda old: old[:-1] + b"x", "is another file: its sha256"),
     "other tokeniser": ("tokenizer.json", lambda old: b'{"ids": 9}', "belongs to another model: its sha256"),
-    "tokeniser cut off": ("tokenizer.json", lambda old: old[:-1], "was cut off: it is not a whole JSON file"),
-    "config cut off": ("config.json", lambda old: old[:-1], "was cut off"),
+    "tokeniser cut off": ("tokenizer.json", lambda old: old[:-1], "is truncated: it is not a complete JSON file"),
+    "config cut off": ("config.json", lambda old: old[:-1], "is truncated"),
     "no config": ("config.json", None, "has no config.json"),
     "no tokeniser": ("tokenizer.json", None, "has no tokenizer.json"),
 }

@@ -283,7 +283,7 @@ def test_a_share_is_a_run_of_rows_of_every_tensor(batch, form):
 
 
 @pytest.mark.parametrize(("batch", "words"), [
-    ({"ids": IDS, "label": LABEL[:5]}, "batch_size of 6 examples, or one multiple of it, but it is: ids 6, label 5"),
+    ({"ids": IDS, "label": LABEL[:5]}, "batch_size of 6 examples, or a multiple of it, but it is: ids 6, label 5"),
     (Pair(IDS[:4], LABEL[:4]), "ids 4, label 4"), (IDS[1:], "batch 5"),
     ({"ids": IDS, "weight": torch.tensor(1.0)}, "weight none"), ({"ids": IDS, "names": ["a"] * 6}, "names .* a list"),
     ([IDS, LABEL], "a batch is a list"), (None, "a batch is a NoneType")], ids=str)

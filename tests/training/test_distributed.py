@@ -79,7 +79,7 @@ def test_the_curves_are_those_of_one_process(processes, alone, kind):
 
 def test_a_process_that_does_not_see_the_checkpoint_stops(processes):
     assert "apart" not in processes[0]
-    assert "the first process goes on after step 8, this one after step 0" in processes[1]["apart"]
+    assert "the first process continues after step 8, but this one after step 0" in processes[1]["apart"]
 
 
 def test_a_batch_that_does_not_divide_is_refused_by_both(processes):

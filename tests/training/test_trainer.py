@@ -345,7 +345,7 @@ def test_documents_of_many_lengths_are_learnt_and_continued(tmp_path):
 def test_a_batch_whose_tensors_differ_is_named(stream):
     rows, lengths, collate = documents()
     batches = LengthBuckets(rows, lengths, lambda rows: collate(rows) | {"label": torch.zeros(3).long()}, 8)
-    with pytest.raises(ReproError, match=r"of 8 examples, or one multiple of it, but it is: ids 8, label 3\."):
+    with pytest.raises(ReproError, match=r"of 8 examples, or a multiple of it, but it is: ids 8, label 3\."):
         train(Reader(), batches, config(), device="cpu")
 
 

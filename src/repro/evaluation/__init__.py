@@ -1,4 +1,4 @@
-"""How long-context language models are scored: overlapped windows, perplexity, cost per token, intervals."""
+"""Scoring long-context language models: overlapping windows, perplexity, cost per token, confidence intervals."""
 
 from repro.evaluation.answers import answer_scores, normalise_answer
 from repro.evaluation.bootstrap import Interval, bootstrap
@@ -11,7 +11,7 @@ __all__ = ["Interval", "Score", "Window", "answer_scores", "bootstrap", "continu
            "score_other_document", "windows"]
 
 
-def __getattr__(name: str):  # what needs torch is imported when it is used: tables and claims do without
+def __getattr__(name: str):  # names that need torch are imported on first use: tables and claims work without
     if name in ("Score", "perplexity"):
         from repro.evaluation import scoring
         return getattr(scoring, name)

@@ -1,5 +1,5 @@
-"""How good a short answer is: exact match and F1 over words, as HotpotQA (Yang et al. 2018) and SQuAD (Rajpurkar et al.
-2016) score it; and which span of the windows of a text a reader's logits choose."""
+"""Scoring short answers: exact match and F1 over words, as in HotpotQA (Yang et al. 2018) and SQuAD (Rajpurkar et al.
+2016), and the span that a reader's logits choose in the windows of a text."""
 
 import re
 import string
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 RULES = ("hotpotqa", "squad")
-WHOLE = ("yes", "no", "noanswer")  # HotpotQA: right or wrong, nothing between
+WHOLE = ("yes", "no", "noanswer")  # HotpotQA: either right or wrong, without partial credit
 LONGEST = 30  # tokens of an answer
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalise_answer(text: str) -> str:
-    """Lower case, without punctuation and the articles a, an and the, single blanks between words; as in both papers'
-    own scripts. Raises ReproError for what is no text.
+    """The answer in lower case, without punctuation and the articles a, an and the, with single spaces between words,
+    as in both papers' scripts. Raises ReproError if it is not a string.
 
     >>> normalise_answer("The  Eiffel Tower!")
     'eiffel tower'
@@ -30,12 +30,12 @@ def normalise_answer(text: str) -> str:
 
 
 def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "hotpotqa") -> tuple[float, float]:
-    """(exact match, F1) from 0 to 1 of a prediction: of several answers the best counts, for each score by itself.
+    """(exact match, F1) of a prediction, from 0 to 1. With several answers, each score takes its own best one.
 
-    F1 is that of the bags of words, both normalised. "hotpotqa": a prediction or an answer that is yes, no or noanswer
-    gives 0 unless both are the same, "squad" knows no such words. As in both scripts an answer without any word left
-    (an article alone) can be matched exactly, but has no F1.
-    Raises ReproError for other rules, a prediction that is no text, and where there is no answer.
+    F1 compares the bags of normalized words. "hotpotqa": if the prediction or the answer is yes, no or noanswer, F1 is
+    0 unless both are equal; "squad" has no such words. As in both scripts, an answer that normalizes to nothing (an
+    article alone) can match exactly but has an F1 of 0.
+    Raises ReproError for other rules, a prediction that is not a string, and a missing answer.
 
     >>> exact, f1 = answer_scores("the Eiffel Tower in Paris", ["Eiffel Tower"])
     >>> exact, round(f1, 3)
@@ -63,12 +63,11 @@ def _f1(told: str, wanted: str, rules: str) -> float:
 
 def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
                longest: int = LONGEST) -> list[tuple[int, int, int]]:
-    """For each question the window and the first and last token of the span with the highest sum of its two logits.
+    """For each question, the window and the first and last token of the span with the highest sum of two logits.
 
-    start_logits, end_logits (B, W, T); text (B, W, T): True where a token is of the text, not of the question or
-    padding. A span lies in the text of one window, all of it, and has at most `longest` tokens; of equals the first is
-    taken.
-    Raises ReproError for a question without text, logits that are no numbers (nan), and shapes that differ.
+    start_logits, end_logits (B, W, T); text (B, W, T): True for tokens of the text, False for the question and padding.
+    A span lies completely in the text of one window and has at most `longest` tokens; among equals the first wins.
+    Raises ReproError for a question without text, NaN logits, and shapes that differ.
     """
     import torch
 
@@ -76,17 +75,17 @@ def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
     if not all(isinstance(part, torch.Tensor) for part in parts.values()) or text.dtype != torch.bool or not (
             start_logits.shape == end_logits.shape == text.shape) or text.ndim != 3:
         told = ", ".join(f"{name} {tuple(getattr(part, 'shape', ()))}" for name, part in parts.items())
-        raise ReproError(f"got {told}; all must be tensors of one shape (B, W, T), and text one of bool.")
+        raise ReproError(f"got {told}; all must be tensors of one shape (B, W, T), and text a bool tensor.")
     check_whole(longest, "longest", of="tokens")
     if (start_logits.isnan() | end_logits.isnan())[text].any():
-        raise ReproError("some logits of the text are no numbers (nan); check the model's weights.")
+        raise ReproError("some logits of the text are NaN; check the model's weights.")
     if not text.flatten(1).any(1).all():
         empty = int((~text.flatten(1).any(1)).nonzero()[0])
-        raise ReproError(f"question {empty} of the batch has no token of text to answer from.")
+        raise ReproError(f"question {empty} of the batch has no text tokens to answer from.")
     length = text.shape[-1]
     start, end = (x.float().masked_fill(~text, -torch.inf) for x in (start_logits, end_logits))
     within = torch.ones(length, length, dtype=torch.bool, device=text.device).triu().tril(longest - 1)
-    others = (~text).cumsum(-1)  # tokens before this one that are no text
+    others = (~text).cumsum(-1)  # tokens before this one that are not text
     found = []
     for one, other, gaps in zip(start, end, others, strict=True):  # all pairs of tokens of a question's windows
         allowed = within & (gaps[:, :, None] == gaps[:, None, :])

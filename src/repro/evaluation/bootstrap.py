@@ -1,4 +1,4 @@
-"""Confidence intervals over documents, paired where two models read the same ones, and over seeds."""
+"""Confidence intervals over documents and over seeds; paired if two models read the same documents."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -46,22 +46,22 @@ def bootstrap(nll, n_words, against=None, level: float = 0.95, samples: int = 10
         raise ReproError(f"bootstrap needs the same two or more documents on each side; got {nll.shape}, "
                          f"{n_words.shape} and {other.shape}.")
     if n_words.min() < 0 or not n_words.sum():
-        raise ReproError(f"n_words go from {n_words.min():g} to {n_words.max():g}; give at least 0 of each document, "
+        raise ReproError(f"n_words go from {n_words.min():g} to {n_words.max():g}; give at least 0 for each document, "
                          "and some of one.")
     check_share(level, "level")
     difference = nll - other
     with np.errstate(over="ignore", invalid="ignore"):
         resampled = np.exp(_resampled(difference, n_words, samples, seed))
-    quantile = np.quantile if n_words.all() else np.nanquantile  # a draw of documents that are all empty says nothing
+    quantile = np.quantile if n_words.all() else np.nanquantile  # a sample of only empty documents is undefined
     low, high = quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(np.exp(difference.sum() / n_words.sum())), float(low), float(high))
 
 
 def bootstrap_ratio(numerator, denominator, level: float = 0.95, samples: int = 10_000, seed: int = 0) -> Interval:
-    """Percentile bootstrap over documents of sum(numerator) / sum(denominator): a rate, or a mean of what they hold.
+    """Percentile bootstrap over documents of sum(numerator) / sum(denominator), such as a rate or a mean.
 
     numerator, denominator: per document, e.g. the names that were kept and all names, or a sum over its contexts and
-    how many these are. Documents are drawn whole: what comes from one document is not independent.
+    their number. Documents are resampled as a whole, because values from one document are not independent.
     Raises ReproError when the lengths differ, fewer than two documents are given, or there is nothing to divide by.
     """
     numerator, denominator = numbers(numerator, "numerator"), numbers(denominator, "denominator")
@@ -69,15 +69,15 @@ def bootstrap_ratio(numerator, denominator, level: float = 0.95, samples: int = 
     if numerator.shape != denominator.shape or len(numerator) < 2 or not denominator.sum() > 0:
         raise ReproError(f"a ratio needs the same two or more documents on each side and a sum above 0 to divide by; "
                          f"got {numerator.shape} and {denominator.shape}, sum {denominator.sum():g}.")
-    with np.errstate(invalid="ignore"):  # a draw of documents that are all empty says nothing: nan
+    with np.errstate(invalid="ignore"):  # a sample of only empty documents is undefined: nan
         resampled = _resampled(numerator, denominator, samples, seed)
     low, high = np.nanquantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(numerator.sum() / denominator.sum()), float(low), float(high))
 
 
 def linearised(numerator, denominator) -> np.ndarray:
-    """One number for each document (or book, or stretch): their mean is sum(numerator) / sum(denominator), and they
-    spread as that ratio does when other documents are drawn (its Taylor series, cut after the first term).
+    """One number per document (or book, or stretch), with mean sum(numerator) / sum(denominator). Their spread is that
+    of the ratio when other documents are drawn (first-order Taylor series).
 
     Raises ReproError when the lengths differ or there is nothing to divide by.
     """
@@ -90,7 +90,7 @@ def linearised(numerator, denominator) -> np.ndarray:
 
 
 def over_seeds(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """The bounds that Student's t gives the mean of one value a seed; None for a single seed, which says nothing.
+    """Student's t interval of the mean of one value per seed; None for a single seed.
 
     Raises ReproError for values that are not finite, and a level that is not between 0 and 1.
     """
@@ -105,8 +105,8 @@ def over_seeds(values: Sequence[float], level: float = 0.95) -> tuple[float, flo
 
 
 def together(value: float, *bounds: tuple[float, float] | None) -> tuple[float, float]:
-    """The bounds that several sources of doubt, such as documents and seeds, give `value` together: at each end the
-    root of the sum of squares of their distances from it. None, for a source that is not known, counts as nothing."""
+    """The bounds of `value` from several sources of error together, such as documents and seeds: at each end, the root
+    of the sum of squared distances. An unknown source, None, is ignored."""
     known = [numbers(pair, "bounds", (2,), finite=False).tolist() for pair in bounds if pair is not None]
     value = float(numbers(value, "value", ()))
     return (value - hypot(*(value - low for low, _ in known)), value + hypot(*(high - value for _, high in known)))
@@ -118,7 +118,7 @@ def _resampled(numerator: np.ndarray, denominator: np.ndarray, samples: int, see
 
 
 def draws(n: int, samples: int, seed: int) -> np.ndarray:
-    """The documents of each sample; they are the same for every comparison over as many documents."""
+    """The documents in each sample; the same for every comparison over this number of documents."""
     check_whole(n, "n", of="documents")
     check_whole(samples, "samples")
     check_whole(seed, "seed", 0)

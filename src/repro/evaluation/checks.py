@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from repro import hf_compat
 from repro.errors import ReproError
 
-PROBE = 16  # tokens read to see whether a model is causal
-REPEATS = 5  # a model is refused if it looks ahead each time, with other tokens
-ROUNDING = 0.25, 100  # rounding errors: a smaller change is noise, a larger one is none
-SHARE = 0.25  # between them, a change is noise below this share of what earlier tokens change
+PROBE = 16  # tokens read to test whether a model is causal
+REPEATS = 5  # a model is rejected if it looks ahead in each of these tests, with other tokens
+ROUNDING = 0.25, 100  # rounding errors: smaller changes are noise, larger ones are not
+SHARE = 0.25  # in between, a change below this share of the effect of earlier tokens is noise
 
 
 def device_of(model: Any) -> torch.device:
@@ -26,7 +26,7 @@ def device_of(model: Any) -> torch.device:
 
 
 def vocabulary_of(model: Any) -> int | None:
-    """The number of token ids that a model can read; None if it does not say."""
+    """The number of token ids that a model can read; None if unknown."""
     try:
         return model.get_input_embeddings().weight.shape[0]
     except (AttributeError, NotImplementedError):
@@ -42,19 +42,19 @@ def written_vocabulary(model: Any) -> int | None:
 
 
 def token_ids(values: Any, name: str, n_ids: int | None = None) -> Tensor:
-    """`values` as int64, of any shape. Raises ReproError for a text, for anything but whole numbers, and for ids
+    """`values` as int64, of any shape. Raises ReproError for a string, for anything but whole numbers, and for ids
     outside 0 to `n_ids` - 1."""
     if isinstance(values, str):
-        raise ReproError(f"{name} is a text ('{values[:20]}'); encode it first, with the model's own tokeniser.")
+        raise ReproError(f"{name} is a text ('{values[:20]}'); encode it first with the model's tokenizer.")
     try:
         ids = values if isinstance(values, Tensor) else np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise ReproError(f"{name} cannot be read as token ids ({str(error).splitlines()[0]:.80}); give whole "
+        raise ReproError(f"{name} cannot be converted to token ids ({str(error).splitlines()[0]:.80}); give whole "
                          "numbers.") from None
     if isinstance(ids, np.ndarray) and (ids.dtype.kind in "iu" or not ids.size):
         ids = torch.from_numpy(ids.astype(np.int64))
     if not isinstance(ids, Tensor) or ids.dtype.is_floating_point or ids.dtype.is_complex or ids.dtype == torch.bool:
-        raise ReproError(f"{name} is of type {ids.dtype}; token ids are whole numbers, such as int64.")
+        raise ReproError(f"{name} has dtype {ids.dtype}; token ids must be whole numbers, such as int64.")
     ids = ids.long()
     if ids.numel():
         check_range(ids, name, n_ids)
@@ -62,28 +62,28 @@ def token_ids(values: Any, name: str, n_ids: int | None = None) -> Tensor:
 
 
 def check_range(ids: Tensor, name: str, n_ids: int | None) -> None:
-    """Raise ReproError unless all ids are at least 0 and, where it is known, below `n_ids`."""
+    """Raise ReproError unless all ids are at least 0 and, if `n_ids` is known, below it."""
     low, high = int(ids.min()), int(ids.max())
     if low < 0 or n_ids is not None and high >= n_ids:
         known = "token ids start at 0" if n_ids is None else f"the model knows 0 to {n_ids - 1:,}"
         raise ReproError(f"{name} holds token id {low if low < 0 else high}, but {known}; encode the text with the "
-                         "model's own tokeniser, and leave out padding such as -100.")
+                         "model's tokenizer, and remove padding such as -100.")
 
 
 def one_text(tokens: Any, n_ids: int | None = None) -> Tensor:
-    """`tokens`, (N,) or (1, N), as (N,) int64. Raises ReproError for several texts and what `token_ids` refuses."""
+    """`tokens`, (N,) or (1, N), as (N,) int64. Raises ReproError for several texts and for what `token_ids` rejects."""
     ids = token_ids(tokens, "tokens", n_ids)
     if ids.ndim == 2 and len(ids) == 1:
         return ids[0]
     if ids.ndim != 1:
-        raise ReproError(f"tokens has shape {tuple(ids.shape)}; give one text of shape (N,), and score several one by "
-                         "one.")
+        raise ReproError(f"tokens has shape {tuple(ids.shape)}; give one text of shape (N,), and score several texts "
+                         "one by one.")
     return ids
 
 
 def list_of_ids(texts: Any, name: str, n_ids: int | None = None) -> list[Tensor]:
-    """Each of `texts`, lists of token ids, as (N,) int64. Raises ReproError for none, for an empty one, and for what
-    `token_ids` refuses."""
+    """Each of `texts`, lists of token ids, as (N,) int64. Raises ReproError for an empty list, for an empty text, and
+    for what `token_ids` rejects."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise ReproError(f"the {name} list is {texts!r:.60}; give a list with the token ids of each {name}.")
     found = [token_ids(ids, f"{name} {number}", n_ids) for number, ids in enumerate(texts)]
@@ -97,7 +97,7 @@ def list_of_ids(texts: Any, name: str, n_ids: int | None = None) -> list[Tensor]
 
 def pairs_of(pairs: Any, name: str, second: str, most: int = 2) -> list[tuple]:
     """Each of `pairs`, token ids and something else, up to `most` entries, with its ids as (N,) int64. Raises
-    ReproError for none, for anything but a pair, for an empty text, and for what `token_ids` refuses."""
+    ReproError for an empty list, for anything but a pair, for an empty text, and for what `token_ids` rejects."""
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise ReproError(f"the {name} list is {pairs!r:.60}; give pairs of token ids and {second}.")
     found = []
@@ -114,8 +114,8 @@ def pairs_of(pairs: Any, name: str, second: str, most: int = 2) -> list[tuple]:
 
 
 def check_language_model(model: Any) -> None:
-    """Raise ReproError for what cannot be called, and for an encoder-decoder: it reads the whole text before it
-    predicts."""
+    """Raise ReproError for a model that cannot be called, and for an encoder-decoder, which reads the whole text before
+    it predicts."""
     if not callable(model):
         raise ReproError(f"model is {model!r:.60}; give a causal language model, or a function from token ids (B, T) "
                          "to logits (B, T, V).")
@@ -146,10 +146,10 @@ def check_tokens(tokens: Any) -> None:
 
 
 def check_cache(model: Any) -> None:
-    """Raise ReproError for a model without the key/value cache of transformers: it would see only the last token."""
-    if not hasattr(model, "config") or not _takes(model, hf_compat.cache_name()):
-        raise ReproError(f"{_name(model)} has no key/value cache of transformers; give a causal language model, such "
-                         "as AutoModelForCausalLM loads.")
+    """Raise ReproError for a model without transformers' key/value cache, which would see only the last token."""
+    if not hasattr(model, "config") or not _takes(model, caches.name()):
+        raise ReproError(f"{_name(model)} does not use transformers' key/value cache; give a causal language model, "
+                         "such as AutoModelForCausalLM loads.")
 
 
 @torch.no_grad()
@@ -157,14 +157,14 @@ def check_causal(model: Any, ids: Tensor, states_and_head: Callable, rows: int =
     """Raise ReproError for a model whose states depend on later tokens, such as a masked model, which sees what it
     predicts.
 
-    It reads the first tokens of the text `ids` (N,) twice as they are, once with other tokens in the first half, and
-    with other tokens from the middle, the last but one and the last token on. The model looks ahead if states before
-    such a change move by more than two equal readings differ, and by more than rounding: a share of what the first
-    half does to the second, since a leak moves states as much as a legitimate dependence does, in 16 bits too. A
-    model that seems to look ahead is read again with other tokens. A function reads `rows` texts at a time, as many
-    as its caller gives it; one that keeps a state keeps that of these readings.
+    It reads the first tokens of the text `ids` (N,) twice unchanged, once with other tokens in the first half, and with
+    other tokens from the middle, from the second-to-last and from the last token on. The model looks ahead if states
+    before such a change move by more than two equal readings differ, and by more than rounding. The threshold is a
+    share of the effect of the first half on the second, because a leak moves states as much as a legitimate dependence
+    does, also in 16 bits. A model that seems to look ahead is tested again with other tokens. A function reads `rows`
+    texts at a time, the batch size of its caller; a stateful function keeps the state of these readings.
 
-    Raises ReproError for a function that fails on these texts as well.
+    Also raises ReproError for a function that fails on these texts.
     """
     ids = ids[:PROBE]
     values = ids.unique()
@@ -177,7 +177,7 @@ def check_causal(model: Any, ids: Tensor, states_and_head: Callable, rows: int =
     for repeat in range(REPEATS):
         step = 1 + repeat % (len(values) - 1)
         other = values[(torch.searchsorted(values, ids) + step) % len(values)]
-        batch = ids.repeat(-(-(len(cuts) + 3) // rows) * rows, 1)  # whole batches: the rest is read as it is
+        batch = ids.repeat(-(-(len(cuts) + 3) // rows) * rows, 1)  # complete batches: the rest is read unchanged
         batch[0, :middle] = other[:middle]
         for row, cut in enumerate(cuts, 1):
             batch[row, cut:] = other[cut:]
@@ -196,7 +196,7 @@ def check_causal(model: Any, ids: Tensor, states_and_head: Callable, rows: int =
 
 def _states(model: Any, batch: Tensor, states_and_head: Callable, rows: int) -> tuple[Tensor, float]:
     """The states (B, T, .) of a batch read `rows` texts at a time, as float32, and the size of their rounding errors,
-    those of the coarsest of the types that they went through."""
+    given by the coarsest dtype that they went through."""
     try:
         states = torch.cat([states_and_head(model, part)[0] for part in batch.split(rows)])
     except Exception as error:
@@ -219,7 +219,7 @@ def check_losses(nll: Tensor) -> None:
     """Raise ReproError if a loss is NaN, because the model diverged or because 16 bits overflowed."""
     lost = nll.isnan().flatten().nonzero()
     if len(lost):
-        raise ReproError(f"the loss of {len(lost):,} of {nll.numel():,} targets is no number (nan), the first at "
+        raise ReproError(f"the loss of {len(lost):,} of {nll.numel():,} targets is NaN, the first at "
                          f"target {int(lost[0])}; check the model's weights, or score in float32.")
 
 
@@ -227,11 +227,11 @@ def check_count(value: Any, name: str) -> None:
     """Raise ReproError unless a count to divide by is None or a finite number above 0."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, Real) or not 0 < value
                               or not isfinite(value)):
-        raise ReproError(f"{name} is {value!r:.40}; it must be a number above 0, or None if it is not known.")
+        raise ReproError(f"{name} is {value!r:.40}; it must be a number above 0, or None if it is unknown.")
 
 
 def _takes(model: Any, argument: str) -> bool:
-    """Whether the class of a module names an argument of its forward."""
+    """Whether the forward of a module has an argument of this name."""
     return isinstance(model, nn.Module) and argument in inspect.signature(type(model).forward).parameters
 
 

@@ -1,4 +1,4 @@
-"""How well labels are told: accuracy and F1, with intervals over documents and seeds together."""
+"""Scoring classification: accuracy and F1, with intervals over documents and seeds together."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,9 @@ METRICS = ("accuracy", "f1")
 
 
 def score(labels: Sequence[int], predictions: Sequence[int], metric: str, positive: int = 1) -> float:
-    """The accuracy, or the F1 of the label `positive` (0 where it is neither there nor told), from 0 to 1.
+    """The accuracy, or the F1 of the label `positive` (0 if it is neither present nor predicted), from 0 to 1.
 
-    Raises ReproError for another metric, no documents, labels that are not as many as predictions, and those that are
+    Raises ReproError for another metric, no documents, different numbers of labels and predictions, and labels that are
     neither whole numbers nor names.
     """
     hits, counted = _parts(labels, predictions, metric, positive)
@@ -28,11 +28,11 @@ def score(labels: Sequence[int], predictions: Sequence[int], metric: str, positi
 def interval(labels: Sequence[int], predictions: Sequence[Sequence[int]], metric: str,
              against: Sequence[Sequence[int]] | None = None, positive: int = 1, level: float = 0.95,
              samples: int = 10_000, seed: int = 0) -> Interval:
-    """The mean of `score` over seeds, or of its difference to the score of `against`, with its interval.
+    """The mean over seeds of `score`, or of its difference from the score of `against`, with its interval.
 
-    predictions, against: those of each seed, on the same documents. Documents are drawn with replacement, for all seeds
-    and both sides alike (percentile bootstrap); over seeds, where there are several, the bounds are Student's t.
-    Raises ReproError for what `score` refuses, and for sides that have not as many seeds.
+    predictions, against: one list per seed, on the same documents. Documents are drawn with replacement, the same ones
+    for all seeds and both sides (percentile bootstrap). If there are several seeds, their bounds are Student's t.
+    Raises ReproError for what `score` rejects, and for sides with different numbers of seeds.
     """
     for name, side in (("predictions", predictions), ("against", [] if against is None else against)):
         if isinstance(side, str) or not hasattr(side, "__len__"):
@@ -55,9 +55,9 @@ def interval(labels: Sequence[int], predictions: Sequence[Sequence[int]], metric
 
 
 def padded(examples: Sequence[tuple[Sequence[int], int]]) -> "dict[str, Tensor]":
-    """A batch of (token ids, label): `ids` (B, N) with zeros behind each end, `lengths` (B,) and `labels` (B,).
+    """A batch of (token ids, label): `ids` (B, N) padded with zeros, `lengths` (B,) and `labels` (B,).
 
-    Raises ReproError for no examples, and ids or labels that are no whole numbers.
+    Raises ReproError for no examples, and ids or labels that are not whole numbers.
     """
     import torch
     from torch.nn.utils.rnn import pad_sequence

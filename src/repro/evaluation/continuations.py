@@ -15,9 +15,9 @@ from repro.windows import check_window, context_of
 
 
 class Passages(NamedTuple):
-    """Pieces of books. ids: (n, length + beyond) tokens, in text order; books: (n,) index of the book of each.
+    """Passages from books. ids: (n, length + beyond) tokens, in text order; books: (n,) the book index of each.
 
-    too_short: the books that had no room for a single one.
+    too_short: books too short for a single passage.
     """
 
     ids: np.ndarray
@@ -28,8 +28,8 @@ class Passages(NamedTuple):
 def sample_passages(tokens, length: int, beyond: int, n: int, seed: int = 0) -> Passages:
     """Draw `n` passages from a `repro.data.Tokens`: `length` tokens, and the `beyond` tokens that follow them.
 
-    The first parts are disjoint: each book is cut into pieces of `length` tokens, and `n` of all of these are drawn
-    without replacement. Raises ReproError when there are fewer, or none is asked for.
+    The first parts are disjoint: each book is split into pieces of `length` tokens, and `n` of all pieces are drawn
+    without replacement. Raises ReproError if there are fewer pieces, or if `n` is below 1.
     """
     check_tokens(tokens)
     for name, value, least in (("length", length, 1), ("beyond", beyond, 0), ("n", n, 1), ("seed", seed, 0)):
@@ -37,7 +37,7 @@ def sample_passages(tokens, length: int, beyond: int, n: int, seed: int = 0) -> 
     streams = [tokens.document(k)[1:] for k in range(len(tokens))]  # without <|endoftext|>
     rooms = [max(0, len(ids) - beyond) // length for ids in streams]
     if sum(rooms) < n:
-        raise ReproError(f"{n:,} passages were asked for, but the {len(streams)} books hold only {sum(rooms):,} of "
+        raise ReproError(f"{n:,} passages were requested, but the {len(streams)} books have only {sum(rooms):,} of "
                          f"{length} tokens and {beyond} more; ask for fewer or shorter ones.")
     places = [(book, i * length) for book, room in enumerate(rooms) for i in range(room)]
     chosen = np.sort(np.random.default_rng(seed).choice(len(places), n, replace=False))
@@ -51,11 +51,11 @@ def continue_contexts(model: nn.Module, contexts, n_new: int, memory: bool = Tru
                       progress=None) -> np.ndarray:
     """Greedy continuations (n, n_new) of `contexts` (n, T + 1) after the window boundary.
 
-    The first T tokens are a full window. The last token is all that the next window holds before it is continued: a
-    plain model starts from this one token, as in the paper; a `RecurrentLM` also has h_prev of the T tokens before,
-    unless `memory` is False. progress: called with the number of contexts done since the last call.
+    The first T tokens are a full window. The next window contains only the last token before it is continued: a plain
+    model starts from this one token, as in the paper; a `RecurrentLM` also has h_prev of the T tokens before, unless
+    `memory` is False. progress: called with the number of contexts done since the last call.
     Raises ReproError for contexts of fewer than two tokens, ids that the model does not have, a model without a
-    key/value cache, or continuations that would leave the second window.
+    key/value cache, or continuations longer than the second window.
     """
     check_progress(progress)
     check_decoder(model)
@@ -80,7 +80,7 @@ def continue_contexts(model: nn.Module, contexts, n_new: int, memory: bool = Tru
 
 
 def _greedy(model: nn.Module, ids: Tensor, n_new: int) -> Tensor:
-    """The likeliest next token, `n_new` times. transformers' own `generate` would stop at <|endoftext|>."""
+    """The most likely next token, `n_new` times. transformers' `generate` would stop at <|endoftext|>."""
     from transformers import DynamicCache
 
     cache, new = DynamicCache(), []

@@ -1,4 +1,4 @@
-"""A control of whatever is carried from window to window: the same text, with the state of another document."""
+"""A control for state carried between windows: the same text, with the state of another document."""
 
 from collections import defaultdict
 
@@ -21,15 +21,15 @@ def score_other_document(model, tokens, window: int, overlap: int, batch_size: i
                          progress=None) -> tuple[Score, np.ndarray]:
     """Score a `repro.data.Tokens` as `score_documents` does, but every window sees the state of another document.
 
-    model: a `RecurrentLM`, or another with `_read_window`. Window k of a document sees what the model has after it read
-    window k - 1 of the other document, which is read by itself, from its beginning; a shorter one is gone through
-    again. The other document is the next one (after the last, the first) of which the window holds nothing: in running
-    text a window can hold the end of an article and the beginning of the next. What is the first window of a text has
-    no state, here as ever. The first window of an article inside running text, which else sees the end of the article
-    before, sees the end of the other one.
+    model: a `RecurrentLM`, or another with `_read_window`. Window k of a document sees the state after window k - 1 of
+    the other document, which is read separately from its beginning; a shorter one is repeated. The other document is
+    the next one (after the last, the first) that shares no text with the window: in running text, a window can contain
+    the end of an article and the beginning of the next. The first window of a text has no state, as usual. The first
+    window of an article inside running text, which normally sees the end of the previous article, sees the end of the
+    other one.
 
-    Takes two readings: one for the states, one with them. batch_size: windows read at once.
-    Raises ReproError where a window holds something of every document, as where there is only one.
+    The text is read twice: once to compute the states, once with them. batch_size: windows read at once.
+    Raises ReproError if a window overlaps every document, for instance if there is only one.
 
     >>> from repro.data import tokeniser, tokens
     >>> from repro.recurrence import RecurrentLM
@@ -42,7 +42,7 @@ def score_other_document(model, tokens, window: int, overlap: int, batch_size: i
     """
     check_progress(progress)
     if not hasattr(model, "_read_window"):
-        raise ReproError(f"model is a {type(model).__name__}, which carries nothing from window to window; give a "
+        raise ReproError(f"model is a {type(model).__name__}, which carries no state between windows; give a "
                          "RecurrentLM.")
     check_window(window, overlap, context_of(model))
     device, n_ids = device_of(model), vocabulary_of(model)
@@ -60,7 +60,7 @@ def score_other_document(model, tokens, window: int, overlap: int, batch_size: i
 
 
 def states(model, texts: list[Tensor], window: int, overlap: int, batch_size: int) -> list[list]:
-    """What the model has after each window of each of `texts` (N,), read side by side, each from its beginning."""
+    """The model's state after each window of each of `texts` (N,), read in parallel, each from its beginning."""
     covers = [windows(len(ids), window, overlap) for ids in texts]
     found = [[] for _ in texts]
     for k in range(max(map(len, covers))):
@@ -77,9 +77,9 @@ def states(model, texts: list[Tensor], window: int, overlap: int, batch_size: in
 
 
 def given(tokens, window: int, overlap: int) -> list[list[tuple[int, int] | None]]:
-    """For each window of each text, whose state it sees: (document, number of its window), None for a first window.
+    """For each window of each text, the state it sees: (document, number of its window), None for a first window.
 
-    Documents are counted without those that have no token.
+    Empty documents are not counted.
     """
     lengths = lengths_of(tokens)
     starts = tokens.starts[lengths > 0]
@@ -93,8 +93,8 @@ def given(tokens, window: int, overlap: int) -> list[list[tuple[int, int] | None
                 first, last = (max(0, int(np.searchsorted(starts, at, "right")) - 1) for at in (span.start, span.stop))
             other = (last + 1) % len(starts)
             if last - first + 1 >= len(starts):
-                raise ReproError(f"window {k} holds something of each of the {len(starts)} documents with text: there "
-                                 "is no other document whose state it could see; give more documents.")
+                raise ReproError(f"window {k} overlaps all {len(starts)} documents with text, so no other document can "
+                                 "provide its state; give more documents.")
             sources.append((other, (begun[first] - 1) % n_windows[other]) if k else None)
             begun[first] += 1
         found.append(sources)
@@ -126,5 +126,5 @@ def _read_given(model, streams, sources, carried, window, overlap, batch_size, p
 
 
 def _together(zs: list):
-    """States of one text each as those of a batch."""
+    """States of single texts, joined into those of a batch."""
     return tree_map(lambda *parts: torch.cat(parts), zs[0], *zs[1:])

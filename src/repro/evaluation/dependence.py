@@ -1,4 +1,4 @@
-"""How far back a model's loss depends on what it read."""
+"""How far back a model's loss depends on the text it read."""
 
 import numpy as np
 import torch
@@ -17,13 +17,13 @@ def dependence(model: nn.Module, texts, others, window: int, overlap: int = 0, b
                progress=None) -> tuple[np.ndarray, np.ndarray]:
     """How the loss of the last `window` targets changes when an earlier window of the text is replaced.
 
-    texts: (n, (D + 1) * window + 1) tokens: D windows, then one more and the target of its last token. others: as
-    many tokens of other texts. In row d - 1 of what is returned the tokens of the d-th window before the scored one
-    are those of `others`; everything else is the text's own. overlap: at which the model reads the changed text.
+    texts: (n, (D + 1) * window + 1) tokens: D windows, then one more and the target of its last token. others: the
+    same number of tokens from other texts. For row d - 1 of the result, the d-th window before the scored one is
+    replaced by that of `others`; everything else is unchanged. overlap: used when reading the changed text.
 
-    Returns the mean absolute change and the mean change, each (D, n), in nats per scored token. A token that no
-    window shares with the scored targets, and no h_prev carries, changes nothing: exactly 0.
-    Raises ReproError for an overlap or shapes that do not fit.
+    Returns the mean absolute change and the mean change, each (D, n), in nats per scored token. A token that shares no
+    window with the scored targets and is not carried by h_prev changes nothing: exactly 0.
+    Raises ReproError for an invalid overlap or shapes that do not match.
     """
     check_progress(progress)
     texts, others, n_windows = _checked(model, texts, others, window, overlap, 2)
@@ -44,14 +44,14 @@ def dependence(model: nn.Module, texts, others, window: int, overlap: int = 0, b
 @torch.no_grad()
 def token_dependence(model: nn.Module, texts, others, window: int, overlap: int = 0, n_changes: int = 4,
                      seed: int = 0, batch_size: int = 16, progress=None) -> tuple[np.ndarray, np.ndarray]:
-    """How the losses of the targets that follow change when one token is replaced, by how many tokens back it is.
+    """How the losses of later targets change when one token is replaced, by its distance in tokens.
 
-    texts, others: as in `dependence`, of k >= 3 windows. In every text `n_changes` tokens of its second window are
-    replaced by those of `others`, one at a time: one in each of as many equal parts of the window, at a place that is
-    random and, over all texts, spread evenly.
+    texts, others: as in `dependence`, with k >= 3 windows. In every text, `n_changes` tokens of its second window are
+    replaced by those of `others`, one at a time: one in each of `n_changes` equal parts of the window, at a random
+    position that is spread evenly over all texts.
 
     Returns the mean absolute change and the mean change, each (bins, n), in nats per token; `distances` are the bins.
-    Raises ReproError for an overlap or shapes that do not fit, or fewer than one change.
+    Raises ReproError for an invalid overlap, shapes that do not match, or fewer than one change.
     """
     check_progress(progress)
     texts, others, n_windows = _checked(model, texts, others, window, overlap, 3)
@@ -82,14 +82,14 @@ def token_dependence(model: nn.Module, texts, others, window: int, overlap: int 
 def distances(n_windows: int, window: int) -> list[tuple[int, int]]:
     """The nearest and the farthest target, in tokens, of each bin of `token_dependence`.
 
-    Up to a window's length they are 1, 2-3, 4-7 and so on, then a window each.
+    Up to the window length the bins are 1, 2-3, 4-7 and so on; after that, one bin per window.
     """
     within = [(2**b, min(2**(b + 1) - 1, window)) for b in range(window.bit_length())]
     return within + [(k * window + 1, (k + 1) * window) for k in range(1, n_windows - 2)]
 
 
 def _checked(model, texts, others, window, overlap, least) -> tuple[Tensor, Tensor, int]:
-    """Both as tensors on the model's device, and of how many windows they are."""
+    """Both as tensors on the model's device, and their number of windows."""
     check_decoder(model)
     check_window(window, overlap, context_of(model))
     n_ids = vocabulary_of(model)
@@ -103,7 +103,7 @@ def _checked(model, texts, others, window, overlap, least) -> tuple[Tensor, Tens
 
 
 def _in_batches(model, changes, texts, others, batch_size, progress) -> tuple[np.ndarray, np.ndarray]:
-    """`changes` of each batch, without dropout, put together along the texts."""
+    """`changes` of each batch, without dropout, concatenated along the texts."""
     check_whole(batch_size, "batch_size", of="texts")
     found = []
     with evaluating(model):

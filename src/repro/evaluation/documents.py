@@ -1,4 +1,4 @@
-"""Scoring a tokenised split and telling the loss apart by document."""
+"""Score a tokenized split, with the loss of each document."""
 
 import numpy as np
 
@@ -11,10 +11,10 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
                     progress=None) -> tuple[Score, np.ndarray]:
     """Score a `repro.data.Tokens`; return the whole Score and the summed nll (documents,) in nats.
 
-    Text that runs on (WikiText) is read as one stream, h_prev crossing its articles; books are read one by one, each
-    after its own <|endoftext|>. A document without a token keeps its place, with a loss of 0. Tokens that are read but
-    not predicted (`tokens.targets`) have no loss and are not counted as scored.
-    Raises ReproError when no document has a token.
+    Running text (WikiText) is read as one stream, with h_prev crossing its articles; books are read one by one, each
+    after its own <|endoftext|>. An empty document keeps its place, with a loss of 0. Tokens that are read but not
+    predicted (`tokens.targets`) have no loss and do not count as scored.
+    Raises ReproError if no document has a token.
 
     >>> from repro.data import tokeniser, tokens
     >>> books = tokens("synthetic-books", "test", tokeniser("byte", corpus="synthetic-books"), n_documents=2)
@@ -29,7 +29,7 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
 
 
 def streams_of(tokens) -> list[np.ndarray]:
-    """The texts that are read from their beginning: running text as one, or each book that has a token."""
+    """The texts that are read from their beginning: all running text as one, or each book that has a token."""
     check_tokens(tokens)
     told = np.flatnonzero(lengths_of(tokens))
     if not len(told):
@@ -38,7 +38,7 @@ def streams_of(tokens) -> list[np.ndarray]:
 
 
 def per_document(tokens, target_nll: np.ndarray) -> tuple[Score, np.ndarray]:
-    """The whole Score and the nll (documents,) of the loss (targets,) of all tokens of all documents in their order."""
+    """The whole Score and the nll (documents,), from the losses (targets,) of all tokens in document order."""
     lengths, n_scored = lengths_of(tokens), len(target_nll)
     told = lengths > 0
     if tokens.targets is not None:
@@ -48,12 +48,12 @@ def per_document(tokens, target_nll: np.ndarray) -> tuple[Score, np.ndarray]:
     nll = np.zeros(len(tokens))
     nll[told] = np.add.reduceat(target_nll.astype(np.float64), (np.cumsum(lengths) - lengths)[told])
     if not n_scored:
-        raise ReproError(f"none of the {len(target_nll):,} tokens is to be predicted (`targets`); there is no score.")
+        raise ReproError(f"none of the {len(target_nll):,} tokens is a prediction target (`targets`).")
     n_words, n_bytes = (int(counts.sum()) or None for counts in (tokens.n_words, tokens.n_bytes))  # 0: not counted
     whole = Score(float(nll.sum()), n_scored, n_words, n_bytes, target_nll)
     return whole, nll
 
 
 def lengths_of(tokens) -> np.ndarray:
-    """Tokens of each document; a book's successor has a bos before it."""
+    """The number of tokens of each document; every book but the first has a BOS token before it."""
     return np.append(tokens.starts[1:] - (not tokens.joined), len(tokens.ids)) - tokens.starts

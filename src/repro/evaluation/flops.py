@@ -1,4 +1,4 @@
-"""What a scored token costs (Yoshida et al. 2020, Tables 1 and 2, last column)."""
+"""The cost of a scored token (Yoshida et al. 2020, Tables 1 and 2, last column)."""
 
 from repro.errors import check_whole
 from repro.windows import check_window
@@ -7,10 +7,10 @@ from repro.windows import check_window
 def flops_per_token(n_layer: int, d_model: int, window: int, overlap: int) -> float:
     """Forward floating-point operations per scored token of a GPT-2 style decoder.
 
-    Counted from the architecture: 2 per weight of the matrices inside the blocks (12 d^2 a layer; embeddings, output
-    layer, biases and layer norms left out) and `2 * window * d_model` a layer for attention. The paper prints its
-    results only; this is the count that gives them: 1.754e8 for GPT-2 small at 300 tokens. With overlap each scored
-    token pays for `window / (window - overlap)` read ones. Raises ReproError unless `0 <= overlap < window` and both
+    Counted from the architecture: 2 per weight of the matrices inside the blocks (12 d^2 per layer, without
+    embeddings, output layer, biases and layer norms) and `2 * window * d_model` per layer for attention. The paper
+    prints only results; this count reproduces them: 1.754e8 for GPT-2 small at 300 tokens. With overlap, each scored
+    token costs `window / (window - overlap)` read ones. Raises ReproError unless `0 <= overlap < window` and both
     sizes are at least 1.
 
     >>> f"{flops_per_token(12, 768, window=300, overlap=0):.3e}"

@@ -1,4 +1,4 @@
-"""Texts that a language model goes on with, greedily or drawn from its likeliest tokens (Radford et al. 2019, 3.5-3.8).
+"""Generate text greedily or by sampling from the most likely tokens (Radford et al. 2019, 3.5-3.8).
 """
 
 from collections import defaultdict
@@ -25,13 +25,13 @@ from repro.windows import context_of
 @torch.no_grad()
 def continued(model, prompts: Sequence[Sequence[int]], n_new: int, top_k: int = 1, seed: int = 0, batch_size: int = 16,
               progress=None) -> tuple[np.ndarray, np.ndarray]:
-    """(n, n_new) token ids with which a transformers causal model goes on after each prompt, and their nats.
+    """Continue each prompt with a transformers causal model: (n, n_new) token ids, and their nats.
 
-    top_k: each token is drawn from so many that are the likeliest; 1: always the likeliest. The draws of a prompt are a
-    function of the seed and its number. Prompts of one length are read together. The nats, float64, are those under
-    the whole distribution. progress: called with the number of prompts done since the last call.
+    top_k: each token is sampled from the `top_k` most likely ones; 1: always the most likely. Samples depend only on
+    the seed and the number of the prompt. Prompts of equal length are read together. The nats, float64, are those under
+    the full distribution. progress: called with the number of prompts done since the last call.
     Raises ReproError for no prompts, an empty one, ids that the model does not have, numbers below 1, a top_k above the
-    vocabulary, texts beyond the model's context, and a model that has no key/value cache or gives no logits.
+    vocabulary, texts beyond the model's context, and a model without a key/value cache or logits.
     """
     check_progress(progress)
     from transformers import DynamicCache
@@ -74,16 +74,16 @@ def continued(model, prompts: Sequence[Sequence[int]], n_new: int, top_k: int = 
 
 @torch.no_grad()
 def branch_nll(model, prefix: Sequence[int], branches: Sequence[Sequence[int]]) -> np.ndarray:
-    """(branches,) float64: the nats of each way to go on after one prefix, which is read once.
+    """(branches,) float64: the nats of each continuation of one prefix, which is read only once.
 
-    model: a `repro.models.GPT`. The same as `continuation_nll` of texts that all begin with the prefix.
+    model: a `repro.models.GPT`. Equal to `continuation_nll` with the same prefix for all continuations.
     Raises ReproError for no branches, an empty one or an empty prefix, ids that the model does not have, texts beyond
     the model's context, and a model of another class.
     """
     from repro.loss import cross_entropy
 
     if not hasattr(model, "read_branches"):
-        raise ReproError(f"model is a {type(model).__name__}, which reads no branches; give a repro.models.GPT.")
+        raise ReproError(f"model is a {type(model).__name__}, which cannot score branches; give a repro.models.GPT.")
     n_ids, context = model.config.vocab_size, context_of(model)
     (prefix,), branches = list_of_ids([prefix], "prefix", n_ids), list_of_ids(branches, "branch", n_ids)
     longest = max(map(len, branches))

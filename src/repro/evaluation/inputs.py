@@ -1,4 +1,4 @@
-"""Checks of texts and of lists of numbers, for scores that do not need torch."""
+"""Checks of texts and lists of numbers, for scores that do not need torch."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -37,7 +37,7 @@ def numbers(values: Any, name: str, shape: tuple[int | None, ...] | None = (None
     lost = np.flatnonzero(np.isnan(found) if not finite else ~np.isfinite(found))
     if len(lost):
         raise ReproError(f"{name} holds {found.flat[lost[0]]} at index {lost[0]}; {len(lost)} of {found.size} values "
-                         f"are {'not finite' if finite else 'NaN'}. Leave them out.")
+                         f"are {'not finite' if finite else 'NaN'}. Remove them.")
     return found
 
 

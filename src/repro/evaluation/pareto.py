@@ -1,4 +1,4 @@
-"""Which of several trade-offs nothing else beats."""
+"""The Pareto front of several trade-offs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -6,10 +6,10 @@ from repro.evaluation.inputs import numbers
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices, by rising cost, of the (cost, loss) points that no other point beats.
+    """Indices, by increasing cost, of the (cost, loss) points that no other point beats.
 
-    A point is beaten by one that costs at most as much and loses at most as much, and is not equal to it.
-    Raises ReproError for points that are no pairs of numbers (nan is none).
+    A point is beaten by another that has at most its cost and at most its loss, and is not equal to it.
+    Raises ReproError for points that are not pairs of numbers (NaN is not a number).
 
     >>> pareto_front([(1, 9.0), (2, 8.0), (2, 8.5), (3, 8.2), (4, 7.0)])
     [0, 1, 4]

@@ -1,4 +1,4 @@
-"""Perplexity at any window overlap, every target scored once (Yoshida et al. 2020, section 4)."""
+"""Perplexity at any window overlap, with every target scored once (Yoshida et al. 2020, section 4)."""
 
 import math
 from collections.abc import Iterator
@@ -27,16 +27,16 @@ from repro.ids import evaluating
 from repro.loss import cross_entropy
 from repro.windows import Window, check_window, context_of, same_shape, windows
 
-PLAIN_HEADS = ("gpt2", "gpt_neox", "llama", "mistral", "qwen2")  # logits are the output embedding's, unchanged
+PLAIN_HEADS = ("gpt2", "gpt_neox", "llama", "mistral", "qwen2")  # logits come unchanged from the output embedding
 BATCH = {"cpu": 4}
-LOGIT_BYTES = 64 * 2**20  # logits held at any one time; small enough to stay near the cache on a CPU
+LOGIT_BYTES = 64 * 2**20  # logits in memory at any time; small enough to fit a CPU cache
 
 
 @dataclass(frozen=True)
 class Score:
-    """Summed loss of a text and its normalisers. `per_token` and `per_word` are perplexities.
+    """The summed loss of a text and its normalizers. `per_token` and `per_word` are perplexities.
 
-    Raises ReproError for a loss that is no number, nothing scored, and counts of words or bytes that are not above 0.
+    Raises ReproError for a loss that is not a number, no scored targets, and word or byte counts that are not above 0.
 
     >>> score = Score(nll=300.0, n_scored=100, n_words=80, n_bytes=450)
     >>> round(score.per_token, 2), round(score.per_word, 2), round(score.bits_per_byte, 3)
@@ -58,36 +58,36 @@ class Score:
 
     @property
     def per_token(self) -> float:
-        """Perplexity per token of the model's own tokeniser; not comparable between tokenisers."""
+        """Perplexity per token of the model's tokenizer; not comparable between tokenizers."""
         return as_perplexity(self.nll / self.n_scored)
 
     @property
     def per_word(self) -> float | None:
-        """Perplexity per original word: the same summed loss over `n_words`; None when that was not given."""
+        """Perplexity per original word: the same summed loss over `n_words`; None if that was not given."""
         return None if self.n_words is None else as_perplexity(self.nll / self.n_words)
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Loss in bits per byte of the original text; None when `n_bytes` was not given."""
+        """Loss in bits per byte of the original text; None if `n_bytes` was not given."""
         return None if self.n_bytes is None else self.nll / math.log(2) / self.n_bytes
 
 
 @torch.no_grad()
 def perplexity(model, tokens, window: int, overlap: int, n_words: float | None = None, n_bytes: float | None = None,
                batch_size: int | None = None, progress=None) -> Score:
-    """Score `tokens` (N,) with windows of `window` tokens that share `overlap` tokens with the one before.
+    """Score `tokens` (N,) in windows of `window` tokens that share `overlap` tokens with the previous one.
 
-    model: a transformers causal language model, a `RecurrentLM` (its windows are read one after the other and carry
-    h_prev along), or any callable from token ids (B, T) to logits (B, T, V), or to an object with `.logits`.
+    model: a transformers causal language model, a `RecurrentLM` (its windows are read in order and carry
+    h_prev), or any callable from token ids (B, T) to logits (B, T, V), or to an object with `.logits`.
     n_words, n_bytes: of the original text, for the word and byte normalisers. batch_size: windows read at once; it
-    changes speed and memory only (default: 4 on a CPU, where more leave the cache, and 16 elsewhere).
+    only changes speed and memory (default: 4 on a CPU, where more do not fit the cache, and 16 elsewhere).
     progress: called with the number of targets scored since the last call.
 
-    Logits are computed for scored positions only, in chunks: nothing of size N x vocabulary is held. On a CPU, large
-    float32 products take the fastest path that is exact (`repro.cpu`).
+    Logits are computed for scored positions only, in chunks, so nothing of size N x vocabulary is stored. On a CPU,
+    large float32 products take the fastest exact path (`repro.cpu`).
     tokens: whole numbers, (N,) or (1, N). Raises ReproError for other types, several texts, fewer than two tokens and
-    ids that the model does not have; for a model that gives no logits, sees later tokens (a masked one) or loses its
-    numbers (nan); and unless `0 <= overlap < window <=` the model's context.
+    ids that the model does not have; for a model that gives no logits, sees later tokens (a masked one) or
+    gives NaN; and unless `0 <= overlap < window <=` the model's context.
 
     >>> def uniform(ids):
     ...     return torch.zeros(*ids.shape, 8)
@@ -98,7 +98,7 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: float | None =
     check_progress(progress)
     check_language_model(model)
     check_window(window, overlap, context_of(model))
-    check_count(n_words, "n_words")  # before anything is read
+    check_count(n_words, "n_words")  # checked before the model runs
     check_count(n_bytes, "n_bytes")
     device = device_of(model)
     batch_size = check_whole(BATCH.get(device.type, 16) if batch_size is None else batch_size, "batch_size",
@@ -119,7 +119,8 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: float | None =
 
 
 def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterator[tuple[list[Window], Tensor, object]]:
-    """Yield windows, their states at the scored positions (B, n_scored, .) and what turns states into logits."""
+    """Yield windows, their states at the scored positions (B, n_scored, .) and the layer that turns them into
+    logits."""
     if hasattr(model, "read_windows"):  # recurrent: the order of the windows matters
         head = model.get_output_embeddings()
         for window, hidden in zip(cover, model.read_windows(tokens[None], cover), strict=True):
@@ -135,7 +136,7 @@ def _read(model, tokens: Tensor, cover: list[Window], batch_size: int) -> Iterat
 
 
 def check_decoder(model) -> None:
-    """Raise ReproError for what is no causal language model with a config, seen from a first reading of a few ids."""
+    """Raise ReproError unless a first reading of a few ids shows a causal language model with a config."""
     check_language_model(model)
     if not hasattr(model, "config"):
         raise ReproError(f"model is a {type(model).__name__} without a config; give a causal language model of "
@@ -147,14 +148,14 @@ def check_decoder(model) -> None:
 
 
 def states_and_head(model, ids: Tensor) -> tuple[Tensor, object]:
-    """States (B, T, .) of ids (B, T) and the output layer that makes logits of them; None where they are logits.
+    """States (B, T, .) of ids (B, T) and the output layer that turns them into logits; None if they are logits.
 
-    A class whose logits are `output(hidden(ids))` says so by `hidden_then_output`, as `repro.models.GPT` does: other
-    modules have layers of these names as well.
+    A class whose logits are `output(hidden(ids))` sets `hidden_then_output`, as `repro.models.GPT` does, because other
+    modules also have layers with these names.
     """
     known = getattr(getattr(model, "config", None), "model_type", None) in PLAIN_HEADS
-    if known and hasattr(model, "get_output_embeddings"):  # what masks a model has its config and not its layers
-        head = model.get_output_embeddings()  # None: another head, which `logits_of` refuses
+    if known and hasattr(model, "get_output_embeddings"):  # a wrapper may have its config but not its layers
+        head = model.get_output_embeddings()  # None: another head, which `logits_of` rejects
         read = None if head is None else model.base_model(input_ids=ids, use_cache=False)
         if hasattr(read, "last_hidden_state"):
             return read.last_hidden_state, head
@@ -164,7 +165,7 @@ def states_and_head(model, ids: Tensor) -> tuple[Tensor, object]:
 
 
 def window_nll(states: Tensor, targets: Tensor, head) -> Tensor:
-    """Negative log-likelihood (n,) in nats of `targets` (n,), with the logits of a few rows at a time.
+    """Negative log-likelihood (n,) in nats of `targets` (n,), computing the logits of a few rows at a time.
 
     Raises ReproError for targets beyond the vocabulary of the logits.
     """
@@ -179,7 +180,7 @@ def window_nll(states: Tensor, targets: Tensor, head) -> Tensor:
 
 
 def as_perplexity(mean_nll: float) -> float:
-    """exp, and inf beyond what a float holds."""
+    """exp, or inf where a float would overflow."""
     try:
         return math.exp(mean_nll)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""How good a summary is (ROUGE-L, repetition), and how one is written: beam search with a length penalty."""
+"""Scoring summaries (ROUGE-L, repetition), and writing them: beam search with a length penalty."""
 
 import re
 from collections import Counter
@@ -14,16 +14,16 @@ from repro.errors import ReproError, check_text, check_whole
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-# Token ids of an input and of its summary; and whether that ends there, False for one that was cut; left out, it does.
+# Token ids of an input and of its summary; optionally False if the summary was truncated and has no end.
 Pair = tuple[Sequence[int], Sequence[int]] | tuple[Sequence[int], Sequence[int], bool]
 
 
 def padded(pairs: Sequence[Pair], separator: int) -> "dict[str, Tensor]":
     """A batch: `source` (B, L) and `lengths` (B,); `ids` (B, T), the separator and the summary, and `id_lengths` (B,);
-    `labels` (B, T), the summary and the separator as its end, which a summary that was cut does not have. Behind each
-    end zeros, of labels -100.
+    `labels` (B, T), the summary and the separator as its end, which a truncated summary lacks. Padding is 0, and -100
+    in the labels.
 
-    Raises ReproError for no pairs, and ids that are no whole numbers.
+    Raises ReproError for no pairs, and for ids that are not whole numbers.
     """
     import torch
 
@@ -48,10 +48,10 @@ def padded(pairs: Sequence[Pair], separator: int) -> "dict[str, Tensor]":
 
 
 def nats(model: "nn.Module", pairs: Sequence[Pair], separator: int, batch_size: int = 8) -> np.ndarray:
-    """(pairs,) float64: the negative log-likelihood of each summary given its input, with its end unless it was cut.
-    Dropout is off.
+    """(pairs,) float64: the negative log-likelihood of each summary given its input, with its end unless it was
+    truncated. Dropout is off.
 
-    Raises ReproError for what `padded` refuses, and for a model that loses its numbers (nan).
+    Raises ReproError for what `padded` rejects, and for a model that gives NaN.
     """
     import torch
 
@@ -78,7 +78,8 @@ def written(model: "nn.Module", source: Sequence[int], separator: int, size: int
             longest: int = 100) -> list[int]:
     """The summary (token ids) of one input that `beam_search` finds under a model such as `repro.models.OneText`.
 
-    Dropout is off. Raises ReproError for an empty input, ids that are no whole numbers, and what `beam_search` refuses.
+    Dropout is off. Raises ReproError for an empty input, ids that are not whole numbers, and what `beam_search`
+    rejects.
     """
     import torch
 
@@ -102,14 +103,14 @@ def written(model: "nn.Module", source: Sequence[int], separator: int, size: int
 
 
 class _OneText:
-    """The `follow` of beam search of a decoder that reads each token once: the input, then those of every beam.
+    """The `follow` function of beam search for a decoder that reads each token once: the input, then every beam.
 
     decoder: with `extend`, such as `repro.models.Decoder`; given: the input (1, L).
     """
 
     def __init__(self, decoder: "nn.Module", given: "Tensor"):
         self.extend, self.past, self.device = decoder.extend, decoder.extend(given)[1], given.device
-        self.read: list[list[int]] = [[]]  # what `past` holds behind the input, a row each
+        self.read: list[list[int]] = [[]]  # the tokens in `past` after the input, one row per beam
 
     def __call__(self, prefixes: "Tensor") -> "Tensor":
         texts = prefixes.tolist()
@@ -122,7 +123,7 @@ class _OneText:
 
 
 def _repeated(memory, k: int):
-    """What an encoder made of one input, for k beams: (1, L, d), and of an LSTM also states (layers, 1, d)."""
+    """Repeat the encoding of one input for k beams: (1, L, d), and for an LSTM also its states (layers, 1, d)."""
     if not isinstance(memory, tuple):
         return memory.expand(k, -1, -1)
     states, last = memory
@@ -130,25 +131,25 @@ def _repeated(memory, k: int):
 
 
 def _words(wanted: str, told: str) -> tuple[list[str], list[str]]:
-    """What ROUGE sees of a reference and of a summary: runs of Latin letters and digits, in lower case."""
+    """The words that ROUGE compares: runs of Latin letters and digits, in lower case."""
     found = tuple(re.findall("[a-z0-9]+", check_text(text, name).lower())
                   for text, name in ((wanted, "the reference"), (told, "the summary")))
     if not found[0] and wanted.strip():
-        raise ReproError(f"ROUGE sees Latin letters and digits only, and the reference '{wanted.strip()[:40]}' has "
-                         "none, so any summary would score 0; score words of other scripts with another measure.")
+        raise ReproError(f"ROUGE only sees Latin letters and digits, and the reference '{wanted.strip()[:40]}' has "
+                         "none, so any summary would score 0; score other scripts with another metric.")
     return found
 
 
 def rouge_l(wanted: str, told: str) -> float:
-    """The F1 of ROUGE-L (Lin 2004), 0 to 1: of the longest common subsequence of words, in lower case and not stemmed.
+    """The F1 of ROUGE-L (Lin 2004), 0 to 1: the longest common subsequence of words, in lower case, without stemming.
 
-    The package rouge-score gives the same, which is tested; it takes seconds to import. Both see Latin letters and
-    digits only. Raises ReproError for what is no text, and for a reference that has other signs alone.
+    It equals the package rouge-score, as a test checks; that package takes seconds to import. Both only see Latin
+    letters and digits. Raises ReproError for anything but strings, and for a reference without letters or digits.
     """
     wanted, told = _words(wanted, told)
     if not wanted or not told:
         return 0.0
-    row = [0] * (len(told) + 1)  # of what was read of `wanted` with each beginning of `told`
+    row = [0] * (len(told) + 1)  # lengths for the words of `wanted` read so far and each prefix of `told`
     for word in wanted:
         before = row
         row = [0]
@@ -158,9 +159,9 @@ def rouge_l(wanted: str, told: str) -> float:
 
 
 def rouge_n(wanted: str, told: str, n: int) -> float:
-    """The F1 of ROUGE-N (Lin 2004), 0 to 1: of runs of n words, in lower case and not stemmed.
+    """The F1 of ROUGE-N (Lin 2004), 0 to 1: runs of n words, in lower case, without stemming.
 
-    Raises ReproError for what `rouge_l` refuses, and n below 1.
+    Raises ReproError for what `rouge_l` rejects, and for n below 1.
     """
     check_whole(n, "n", of="words")
     wanted, told = _words(wanted, told)
@@ -170,25 +171,25 @@ def rouge_n(wanted: str, told: str, n: int) -> float:
 
 
 def repetition(tokens: Sequence, n: int = 3) -> float:
-    """Which share of the n-grams has stood before in the same text; 0 for a text without n-grams.
+    """The share of n-grams that occurred earlier in the same text; 0 for a text without n-grams.
 
-    Raises ReproError for n below 1, and for a text that is not cut into tokens.
+    Raises ReproError for n below 1, and for a text that is not split into tokens.
     """
     check_whole(n, "n", of="tokens")
     if isinstance(tokens, str) or not hasattr(tokens, "__len__"):
-        raise ReproError(f"tokens is {tokens!r:.60}; give a list of them, such as text.split().")
+        raise ReproError(f"tokens is {tokens!r:.60}; give a list of tokens, such as text.split().")
     grams = [tuple(tokens[k:k + n]) for k in range(len(tokens) - n + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
 def beam_search(follow: Callable[["Tensor"], "Tensor"], start: int, end: int, size: int = 4, alpha: float = 0.6,
                 longest: int = 100) -> list[int]:
-    """The tokens of the best text that was found, without `start` and `end`.
+    """The tokens of the best text found, without `start` and `end`.
 
-    follow: from (k, t) ids, the first of each row `start`, to (k, V) log-probabilities of the next token. A text of n
-    tokens, `end` included, is as good as its log-probability over ((5 + n) / 6)**alpha (Wu et al. 2016, section 7); one
-    of `longest` tokens counts as ended. Raises ReproError for sizes below 1, an alpha that is not finite, and where
-    `follow` gives another shape or no numbers (nan).
+    follow: maps (k, t) ids, each row beginning with `start`, to (k, V) log-probabilities of the next token. The score
+    of a text of n tokens, including `end`, is its log-probability over ((5 + n) / 6)**alpha (Wu et al. 2016, section
+    7); a text of `longest` tokens counts as ended. Raises ReproError for sizes below 1, an alpha that is not finite,
+    and a `follow` that returns another shape or NaN.
     """
     import torch
 
@@ -200,10 +201,10 @@ def beam_search(follow: Callable[["Tensor"], "Tensor"], start: int, end: int, si
     for n in range(1, longest + 1):
         told = follow(prefixes)
         if told.ndim != 2 or len(told) != len(prefixes) or told.isnan().any():
-            raise ReproError(f"follow gives {tuple(told.shape)} for {len(prefixes)} texts, {int(told.isnan().sum())} "
-                             "of these no numbers (nan); it must give the log-probabilities of all tokens for each.")
+            raise ReproError(f"follow returns {tuple(told.shape)} for {len(prefixes)} texts, {int(told.isnan().sum())} "
+                             "of these NaN; it must return the log-probabilities of all tokens for each.")
         total = scores.to(told)[:, None] + told
-        top, at = total.flatten().topk(min(2 * size, total.numel()))  # of twice as many, enough do not end here
+        top, at = total.flatten().topk(min(2 * size, total.numel()))  # among twice as many, enough continue
         rows, tokens = at // told.shape[1], at % told.shape[1]
         penalty = ((5 + n) / 6)**alpha
         stop = (tokens == end) | (n == longest)
@@ -215,7 +216,7 @@ def beam_search(follow: Callable[["Tensor"], "Tensor"], start: int, end: int, si
             break
         prefixes = torch.cat([prefixes[rows[go]], tokens[go, None].to(prefixes)], 1)
         scores = top[go]
-        hope = float(scores[0]) / ((5 + (longest if alpha > 0 else n)) / 6)**alpha  # of the best that goes on
+        hope = float(scores[0]) / ((5 + (longest if alpha > 0 else n)) / 6)**alpha  # of the best that continues
         if ended and max(ended)[0] >= hope:
             break
     return max(ended)[1]

@@ -1,4 +1,4 @@
-"""What texts are about, and how far apart two of them are (Yoshida et al. 2020, section 5.3.1)."""
+"""Topics of texts, and the distance between two texts (Yoshida et al. 2020, section 5.3.1)."""
 
 import re
 from collections import Counter
@@ -10,36 +10,38 @@ import numpy as np
 from repro.errors import ReproError, check_text, check_whole
 from repro.evaluation.inputs import numbers, texts_of
 
-# Words in lower case: names are no topics, and are counted on their own (`repro.evaluation.consistency`).
+# Words in lower case: names are not topics, and are counted separately (`repro.evaluation.consistency`).
 WORD = re.compile(r"(?<![\w'’])[a-z]{3,}(?!\w|['’]t)")
-LIFT = 3  # how much likelier than in the average topic a word has to be in one that it is said to belong to
+LIFT = 3  # a word belongs to a topic that makes it this many times as likely as the average topic
 
 
 class Topics:
-    """A fitted topic model: `fit_topics` makes one. lda: gensim's; what it says of a text depends on that text only."""
+    """A fitted topic model: `fit_topics` makes one. lda: gensim's model; its result for a text depends on that text
+    only."""
 
     def __init__(self, lda, seed: int):
         self.lda, self.seed = lda, seed
 
     def distributions(self, texts: Sequence[str]) -> np.ndarray:
-        """How much of each text belongs to each topic: (n, topics), rows sum to 1.
+        """The topic distribution of each text: (n, topics), rows sum to 1.
 
-        A text without a word that the model knows has the prior: all topics alike.
+        A text without known words gets the prior, a uniform distribution.
         """
         return np.array([self._distribution(text) for text in texts_of(texts, "texts")])
 
     def n_words(self, text: str) -> int:
-        """How many words of `text` the model knows."""
+        """The number of words in `text` that the model knows."""
         return sum(n for _, n in self._counts(text))
 
     def top_words(self, topic: int, n: int = 10) -> list[str]:
-        """The `n` likeliest words of `topic`, the likeliest first."""
+        """The `n` most likely words of `topic`, the most likely first."""
         check_whole(topic, "topic", 0, self.lda.num_topics - 1)
         check_whole(n, "n", of="words")
         return [word for word, _ in self.lda.show_topic(topic, n)]
 
     def words_of(self, text: str) -> set[str]:
-        """The topic words of a text: those that its leading topic makes at least LIFT times as likely as topics do."""
+        """The topic words of a text: those that its main topic makes at least LIFT times as likely as the average
+        topic."""
         chances = self.lda.get_topics()  # (topics, words)
         typical = chances[self._distribution(text).argmax()] >= LIFT * chances.mean(0)
         return {self.lda.id2word[i] for i in np.flatnonzero(typical)}
@@ -48,7 +50,7 @@ class Topics:
         return self.lda.id2word.doc2bow(WORD.findall(check_text(text, "the text")))
 
     def _distribution(self, text: str) -> np.ndarray:
-        self.lda.random_state.seed(self.seed)  # inference starts from random numbers: the same ones for every text
+        self.lda.random_state.seed(self.seed)  # inference starts from random numbers; use the same ones for every text
         gamma, _ = self.lda.inference([self._counts(text)])
         return gamma[0].astype(np.float64) / gamma[0].sum(dtype=np.float64)
 
@@ -57,10 +59,10 @@ def fit_topics(texts: Sequence[str], n_topics: int = 20, piece: int = 1000, pass
                max_share: float = 0.5, max_words: int = 20_000, seed: int = 0) -> Topics:
     """Latent Dirichlet allocation (gensim) with `n_topics` topics, the same for the same texts and seed.
 
-    Its documents are pieces of the texts, of `piece` words each: whole books all hold the same words. What counts are
-    words in lower case of three letters or more, except stop words, those in fewer than `min_pieces` pieces and those
-    in more than the share `max_share` of them; `max_words` of them at most.
-    Raises ReproError when no word is left, for what is no list of texts, and for numbers out of range.
+    Its documents are pieces of `piece` words, because whole books contain much the same words. It uses words in lower
+    case of three letters or more, except stop words, words in fewer than `min_pieces` pieces and words in more than a
+    share `max_share` of the pieces; at most `max_words`.
+    Raises ReproError if no word is left, for anything but a list of texts, and for numbers out of range.
     """
     from gensim.corpora import Dictionary
     from gensim.models import LdaModel
@@ -78,15 +80,15 @@ def fit_topics(texts: Sequence[str], n_topics: int = 20, piece: int = 1000, pass
     dictionary.filter_extremes(no_below=min_pieces, no_above=max_share, keep_n=max_words)
     if not len(dictionary):
         raise ReproError(f"the topic model has no words left: of {n_words:,} in {dictionary.num_docs:,} pieces of "
-                         f"{piece} words none but stop words stands in at least {min_pieces} pieces and in at most "
-                         f"{max_share:.0%} of them; give more text, or cut it into smaller pieces.")
+                         f"{piece} words, only stop words occur in at least {min_pieces} pieces and in at most "
+                         f"{max_share:.0%} of them; give more text, or use smaller pieces.")
     pieces.dictionary = dictionary
     lda = LdaModel(pieces, n_topics, dictionary, passes=passes, random_state=seed, eval_every=None)
     return Topics(lda, seed)
 
 
 class _Pieces:
-    """The texts cut into pieces, one at a time: lists of words, then word counts once there is a dictionary."""
+    """The texts in pieces, one at a time: lists of words, or word counts once there is a dictionary."""
 
     def __init__(self, texts: Sequence[str], size: int):
         self.texts, self.size, self.dictionary = texts, size, None
@@ -102,9 +104,9 @@ class _Pieces:
 
 
 def keywords(text: str, others: Iterable[str], least: int = 5, lift: float = 5) -> set[str]:
-    """The words that are typical of a text: they stand in it at least `least` times, and at least `lift` times as often
-    among its words as among those of the other texts. Words as a topic model has them. Raises ReproError for what is no
-    text, and one string in the place of the others."""
+    """The typical words of a text: they occur in it at least `least` times, and at least `lift` times as often as in
+    the other texts. Words are defined as in the topic model. Raises ReproError for anything but strings, and for one
+    string instead of a list of other texts."""
     check_whole(least, "least", 0)
     numbers(lift, "lift", ())
     text, others = check_text(text, "the text"), list(texts_of(others, "others"))
@@ -116,20 +118,20 @@ def jensen_shannon(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Jensen-Shannon divergence (n,) in nats, at most ln 2, of distributions `p` and `q` (n, topics).
 
     The mean of the Kullback-Leibler divergences of both from their average. Divide by ln 2 for bits.
-    Raises ReproError for shapes that differ, and rows that are no distributions.
+    Raises ReproError for shapes that differ, and for rows that are not distributions.
     """
     from scipy.special import rel_entr
 
     p, q = (numbers(x, name, None) for x, name in ((p, "p"), (q, "q")))
     if p.shape != q.shape or not p.ndim or any((x < 0).any() or (abs(x.sum(-1) - 1) > 1e-3).any() for x in (p, q)):
-        raise ReproError(f"p has shape {p.shape} and q {q.shape}; both must have one shape, and rows of numbers from 0 "
-                         "on that sum to 1.")
+        raise ReproError(f"p has shape {p.shape} and q {q.shape}; both need the same shape, and rows of numbers of at "
+                         "least 0 that sum to 1.")
     middle = (p + q) / 2
     return (rel_entr(p, middle) + rel_entr(q, middle)).sum(-1) / 2
 
 
 class SignTest(NamedTuple):
-    """How often the first of a pair is the smaller, how often both are equal, and the two-sided p value."""
+    """How often the first of a pair is smaller, how often both are equal, and the two-sided p value."""
 
     smaller: int
     ties: int
@@ -138,9 +140,10 @@ class SignTest(NamedTuple):
 
 
 def sign_test(first: Sequence[float], second: Sequence[float]) -> SignTest:
-    """The exact paired sign test: were either as likely to be the smaller, how often were it as uneven as this?
+    """The exact paired sign test: if both sides were equally likely to be smaller, how often would the split be this
+    uneven?
 
-    Ties say nothing and are left out of it. Raises ReproError for different or zero lengths, and for nan.
+    Ties are left out. Raises ReproError for different or zero lengths, and for nan.
     """
     from scipy.special import bdtr  # scipy.stats takes seconds to import
 
@@ -153,10 +156,11 @@ def sign_test(first: Sequence[float], second: Sequence[float]) -> SignTest:
 
 
 def from_other_books(books: Sequence[int], seed: int = 0) -> np.ndarray:
-    """For each passage another one, from another book: a permutation (n,) of indices, random among such permutations.
+    """Pair each passage with one from another book: a random permutation (n,) of indices with that property.
 
-    What a passage then has in common with its partner is not propagated from one to the other.
-    Raises ReproError for no passages, and when more than half of them come from one book: no such permutation exists.
+    Nothing that a passage shares with its partner can have been propagated from it.
+    Raises ReproError for no passages, and if more than half of them come from one book, so that no such permutation
+    exists.
     """
     check_whole(seed, "seed", 0)
     if not len(numbers(books, "books")):
@@ -164,11 +168,11 @@ def from_other_books(books: Sequence[int], seed: int = 0) -> np.ndarray:
     books, draw = np.asarray(books), np.random.default_rng(seed)
     shift, n = int(np.unique(books, return_counts=True)[1].max()), len(books)
     if 2 * shift > n:
-        raise ReproError(f"{shift} of {n} passages come from one book; for partners from other books it may be half of "
-                         "them at most: take passages from more books.")
+        raise ReproError(f"{shift} of {n} passages come from one book, but partners from other books need at most half "
+                         "of them from one book; use passages from more books.")
     order = np.argsort(books, kind="stable")
     partner = np.empty(n, int)
-    partner[order] = np.roll(order, shift)  # one such permutation; swaps that keep it one make it random
+    partner[order] = np.roll(order, shift)  # one such permutation; swaps that preserve the property make it random
     for i, j in draw.integers(n, size=(20 * n, 2)):
         if books[partner[i]] != books[j] and books[partner[j]] != books[i]:
             partner[i], partner[j] = partner[j], partner[i]

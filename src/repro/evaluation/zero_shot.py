@@ -1,4 +1,4 @@
-"""Tasks told by a language model that was never trained on them: p(output | input, task as text) (Radford et al. 2019).
+"""Zero-shot tasks: a language model scores p(output | input, task as text) without training (Radford et al. 2019).
 """
 
 import re
@@ -36,12 +36,12 @@ def continuation_nll(model: Callable, prefixes: Sequence[Ids], continuations: Se
                      progress=None) -> tuple[np.ndarray, np.ndarray]:
     """Negative log-likelihood of each continuation after its prefix, in nats, and its number of tokens.
 
-    model: as of `perplexity`, but for a `RecurrentLM`. prefixes, continuations: as many lists of token ids. batch_size:
-    texts read at once, those of similar length together; it changes speed and memory only. progress: called with the
-    number of texts done since the last call. Returns sums (n,) float64 and counts (n,) int64, in the order given.
+    model: as for `perplexity`, except a `RecurrentLM`. prefixes, continuations: equally many lists of token ids.
+    batch_size: texts read at once, grouped by length; it only changes speed and memory. progress: called with the
+    number of texts done since the last call. Returns sums (n,) float64 and counts (n,) int64, in the given order.
 
-    Raises ReproError for no texts, sides of different length, an empty prefix (nothing tells the first token then) or
-    continuation, texts beyond the model's context, and ids of continuations that the model does not have.
+    Raises ReproError for no texts, sides of different length, an empty prefix (nothing predicts the first token then)
+    or continuation, texts beyond the model's context, and ids of continuations that the model does not have.
 
     >>> def uniform(ids):
     ...     return torch.zeros(*ids.shape, 8)
@@ -59,7 +59,7 @@ def continuation_nll(model: Callable, prefixes: Sequence[Ids], continuations: Se
 
 @dataclass(frozen=True)
 class Lambada:
-    """How well the last words of passages are told."""
+    """The scores of the last words of passages."""
 
     nll: np.ndarray  # (n,) float64, nats of each word
     correct: np.ndarray  # (n,) bool
@@ -71,31 +71,31 @@ class Lambada:
 
     @property
     def accuracy(self) -> float:
-        """The share of passages whose word is told, 0 to 1."""
+        """The share of passages whose last word is predicted, 0 to 1."""
         return float(self.correct.mean())
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean nats of a word; inf where that is beyond what a float holds."""
+        """exp of the mean nats per word; inf if a float cannot hold it."""
         return as_perplexity(self.nll.mean())
 
 
 @checked
 def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Sequence[str] = (), batch_size: int = 16,
             progress=None, whole_words: bool = True) -> Lambada:
-    """The last word of each passage, which is what follows its last whitespace (Paperno et al. 2016).
+    """Score the last word of each passage, the text after its last whitespace (Paperno et al. 2016).
 
-    A word counts as told if each of its tokens is the most likely one after those before it. The nats are those without
-    a bar. What stands before the word is read as it is, without <|endoftext|> in front; one that stands in a passage is
-    text like any other.
+    A word counts as predicted if each of its tokens is the most likely one given those before it. The nats ignore
+    barred words. The text before the word is read unchanged, without <|endoftext|> in front; an <|endoftext|> inside a
+    passage is read like any other text.
 
     stop_words: barred as whole words (section 3.3 of Radford et al. 2019). The token that completes one counts with the
-    probability that the word goes on, so that " towel" can be told where " to" is a stop word. whole_words: False bars
-    stop words of one token as first token of any word instead, as this study once did.
+    probability that the word continues, so that " towel" can be predicted if " to" is a stop word. whole_words=False
+    bars one-token stop words as the first token of any word instead, as this study once did.
 
-    A blank before the word is scored with it, as part of its first token; other whitespace is read before it.
-    Raises ReproError for no passages, one that does not end in a word or has no text before it, one string in the place
-    of a list, and what `continuation_nll` refuses.
+    A space before the word is scored with it, as part of its first token; other whitespace is read before it.
+    Raises ReproError for no passages, a passage that does not end in a word or has no text before it, one string
+    instead of a list, and what `continuation_nll` rejects.
 
     >>> from types import SimpleNamespace
     >>> names = ["the", "dog", "ran", "home"]
@@ -110,7 +110,7 @@ def lambada(model: Callable, tokeniser, passages: Sequence[str], stop_words: Seq
 
 def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars: Sequence[Sequence[str]],
                       batch_size: int = 16, progress=None, whole_words: bool = True) -> list[Lambada]:
-    """What `lambada` gives with each of several lists of barred words, from one reading of the passages.
+    """The results of `lambada` for several lists of barred words, from one reading of the passages.
 
     >>> from types import SimpleNamespace
     >>> names = ["the", "dog", "ran"]
@@ -141,21 +141,21 @@ def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars:
 
 
 def _last_word(number: int, passage: str) -> tuple[str, str]:
-    """What comes before the last word of a passage, and that word: with the blank before it, if it has one."""
+    """The text before the last word of a passage, and that word with the space before it, if there is one."""
     found = re.fullmatch(r"(.*\S)(\s+)(\S+)", passage, re.DOTALL)
     if not found:
         raise ReproError(f"passage {number} ends in {passage[-40:]!r}; it must end in a word, with text before it "
-                         "and no blank, tab or line end after it.")
+                         "and no whitespace after it.")
     before, between, word = found.groups()
     return (before + between[:-1], f" {word}") if between.endswith(" ") else (before + between, word)
 
 
 def _checked(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[Ids],
              batch_size: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Both as lists of (N,) int64. Raises ReproError for what cannot be scored."""
+    """Both as lists of (N,) int64. Raises ReproError for invalid input."""
     check_language_model(model)
     if hasattr(model, "read_windows"):
-        raise ReproError(f"{type(model).__name__} carries a state between windows, which this score does not read; "
+        raise ReproError(f"{type(model).__name__} carries a state between windows, which this score does not use; "
                          "give a causal language model that reads each text at once.")
     check_whole(batch_size, "batch_size", of="texts")
     n_ids, context = vocabulary_of(model), context_of(model)
@@ -163,7 +163,7 @@ def _checked(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[I
                                list_of_ids(continuations, "continuation", n_ids))
     if len(prefixes) != len(continuations):
         raise ReproError(f"there are {len(prefixes)} prefixes and {len(continuations)} continuations; give one of each "
-                         "for every text.")
+                         "per text.")
     for number, (prefix, ids) in enumerate(zip(prefixes, continuations, strict=True)):
         if context is not None and len(prefix) + len(ids) - 1 > context:
             raise ReproError(f"text {number} has {len(prefix) + len(ids) - 1:,} tokens to read, but the model's "
@@ -174,8 +174,8 @@ def _checked(model: Callable, prefixes: Sequence[Ids], continuations: Sequence[I
 @torch.no_grad()
 def _scored(model: Callable, prefixes: list[Tensor], continuations: list[Tensor], batch_size: int,
             bars: Sequence[Bar], progress) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Of each text, in any order: its number, and of each token of its continuation the nats (n,) and whether it is the
-    most likely of those that are not barred (n, bars)."""
+    """For each text, in any order: its number, the nats (n,) of each token of its continuation, and whether that token
+    is the most likely one that is not barred (n, bars)."""
     texts = [torch.cat(pair) for pair in zip(prefixes, continuations, strict=True)]
     order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
     device = device_of(model)
@@ -204,7 +204,8 @@ def _scored(model: Callable, prefixes: list[Tensor], continuations: list[Tensor]
 
 
 def _read(model: Callable, texts: Sequence[Tensor], starts: Sequence[int], device) -> tuple[Tensor, Any]:
-    """The states (n, .) of each text, padded to the longest, from its own start on, and what turns them into logits."""
+    """The states (n, .) of each text, padded to the longest, from its own start, and the layer that turns them into
+    logits."""
     ids = torch.zeros(len(texts), max(map(len, texts)), dtype=torch.int64)
     asked = torch.zeros(ids.shape, dtype=torch.bool)
     for row, (text, start) in enumerate(zip(texts, starts, strict=True)):
@@ -216,8 +217,8 @@ def _read(model: Callable, texts: Sequence[Tensor], starts: Sequence[int], devic
 
 def _told(states: Tensor, head, targets: Tensor, words: Sequence[tuple[int, ...]], ends: Sequence[bool],
           bars: Sequence[Bar]) -> tuple[Tensor, Tensor, list[Open]]:
-    """Nats (n,) of `targets` (n,), whether each is the most likely (n, bars), and what is open, with the logits of a
-    few rows at a time. words, ends: as in `predicted`."""
+    """Nats (n,) of `targets` (n,), whether each is the most likely (n, bars), and the undecided cases, computing the
+    logits of a few rows at a time. words, ends: as in `predicted`."""
     n_ids = states.shape[1] if head is None else head.weight.shape[0]
     check_range(targets, "a continuation", n_ids)
     rows = max(1, LOGIT_BYTES // (4 * n_ids))
@@ -234,7 +235,7 @@ def _told(states: Tensor, head, targets: Tensor, words: Sequence[tuple[int, ...]
 
 def _going_on(model: Callable, undecided: Sequence[Open], before: Sequence[Tensor], bars: Sequence[Bar],
               batch_size: int, device) -> list[dict[int, float]]:
-    """For each open token, by candidate the log-probability that after `before` and it the word goes on."""
+    """For each undecided token, the log-probability by candidate that the word continues after it."""
     asked = [(number, token, torch.cat([text, torch.tensor([token])])[-(context_of(model) or len(text) + 1):])
              for number, (one, text) in enumerate(zip(undecided, before, strict=True)) for token in one.barred]
     found: list[dict[int, float]] = [{} for _ in undecided]

@@ -1,5 +1,5 @@
-"""What is carried between the windows of a pretrained transformer: the recurrence module of Yoshida, Ettinger and
-Gimpel (2020), and other memories beside it.
+"""State carried between the windows of a pretrained transformer: the recurrence module of Yoshida, Ettinger and
+Gimpel (2020), and other memories.
 
 >>> sorted(MEMORIES)[:4]
 ['block-recurrent', 'cache', 'compressed', 'embeddings-4']
@@ -14,7 +14,7 @@ _WHERE = {"MaskedOut": "causal", "RecurrentLM": "causal", "MemoryLM": "memory_lm
 __all__ = ["Recurrence", "RecurrenceConfig", *_WHERE]
 
 
-def __getattr__(name: str):  # transformers takes seconds to import: only those who build a model wait for it
+def __getattr__(name: str):  # transformers takes seconds to import, so it is imported only when a model is built
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -22,15 +22,15 @@ from repro.recurrence.module import Recurrence, RecurrenceConfig, check_settings
 from repro.windows import Window, check_window, windows
 
 ATTENTION = "repro_recurrence"
-BASE = "openai-community/gpt2"  # a checkpoint that can be read
+BASE = "openai-community/gpt2"  # if the checkpoint can be read
 
 
 def attention_with_previous(module, query, key, value, attention_mask=None, dropout=0.0, scaling=None, previous=None,
                             **_):
     """Causal attention (B, H, N, D) in which every position also sees the keys and values of h_prev, if given.
 
-    previous: (key, value), each (B, H, E, D). They are never queries: the E queries put in front only line the
-    causal triangle up with the longer keys, and what they return is dropped.
+    previous: (key, value), each (B, H, E, D). They are never queries: the E queries put in front only align the
+    causal triangle with the longer keys, and their results are dropped.
     """
     n_previous = 0
     if previous is not None:
@@ -40,7 +40,7 @@ def attention_with_previous(module, query, key, value, attention_mask=None, drop
         return plain_products(query, key, value, dropout, scaling).transpose(1, 2), None
     if attention_mask is not None and n_previous == 0:
         out = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout, scale=scaling)
-    elif query.shape[2] == 1:  # generation with a cache: the one new position sees everything
+    elif query.shape[2] == 1:  # generation with a cache: the single new position sees everything
         out = F.scaled_dot_product_attention(query, key, value, None, dropout, scale=scaling)
     else:
         query = F.pad(query, (0, 0, key.shape[2] - query.shape[2], 0))
@@ -50,8 +50,8 @@ def attention_with_previous(module, query, key, value, attention_mask=None, drop
 
 
 def plain_products(query, key, value, dropout=0.0, scaling=None):
-    """Causal attention (B, H, N, D) as two products and a softmax; what keys are more than queries come first, and all
-    see them. In bfloat16 on a CPU training takes 1.1 to 1.3 times as many tokens/s as with the fused function."""
+    """Causal attention (B, H, N, D) as two products and a softmax. Extra keys come first and are visible to all
+    queries. In bfloat16 on a CPU, training is 1.1 to 1.3 times as fast as with the fused function."""
     scaling = query.shape[-1]**-0.5 if scaling is None else scaling
     n_queries, n_keys = query.shape[2], key.shape[2]
     mask = query.new_full((n_queries, n_keys), -torch.inf).triu(n_keys - n_queries + 1)
@@ -66,9 +66,9 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 class WindowByWindow(GPT2LMHeadModel):
     """A GPT-2 language model that reads a text window by window and carries a state, z, from each to the next.
 
-    A subclass says in `_read_window(ids, z, stride, recompute_layers)` how one window is read: it gives the hidden
-    states (B, T, d) after the final layer norm and the next z, a tensor or tuples of them; the first z is None.
-    `attention` names the attention function that knows how z is seen.
+    A subclass implements `_read_window(ids, z, stride, recompute_layers)`, which reads one window and returns the
+    hidden states (B, T, d) after the final layer norm and the next z, a tensor or tuples of tensors; the first z is
+    None. `attention` names the attention function that handles z.
     """
 
     attention = ATTENTION
@@ -79,15 +79,16 @@ class WindowByWindow(GPT2LMHeadModel):
                 return_logits: bool = True) -> CausalLMOutput:
         """Read `input_ids` (B, N) window by window; return the loss and logits (B, N, V).
 
-        window, overlap: in tokens; a window of None is the whole context. labels: `input_ids`, shifted inside; -100
-        is not scored; the loss is the mean over scored targets, in nats. logits[:, i] predicts token i+1 and comes
+        window, overlap: in tokens; window=None is the whole context. labels: `input_ids`, shifted inside; -100 is not
+        scored; the loss is the mean over scored targets, in nats. logits[:, i] predicts token i+1 and comes
         from the window that scores it. The first window has no z.
-        recompute: what the backward pass computes again instead of keeping: "none", each "layer" (the output layer
-        included), each "window" (then only z is kept of it, if `return_logits` is False), or each window and, while
-        that is done, each layer of it ("window+layer").
+        recompute: what the backward pass computes again instead of storing: "none", each "layer" (including the output
+        layer), each "window" (which stores only z, if `return_logits` is False), or each window and, within it, each
+        layer ("window+layer").
         recurrent: False reads every window as a first one; a `RecurrentLM` is then plain GPT-2 on separate windows.
-        truncate: cut the gradient of z before every `truncate`-th window; None never cuts. With 1 the module's
-        feedforward layers still learn; what makes z, the layer weights among it, gets no gradient from later windows.
+        truncate: detach z before every `truncate`-th window; None never detaches. With 1, the module's feedforward
+        layers still learn, but the parts that compute z, such as the layer weights, get no gradient from later
+        windows.
 
         Raises ReproError for a window or overlap out of range, an unknown `recompute`, a `truncate` below 1, or
         labels of another shape.
@@ -103,14 +104,14 @@ class WindowByWindow(GPT2LMHeadModel):
             raise ReproError(f"labels have shape {tuple(getattr(labels, 'shape', ()))}, input_ids "
                              f"{tuple(input_ids.shape)}; they must be the same.")
         length = input_ids.shape[1]
-        # The last token predicts a token that is not there: its logits are wanted, its loss is not.
+        # The last token has no target: its logits are needed, its loss is not.
         cover = windows(length + 1 if return_logits else length, window, overlap)
         total, z, logits = 0.0, None, []
         for index, span in enumerate(cover):
             if truncate is not None and index % truncate == 0 and z is not None:
                 z = tree_map(Tensor.detach, z)
             ids = input_ids[:, span.start:span.stop]
-            targets = None if labels is None else labels[:, span.first_target:span.stop + 1]  # a view: nothing to keep
+            targets = None if labels is None else labels[:, span.first_target:span.stop + 1]  # a view: nothing to store
             nll, z, out = recomputed("window" in recompute, self._score_window, ids, z if recurrent else None, targets,
                                      span.offset, window - overlap, "layer" in recompute, return_logits)
             total = total + nll
@@ -119,13 +120,13 @@ class WindowByWindow(GPT2LMHeadModel):
         return CausalLMOutput(loss=loss, logits=torch.cat(logits, 1) if return_logits else None)
 
     def _score_window(self, ids, z, targets, offset, stride, recompute_layers, return_logits):
-        """Summed nll of the scored positions, z for the next window, and their logits if asked for."""
+        """Summed nll of the scored positions, z for the next window, and their logits if requested."""
         hidden, z = self._read_window(ids, z, stride, recompute_layers)
         nll, logits = recomputed(recompute_layers, self._score, hidden[:, offset:], targets, return_logits)
         return nll, z, logits
 
     def _score(self, hidden, targets, return_logits):
-        """The output layer and the loss: summed nll of the targets there are, and the logits if asked for."""
+        """The output layer and the loss: summed nll of the available targets, and the logits if requested."""
         logits = self.lm_head(hidden)
         nll = 0.0
         if targets is not None:
@@ -146,14 +147,14 @@ class WindowByWindow(GPT2LMHeadModel):
         return base.drop(embedded(base.wte, ids) + base.wpe(torch.arange(ids.shape[1], device=ids.device)))
 
     def _check_attention(self) -> None:
-        """Another attention function would drop what is carried without a word, and the causal mask with it."""
+        """Reject another attention function, which would silently drop the carried state and the causal mask."""
         if self.config._attn_implementation != self.attention:
             raise ReproError(f"attn_implementation is '{self.config._attn_implementation}'; a {type(self).__name__} "
-                             f"needs '{self.attention}', which knows what is carried. Leave the setting alone.")
+                             f"needs '{self.attention}', which handles the carried state. Keep that setting.")
 
     @classmethod
     def _attached(cls, name_or_path, settings, **kwargs) -> "WindowByWindow":
-        """A GPT-2 checkpoint (hub name or folder) with something fresh that makes and reads the state."""
+        """A GPT-2 checkpoint (hub name or folder) with a fresh module that makes and reads the state."""
         base, _ = whole(GPT2LMHeadModel.from_pretrained, "gpt2", name_or_path, **kwargs)
         model = cls(base.config, settings).to(base.dtype)
         missing, unexpected = model.load_state_dict(base.state_dict(), strict=False)
@@ -165,7 +166,7 @@ class WindowByWindow(GPT2LMHeadModel):
     @torch.no_grad()
     def generate(self, input_ids: Tensor, max_new_tokens: int, window: int | None = None, overlap: int = 0,
                  do_sample: bool = False, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-        """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as it takes.
+        """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as needed.
 
         Greedy unless `do_sample`. A full window is read once more to get its z, and the next one starts with the last
         `overlap` tokens. The cost per token does not grow with length.
@@ -208,8 +209,7 @@ class RecurrentLM(WindowByWindow):
     def from_pretrained(cls, name_or_path, recurrence: RecurrenceConfig | None = None, **kwargs) -> "RecurrentLM":
         """Load a saved RecurrentLM, or attach a fresh recurrence module to any GPT-2 checkpoint (hub name or folder).
 
-        Raises ReproError when `recurrence` contradicts what the saved model was built with, and where there is no
-        checkpoint, or a damaged one.
+        Raises ReproError if `recurrence` contradicts the saved model, and for a missing or damaged checkpoint.
         """
         check_settings(recurrence)
         with reading(name_or_path, BASE):
@@ -218,14 +218,14 @@ class RecurrentLM(WindowByWindow):
                 return cls._attached(name_or_path, recurrence, **kwargs)
             if recurrence is not None and recurrence != RecurrenceConfig(**stored):
                 raise ReproError(f"{name_or_path} was saved with recurrence {stored}, not {recurrence.to_dict()}; "
-                                 "leave the argument out to use what is saved.")
+                                 "leave the argument out to use the saved one.")
             return whole(super().from_pretrained, "gpt2", name_or_path, **kwargs)[0]
 
     def _read_window(self, ids: Tensor, z: Tensor | None, stride: int | None = None,
                      recompute_layers: bool = False) -> tuple[Tensor, Tensor]:
         """Hidden states (B, T, d) of one window after the final layer norm, and its z (B, d).
 
-        z: of the window before, from which h_prev is made here; None for a first window. stride: tokens until the
+        z: from the previous window, used to compute h_prev; None for a first window. stride: tokens until the
         next window starts.
         """
         base = self.transformer
@@ -245,7 +245,7 @@ class RecurrentLM(WindowByWindow):
         return self.recurrence.parameters()
 
     def _previous(self, z: Tensor | None) -> dict[int, tuple[Tensor, Tensor]]:
-        """h_prev as (key, value) of every layer that sees it: the layer's norm and projections treat it as a token."""
+        """h_prev as (key, value) for every layer that sees it: the layer's norm and projections treat it as a token."""
         if z is None:
             return {}
         settings = self.recurrence.config
@@ -260,11 +260,11 @@ class RecurrentLM(WindowByWindow):
 
     def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
         batch, given = prompt.shape
-        tokens = torch.cat([prompt, prompt.new_empty(batch, max_new_tokens)], 1)  # room for all: nothing is moved later
+        tokens = torch.cat([prompt, prompt.new_empty(batch, max_new_tokens)], 1)  # allocated once
         z, start = None, 0
         cache, n_read = DynamicCache(), 0
         for length in range(given, given + max_new_tokens):
-            while length - start > window:  # the window is full: hand its z on and open the next one
+            while length - start > window:  # the window is full: pass its z on and start the next one
                 _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
                 start += window - overlap
                 cache, n_read = DynamicCache(), 0
@@ -286,7 +286,7 @@ class RecurrentLM(WindowByWindow):
 
 
 def chosen(logits: Tensor, do_sample: bool, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """The next tokens (B, 1): drawn from the logits (B, V) or the likeliest."""
+    """The next tokens (B, 1): sampled from the logits (B, V), or the most likely ones."""
     if do_sample:
         return torch.multinomial((logits.float() / temperature).softmax(-1), 1, generator=generator)
     return logits.argmax(-1, keepdim=True)
@@ -294,7 +294,7 @@ def chosen(logits: Tensor, do_sample: bool, temperature: float, generator: torch
 
 @checked
 class MaskedOut(nn.Module):
-    """A RecurrentLM whose module is masked out, for scoring: the difference shows how much it leans on h_prev.
+    """A RecurrentLM whose module is masked out, for scoring: the difference shows how much it relies on h_prev.
 
     >>> from transformers import GPT2Config
     >>> model = RecurrentLM(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8)).eval()

@@ -21,7 +21,8 @@ ATTENTION = "repro_memory"
 
 
 def attention_with_memory(module, query, key, value, *args, mix=None, **kwargs):
-    """`attention_with_previous`, whose result `mix(query, key, value, out)` replaces if given; all are (B, H, T, D)."""
+    """`attention_with_previous`; if `mix(query, key, value, out)` is given, it replaces the result. All (B, H, T,
+    D)."""
     out, _ = attention_with_previous(module, query, key, value, *args, **kwargs)
     if mix is not None:
         out = mix(query, key, value, out.transpose(1, 2)).transpose(1, 2)
@@ -36,8 +37,8 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 class MemoryLM(WindowByWindow):
     """A GPT-2 language model with a memory; made by `with_memory`, called like a `RecurrentLM`.
 
-    The base weights keep the names they have in `GPT2LMHeadModel`; the memory's are under `memory.`. Its config's
-    `memory` tells the memory's name and settings.
+    The base weights keep the names they have in `GPT2LMHeadModel`; the memory's are under `memory.`. `memory`
+    in its config has the memory's name and settings.
 
     >>> from repro.models import gpt2_mini, save_model
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")
@@ -52,26 +53,26 @@ class MemoryLM(WindowByWindow):
         super().__init__(copy.deepcopy(config))
         self.config.memory = memory or getattr(config, "memory", None)
         if not isinstance(self.config.memory, dict) or self.config.memory.get("name") not in MEMORIES:
-            raise ReproError(f"memory is {short(self.config.memory)}; give what `complete` makes.")
+            raise ReproError(f"memory is {short(self.config.memory)}; give the result of `complete`.")
         self.set_attn_implementation(ATTENTION)
         self.memory = make(self.config, self.config.memory)
 
     @classmethod
     def from_pretrained(cls, name_or_path, memory: dict | None = None, **kwargs) -> "MemoryLM":
-        """Load a saved MemoryLM, or put a fresh memory, told by `complete`, into any GPT-2 checkpoint.
+        """Load a saved MemoryLM, or put a fresh memory, described by `complete`, into any GPT-2 checkpoint.
 
-        Raises ReproError when `memory` contradicts what the saved model was built with, without one where none was
-        saved, and where there is no checkpoint, or a damaged one.
+        Raises ReproError if `memory` contradicts the saved model or is missing where none was saved, and for a missing
+        or damaged checkpoint.
         """
         with reading(name_or_path, BASE):
             stored = config_of("gpt2", name_or_path).get("memory")
             if stored is None and memory is None:
-                raise ReproError(f"{name_or_path} was saved without a memory; name one.")
+                raise ReproError(f"{name_or_path} was saved without a memory; give one.")
             if stored is None:
                 return cls._attached(name_or_path, memory, **kwargs)
             if memory not in (None, stored):
                 raise ReproError(f"{name_or_path} was saved with memory {stored}, not {memory}; leave the argument out "
-                                 "to use what is saved.")
+                                 "to use the saved one.")
             return whole(super().from_pretrained, "gpt2", name_or_path, **kwargs)[0]
 
     def added_parameters(self) -> Iterator[nn.Parameter]:
@@ -103,17 +104,17 @@ class MemoryLM(WindowByWindow):
         return hidden if mix is None else (hidden, left[-1])
 
     def _keys_and_values(self, block, before):
-        """Keys and values (B, H, E, D) of vectors that stand before a window, of which no query is needed."""
+        """Keys and values (B, H, E, D) of vectors placed before a window; they need no queries."""
         d = self.config.n_embd
         projection = block.attn.c_attn
         both = nn.functional.linear(block.ln_1(before), projection.weight[:, d:].T, projection.bias[d:])
         return tuple(x.unflatten(-1, (block.attn.num_heads, -1)).transpose(1, 2) for x in both.chunk(2, -1))
 
     def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
-        """The current window is read again for every token: whatever a memory does, this is what it says."""
+        """Reads the current window again for every token, which is correct for every kind of memory."""
         tokens, z, start = prompt, None, 0
         for _ in range(max_new_tokens):
-            while tokens.shape[1] - start > window:  # the window is full: hand its state on and open the next one
+            while tokens.shape[1] - start > window:  # the window is full: pass its state on and start the next one
                 _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
                 start += window - overlap
             hidden, _ = self._read_window(tokens[:, start:], z, window - overlap)
@@ -127,9 +128,9 @@ def with_memory(name_or_folder: str | Path, memory: str | None = None, dtype: to
                 **settings) -> MemoryLM:
     """A GPT-2 checkpoint (hub name or folder) with a memory, in evaluation mode.
 
-    memory: one of `repro.recurrence.MEMORIES`, fresh, with settings of its own, such as `n_tokens=16` for "rmt"; None
-    for a folder saved with one. `model(input_ids, window, overlap, labels, recompute)` gives loss and logits.
-    Raises ReproError for an unknown memory or setting, and where another memory was saved.
+    memory: one of `repro.recurrence.MEMORIES`, with its own settings, such as `n_tokens=16` for "rmt"; None for a
+    folder saved with one. `model(input_ids, window, overlap, labels, recompute)` returns loss and logits.
+    Raises ReproError for an unknown memory or setting, and if another memory was saved.
 
     >>> from repro.models import gpt2_mini, save_model
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")

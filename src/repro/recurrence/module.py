@@ -25,12 +25,12 @@ class RecurrenceConfig:
     insert_layer: index of the block, counted from 0 as in `transformer.h`, whose self-attention sees h_prev: 1 is the
     paper's second layer, as Equation 1 counts layers from 1.
     hidden_size, hidden_layers: width in units and number of the hidden layers of the feedforward network.
-    pool: how a window's positions become one vector: their "mean", their "max", or a mean weighted by "attention"
-    under one learned key. layers: "learned" weights over all layers (Equation 1), or the "last" layer alone.
-    n_embeddings: how many vectors h_prev consists of. insert: "one" gives h_prev to `insert_layer` only, "every" to
-    all layers. positions: pool "all" of a window's positions, or only those it has "passed" when the next window
-    starts; with overlapping windows the others are read again there (footnote 3). zero_init: the feedforward network's
-    last layer starts at 0, so that a fresh module gives every window the same h_prev, of zeros; not in the paper.
+    pool: how the positions of a window become one vector: their "mean", their "max", or a mean weighted by "attention"
+    with one learned key. layers: "learned" weights over all layers (Equation 1), or the "last" layer alone.
+    n_embeddings: the number of vectors in h_prev. insert: "one" gives h_prev to `insert_layer` only, "every" to all
+    layers. positions: pool "all" positions of a window, or only those "passed" when the next window starts; with
+    overlapping windows, the others are read again there (footnote 3). zero_init: the last layer of the feedforward
+    network starts at 0, so that a fresh module gives every window the same h_prev of zeros; not in the paper.
 
     >>> RecurrenceConfig(insert_layer=2).hidden_layers
     3
@@ -51,12 +51,12 @@ class RecurrenceConfig:
     zero_init: bool = False
 
     def to_dict(self) -> dict:
-        """The settings as plain values; `zero_init` only where it is on, as models saved before there was one say."""
+        """The settings as plain values; `zero_init` only if it is on, for compatibility with models saved before it."""
         return {name: value for name, value in asdict(self).items() if name != "zero_init" or value}
 
 
 def check_settings(recurrence: object) -> None:
-    """Raise ReproError for what is neither a RecurrenceConfig nor None."""
+    """Raise ReproError unless the argument is a RecurrenceConfig or None."""
     if recurrence is not None and not isinstance(recurrence, RecurrenceConfig):
         raise ReproError(f"recurrence is a {type(recurrence).__name__}; give a RecurrenceConfig.")
 
@@ -65,8 +65,8 @@ def check_settings(recurrence: object) -> None:
 class Recurrence(nn.Module):
     """z = sum_l w_l mean_t h_t^l with w = softmax over layers (Equation 1), then h_prev = feedforward(z).
 
-    n_layer, d_model: of the model it is attached to. What leaves it are `n_embeddings` vectors of width d_model that
-    stand in the input of a layer as tokens do.
+    n_layer, d_model: of the base model. The output is `n_embeddings` vectors of width d_model, which are placed in the
+    input of a layer like tokens.
 
     >>> module = Recurrence(RecurrenceConfig(hidden_size=4), n_layer=2, d_model=8)
     >>> module.layer_weights
@@ -94,9 +94,9 @@ class Recurrence(nn.Module):
         self.feedforward = nn.Sequential(*layers, nn.Linear(widths[-1], config.n_embeddings * d_model))
 
     def reset_parameters(self) -> None:
-        """Equal weights for layers and positions; linear layers keep the variance of what passes (He et al. 2015).
+        """Equal weights for layers and positions; linear layers preserve the variance of their input (He et al. 2015).
 
-        GPT-2's own initialisation (0.02) would leave almost nothing of z after four layers.
+        GPT-2's initialization (0.02) would leave almost nothing of z after four layers.
         """
         for name in ("layer_scores", "pooling_key"):
             if hasattr(self, name):
@@ -110,7 +110,7 @@ class Recurrence(nn.Module):
 
     @property
     def layer_weights(self) -> Tensor:
-        """w (n_layer,): how much each layer's output counts in z; they sum to 1."""
+        """w (n_layer,): the weight of each layer's output in z; they sum to 1."""
         if self.config.layers == "last":
             return F.one_hot(torch.tensor(self.n_layer - 1), self.n_layer).to(next(self.parameters()))
         return self.layer_scores.softmax(0)
@@ -119,7 +119,7 @@ class Recurrence(nn.Module):
         """One vector (B, d_model) for a layer's output in one window (B, T, d_model).
 
         stride: tokens from this window's start to the next one's, which are those "passed"; None: the whole window.
-        real (B, T): False where a token is padding, which counts nothing; None: nowhere.
+        real (B, T): False for padding, which is ignored; None: no padding.
         """
         if self.config.positions == "passed":
             hidden, real = hidden[:, :stride], real if real is None else real[:, :stride]
@@ -134,7 +134,7 @@ class Recurrence(nn.Module):
         return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
 
     def combine(self, pooled: list[Tensor]) -> Tensor:
-        """z (B, d_model) from what `pool` gives for each layer."""
+        """z (B, d_model) from the result of `pool` for each layer."""
         return torch.einsum("l,lbd->bd", self.layer_weights, torch.stack(pooled))
 
     def forward(self, z: Tensor) -> Tensor:

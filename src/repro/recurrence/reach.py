@@ -13,7 +13,8 @@ from repro.windows import windows
 
 
 class Reach(NamedTuple):
-    """windows: how many windows back a change of text still shows. changes[j - 1]: what one j windows back changes."""
+    """windows: how many windows back a change of text still has an effect. changes[j - 1]: the effect of a change j
+    windows back."""
 
     windows: int
     changes: list[float]
@@ -23,12 +24,13 @@ class Reach(NamedTuple):
 @torch.no_grad()
 def reach_windows(model, tokens: Tensor, other: Tensor, window: int, overlap: int = 0,
                   tolerance: float = 1e-4) -> Reach:
-    """Put other text into one earlier window at a time and see what that changes in the last one's loss.
+    """Replace the text of one earlier window at a time, and measure the change in the loss of the last window.
 
-    model: one that carries a state (`RecurrentLM`, `MemoryLM`); of any other the reach is 0. tokens, other: ids (B, N)
+    model: one that carries a state (`RecurrentLM`, `MemoryLM`); any other has a reach of 0. tokens, other: ids (B, N)
     of at least two windows. A change is the mean absolute difference in nats per target of the last window; one above
-    `tolerance` counts. Only what a window passes on is replaced, not the overlap that the next one reads itself.
-    Raises ReproError for texts of other shapes or of one window, what is no model, and a tolerance below 0.
+    `tolerance` counts. Only the text whose state is passed on is replaced, not the overlap that the next window reads
+    itself. Raises ReproError for texts of different shapes or of one window, anything but a model, and a tolerance
+    below 0.
 
     >>> from transformers import GPT2Config
     >>> model = RecurrentLM(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8)).eval()
@@ -42,8 +44,8 @@ def reach_windows(model, tokens: Tensor, other: Tensor, window: int, overlap: in
         check_ids(ids, name=name)
     cover = windows(tokens.shape[-1], window, overlap)
     if tokens.shape != other.shape or len(cover) < 2:
-        raise ReproError(f"texts of shapes {tuple(tokens.shape)} and {tuple(other.shape)}; give two of the same shape "
-                         f"(batch, tokens) with more than one window of {window} tokens.")
+        raise ReproError(f"texts have shapes {tuple(tokens.shape)} and {tuple(other.shape)}; give two of the same "
+                         f"shape (batch, tokens) with more than one window of {window} tokens.")
     if not hasattr(model, "read_windows"):
         return Reach(0, [0.0] * (len(cover) - 1))
     with evaluating(model):
@@ -56,7 +58,7 @@ def reach_windows(model, tokens: Tensor, other: Tensor, window: int, overlap: in
 
 
 def _last_nll(model, tokens, cover):
-    """Nats of each target of the last window (B * n,), everything before it being read."""
+    """Nats of each target of the last window (B * n,), after reading everything before it."""
     *_, hidden = model.read_windows(tokens, cover)
     last = cover[-1]
     logits = model.get_output_embeddings()(hidden[:, last.offset:])

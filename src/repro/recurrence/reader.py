@@ -1,5 +1,5 @@
-"""RoBERTa that answers a question about a long text: window by window, each starting with the question, with h_prev
-carried from each window to the next (Yoshida, Ettinger and Gimpel 2020, section 5.4)."""
+"""RoBERTa that answers a question about a long text. It reads window by window, each starting with the question, and
+carries h_prev from each window to the next (Yoshida, Ettinger and Gimpel 2020, section 5.4)."""
 
 import copy
 from collections.abc import Sequence
@@ -40,9 +40,9 @@ def question_windows(question: Sequence[int], context: Sequence[int], window: in
                      sep: int = 2) -> list[QuestionWindow]:
     """A text in windows of `window` tokens, all full but the last, each of which starts with the question.
 
-    question, context: token ids without special ones. Every token of the context is in one window, once.
-    Raises ReproError for an empty question or context, for what are no ids, and for a question that leaves a window no
-    room for text.
+    question, context: token ids without special tokens. Every token of the context is in exactly one window.
+    Raises ReproError for an empty question or context, for anything but ids, and for a question that leaves no room for
+    text in a window.
 
     >>> first, last = question_windows([7], [20, 21, 22, 23, 24], window=7)
     >>> first
@@ -55,28 +55,28 @@ def question_windows(question: Sequence[int], context: Sequence[int], window: in
     try:
         question, context = ([whole(one) for one in ids] for ids in (question, context))
     except TypeError as e:
-        raise ReproError("question and context must be token ids, whole numbers; encode texts with the tokeniser of "
+        raise ReproError("question and context must be token ids, whole numbers; encode texts with the tokenizer of "
                          f"the model ({e}).") from None
     for name, ids in (("question", question), ("context", context)):
         if not ids:
-            raise ReproError(f"the {name} is empty ({ids}); give at least one token of it.")
+            raise ReproError(f"the {name} is empty ({ids}); give at least one token.")
     for name, one in (("bos", bos), ("sep", sep)):
         check_whole(one, name, 0)
     room = window - len(question) - 3
     if room < 1:
-        raise ReproError(f"window is {window} tokens, but the question has {len(question)} and three are special: no "
-                         f"room for text is left; choose a window of at least {len(question) + 4}.")
+        raise ReproError(f"window is {window} tokens, but the question has {len(question)} and three are special, so "
+                         f"no room is left for text; choose a window of at least {len(question) + 4}.")
     spans = [(start, min(start + room, len(context))) for start in range(0, len(context), room)]
     return [QuestionWindow([bos, *question, sep, *context[start:stop], sep], start, stop) for start, stop in spans]
 
 
 @dataclass
 class Read:
-    """What a reader says of questions, each in W windows of T tokens."""
+    """The output of a reader for questions of W windows of T tokens each."""
 
     start_logits: Tensor  # (B, W, T)
     end_logits: Tensor  # (B, W, T)
-    type_logits: Tensor  # (B, 3): span, yes, no; of <s>, each of whose d numbers is the highest of all windows
+    type_logits: Tensor  # (B, 3): span, yes, no; from <s>, max-pooled over windows
     last_hidden_state: Tensor  # (B, W, T, d)
 
 
@@ -84,9 +84,9 @@ class Read:
 class RecurrentRoberta(RobertaPreTrainedModel):
     """RoBERTa with a recurrence module that answers questions about texts of any number of windows.
 
-    The mean over the real tokens of a window's last layer goes through the module's feedforward network and stands, as
-    key and value only, in one layer of the next window. Base weights keep the names of RobertaForQuestionAnswering
-    (`roberta.`, `qa_outputs.`), what is added is under `answer_type.` and `recurrence.`.
+    The mean over the non-padding tokens of a window's last layer goes through the module's feedforward network. One
+    layer of the next window sees the result as key and value only. Base weights keep the names of
+    RobertaForQuestionAnswering (`roberta.`, `qa_outputs.`), new ones are under `answer_type.` and `recurrence.`.
 
     >>> from transformers import RobertaConfig
     >>> small = RobertaConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
@@ -112,25 +112,25 @@ class RecurrentRoberta(RobertaPreTrainedModel):
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, recurrence: RecurrenceConfig | None = None,
                         **kwargs) -> "RecurrentRoberta":
-        """A saved RecurrentRoberta, or any RoBERTa checkpoint (folder or hub name) with what it lacks added afresh.
+        """Load a saved RecurrentRoberta, or any RoBERTa checkpoint (folder or hub name) with fresh missing parts.
 
-        recurrence: of a fresh module; None: as in the paper's section 5.4. Weights are fp32 unless `dtype` says
-        otherwise. Raises ReproError when `recurrence` contradicts what a saved model was built with, and for a
-        checkpoint that is no RoBERTa, damaged or not whole.
+        recurrence: for a fresh module; None: as in the paper's section 5.4. Weights are fp32 unless `dtype` is given.
+        Raises ReproError if `recurrence` contradicts a saved model, and for a checkpoint that is not RoBERTa, damaged
+        or incomplete.
         """
         check_settings(recurrence)
         with reading(name_or_folder, "FacebookAI/roberta-base"):
             values, _ = RobertaConfig.get_config_dict(str(name_or_folder))
         if not values:
-            raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
+            raise ReproError(f"{name_or_folder} has no config.json; give the folder of a checkpoint.")
         if values.get("model_type") != "roberta":
             raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of RoBERTa; give "
-                             "that of one.")
+                             "a RoBERTa checkpoint.")
         config = RobertaConfig.from_dict(values)
         stored = getattr(config, "recurrence", None)
         if stored is not None and recurrence is not None and recurrence != RecurrenceConfig(**stored):
             raise ReproError(f"{name_or_folder} was saved with recurrence {stored}, not {recurrence.to_dict()}; leave "
-                             "the argument out to use what is saved.")
+                             "the argument out to use the saved one.")
         if stored is None:
             config.recurrence = (recurrence or PAPER).to_dict()
         with reading(name_or_folder, "FacebookAI/roberta-base"):
@@ -138,24 +138,24 @@ class RecurrentRoberta(RobertaPreTrainedModel):
                                                   **{"dtype": torch.float32} | kwargs)
         lost = sorted(name for name in told["missing_keys"] if stored is not None or name.startswith("roberta."))
         if lost:
-            raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
-                             "checkpoint.")
+            raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a "
+                             "complete checkpoint.")
         if stored is None:
             model.recurrence.reset_parameters()
         return model
 
     def save_pretrained(self, folder: str | Path, **kwargs) -> None:
-        """Write the model as transformers does; RobertaForQuestionAnswering reads what it has in common."""
+        """Save the model as transformers does; RobertaForQuestionAnswering can load the shared weights."""
         with quietly():
             super().save_pretrained(folder, **kwargs)
 
     @property
     def n_positions(self) -> int:
-        """How many tokens a window can have."""
+        """The most tokens that a window can have."""
         return self.config.max_position_embeddings - self.config.pad_token_id - 1
 
     def added_parameters(self):
-        """The weights that a reader of one window at a time does not have."""
+        """The weights that a plain single-window reader does not have."""
         return self.recurrence.parameters()
 
     @checked
@@ -163,10 +163,11 @@ class RecurrentRoberta(RobertaPreTrainedModel):
                 recompute: str = "none", given: Tensor | None = None) -> Read:
         """Read questions (B, W, T), window after window, as `question_windows` makes them.
 
-        attention_mask (B, W, T): 0 where a token is padding, of which what is returned says nothing; a window that is
-        all padding is not read, and changes nothing. recurrent: False reads every window as plain RoBERTa does,
-        without h_prev. recompute: "window" keeps nothing of a window for the backward pass but what goes to the next.
-        given (B, W, d): what each window sees in the place of what the one before left (`states` of another question).
+        attention_mask (B, W, T): 0 for padding, whose outputs are meaningless; a window that is all padding is skipped
+        and changes nothing. recurrent: False reads every window like plain RoBERTa, without h_prev. recompute: "window"
+        stores only the state passed to the next window for the backward pass.
+        given (B, W, d): the state that each window sees instead of the previous window's (`states` of another
+        question).
         Raises ReproError for windows longer than the model's positions, other shapes, and an unknown `recompute`.
         """
         if recompute not in RECOMPUTE:
@@ -177,7 +178,7 @@ class RecurrentRoberta(RobertaPreTrainedModel):
             raise ReproError(f"given has shape {tuple(given.shape)}; give (questions, windows, width), here "
                              f"{(batch, n_windows, self.config.hidden_size)}.")
         if given is not None and not recurrent:
-            raise ReproError("given is what windows see of others, and recurrent=False sees nothing; leave one out.")
+            raise ReproError("given sets the states that windows see, but recurrent=False sees none; leave one out.")
         read = self._windows(windows, real, recompute == "window", given, recurrent)
         hidden = torch.stack([one for one, _ in read], 1)
         start, end = self.qa_outputs(hidden).unbind(-1)
@@ -185,11 +186,11 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         return Read(start, end, self.answer_type(first), hidden)
 
     def states(self, windows: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """(B, W, d): what each window leaves to the next, before the module's feedforward network."""
+        """(B, W, d): the state that each window passes on, before the module's feedforward network."""
         return torch.stack([z for _, z in self._windows(windows, self._real(windows, attention_mask), False, None)], 1)
 
     def _real(self, windows: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """Which tokens are no padding (B, W, T), once everything has the right shape."""
+        """Which tokens are not padding (B, W, T), after checking all shapes."""
         if not isinstance(windows, Tensor) or windows.ndim != 3 or not windows.numel():
             raise ReproError(f"windows are {what(windows)}; give ids of shape (questions, windows, tokens).")
         check_ids(windows.flatten(0, 1), self.config.vocab_size, name="windows")
@@ -200,19 +201,19 @@ class RecurrentRoberta(RobertaPreTrainedModel):
             raise ReproError(f"a window has {reached} tokens, but this RoBERTa has {self.n_positions} "
                              "positions; give windows of at most that many.")
         if attention_mask is not None and not isinstance(attention_mask, Tensor):
-            raise ReproError(f"attention_mask is {what(attention_mask)}; give a tensor of the shape of windows.")
+            raise ReproError(f"attention_mask is {what(attention_mask)}; give a tensor with the shape of windows.")
         real = torch.ones_like(windows, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
         if real.shape != windows.shape:
             raise ReproError(f"attention_mask has shape {tuple(real.shape)}, windows {tuple(windows.shape)}; they must "
                              "be the same.")
         if not real.flatten(1).any(1).all():
-            raise ReproError("a question has padding alone; give each at least one window of tokens.")
+            raise ReproError("a question has only padding; give each at least one window of tokens.")
         return real
 
     def _windows(self, windows, real, again, given, recurrent=True):
-        """Hidden states (B, T, d) of each window in turn, and z (B, d), what it leaves to the next."""
+        """Hidden states (B, T, d) of each window in turn, and z (B, d), the state that it passes on."""
         z = self.qa_outputs.weight.new_zeros(len(windows), self.config.hidden_size)
-        before = torch.zeros(len(windows), dtype=torch.bool, device=windows.device)  # whether there is a window before
+        before = torch.zeros(len(windows), dtype=torch.bool, device=windows.device)  # is there a previous window?
         for k in range(windows.shape[1]):
             seen = (z if given is None else given[:, k], before) if recurrent else (None, None)
             hidden, left = self._of_rows(windows[:, k], real[:, k], *seen, again)
@@ -221,9 +222,9 @@ class RecurrentRoberta(RobertaPreTrainedModel):
             yield hidden, z
 
     def _of_rows(self, ids, real, z, before, again):
-        """`_read_window` of those rows that are not all padding, as far as the longest goes; zeros for all else."""
+        """`_read_window` for the rows that are not all padding, up to the longest; zeros elsewhere."""
         there, n = real.any(1), ids.shape[1]
-        reached = int(real.any(0).nonzero().max()) + 1 if there.any() else 1  # what is behind it costs nothing
+        reached = int(real.any(0).nonzero().max()) + 1 if there.any() else 1  # padding after it costs nothing
         ids, real = ids[:, :reached], real[:, :reached]
         if there.all():
             hidden, left = recomputed(again, self._read_window, ids, real, z, before)
@@ -237,7 +238,7 @@ class RecurrentRoberta(RobertaPreTrainedModel):
     def _read_window(self, ids: Tensor, real: Tensor, z: Tensor | None, before: Tensor | None) -> tuple[Tensor, Tensor]:
         """Hidden states (B, T, d) of one window, and its z (B, d).
 
-        z: of the window before; before (B,): where there is one. None for both: nowhere.
+        z: from the previous window; before (B,): where there is one. None for both: there is none.
         """
         module, settings = self.recurrence, self.recurrence.config
         h_prev = None if z is None or not before.any() else module(z)

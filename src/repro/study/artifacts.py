@@ -1,4 +1,4 @@
-"""A paper's tables and figures, built from records and the printed values: in a notebook, in a terminal, as data."""
+"""Tables and figures of the papers, built from records and printed values, for notebooks, terminals and files."""
 
 import html
 import io
@@ -32,12 +32,12 @@ ADDED = "not in the paper"  # the source of a table or figure that this study ad
 
 
 def heading(scale: str) -> str:
-    """What a column of our results is headed with: the scale's name, but "full" for ours at the paper's scale."""
+    """The column heading of our results at a scale: its name, but "full" for the scale `paper`."""
     return "full" if scale == "paper" else scale
 
 
 class Based:
-    """What stands on the runs of one experiment, or of several: an artifact or a claim."""
+    """Base of artifacts and claims: something that needs the runs of one or more experiments."""
 
     experiment: str | tuple[str, ...]
 
@@ -49,11 +49,11 @@ class Based:
 
     @property
     def scales(self) -> tuple[str, ...]:
-        """The scales at which each of its experiments can be run."""
+        """The scales that all of its experiments have."""
         return tuple(scale for scale in SCALES if all(scale in one.scales for one in self.experiments))
 
     def plan(self, scale: str, sets: Mapping[str, Any] | None = None) -> list[RunConfig]:
-        """The planned configs of its experiments at `scale`. Of `sets`, each experiment takes the keys that it has.
+        """The planned configs of its experiments at `scale`; each experiment uses the keys in `sets` that it has.
 
         Raises ReproError for an unknown scale, and for a key that none of them has.
         """
@@ -91,14 +91,14 @@ class Artifact(Based):
     chapter: str
     experiment: str | tuple[str, ...]  # whose runs it needs, one or several
     build: Callable[["ArtifactContext"], Any]
-    source: str  # where in the paper, e.g. "Table 1", or ADDED, with or without more
+    source: str  # where in the paper, e.g. "Table 1", or text that starts with ADDED
     kind: Literal["table", "figure"] = "table"
     shows: tuple[str, ...] = ("corpus",)  # the settings that name the data in it
     look_for: str = ""  # what to see in a figure, a sentence or two; no result, which would go stale
 
     @property
     def heading(self) -> str:
-        """What its caption begins with."""
+        """The first line of its caption."""
         name = (f"{self.title} ({self.source})." if self.source.startswith(ADDED) else
                 f"{self.source} of {cited(self.paper)}: {self.title}.")
         return f"{name} {self.look_for}".strip()
@@ -106,7 +106,7 @@ class Artifact(Based):
     @caching()
     def render(self, scale: str = "smoke", also: Sequence[str] | None = None, results: Path | str | None = None,
                sets: Mapping[str, Any] | None = None) -> "Rendered":
-        """The artifact from the records of `scale`, beside those of the scales in `also` (default: `beside(scale)`).
+        """The artifact from the records of `scale`, next to those of the scales in `also` (default: `beside(scale)`).
 
         `sets` changes the plan of `scale` as `repro run --set` does. Missing records never raise: their cells say
         "not run" and the caption names the command. Raises ReproError for an unknown scale or key, and for records
@@ -125,7 +125,7 @@ class Artifact(Based):
 
 @dataclass
 class ArtifactContext:
-    """What `build` asks for records. It remembers which it was given and which were missing, for the caption.
+    """Gives `build` its records, and remembers for the caption which were used and which were missing.
 
     >>> context = ArtifactContext(artifact("yoshida2020-table1"), ("small",), results=folder)
     >>> context.value("test_word_perplexity", scale="small", model="recurrent", overlap=0, insert_layer=1)
@@ -133,17 +133,17 @@ class ArtifactContext:
     """
 
     artifact: Artifact
-    scales: tuple[str, ...]  # the scale asked for, then those shown beside it
+    scales: tuple[str, ...]  # the requested scale, then those shown with it
     results: Path | str | None = None
     sets: dict[str, Any] = field(default_factory=dict)
     used: dict[str, Record] = field(default_factory=dict)  # by id
     missing: dict[str, RunConfig] = field(default_factory=dict)  # by command
 
     def plan(self, scale: str | None = None, **fields: Any) -> list[RunConfig]:
-        """The planned configs of `scale` (default: the scale asked for) that have these field values.
+        """The planned configs of `scale` (default: the requested scale) that have these field values.
 
-        Of an artifact that rests on several experiments, `experiment="NAME"` gives those of one; a config without one
-        of these fields is not among them.
+        If the artifact needs several experiments, `experiment="NAME"` selects one; a config that lacks one of these
+        fields is left out.
         """
         scale = scale or self.scales[0]
         self.artifact.check_keys(fields)
@@ -152,15 +152,15 @@ class ArtifactContext:
                        for key, value in fields.items())]
 
     def records(self, scale: str | None = None, **fields: Any) -> list[Record]:
-        """The records, at every seed there is, of `plan(scale, **fields)`."""
+        """The records of `plan(scale, **fields)` at all available seeds."""
         return [record for config in self.plan(scale, **fields) for record in self.records_of(config)]
 
     def records_of(self, config: RunConfig) -> list[Record]:
-        """The records, at every seed there is, of one config; none if it was not run."""
+        """The records of one config at all available seeds; [] if it was not run."""
         return self.at_common_seeds([config])[0]
 
     def at_common_seeds(self, configs: Sequence[RunConfig]) -> list[list[Record]]:
-        """The records of each config at its `same_seeds`, for levels that stand side by side."""
+        """The records of each config at their `same_seeds`, for levels that are shown side by side."""
         found = same_seeds([Store.for_scale(config.scale, self.results).seeds(config) for config in configs])
         for config, records in zip(configs, found, strict=True):
             self.used |= {record.id: record for record in records}
@@ -171,11 +171,11 @@ class ArtifactContext:
     def value(self, metric: str, digits: int = 2, scale: str | None = None, **fields: Any) -> str:
         """One cell: the metric's mean over seeds with `digits` decimals, or "not run".
 
-        Raises ReproError when `fields` leave more than one config of the plan, or an unknown metric.
+        Raises ReproError if `fields` match more than one config of the plan, and for an unknown metric.
         """
         plan = self.plan(scale, **fields)
         if len(plan) > 1:
-            raise ReproError(f"{self.artifact.id}: {fields} fits {len(plan)} configs of the plan; name more fields.")
+            raise ReproError(f"{self.artifact.id}: {fields} matches {len(plan)} configs of the plan; give more fields.")
         found = [record for config in plan for record in self.records_of(config)]
         for record in found:
             if metric not in record.metrics:
@@ -183,37 +183,37 @@ class ArtifactContext:
         return f"{fmean(record.metrics[metric] for record in found):.{digits}f}" if found else NOT_RUN
 
     def caption(self) -> str:
-        """What is shown: the source, then for each scale its data, seeds, records and the command for missing ones."""
+        """The source, then for each scale its data, seeds and records, and the command that makes missing ones."""
         lines = [self.artifact.heading]
         for scale in self.scales:
             used = [record for record in self.used.values() if record.scale == scale]
             missing = [(line, config) for line, config in self.missing.items() if config.scale == scale]
-            told = []
+            parts = []
             if used:
                 data = sorted({name for record in used for name in self._data(record)})
-                told.append(f"{', '.join(data)}; {_seeds(used)}; "
-                            f"record{'s' * (len(used) > 1)} {', '.join(record.id for record in used)}")
+                parts.append(f"{', '.join(data)}; {_seeds(used)}; "
+                             f"record{'s' * (len(used) > 1)} {', '.join(record.id for record in used)}")
             if missing:
                 runs = f"{len(missing)} run{'s' * (len(missing) > 1)}" if used else "all"
-                told.append(f"{runs} {NOT_RUN}: {', '.join(f'`{line}`' for line in self._commands(missing))}")
-            if told:
-                lines.append(f"{scale}: {'; '.join(told)}.")
+                parts.append(f"{runs} {NOT_RUN}: {', '.join(f'`{line}`' for line in self._commands(missing))}")
+            if parts:
+                lines.append(f"{scale}: {'; '.join(parts)}.")
         return "\n".join(lines)
 
     def _data(self, record: Record) -> list[str]:
-        """The data that this artifact shows of a record, parts named as parts."""
+        """The data in a record that this artifact shows; parts of a corpus are called parts."""
         names = {record.config[key] for key in self.artifact.shows if record.config.get(key)}
         parts = {name: record.data["part_of"] if name == record.data["name"] else corpus_named(name).part_of
                  for name in names}
         return [name + (f" (part of {part})" if part else "") for name, part in parts.items()]
 
     def _commands(self, missing: list[tuple[str, RunConfig]]) -> list[str]:
-        """For each experiment one command that runs what is missing at a scale (and reads what is there)."""
-        told = []
+        """One command per experiment that makes its missing runs at a scale (and reuses existing records)."""
+        found = []
         for name in dict.fromkeys(config.experiment for _, config in missing):
             lines = [line for line, config in missing if config.experiment == name]
-            told.append(lines[0] if len(lines) == 1 else self._command(name, missing[0][1].scale))
-        return [line + (f" --results {shlex.quote(str(self.results))}" if self.results else "") for line in told]
+            found.append(lines[0] if len(lines) == 1 else self._command(name, missing[0][1].scale))
+        return [line + (f" --results {shlex.quote(str(self.results))}" if self.results else "") for line in found]
 
     def _command(self, name: str, scale: str) -> str:
         """The command that runs the whole plan of one experiment at a scale."""
@@ -223,10 +223,10 @@ class ArtifactContext:
 
 
 def same_seeds(groups: Sequence[list[Record]]) -> list[list[Record]]:
-    """Of groups of records those at the seeds that all of them have, so that levels side by side differ in no seed.
+    """The records of each group at the seeds that all groups share, so that levels side by side use the same seeds.
 
-    A group with fewer seeds than a verdict asks for does not take any from those that have enough: it keeps what it has
-    of theirs. Where there is nothing in common a group stays as it is.
+    A group with fewer seeds than a verdict needs does not restrict the others; it keeps the seeds that it shares with
+    them. A group that shares no seed stays as it is.
     """
     seeds = [{record.seed for record in group} for group in groups if group]
     enough = [some for some in seeds if len(some) >= SEEDS] or seeds
@@ -235,7 +235,7 @@ def same_seeds(groups: Sequence[list[Record]]) -> list[list[Record]]:
 
 
 def _seeds(used: Sequence[Record]) -> str:
-    """How many seeds what is shown has: "3 seeds", or "1 to 5 seeds" where some of it has fewer than the rest."""
+    """The number of seeds shown: "3 seeds", or "1 to 5 seeds" if some configs have fewer."""
     found: dict[str, set[int]] = {}
     for record in used:
         settings = {key: value for key, value in record.config.items() if key != "seed"}
@@ -246,7 +246,7 @@ def _seeds(used: Sequence[Record]) -> str:
 
 
 def _set(key: str, value: Any) -> str:
-    """`--set` for the command line that stands for one item of `sets`."""
+    """One item of `sets` as a `--set` option."""
     values = value if isinstance(value, list) else [value]
     text = value if isinstance(value, str) else ",".join(map(as_text, values))
     return f"--set {shlex.quote(f'{key}={text}')}"
@@ -254,7 +254,7 @@ def _set(key: str, value: Any) -> str:
 
 @dataclass(frozen=True)
 class Rendered:
-    """An artifact made visible. `content` is the DataFrame or Figure; notebooks and rich show it with its caption.
+    """A rendered artifact. `content` is the DataFrame or Figure; notebooks and rich show it with its caption.
 
     >>> rendered = artifact("yoshida2020-table1").render("small")
     >>> rendered.caption.partition(":")[0]
@@ -267,12 +267,12 @@ class Rendered:
 
     @property
     def table(self) -> "pandas.DataFrame":
-        """The rows and columns shown, with a named index as its first columns. Raises ReproError for a figure."""
+        """The table, with a named index as its first columns. Raises ReproError for a figure."""
         if self.artifact.kind == "figure":
             raise ReproError(f"{self.artifact.id} is a figure, not a table.")
         return self.content if self.content.index.names == [None] else self.content.reset_index()
 
-    def __repr__(self) -> str:  # what a notebook stores beside the table: the same bytes at every execution
+    def __repr__(self) -> str:  # stored in notebooks; the same bytes at every execution
         return self.caption
 
     def _repr_html_(self) -> str:
@@ -315,7 +315,7 @@ class Rendered:
         from repro.plotting import ColouredText
 
         if isinstance(self.content, ColouredText):
-            raise ReproError(f"{self.artifact.id} is made of words, of which no picture can be saved; see it in its "
+            raise ReproError(f"{self.artifact.id} is made of words and cannot be saved as a picture; see it in its "
                              f"chapter, {self.artifact.chapter}.")
         buffer = io.BytesIO()
         self.content.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
@@ -324,7 +324,7 @@ class Rendered:
 
 
 def _line(line: str) -> str:
-    """One line of a caption as HTML: commands set as code, the ids of records folded away below it."""
+    """One line of a caption as HTML: commands as code, record ids folded below it."""
     line = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(line, quote=False))
     found = re.search("; (records?) ([0-9a-f]{16}(?:, [0-9a-f]{16})*)", line)
     if not found:
@@ -335,7 +335,7 @@ def _line(line: str) -> str:
 
 @checked
 def beside(scale: str) -> tuple[str, ...]:
-    """The scales whose records a page at `scale` shows first: `small`, whose records lie in the repository.
+    """The scales whose records a page at `scale` shows first: `small`, whose records the repository contains.
 
     >>> beside("smoke"), beside("small")
     (('small',), ())

@@ -25,7 +25,7 @@ from repro.study.runner import model_folder, run
 from repro.study.settings import RunConfig
 from repro.study.store import where
 
-TRUST = 60.0  # seconds of finished runs that weigh as much as the estimate
+TRUST = 60.0  # seconds of finished runs that count as much as the estimate
 LONGER = 1.1  # a run that did not finish within some seconds is expected to take at least this many times as long
 
 
@@ -45,7 +45,7 @@ class Job:
     lacking: str = ""  # why it cannot run on this machine
 
     def left(self, pace: float = 1.0) -> float:
-        """The seconds that it still takes where runs take `pace` times their estimates.
+        """The seconds that it still needs if runs take `pace` times their estimates.
 
         >>> Job("recurrence-pg19", seconds=90.0, spent=30.0).left()
         60.0
@@ -85,8 +85,8 @@ def seconds_of(text: str) -> float:
     found = re.fullmatch(r"(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text.strip(), re.ASCII)
     total = sum(int(n or 0) * unit for n, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
     if not total:
-        raise ReproError(f"the budget {text!r} is not a duration; write hours, minutes and seconds, more than 0 in "
-                         "all, such as 90s, 12m or 1h30m.")
+        raise ReproError(f"the budget {text!r} is not a duration above 0; write hours, minutes and seconds, such as "
+                         "90s, 12m or 1h30m.")
     return float(total)
 
 
@@ -260,7 +260,7 @@ def duration(seconds: float) -> str:
 
 
 def _total(jobs: Mapping[str, Job], names: Iterable[str]) -> float:
-    """The seconds that these jobs still take."""
+    """The seconds that these jobs still need."""
     return sum(jobs[name].left() for name in names)
 
 
@@ -274,7 +274,7 @@ def _job(config: RunConfig, runs: Mapping[str, RunConfig]) -> Job:
     here = data_at_hand(config)
     spent, lost = _seconds_spent(config) if here else (0.0, 0.0)
     return Job(config.experiment, parent.estimate(config).seconds, needs, spent, lost,
-               "" if here else "its data, or that of a run it needs, is not on this machine: see `repro data list`")
+               "" if here else "its data, or that of a run it needs, is not on this machine; see `repro data list`")
 
 
 def _spent(config: RunConfig) -> Path:
@@ -283,7 +283,7 @@ def _spent(config: RunConfig) -> Path:
 
 
 def _note(config: RunConfig, began: float) -> None:
-    """Write down the seconds since `began` of a run that was stopped: kept up to its last checkpoint, lost after it."""
+    """Store the seconds of a stopped run since `began`: those up to its last checkpoint are kept, the rest is lost."""
     now, (spent, lost) = time.time(), _seconds_spent(config)
     written = [path.stat().st_mtime for path in _spent(config).with_suffix("").rglob("checkpoint.pt")]
     kept = min(max([began, *written]), now) - began

@@ -1,4 +1,4 @@
-"""Cache for lookups within one request: `repro list`, the scoreboard, a cell of a chapter."""
+"""A cache for lookups within one request, such as `repro list`, the scoreboard, or a cell of a chapter."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ _found: dict[tuple, Any] | None = None
 
 @contextmanager
 def caching() -> Iterator[None]:
-    """Within this block, list every folder, check every record and compute every id only once."""
+    """While it is active, every folder is listed once, every record checked once, and every id computed once."""
     global _found
     before, _found = _found, {} if _found is None else _found
     try:
@@ -21,7 +21,7 @@ def caching() -> Iterator[None]:
 
 
 def cached(function: Function) -> Function:
-    """Decorate a function of hashable values: within `caching`, each call with the same values is made once."""
+    """Cache a function of hashable arguments while `caching` is active."""
     @functools.wraps(function)
     def remembered(*values, **named):
         if _found is None:
@@ -30,5 +30,5 @@ def cached(function: Function) -> Function:
         if key not in _found:
             _found[key] = function(*values, **named)
         kept = _found[key]
-        return list(kept) if isinstance(kept, list) else kept  # a copy, so that a caller may sort it
+        return list(kept) if isinstance(kept, list) else kept  # a copy, so that callers can sort it
     return remembered

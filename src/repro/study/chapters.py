@@ -1,4 +1,4 @@
-"""What a chapter of the book rests on."""
+"""Which papers a chapter of the book depends on."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from repro.study.registry import package, packages
 
 
 def papers_of(chapter: str, code: str) -> set[str]:
-    """The packages of the papers that a chapter tells about, from its name and the text of its code cells.
+    """The packages of the papers that a chapter covers, from its name and the text of its code cells.
 
-    Those that it names, by themselves or by the id of an experiment, artifact or claim, and those that have an
-    artifact in it. All of them for one that shows the scoreboard, or that names none.
+    These are the packages that it names, directly or through the id of an experiment, artifact or claim, and those
+    with an artifact in it; all packages if it shows the scoreboard or names none.
     """
     if "Scoreboard" in code:
         return set(packages())

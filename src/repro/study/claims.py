@@ -1,4 +1,4 @@
-"""Claims of the papers, as an experimenter declares them, judged by records; and where every entry stands."""
+"""Claims of the papers, declared before their runs and judged by records; and the status of every entry."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ DECIDED = REPRODUCED, SMALLER, NOT_REPRODUCED, INCONCLUSIVE
 WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, SMALLER, REPRODUCED, MACHINERY
 UNITS = {"document": "documents", "book": "books", "stretch": "stretches", "question": "questions", "seed": "seeds",
          "exact": "exact"}
-SHORT = 60  # characters of a sentence that fits into a line beside its effect
+SHORT = 60  # characters of a sentence that fits in one line with its effect
 
 
 class Measured(NamedTuple):
@@ -55,11 +55,11 @@ class Measured(NamedTuple):
 
     effects: Any  # (seeds, units)
     control: Any = None  # the same without the mechanism, (seeds, units) or (seeds, 1)
-    note: str = ""  # what a reader has to know of these numbers
+    note: str = ""  # what a reader has to know about these numbers
 
 
 class Assay(NamedTuple):
-    """A positive control: what has to move by at least the paper's effect, or the claim cannot be tested here.
+    """A positive control: it has to move the score by at least the paper's effect, or the claim is not testable here.
 
     >>> Assay("the overlap", where=lambda config: config.overlap == 50, room=lambda records: 0.1).room([])
     0.1
@@ -67,20 +67,20 @@ class Assay(NamedTuple):
 
     what: str  # in words
     where: Callable[[Any], bool]  # which configs of the plan it reads
-    room: Callable[[list[Record]], float | None]  # by how much it moved; None: nothing tells
-    paper: Callable[[], float] | None = None  # by how much it moves in the paper; None: not printed
+    room: Callable[[list[Record]], float | None]  # how far it moved the score; None: not measured
+    paper: Callable[[], float] | None = None  # how far it moves the score in the paper; None: not printed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Claim(Based):
     """One sentence of a paper that records can confirm or refute, as an experimenter declares it beforehand.
 
-    `measure(records)` gets the records of the configs of the plan for which `where` holds, ordered by seed, at the
-    seeds that all of these configs have; it is called only when there is one. What it returns becomes a verdict by one
-    rule for all claims, `repro.study.judge`.
+    `measure(records)` gets the records of the planned configs that `where` selects, ordered by seed, at the seeds that
+    all of these configs share; it is called only if there is one. `repro.study.judge`, one rule for all claims, turns
+    its result into a verdict.
 
-    Raises ReproError where something is neither declared nor explained: the paper's effect, and, unless the claim is
-    about a number that has no chance in it ("exact"), the control and the assay.
+    Raises ReproError if something is neither declared nor explained: the paper's effect and, unless the claim is about
+    an exact number ("exact"), the control and the assay.
 
     >>> Claim(id="toy", paper="this book", sentence="It helps.", source="Table 1", experiment="recurrence-pg19",
     ...     measure=lambda records: Measured([[-0.1]]), direction="lower", unit="book")
@@ -94,26 +94,26 @@ class Claim(Based):
     sentence: str  # in our words
     short: str = ""  # the same in SHORT characters or fewer, where the sentence has more
     source: str  # where in the paper, e.g. "Table 1"
-    experiment: str | tuple[str, ...]  # whose runs it is judged by, one or several
-    about: tuple[str, ...] = ()  # ids of artifacts, the one that shows it best first
+    experiment: str | tuple[str, ...]  # whose runs judge it, one or several
+    about: tuple[str, ...] = ()  # ids of artifacts, the best one first
     where: Callable[[Any], bool] = lambda config: True
     measure: Callable[[list[Record]], Measured]
     direction: Literal["lower", "higher"]  # of the effects, than `null`
     null: float = 0.0
     margin: bool = False  # `null` is a size that the sentence names, such as "at most 1 % worse": only the side counts
-    unit: Literal["document", "book", "stretch", "question", "seed", "exact"]  # what the effects of a seed are of
-    seeds: int = SEEDS  # as many are needed, or more
-    same_weights: bool = False  # are compared: then one seed is enough, as where there is no chance
+    unit: Literal["document", "book", "stretch", "question", "seed", "exact"]  # what each effect of a seed measures
+    seeds: int = SEEDS  # the number needed
+    same_weights: bool = False  # whether the same weights are compared: then one seed is enough
     paper_effect: Callable[[], float] | None = None  # from the published values
     why_no_paper_effect: str = ""
-    control: str = ""  # what it is, in words; `measure` returns its effects
+    control: str = ""  # in words; `measure` returns its effects
     why_no_control: str = ""
     assay: Assay | None = None
     why_no_assay: str = ""
-    family: str = ""  # claims of one name share one error (Holm)
-    criterion_before: str = ""  # what it measured or asked for, where that was changed after its runs were known
-    means_at: tuple[str, ...] = ("small", "medium", "paper")  # elsewhere it tells only that the machinery works
-    relative: bool = False  # effects are logs of a ratio, told as the change of that ratio in per cent
+    family: str = ""  # claims of one family share one error (Holm)
+    criterion_before: str = ""  # the earlier criterion, if it changed after the runs
+    means_at: tuple[str, ...] = ("small", "medium", "paper")  # at other scales it only shows that the machinery works
+    relative: bool = False  # effects are logs of a ratio, shown as its change in %
     told_in: str = ""  # the unit of the effects, where they are not relative
     declared_at: tuple[Path, int] = field(init=False, default=(Path(), 0))  # file and line
 
@@ -129,11 +129,11 @@ class Claim(Based):
                 raise ReproError(f"claim '{self.id}' declares {'both' if given else 'neither'} {name} "
                                  f"{'and' if given else 'nor'} why_no_{name}; give one of them.")
         if len(self.short) > SHORT:
-            raise ReproError(f"claim '{self.id}' has a short form of {len(self.short)} characters; it is to have "
+            raise ReproError(f"claim '{self.id}' has a short form of {len(self.short)} characters; shorten it to "
                              f"{SHORT} or fewer.")
         if self.seeds < SEEDS:
-            raise ReproError(f"claim '{self.id}' asks for {self.seeds} seed{'s' * (self.seeds > 1)}, not {SEEDS} or "
-                             "more; where the same weights are compared, say same_weights=True.")
+            raise ReproError(f"claim '{self.id}' asks for {self.seeds} seed{'s' * (self.seeds > 1)}; ask for {SEEDS} "
+                             "or more, or set same_weights=True if the same weights are compared.")
         caller = sys._getframe(2)  # of __init__, which calls this
         object.__setattr__(self, "declared_at", (Path(caller.f_code.co_filename), caller.f_lineno))
 
@@ -147,23 +147,23 @@ class Claim(Based):
 
     @property
     def brief(self) -> str:
-        """Its sentence for a line of a list: the short form, where there is one."""
+        """Its one-line form for lists: `short`, or the sentence if there is none."""
         return self.short or self.sentence
 
     @property
     def late(self) -> str:
-        """The note in its row on a criterion that was changed after the runs were known; "" where none was."""
+        """The note in its row if its criterion changed after the runs; "" if it did not."""
         return f"criterion changed after the runs (before: {self.criterion_before})" if self.criterion_before else ""
 
     @property
     def chapter(self) -> str:
-        """The chapter of the first artifact that it is about."""
+        """The chapter of the first artifact in `about`."""
         return artifact(self.about[0]).chapter if self.about else ""
 
     @caching()
     @cached
     def verdict(self, scale: str = "smoke", results: Path | str | None = None) -> Verdict:
-        """The verdict of the records of `scale`; "not run", with the command, while one is missing.
+        """The verdict of the records of `scale`; "not run", with the command, if one is missing.
 
         Raises ReproError for an unknown scale and for records that cannot be trusted.
         """
@@ -176,8 +176,8 @@ class Claim(Based):
         return replace(works, text=worded(works, self.write, self.told_in))
 
     def _share(self, found: Verdict, scale: str, results: Path | str | None) -> int:
-        """The number of claims of its family that share the error of 5 %: those that are testable here; for a claim
-        that is not testable itself, all that have their runs and seeds."""
+        """The number of claims in its family that share the error of 5 %: the testable ones, or, for a claim that is
+        not testable itself, all with enough runs and seeds."""
         members = [one for one in claims() if one.family == self.family and scale in one.scales and one.id != self.id]
         every = [found, *(one._of_scale(scale, results) for one in members)]
         return holm([one.p for one in every if one is found or one.verdict in (*DECIDED, NOT_TESTABLE)
@@ -185,7 +185,7 @@ class Claim(Based):
 
     @cached
     def _of_scale(self, scale: str, results: Path | str | None, family: int = 1) -> Verdict:
-        """The verdict by the rule, the error shared with this number of claims."""
+        """The verdict at one scale, with the error shared by `family` claims."""
         found = self.records(scale, results)
         missing = [config for config, records in found if not records]
         if missing:
@@ -195,7 +195,7 @@ class Claim(Based):
         judged = [records for config, records in found if self.where(config)]
         common = set.intersection(*({record.seed for record in records} for records in judged))
         if not common:
-            return Verdict(NOT_RUN, text="no seed that all of its runs have; run them with the same --seed")
+            return Verdict(NOT_RUN, text="its runs have no seed in common; run them with the same --seed")
         chosen = [record for records in judged for record in records if record.seed in common]
         positive = [record for config, records in found if self.assay and self.assay.where(config)
                     for record in records]
@@ -205,14 +205,14 @@ class Claim(Based):
             found = self.judge(chosen, positive, family)
             more = next(seed for seed in range(len(common) + 1) if seed not in common)
             reasons = (found.because, mixed((*chosen, *positive)), found.verdict == OPEN and
-                       f"one seed more: repro run {name} --scale {scale} --seed {more}")
+                       f"for one more seed: repro run {name} --scale {scale} --seed {more}")
             found = replace(found, because="; ".join(filter(None, reasons)))
             _verdicts[key] = replace(found, text=worded(found, self.write, self.told_in))
         return _verdicts[key]
 
     def judge(self, records: list[Record], positive: Sequence[Record] | None = None, family: int = 1) -> Verdict:
-        """The verdict of these records by the rule, whatever they are of; `positive`: those of the assay, None to judge
-        without it. An assay that is asked and measures nothing leaves an effect of the paper's size untested."""
+        """The verdict of these records. `positive`: the records of the assay, or None to judge without it. If the assay
+        measures nothing, an effect of the paper's size is untested."""
         effects, control, note = self.measure(sorted(records, key=lambda record: record.seed))
         if self.control and control is None:
             raise ReproError(f"claim '{self.id}' declares a control ({self.control}), but its records hold none.")
@@ -237,25 +237,25 @@ class Claim(Based):
 
     @cached
     def records(self, scale: str, results: Path | str | None = None) -> list[tuple[RunConfig, list[Record]]]:
-        """The configs it is judged by, those of its assay too, each with its records at every seed there is; [] for one
-        that was not run."""
+        """The configs that judge it, including those of its assay, each with its records at every seed; [] for a
+        missing run."""
         store = Store.for_scale(scale, results)
         return [(config, store.seeds(config)) for config in self.needed(scale)]
 
     @cached
     def needed(self, scale: str) -> list[RunConfig]:
-        """The configs of the plan that it is judged by, those of its assay too."""
+        """The planned configs that judge it, including those of its assay."""
         return [config for config in self.plan(scale)
                 if self.where(config) or self.assay and self.assay.where(config)]
 
     @cached_property
     def scales(self) -> tuple[str, ...]:
-        """The scales whose plans have what it compares."""
+        """The scales whose plans include the runs that it compares."""
         return tuple(scale for scale in super().scales
                      if any(self.where(config) for one in self.experiments for config in one.plan(scale)))
 
     def declared(self) -> dict[str, Any]:
-        """What was said of it beforehand, as `repro list --json` gives it."""
+        """Its declaration, as `repro list --json` prints it."""
         assay = self.assay.what if self.assay else ""
         return {"direction": self.direction, "unit": self.unit, "family": self.family} | (
             {"control": self.control} if self.control else {"why_no_control": self.why_no_control}) | (
@@ -263,13 +263,13 @@ class Claim(Based):
             {"criterion_before": self.criterion_before} if self.criterion_before else {})
 
     def expected(self) -> float | None:
-        """The paper's effect as a verdict tells it; None where `why_no_paper_effect` says why."""
+        """The paper's effect in the unit of the verdict; None if there is none (`why_no_paper_effect`)."""
         effect = self.paper_effect() if self.paper_effect else None
         return expm1(effect) if self.relative and effect is not None else effect
 
     def words(self, verdict: Verdict) -> dict[str, str]:
-        """What stands behind a verdict, for tables: the paper's effect, seeds x units, the smallest effect that could
-        have been detected, the room that the assay leaves; each where there is one."""
+        """Columns that explain a verdict in a table, where they exist: the paper's effect, seeds x units, the smallest
+        detectable effect, the room."""
         known = {"the paper's": self.expected(), "detectable": verdict.detectable, "room": verdict.room}
         told = {name: self.write(value).removeprefix("+" * (name != "the paper's")) for name, value in known.items()
                 if value is not None and not (name == "detectable" and verdict.exact)}
@@ -282,15 +282,15 @@ class Claim(Based):
         return {name: told[name] for name in order if name in told}
 
     def write(self, number: float) -> str:
-        """A number of a verdict, in the claim's own way."""
+        """A number of a verdict in the claim's format."""
         counted = self.null or self.unit == "exact"  # not a difference
-        if self.relative and 0 < abs(number) < 5e-5:  # two digits would say that there is nothing
+        if self.relative and 0 < abs(number) < 5e-5:  # two digits would round it to zero
             return written(100 * number, "+.1g") + "%"
         return written(number, "+.2%" if self.relative else ".3g" if counted else "+.3g")
 
 
 def mixed(records: Sequence[Record]) -> str:
-    """Which seeds have runs of more than one kind of device, whose rounding differs; "" where none has."""
+    """The seeds with runs from more than one kind of device, which round differently; "" if there are none."""
     kinds: dict[int, set[str]] = {}
     for record in records:
         kinds.setdefault(record.seed, set()).add(record.environment["device"])
@@ -298,11 +298,11 @@ def mixed(records: Sequence[Record]) -> str:
     return f"runs of seed {', '.join(seeds)} were made on different devices" if seeds else ""
 
 
-_verdicts: dict[tuple, Verdict] = {}  # of a claim on records with these digests
+_verdicts: dict[tuple, Verdict] = {}  # (claim, family, digests of its records) -> verdict
 
 
 def _as_shares(verdict: Verdict, sign: int) -> Verdict:
-    """A verdict on logs of a ratio as one on the change of the ratio, a share; `sign` is that of the claimed side."""
+    """Turn a verdict on logs of a ratio into one on the relative change; `sign` is that of the claimed side."""
     ends = {name: getattr(verdict, name) for name in ("effect", "low", "high", "paper_effect", "control", "null")}
     sizes = {name: getattr(verdict, name) for name in ("detectable", "room", "paper_room", "expected", "bar")}
     return replace(verdict, **{name: value if value is None else expm1(value) for name, value in ends.items()},
@@ -330,9 +330,9 @@ def claims() -> list[Claim]:
 
 def standing(entry: Artifact | Claim, results: Path | str | None = None,
              scales: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Where an artifact or a claim stands: scale (default: each that it has) -> runs `planned` and `done`, `verdict`
-    ("" if nothing claims it), `text`. An artifact has the verdict of the claims about it: the worst one. A claim also
-    has what its verdict rests on: `reason`, `seeds`, `units`, `effect`, `low`, `high`, `exact`, `detectable`,
+    """The status of an artifact or a claim: scale (default: all that it has) -> runs `planned` and `done`, `verdict`
+    ("" without a claim), `text`. An artifact has the worst verdict of the claims about it. A claim also has the
+    numbers behind its verdict: `reason`, `seeds`, `units`, `effect`, `low`, `high`, `exact`, `detectable`,
     `control`, `room`, `paper_room`, and `paper_effect` or `why_no_paper_effect`."""
     standing = {}
     for scale in scales or entry.scales:
@@ -347,7 +347,7 @@ def standing(entry: Artifact | Claim, results: Path | str | None = None,
 
 
 def _numbers(claim: Claim, verdict: Verdict) -> dict[str, Any]:
-    """What a verdict rests on, with the names that `repro list --json` gives it."""
+    """The numbers behind a verdict, named as in `repro list --json`."""
     names = ("reason", "effect", "low", "high", "exact", "detectable", "control", "room", "paper_room")
     found = {"seeds": verdict.n_seeds, "units": verdict.n_units} | {name: getattr(verdict, name) for name in names}
     paper = claim.expected()
@@ -362,9 +362,9 @@ def standings(results: Path | str | None = None) -> list[tuple[Artifact | Claim,
 
 @caching()
 def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.DataFrame":
-    """The claims of a chapter (default: all claims) with their verdicts, a row for each claim and scale shown.
+    """The claims of a chapter (default: all) with their verdicts, one row for each claim and scale.
 
-    Shown are `scale` and, before it, the scales that stand `beside` it. Raises ReproError for an unknown chapter.
+    It shows `scale` and, before it, the scales that `beside` returns. Raises ReproError for an unknown chapter.
 
     >>> table = verdict_table("smoke", "06_wikitext103")
     >>> type(table).__name__
@@ -386,12 +386,12 @@ def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.D
 
 
 def listing(results: Path | str | None = None) -> dict[str, list[dict[str, Any]]]:
-    """Every experiment, artifact and claim with its `standing`, as `repro list --json` prints them and as they can be
-    taken from the book."""
+    """Every experiment, artifact and claim with its `standing`, as `repro list --json` prints them and the book
+    offers them for download."""
     entries = []
     for entry, scales in standings(results):
         is_claim = isinstance(entry, Claim)
-        judged = [scale for scale, told in scales.items()  # smoke reads generated text: no evidence about a paper
+        judged = [scale for scale, told in scales.items()  # smoke reads generated text: not evidence about a paper
                   if told["verdict"] not in ("", NOT_RUN) and scale != "smoke"]
         entries.append({"paper": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
                         "chapter": entry.chapter, "source": entry.source,
@@ -405,7 +405,7 @@ def listing(results: Path | str | None = None) -> dict[str, list[dict[str, Any]]
 
 
 def as_rows(listed: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The artifacts and claims of a `listing` as a flat table: a row for each of them and each of its scales."""
+    """The artifacts and claims of a `listing` as a flat table: one row for each entry and scale."""
     keys = ("paper", "id", "kind", "chapter", "source", "about")
     numbers = ("planned", "done", "verdict", "effect", "low", "high", "paper_effect", "detectable", "control", "room",
                "seeds", "units", "text")
@@ -415,9 +415,9 @@ def as_rows(listed: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 @caching()
 def tally(chosen: Sequence[Claim], results: Path | str | None = None) -> dict[str, int]:
-    """How many of these claims have which verdict, each at the largest scale, `smoke` apart, at which it was judged.
+    """How many of these claims got each verdict, each claim at its largest judged scale; `smoke` does not count.
 
-    Verdicts are always in the same order, whatever that of the claims is.
+    Verdicts are always in the same order, independent of that of the claims.
 
     >>> tally(claims(), results=folder).keys() == {"not run"}
     True
@@ -431,7 +431,7 @@ def tally(chosen: Sequence[Claim], results: Path | str | None = None) -> dict[st
 
 
 def cell(told: dict[str, Any]) -> str:
-    """One scale of `standing` in a few words."""
+    """One scale of `standing` in a few words, for a table cell."""
     if not told["done"]:
         return NOT_RUN
     runs = f"{told['done']}/{told['planned']} runs"
@@ -439,7 +439,7 @@ def cell(told: dict[str, Any]) -> str:
 
 
 def overall(artifact: Artifact, scale: str, results: Path | str | None = None) -> Verdict | None:
-    """The verdict of an artifact: the worst one of the claims about it; None if there are none at this scale."""
+    """The verdict of an artifact: the worst one of the claims about it; None without claims at this scale."""
     about = [claim.verdict(scale, results) for claim in claims()
              if artifact.id in claim.about and scale in claim.scales]
     return min(about, key=lambda verdict: WORST_FIRST.index(verdict.verdict), default=None)

@@ -1,4 +1,4 @@
-"""What the committed records took: of each experiment its runs, hours and memory."""
+"""The cost of the committed records: runs, hours and memory of each experiment."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def hours(record: Record) -> float:
-    """Hours of a run times its GPUs, or times the CPU cores it had. Of a run that was resumed, those since then."""
+    """Hours of a run times its GPUs or CPU cores. For a resumed run, only the hours since it resumed."""
     had = record.environment
     return record.cost["wall_seconds"] / 3600 * had["processes"] * (had["threads"] if had["device"] == "cpu" else 1)
 
 
 def costs(results: Path | str | None = None) -> "pandas.DataFrame":
-    """A row of all committed records, and one for each experiment and scale that has some, the longest first.
+    """One row for all committed records, then one for each experiment and scale with records, the longest first.
 
     results: the folder of the records.
 

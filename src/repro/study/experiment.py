@@ -1,4 +1,4 @@
-"""Experiments: named, parameterised pieces of work that plan their runs, estimate and execute them."""
+"""Experiments: named, parameterized pieces of work that plan, estimate and execute their runs."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
@@ -19,9 +19,9 @@ from repro.study.settings import RunConfig, canonical, choices, validated
 class Context:
     """What `execute(config, context)` gets besides its config.
 
-    `folder` is the run's own and survives an interruption: checkpoints go there, and under `folder / "model"` what
-    other runs need. `progress(total, description, unit)` opens a bar with `.advance(n, **info)`. `need(config)` gives
-    the record of a run that the experiment's `needs` named, and its folder unless the record is all that is needed.
+    `folder` belongs to the run and survives an interruption: put checkpoints there, and in `folder / "model"` what
+    other runs need. `progress(total, description, unit)` opens a bar with `.advance(n, **info)`. `need(config)` returns
+    the record of a run in the experiment's `needs`, and its folder unless the record is enough.
 
     >>> from dataclasses import fields
     >>> [one.name for one in fields(Context)]
@@ -51,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take, told before it starts: by `repro run --dry-run`.
+    """The expected cost of a run, shown by `repro run --dry-run`.
 
     >>> plan = Estimate(parameters=7_000_000, training_tokens=60_000_000, flops=2.5e15, memory_bytes=2**30,
     ...     seconds=7_200)
@@ -63,19 +63,19 @@ class Estimate:
     training_tokens: int
     flops: float  # training and evaluation together
     memory_bytes: int  # at the peak
-    seconds: float  # on the device that the scale is meant for, see DEVICES
-    note: str = ""  # what else should be known before
+    seconds: float  # on the device of the scale, see DEVICES
+    note: str = ""  # anything else to know beforehand
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A named, parameterised piece of work: one run per grid point and seed.
+    """A named, parameterized piece of work: one run per grid point and seed.
 
     `scales` gives the config values of each scale, `grid(scale)` the points (values that vary). `execute(config,
-    context)` does the work. `needs(config)` names runs that must be finished before, such as the base model, and
-    `reads(config)` the corpora it reads besides `config.corpus`, such as those that a tokeniser is trained on. Of the
-    needs that are not `models_of(config)` the record is enough; None: each of them has to leave its model.
-    `revision` counts how often what the settings *do* has changed since the first records: it enters their ids.
+    context)` does the work. `needs(config)` returns the runs that must be finished first, such as the base model, and
+    `reads(config)` the corpora it reads besides `config.corpus`, such as those that train a tokenizer. Needs in
+    `models_of(config)` must leave their model, for others the record is enough; None: all must leave their model.
+    `revision` counts how often the effect of the settings has changed since the first records; it is part of the ids.
 
     >>> toy = Experiment(name="toy", paper="this book", summary="Counts.", config=RunConfig,
     ...     scales={"smoke": {"corpus": "synthetic-books"}}, execute=print, grid=lambda scale: [{}],
@@ -135,7 +135,7 @@ class Experiment:
 
 @lru_cache(maxsize=1000)
 def _plan(experiment: Experiment, scale: str) -> list[RunConfig]:
-    """The plan that is asked for again and again."""
+    """The default plan, cached because it is needed often."""
     return experiment._planned(scale, {}, (0,))
 
 

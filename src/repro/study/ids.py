@@ -1,4 +1,4 @@
-"""The id of a run: a hash of what it is told, of its data, and of the runs it stands on."""
+"""The id of a run: a hash of its settings, its data, and the runs it depends on."""
 
 from repro.study import weights
 from repro.study.cache import cached
@@ -10,8 +10,8 @@ from repro.study.settings import RunConfig, identify
 def run_id(config: RunConfig) -> str:
     """Id of a run (16 hex digits): a hash of its config, of its corpora's fingerprints and of the runs it needs.
 
-    One whose weights lie beside its record needs no corpus: where these are absent its id is that record's. Raises
-    ReproError when another's corpus, or that of a run it needs, is not on this machine.
+    If its weights are stored next to its record, no corpus is needed: without the corpora, the id comes from that
+    record. Otherwise raises ReproError if its corpus, or that of a run it needs, is not on this machine.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> one, other = EXPERIMENT.plan("smoke")[:2]
@@ -38,7 +38,7 @@ def _fingerprint(corpus: str) -> str:
 @cached
 def data_at_hand(config: RunConfig) -> bool:
     """Whether `run_id(config)` can be computed: its corpora and those of the runs it needs are on this machine, or its
-    weights lie beside its record."""
+    weights are stored next to its record."""
     return _data_here(config) or weights.known(config) is not None
 
 

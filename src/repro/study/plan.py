@@ -1,4 +1,4 @@
-"""What has to be run: commands, needs and states of runs, for the command line and for the Snakefile."""
+"""Which runs to make: their commands, needs and states, for the command line and the Snakefile."""
 
 import shlex
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from repro.study.store import Store, where
 
 
 def command(config: RunConfig) -> str:
-    """The shell command that runs exactly this config: it sets every key in which the experiment's grid differs.
+    """The shell command that runs exactly this config: it sets every key that varies in the experiment's grid.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> command(EXPERIMENT.plan("smoke", {"train_books": 5})[0])
@@ -30,12 +30,12 @@ def command(config: RunConfig) -> str:
 
 
 def key(config: RunConfig) -> str:
-    """16 hex digits by which a run is known before its data is here; all its values are in it."""
+    """16 hex digits that identify a run before its data is here: a hash of all its settings."""
     return sha256(config.model_dump(mode="json"))[:16]
 
 
 def needed(configs: Iterable[RunConfig]) -> list[RunConfig]:
-    """The runs that `configs` need and are not themselves, each once, the first to run first."""
+    """The runs that `configs` need and do not contain, each once, in the order in which to run them."""
     given, found = list(configs), {}
     asked = {canonical(config.model_dump(mode="json")) for config in given}
     for config in given:
@@ -48,7 +48,7 @@ def needed(configs: Iterable[RunConfig]) -> list[RunConfig]:
 
 
 def every_run(scale: str) -> list[RunConfig]:
-    """All runs of a scale with the runs that they need, each once."""
+    """All runs of a scale and the runs they need, each once."""
     planned = [run for one in experiments() if scale in one.scales for run in one.plan(scale)]
     return list({key(run): run for run in (*needed(planned), *planned)}.values())
 
@@ -61,8 +61,8 @@ def state(config: RunConfig, results: Path | str | None = None) -> str:
 
 
 def models_to_make(configs: Iterable[RunConfig], results: Path | str | None = None, force: bool = False) -> set[str]:
-    """The `key`s of runs with a record whose model is wanted by a run that is to do, but is not on this machine: they
-    will be run again. force: all of `configs` are to do."""
+    """The `key`s of finished runs that have to run again because a pending run needs their model and it is not on this
+    machine. force: all of `configs` are pending."""
     given, again = list(configs), set()
     for config in (*given, *reversed(needed(given))):
         place = results if config in given else where(config, results)
@@ -77,7 +77,7 @@ def models_to_make(configs: Iterable[RunConfig], results: Path | str | None = No
 
 
 def known_id(config: RunConfig, results: Path | str | None = None) -> str | None:
-    """The id of a run; where its data is absent, that of its committed record; else None."""
+    """The id of a run; without its data, the id of its committed record; without that, None."""
     if data_at_hand(config):
         return run_id(config)
     stored = Store.for_scale(config.scale, results).look(config)
@@ -85,21 +85,21 @@ def known_id(config: RunConfig, results: Path | str | None = None) -> str | None
 
 
 def point(config: RunConfig, plan: list[RunConfig]) -> str:
-    """The fewest keys, those declared first taken first, that tell the runs of `plan` like this one apart; those that
-    this run leaves open (null) are not named."""
+    """The fewest settings that distinguish this run in `plan`, in the order of their declaration, without those that
+    are null in this run."""
     kind = (config.experiment, config.scale)
     others = [other.model_dump(mode="json") for other in plan if (other.experiment, other.scale) == kind]
     keys: list[str] = []
     apart = 1
     for name in type(config).model_fields:
-        told = len({canonical([other[known] for known in (*keys, name)]) for other in others})
-        if told > apart:
-            keys, apart = [*keys, name], told
+        count = len({canonical([other[known] for known in (*keys, name)]) for other in others})
+        if count > apart:
+            keys, apart = [*keys, name], count
     values = config.model_dump(mode="json")
     return " ".join(f"{name}={as_text(values[name])}" for name in keys if values[name] is not None)
 
 
 def packages_of(config: RunConfig) -> set[str]:
-    """The papers' packages whose code a run and the runs it needs are made by."""
+    """The papers' packages whose code makes a run and the runs it needs."""
     runs: list[Any] = [config, *needed([config])]
     return {package(experiment(run.experiment)) for run in runs}

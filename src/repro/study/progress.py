@@ -10,13 +10,13 @@ from repro.processes import is_first
 
 
 class TimeIsUp(Exception):
-    """Ends a run at a step because its time is up. A training writes a checkpoint before; an evaluation writes none."""
+    """Stops a run at a step because its time is up. A training writes a checkpoint first; an evaluation writes none."""
 
 
 class Progress:
     """Bars of one command; `progress(total, description, unit)` opens one. Use it in a `with` statement.
 
-    until: whether the time is up, asked at every step; the step that finds it so raises TimeIsUp.
+    until: called at every step; if it returns True, the time is up and the step raises TimeIsUp.
     """
 
     def __init__(self, show: bool = True, until: Callable[[], bool] | None = None):
@@ -40,9 +40,9 @@ class Progress:
 
 
 class Bar:
-    """One bar. `advance(n, **info)` moves it by `n` units and shows `info`, such as loss=3.2, beside it.
+    """One bar. `advance(n, **info)` moves it by `n` units and shows `info`, such as loss=3.2, next to it.
 
-    The first step starts the clock and does not count into the speed: it is slow, or it is what an earlier run did.
+    The first step starts the clock and does not count toward the speed: it is slow, or an earlier run did it.
     """
 
     def __init__(self, display: Any, total: float, description: str, unit: str,
@@ -56,11 +56,11 @@ class Bar:
 
     @property
     def time_is_up(self) -> bool:
-        """Whether `advance` will raise TimeIsUp: the moment to write a checkpoint."""
+        """Whether the next `advance` raises TimeIsUp, so that a checkpoint should be written now."""
         return self.until is not None and self.until()
 
     def advance(self, n: float = 1, **info: Any) -> None:
-        """Move by `n` units. Raises TimeIsUp when the time of the run is up."""
+        """Move by `n` units. Raises TimeIsUp when the run's time is up."""
         if self.done == 0:
             self.first, self.started = n, time.monotonic()
         self.done += n
@@ -74,7 +74,7 @@ class Bar:
             raise TimeIsUp
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self.display:
             self.display.remove_task(self.task)
 
@@ -96,7 +96,7 @@ def _terminal() -> Any:
 
 
 class _Log:
-    """The part of rich's interface that Bar uses, as lines of text on stderr, `every` so many seconds."""
+    """The part of rich's interface that Bar uses, as lines on stderr, one every `every` seconds."""
 
     every = 60.0
 
@@ -108,7 +108,7 @@ class _Log:
         """Nothing to prepare."""
 
     def stop(self) -> None:
-        """Nothing to take away."""
+        """Nothing to remove."""
 
     def write(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -131,18 +131,18 @@ class _Log:
             self.write(" · ".join(filter(None, [f"{description} {done / max(total, 1e-9):.0%}{left}", info])))
 
     def remove_task(self, task: int) -> None:
-        """A line that was written stays."""
+        """Lines already written stay."""
 
 
 class _Notebook(_Log):
-    """One line in the output of a cell, updated, and gone when the work is done."""
+    """One line in the output of a cell, updated in place and cleared when the work is done."""
 
     every = 0.5
 
     def __init__(self) -> None:
         super().__init__()
         self.handle: Any = None
-        self.shown_at = 0.0  # the first line at once
+        self.shown_at = 0.0  # write the first line immediately
 
     def start(self) -> None:
         from IPython.display import display

@@ -1,4 +1,4 @@
-"""Records of finished runs: JSON that is believed only when it proves itself."""
+"""Records of finished runs: JSON files that are verified by their digest when read."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -15,9 +15,9 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Record:
-    """What a run leaves. Everything but `cost` is a deterministic function of config, data and machine.
+    """The result of a run. Everything but `cost` is a deterministic function of config, data and machine.
 
-    Read from a file it is shared by all who ask for it: nobody changes what is in it.
+    A record read from a file is cached and shared; do not modify it.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> made = run(EXPERIMENT.plan("smoke", {"train_books": 5})[0], folder, progress=False)
@@ -32,18 +32,18 @@ class Record:
     model: str  # "baseline", "recurrent", ...
     seed: int
     config: dict[str, Any]  # `RunConfig.settings()`
-    data: dict[str, Any]  # name, fingerprint, part_of (None for a whole corpus); reads, of other corpora it read
+    data: dict[str, Any]  # name, fingerprint, part_of (None for a whole corpus); reads: other corpora it read
     needs: dict[str, str]  # id -> digest of the records this run built on
     metrics: dict[str, float]
     units: dict[str, str]
     curves: dict[str, list[list[float]]]
     documents: dict[str, dict[str, list]]
     notes: dict[str, Any]
-    environment: dict[str, Any]  # `repro.study.runner.environment` of the machine that made it
+    environment: dict[str, Any]  # `repro.study.runner.environment` on the machine that made it
     digest: str  # sha256 of everything but itself, `cost` and `carried_from`
     cost: dict[str, Any]  # wall_seconds, peak_memory_bytes, resumed, created
     revision: int = 0  # of its experiment; not in the file while it is 0
-    carried_from: str = ""  # the id under which it was made, if what an id is made of has changed since
+    carried_from: str = ""  # its original id, if the way ids are computed has changed since
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -56,9 +56,9 @@ class Record:
 
     @classmethod
     def read(cls, path: Path) -> "Record":
-        """The record in a file, parsed once as long as the file stays the same.
+        """The record in a file; an unchanged file is parsed only once.
 
-        Raises ReproError that says why it cannot be trusted and what to do.
+        Raises ReproError if it cannot be trusted, with the reason and what to do.
         """
         try:
             state = path.stat()
@@ -81,8 +81,8 @@ def _read(path: Path, *state: int) -> Record:
         parts = json.loads(path.read_text())
         found = parts["schema"]
         if found > SCHEMA:
-            raise ReproError(f"{path} has record schema {found}, this version of repro reads up to {SCHEMA}: it was "
-                             "written by a newer one. Update repro; the record is kept as it is.")
+            raise ReproError(f"{path} has record schema {found}, but this version of repro reads up to {SCHEMA}. A "
+                             "newer version wrote it: update repro; the record stays as it is.")
         if found != SCHEMA:
             raise ReproError(f"{path} has record schema {found}, this version reads {SCHEMA}; "
                              "delete it and run it again.")
@@ -96,13 +96,13 @@ def _read(path: Path, *state: int) -> Record:
     except ReproError as error:
         if not isinstance(error.__cause__, ValueError):
             raise
-        raise ReproError(f"{path} is not a whole record (ValueError: {error.__cause__}); restore it from git or delete "
-                         "it and run it again.") from error  # nan or inf
+        raise ReproError(f"{path} is not a complete record (ValueError: {error.__cause__}); restore it from git or "
+                         "delete it and run it again.") from error  # nan or inf
     except OSError as error:
         raise ReproError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         # not JSON, not text, not an object, too deep, keys missing or unknown
-        raise ReproError(f"{path} is not a whole record ({type(error).__name__}: {error}); "
+        raise ReproError(f"{path} is not a complete record ({type(error).__name__}: {error}); "
                          "restore it from git or delete it and run it again.") from error
     if record.digest != own_digest:
         raise ReproError(f"{path} was changed after it was written: its digest does not match its content; "
@@ -114,6 +114,6 @@ def _read(path: Path, *state: int) -> Record:
 
 
 def digest(parts: dict[str, Any]) -> str:
-    """Of a record's parts: sha256 of everything but the digest itself, `cost` and `carried_from`."""
+    """The sha256 of a record's parts without the digest itself, `cost` and `carried_from`."""
     left_out = {"digest", "cost", "carried_from"} | ({"revision"} if not parts.get("revision") else set())
     return sha256({key: value for key, value in parts.items() if key not in left_out})

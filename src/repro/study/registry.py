@@ -1,7 +1,7 @@
-"""What the study declares: the papers' packages, `repro.papers.<paper>`, register experiments, artifacts and claims.
+"""The registry of experiments, artifacts and claims, which the packages `repro.papers.<paper>` declare.
 
-They are found by name, and nothing here knows what is in them: a paper is added as a package, and no other code
-changes. Their modules import nothing heavy at the top, so that `repro list` starts at once.
+Packages are discovered by name, and this module knows nothing about their content: adding a paper changes no other
+code. Their modules import nothing heavy at the top, so that `repro list` starts at once.
 """
 
 import importlib
@@ -20,12 +20,12 @@ _modules: dict[tuple[type, str], str] = {}  # where each was declared
 
 
 def register(*declarations: Any) -> None:
-    """Make experiments, artifacts and claims known by their ids.
+    """Register experiments, artifacts and claims under their ids.
 
-    Raises ReproError for an id that is already taken, and for what does not fit beside the others of its kind
-    (`check_beside`, where it has one).
+    Raises ReproError for an id that is already taken, and for a declaration that conflicts with others of its kind
+    (`check_beside`, if it has one).
 
-    >>> from repro.papers.example import EXPERIMENT  # which registers it
+    >>> from repro.papers.example import EXPERIMENT  # importing it registers it
     >>> register(EXPERIMENT)
     Traceback (most recent call last):
         ...
@@ -57,7 +57,7 @@ def declared(kind: type[Declared]) -> dict[str, Declared]:
 
 
 def package(declaration: Any) -> str:
-    """The package that declares it, such as "yoshida2020" or "base"; "" if it stands outside the papers."""
+    """The package that declares it, such as "yoshida2020" or "base"; "" if it is outside `repro.papers`."""
     module = _modules[type(declaration), declaration.id]
     return module.removeprefix(f"{PACKAGE}.").partition(".")[0] if module.startswith(f"{PACKAGE}.") else ""
 
@@ -69,16 +69,16 @@ def packages() -> list[str]:
 
 
 def title(paper: str) -> str:
-    """Authors, year and title of a paper as its package names them; the paper's own name where it has no package."""
+    """Authors, year and title of a paper from its package's docstring; the name itself if there is no package."""
     if paper not in packages():
         return paper
-    told = (importlib.import_module(f"{PACKAGE}.{paper}").__doc__ or "").partition("\n")[0]
-    found = re.match(r"([^*]*)\*([^*]*)\*", told)
+    line = (importlib.import_module(f"{PACKAGE}.{paper}").__doc__ or "").partition("\n")[0]
+    found = re.match(r"([^*]*)\*([^*]*)\*", line)
     return f"{found[1]}{found[2]}" if found else paper
 
 
 def cited(paper: str) -> str:
-    """A paper as a text names it, "Yoshida et al. (2020)"; by its own name where its package names no authors."""
+    """A paper as a text cites it, such as "Yoshida et al. (2020)"; the name itself if no authors are known."""
     found = re.match(r"(.+?) (\(\d{4}\))", title(paper))
     if not found:
         return paper

@@ -1,11 +1,12 @@
-"""The rule by which every claim is judged: one pure function of the measured effects.
+"""The rule that judges every claim: one pure function of the measured effects.
 
 Seeds and units (documents, books, stretches of text) are crossed: every seed reads the same units. So the variance of
-the mean effect is that of seeds over their number, plus that of units over theirs, plus what is left of each single
-number. A t interval over seeds alone misses what the units share; a percentile bootstrap of both (Sellam et al. 2022)
-covers 75 to 90 % with three seeds. Here the mean squares of a two-way analysis of variance give the variance,
-Satterthwaite its degrees of freedom, and no interval is shorter than seeds alone or units alone would make it. With 3
-to 10 seeds and 5 to 30 units at least 93.7 % were covered where 95 % are claimed (`tests/study/test_rule.py`).
+the mean effect has three parts: that of the seeds over their number, that of the units over theirs, and the residual of
+each single number. A t interval over seeds alone misses what the seeds share; a percentile bootstrap over both (Sellam
+et al. 2022) covers 75 to 90 % with three seeds. Here the mean squares of a two-way analysis of variance give the
+variance, Satterthwaite's formula gives its degrees of freedom, and no interval is shorter than that over seeds alone or
+units alone. In simulations with 3 to 10 seeds and 5 to 30 units, 95 % intervals cover at least 93.7 %
+(`tests/study/test_rule.py`).
 """
 
 import math
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
 NOT_RUN, OPEN, NOT_TESTABLE = "not run", "open", "not testable here"
 REPRODUCED, SMALLER = "reproduced", "reproduced, smaller"
 NOT_REPRODUCED, INCONCLUSIVE = "not reproduced", "inconclusive"
-MACHINERY = "machinery works"  # the word at smoke
+MACHINERY = "machinery works"  # the verdict at smoke
 CONTROL_TOO, NO_ROOM, TOO_NOISY = "the control shows it too", "no room", "too noisy"  # why a claim is not testable
-SEEDS = 3  # a verdict needs, unless its claim says more
-ERROR = 0.05  # shared by the claims of a family
+SEEDS = 3  # that a verdict needs, unless its claim asks for more
+ERROR = 0.05  # shared among the claims of a family
 DETECTABLE = 2.8  # standard errors: with many degrees of freedom, four of five repetitions detect such an effect
 
 
@@ -42,7 +43,7 @@ class Verdict:
     verdict: Literal["reproduced", "reproduced, smaller", "not reproduced", "inconclusive", "not testable here", "open",
                      "not run", "machinery works"]
     effect: float | None = None
-    low: float | None = None  # None where one number of one seed stands for many
+    low: float | None = None  # None for one number of one seed, where more are needed
     high: float | None = None
     text: str = ""
     reason: Literal["", "the control shows it too", "no room", "too noisy"] = ""  # why it is not testable here
@@ -55,12 +56,12 @@ class Verdict:
     room: float | None = None  # what the assay moved
     paper_room: float | None = None  # what it moves in the paper
     expected: float | None = None  # the paper's share of our room, or what there was room for; no sign
-    bar: float | None = None  # what a success has to reach half of; no sign
+    bar: float | None = None  # a success has to reach half of this; no sign
     n_seeds: int = 0
     n_units: int = 0
-    n_blocks: int = 0  # into which stretches of one text were put; 0: units count one by one
-    p: float | None = None  # of no effect; with a control the larger of two. For `holm`
-    because: str = ""  # the explanation, with the names of fields in braces
+    n_blocks: int = 0  # blocks of neighboring stretches; 0: units count one by one
+    p: float | None = None  # against no effect; with a control the larger of two. For `holm`
+    because: str = ""  # the explanation, with field names in braces
 
 
 @checked
@@ -69,19 +70,19 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
           paper_room: float | None = None, stretches: bool = False) -> Verdict:
     """The verdict on a claim that effects lie below ("lower") or above ("higher") `null`.
 
-    effects: (seeds, units), or (units,) of a single seed, or one number. paper_effect: with its sign, in the same unit.
-    control: the same effects without the mechanism, (seeds, units), or (seeds, 1) where one number stands for all.
-    room: by how much a positive control moves what is measured, without a sign; paper_room: by how much it moves in the
-    paper. seeds: the number that is needed; 1 where the same weights are compared. family: the number of claims that
-    share one error of 5 %. stretches: whether units are neighboring stretches of one text, which resemble each other;
-    then blocks of neighbors are the units of the interval.
+    effects: (seeds, units), or (units,) for a single seed, or one number. paper_effect: with its sign, in the same
+    unit. control: the same effects without the mechanism, (seeds, units), or (seeds, 1) for one number per seed.
+    room: how far a positive control moves the score, without a sign; paper_room: how far it moves in the paper. seeds:
+    the number needed; 1 if the same weights are compared. family: the number of claims that share one error of 5 %.
+    stretches: whether units are neighboring stretches of one text, which resemble each other; then blocks of neighbors
+    are the units of the interval.
 
     The effect is compared with the paper's as a share of the room: here the paper's share amounts to
-    `room * min(1, paper_effect / paper_room)`. Where the paper does not print its room, a success has to reach half of
-    the paper's effect itself, and a failure to stay below half of what there was room for.
+    `room * min(1, paper_effect / paper_room)`. If the paper does not print its room, a success has to reach half of the
+    paper's effect itself, and a failure has to stay below half of the room here.
 
-    The first of these that holds decides (before it, a claim whose runs are missing is "not run"). With a control there
-    are two intervals, of the effects and of the effects minus the control; an effect counts as far as it exceeds it.
+    The first of these that applies decides (a claim with missing runs is "not run" before all of them). With a control
+    there are two intervals, of the effects and of the effects minus the control: an effect counts only beyond it.
     "open": there are fewer seeds than needed.
     "reproduced": every interval lies on the claimed side of `null` (of 0, minus the control).
     "reproduced, smaller": the same, but one interval lies wholly below half of the paper's share.
@@ -89,13 +90,13 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     at that of one claim, and lies wholly below half of the paper's share.
     "not testable here", with a reason. "the control shows it too": the effects lie on the claimed side, and so does the
     control. "no room": the assay moves nothing, or less than the paper's effect where the paper's room is
-    not known. "too noisy": the paper's share would not be seen (2.8 standard errors).
+    not known. "too noisy": the paper's share could not be detected (2.8 standard errors).
     "inconclusive": none of these.
-    Distances are from `null`, including the paper's effect. Where all effects are equal they are exact; where one seed
-    is needed, so is a single number.
+    All distances are measured from `null`, including the paper's effect. Effects that are all equal are exact; if one
+    seed is enough, so is a single number.
 
-    Raises ReproError for arrays that are empty, not finite or do not fit together, for another direction, for a paper's
-    effect that contradicts it, and for a paper's room that is not above 0.
+    Raises ReproError for arrays that are empty, not finite or of different shapes, for an unknown direction, for a
+    paper effect that contradicts the direction, and for a paper room that is not above 0.
 
     >>> effects = [[-0.031, -0.027, -0.040], [-0.035, -0.022, -0.038], [-0.029, -0.030, -0.036]]
     >>> control = [[0.001, -0.002, 0.000], [0.002, 0.001, -0.001], [-0.001, 0.000, 0.001]]  # (seeds, documents)
@@ -105,10 +106,10 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     import numpy as np
 
     if direction not in ("lower", "higher"):
-        raise ReproError(f"direction '{direction}': a claimed effect is 'lower' or 'higher'.")
+        raise ReproError(f"direction is '{direction}'; give 'lower' or 'higher'.")
     for name, count in (("seeds", seeds), ("family", family)):
         if not (isinstance(count, int | np.integer) and count >= 1):
-            raise ReproError(f"{name} is {count}; it must be a whole number from 1 on.")
+            raise ReproError(f"{name} is {count}; it must be a whole number of 1 or more.")
     for name, number in (("paper_effect", paper_effect), ("room", room), ("null", null), ("paper_room", paper_room)):
         if number is not None and not math.isfinite(number):
             raise ReproError(f"{name} is {number}; it must be a finite number.")
@@ -117,15 +118,15 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     paper = None if paper_effect is None else sign * (paper_effect - null)
     if paper is not None and paper <= 0:
         raise ReproError(f"paper_effect is {paper_effect:g}, which is not '{direction}' than {null:g}; give it with "
-                         "its sign, or the other direction.")
+                         "its sign, or give the other direction.")
     if paper_room is not None and paper_room <= 0:
-        raise ReproError(f"paper_room is {paper_room:g}; it must be above 0. Leave it out where the paper prints none.")
+        raise ReproError(f"paper_room is {paper_room:g}; it must be above 0. Leave it out if the paper prints none.")
     if control is not None:
         control = _matrix("control", control)
         if control.shape not in (effects.shape, (len(effects), 1)):
             raise ReproError(f"control has the shape {control.shape}, effects {effects.shape}; give the same seeds and "
-                             "units, or one number a seed.")
-    # From here on, what is claimed lies above 0.
+                             "units, or one number per seed.")
+    # From here on, the claimed side is above 0.
     claimed, n_units = sign * (effects - null), effects.shape[1]
     without = None if control is None else sign * (control - null)
     if stretches:
@@ -134,10 +135,10 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
     whole, *rest = intervals = [_interval(values, family) for values in measured]
     beyond = rest[0] if rest else None
     expected, detectable = _expected(paper, room, paper_room), DETECTABLE * whole.error
-    bar = paper if paper_room is None else expected  # a success has to reach half of it
+    bar = paper if paper_room is None else expected  # a success has to reach half of this
     no_room = room is not None and (room <= 0 or paper_room is None and paper is not None and room < paper)
     noisy = [one for one in intervals if expected is not None and DETECTABLE * one.error > expected]
-    alone = intervals if family == 1 else [_interval(values, 1) for values in measured]  # may others' claims decide?
+    alone = intervals if family == 1 else [_interval(values, 1) for values in measured]  # without its family
     failed = [one for one, plain in zip(intervals, alone, strict=True)
               if one.high < 0 or plain.low <= 0 and expected and one.high < expected / 2]
     verdict, reason, because = INCONCLUSIVE, "", []
@@ -148,20 +149,21 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
         verdict, size = SMALLER if small else REPRODUCED, "effect" if bar == paper else "share"
         minus = "minus the control, " * (whole not in small)
         because = [f"{minus}clearly below half of {{bar}}, the paper's {size}"] * bool(small)
-        because += ["though the assay leaves no room ({room})"] * (room is not None and room <= 0)
+        because += ["although the assay leaves no room ({room})"] * (room is not None and room <= 0)
     elif failed or paper is None and whole.high <= 0:
         verdict, because = NOT_REPRODUCED, [_failure(whole, claimed, without, family, whole in failed or not failed)]
     elif whole.low > 0 and _interval(without, family).low > 0:
         verdict, reason = NOT_TESTABLE, CONTROL_TOO
     elif no_room:
         verdict, reason = NOT_TESTABLE, NO_ROOM
-        because = ["the assay moves {room}" + ", the paper's effect is {size}" * bool(paper)]
+        because = ["the assay moves the score by {room}" + ", the paper's effect is {size}" * bool(paper)]
     elif noisy:
         verdict, reason, detectable = NOT_TESTABLE, TOO_NOISY, DETECTABLE * max(one.error for one in intervals)
-        because = ["only an effect above {detectable} could be detected, and the paper's share is {expected}"]
+        because = ["only effects above {detectable} could be detected, and the paper's share is {expected}"]
     elif whole.low > 0:
         level, p = (f"{number:.2g}" for number in (ERROR / family, beyond.p))
-        because = [f"not clearly beyond its control (p {f'> {level}' if p == level else p}, at most {level} is needed)"]
+        above = f"> {level}" if p == level else f"= {p}"
+        because = [f"not clearly beyond its control (p {above}, needs {level} or less)"]
     if paper and paper_room and room and room > 0 and verdict not in (OPEN, NOT_TESTABLE):
         ours, theirs = (f"{100 * share:+.0f} %" for share in (claimed.mean() / room, paper / paper_room))
         because.append(f"{ours} of the room, {theirs} in the paper")
@@ -202,7 +204,7 @@ def blocks(values: "np.ndarray") -> "np.ndarray":
 
 
 def _expected(paper: float | None, room: float | None, paper_room: float | None) -> float | None:
-    """The paper's share of our room, or what there was room for. None where the paper prints no effect."""
+    """The paper's share of our room, or the room if the paper prints none. None if the paper prints no effect."""
     if paper is None or room is None:
         return paper
     if room <= 0:
@@ -211,20 +213,20 @@ def _expected(paper: float | None, room: float | None, paper_room: float | None)
 
 
 def _failure(whole: "_Interval", claimed: "np.ndarray", without: "np.ndarray | None", family: int, alone: bool) -> str:
-    """How a claim failed; `alone`: the effects by themselves, not only minus the control. It is the opposite only if
-    masking the mechanism clearly removes most of the effect."""
+    """How a claim failed. `alone`: the effects failed by themselves, not only minus the control. "opposite" requires
+    that masking the mechanism clearly removes most of the effect."""
     if not alone:
         return "no more than its control"
     if whole.high >= 0:
         return "no effect"
     if without is None:
-        return "on the other side, and no control shows why"
+        return "on the opposite side, with no control to explain it"
     return "opposite" if _interval(without - claimed / 2, family).low > 0 else "no effect of the mechanism"
 
 
 def worded(verdict: Verdict, write: Callable[[float], str] = lambda number: signed(number, ".3g"),
            unit: str = "") -> str:
-    """The words of a verdict, each number written by `write`: the effect with its interval, in `unit`, then why."""
+    """The text of a verdict: the effect with its interval, in `unit`, then the reasons; `write` formats numbers."""
     names = ("effect", "low", "high", "control", "detectable", "room", "expected", "bar")
     numbers = {name: write(value) for name in names if (value := getattr(verdict, name)) is not None}
     numbers |= {name: numbers[name].removeprefix("+") for name in names[-4:] if name in numbers}
@@ -236,10 +238,10 @@ def worded(verdict: Verdict, write: Callable[[float], str] = lambda number: sign
 
 
 def holm(p: Sequence[float]) -> list[int]:
-    """With how many claims each of a family shares the error (Holm 1979), given the `p` of each, 1 of one not run.
+    """How many claims each member of a family shares the error with (Holm 1979), given the `p` of each; 1 if not run.
 
-    The smallest p is held against all of them, the next against one fewer, and so on to the first that is not small
-    enough; the others stay where that one is.
+    The smallest p is compared at the level of all claims, the next at one fewer, and so on. From the first p that is
+    not small enough, the level stays the same.
     """
     shares, share, held = [0] * len(p), len(p), False
     for rank, at in enumerate(sorted(range(len(p)), key=lambda at: p[at])):
@@ -249,7 +251,7 @@ def holm(p: Sequence[float]) -> list[int]:
 
 
 class _Interval(NamedTuple):
-    """Of a mean, with its standard error and the two-sided p of a mean of 0."""
+    """The interval of a mean, with its standard error and the two-sided p against a mean of 0."""
 
     low: float
     high: float
@@ -258,7 +260,7 @@ class _Interval(NamedTuple):
 
 
 def _interval(values: "np.ndarray", family: int) -> _Interval:
-    """The mean of (seeds, units) at the level 1 - 0.05 / family."""
+    """The interval of the mean of (seeds, units) at the level 1 - 0.05 / family."""
     import numpy as np
     from scipy.special import stdtr, stdtrit  # Student's distribution; scipy.stats takes two seconds to import
 
@@ -269,7 +271,7 @@ def _interval(values: "np.ndarray", family: int) -> _Interval:
     values, mean = values / size, mean / size  # so that no square is too small or too large for a float
     of_seeds, of_units = values.mean(1, keepdims=True) - mean, values.mean(0, keepdims=True) - mean
     rest, free = values - mean - of_seeds - of_units, (n_seeds - 1, n_units - 1)
-    # How unsure the mean is (squared) by seeds alone and by units alone. What is left in `rest` is part of both.
+    # The squared error of the mean from seeds alone and from units alone. The residual `rest` is part of both.
     seeds, units = (float((part**2).mean()) / max(n, 1) for part, n in zip((of_seeds, of_units), free, strict=True))
     twice = float((rest**2).mean()) / max(free[0] * free[1], 1)
     ways = [(square, n) for square, n in ((seeds, free[0]), (units, free[1]), (twice, free[0] * free[1]))
@@ -289,11 +291,12 @@ def _matrix(name: str, values) -> "np.ndarray":
     try:
         found = np.asarray(values, float)
     except (TypeError, ValueError, RuntimeError):  # of torch, for a tensor that requires a gradient
-        raise ReproError(f"{name} are no array of numbers; give (seeds, units), each seed as many units.") from None
+        raise ReproError(f"{name} are not an array of numbers; give (seeds, units), with the same units for each "
+                         "seed.") from None
     found = found.reshape((1,) * (2 - found.ndim) + found.shape) if found.ndim < 2 else found
     if found.ndim > 2 or not found.size:
-        raise ReproError(f"{name} have the shape {found.shape}; give (seeds, units), at least one of each.")
+        raise ReproError(f"{name} have the shape {found.shape}; give (seeds, units), with at least one of each.")
     if not np.isfinite(found).all():
         raise ReproError(f"{name} hold {int((~np.isfinite(found)).sum())} of {found.size} numbers that are not finite; "
-                         "leave out units without a measurement.")
+                         "remove units without a measurement.")
     return found

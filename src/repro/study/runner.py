@@ -1,4 +1,4 @@
-"""Turns a config into a record: from the store if it is there, otherwise by running it, its needs first."""
+"""Turn a config into a record: read it from the store, or run it after the runs it needs."""
 
 import ctypes
 import fcntl
@@ -28,14 +28,14 @@ from repro.study.store import Store, where
 
 def run(config: RunConfig, results: Path | str | None = None, progress: bool = True, force: bool = False,
         until: Callable[[], bool] | None = None) -> Record:
-    """The record of `config`: read if it is in the store, else made by running what it needs and then itself.
+    """The record of `config`: read from the store, or made by running first the runs it needs and then itself.
 
-    `results` is the folder of the store (default: `repro.paths.results(scale)`, where the runs that it needs are looked
-    up as well). `force` runs it from the start even if there is a record, and replaces that. `until` is asked at every
-    step whether the time is up: then a run that is training writes a checkpoint, and the run raises TimeIsUp. A run
-    that was stopped or killed continues from its last checkpoint when it is called again; everything after that
-    checkpoint is done again, such as an evaluation, which writes none. Raises ReproError for absent data, records that
-    cannot be trusted and full disks.
+    `results` is the folder of the store (default: `repro.paths.results(scale)`, where needed runs are also looked up).
+    `force` runs it from the start even if a record exists, and replaces that record. `until` is called at every step;
+    if it returns True, the time is up: a training run writes a checkpoint, and the run raises TimeIsUp. A run that was
+    stopped or killed continues from its last checkpoint when called again. Everything after that checkpoint is done
+    again, including evaluations, which write none. Raises ReproError for missing data, records that cannot be trusted
+    and full disks.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> made = run(EXPERIMENT.plan("smoke", {"train_books": 5})[0], folder, progress=False)
@@ -48,7 +48,7 @@ def run(config: RunConfig, results: Path | str | None = None, progress: bool = T
 
 def model_folder(config: RunConfig, results: Path | str | None = None, progress: bool = True,
                  until: Callable[[], bool] | None = None) -> Path:
-    """The folder of the model that the run of `config` left; the run is made, or made again, if it is not here.
+    """The folder of the model of `config`; runs it, or runs it again, if the model is not here.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> model_folder(EXPERIMENT.plan("smoke", {"train_books": 5})[0], folder, progress=False).name
@@ -59,12 +59,12 @@ def model_folder(config: RunConfig, results: Path | str | None = None, progress:
 
 
 def kept_model(config: RunConfig) -> Path | None:
-    """The folder of the model that lies beside the record of `config`; None where there is none, and nothing is run.
+    """The folder of the model stored next to the record of `config`; None if there is none. Never runs anything.
 
     Raises ReproError for weights that are not the record's.
 
     >>> from repro.papers.example import EXPERIMENT
-    >>> kept_model(EXPERIMENT.plan("smoke")[0]) is None  # counts have no weights
+    >>> kept_model(EXPERIMENT.plan("smoke")[0]) is None  # word counts have no weights
     True
     """
     store = Store.for_scale(config.scale)
@@ -74,7 +74,7 @@ def kept_model(config: RunConfig) -> Path | None:
 
 
 def model_at_hand(config: RunConfig, results: Path | str | None = None) -> bool:
-    """Whether `model_folder` would give the model of a run with a record without making it again.
+    """Whether `model_folder` can return the model of a finished run without running it again.
 
     Raises ReproError for weights that are not the record's.
     """
@@ -87,7 +87,7 @@ def model_at_hand(config: RunConfig, results: Path | str | None = None) -> bool:
 
 def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force: bool = False,
             with_folder: bool = False) -> tuple[Record, Path | None]:
-    """The record of `config` and its folder. The folder holds a finished run only when it is asked for."""
+    """The record of `config` and its folder; None for the folder unless `with_folder` or it had to run."""
     store = Store.for_scale(config.scale, results)
     stored = processes.first(lambda: store.get(config))
     if stored and not force and not with_folder:
@@ -112,8 +112,8 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
         def need(wanted: RunConfig) -> tuple[Record, Path | None]:
             key = canonical(wanted.model_dump(mode="json"))
             if key not in needs:
-                raise ReproError(f"{config.experiment} asked for a run of {wanted.experiment} that it did not declare "
-                                 "in `needs`; declare it there.")
+                raise ReproError(f"{config.experiment} asked for a run of {wanted.experiment} that is not in its "
+                                 "`needs`; declare it there.")
             return needs[key]
 
         resumed = folder.exists() and any(folder.iterdir())
@@ -140,18 +140,18 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
 
 
 def give_back() -> None:
-    """Hand freed memory back to the system, which an allocator that is told to keep it (see the Makefile) never does: a
-    process that made twenty runs had grown to 11 GB. Where the C library has no such call, nothing happens."""
+    """Return freed memory to the system. The allocator settings in the Makefile keep it, and a process that made twenty
+    runs grew to 11 GB. Does nothing if the C library has no such call."""
     gc.collect()
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _beside(config: RunConfig, store: Store, stored: Record | None, folder: Path) -> tuple[Record, Path] | None:
-    """The record and the folder of a run whose weights lie beside it, in the store or where its scale's records belong:
-    `folder` where the same run has left it, for it may hold more than the weights.
+    """The record and the folder of a run whose weights are stored next to it, in `store` or the default store of its
+    scale. The folder is `folder` if the same run finished there, because it may hold more than the weights.
 
-    Then the store gets the record too.
+    Also puts the record into `store`.
     """
     for place in (store, Store.for_scale(config.scale)):
         record = place.get(config)
@@ -165,9 +165,9 @@ def _beside(config: RunConfig, store: Store, stored: Record | None, folder: Path
 
 def _found(config: RunConfig, store: Store, folder: Path, force: bool,
            with_folder: bool) -> tuple[Record | None, Record | None]:
-    """The record in the store and, if the folder is asked for, the one of the model that is kept there.
+    """The record in the store and, if the folder is wanted, the record of the model in it.
 
-    The folder is emptied when the run is forced, or when what it holds is stale.
+    Empties the folder if the run is forced or its content is stale.
     """
     stored = store.get(config)  # another command may have finished it while this one waited
     finished = folder / "record.json"
@@ -184,13 +184,13 @@ def _found(config: RunConfig, store: Store, folder: Path, force: bool,
 
 
 def _same(stored: Record, again: Record, path: Path) -> None:
-    """Raise ReproError if the same machine gave another record. Another machine may: its floats round differently."""
+    """Raise ReproError if the same machine gave another record. On another machine, floats may round differently."""
     if stored.digest == again.digest or stored.environment != again.environment:
         return
     changed = [f"{name} {stored.metrics.get(name)} -> {value}" for name, value in again.metrics.items()
                if stored.metrics.get(name) != value]
     raise ReproError(f"running {again.experiment} {again.id} again on the same machine gave another record "
-                     f"({', '.join(changed[:3]) or 'equal metrics, other content'}); if its code was changed on "
+                     f"({', '.join(changed[:3]) or 'equal metrics, other content'}); if you changed its code on "
                      f"purpose, delete {path} and run it again.")
 
 
@@ -211,10 +211,10 @@ def _record(config: RunConfig, outcome: Outcome, run: str, needs: dict[str, str]
 
 
 def environment() -> dict[str, Any]:
-    """The machine and the versions, as far as they can change a number in a record.
+    """The machine and the versions that can change a number in a record.
 
-    Records from before `float32` and `bf16` lack them, and count as another machine's: scored through another path,
-    their floats may round differently.
+    Older records lack `float32` and `bf16` and count as another machine's, because their floats may round
+    differently.
     """
     import torch
 
@@ -244,7 +244,7 @@ def _peak_memory() -> int:
 def _exclusive(folder: Path) -> Iterator[None]:
     """One command at a time works in `folder`; a second one waits. The lock dies with its process.
 
-    Of the processes of one torchrun only the first takes it; the others follow what that finds.
+    With torchrun, only the first process takes the lock; the others use its findings.
     """
     if not processes.is_first():
         yield

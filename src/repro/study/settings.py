@@ -1,4 +1,4 @@
-"""What a run is told: a validated config, the one text by which equal values are equal, and the id made of it."""
+"""The settings of a run: a validated config, its canonical text, and the id computed from it."""
 
 import hashlib
 import json
@@ -17,13 +17,13 @@ DEVICES = {"smoke": "one CPU core", "small": "one CPU core", "medium": "one GPU"
 
 @dataclass(frozen=True)
 class Absent:
-    """Marks a field that a config got after records of it had been made: what was done before there was the field.
+    """Marks a field added after the first records were made, with the value that describes the earlier behavior.
 
         optimizer: Annotated[Literal["adamw", "muon"], Absent("adamw")] = "adamw"
 
-    A run with this value keeps the id that it had without the field, and its record does not hold it. The value is
-    that of the past and stays when the default changes, so that another default gives other ids. When what a value
-    *does* changes, `Experiment.revision` changes the ids.
+    A run with this value keeps the id that it had without the field, and its record does not store it. The value
+    describes the past and stays when the default changes, so a new default gives new ids. If the effect of a value
+    changes, increase `Experiment.revision` to change the ids.
 
     >>> from typing import Annotated
     >>> class Old(RunConfig):
@@ -55,8 +55,8 @@ class RunConfig(BaseModel):
     corpus: str
 
     def settings(self) -> dict[str, Any]:
-        """The values that tell this run from others, as JSON: all but those that mean what was done before there was
-        their field. It is what the id is made of and what a record keeps."""
+        """The settings as JSON, without fields whose `Absent` value describes the earlier behavior. Ids are computed
+        from them, and records store them."""
         values = self.model_dump(mode="json")
         for name, field in type(self).model_fields.items():
             for mark in field.metadata:
@@ -66,7 +66,7 @@ class RunConfig(BaseModel):
 
 
 def validated(kind: type[RunConfig], values: Mapping[str, Any]) -> RunConfig:
-    """A config of `values`. Raises ReproError, in one line, for the values that do not fit."""
+    """A config with these values. Raises a one-line ReproError for invalid values."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -76,7 +76,7 @@ def validated(kind: type[RunConfig], values: Mapping[str, Any]) -> RunConfig:
 def canonical(value: Any) -> str:
     """One JSON text for equal values: sorted keys, no spaces, floats by their shortest exact digits.
 
-    Raises ReproError for a value that is not finite, because JSON has no word for it.
+    Raises ReproError for a value that is not finite, because JSON cannot represent it.
     """
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=lambda v: v.tolist())
@@ -92,7 +92,7 @@ def sha256(value: Any) -> str:
 
 def identify(settings: Mapping[str, Any], fingerprint: str, needs: Iterable[str],
              reads: Mapping[str, str] | None = None, revision: int = 0) -> str:
-    """Id (16 hex digits) of the run with these settings on data with this fingerprint, on top of the runs `needs`.
+    """Id (16 hex digits) of the run with these settings, on data with this fingerprint, that needs the runs `needs`.
 
     `reads`: the fingerprints of the other corpora it reads, by name. `revision`: of its experiment.
     """
@@ -101,7 +101,7 @@ def identify(settings: Mapping[str, Any], fingerprint: str, needs: Iterable[str]
 
 
 def choices(value: Any) -> list[Any]:
-    """The grid values that one `--set` stands for; `as_text` is the inverse for one value."""
+    """The grid values in one `--set`; `as_text` is the inverse for one value."""
     if isinstance(value, list):
         return value
     if not isinstance(value, str):

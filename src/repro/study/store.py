@@ -1,4 +1,4 @@
-"""The records below a folder, and which of them belong to a config."""
+"""The records in a folder, and which of them belong to a config."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from repro.study.settings import RunConfig, canonical
 
 @dataclass(frozen=True)
 class Store:
-    """The records below a folder, at `<folder>/<scale>/<experiment>/<id>.json`, some with their weights beside them.
+    """The records in a folder, at `<folder>/<scale>/<experiment>/<id>.json`, some with their weights next to them.
 
     >>> from repro.papers.example import EXPERIMENT
     >>> config = EXPERIMENT.plan("smoke", {"train_books": 5})[0]
@@ -38,15 +38,15 @@ class Store:
         return self.folder / record.scale / record.experiment / f"{record.id}.json"
 
     def put(self, record: Record, model: Path | None = None) -> Path:
-        """Write `record` atomically and return its path; beside it the weights in the folder `model`, if it tells of
-        them (`repro.study.weights`)."""
+        """Write `record` atomically and return its path. If the record names its weights (`repro.study.weights`), also
+        copy the folder `model` next to it."""
         if model is not None:
             weights.keep(record, self.path(record), model)
         record.write(self.path(record))
         return self.path(record)
 
     def kept(self, record: Record) -> Path | None:
-        """The folder of the run of `record`, with its `model`, if its weights lie beside it here.
+        """The folder with the `model` of `record`, if its weights are stored next to it.
 
         Raises ReproError for weights that are not the record's.
         """
@@ -55,18 +55,17 @@ class Store:
     def get(self, config: RunConfig) -> Record | None:
         """The record of `config` on the data of this machine, or None.
 
-        Where the data is not on this machine, the record of the same config is taken as it stands. A `stale` one
-        counts as none. Raises ReproError for a record that cannot be trusted, and for two that differ only in their
-        data.
+        Without the data, the record of the same config is used, whatever its fingerprint. A `stale` record counts as
+        missing. Raises ReproError for a record that cannot be trusted, and for two that differ only in their data.
         """
         found = self.look(config)
         return None if found and self.stale(found) else found
 
     @cached
     def stale(self, record: Record) -> str:
-        """Why `record` does not count any more: what it was built on was made again since. "" while it does.
+        """Why `record` no longer counts: a record that it was built on has been made again. "" if it counts.
 
-        A record that it was built on may be absent, or be another machine's, whose floats round differently.
+        The record that it was built on may be missing, or come from another machine, where floats round differently.
         """
         for id, digest in record.needs.items():
             for need in self._called(id, record.scale):
@@ -92,7 +91,7 @@ class Store:
         return found
 
     def look(self, config: RunConfig) -> Record | None:
-        """`get`, whether the record is stale or not."""
+        """Like `get`, but also returns stale records."""
         if data_at_hand(config):
             path = self.folder / config.scale / config.experiment / f"{run_id(config)}.json"
             return Record.read(path) if path.exists() else None
@@ -118,7 +117,7 @@ class Store:
         return [record for record in found if record is not None]
 
     def _but_for_the_seed(self, config: RunConfig) -> list[Record]:
-        """The records with the settings of `config` at any seed and of the present revision, whatever their data."""
+        """The records with the settings of `config`, at any seed and on any data, of the current revision."""
         revision = experiment(config.experiment).revision
         same = self._by_settings(config.experiment, config.scale).get(canonical(config.settings() | {"seed": 0}), [])
         return [record for record in same if record.revision == revision]
@@ -132,14 +131,13 @@ class Store:
 
 
 def where(needed: RunConfig, results: Path | str | None) -> Path | str | None:
-    """The folder whose record of a run that others need is taken: `results`, but None, where records of its scale
-    belong, if only that has one. So a folder of one's own gets what is new and nothing that is there already."""
-    own, usual = Store.for_scale(needed.scale, results), Store.for_scale(needed.scale)
-    if results and own.get(needed) is None and usual.get(needed):
+    """Where to look for the record of a needed run: `results`, or None (the default folder of its scale) if only that
+    has one. So a custom folder receives new records and no copies of existing ones."""
+    if results and Store.for_scale(needed.scale, results).get(needed) is None and Store.for_scale(needed.scale).get(needed):
         return None
     return results
 
 
 def _machine(record: Record) -> dict[str, Any]:
-    """What a record was made with, but for how many threads and processes shared the work."""
+    """The environment of a record, without its numbers of threads and processes."""
     return {key: value for key, value in record.environment.items() if key not in ("threads", "processes")}

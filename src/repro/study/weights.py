@@ -1,8 +1,7 @@
-"""Weights that lie beside their record, so that nobody has to train them again: `<id>/model/` beside `<id>.json`.
+"""Weights stored next to their record, `<id>/model/` next to `<id>.json`, so that nobody has to train them again.
 
-They are those of records that tell what they are: `notes["model"]` is the sha256 of model.safetensors, and
-`notes["tokeniser"]` that of tokenizer.json. Whoever needs the run gets them as they lie there, on a fresh clone too,
-and without the text that they were made of.
+The record identifies them: `notes["model"]` is the sha256 of model.safetensors, and `notes["tokeniser"]` that of
+tokenizer.json. Runs that need them can load them from a fresh clone, without the training text.
 """
 
 import json
@@ -18,13 +17,13 @@ from repro.study.record import Record
 from repro.study.settings import RunConfig, canonical
 
 WEIGHTS, TOKENISER = "model.safetensors", "tokenizer.json"
-BESIDE = "config.json", "generation_config.json"  # what readers of the weights look for too
+BESIDE = "config.json", "generation_config.json"  # other files that loading the weights needs
 
 
 def kept(record: Record, path: Path) -> Path | None:
-    """The folder with the `model` of the record in the file `path`, if its weights lie beside it.
+    """The folder with the `model` of the record in the file `path`, if its weights are stored next to it.
 
-    Raises ReproError, before anybody reads them, for weights that are not the record's.
+    Raises ReproError, before they are loaded, for weights that are not the record's.
     """
     folder = path.with_suffix("")
     if "model" not in record.notes or not (folder / "model").is_dir():
@@ -34,17 +33,17 @@ def kept(record: Record, path: Path) -> Path | None:
 
 
 def keep(record: Record, path: Path, model: Path) -> None:
-    """Lay a copy of the folder `model` beside the file `path` of the record, whole or not at all.
+    """Copy the folder `model` next to the file `path` of the record, completely or not at all.
 
-    Nothing is done for a record that does not tell the sha256 of its weights. Raises ReproError for weights that are
-    not the record's, and when the disk refuses.
+    Does nothing for a record without the sha256 of its weights. Raises ReproError for weights that are not the
+    record's, and if the disk is full.
     """
     folder = path.with_suffix("")
     if "model" not in record.notes or model == folder / "model":
         return
     check(record, model)
     unfinished, before = (folder.with_name(f".{folder.name}.{end}") for end in ("unfinished", "before"))
-    shutil.rmtree(unfinished, ignore_errors=True)  # what a kill left
+    shutil.rmtree(unfinished, ignore_errors=True)  # left by a killed process
     try:
         shutil.copytree(model, unfinished / "model", copy_function=shutil.copyfile)
         if folder.exists():
@@ -61,28 +60,28 @@ def keep(record: Record, path: Path, model: Path) -> None:
 
 
 def check(record: Record, model: Path) -> None:
-    """Raise ReproError, in one line, unless the folder holds the weights and the tokeniser that the record tells."""
-    told = {WEIGHTS: record.notes["model"], TOKENISER: record.notes["tokeniser"]}
+    """Raise ReproError, in one line, unless the folder holds the weights and the tokenizer that the record names."""
+    expected = {WEIGHTS: record.notes["model"], TOKENISER: record.notes["tokeniser"]}
     again = (f"restore {model} from git, or delete it and run `repro run {record.experiment} --scale {record.scale}` "
              "again")
-    if strange := sorted({path.name for path in model.iterdir() if path.name[0] != "."} - {*told, *BESIDE}):
-        raise ReproError(f"{model} holds {', '.join(strange)}, which is no part of a model that is kept; delete it.")
-    for name in (*told, "config.json"):
+    if strange := sorted({path.name for path in model.iterdir() if path.name[0] != "."} - {*expected, *BESIDE}):
+        raise ReproError(f"{model} holds {', '.join(strange)}, which does not belong to a stored model; delete it.")
+    for name in (*expected, "config.json"):
         if not (model / name).is_file():
-            raise ReproError(f"{model} has no {name}: the model of record {record.id} is not whole; {again}.")
+            raise ReproError(f"{model} has no {name}: the model of record {record.id} is incomplete; {again}.")
     for path in sorted(model.iterdir()):
         if lacking := _cut_off(path):
-            raise ReproError(f"{path} was cut off: {lacking}; {again}.")
-    for name, sha256 in told.items():
+            raise ReproError(f"{path} is truncated: {lacking}; {again}.")
+    for name, sha256 in expected.items():
         if files.sha256(model / name) != sha256:
             what = "belongs to another model" if name == TOKENISER else "is another file"
             raise ReproError(f"{model / name} {what}: its sha256 begins with {files.sha256(model / name)[:16]}, record "
-                             f"{record.id} tells {sha256[:16]}; {again}.")
+                             f"{record.id} names {sha256[:16]}; {again}.")
 
 
 @cached
 def known(config: RunConfig) -> Record | None:
-    """The record with these settings beside which weights lie, where records of its scale belong; on whatever data.
+    """The record with these settings that has weights next to it, among the records of its scale, on any data.
 
     Raises ReproError for two of them, and for a record that cannot be trusted.
     """
@@ -90,21 +89,21 @@ def known(config: RunConfig) -> Record | None:
     same = [record for record in _with_weights(config.experiment, config.scale)
             if record.revision == revision and canonical(record.config) == settings]
     if len(same) > 1:
-        raise ReproError(f"weights lie beside {' and '.join(record.id for record in same)} of {config.experiment}, "
-                         "which have one config but different data; delete one.")
+        raise ReproError(f"weights are stored next to {' and '.join(record.id for record in same)} of "
+                         f"{config.experiment}, which have one config but different data; delete one.")
     return same[0] if same else None
 
 
 @cached
 def _with_weights(experiment: str, scale: str) -> list[Record]:
-    """The records beside which weights lie, where records of the scale belong."""
+    """The records of a scale and experiment that have weights next to them."""
     folder = paths.results(scale) / scale / experiment
     files = sorted(model.parent.with_suffix(".json") for model in folder.glob("*/model") if model.is_dir())
     return [Record.read(file) for file in files if file.exists()]
 
 
 def _cut_off(path: Path) -> str:
-    """What a file lacks at its end; "" for a whole one. Of weights the header tells how long they are."""
+    """How a file is truncated; "" if it is complete. The header of weights gives their length."""
     if path.suffix == ".safetensors":
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -115,11 +114,11 @@ def _cut_off(path: Path) -> str:
                 header = json.loads(file.read(start - 8))
                 whole = start + max(one["data_offsets"][1] for name, one in header.items() if name != "__metadata__")
             except (ValueError, TypeError, LookupError, AttributeError):
-                return ""  # no file of weights at all, as its sha256 will tell
+                return ""  # not a weights file at all; its sha256 will not match
         return f"it has {size:,} of {whole:,} bytes" if size < whole else ""
     if path.suffix == ".json":
         try:
             json.loads(path.read_text())
         except ValueError:
-            return "it is not a whole JSON file"
+            return "it is not a complete JSON file"
     return ""

@@ -1,4 +1,4 @@
-"""What models are trained on: batch k is a pure function of the seed, so that resuming needs only k."""
+"""Training batches. Batch k is a pure function of the seed, so that resuming needs only k."""
 
 import hashlib
 import math
@@ -15,12 +15,12 @@ from repro.errors import ReproError, check_whole
 
 
 class Batches(Protocol):
-    """What `train` asks of batches. A batch is a tensor, or a mapping or dataclass of tensors; rows are examples.
+    """The interface that `train` needs. A batch is a tensor, or a mapping or dataclass of tensors; rows are examples.
 
-    batch_size: rows of every tensor of every batch, those of all processes together; of batches that do not all have
-    as many rows, what these are multiples of.
-    unit, units_per_batch: what a training is counted in, and how many of these each batch counts for, all alike. They
-    are "tokens", its targets, where every example has the same number, and else "examples".
+    batch_size: rows of every tensor of every batch, over all processes; if batches differ in size, their numbers of
+    rows are multiples of it.
+    unit, units_per_batch: the unit that measures a training, and how many of them each batch counts for, the same for
+    all. The unit is "tokens", counting targets, if every example has the same number of them, otherwise "examples".
 
     >>> class Countdown:
     ...     batch_size, unit, units_per_batch = 2, "tokens", 6
@@ -35,25 +35,24 @@ class Batches(Protocol):
     units_per_batch: int
 
     def batch(self, step: int) -> Any:
-        """Batch number `step`, counted from 0, without end, the same however often and in whatever order one asks."""
+        """Batch number `step`, counted from 0, without end; independent of earlier calls."""
 
     def settings(self) -> dict:
-        """All that decides what the batches hold, in plain values; a long text or data by its digest."""
+        """Everything that determines the batches, as plain values; long texts and data as digests."""
 
 
 @checked
 class Sequences:
     """Batches of `length + 1` consecutive tokens (`length` inputs, each with its target) in a shuffled order.
 
-    tokens: (N,) integers. Every epoch draws another order of the non-overlapping sequences and another offset at
-    which the stream is first cut, so that cuts do not always fall on the same places. Sequences that no longer fill a
-    batch at an epoch's end are left to later epochs.
-    targets: (N,) bool, which tokens are to be predicted, such as `Tokens.targets`; None: all. With it a batch is a
-    mapping as `repro.training.WindowedLM` reads it. Tokens that are not predicted count for the length of a training.
+    tokens: (N,) integers. Every epoch draws a new order of the non-overlapping sequences and a new offset of the first
+    cut, so that the cuts move. Sequences that do not fill a batch at the end of an epoch are dropped from it.
+    targets: (N,) bool, which tokens to predict, such as `Tokens.targets`; None: all. With it, a batch is a mapping that
+    `repro.training.WindowedLM` reads. Tokens that are not predicted also count toward the length of a training.
 
-    before: tokens in front of each sequence that are read and are no targets, for models that read with overlap; the
-    end of the stream stands before its beginning. They change neither where the stream is cut nor the order: with any
-    `before`, batch k has the same targets in the same order.
+    before: tokens in front of each sequence that are read but are not targets, for models that read with overlap; the
+    stream wraps around at its beginning. They change neither the cuts nor the order: for every `before`, batch k has
+    the same targets in the same order.
 
     >>> import numpy as np
     >>> batch = Sequences(np.arange(100), length=4, batch_size=2).batch(0)
@@ -77,7 +76,7 @@ class Sequences:
         if not 0 <= before <= len(self.tokens):
             raise ReproError(f"before is {before} tokens; it must be from 0 to the {len(self.tokens):,} of the text.")
         self.length, self.batch_size, self.seed, self.before = length, batch_size, seed, before
-        self.per_epoch = ((len(self.tokens) - 1) // length - 1) // batch_size  # one sequence is spent on the offset
+        self.per_epoch = ((len(self.tokens) - 1) // length - 1) // batch_size  # the offset uses up one sequence
         if self.per_epoch < 1:
             raise ReproError(f"{len(self.tokens):,} tokens are too few for one batch of {batch_size} sequences of "
                              f"{length} tokens; use shorter sequences, a smaller batch or more text.")
@@ -93,9 +92,9 @@ class Sequences:
     def batch(self, step: int) -> Tensor | dict[str, Tensor]:
         """Batch number `step` (counted from 0, without end): (batch_size, before + length + 1) int64.
 
-        With `targets`: that as `input_ids`; `labels`, the same with -100 in place of what is not predicted; and
-        `n_targets` (batch_size,), the targets that count in the whole batch, spread evenly over its rows, so that every
-        process knows how many all of them have.
+        With `targets`, a mapping: `input_ids`; `labels`, the same with -100 for tokens that are not predicted; and
+        `n_targets` (batch_size,), the number of targets in the whole batch, spread evenly over its rows, so that every
+        process knows the total.
         """
         epoch, index = divmod(step, self.per_epoch)
         if self._order[0] != epoch:
@@ -104,19 +103,19 @@ class Sequences:
             n = (len(self.tokens) - 1 - offset) // self.length
             self._order = (epoch, offset + self.length * generator.permutation(n))
         starts = self._order[1][index * self.batch_size:(index + 1) * self.batch_size]
-        places = starts[:, None] + np.arange(-self.before, self.length + 1)  # one below 0 counts from the end
+        places = starts[:, None] + np.arange(-self.before, self.length + 1)  # negative indices count from the end
         ids = torch.from_numpy(self.tokens[places].astype(np.int64))
         if self.targets is None:
             return ids
         counts = torch.from_numpy(self.targets[places])
         if self.before:
-            counts[:, :self.before + 1] = False  # the one after those before is only read, too
+            counts[:, :self.before + 1] = False  # the token after those is also only read
         n = max(1, int(counts[:, self.before + 1:].sum()))
         return {"input_ids": ids, "labels": ids.masked_fill(~counts, -100),
                 "n_targets": torch.full((self.batch_size,), n / self.batch_size)}
 
     def settings(self) -> dict:
-        """The sizes, the seed, the text, and what of it is predicted if not all is."""
+        """The sizes, the seed, the text, and its targets if not all tokens are predicted."""
         told = {"length": self.length, "batch_size": self.batch_size, "seed": self.seed, "text": _digest(self.tokens)}
         told |= {} if self.targets is None else {"targets": _digest(self.targets)}
         return told | ({"before": self.before} if self.before else {})
@@ -128,10 +127,11 @@ def _digest(values: np.ndarray) -> str:
 
 @checked
 class Stages:
-    """Sequences that grow: batches of the first of `stages` for so many steps, then of the next, the last without end.
+    """Growing sequences: batches of the first of `stages` for its number of steps, then of the next; the last never
+    ends.
 
-    stages: (sequences, steps) pairs of one number of tokens a batch; the last one's steps are not looked at. The number
-    of rows falls as they grow. Every stage has its own order.
+    stages: (sequences, steps) pairs, all with the same number of tokens per batch; the steps of the last one are
+    ignored. The number of rows falls as sequences grow. Every stage has its own order.
 
     Raises ReproError for no stages, and for batches of different numbers of tokens.
 
@@ -147,7 +147,7 @@ class Stages:
     def __init__(self, stages: Sequence[tuple[Sequences, int]]):
         if not all(isinstance(one, Sequence) and len(one) == 2 and hasattr(one[0], "tokens_per_batch")
                    for one in stages):
-            raise ReproError("stages are no pairs of `Sequences` and their steps; give [(sequences, 100), …].")
+            raise ReproError("stages are not pairs of `Sequences` and steps; give [(sequences, 100), …].")
         sizes = {one.tokens_per_batch for one, _ in stages}
         if len(sizes) != 1:
             raise ReproError(f"the batches of {len(stages)} stages have {', '.join(map(str, sorted(sizes))) or 'no'} "
@@ -164,7 +164,7 @@ class Stages:
         return self.stages[-1][0].batch(step)
 
     def settings(self) -> dict:
-        """Those of every stage, and its steps."""
+        """The settings of every stage, and its steps."""
         return {"stages": [one.settings() | {"steps": steps} for one, steps in self.stages]}
 
 
@@ -172,12 +172,12 @@ class Stages:
 class LengthBuckets:
     """Batches of examples of similar length, in a shuffled order, so that little is spent on padding.
 
-    examples: anything with numbers from 0 on; lengths: that of each, in any unit. collate: from a list of `batch_size`
-    examples to a batch, padded to the longest; it must not depend on chance. Every epoch draws another order, sorts
-    each `pool` batches' worth of it by length, cuts it into batches and shuffles those. An example comes once an epoch,
-    but for the fewer than `batch_size`, others in every epoch, that would not fill a batch.
+    examples: a sequence; lengths: the length of each, in any unit. collate: turns a list of `batch_size` examples into
+    a batch padded to the longest; it must be deterministic. Every epoch draws a new order, sorts each group of `pool`
+    batches by length, splits it into batches and shuffles those. Each example appears once per epoch, except fewer than
+    `batch_size` that would not fill a batch, which differ between epochs.
 
-    Raises ReproError for sizes below 1, lengths that are not as many as the examples, and too few examples.
+    Raises ReproError for sizes below 1, different numbers of lengths and examples, and too few examples.
 
     >>> texts = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
     >>> batches = LengthBuckets(texts, list(map(len, texts)), collate=list, batch_size=2)
@@ -203,7 +203,7 @@ class LengthBuckets:
         self._order = (None, None)
 
     def batch(self, step: int) -> Any:
-        """Batch number `step` (counted from 0, without end): what `collate` makes of its examples."""
+        """Batch number `step` (counted from 0, without end): its examples after `collate`."""
         epoch, index = divmod(step, self.per_epoch)
         if self._order[0] != epoch:
             generator = np.random.default_rng([self.seed, epoch])
@@ -215,7 +215,7 @@ class LengthBuckets:
         return self.collate([self.examples[int(k)] for k in self._order[1][index]])
 
     def settings(self) -> dict:
-        """The sizes, the seed, the lengths, each example as `collate` makes it a batch of its own, and how it pads."""
+        """The sizes, the seed, the lengths, each example collated alone, and the padding."""
         digest = hashlib.sha256(self.lengths.tobytes())
         ends = [int(self.lengths.argmin()), int(self.lengths.argmax())]
         for together in (*([k] for k in range(len(self.lengths))), ends):
@@ -226,7 +226,7 @@ class LengthBuckets:
 
 
 def tensors(batch: Any) -> dict[str, Tensor]:
-    """The tensors of a batch by name. Raises ReproError for what is no tensor, mapping or dataclass of tensors."""
+    """The tensors of a batch by name. Raises ReproError unless it is a tensor, or a mapping or dataclass of tensors."""
     if isinstance(batch, Tensor):
         return {"batch": batch}
     if isinstance(batch, Mapping):
@@ -234,24 +234,25 @@ def tensors(batch: Any) -> dict[str, Tensor]:
     elif is_dataclass(batch):
         named = {field.name: getattr(batch, field.name) for field in fields(batch)}
     else:
-        raise ReproError(f"a batch is a {type(batch).__name__}; it must be a tensor or a mapping or dataclass of some.")
+        raise ReproError(f"a batch is a {type(batch).__name__}; it must be a tensor, or a mapping or dataclass of "
+                         "tensors.")
     for name, value in named.items():
         if not isinstance(value, Tensor):
-            raise ReproError(f"{name} of a batch is a {type(value).__name__}; a batch holds tensors only.")
+            raise ReproError(f"{name} of a batch is a {type(value).__name__}; a batch can only hold tensors.")
     return named
 
 
 def share(batch: Any, batch_size: int, process: int, processes: int, device: torch.device | str = "cpu") -> Any:
     """The rows of a batch that one of `processes` trains on, on its device: a tensor, a dict or the same dataclass.
 
-    Raises ReproError unless every tensor has as many rows, a multiple of `batch_size`.
+    Raises ReproError unless all tensors have the same number of rows, a multiple of `batch_size`.
     """
     named = tensors(batch)
     rows = {x.shape[0] if x.ndim else 0 for x in named.values()}
     if len(rows) > 1 or not all(n and n % batch_size == 0 for n in rows):
         sizes = ", ".join(f"{name} {x.shape[0] if x.ndim else 'none'}" for name, x in named.items())
         raise ReproError(f"the first dimension of every tensor of a batch must be its batch_size of {batch_size} "
-                         f"examples, or one multiple of it, but it is: {sizes}.")
+                         f"examples, or a multiple of it, but it is: {sizes}.")
     size = rows.pop() // processes
     mine = {name: x[process * size:(process + 1) * size].to(device) for name, x in named.items()}
     if isinstance(batch, Tensor):

@@ -1,4 +1,4 @@
-"""How to train: every choice that is not the model's or the text's."""
+"""Training settings: every choice that does not belong to the model or the text."""
 
 import math
 from typing import Literal
@@ -8,8 +8,8 @@ from repro.configs import Above, Natural, NotNegative, Positive, config
 
 @config
 class TrainConfig:
-    """How to train. Tokens are targets over all processes, or what else the batches count in (`Batches.unit`); steps
-    are optimiser steps. Raises ReproError for a choice that there is not and a number out of range.
+    """Training settings. Tokens are targets over all processes, or the unit of the batches (`Batches.unit`); steps are
+    optimizer steps. Raises ReproError for an unknown choice or a number out of range.
 
     >>> TrainConfig(tokens=1_000, learning_rate=1e-3, optimizer="muon").precision
     'no'
@@ -22,19 +22,19 @@ class TrainConfig:
     tokens: Positive  # stop after this many targets
     learning_rate: Above
     warmup_steps: Natural = 100  # linear, from 0
-    decay: Literal["none", "linear", "cosine", "cubic"] = "none"  # after the warm-up: constant, or to 0 at the end
+    decay: Literal["none", "linear", "cosine", "cubic"] = "none"  # after warm-up: constant, or decay to 0 at the end
     weight_decay: NotNegative = 0.0
     clip: Above = 1.0  # largest gradient norm
     validate_every: Positive = 2_000_000  # tokens
     patience: Positive | None = None  # validations without improvement before stopping early; None never stops
-    checkpoint_every: NotNegative = 60  # seconds between checkpoints; one more is written at each validation
+    checkpoint_every: NotNegative = 60  # seconds between checkpoints; each validation also writes one
     precision: Literal["no", "bf16", "fp16"] = "no"  # "no": fp32; "fp16" scales the loss against vanishing gradients
     seed: Natural = 0
-    optimizer: Literal["adamw", "muon"] = "adamw"  # "muon": of the blocks' matrices, AdamW of the rest
-    best: str = "loss"  # the metric of a validation that chooses the weights to keep, and patience looks at
-    best_is: Literal["lowest", "highest"] = "lowest"  # its best value
-    module_learning_rate: Above | None = None  # of the part that the objective's model adds; None: `learning_rate`
-    decayed: Literal["matrices", "all"] = "matrices"  # what weight decay applies to: matrices and embeddings, or all
+    optimizer: Literal["adamw", "muon"] = "adamw"  # "muon": for the matrices of the blocks, AdamW for the rest
+    best: str = "loss"  # the validation metric that selects the weights to keep, also for patience
+    best_is: Literal["lowest", "highest"] = "lowest"  # which direction is better
+    module_learning_rate: Above | None = None  # for the part that the objective's model adds; None: `learning_rate`
+    decayed: Literal["matrices", "all"] = "matrices"  # weight decay applies to: matrices and embeddings, or all weights
 
     @property
     def spares_vectors(self) -> bool:
@@ -42,7 +42,7 @@ class TrainConfig:
         return self.decayed == "matrices" and self.weight_decay != 0
 
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of optimiser step `step` (from 0) out of `steps`."""
+        """The learning rate of optimizer step `step` (from 0) out of `steps`."""
         if step < self.warmup_steps:
             return self.learning_rate * (step + 1) / self.warmup_steps
         if self.decay == "none":

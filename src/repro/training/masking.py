@@ -1,7 +1,7 @@
-"""Text with some of its tokens hidden, for models that fill them in, as RoBERTa does (Liu et al. 2019, section 3.1).
+"""Masked text, as RoBERTa is trained on (Liu et al. 2019, section 3.1).
 
-Of every sequence 15 % of the tokens are to be predicted. Of these 80 % are shown as <mask>, 10 % as a random token and
-10 % as they are. Which ones is drawn anew in every step ("dynamic masking").
+In every sequence, 15 % of the tokens are predicted. Of these, 80 % are shown as <mask>, 10 % as a random token and 10 %
+unchanged. The tokens are drawn again at every step ("dynamic masking").
 """
 
 import numpy as np
@@ -12,25 +12,25 @@ from repro.checked import checked
 from repro.errors import ReproError, check_whole
 from repro.training.batches import Batches
 
-START, END, ORDINARY = 0, 2, 4  # ids of <s> and </s>, and the first id that is no special token; <mask> has the last
-SHARE = 0.15  # of the tokens of a sequence that are to be predicted
-HIDDEN, RANDOM = 0.8, 0.1  # shares of those that are shown as <mask>, and as a random token
-MASKS = 1  # keeps the draws of masks apart from those of the order of the text, which take the same seed
-IGNORED = -100  # the target that counts nothing
+START, END, ORDINARY = 0, 2, 4  # ids of <s> and </s>, and the first id that is not special; <mask> has the last id
+SHARE = 0.15  # share of the tokens in a sequence to predict
+HIDDEN, RANDOM = 0.8, 0.1  # of these, the shares shown as <mask>, and as a random token
+MASKS = 1  # separates the draws of masks from those of the text order, which use the same seed
+IGNORED = -100  # a target that is ignored
 
 
 @checked
 def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
            allowed: np.ndarray | None = None) -> dict[str, Tensor]:
-    """Rows (B, N) of a stream of token ids as a model is to read them, and what it is to predict.
+    """Mask rows (B, N) of a stream of token ids: the input of a model, and its targets.
 
-    The first token of a row gives place to <s> and the last to </s>; so does, to </s>, the <s> that stands before every
-    document of a stream. Special tokens are never masked, and of others only those that are `allowed`, (B, N) bool;
-    None: all. Returns int64 tensors: `ids` (B, N) as they are shown; `positions` (B, K), ascending, of the tokens to be
-    predicted, K = 15 % of the N - 2 others, at least one; and `targets` (B, K), which these tokens are; -100, which
-    counts nothing, where a row has fewer than K that can be masked.
+    <s> replaces the first token of a row and </s> the last; </s> also replaces the <s> before every document in a
+    stream. Special tokens are never masked, and other tokens only if `allowed`, (B, N) bool; None: all. Returns int64
+    tensors: `ids` (B, N), the input; `positions` (B, K), ascending, of the tokens to predict, K = 15 % of the N - 2
+    others, at least one; and `targets` (B, K), these tokens; -100 (ignored) if a row has fewer than K tokens that can
+    be masked.
 
-    Raises ReproError for rows of fewer than 3 tokens, and for a vocabulary without any that is ordinary.
+    Raises ReproError for rows of fewer than 3 tokens, and for a vocabulary without ordinary tokens.
 
     >>> import numpy as np
     >>> batch = masked(np.arange(4, 26)[None], vocab_size=50, draw=np.random.default_rng(0))
@@ -42,14 +42,14 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
     if allowed is not None and (allowed.dtype != bool or allowed.shape != rows.shape):
         raise ReproError(f"allowed is {allowed.dtype} of shape {allowed.shape}; give bools of shape {rows.shape}.")
     if rows.shape[1] < 3:
-        raise ReproError(f"a row has {rows.shape[1]} tokens; between <s> and </s> at least one is needed.")
+        raise ReproError(f"a row has {rows.shape[1]} tokens; it needs at least one between <s> and </s>.")
     _check_vocabulary(vocab_size)
     ids = np.where(rows == START, END, rows).astype(np.int64)
     ids[:, 0], ids[:, -1] = START, END
     mask = vocab_size - 1
     chance = draw.random(ids.shape)
     never = (ids < ORDINARY) | (ids == mask) | (False if allowed is None else ~allowed)
-    chance[never] = 2.0  # more than any other: taken last, and then not counted
+    chance[never] = 2.0  # larger than all others: chosen last, and then ignored
     chosen = np.argsort(chance, axis=1, kind="stable")[:, :max(1, round(SHARE * (ids.shape[1] - 2)))]
     positions = np.sort(chosen, axis=1)
     tokens = np.take_along_axis(ids, positions, 1)
@@ -63,16 +63,15 @@ def masked(rows: np.ndarray, vocab_size: int, draw: np.random.Generator,
 
 def _check_vocabulary(vocab_size: int) -> None:
     if vocab_size < ORDINARY + 2:
-        raise ReproError(f"vocab_size is {vocab_size}; besides the {ORDINARY} special tokens and <mask> at least one "
-                         "other is needed.")
+        raise ReproError(f"vocab_size is {vocab_size}; it needs at least one token besides the {ORDINARY} special ones "
+                         "and <mask>.")
 
 
 @checked
 class Masked:
     """Batches of token sequences (B, N + 1), such as `Sequences` or `Stages`, masked: those of `masked` on (B, N).
 
-    The masks of a step are a function of the seed and the step alone. Of sequences that say which tokens are targets
-    only these are masked.
+    The masks of a step depend only on the seed and the step. If sequences mark their targets, only these are masked.
 
     >>> import numpy as np
     >>> batches = Masked(Sequences(np.arange(4, 204) % 40 + 4, length=20, batch_size=2), vocab_size=50)
@@ -97,6 +96,6 @@ class Masked:
         return masked(rows, self.vocab_size, np.random.default_rng([self.seed, step, MASKS]), allowed)
 
     def settings(self) -> dict:
-        """Those of the sequences, how they are masked, and the seed."""
+        """The settings of the sequences, the masking, and the seed."""
         return {"masked": self.batches.settings(), "shares": [SHARE, HIDDEN, RANDOM], "vocab_size": self.vocab_size,
                 "seed": self.seed}

@@ -1,7 +1,7 @@
-"""The losses that models are trained with.
+"""Training losses.
 
-An objective is a module from a batch to its mean loss. Its `settings()` say what, besides the weights, decides that
-loss; a checkpoint of other settings is not continued.
+An objective is a module that maps a batch to its mean loss. Its `settings()` list everything besides the weights that
+determines the loss; a checkpoint with other settings is not continued.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ class WindowedLM(nn.Module):
     """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) read in windows.
 
     A batch is these sequences, or a mapping with `input_ids`, `labels` (-100: no target) and `n_targets`, as
-    `Sequences` gives where not every token is a target. The mean is then over those that are, in all processes.
+    `Sequences` gives if some tokens are not targets. The mean is then over the targets in all processes.
 
-    model: a `RecurrentLM` (windows one after the other, gradients through all of them) or any other transformers
-    causal language model (windows independent, all read at once). Every target is scored exactly once in both.
-    recompute, truncate: of `RecurrentLM.forward`; they change nothing in a model without recurrence.
-    before: the first tokens of every sequence that are read and are no targets, as many as `Sequences` puts there.
+    model: a `RecurrentLM` (windows in order, gradients through all of them) or any other transformers causal language
+    model (independent windows, all read at once). Both score every target exactly once.
+    recompute, truncate: as in `RecurrentLM.forward`; they have no effect without recurrence.
+    before: the number of first tokens in every sequence that are read but are not targets, as in `Sequences`.
     Raises ReproError for a window beyond the model's context, a model that is not causal, other settings out of range,
-    and batches that hold no target or ids that the model does not have.
+    and batches without targets or with ids that the model does not have.
 
     >>> from repro.models import gpt2_mini
     >>> model = gpt2_mini(n_layer=1, n_embd=8, n_head=2, vocab_size=9)
@@ -53,7 +53,7 @@ class WindowedLM(nn.Module):
 
     def forward(self, batch: Tensor | Mapping[str, Tensor]) -> Tensor:
         tokens, labels, n = _predicted(batch, self.before)
-        if tokens.device.type == "cpu":  # on a GPU, where looking would make each step wait, CUDA stops at these
+        if tokens.device.type == "cpu":  # on a GPU, checking would delay each step, and CUDA fails anyway
             check_range(tokens, "the batch", vocabulary_of(self.model))
         if hasattr(self.model, "read_windows"):
             mean = self.model(tokens, self.window, self.overlap, labels=labels, recompute=self.recompute,
@@ -69,17 +69,17 @@ class WindowedLM(nn.Module):
         return total / n
 
     def settings(self) -> dict:
-        """The windows, the truncation and the model's settings; recomputation changes no number."""
+        """The windows, the truncation and the model's settings; recomputation does not change results."""
         return {"window": self.window, "overlap": self.overlap, "truncate": self.truncate,
                 "model": model_settings(self.model)} | ({"before": self.before} if self.before else {})
 
 
 @checked
 class NextToken(nn.Module):
-    """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1) that are read whole.
+    """Mean negative log-likelihood per target, in nats, of token sequences (B, N + 1), each read as a whole.
 
-    A batch is one of those that `WindowedLM` takes.
-    model: from token ids (B, N) to logits (B, N, V), such as `repro.models.Decoder`.
+    Takes the same batches as `WindowedLM`.
+    model: maps token ids (B, N) to logits (B, N, V), such as `repro.models.Decoder`.
 
     >>> from repro.models import SparseConfig, SparseTransformer
     >>> model = SparseTransformer(SparseConfig(vocab_size=9, length=20, n_layer=1, n_head=2, n_embd=8))
@@ -103,11 +103,11 @@ class NextToken(nn.Module):
 
 @checked
 class MaskedLM(nn.Module):
-    """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`, which may say
-    besides, for a Longformer, which tokens are global (`global_attention_mask`).
+    """Mean negative log-likelihood per masked token, in nats, of batches by `repro.training.masked`, which may
+    also mark global tokens for a Longformer (`global_attention_mask`).
 
     model: a transformers masked language model with RoBERTa's names, or a `repro.models.Longformer`. Its output layer
-    is applied to the positions that are to be predicted only. Raises ReproError for texts longer than its positions.
+    is applied only to the predicted positions. Raises ReproError for texts longer than its positions.
 
     >>> import numpy as np
     >>> from repro.models import roberta_mini
@@ -128,7 +128,7 @@ class MaskedLM(nn.Module):
             config, length = self.model.config, batch["ids"].shape[1]
             if length > (known := config.max_position_embeddings - config.pad_token_id - 1):
                 raise ReproError(f"a text has {length} tokens, but this model has {known} positions; give it texts of "
-                                 "at most that many.")
+                                 "at most that length.")
             hidden = self.model.base_model(input_ids=batch["ids"]).last_hidden_state
         states = hidden.gather(1, batch["positions"][..., None].expand(-1, -1, hidden.shape[-1]))
         targets = batch["targets"].flatten()
@@ -141,13 +141,13 @@ class MaskedLM(nn.Module):
 
 @checked
 class Answers(nn.Module):
-    """Mean loss per question, in nats: of the type of its answer, and where that is a span the mean of its start's and
-    its end's. A batch has `windows` and `attention_mask` as the model reads them; `text`, `starts` and `ends` (B, W, T)
-    bool, which tokens are of the text, and with which an answer may begin and end; and `types` (B,).
+    """Mean loss per question, in nats: that of the answer type, plus, for a span, the mean of the losses of its start
+    and end. A batch has `windows` and `attention_mask` as the model reads them; `text`, `starts` and `ends` (B, W, T)
+    bool, which mark tokens of the text, and tokens at which an answer may begin and end; and `types` (B,).
 
-    A start is one of all tokens of the text, in all windows of its question (one softmax); so is an end. Where the
-    answer stands in several places each of them is right: their probabilities are added up.
-    model: `repro.recurrence.RecurrentRoberta`. recurrent, recompute: of its forward.
+    The start is chosen among all tokens of the text, in all windows of a question (one softmax), and so is the end. If
+    the answer occurs several times, each occurrence is correct, and their probabilities are added.
+    model: `repro.recurrence.RecurrentRoberta`. recurrent, recompute: as in its forward.
 
     >>> from repro.recurrence import RecurrenceConfig, RecurrentRoberta
     >>> from transformers import RobertaConfig
@@ -166,20 +166,19 @@ class Answers(nn.Module):
         return answer_nats(read, batch).mean()
 
     def settings(self) -> dict:
-        """Whether h_prev is carried, and the model's settings; recomputation changes no number."""
+        """Whether h_prev is carried, and the model's settings; recomputation does not change results."""
         return {"recurrent": self.recurrent, "model": model_settings(self.model)}
 
 
 def answer_nats(read, batch: Mapping[str, Tensor]) -> Tensor:
-    """(B,) nats of the right answer to each question of a batch, as `Answers` counts them; read: what the model gave.
-    """
+    """(B,) nats of the right answer to each question of a batch, as in `Answers`; read: the output of the model."""
     spans = [_among(logits, batch["text"], batch[name])
              for name, logits in (("starts", read.start_logits), ("ends", read.end_logits))]
     return cross_entropy(read.type_logits, batch["types"], "none") + torch.stack(spans).mean(0)
 
 
 def _among(logits: Tensor, text: Tensor, right: Tensor) -> Tensor:
-    """(B,) nats of the `right` tokens (B, W, T) among those of the `text` (B, W, T); 0 where none is right."""
+    """(B,) nats of the `right` tokens (B, W, T) among those of the `text` (B, W, T); 0 if none is right."""
     logits, text, right = logits.float().flatten(1), text.flatten(1), right.flatten(1)
     told = right.any(1)
     every = logits.masked_fill(~text, -torch.inf).logsumexp(1)
@@ -189,9 +188,9 @@ def _among(logits: Tensor, text: Tensor, right: Tensor) -> Tensor:
 
 @checked
 class Labels(nn.Module):
-    """Mean negative log-likelihood per document, in nats, of its label; of batches by `evaluation.classification`.
+    """Mean negative log-likelihood of the label per document, in nats, for batches by `evaluation.classification`.
 
-    model: from token ids (B, N) and lengths (B,) to logits (B, labels), such as `repro.models.Encoder`.
+    model: maps token ids (B, N) and lengths (B,) to logits (B, labels), such as `repro.models.Encoder`.
 
     >>> from repro.models import Encoder, EncoderConfig, classifier_patterns
     >>> model = Encoder(EncoderConfig(9, 8, 2, classifier_patterns(window=4, n_layer=1)))
@@ -216,10 +215,10 @@ class Labels(nn.Module):
 
 @checked
 class Task(nn.Module):
-    """The loss of a task that a language model is fine-tuned for, and of the tokens of its texts beside it; of batches
-    by `repro.models.labelled`.
+    """The loss of a fine-tuning task plus the language-model loss on its texts, for batches by
+    `repro.models.labelled`.
 
-    model: a `repro.models.TaskModel`. lm_weight: what the loss of tokens counts, 0 or more.
+    model: a `repro.models.TaskModel`. lm_weight: the weight of the language-model loss, 0 or more.
 
     >>> from repro.models import GPT, GPTConfig, TaskModel, labelled
     >>> base = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=1, n_embd=8, n_head=2))
@@ -243,12 +242,12 @@ class Task(nn.Module):
 
 @checked
 class Summaries(nn.Module):
-    """Mean negative log-likelihood per token, in nats, of summaries and, of decoders that read both as one text, of the
-    inputs; of batches by `evaluation.summaries.padded`.
+    """Mean negative log-likelihood per token, in nats, of summaries and, for decoders that read both as one text, of
+    the inputs; for batches by `evaluation.summaries.padded`.
 
-    model: with `read(source, lengths, ids, id_lengths)`, such as `repro.models.OneText`. input_weight: what a token of
-    an input counts, where one of a summary counts 1. balance: what the loss counts that keeps experts in use;
-    balance_padding: whether it is of padding too.
+    model: with `read(source, lengths, ids, id_lengths)`, such as `repro.models.OneText`. input_weight: the weight of an
+    input token, relative to 1 for a summary token. balance: the weight of the loss that keeps all experts in use;
+    balance_padding: whether that loss includes padding.
 
     >>> from repro.models import EncoderDecoder, EncoderDecoderConfig
     >>> model = EncoderDecoder(EncoderDecoderConfig(vocab_size=9, n_embd=8, n_head=2, n_layer=1))
@@ -280,15 +279,15 @@ class Summaries(nn.Module):
         return total / n + self.balance * told.balance
 
     def settings(self) -> dict:
-        """The weights of what is added to the loss of summaries, and the model's settings."""
+        """The weights of the additional losses, and the model's settings."""
         return {"input_weight": self.input_weight, "balance": self.balance, "model": model_settings(self.model)} | (
             {"balance_padding": True} if self.balance_padding else {})
 
 
 def _predicted(batch: Tensor | Mapping[str, Tensor], before: int = 0) -> tuple[Tensor, Tensor, int | Tensor]:
-    """What is read (B, N + 1), what is predicted of it (B, N + 1, -100: not), and the number the loss is divided by.
+    """The input (B, N + 1), the labels (B, N + 1, -100: ignored), and the number to divide the loss by.
 
-    before: the first tokens that are no targets; the one after them is only read as well.
+    before: the number of first tokens that are not targets; the one after them is also only read.
     """
     tokens = batch if isinstance(batch, Tensor) else batch["input_ids"]
     if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32) or not tokens[:, before + 1:].numel():
@@ -308,7 +307,7 @@ def _predicted(batch: Tensor | Mapping[str, Tensor], before: int = 0) -> tuple[T
 
 @checked
 def model_settings(model: nn.Module) -> dict:
-    """What a model's config says of how it computes, without where it was loaded from; {} for one without a config.
+    """The computation settings in a model's config, without the path it was loaded from; {} without a config.
 
     >>> from repro.models import gpt2_mini
     >>> model_settings(gpt2_mini(n_layer=1, n_embd=8, n_head=2, vocab_size=9))["n_layer"]

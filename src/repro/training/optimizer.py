@@ -1,4 +1,4 @@
-"""The optimisers, and which weights each of them changes."""
+"""The optimizers, and the weights that each of them updates."""
 
 from torch import nn
 from torch.optim import AdamW, Muon, Optimizer
@@ -8,12 +8,12 @@ from repro.training.config import TrainConfig
 
 
 def matrices(module: nn.Module) -> list[nn.Parameter]:
-    """The matrices of the blocks: the `weight` of every layer in an `nn.ModuleList` that has two dimensions and is no
-    embedding, and the two matrices of an `nn.LSTM` in one, each of all its gates.
+    """The matrices of the blocks: the two-dimensional `weight` of every layer in an `nn.ModuleList` except embeddings,
+    and the two matrices of an `nn.LSTM` in one, each for all gates.
 
-    A transformer keeps its blocks in such a list (`h` of GPT-2, `layer` of RoBERTa, `layers` of BART and of our
-    Decoder). Not among them are therefore embeddings, positions and the output layer, tied or not, a recurrence module
-    and a classifier; nor, inside a block, biases, norms and what is no layer's `weight` (u and v of our Decoder).
+    A transformer keeps its blocks in such a list (`h` in GPT-2, `layer` in RoBERTa, `layers` in BART and our Decoder).
+    This excludes embeddings, positions and the output layer, tied or not, a recurrence module and a classifier. Inside
+    a block it excludes biases, norms and parameters that are not a layer's `weight` (u and v in our Decoder).
     """
     embeddings = {id(layer.weight) for layer in module.modules() if isinstance(layer, nn.Embedding)}
     blocks = [part for part in module.modules() if isinstance(part, nn.ModuleList)]
@@ -25,10 +25,10 @@ def matrices(module: nn.Module) -> list[nn.Parameter]:
 
 
 def vectors(module: nn.Module) -> list[nn.Parameter]:
-    """The weights that weight decay leaves alone: biases, the gains of norms and other vectors (Radford et al. 2018,
+    """The weights without weight decay: biases, the gains of norms and other vectors (Radford et al. 2018,
     section 4.1: "all non bias or gain weights" are decayed).
 
-    A vector for each head or expert is one too, although it is stored with two dimensions: `u` and `v` of our Decoder,
+    A vector per head or expert also counts, although it is stored with two dimensions: `u` and `v` in our Decoder,
     and every weight with "bias" in its name. All other weights are matrices or embeddings.
 
     >>> block = nn.ModuleList([nn.Linear(3, 2), nn.LayerNorm(2), nn.Embedding(5, 2)])
@@ -44,15 +44,15 @@ def vectors(module: nn.Module) -> list[nn.Parameter]:
 
 
 def optimizers(objective: nn.Module, config: TrainConfig) -> list[Optimizer]:
-    """Those that together change every weight of `objective` once.
+    """The optimizers that together update every weight of `objective` once.
 
     "muon" (Jordan et al. 2024) makes the update of a matrix orthogonal, in bfloat16, and scales it to the size of one
-    of AdamW's (Liu et al. 2025, section 2.2), so that learning rate and weight decay mean the same for both. A matrix
-    stored transposed, as GPT-2 does, changes nothing. Raises ReproError for "muon" where there are no blocks.
+    of AdamW's (Liu et al. 2025, section 2.2), so that learning rate and weight decay mean the same for both.
+    Transposed storage, as in GPT-2, makes no difference. Raises ReproError for "muon" if there are no blocks.
 
-    `weight_decay` is applied to matrices and embeddings, or to all weights where `decayed` is "all" (see `vectors`).
-    `module_learning_rate` is that of the weights that the objective's model calls its own, `added_parameters()`; they
-    follow the same schedule. Raises ReproError for one where a model adds nothing.
+    `weight_decay` is applied to matrices and embeddings, or to all weights if `decayed` is "all" (see `vectors`).
+    `module_learning_rate` applies to the weights in the `added_parameters()` of the objective's model, with the same
+    schedule. Raises ReproError if it is given and the model adds none.
     """
     together = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
     if config.optimizer == "adamw":
@@ -68,8 +68,8 @@ def optimizers(objective: nn.Module, config: TrainConfig) -> list[Optimizer]:
 
 
 def _groups(weights: list[nn.Parameter], objective: nn.Module, config: TrainConfig) -> list[dict]:
-    """The weights as torch takes them: apart are those that the model adds, at `times` the learning rate, and those
-    without weight decay."""
+    """Parameter groups for torch: separate ones for the weights that the model adds, at `times` the learning rate, and
+    for those without weight decay."""
     added: set[int] = set()
     if config.module_learning_rate is not None:
         model = getattr(objective, "model", objective)

@@ -1,4 +1,4 @@
-"""Where a training stands: what it returns, and what it needs to go on after a kill."""
+"""The state of a training: its result, and everything needed to resume after a kill."""
 
 import hashlib
 import io
@@ -22,14 +22,14 @@ from repro.training.config import TrainConfig
 
 @dataclass
 class TrainResult:
-    """Curves as [tokens seen, value] pairs, losses in nats per token; and where the training ended.
+    """Curves as [tokens seen, value] pairs, losses in nats per token; and the tokens at the end of training.
 
     >>> TrainResult(curves={"train": [[8, 2.3], [16, 2.1]]}, tokens=16).curves["train"][-1]
     [16, 2.1]
     """
 
     curves: dict[str, list[list[float]]] = field(default_factory=lambda: {"train_loss": [], "validation_loss": []})
-    best: dict[str, float] = field(default_factory=dict)  # every metric of the validation whose weights were kept
+    best: dict[str, float] = field(default_factory=dict)  # all metrics of the validation whose weights were kept
     tokens: int = 0
     steps: int = 0
     stopped_early: bool = False
@@ -41,28 +41,28 @@ class TrainResult:
 
 
 class State:
-    """Everything a killed training needs to go on: weights, optimisers, position, random states, curves.
+    """Everything a killed training needs to resume: weights, optimizers, position, random states, curves.
 
-    folder: where the checkpoint lies; None keeps none.
+    folder: the folder of the checkpoint; None writes none.
     """
 
     def __init__(self, objective: nn.Module, optimizers: list[Optimizer], config: TrainConfig, batches: Batches,
                  folder: Path | None, scaler: torch.amp.GradScaler):
-        self.scaler = scaler  # of the loss; does nothing but in half precision
+        self.scaler = scaler  # scales the loss; only active in half precision
         self.objective, self.optimizers, self.config, self.batches = objective, optimizers, config, batches
         self.folder = folder
-        self.pending: list[float] = []  # training losses that are not yet part of a curve
+        self.pending: list[float] = []  # training losses not yet in a curve
         self.kept: dict | None = None  # the best weights
         self.validations_since_best = 0
         self.fingerprint = fingerprint(objective, config, batches) if folder else None
 
     def judge(self, result: TrainResult, found: float | Mapping[str, float]) -> None:
-        """Note what a validation found; keep the weights if they are the best; say whether to stop early."""
+        """Store the result of a validation; keep the weights if they are the best; return whether to stop early."""
         metrics = {k: float(x) for k, x in (found if isinstance(found, Mapping) else {"loss": found}).items()}
         name = self.config.best
         if name not in metrics:
             raise ReproError(f"best is '{name}', which validate does not return; it returns "
-                             f"{', '.join(metrics) or 'nothing'}. Let it return '{name}' too, or choose another.")
+                             f"{', '.join(metrics) or 'nothing'}. Let it also return '{name}', or choose another.")
         for metric, value in metrics.items():
             if not math.isfinite(value):
                 raise ReproError(f"the validation {metric} is {value} after {result.tokens:,} {self.batches.unit}; "
@@ -76,12 +76,12 @@ class State:
         result.stopped_early = bool(self.config.patience) and self.validations_since_best >= self.config.patience
 
     def restore_best(self) -> None:
-        """Give the objective the weights that were kept, if there was a validation."""
+        """Load the kept weights into the objective, if there was a validation."""
         if self.kept is not None:
             self.objective.load_state_dict(self.kept)
 
     def save(self, result: TrainResult) -> None:
-        """Write the checkpoint whole or not at all."""
+        """Write the checkpoint completely or not at all."""
         if self.folder is None:
             return
         buffer = io.BytesIO()
@@ -96,10 +96,10 @@ class State:
         write_atomic(self.folder / "checkpoint.pt", buffer.getvalue())
 
     def load(self) -> TrainResult | None:
-        """Go back to the checkpoint in the folder, if there is one."""
+        """Load the checkpoint in the folder, if there is one."""
         path = self.folder / "checkpoint.pt" if self.folder else None
         for unfinished in self.folder.glob(".checkpoint.pt.*") if self.folder else ():
-            unfinished.unlink(missing_ok=True)  # what a kill in the middle of a write left
+            unfinished.unlink(missing_ok=True)  # left by a kill during a write
         if path is None or not path.exists():
             return None
         try:
@@ -113,7 +113,7 @@ class State:
         self.objective.load_state_dict(saved["objective"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
-        if saved.get("scaler"):  # a checkpoint of full precision has none
+        if saved.get("scaler"):  # absent in a full-precision checkpoint
             self.scaler.load_state_dict(saved["scaler"])
         self.kept, self.pending = saved["kept"], saved["pending"]
         self.validations_since_best = saved["validations_since_best"]
@@ -126,9 +126,9 @@ class State:
 
 
 def fingerprint(objective: nn.Module, config: TrainConfig, batches: Batches) -> str:
-    """What a training is: its settings, its objective's, its batches' and the weights that it starts from."""
+    """The identity of a training: the settings of config, objective and batches, and the starting weights."""
     idle = {"checkpoint_every", *["module_learning_rate"] * (config.module_learning_rate is None),
-            *["decayed"] * (not config.spares_vectors)}  # change nothing, or are what was done before there were any
+            *["decayed"] * (not config.spares_vectors)}  # no effect on the result
     described = {"training": {k: v for k, v in asdict(config).items() if k not in idle},
                  "objective": objective.settings(), "batches": batches.settings()}
     digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())

@@ -1,4 +1,4 @@
-"""A training loop that reads top to bottom, survives a kill at any moment and ends in the same numbers."""
+"""A training loop that reads top to bottom, and that resumes after a kill at any moment with identical results."""
 
 import math
 import time
@@ -23,16 +23,16 @@ from repro.training.state import State, TrainResult
 def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: Path | str | None = None,
           validate: Callable[[nn.Module], float | Mapping[str, float]] | None = None, progress=None,
           device: str | None = None, watch: Callable[[nn.Module], dict[str, float]] | None = None) -> TrainResult:
-    """Train `objective` (a module from a batch to its mean loss, with `settings()`) in place and return the curves.
+    """Train `objective` (a module that maps a batch to its mean loss, with `settings()`) in place; return the curves.
 
-    batches: for all processes together; each process takes its share of the rows of every batch. Their losses count
-    alike, so an objective should be a mean over the examples, or over targets of which every example has as many.
-    validate: from the unwrapped objective to a loss in nats per token or to named metrics, called every
+    batches: for all processes together; each process takes its share of the rows of every batch. All shares have equal
+    weight, so the objective should be a mean over examples, or over targets if every example has the same number.
+    validate: maps the unwrapped objective to a loss in nats per token or to named metrics, called every
     `validate_every` tokens and at the end; the weights with the best `config.best` are the ones left in the objective.
     folder: checkpoints go there; a training found there is continued, a finished one is returned at once.
-    watch: from the unwrapped objective to named numbers, which become curves beside the training loss.
-    progress: an object with `advance(n, **info)`, called at every step; where its `time_is_up` is true, a checkpoint is
-    written before. device: "cpu" to stay off a GPU that is there.
+    watch: maps the unwrapped objective to named numbers, which become additional curves.
+    progress: an object with `advance(n, **info)`, called at every step; if its `time_is_up` is true, a checkpoint is
+    written first. device: "cpu" to ignore an available GPU.
 
     Works on a CPU, on one GPU, and under `torchrun` on several. Raises ReproError for an objective without
     `settings()`, a loss or metric that is not finite, a metric that is not returned, a checkpoint of another
@@ -41,7 +41,7 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     >>> import numpy as np
     >>> from repro.models import GPT, GPTConfig
     >>> model = GPT(GPTConfig(vocab_size=9, n_positions=16, n_layer=1, n_embd=16, n_head=2))
-    >>> text = Sequences(np.arange(500) % 9, length=8, batch_size=8)  # each token tells the next
+    >>> text = Sequences(np.arange(500) % 9, length=8, batch_size=8)  # each token determines the next
     >>> result = train(NextToken(model), text, TrainConfig(tokens=6_400, learning_rate=1e-2, warmup_steps=5))
     >>> (first, before), *_, (last, after) = result.curves["train_loss"]
     >>> last, after < before / 2
@@ -51,14 +51,14 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     from accelerate.state import AcceleratorState
 
     if not callable(getattr(objective, "settings", None)):
-        raise ReproError(f"the objective {type(objective).__name__} has no settings(), which tell a checkpoint of one "
-                         "training from another's; add a method that returns a dict of all that decides its loss.")
+        raise ReproError(f"the objective {type(objective).__name__} has no settings(), which identify its checkpoints; "
+                         "add a method that returns a dict of everything that determines its loss.")
     if progress is not None:
         check_method(progress, "progress", "advance", "a progress bar of this study")
     join(cpu=device == "cpu")
     AcceleratorState._reset_state()  # an earlier training in this process may have used another precision
     same_every_step = DistributedDataParallelKwargs(static_graph=True)  # allows weights that never get a gradient
-    half = config.precision == "fp16"  # scaled here, on a CPU too, where accelerate has none of it
+    half = config.precision == "fp16"  # scale here, because accelerate does not on a CPU
     accelerator = Accelerator(mixed_precision="no" if half else config.precision, cpu=device == "cpu",
                               kwargs_handlers=[same_every_step])
     if batches.batch_size % accelerator.num_processes:
@@ -71,8 +71,8 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     state = State(objective, stepping, config, batches, Path(folder) if folder else None, scaler)
     result = state.load() or TrainResult()
     if result.steps != (theirs := first(lambda: result.steps)):
-        raise ReproError(f"the first process goes on after step {theirs}, this one after step {result.steps}: {folder} "
-                         "has to be on a disk that all nodes share.")
+        raise ReproError(f"the first process continues after step {theirs}, but this one after step {result.steps}; "
+                         f"put {folder} on a disk that all nodes share.")
     if progress is not None and result.tokens:
         progress.advance(result.tokens)
     wrapped.train()
@@ -91,13 +91,13 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
                 scaler.unscale_(optimizer)
             norm = float(accelerator.clip_grad_norm_(objective.parameters(), config.clip))
             value = accelerator.reduce(loss.detach(), "mean").item()
-            overflow = half and not math.isfinite(norm) and scaler.get_scale() > 1  # left out, and the scale halved
+            overflow = half and not math.isfinite(norm) and scaler.get_scale() > 1  # skip the step and halve the scale
             if not math.isfinite(value) or not (math.isfinite(norm) or overflow):
                 raise ReproError(f"the training loss is {value} and its gradient norm {norm} at step "
                                  f"{result.steps + 1} (learning rate {rate:.2e}); lower the learning rate or lengthen "
                                  "the warm-up.")
             for optimizer in stepping:
-                if not overflow:  # or one whose own gradients are finite would step alone, on some clipped to nothing
+                if not overflow:  # otherwise a process with finite gradients would step alone
                     scaler.step(optimizer)
                 optimizer.zero_grad(set_to_none=True)
             scaler.update()

@@ -95,7 +95,7 @@ def change_config(**changes):
 
 @pytest.mark.parametrize(("damage", "told", "by"), [
     (lambda model: (model / "model.safetensors").write_bytes((model / "model.safetensors").read_bytes()[:-9]),
-     "was cut off", "list"),
+     "is truncated", "list"),
     (lambda model: (model / "tokenizer.json").write_text("{}"), "belongs to another model", "list"),
     (change_config(n_head=4), "belongs to another model: its n_head is 4, that of record", "check"),
     (change_config(n_layer=2), "belongs to another model: its n_layer is 2", "check"),

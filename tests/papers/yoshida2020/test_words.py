@@ -191,7 +191,7 @@ def test_without_records_the_figures_say_not_run_and_have_no_picture(tmp_path):
         shown = artifact(id).render("smoke", results=tmp_path)
         assert '<p class="absent">not run</p>' in shown._repr_html_()
         assert "small: all not run: `repro run words-saved --scale small --results" in shown.caption
-        with pytest.raises(ReproError, match=f"{id} is made of words, of which no picture can be saved"):
+        with pytest.raises(ReproError, match=f"{id} is made of words and cannot be saved as a picture"):
             shown.png()
     told = CliRunner().invoke(main, ["show", "words-saved-book", "--results", str(tmp_path)]).stdout
-    assert "A figure made of words: see it in its chapter, 07_pg19." in told and "FILE.png" not in told
+    assert "This figure is made of words; see it in its chapter, 07_pg19." in told and "FILE.png" not in told

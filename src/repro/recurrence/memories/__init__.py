@@ -1,6 +1,6 @@
 """Memories that a GPT-2 can carry from window to window, one small file each.
 
-A memory is a `Memory`: `read(layer, hidden, state, stride)` reads one window and hands a state to the next.
+A memory is a `Memory`: `read(layer, hidden, state, stride)` reads one window and returns the state for the next.
 `repro.recurrence.with_memory` puts one into a model.
 """
 
@@ -17,7 +17,7 @@ from repro.recurrence.memories.yoshida import Yoshida
 
 __all__ = ["MEMORIES", "Memory", "complete", "make"]
 
-MEMORIES = {  # name: what it is, and its settings where they are not the defaults
+MEMORIES = {  # name: its class, and settings that differ from the defaults
     "yoshida": (Yoshida, {}),
     "yoshida-first": (Yoshida, {"insert_layer": 0}),
     "embeddings-4": (Yoshida, {"insert": "every", "n_embeddings": 4}),
@@ -29,16 +29,16 @@ MEMORIES = {  # name: what it is, and its settings where they are not the defaul
     "knn": (NearestKeys, {}),
     "cache": (Cache, {}),
 }
-WITHOUT_MEMORY = ("none", "overlap")  # what plain models are called beside those with one
+WITHOUT_MEMORY = ("none", "overlap")  # names of plain models in comparisons
 
 
 def complete(memory: str, **settings) -> dict:
     """The name of a memory and all of its settings, as a model's config keeps them.
 
-    Raises ReproError, with the nearest name, for a memory or setting that there is not.
+    Raises ReproError, with the nearest name, for an unknown memory or setting.
     """
     if memory in WITHOUT_MEMORY:
-        raise ReproError(f"memory is '{memory}', which is a model without one; read it with "
+        raise ReproError(f"memory is '{memory}', which means a model without one; load it with "
                          f"repro.models.load_causal_lm, or choose one of {', '.join(MEMORIES)}.")
     if memory not in MEMORIES:
         raise unknown("memory", memory, MEMORIES)

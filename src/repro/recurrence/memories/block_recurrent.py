@@ -8,13 +8,14 @@ from repro.recurrence.memories.base import Memory
 
 
 class BlockRecurrent(Memory):
-    """Tokens attend to the state; the state attends to itself and the tokens, and takes the result up by a gate.
+    """Tokens attend to the state; the state attends to itself and the tokens, and is updated through a gate.
 
-    Sections 3.1 to 3.3, in the shape that the paper found best: the fixed gate, s' = g * s + (1 - g) * W c with
+    Sections 3.1 to 3.3, in the form that the paper found best: the fixed gate, s' = g * s + (1 - g) * W c with
     g = sigmoid(b), and no feedforward network for the state ("skip"). State: s (B, n_states, d), 0 before the first
-    window, which does not see it. Learned vectors tell the states apart. Here one softmax goes over states and tokens
-    together (the paper's two are concatenated), the layer's input gets what tokens read (the paper's layer adds it to
-    its attention's result), and its output projection starts at zero, so that the model is the plain one at first.
+    window, which does not see it. Learned vectors distinguish the states. Three things differ from the paper: one
+    softmax covers states and tokens (the paper concatenates two), the result that tokens read is added to the layer's
+    input (in the paper, to its attention output), and its output projection starts at zero, so that the model starts
+    as the plain one.
     """
 
     def __init__(self, config, *, layer: int = 1, n_states: int = 16):
@@ -41,7 +42,7 @@ class BlockRecurrent(Memory):
         return hidden, new
 
     def _meet(self, hidden, state, stride):
-        """The layer's input with what tokens read of the state added, and the next state."""
+        """The layer's input plus what the tokens read from the state, and the next state."""
         old = hidden.new_zeros(len(hidden), self.n_states, self.d_model) if state is None else state
         token_query, token_key, token_value = self._heads(self.tokens(self.norm_tokens(hidden)), 3)
         query, key, value = self._heads(self.states(self.norm_states(old + self.ids)), 3)

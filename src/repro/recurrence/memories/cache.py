@@ -1,4 +1,4 @@
-"""The hidden states of the window before, from a reading of its own (after Dai et al. 2019, Transformer-XL)."""
+"""The hidden states of the previous window, from a separate reading (after Dai et al. 2019, Transformer-XL)."""
 
 import torch
 
@@ -7,15 +7,15 @@ from repro.recurrence.memories.base import Memory
 
 
 class Cache(Memory):
-    """Every layer also sees what its input was in the window before; no gradient passes there.
+    """Every layer also sees its own inputs in the previous window; no gradient passes through them.
 
     Section 3.2. State: the inputs of all layers (B, L, stride, d). Transformer-XL keeps those of a reading that saw a
-    cache itself, and is trained so from the start, with relative positions. GPT-2 has an embedding for each position,
-    and states of states are far from what it was trained on. So every window is also read alone, at positions
-    0 .. T-1: the inputs of that reading are kept. The window after it stands behind them, from position `stride` on,
-    and is read exactly as the end of one window over both. So it scores what the model itself scores with windows of
-    T + stride tokens that overlap by T, and costs as much; only in training does no gradient reach the part before.
-    Raises ReproError where the context does not hold T + stride positions.
+    cache itself; it is trained this way from the start, with relative positions. GPT-2 has absolute position
+    embeddings, and states of states are far from its training data. So every window is also read alone, at positions
+    0 .. T-1, and the inputs of that reading are kept. The next window follows them, from position `stride` on, and is
+    read exactly like the end of one window over both. Its scores and cost equal those of the plain model with windows
+    of T + stride tokens that overlap by T; only in training, no gradient reaches the earlier part.
+    Raises ReproError if the context has fewer than T + stride positions.
     """
 
     detached = True
@@ -36,8 +36,8 @@ class Cache(Memory):
         return hidden, kept
 
     def _alone(self, layer, hidden, stride):
-        """What enters all layers where nothing stands before the window, (B, L, stride, d), and the last one's whole
-        input (B, T, d)."""
+        """The inputs of all layers for a window without a predecessor, (B, L, stride, d), and the complete input of the
+        last layer (B, T, d)."""
         entered = [hidden]
         for index in range(self.n_layer - 1):
             entered.append(layer(index, entered[-1]))
@@ -47,6 +47,6 @@ class Cache(Memory):
         return self.n_layer * window * self.d_model
 
     def flops_per_window(self, window):
-        d = self.d_model  # alone: the weights and half of the pairs of all layers but the last, whose input is enough
+        d = self.d_model  # the separate reading: weights and half of the pairs, without the last layer
         alone = (self.n_layer - 1) * window * (24 * d**2 + 2 * window * d)
         return alone + self.n_layer * self.before_flops(window, window)

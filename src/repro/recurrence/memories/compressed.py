@@ -10,13 +10,13 @@ BY = ("mean", "convolution")
 
 
 class Compressed(Memory):
-    """Every layer also sees its own inputs of the last `windows` windows, `rate` neighbours made into one.
+    """Every layer also sees its own inputs in the last `windows` windows, with `rate` neighbors compressed into one.
 
-    Section 3.1 and Algorithm 1; of the compression functions there, the "mean" and a "convolution" with a stride, one
+    Section 3.1 and Algorithm 1; from its compression functions, the "mean" and a strided "convolution", one
     for all layers, which starts as the mean. State: for each window (B, L, T // rate, d), the oldest first.
-    The oldest T % rate positions of a window are left out. Unlike in the paper there is no uncompressed memory beside
-    it, and gradients pass. Positions start again in every window; a learned vector per layer and age, zero at first,
-    is added to what is kept, and tells how many windows ago it was.
+    The oldest T % rate positions of a window are left out. Unlike in the paper, there is no uncompressed memory, and
+    gradients pass through. Positions restart in every window; a learned vector per layer and age, initially zero, is
+    added to the stored states to encode how many windows ago they were.
     """
 
     def __init__(self, config, *, rate: int = 8, windows: int = 4, by: str = "mean"):
@@ -42,7 +42,7 @@ class Compressed(Memory):
         return hidden, (*(state or ()), torch.stack(kept, 1))[-self.windows:]
 
     def _aged(self, state, index):
-        """What is kept for a layer (B, E, d), with its age added: the last of the windows is the youngest."""
+        """The stored states of a layer (B, E, d) plus the vectors for their age; the last window is the youngest."""
         ages = self.age[index, -len(state):]
         return torch.cat([window[:, index] + age for window, age in zip(state, ages, strict=True)], 1)
 

@@ -1,4 +1,4 @@
-"""A gated carry of Yoshida's z: the gate of a GRU (Cho et al. 2014) lets a window keep what it was handed."""
+"""A gated carry of Yoshida's z: the gate of a GRU (Cho et al. 2014) lets a window keep the state it received."""
 
 import torch
 from torch import nn
@@ -11,9 +11,9 @@ class Gated(Memory):
     """m' = g * m + (1 - g) * z with g = sigmoid(W [m, z] + b), and feedforward(m) is added to a layer's input.
 
     State: m (B, d), after the first window its z (Equation 1 of Yoshida et al. 2020). W and b start at 0 and `keep`,
-    so that a number in m lives for some 1 / (1 - sigmoid(keep)) windows from the start. The feedforward network is
-    Yoshida's, its last layer starting at zero: at first the model reads as without a memory. Attention to a single
-    vector always returns that vector, so it is simply added, at the input of `layer`.
+    so that initially a number in m lasts about 1 / (1 - sigmoid(keep)) windows. The feedforward network is
+    Yoshida's, with its last layer starting at zero: at first the model behaves as if it had no memory. Attention to a
+    single vector always returns that vector, so it is simply added, at the input of `layer`.
     """
 
     def __init__(self, config, *, layer: int = 1, keep: int = 2, hidden_size: int = 200, hidden_layers: int = 3):

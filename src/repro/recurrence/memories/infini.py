@@ -8,12 +8,12 @@ from repro.recurrence.memories.base import Memory
 
 
 class Infini(Memory):
-    """Each head mixes its attention with what its queries recall of all earlier windows' keys and values.
+    """Each head mixes its attention with what its queries recall from the keys and values of all earlier windows.
 
     Equations 3 to 10, with the linear update: with s = ELU + 1, a query recalls s(Q) M / (s(Q) n); a head returns
     g * recalled + (1 - g) * attention with g = sigmoid(b), one learned b a head; a window adds s(K)^T V to M and the
-    sum of its s(K) to n. State: M (B, L, H, D, D) and n (B, L, H, D), sums in the precision of the weights, which is
-    single as they are loaded. The first window recalls nothing and is read as by the plain model. The keys are the
+    sum of its s(K) to n. State: M (B, L, H, D, D) and n (B, L, H, D), sums in the precision of the weights, which are
+    loaded in single precision. The first window recalls nothing and is read as by the plain model. The keys are the
     model's own, positions in them and all.
     """
 
@@ -22,7 +22,7 @@ class Infini(Memory):
         self.gate = nn.Parameter(torch.zeros(self.n_layer, self.n_head))
 
     def reset_parameters(self):
-        nn.init.constant_(self.gate, -2.0)  # 0.12 recalled: near the model as it was
+        nn.init.constant_(self.gate, -2.0)  # 0.12 recalled: close to the original model
 
     def read(self, layer, hidden, state, stride, places):
         first, new = state is None, []

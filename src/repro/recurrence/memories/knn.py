@@ -8,12 +8,12 @@ from repro.recurrence.memories.base import Memory
 
 
 class NearestKeys(Memory):
-    """In one layer every query also finds the `k` cached keys nearest to it, and a gate mixes the two results.
+    """In one layer every query also finds the `k` cached keys nearest to it, and a gate mixes both results.
 
     Section 3, Equation 1: a head returns g * found + (1 - g) * attention with g = sigmoid(b), one learned b a head;
     found is softmax attention to the k keys with the largest products alone. State: keys and values of the last
-    `n_tokens` tokens, each (B, H, n, D); no gradient passes there. The search is exact (the paper's approximate), keys
-    and queries keep their lengths, and cached keys the positions that they had in their windows: the layer's own.
+    `n_tokens` tokens, each (B, H, n, D); no gradient passes through them. The search is exact (approximate in the
+    paper), keys and queries are not normalized, and cached keys keep the positions of their windows, as in the layer.
     """
 
     detached = True
@@ -28,7 +28,7 @@ class NearestKeys(Memory):
         self.gate = nn.Parameter(torch.zeros(self.n_head))
 
     def reset_parameters(self):
-        nn.init.constant_(self.gate, -2.0)  # 0.12 found: near the model as it was
+        nn.init.constant_(self.gate, -2.0)  # 0.12 found: close to the original model
 
     def read(self, layer, hidden, state, stride, places):
         for index in range(self.n_layer):

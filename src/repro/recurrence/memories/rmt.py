@@ -22,7 +22,7 @@ class RecurrentMemoryTransformer(Memory):
         self.first = nn.Parameter(torch.zeros(n_tokens, self.d_model))
 
     def reset_parameters(self):
-        nn.init.normal_(self.first, std=self.spread)  # as the embeddings they stand among
+        nn.init.normal_(self.first, std=self.spread)  # like the embeddings around them
 
     def read(self, layer, hidden, state, stride, places):
         memory = self.first.expand(len(hidden), -1, -1) if state is None else state

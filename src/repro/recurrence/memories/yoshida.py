@@ -7,7 +7,7 @@ from repro.recurrence.module import Recurrence, RecurrenceConfig
 class Yoshida(Memory):
     """z = the layers' weighted mean over a window (Equation 1), then h_prev = feedforward(z) before the next window.
 
-    State: z (B, d), of the last window alone: what h_prev of older windows still tells has to have gone through the
+    State: z (B, d), of the last window only: information from older windows has to have passed through the
     hidden states of those between. `insert` "one": layer `insert_layer` sees the `n_embeddings` vectors of h_prev;
     "every": all layers do. `zero_init`: the last layer starts at 0. It is `repro.recurrence.RecurrentLM` behind the
     interface of the other memories.
