@@ -147,7 +147,7 @@ def check_tokens(tokens: Any) -> None:
 
 def check_cache(model: Any) -> None:
     """Raise ReproError for a model without transformers' key/value cache, which would see only the last token."""
-    if not hasattr(model, "config") or not _takes(model, caches.name()):
+    if not hasattr(model, "config") or not _takes(model, hf_compat.cache_name()):
         raise ReproError(f"{_name(model)} does not use transformers' key/value cache; give a causal language model, "
                          "such as AutoModelForCausalLM loads.")
 

@@ -1,4 +1,4 @@
-"""Quality and cost of runs as points for the explorer; every point is measured, none is interpolated."""
+"""Cost and quality of runs as points for the explorer; all points are measured, none interpolated."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from typing import Any
 
 from repro.study.artifacts import heading
 from repro.study.cache import caching
-from repro.study.chapter_text import COMMITTED
 from repro.study.experiment import experiment
+from repro.study.lesson import COMMITTED
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, title
 from repro.study.settings import RunConfig
 from repro.study.store import Store
 
-QUALITIES = {  # metric -> plain words; lower is better. A series shows its first one first
+QUALITIES = {  # metric -> label; lower is better. A series opens with the first one that it has
     "test_word_perplexity": "perplexity per word, test text",
     "validation_word_perplexity": "perplexity per word, validation text",
     "test_bits_per_character": "bits per character, test text",
@@ -27,15 +27,15 @@ COSTS = {"flops_per_token": "FLOPs per scored token", "flops_per_character": "FL
          "flops_per_byte": "FLOPs per byte", "pairs_per_character": "attended pairs per character",
          "pairs_per_byte": "attended pairs per byte", "memory_per_sequence": "memory of a sequence, bytes",
          "state_numbers": "state carried on, numbers"}
-GENERATED = "synthetic-"  # the prefix of generated corpora, which no paper used
+GENERATED = "synthetic-"  # prefix of generated corpora, which no paper uses
 PEAK = "peak memory of the run, bytes"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Chart:
-    """How the explorer shows the runs of an experiment.
+    """How the explorer presents the runs of an experiment.
 
-    The metrics in QUALITIES and COSTS come from the records; everything else is given here, in plain words.
+    The records hold the metrics named in QUALITIES and COSTS; a chart adds everything else, in plain words.
 
     >>> chart = Chart(id="toy", paper="yoshida2020", title="Toys", experiment="recurrence-pg19",
     ...     line=lambda config: config.model, settings=lambda config: {"overlap, tokens": config.overlap})
@@ -47,11 +47,11 @@ class Chart:
     paper: str
     title: str
     experiment: str
-    line: Callable[[Any], str]  # config -> the kind of model
-    settings: Callable[[Any], Mapping[str, float]]  # config -> what a reader can choose, with units
-    costs: Callable[[Any], Mapping[str, float]] = lambda config: {}  # config -> costs besides those in its records
-    match: Callable[[Any], str] = lambda config: ""  # config -> the printed point that it repeats
-    printed: Callable[[str], list[dict[str, Any]]] = lambda metric: []  # printed: line, match, quality, costs
+    line: Callable[[Any], str]  # of a config: the kind of model
+    settings: Callable[[Any], Mapping[str, float]]  # of a config: the settings a reader can choose, with units
+    costs: Callable[[Any], Mapping[str, float]] = lambda config: {}  # of a config, in addition to those of its records
+    match: Callable[[Any], str] = lambda config: ""  # of a config: the printed point that it matches
+    printed: Callable[[str], list[dict[str, Any]]] = lambda metric: []  # the paper's: line, match, quality, costs
 
 
 def charts() -> list[Chart]:
@@ -65,7 +65,7 @@ def measured(chart: Chart, scale: str, results: Path | str | None = None) -> lis
     A series has its `id`, `paper`, `title`, `scale`, `data`, `part_of`, `text` (all of these in plain words), `metric`,
     `quality` (its name), the names of its `settings` and `costs`, its `points` (`line`, `settings`, `quality` with the
     95 % interval over documents where there is one, `costs`, `records`, their `files`, `command`, `match`), and the
-    `printed` ones of the paper; none for generated text.
+    `printed` ones of the paper: none for generated text.
     Raises ReproError for records that cannot be trusted.
     """
     parent = experiment(chart.experiment)
@@ -92,9 +92,9 @@ def measured(chart: Chart, scale: str, results: Path | str | None = None) -> lis
 
 
 def explored(scales: tuple[str, ...], results: Path | str | None = None) -> list[dict[str, Any]]:
-    """The series of all charts at these scales, in the order in which the explorer offers them: the largest scale with
-    records first, then by the order of QUALITIES, then the best result. Among series with the same name, as when
-    experiments read the same generated text, only the one with the most points is kept.
+    """The series of all charts at these scales. The first one has the largest scale with records, the unit that comes
+    first in QUALITIES and, among these, the best value. If several series have the same name, because experiments read
+    the same generated text, only the one with the most points is kept.
 
     >>> explored(("small",), results=folder)
     []
@@ -109,7 +109,7 @@ def explored(scales: tuple[str, ...], results: Path | str | None = None) -> list
     return [one for _, one in found]
 
 
-def _told(title: str, data: Mapping[str, Any]) -> str:
+def _name(title: str, data: Mapping[str, Any]) -> str:
     """The name of a series, such as "Books: PG-19, a part" or "Generated books, variations of the module"."""
     if data["name"].startswith(GENERATED):
         return f"Generated {data['name'].removeprefix(GENERATED)}{title.removeprefix(title.partition(',')[0])}"
@@ -117,7 +117,7 @@ def _told(title: str, data: Mapping[str, Any]) -> str:
 
 
 def _point(chart: Chart, config: RunConfig, records: list[Record], metric: str) -> dict[str, Any]:
-    costs = {words: fmean(record.metrics[name] for record in records) for name, words in COSTS.items()
+    costs = {label: fmean(record.metrics[name] for record in records) for name, label in COSTS.items()
              if all(name in record.metrics for record in records)}
     peaks = [record.cost["peak_memory_bytes"] for record in records]
     folder = Store.for_scale(config.scale)
@@ -130,7 +130,7 @@ def _point(chart: Chart, config: RunConfig, records: list[Record], metric: str) 
 
 
 def _interval(records: list[Record], metric: str) -> list[float]:
-    """The mean over seeds; for perplexities also the 95 % interval over documents, with losses averaged over seeds."""
+    """The mean over seeds; for perplexities with the 95 % interval over documents (losses averaged over seeds)."""
     value, split = fmean(record.metrics[metric] for record in records), metric.partition("_")[0]
     losses = [record.documents.get(split, {}).get("nll") for record in records]
     if not metric.endswith("word_perplexity") or not all(losses) or len({len(one) for one in losses}) > 1 or (

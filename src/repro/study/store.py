@@ -133,7 +133,8 @@ class Store:
 def where(needed: RunConfig, results: Path | str | None) -> Path | str | None:
     """Where to look for the record of a needed run: `results`, or None (the default folder of its scale) if only that
     has one. So a custom folder receives new records and no copies of existing ones."""
-    if results and Store.for_scale(needed.scale, results).get(needed) is None and Store.for_scale(needed.scale).get(needed):
+    own, usual = Store.for_scale(needed.scale, results), Store.for_scale(needed.scale)
+    if results and own.get(needed) is None and usual.get(needed):
         return None
     return results
 

@@ -231,16 +231,16 @@ def hang(context: ArtifactContext) -> "pandas.DataFrame":
 
     scale, rows = context.scales[0], []
     for part, variant in {**PARTS, "whole recipe, not tf-idf": WORDS}.items():
-        def told(tasks: Sequence[str], mrpc: str | None = None, variant: str = variant) -> str:
+        def mean_gap(tasks: Sequence[str], mrpc: str | None = None, variant: str = variant) -> str:
             found = [gaps(context, scale, task, variant, mrpc if task == "mrpc" else None) for task in tasks]
             means = [fmean(gap[seed] for gap in found) for seed in sorted(set.intersection(*map(set, found)))]
             return f"{fmean(means):+.1f}{spread(means)}" if means else NOT_RUN
 
         same = [HEADS[task] for task in ABLATED if (found := whole(context, scale, task, variant))
                 and all(len(set(record.documents["test"]["prediction"])) == 1 for record in found)]
-        rows.append({"part": part, "six tasks": told(ABLATED),
-                     "without SST‑2": told([task for task in ABLATED if task != "sst2"]),
-                     "MRPC by Matthews": told(ABLATED, "matthews") if variant != WORDS else "–",
+        rows.append({"part": part, "six tasks": mean_gap(ABLATED),
+                     "without SST‑2": mean_gap([task for task in ABLATED if task != "sst2"]),
+                     "MRPC by Matthews": mean_gap(ABLATED, "matthews") if variant != WORDS else "–",
                      "same answer throughout": ", ".join(same) or "–", "above every control in": "–"})
     beyond = beyond_controls({HEADS[task]: whole(context, scale, task, "full") for task in ABLATED})
     rows[-1]["above every control in"] = ", ".join(beyond) or "none"
@@ -250,7 +250,7 @@ def hang(context: ArtifactContext) -> "pandas.DataFrame":
 def gaps(context: ArtifactContext, scale: str, task: str, variant: str, metric: str | None = None) -> dict[int, float]:
     """By seed, how far the full recipe scores above a variant, or above tf-idf (WORDS), for seeds that both have.
     metric: replaces the task's own."""
-    def of(record: Record) -> float:
+    def score_of(record: Record) -> float:
         if metric is None:
             return record.metrics["test_score"]
         return score(*(record.documents["test"][key] for key in ("label", "prediction")), metric)
@@ -405,7 +405,7 @@ STAGES = {  # (stage, parameter) -> the same, for parameters that both stages ha
 
 def measured_settings(context: ArtifactContext, scale: str) -> dict[str, str]:
     """Our values of parameters that the paper prints and that no config holds: they come from runs or sizes."""
-    def of(metric: str, config: Any, style: Callable[[float], str]) -> str:
+    def metric_of(metric: str, config: Any, style: Callable[[float], str]) -> str:
         found = context.records_of(config)
         if not found:
             return NOT_RUN

@@ -50,7 +50,7 @@ def printed() -> list[tuple[str, str, str]]:
            if row["parameter"] not in IN_TABLE_12]
 
 
-def told(plan: list) -> dict[str, str]:
+def settings_as_printed(plan: list) -> dict[str, str]:
     """The settings of a plan of `charlm`, with the paper's names and wording."""
     one, models = plan[0], {config.model: config for config in plan}
     last = len(one.steps) - 1

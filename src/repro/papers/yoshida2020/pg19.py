@@ -185,7 +185,7 @@ register(
           criterion_before="the difference of the gains alone, even without any gain",
           sentence="On disjoint windows, recurrence helps at the smallest window, and more than at the largest.",
           short="Recurrence helps most at the smallest window.",
-          where=lambda config: config.overlap == 0 and literal(config)),
+          where=lambda config: config.overlap == 0 and is_literal_reading(config)),
     Claim(id="yoshida2020-figure5-front", **FIGURES | {
             "measure": pareto_margin, "source": "Figure 5", "about": ("yoshida2020-figure5",)},
           sentence="Every point of the recurrent model lies on the Pareto front of perplexity and cost.",
