@@ -146,3 +146,15 @@ def test_frames_stand_in_turn_where_the_picture_stood():
         assert [k for k, delay in enumerate(turns) if (moment - delay) % period < period / 3] == [turn]
     words = [one.text.strip() for one in read_html(moving).select(".steps > label")]
     assert words == ["whole", "play it", "before", "layer 1", "layer 2"] and moving.count(" checked>") == 1
+
+
+@pytest.mark.parametrize(("cell", "data"), [
+    ("12", 12), ("1,234", 1234), ("−0.50", -0.5), ("1.8e+08", 1.8e8), ("", None), ("–", None), ("not run", "not run"),
+    ("18.54 [18.10, 19.00]", {"value": 18.54, "low": 18.1, "high": 19.0}),
+    ("3.0 ± 0.2", {"value": 3.0, "deviation": 0.2}),
+    ("+1.2%", {"value": 1.2, "unit": "%"}), ("2.1x", {"value": 2.1, "unit": "x"}), ("<0.01", "<0.01"),
+    ("12 x 3", "12 x 3"),
+])
+def test_a_cell_as_data(cell, data):
+    found = page.as_data(cell)
+    assert found == data and type(found) is type(data)

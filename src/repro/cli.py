@@ -20,6 +20,7 @@ except ModuleNotFoundError:  # `pip install repro` only installs what repro.atte
 from repro.errors import ReproError, unknown
 
 if TYPE_CHECKING:
+    import pandas
     from rich.console import Console
 
     from repro.data.base import Corpus
@@ -233,13 +234,22 @@ def show(
             raise ReproError(f"--save {save}: {name} is a {shown.artifact.kind}; give a file name ending in {suffix}.")
         write_atomic(save, shown.png() if is_figure else shown.table.to_csv(index=False))
     if as_json:
-        rows = [] if is_figure else json.loads(shown.table.to_json(orient="records"))
+        rows = [] if is_figure else _rows(shown.table)
         return _print_json({"id": name, "caption": shown.caption, "rows": rows})
     _console().print(shown)
     if is_figure and not save:
         typer.echo(f"This is a figure. To save it: repro show {name} --save FILE.png"
                    if hasattr(shown.content, "savefig") else
                    f"This figure is made of words; see it in its chapter, {shown.artifact.chapter}.")
+
+
+def _rows(table: "pandas.DataFrame") -> list[dict[str, Any]]:
+    """The rows of a table for JSON: numbers as numbers, with their interval as "low" and "high"."""
+    from repro.page import as_data
+
+    names = [name if isinstance(name, str) else " / ".join(map(str, name)) for name in table.columns]
+    return [dict(zip(names, map(as_data, map(str, row)), strict=True))
+            for row in table.itertuples(index=False, name=None)]
 
 
 def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: Path | None, as_json: bool) -> None:
@@ -274,13 +284,27 @@ def data_list(as_json: AsJson = False) -> None:
                         for name, split in one.splits.items()}} for one in corpora()]
     if as_json:
         return _print_json(rows)
-    _print_table("Corpora. Where fetch says yes: repro data fetch NAME",
-                 ["name", "kind", "here", "fetch", "source", "part of", "license", "words or examples"],
-                 [[row["name"], row["kind"], "yes" if row["available"] else "no", "yes" if row["fetch"] else "no",
-                   row["source"],
-                   row["part_of"] or "whole", row["licence"], ", ".join(
-                       f"{name} {n:,}" if (n := split["words"] or split["examples"]) else name
-                       for name, split in row["splits"].items())] for row in rows])
+    _print_table("Corpora. One with its source, license and splits: repro data show NAME",
+                 ["name", "kind", "here", "fetch", "complete", "splits"],
+                 [[row["name"], row["kind"], *("yes" if one else "no" for one in (
+                     row["available"], row["fetch"], not row["part_of"])), ", ".join(row["splits"])] for row in rows])
+
+
+@data.command("show")
+def data_show(name: Annotated[str, typer.Argument(metavar="NAME", help="See `repro data list`.")]) -> None:
+    """Show one corpus: source, license, what it is a part of, its splits, and how to get it."""
+    from repro.data import corpus
+
+    one = corpus(name)
+    sizes = {split: f"{words:,} words" if (words := about.n_words) else
+             f"{about.n_examples:,} examples" if about.n_examples else "size not published"
+             for split, about in one.splits.items()}
+    for field, text in {"kind": one.kind, "source": one.source, "license": one.licence,
+                        "part of": one.part_of or "nothing: it is complete",
+                        "here": "yes" if one.available() else f"no; {one.way}",
+                        **{f"split {split}": ": ".join(filter(None, (sizes[split], about.description)))
+                           for split, about in one.splits.items()}}.items():
+        typer.echo(f"{field}: {text}")
 
 
 @data.command("fetch")
@@ -606,7 +630,7 @@ def _print_table(title: str, header: list[str], rows: Iterable[list[str]]) -> No
         typer.echo(title)
         for line in lines:
             typer.echo("  ".join(cell + " " * (width - cell_len(cell))
-                                 for cell, width in zip(line, widths, strict=True)))
+                                 for cell, width in zip(line, widths, strict=True)).rstrip())
         return
     table = Table()
     for number, name in enumerate(header):

@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 if TYPE_CHECKING:
@@ -128,6 +128,38 @@ def numeric(cells: Sequence[str]) -> bool:
     missing."""
     told = [cell for cell in cells if cell not in ABSENT]
     return bool(told) and all(NUMBER.fullmatch(INTERVAL.sub("", cell)) for cell in told)
+
+
+def as_data(text: str) -> "int | float | str | dict[str, Any] | None":
+    """A cell as JSON can hold it: a number as a number, with its interval or unit as a mapping, no value as None.
+
+    >>> as_data("1,234"), as_data("–"), as_data("not run")
+    (1234, None, 'not run')
+    >>> as_data("-1.2% [-2.0%, -0.4%]")
+    {'value': -1.2, 'low': -2.0, 'high': -0.4, 'unit': '%'}
+    """
+    if text in ("", "–", "nan"):
+        return None
+    value, found = INTERVAL.sub("", text), INTERVAL.search(text)
+    if not NUMBER.fullmatch(value) or value[0] in "<>~":
+        return text
+    parts = {"value": _plain(value)}
+    if found and found[1].startswith("±"):
+        parts["deviation"] = _plain(found[1][1:])
+    elif found:
+        ends = re.split(r", ", found[1][1:-1])
+        if len(ends) != 2 or not all(map(NUMBER.fullmatch, ends)):
+            return text
+        parts |= {"low": _plain(ends[0]), "high": _plain(ends[1])}
+    if value[-1] in "%x":
+        parts["unit"] = value[-1]
+    return parts if len(parts) > 1 else parts["value"]
+
+
+def _plain(number: str) -> int | float:
+    """A written number as a number: "1,234", "−0.5" with a typographic minus, "3.0%"."""
+    digits = number.strip(" %x").replace(",", "").replace("−", "-")
+    return float(digits) if re.search(r"[.e]", digits) else int(digits)
 
 
 def cell(text: str) -> str:
