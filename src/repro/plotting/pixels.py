@@ -23,8 +23,8 @@ def draw_pixels(patterns: Mapping[str, "Sequence[Pattern]"], side: int = 8, row:
     """Which pixels of a side x side image the pixel at (row, column) attends to (Child et al. 2019, section 4.3).
 
     A panel for each pattern, given as its two heads; one byte per pixel, read row by row. Blue: the first head; orange:
-    what the second head adds. Raises ReproError for a size that cannot be drawn, a pixel outside the image, and anything
-    but two heads.
+    what the second head adds. Raises ReproError for a size that cannot be drawn, a pixel outside the image, and for
+    anything but two heads.
 
     >>> from repro.attention import Strided
     >>> draw_pixels({"strided": Strided(4).heads}, side=4, row=2, column=1).alt.partition(". ")[2]
