@@ -23,13 +23,13 @@ def draw_pixels(patterns: Mapping[str, "Sequence[Pattern]"], side: int = 8, row:
     """Which pixels of a side x side image the pixel at (row, column) attends to (Child et al. 2019, section 4.3).
 
     A panel for each pattern, given as its two heads; one byte per pixel, read row by row. Blue: the first head; orange:
-    what the second head adds. Raises ReproError for a size that cannot be drawn, a pixel outside the image, and anything
-    but two heads.
+    what the second head adds. Raises ReproError for a size that cannot be drawn, a pixel outside the image, and for
+    anything but two heads.
 
     >>> from repro.attention import Strided
-    >>> draw_pixels({"strided": Strided(4).heads}, side=4, row=2, column=1).alt
-    'Pixels that the pixel in row 2, column 1 of an image of 4 x 4 pixels attends to. strided: 4 by the first head, 2 more by the second.'
-    """  # noqa: E501
+    >>> draw_pixels({"strided": Strided(4).heads}, side=4, row=2, column=1).alt.partition(". ")[2]
+    'strided: 3 by the first head, 2 more by the second.'
+    """
     if not 2 <= side <= MOST:
         raise ReproError(f"side is {side} pixels; 2 to {MOST} can be drawn.")
     if not (0 <= row < side and 0 <= column < side):
