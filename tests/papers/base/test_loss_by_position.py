@@ -74,7 +74,7 @@ def test_every_position_is_averaged_over_the_first_windows_of_each_document(foun
 
 @pytest.mark.parametrize(("sets", "told"), [
     ({"window": 129}, "window is 129 tokens, but the model's context ends at 128"),
-    ({"after": 64}, "after is 64 tokens; twice of it must be less than the window")])
+    ({"after": 64}, "after is 64 tokens; it must be less than half the window")])
 def test_settings_that_cannot_be(sets, told):
     with pytest.raises(ReproError, match=told):
         EXPERIMENT.plan("smoke", sets)

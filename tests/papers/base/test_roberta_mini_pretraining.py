@@ -205,7 +205,7 @@ def test_a_run_that_continues_another_starts_from_its_weights_and_reads_on(whole
 @pytest.mark.parametrize(("changes", "told"), [
     ({"continues": {}, "sinusoids": 0.05}, "sinusoids is 0.05, but a run that continues another starts from its"),
     ({"continues": {"batch_size": 0}}, "batch_size is 0"),
-    ({"continues": {"n_layer": 2}}, "continues has n_layer=2; the run that is continued may differ in batch"),
+    ({"continues": {"n_layer": 2}}, "continues has n_layer=2; the continued run may differ only in batch"),
     ({"continues": {"continues": {"n_layer": 2}}}, "continues has n_layer=2"),
     ({"continues": {"tokenss": 65}}, "continues has tokenss=65")])
 def test_what_cannot_be_continued_is_one_clear_line(changes, told):

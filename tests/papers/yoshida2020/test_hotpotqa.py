@@ -51,8 +51,8 @@ def test_other_scales_are_declared(scale):
 @pytest.mark.parametrize(("sets", "said"), [
     ({"window": 65}, "window is 65 tokens, but the base model has n_positions=64"),
     ({"insert_layer": 3}, "insert_layer is 3, but the base model has layers 0 to 2"),
-    ({"rates": "[1e-3, 2e-3]"}, "held_out is 0, but questions held out choose among 2 rates"),
-    ({"n_train": "3"}, "n_train is 3, of which 0 are held out; a batch of 16 has to be left"),
+    ({"rates": "[1e-3, 2e-3]"}, "held_out is 0, but held-out questions must choose among 2 rates"),
+    ({"n_train": "3"}, "n_train is 3 and 0 of these are held out; at least a batch of 16 must remain"),
     ({"rates": "[]"}, "rates"), ({"rates": "[-1]"}, "rates.*must be above 0"), ({"model": "memory"}, "model 'memory'"),
     ({"corpus": "hotpot"}, "unknown corpus 'hotpot'"),
 ])

@@ -97,7 +97,7 @@ def test_a_span_too_long_to_be_an_answer_is_none(n, answers):
 
 
 def test_bad_questions():
-    with pytest.raises(ReproError, match="the answer 'red sea' of question q does not stand in its context"):
+    with pytest.raises(ReproError, match="the answer 'red sea' of question q does not occur in its context"):
         asked(question("red sea", ()), Words(), 12)
     assert asked(question("red sea", ()), Words(), 12, must_stand=False).type == 0
     with pytest.raises(ReproError, match="window is 6 tokens, but the question has 3"):

@@ -174,12 +174,12 @@ def test_a_text_that_runs_on_is_one_and_its_topic_is_that_of_the_articles_on_the
     assert kinds(SimpleNamespace(reference=None), source, parts, places) == ["topic", "name", "other", "pronoun"]
     inside = np.array([(7, 11), (start, start + 4)])  # the first article is on the page too
     assert kinds(SimpleNamespace(reference=None), source, parts, inside)[1] == "topic"
-    with pytest.raises(ReproError, match="book 1 of wiki is asked for; its test text has books 0 to 0"):
+    with pytest.raises(ReproError, match="book is 1, but the test text of wiki has books 0 to 0"):
         passage(source, 1)
 
 
 def test_what_cannot_be_read_is_refused(context):
-    with pytest.raises(ReproError, match="corpus is text8-prefix, but models were fine-tuned for"):
+    with pytest.raises(ReproError, match="corpus is text8-prefix, but models are fine-tuned on"):
         EXPERIMENT.plan("small", {"corpus": "text8-prefix"})
     far = CONFIG.model_copy(update={"skip": 1000})
     with pytest.raises(ReproError, match="the page ends at token 20,040, but test-1 of synthetic-books has"):

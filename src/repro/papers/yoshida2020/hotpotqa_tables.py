@@ -84,7 +84,7 @@ def sayings(context: ArtifactContext) -> "pandas.DataFrame":
         rows += [[f"this study, {scale}", one["question"], one["wanted"], one["told"], other["told"]]
                  for one, other in zip(told[BASELINE], told[RECURRENT], strict=False)] or [
                      [f"this study, {scale}", *[NOT_RUN] * 4]]
-    return pandas.DataFrame(rows, columns=["source", "question", "wanted", BASELINE, RECURRENT])
+    return pandas.DataFrame(rows, columns=["source", "question", "right answer", BASELINE, RECURRENT])
 
 
 def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
