@@ -112,7 +112,7 @@ def test_a_past_of_other_texts_is_refused(models, name):
         with pytest.raises(ReproError):
             models[name].extend(given, past)
     if name != "Pretrained":
-        with pytest.raises(ReproError, match="ids are of 1 texts and past is of 2"):
+        with pytest.raises(ReproError, match="ids have 1 texts, but past has 2"):
             models[name].extend(ids([1]), past)
         with pytest.raises(ReproError, match="past is a tuple"):
             models[name].extend(ids([1]), (2, past.layers))

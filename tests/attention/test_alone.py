@@ -75,7 +75,7 @@ def test_an_environment_with_attention_alone(tmp_path):
     """One process attends, is refused what needs transformers, and is refused the commands."""
     done = run(environment(tmp_path, ATTENTION, ROOT / "src"), "-W", "ignore", "-c", LINES + REFUSED)
     assert done.stdout.splitlines() == [
-        "read 400", "here", "ReproError register puts patterns into models of transformers, which is not installed: "
-        "pip install 'repro[transformers]'."], done.stderr
+        "read 400", "here", "ReproError register adds patterns to transformers models, but transformers is "
+        "not installed. Run: pip install 'repro[transformers]'."], done.stderr
     assert done.stderr == ("repro: error: the commands need the study's packages. Run: "
                            "pip install 'repro[study]'.\n") and done.returncode

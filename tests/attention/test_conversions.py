@@ -108,7 +108,7 @@ def test_no_row_without_its_library():
 
 
 def test_a_neighbourhood_belongs_to_its_text():
-    with pytest.raises(ReproError, match="n is 12, but this neighbourhood was made for 24 positions; make one for 12"):
+    with pytest.raises(ReproError, match="n is 12, but this neighborhood was made for 24 positions; make one for 12"):
         Neighbourhood(3, 2, 24).mask(12)
-    with pytest.raises(ReproError, match="kernel is 5 keys, 5 apart; in 24 positions they must fit"):
+    with pytest.raises(ReproError, match="kernel is 5 keys, 5 apart, but n is 24; both must"):
         Neighbourhood(5, 5, 24)

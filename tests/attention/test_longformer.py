@@ -103,7 +103,7 @@ def test_a_replaced_layer_keeps_its_window_dropout_and_mode():
     layer.dropout = 0.3
     ours = LongformerSelfAttention.from_transformers(layer.train())
     assert ours.pattern == SlidingWindow(6, causal=False) and ours.dropout == 0.3 and ours.training
-    with pytest.raises(ReproError, match="this layer keeps no probabilities"):
+    with pytest.raises(ReproError, match="this layer does not store probabilities"):
         ours(torch.ones(1, 9, 32), is_index_masked=torch.zeros(1, 9) > 0, output_attentions=True)
 
 

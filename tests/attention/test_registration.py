@@ -261,7 +261,7 @@ def test_a_model_that_makes_its_own_padding_mask(compiled, shake):
     torch.testing.assert_close(read_aloud(model, ids)[real.bool()], want, atol=2e-5, rtol=1e-4)
     read = torch.compile(model, backend="eager") if compiled else model
     masks[0] = torch.full((2, 1, 1, N), -0.5)
-    with pytest.raises(ReproError, match="LayoutLMSelfAttention adds numbers of its own to its scores, key by key"):
+    with pytest.raises(ReproError, match="LayoutLMSelfAttention adds a bias per key to its scores"):
         read_aloud(read, ids)
     masks.clear()
     torch.testing.assert_close(read_aloud(read, ids, attention_mask=real)[real.bool()], want, atol=2e-5, rtol=1e-4)
@@ -290,7 +290,7 @@ def test_layers_share_one_check_of_their_mask_until_it_changes():
         changed = _of_padding(mask, "repro_sliding", layer, query, query)
         assert checks.n == 2 and torch.equal(changed[:, 0, 0, N:] >= 0, mask[:, 0, 0] == 0)
         mask[0, ..., 4] = -0.5
-        with pytest.raises(ReproError, match="Identity adds numbers of its own"):
+        with pytest.raises(ReproError, match="Identity adds a bias per key"):
             _of_padding(mask, "repro_sliding", layer, query, query)
 
 
@@ -306,7 +306,7 @@ def test_full_encoder_stays_full(tmp_path, shake):
     ("sliding", {}, "sliding_window is missing in the config"),
     ("sliding", {"sliding_window": 0}, "window is 0 keys"),
     ("sliding", {"sliding_window": 4.5}, "window is 4.5 keys; .* a whole number"),
-    ("global", {"global_positions": 3}, "positions are 3; list whole numbers"),
+    ("global", {"global_positions": 3}, "positions are 3; give whole numbers"),
     ("sliding", {"sliding_window": 4, "sliding_dilation": 0}, "dilation is 0"),
     ("fixed", {"fixed_stride": 4}, "fixed_summary is missing"),
     ("global", {"global_positions": [N]}, f"positions name {N}"),

@@ -89,7 +89,7 @@ def test_a_table_of_books_is_read_as_questions(declare):
 def test_real_questions_can_be_answered_from_the_context(kind):
     one = corpus(f"pg19-clozes-{kind}")
     assert one.part_of.startswith("PG-19: its held-out books")
-    with pytest.raises(ReproError, match=r"made of others: run `repro data fetch NAME` for each of pg19-subset\.$"):
+    with pytest.raises(ReproError, match=r"consists of others: run `repro data fetch NAME` for each of pg19-subset\.$"):
         one.fetch()
     for row in islice(one.examples("validation"), 60):
         answer = row.candidates[row.answer]

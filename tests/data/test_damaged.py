@@ -95,7 +95,7 @@ def damaged(content: bytes):
 def test_a_damaged_file_ends_in_one_line_that_names_it(shelf, kind, how):
     reader, file, content = KINDS[kind]
     assert read(shelf(reader, content, file))
-    with pytest.raises(ReproError, match=f"{file} is damaged or cut short"):
+    with pytest.raises(ReproError, match=f"{file} is damaged or truncated"):
         read(shelf(reader, dict(damaged(content))[how], file))
 
 
@@ -161,7 +161,7 @@ def test_a_text_that_is_cut_into_splits_is_as_long_as_they_are(shelf):
     whole = shelf(readers.cut_text, b"0123456789", "text", splits=splits)
     assert [whole.documents(name)[0].text for name in splits] == ["012345", "67", "89"]
     for n in (0, 1, 6, 9):
-        with pytest.raises(ReproError, match="is damaged or cut short|it has [0-9] bytes, and .* take 10"):
+        with pytest.raises(ReproError, match="is damaged or truncated|it has [0-9] bytes, and .* take 10"):
             shelf(readers.cut_text, b"0123456789"[:n], "text", splits=splits).documents("train")
 
 

@@ -198,7 +198,7 @@ def test_damaged_images(declare, keep):
     path, = toy.paths("train")
     content = path.read_bytes()
     path.write_bytes(content[:int(keep * len(content)) if isinstance(keep, float) else keep])
-    with pytest.raises(ReproError, match=r"rows\.npz is damaged or cut short"):
+    with pytest.raises(ReproError, match=r"rows\.npz is damaged or truncated"):
         list(toy.examples("train"))
 
 

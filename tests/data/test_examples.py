@@ -114,9 +114,9 @@ def test_missing_files_say_where_to_get_them(tmp_path, monkeypatch):
 
 
 def test_the_wrong_kind_is_one_clear_line(declare):
-    with pytest.raises(ReproError, match=r"synthetic-books is text and has no examples: read it with corpus\('synt"):
+    with pytest.raises(ReproError, match=r"synthetic-books contains text, not examples: read it with corpus\('synt"):
         corpus("synthetic-books").examples("train")
-    told = r"synthetic-documents is no running text but examples \(labelled text\): .*\.examples\(SPLIT\), SPLIT bei"
+    told = r"synthetic-documents contains examples \(labelled text\), not running text: .*\(SPLIT\), where SPLIT is"
     for ask in (corpus("synthetic-documents").documents, corpus("synthetic-documents").stream):
         with pytest.raises(ReproError, match=told):
             ask("test")

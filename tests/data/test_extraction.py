@@ -82,7 +82,7 @@ def test_long_lines_are_cut_between_sentences():
 @pytest.mark.parametrize("call,told", [
     (lambda: paragraphs(" \n -- \n"), "the document is empty"), (lambda: ranked("identity", "a", []), "no passage"),
     (lambda: ranked("tfidf", "a", PASSAGES), "Did you mean 'tf-idf'"),
-    (lambda: ranked("cheating", "a", PASSAGES), "needs the summary")])
+    (lambda: ranked("cheating", "a", PASSAGES), "needs the reference summary")])
 def test_bad_input(call, told):
     with pytest.raises(ReproError, match=told):
         call()

@@ -128,7 +128,7 @@ def test_what_an_earlier_try_left_damaged_is_fetched_anew(server, folder, spoilt
     folder.mkdir()
     (folder / ".enwik8.zip").write_bytes(spoilt)
     if len(spoilt) < len(server.file):
-        with pytest.raises(ReproError, match="came damaged"):
+        with pytest.raises(ReproError, match="is damaged or has changed"):
             get(server, folder)
     get(server, folder)
     assert (folder / "enwik8").read_bytes() == TEXT

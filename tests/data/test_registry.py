@@ -159,8 +159,8 @@ def test_every_corpus_says_what_it_is():
 def test_every_corpus_says_how_it_is_had():
     assert corpus("hyperpartisan").layout == ["hyperpartisan/byarticle.parquet"]
     assert corpus("hyperpartisan").way == (
-        "nothing fetches it: put hyperpartisan/byarticle.parquet, from doi.org/10.5281/zenodo.1489920 (by article), by "
-        "way of a public copy, below the folder of REPRO_DATA")
+        "it cannot be fetched: put hyperpartisan/byarticle.parquet, from doi.org/10.5281/zenodo.1489920 (by article), "
+        "by way of a public copy, into the folder REPRO_DATA")
     assert corpus("wikitext-103").layout == [
         "wikitext/wikitext-2.train.parquet", "wikitext/wiki.valid.raw.xz", "wikitext/wiki.test.raw.xz"]
     for one in corpora():
@@ -194,7 +194,7 @@ def test_truncated_parquet(data, keep):
     path = data / "pg19-subset" / "test.parquet"
     content = path.read_bytes()
     path.write_bytes(content[:int(keep * len(content)) if isinstance(keep, float) else keep])
-    with pytest.raises(ReproError, match=r"test\.parquet is damaged or cut short .*fetch the corpus again"):
+    with pytest.raises(ReproError, match=r"test\.parquet is damaged or truncated .*fetch the corpus again"):
         corpus("pg19-subset").documents("test")
 
 
@@ -211,13 +211,13 @@ def test_parquet_damaged_inside(data, sample):
 @pytest.mark.parametrize("content", [b"", b"not xz", lzma.compress(b"text " * 1000)[:-20], lzma.compress(b"\xff\xfe")])
 def test_damaged_xz(data, content):
     (data / "wikitext" / "wiki.test.raw.xz").write_bytes(content)
-    with pytest.raises(ReproError, match=r"wiki\.test\.raw\.xz is damaged or cut short"):
+    with pytest.raises(ReproError, match=r"wiki\.test\.raw\.xz is damaged or truncated"):
         corpus("wikitext-103").documents("test")
 
 
 def test_missing_shard(data):
     (data / "pg19-subset" / "train-01-of-02.parquet").unlink()
-    with pytest.raises(ReproError, match="holds 1 files train-.* where 2 belong together: a file is missing"):
+    with pytest.raises(ReproError, match="has 1 files train-.* instead of 2: a file is missing"):
         corpus("pg19-subset").documents("train")
     assert not corpus("pg19-subset").available()
 

@@ -564,5 +564,5 @@ def test_the_texts_of_documents(data):
 def test_what_has_no_text_trains_no_tokeniser(declare):
     pictures = declare(example_readers.images(), {"image": np.zeros((1, 2, 2, 3), np.uint8), "label": [0]},
                        "rows.npz", ("a", "b"))
-    with pytest.raises(ReproError, match="toy has no text that a tokeniser could be trained on: it holds image"):
+    with pytest.raises(ReproError, match="toy has no text to train a tokenizer on: it contains image"):
         next(pictures.texts("train"))

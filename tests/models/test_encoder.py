@@ -106,7 +106,7 @@ def test_operations_are_those_of_the_layers_alone():
 @pytest.mark.parametrize(("make", "told"), [
     (lambda: EncoderConfig(7, 12, 3, classifier_patterns(4, 1), n_labels=1), "n_labels is 1"),
     (lambda: EncoderConfig(7, 10, 3, classifier_patterns(4, 1)), "n_embd is 10 and n_head 3"),
-    (lambda: classifier_patterns(3, 1), "window is 3; without causal half of it lies on each side"),
+    (lambda: classifier_patterns(3, 1), "window is 3; a bidirectional window has half on each side"),
 ])
 def test_settings_that_cannot_be(make, told):
     with pytest.raises(ReproError, match=told):

@@ -212,7 +212,7 @@ def test_what_else_transformers_takes(theirs, tmp_path):
     torch.testing.assert_close(logits, want, atol=1e-5, rtol=1e-5)
     assert loss == ours(ids, mask, labels=ids, output_hidden_states=False).loss
     for name in ("output_hidden_states", "output_attentions"):
-        with pytest.raises(ReproError, match=f"{name} is True, but this Longformer keeps none"):
+        with pytest.raises(ReproError, match=f"{name} is True, but this Longformer stores none"):
             ours(ids, **{name: True})
 
 

@@ -144,8 +144,8 @@ class Sink(Pattern):
 
 
 @pytest.mark.parametrize(("model", "words"), [
-    (lambda: nn.Linear(2, 2), "Linear is not of repro.models or transformers"),
-    (lambda: Decoder(DecoderConfig(V, 8, 2, (Sink(),))), "Sink is not of repro.attention"),
+    (lambda: nn.Linear(2, 2), "Linear is not from repro.models or transformers"),
+    (lambda: Decoder(DecoderConfig(V, 8, 2, (Sink(),))), "Sink is not from repro.attention"),
     (lambda: GPT(GPTConfig(V, 16, 1, 8, 2)).to("meta"), "on no device")])
 def test_what_cannot_be_saved_is_refused_and_leaves_nothing(model, words, tmp_path):
     with pytest.raises(ReproError, match=words) as raised:

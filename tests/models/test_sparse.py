@@ -243,7 +243,7 @@ def test_a_key_of_one_feature_is_one():
 def test_sequences_beyond_the_embeddings_are_refused():
     with pytest.raises(ReproError, match="there are 24 positions, but this model has embeddings for 23"):
         model()(ids(n=24))
-    with pytest.raises(ReproError, match="2 given and 23 drawn tokens are more than the 23 positions"):
+    with pytest.raises(ReproError, match="2 given and 23 sampled tokens are more than the 23 positions"):
         sample(model(), ids(1, 2), 23)
     with pytest.raises(ReproError, match="temperature is 0; it must be above 0"):
         sample(model(), ids(1, 2), 3, temperature=0)

@@ -89,7 +89,7 @@ def test_a_tokeniser_of_words_cannot_tell_a_special_token_from_text():
     from repro.data import tokeniser
 
     coder = tokeniser("word", corpus="synthetic-books")
-    with pytest.raises(ReproError, match="text 2 of 2 has <.endoftext.>, which tokeniser word"):
+    with pytest.raises(ReproError, match="text 2 of 2 has <.endoftext.>, which tokenizer word"):
         encode_example("entailment", ("the", "the <|endoftext|>"), coder, 9)
 
 
@@ -273,7 +273,7 @@ def test_models_that_cannot_be(arguments, words):
 
 @pytest.mark.parametrize(("examples", "told"), [
     ([[1, 2, 3]], "an example of this batch is a list of ids; it must be a list of sequences"),
-    ([[[1.5, 2]]], "a sequence of this batch has torch.float32 in the place of ids")])
+    ([[[1.5, 2]]], "a sequence of this batch has torch.float32 instead of ids")])
 def test_what_are_no_sequences_of_ids(examples, told):
     with pytest.raises(ReproError, match=told):
         collate(examples)

@@ -1,4 +1,4 @@
-"""Who attends to whom, and ways to compute it (Child et al. 2019; Beltagy, Peters and Cohan 2020).
+"""Attention patterns and ways to compute them (Child et al. 2019; Beltagy, Peters and Cohan 2020).
 
 >>> [(one.library, one.pattern(8).count(100)) for one in CONVENTIONS[:4]]
 [('repro', 772), ('repro', 880), ('Longformer (paper; transformers)', 880), ('allenai/longformer', 1628)]
@@ -36,7 +36,7 @@ def __getattr__(name: str):  # transformers takes seconds to import
         except ModuleNotFoundError as error:
             if error.name != "transformers":
                 raise
-            raise ReproError("register puts patterns into models of transformers, which is not installed: "
+            raise ReproError("register adds patterns to transformers models, but transformers is not installed. Run: "
                              "pip install 'repro[transformers]'.") from error
         return register
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
-"""Attention tile by tile: only blocks of queries against the stretch of keys that they can see.
+"""Attention tile by tile: each block of queries is multiplied only with the keys that it can see.
 
 The successor of Longformer's sliding_chunks (Beltagy et al. 2020, section 3.2 and Appendix A) in plain PyTorch, on any
-device, forward and backward, in time and memory proportional to N for a fixed window. On a CPU many tiles at once go
-through PyTorch's fused kernel, where that exists; elsewhere, and with dropout, one tile after the other is multiplied.
+device, forward and backward, in time and memory proportional to N for a fixed window. On a CPU, many tiles go
+through PyTorch's fused kernel at once, if it exists; otherwise, and with dropout, tiles are multiplied one by one.
 """
 
 import torch
@@ -14,16 +14,16 @@ from repro.attention.factorised import computed, factorised, factorises
 from repro.attention.patterns import Pattern
 from repro.attention.tiles import NOTHING, Hidden, Tile, tiles
 
-FAR = 2**28  # a query so late that it leaves every window behind
+FAR = 2**28  # a query beyond every window
 
 
 def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
             documents: Tensor | None = None, dropout: float = 0.0, fused: bool | None = None) -> Tensor:
     """Sub-quadratic in time and memory; scores are computed in float32 at least.
 
-    The pattern has to be steady where there are documents: its tiles take positions from the sequence's start.
-    Strided and fixed ones have larger products than tiles where nothing differs from sample to sample.
-    fused: whether PyTorch's kernel for CPUs computes the tiles; None: where it can.
+    With documents, the pattern must depend on distances only, because its tiles count positions from the start of the
+    sequence. Strided and fixed patterns use larger products than tiles if all samples share one pattern.
+    fused: whether PyTorch's CPU kernel computes the tiles; None: if it can.
     """
     if factorises(pattern) and fused is None and key_mask is None and documents is None and not dropout:
         return factorised(query, key, value, pattern, scale)
@@ -49,12 +49,12 @@ def blocked(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: 
 
 
 def block_size(device: str) -> int:
-    """Queries in a tile: 32 measured best on CPU for windows up to 512; fewer and larger ones on a GPU are a guess."""
+    """Queries in a tile: 32 measured best on a CPU for windows up to 512; larger tiles on a GPU are untested."""
     return 32 if device == "cpu" else 512
 
 
 def density(pattern: Pattern) -> float:
-    """Which share of all earlier keys a very late query sees, at most: 0 for every window, 1 for all keys."""
+    """The largest share of earlier keys that a very late query sees: 0 for every window, 1 for all keys."""
     late = torch.tensor([FAR])
     seen = [(last - first) // step + 1 for part in pattern.parts
             for first, last, step in (keys.within(FAR, late) for keys in part.keys(late))]
@@ -62,7 +62,7 @@ def density(pattern: Pattern) -> float:
 
 
 def share_of_pairs(pattern: Pattern, n: int, device: str = "cpu") -> float:
-    """Which share of the n * n pairs is computed, allowed or not."""
+    """The share of the n * n pairs that is computed, allowed or not."""
     if factorises(pattern):
         return computed(pattern, n) / n**2
     every = torch.arange(n)
@@ -113,7 +113,7 @@ class _Tiled(torch.autograd.Function):
 
 
 def _add(into: Tensor, places: slice | Tensor, left: Tensor, right: Tensor, scale: float = 1.0) -> None:
-    """Add left @ right to these places."""
+    """Add left @ right at these positions."""
     if isinstance(places, slice):
         into[:, places].baddbmm_(left, right, alpha=scale)
     else:
@@ -132,7 +132,7 @@ def _scores(query: Tensor, key: Tensor, tile: Tile, scale: float, hidden: Hidden
 
 
 def _kept(weights: Tensor, hidden: Hidden, number: int) -> Tensor:
-    """What a tile's weights are multiplied by: 0, or 1 / (1 - dropout); the same whenever that tile is asked for."""
+    """The dropout factors of a tile: 0, or 1 / (1 - dropout); the same at every call for that tile."""
     generator = torch.Generator(weights.device).manual_seed(hidden.seed + number)
     kept = torch.empty_like(weights).bernoulli_(1 - hidden.dropout, generator=generator)
     return kept.div_(1 - hidden.dropout)

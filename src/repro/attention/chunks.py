@@ -9,9 +9,9 @@ from repro.attention.patterns import Pattern, SlidingWindow
 
 def chunks(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
            documents: Tensor | None = None, dropout: float = 0.0) -> Tensor:
-    """What the paper trains with: queries and keys in blocks that overlap by half, one product for all of them.
+    """The paper's training implementation: queries and keys in blocks that overlap by half, in a single product.
 
-    A block reaches as far as the window does on one side, twice. Half of the scores are computed for nothing, and kept.
+    A block is twice as long as one side of the window. Half of the scores are wasted, but stored.
     """
     dtype, n = query.dtype, query.shape[2]
     query, key, value = (x.to(torch.promote_types(dtype, torch.float32)) for x in (query, key, value))
@@ -39,7 +39,7 @@ def chunks(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: f
 
 
 def reach(pattern: SlidingWindow) -> tuple[int, int]:
-    """The keys before a query and behind it that it sees."""
+    """How many keys a query sees before and after it."""
     return (pattern.window - 1, 0) if pattern.causal else (pattern.window // 2,) * 2
 
 

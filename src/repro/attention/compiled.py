@@ -1,5 +1,4 @@
-"""Attention, and the check of its mask, as operations of a compiled graph: what is inside runs as it does without
-compilation."""
+"""Attention and the check of its mask as custom operations in a compiled graph; inside, they run uncompiled."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,8 +9,8 @@ from repro.attention.patterns import Pattern
 from repro.attention.position_mask import attend_at
 from repro.errors import ReproError
 
-PATTERNS: list[Pattern | tuple[Pattern, ...]] = []  # what the numbers mean that stand in a graph
-HIDDEN = 1000  # what is taken off a score by a mask; less than that only weakens it
+PATTERNS: list[Pattern | tuple[Pattern, ...]] = []  # the meaning of the numbers in a graph
+HIDDEN = 1000  # a mask subtracts at least this from a score; less would only weaken it
 
 
 def number(pattern: Pattern | list[Pattern]) -> int:
@@ -35,7 +34,8 @@ def _computed(query, key, value, where, pattern, scale, dropout, seed) -> Tensor
 @torch.library.custom_op("repro::attend", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
 def attend_in_graph(query: Tensor, key: Tensor, value: Tensor, where: Tensor | None, pattern: int, scale: float | None,
                     dropout: float, seed: Tensor) -> Tensor:
-    """`attend_at` with the pattern of that number; seed: of its dropout, drawn outside. Gradients compute it anew."""
+    """`attend_at` with the pattern of that number; seed: for its dropout, drawn outside. The backward pass recomputes
+    it."""
     return _computed(query, key, value, where, pattern, scale, dropout, seed).contiguous()
 
 
@@ -81,13 +81,13 @@ attend_in_graph.register_autograd(_gradients, setup_context=_keep)
 
 @torch.library.custom_op("repro::real_keys", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
 def real_keys(mask: Tensor, module: str, name: str) -> Tensor:
-    """Where a mask that is added to the scores of attention is 0. Raises ReproError for one that also holds biases.
+    """Where an additive attention mask is 0. Raises ReproError for a mask that also contains biases.
 
     module, name: the layer and its `attn_implementation`, for the message.
     """
     if ((mask != 0) & (mask > -HIDDEN)).any():
-        raise ReproError(f"{module} adds numbers of its own to its scores, key by key, which '{name}' does not know; "
-                         "take attn_implementation='sdpa'.")
+        raise ReproError(f"{module} adds a bias per key to its scores, which '{name}' does not support; "
+                         "use attn_implementation='sdpa'.")
     return mask == 0
 
 

@@ -1,4 +1,4 @@
-"""What "window" means in other libraries, as a pattern of ours."""
+"""The meaning of "window" in other libraries, expressed as our patterns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from repro.errors import ReproError
 
 @dataclass(frozen=True)
 class PreviousBlock(Pattern):
-    """Causal inside the own block of `block` positions, and all of the block before."""
+    """Causal inside the own block of `block` positions, plus all of the previous block."""
 
     block: int
 
@@ -39,8 +39,9 @@ class Between(Pattern):
 
 @dataclass(frozen=True)
 class Neighbourhood(Pattern):
-    """The `kernel` keys around the query, `dilation` apart, in a text of n positions: at its ends as many, moved inside
-    (Hassani et al. 2023, section 3.1). An even kernel has one key more before the query than after it.
+    """The `kernel` keys around the query, `dilation` apart, in a text of n positions; near its ends, the same number of
+    keys, shifted inside (Hassani et al. 2023, section 3.1). An even kernel has one key more before the query than after
+    it.
 
     Raises ReproError for sequences of another length, and for a text too short for so many keys."""
 
@@ -50,13 +51,13 @@ class Neighbourhood(Pattern):
 
     def __post_init__(self):
         if min(self.kernel, self.dilation) < 1 or self.kernel * self.dilation > self.n:
-            raise ReproError(f"kernel is {self.kernel} keys, {self.dilation} apart; in {self.n} positions they must "
-                             "fit: at least 1 each, and their product at most that.")
+            raise ReproError(f"kernel is {self.kernel} keys, {self.dilation} apart, but n is {self.n}; both must "
+                             "be at least 1, and their product at most n.")
 
     def check(self, n):
         super().check(n)
         if n != self.n:
-            raise ReproError(f"n is {n}, but this neighbourhood was made for {self.n} positions; make one for {n}.")
+            raise ReproError(f"n is {n}, but this neighborhood was made for {self.n} positions; make one for {n}.")
 
     def keys(self, i):
         residue, place = i % self.dilation, i // self.dilation
@@ -67,8 +68,8 @@ class Neighbourhood(Pattern):
 
 
 class Convention(NamedTuple):
-    """`pattern(window)` is what a library does with its setting; with dilation where it has one, `pattern(w, d)`. Where
-    a setting has more, such as the global positions, these are further arguments."""
+    """`pattern(window)` is our pattern for a library's setting, or `pattern(w, d)` if it has dilation. Further
+    settings, such as global positions, are further arguments."""
 
     library: str
     setting: str
@@ -96,12 +97,12 @@ CONVENTIONS = (
                "both sides; w is the span in positions, with w // d keys in it",
                lambda w, d=1: SlidingWindow(2 * (w // d), d, causal=False)),
     Convention("attention-gym", "generate_global_sliding_window(w, is_global)",
-               "w keys on each side, the own, and global positions (the first unless told)",
+               "w keys on each side, the own, and global positions (by default the first)",
                lambda w, positions=(0,): SlidingWindow(2 * w, causal=False) | Global(positions)),
     Convention("flash-attention", "window_size=(w, right)",
-               "w keys back, right ahead (none unless told), and the own; -1 is all",
+               "w keys back, right ahead (none by default), and the own; -1 is all",
                lambda w, right=0: Between(w, right)),
-    Convention("NATTEN", "kernel_size, dilation", "w keys in all, the own included; at the ends of the text as many",
+    Convention("NATTEN", "kernel_size, dilation", "w keys in all, the own included; as many at the text's ends",
                lambda w, d=1, n=64: Neighbourhood(w, d, n)),
     Convention("NATTEN", "kernel_size, dilation, is_causal=True", "w keys, the own included",
                lambda w, d=1: SlidingWindow(w, d)),

@@ -1,4 +1,4 @@
-"""Fewer queries than keys: the last positions of a sequence, whose earlier keys a cache has kept."""
+"""Fewer queries than keys: the last positions of a sequence whose earlier keys are in a cache."""
 
 import torch
 from torch import Tensor
@@ -7,14 +7,14 @@ from torch.nn import functional as F
 from repro.attention.patterns import Pattern
 from repro.errors import ReproError
 
-BLOCK = 128  # queries that are read together
+BLOCK = 128  # queries processed together
 
 
 def last_rows(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float,
               key_mask: Tensor | None = None, dropout: float = 0.0, first: int = 0) -> Tensor:
-    """Attention of the last positions alone: each block of queries reads only the keys that one of them sees.
+    """Attention for the last positions only: each block of queries reads only the keys that one of them sees.
 
-    query: (B, H, Q, D); key, value: (B, H, K, D) with Q <= K: the queries stand at the last Q of the keys' positions,
+    query: (B, H, Q, D); key, value: (B, H, K, D) with Q <= K: the queries have the last Q of the keys' positions,
     which are first .. first + K - 1. Raises ReproError if a query sees a position before `first`.
     """
     end = first + key.shape[2]

@@ -1,10 +1,10 @@
 """Strided and fixed attention in n * sqrt(n): a few batches of large products (Child et al. 2019, sections 4.3, 5.5).
 
-The sequence is filled up to m rows of `stride` positions. What it is filled up with lies behind every query, so that
-nobody sees it and n need not be a multiple of the stride. A strided column is a column of that matrix: transposed, it
-is a sequence of m. The own block, and for the last `stride` positions the rest of the block before, are rows of it;
-summary columns are gathered once, and a block sees those of all earlier blocks whole. Each of these parts gives what it
-saw and the log of the sum of its weights, and no key is in two parts; so their merger is the softmax over all of them.
+The sequence is padded to m rows of `stride` positions. The padding comes after every query, so that it is never seen
+and n need not be a multiple of the stride. A strided column is a column of that matrix: transposed, it
+is a sequence of m. The own block and, for the last `stride` positions, the rest of the previous block are rows of it;
+summary columns are gathered once, and a block sees all of those of earlier blocks. Each part returns its output and
+the log of the sum of its weights. No key is in two parts, so merging them gives the softmax over all keys.
 """
 
 from functools import lru_cache
@@ -18,12 +18,12 @@ from torch.nn import functional as F
 from repro.attention.patterns import BlockLocal, Fixed, Multiples, Pattern, SlidingWindow, Strided, Summary
 from repro.attention.tiles import NOTHING
 
-SCORES = {"cpu": 2**19}  # held at any one time: 2 MiB, near a core's cache
+SCORES = {"cpu": 2**19}  # scores in memory at any time: 2 MiB, about the cache of a core
 SCORES_ELSEWHERE = 2**27
 
 
 class Piece(NamedTuple):
-    """Products that are made at once: of `rows` with `keys`, in these members of a batch."""
+    """Products that are computed together: `rows` with `keys`, in these members of a batch."""
 
     batch: slice
     rows: slice
@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 def factorises(pattern: Pattern) -> bool:
-    """Whether it is one that this module computes: `Strided`, `Fixed`, or the second of their heads."""
+    """Whether this module computes the pattern: `Strided`, `Fixed`, or the second of their heads."""
     return isinstance(pattern, Strided | Fixed | Multiples | Summary)
 
 
@@ -77,12 +77,12 @@ def _own(query, key, value, scale, pattern):
 
 
 def _before(query, key, value, scale):
-    """The keys of the block before that lie less than `stride` positions back."""
+    """The keys of the previous block that are less than `stride` positions back."""
     count, m, stride, _ = query.shape
     bias = _bias(SlidingWindow(stride), 2 * stride, stride, query.dtype, query.device)[stride:]
     out, log_sum = _Softmax.apply(*(x.flatten(0, 1) for x in (query[:, 1:], key[:, :-1], value[:, :-1])), bias, scale,
                                   _members(count * (m - 1), stride, stride, query.device.type))
-    first = (0, 0, 0, 0, 1, 0)  # nothing lies before the first block
+    first = (0, 0, 0, 0, 1, 0)  # the first block has no predecessor
     return (F.pad(out.unflatten(0, (count, m - 1)), first),
             F.pad(log_sum.unflatten(0, (count, m - 1)), first, value=NOTHING))
 
@@ -116,7 +116,7 @@ def _merged(*parts):
 
 
 def _summary(pattern: Summary) -> slice:
-    """The columns of a block that are its summary."""
+    """The summary columns of a block."""
     first = pattern.columns[0]
     return slice(first, first + pattern.summary)
 
@@ -129,7 +129,7 @@ def _bias(pattern: Pattern, rows: int, keys: int, dtype: torch.dtype, device: to
 
 
 def _members(count: int, rows: int, keys: int, device: str) -> list[Piece]:
-    """A batch of `count` in pieces whose scores are few enough."""
+    """Split a batch of `count` into pieces with few enough scores."""
     size = max(1, SCORES.get(device, SCORES_ELSEWHERE) // (rows * keys))
     return [Piece(slice(at, at + size), slice(None), slice(None)) for at in range(0, count, size)]
 
@@ -137,7 +137,7 @@ def _members(count: int, rows: int, keys: int, device: str) -> list[Piece]:
 class _Softmax(torch.autograd.Function):
     """query (G, R, D), key (G, K, D), value (G, K, E), bias (R, K) or None, to out (G, R, E) and log_sum (G, R, 1).
 
-    Every row is in one piece at most; in none, it sees nothing. The backward pass computes the scores again.
+    Every row is in at most one piece; a row in none sees nothing. The backward pass computes the scores again.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""One attention, several ways to compute it: every implementation gives what `dense` gives."""
+"""Several implementations of one attention: each gives the same result as `dense`."""
 
 import logging
 import math
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Case(NamedTuple):
-    """What has to be computed, as far as it decides how; `device` is a type such as "cpu"."""
+    """The properties of a call that decide between implementations; `device` is a type such as "cpu"."""
 
     pattern: Pattern
     n: int
@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The implementation that `auto` takes, and why."""
+    """The implementation that `auto` uses, and why."""
 
     name: str
     reason: str
@@ -44,7 +44,7 @@ class Choice(NamedTuple):
 
 def dense(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: float, key_mask: Tensor | None = None,
           documents: Tensor | None = None, dropout: float = 0.0) -> Tensor:
-    """The reference: every score is computed, and the mask taken from the pattern. Any dtype, any device."""
+    """The reference: computes every score and masks it by the pattern. Any dtype, any device."""
     n, settings = query.shape[2], {"dropout_p": dropout, "scale": scale}
     if key_mask is None and documents is None and pattern in (Full(), Causal()):
         return F.scaled_dot_product_attention(query, key, value, is_causal=pattern == Causal(), **settings)
@@ -60,7 +60,7 @@ def dense(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: fl
 
 
 def positions_in(documents: Tensor) -> Tensor:
-    """(B, N): the position of each token in its document, counted from 0, where (B, N) `documents` lie end to end."""
+    """(B, N): the position of each token in its document, counted from 0; (B, N) `documents` are concatenated."""
     i = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
     starts = F.pad(documents[:, 1:] != documents[:, :-1], (1, 0))
     return i - torch.where(starts, i, 0).cummax(1).values
@@ -74,7 +74,7 @@ def loop(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: flo
     position = torch.arange(n, device=query.device)
     diagonals = [(slice(max(0, offset), n + min(0, offset)), slice(max(0, -offset), n - max(0, offset)))
                  for offset in _diagonals(pattern, n)]
-    if not diagonals:  # nobody sees anyone
+    if not diagonals:  # no query sees any key
         return torch.zeros_like(value).to(dtype) + 0 * (query.sum() + key.sum() + value.sum()).to(dtype)
     scores, allowed = [], []
     for rows, keys in diagonals:
@@ -109,8 +109,8 @@ def _diagonals(pattern: Pattern, n: int) -> list[int]:
 
 
 def flex(*arguments) -> Tensor:
-    """FlexAttention (PyTorch): compiled for the pattern on a GPU; on CPU a forward pass, to check against."""
-    from repro.attention.flex import flex  # seconds to import
+    """FlexAttention (PyTorch): compiled for the pattern on a GPU; forward only on a CPU, for checks."""
+    from repro.attention.flex import flex  # takes seconds to import
 
     return flex(*arguments)
 
@@ -118,15 +118,15 @@ def flex(*arguments) -> Tensor:
 IMPLEMENTATIONS: dict[str, Callable[..., Tensor]] = {
     "dense": dense, "loop": loop, "chunks": chunked.chunks, "blocked": tiled.blocked, "flex": flex}
 DTYPES = torch.float64, torch.float32, torch.bfloat16, torch.float16
-WIDE = 256  # features of a query; beyond, tiles of FlexAttention may outgrow a GPU's shared memory: expected, not tried
-SHORT = 256  # positions up to which nothing is saved by leaving pairs out
+WIDE = 256  # features of a query; with more, FlexAttention tiles may exceed a GPU's shared memory (not tested)
+SHORT = 256  # up to this many positions, skipping pairs saves nothing
 
 
 def refusal(name: str, case: Case) -> str | None:
-    """Why this implementation cannot do it, or None."""
+    """Why this implementation cannot compute the case, or None."""
     if name != "dense" and case.documents and not case.pattern.steady:
-        return (f"positions start anew in every document, and under {case.pattern} they decide who sees whom, not the "
-                "distance alone; use 'dense'.")
+        return (f"positions restart in every document, and {case.pattern} depends on positions, not only on "
+                "distances; use 'dense'.")
     if name == "chunks":
         return chunked.refusal(case.pattern)
     if name == "flex" and case.dropout:
@@ -134,12 +134,12 @@ def refusal(name: str, case: Case) -> str | None:
     if name == "blocked":
         share = tiled.density(case.pattern)
         return None if share <= 0.5 else (
-            f"under {case.pattern} a late query sees {share:.0%} of all keys; 'blocked' computes what stays sparse: "
+            f"under {case.pattern} a late query sees {share:.0%} of all keys; 'blocked' is for sparse patterns: "
             "windows, dilated or not, blocks, strides, and their unions with a few global positions. Use 'dense'.")
     if name == "flex" and case.device == "cpu" and case.gradients:
         return "FlexAttention has no backward pass on CPU; use 'blocked', or torch.no_grad()."
     if name == "flex" and case.device not in ("cpu", "cuda"):
-        return f"FlexAttention runs on cuda and, forward only, on cpu, not on {case.device}; use 'blocked'."
+        return f"FlexAttention runs on cuda and, forward only, on cpu, but not on {case.device}; use 'blocked'."
     if name == "flex" and case.device == "cuda" and torch.cuda.is_available() and not has_triton_package():
         return "FlexAttention is compiled by Triton, which is not installed here; use 'blocked'."
     if name == "flex" and case.device == "cuda" and case.dtype == torch.float64:
@@ -150,14 +150,14 @@ def refusal(name: str, case: Case) -> str | None:
 @checked
 def choose(pattern: Pattern, n: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32,
            gradients: bool = True, size: int = 64) -> Choice:
-    """What `auto` takes for sequences of n positions on a type of device, and the reason.
+    """The implementation that `auto` uses for n positions on a type of device, and the reason.
 
-    gradients: whether a backward pass will follow. size: of a head's queries and keys.
+    gradients: whether a backward pass will follow. size: features of a head's queries and keys.
 
     >>> choose(SlidingWindow(256), 8_192).name
     'blocked'
     >>> choose(Causal(), 8_192)
-    Choice(name='dense', reason='PyTorch has a kernel of its own for this pattern')
+    Choice(name='dense', reason='PyTorch has its own kernel for this pattern')
     """
     check_whole(n, "n", of="positions")
     check_whole(size, "size")
@@ -177,9 +177,9 @@ def _choose(case: Case) -> Choice:
 
 def _weigh(case: Case) -> Choice:
     if case.pattern in (Full(), Causal()) and not case.documents:
-        return Choice("dense", "PyTorch has a kernel of its own for this pattern")
+        return Choice("dense", "PyTorch has its own kernel for this pattern")
     if case.n <= SHORT:
-        return Choice("dense", f"up to {SHORT} positions nothing is saved by leaving pairs out")
+        return Choice("dense", f"up to {SHORT} positions, skipping pairs saves nothing")
     if case.device == "cuda" and case.size <= WIDE and not refusal("flex", case):
         return Choice("flex", "on a GPU it is compiled for the pattern")
     if refusal("blocked", case):
@@ -197,20 +197,21 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
            rows: Tensor | None = None) -> Tensor:
     """Attention of the queries to the keys that the pattern allows.
 
-    query: (B, H, Q, D); key: (B, H, N, D); value: (B, H, N, E), where E may differ from D. Q < N: the queries are those
-    of the last Q positions. Returns (B, H, Q, E) in the dtype of the inputs. Autocast leaves inputs of one dtype as
-    they are; inputs of several, as rotary positions make them, get its dtype. pattern: one for all heads, or a sequence
-    of H. implementation: "dense", "loop", "chunks", "blocked", "flex", or "auto" for
-    what `choose` names. scale: of the scores, 1 / sqrt(D) if None. key_mask: (B, N) bool, False where nobody may look
-    (padding). documents: (B, N) whole numbers, each position's document: these lie end to end, and each is read as if
-    it stood alone. dropout: the share of the weights that are left out, others growing to make up for it; seeded by
-    torch.manual_seed. "flex" has no dropout: asked for by name it refuses, and "auto" takes "blocked" or "dense"
-    instead, on a GPU too. columns, rows: (B, N) bool, the tokens that all see whatever the pattern says, and those that
-    see all: `Columns` and `Rows` that differ from sample to sample, and `Global` where both are the same tensor. A
+    query: (B, H, Q, D); key: (B, H, N, D); value: (B, H, N, E), where E may differ from D. If Q < N, the queries have
+    the last Q positions. Returns (B, H, Q, E) in the dtype of the inputs. Autocast does not change inputs of a single
+    dtype; mixed dtypes, as with rotary positions, are cast to its dtype.
+    pattern: one for all heads, or a sequence of H. implementation: "dense", "loop", "chunks", "blocked", "flex", or
+    "auto" for the result of `choose`. scale: of the scores, 1 / sqrt(D) if None. key_mask: (B, N) bool, False for keys
+    that no query may see (padding). documents: (B, N) whole numbers, the document of each position: documents are
+    concatenated, and each is read separately.
+    dropout: the share of attention weights that are dropped, with the others scaled up; seeded by torch.manual_seed.
+    "flex" has no dropout: requested by name it raises an error, and "auto" uses "blocked" or "dense" instead, also on a
+    GPU. columns, rows: (B, N) bool, tokens that all queries see, and tokens that see all keys, in addition to the
+    pattern: like `Columns` and `Rows`, but different for each sample, and like `Global` if both are the same tensor. A
     query that sees no key gets zeros, and its gradients are 0.
 
-    Raises ReproError for an unknown implementation or one that cannot do this, and for shapes, dtypes or patterns that
-    do not fit together.
+    Raises ReproError for an unknown or unsuitable implementation, and for shapes, dtypes or patterns that do not
+    match.
 
     >>> q, k, v = torch.randn(3, 1, 2, 64, 8)
     >>> blocked = attend(q, k, v, SlidingWindow(16), implementation="blocked")
@@ -246,7 +247,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
 
 
 def autocast(*tensors: Tensor) -> list[Tensor]:
-    """The tensors as PyTorch's own attention takes them: under autocast in its dtype, unless they are float64."""
+    """The tensors as PyTorch's attention takes them: cast to the autocast dtype, unless they are float64."""
     device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):
         return list(tensors)
@@ -255,7 +256,7 @@ def autocast(*tensors: Tensor) -> list[Tensor]:
 
 
 def _chosen(query, key, value, patterns, implementation, scale, key_mask, documents, dropout, columns, rows) -> Tensor:
-    """`attend` where each sample has columns or rows of its own: it is asked once for the whole batch."""
+    """`attend` with columns or rows that differ between samples, in one call for the whole batch."""
     _check_chosen(query, key, patterns, documents, columns=columns, rows=rows)
     n, asked = query.shape[2], (query, key, value, patterns, key_mask)
     if columns is not None and columns.any():
@@ -273,8 +274,8 @@ def _one(query, key, value, pattern, implementation, scale, key_mask, documents,
     if query.shape[2] < key.shape[2]:
         if implementation not in ("auto", "blocked") or documents is not None:
             what = "documents" if documents is not None else f"implementation '{implementation}'"
-            raise ReproError(f"there are {query.shape[2]} queries, {key.shape[2]} keys and {what}; where queries are "
-                             "fewer, the implementation is 'auto' or 'blocked', and there are no documents.")
+            raise ReproError(f"there are {query.shape[2]} queries, {key.shape[2]} keys and {what}; with fewer "
+                             "queries, the implementation must be 'auto' or 'blocked', and there are no documents.")
         return last_rows(query, key, value, pattern, scale, key_mask, dropout)
     gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     case = Case(pattern, query.shape[2], query.device.type, query.dtype, gradients, query.shape[3],
@@ -287,15 +288,15 @@ def _one(query, key, value, pattern, implementation, scale, key_mask, documents,
 
 def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequence[Pattern], key_mask: Tensor | None,
            documents: Tensor | None, dropout: float) -> list[Pattern]:
-    """The pattern of every head, after a look at everything that has to fit."""
+    """The pattern of every head, after checking all inputs."""
     shapes = tuple(query.shape), tuple(key.shape), tuple(value.shape)
     if ({len(shape) for shape in shapes} != {4} or len({shape[:2] for shape in shapes}) > 1
             or key.shape[2] != value.shape[2] or query.shape[2] > key.shape[2] or query.shape[3] != key.shape[3]
             or 0 in query.shape[1:]):
         raise ReproError(f"query is {shapes[0]}, key {shapes[1]}, value {shapes[2]}; query and key must be "
-                         "(B, H, N, D), the value (B, H, N, E), with H, N and D at least 1; a query may be shorter, "
-                         "of the last positions. A pattern is about one text: attention to another text "
-                         "(cross-attention) has none.")
+                         "(B, H, N, D), the value (B, H, N, E), with H, N and D at least 1; a query may be shorter "
+                         "and then has the last positions. Patterns apply to a single text, so there is none for "
+                         "cross-attention.")
     if query.dtype not in DTYPES or not query.dtype == key.dtype == value.dtype:
         raise ReproError(f"query is {query.dtype}, key {key.dtype}, value {value.dtype}; all three must be one of "
                          f"{', '.join(str(dtype) for dtype in DTYPES)}.")
@@ -323,17 +324,17 @@ def _check(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | Sequenc
 
 def _check_chosen(query: Tensor, key: Tensor, patterns: list[Pattern], documents: Tensor | None,
                   **masks: Tensor | None) -> None:
-    """A look at what has to fit where samples have columns or rows of their own."""
+    """Check the inputs if columns or rows differ between samples."""
     shape = query.shape[0], query.shape[2]
     for name, mask in masks.items():
         if mask is not None and (mask.shape != shape or mask.dtype != torch.bool):
             raise ReproError(f"{name} are {mask.dtype} {tuple(mask.shape)}; they must be torch.bool and (B, N), here "
                              f"{shape}.")
     if query.shape[2] < key.shape[2] or documents is not None:
-        raise ReproError("columns and rows are for whole texts, one in a row: there are "
+        raise ReproError("columns and rows need one complete text per row, but there are "
                          + (f"documents ({documents.dtype})" if documents is not None else
                             f"{query.shape[2]} queries and {key.shape[2]} keys") + "; leave them out.")
     moved = next((one for one in patterns if not one.steady), None)
     if moved is not None and masks["columns"] is not None:
-        raise ReproError(f"columns differ from sample to sample, and {moved} counts positions from the start of a row; "
-                         "write them into the pattern instead: | Columns([...]).")
+        raise ReproError(f"columns differ between samples, but {moved} counts positions from the start of a row; "
+                         "put them into the pattern instead: | Columns([...]).")

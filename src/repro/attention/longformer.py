@@ -1,4 +1,4 @@
-"""Longformer's self-attention layer: a window for all, and global tokens with projections of their own."""
+"""Longformer's self-attention layer: a window for all tokens, and global tokens with separate projections."""
 
 import copy
 
@@ -18,8 +18,8 @@ LOCAL = "query", "key", "value"
 class LongformerSelfAttention(nn.Module):
     """Windowed self-attention with global tokens (Beltagy et al. 2020, section 3.1).
 
-    window: keys on both sides of a query together, an even number. dropout: of the attention weights, in training.
-    Parameters are named as in transformers. The projections of the global tokens start as copies of the local ones.
+    window: the number of keys on both sides of a query together; must be even. dropout: of attention weights, in
+    training. Parameters are named as in transformers. The global projections start as copies of the local ones.
 
     >>> layer = LongformerSelfAttention(hidden_size=16, num_heads=2, window=4)
     >>> layer(torch.zeros(1, 10, 16)).shape
@@ -41,7 +41,7 @@ class LongformerSelfAttention(nn.Module):
         self.copy_local_to_global()
 
     def copy_local_to_global(self) -> None:
-        """Let the projections of global tokens start where the local ones are."""
+        """Copy the local projections to the global ones."""
         for name in LOCAL:
             self.add_module(f"{name}_global", copy.deepcopy(getattr(self, name)))
 
@@ -50,9 +50,9 @@ class LongformerSelfAttention(nn.Module):
                           implementation: str = "auto") -> "LongformerSelfAttention":
         """The same layer with the weights of a transformers one.
 
-        A LongformerSelfAttention brings its window and global projections along. Any other with `query`, `key` and
-        `value`, such as RoBERTa's, needs a `window`, and its projections serve for global tokens too. Its dropout comes
-        along. Raises ReproError for a missing window or a layer without these projections.
+        A LongformerSelfAttention provides its window and global projections. Any other layer with `query`, `key` and
+        `value`, such as RoBERTa's, needs a `window`, and its projections are also used for global tokens. Dropout is
+        kept. Raises ReproError for a missing window or a layer without these projections.
         """
         weights = {name: value for name, value in layer.state_dict().items() if name.split(".")[0] in LOCAL}
         if len(weights) != 2 * len(LOCAL):
@@ -78,15 +78,15 @@ class LongformerSelfAttention(nn.Module):
                 output_attentions: bool = False) -> Tensor | tuple[Tensor]:
         """hidden_states (B, N, d) -> (B, N, d), of any length.
 
-        attention_mask (B, N): 0 where a token is padding, which nobody attends to and whose output is 0.
-        global_attention_mask (B, N): 1 where a token is global; every sequence may have others.
-        The rest is how LongformerModel and LEDEncoder of transformers call their layers: is_index_masked and
-        is_index_global_attn (B, N) replace the masks, and the layer returns a tuple, so that it can replace theirs.
+        attention_mask (B, N): 0 for padding, which no token attends to and whose output is 0.
+        global_attention_mask (B, N): 1 for global tokens, which may differ between sequences.
+        The other arguments match how LongformerModel and LEDEncoder in transformers call their layers:
+        is_index_masked and is_index_global_attn (B, N) replace the masks, and the layer returns a tuple.
         Raises ReproError for a mask of another shape, and for output_attentions.
         """
         if output_attentions:
-            raise ReproError("output_attentions is True, but this layer keeps no probabilities; leave it out, or ask "
-                             "transformers' own layer for them.")
+            raise ReproError("output_attentions is True, but this layer does not store probabilities; remove it, or "
+                             "use transformers' own layer.")
         if is_index_masked is not None:
             return (self(hidden_states, ~is_index_masked, is_index_global_attn),)
         masks = {"attention_mask": attention_mask, "global_attention_mask": global_attention_mask}
@@ -104,9 +104,8 @@ class LongformerSelfAttention(nn.Module):
         out = out.transpose(1, 2).flatten(2)
         return out if real is None else out * real[..., None]
 
-    def _with_globals(self, hidden: Tensor, out: Tensor, chosen: SampleGlobals, real: Tensor | None,
-                      share: float) -> Tensor:
-        """`out` (B, H, N, D), where global tokens see all, with projections of their own."""
+    def _with_globals(self, hidden: Tensor, out: Tensor, chosen: SampleGlobals, real: Tensor | None, share: float) -> Tensor:
+        """`out` (B, H, N, D) in which global tokens see all tokens, through separate projections."""
         queries = self._heads("query_global", chosen.gather(hidden[:, None])[:, 0])
         mask = None if real is None else real[:, None, None]
         if share or chosen.most >= queries.shape[-1]:
@@ -117,10 +116,10 @@ class LongformerSelfAttention(nn.Module):
         return chosen.put(out, found)
 
     def _of_few(self, queries: Tensor, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """What global `queries` (B, H, M, D) see of `hidden` (B, N, d), without projecting all of it.
+        """The attention of global `queries` (B, H, M, D) over `hidden` (B, N, d), without projecting all of it.
 
         q (W_k x) is (q W_k) x, and the sum of p (W_v x) is W_v times the sum of p x: H M numbers for each token and
-        projection instead of d. A bias of keys adds the same to all scores of a query, hence nothing.
+        projection instead of d. A key bias shifts all scores of a query equally and has no effect.
         """
         of_keys, of_values = (getattr(self, f"{name}_global").weight.unflatten(0, (self.num_heads, -1))
                               for name in ("key", "value"))  # (H, D, d)

@@ -1,7 +1,7 @@
-"""Who may attend to whom: patterns that can be asked, combined, counted and drawn.
+"""Attention patterns, which can be queried, combined, counted and drawn.
 
-A pattern says, for every query position i, which key positions it sees: a few arithmetic progressions S_i, as Child et
-al. (2019, section 4.2) write them. Everything else follows from that: the predicate `p(i, j)`, the dense mask, the
+A pattern gives, for every query position i, the key positions that it sees: a few arithmetic progressions S_i, as in
+Child et al. (2019, section 4.2). Everything else follows: the predicate `p(i, j)`, the dense mask, the
 number of allowed pairs, and the blocks that the implementations compute.
 """
 
@@ -71,16 +71,16 @@ class Pattern:
 
     @property
     def steady(self) -> bool:
-        """Whether who sees whom depends on the distance i - j alone; a pattern that does not say so counts as no."""
+        """Whether the pattern depends on the distance i - j only; False unless a pattern overrides it."""
         return self.parts != (self,) and all(part.steady for part in self.parts)
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether a query may see a later key; a pattern that does not say so counts as yes."""
+        """Whether a query may see a later key; True unless a pattern overrides it."""
         return self.parts == (self,) or any(part.looks_ahead for part in self.parts)
 
     def keys(self, i: Tensor) -> list[Keys]:
-        """The keys that each of the queries `i` sees, as progressions that share none."""
+        """The keys that each of the queries `i` sees, as disjoint progressions."""
         raise NotImplementedError(f"{type(self).__name__} has no method `keys`; see Pattern.")
 
     def check(self, n: int) -> None:
@@ -96,7 +96,7 @@ class Pattern:
         return reduce(or_, [part._allows(i, j) for part in self.parts])
 
     def _allows(self, i: Tensor, j: Tensor) -> Tensor:
-        """`__call__` of a pattern that is no union."""
+        """`__call__` for a pattern that is not a union."""
         return reduce(or_, [keys.have(j) for keys in self.keys(i)], (i < 0) & (j < 0))
 
     def __or__(self, other: "Pattern") -> "Pattern":
@@ -108,16 +108,16 @@ class Pattern:
         return union([intersection(one, two) for one in self.parts for two in other.parts])
 
     def predicate(self, n: int, device: torch.device | str | None = None) -> Callable[[Tensor, Tensor], Tensor]:
-        """`__call__` for positions below n on one device; what a pattern lists it looks up there, in a tensor."""
+        """`__call__` for positions below n on one device; lists in a pattern become tensors there."""
         asked = [part._predicate(n, device) for part in self.parts]
         return asked[0] if len(asked) == 1 else lambda i, j: reduce(or_, [one(i, j) for one in asked])
 
     def _predicate(self, n, device):
-        """`predicate` of a pattern that is no union."""
+        """`predicate` for a pattern that is not a union."""
         return self._allows
 
     def mask(self, n: int, device: torch.device | str | None = None) -> Tensor:
-        """(n, n) bool: row i, column j says whether query i sees key j."""
+        """(n, n) bool: whether query i (row) sees key j (column)."""
         self.check(n)
         position = torch.arange(n, device=device)
         return self(position[:, None], position)
@@ -136,7 +136,7 @@ class Pattern:
         return seen
 
     def count(self, n: int) -> int:
-        """Allowed pairs among n queries and n keys. Takes time and memory in proportion to n."""
+        """Allowed pairs among n queries and n keys. Time and memory are proportional to n."""
         return int(self.per_query(n).sum())
 
 
@@ -202,7 +202,7 @@ class SlidingWindow(Pattern):
         _at_least("window", self.window, 1 if self.causal else 0, "keys")
         _at_least("dilation", self.dilation, 1, "positions")
         if not self.causal and self.window % 2:
-            raise ReproError(f"window is {self.window}; without causal half of it lies on each side, so it must be "
+            raise ReproError(f"window is {self.window}; a bidirectional window has half on each side, so it must be "
                              f"even, for example {self.window + 1}.")
 
     steady = True
@@ -272,7 +272,7 @@ class Summary(Pattern):
         _at_least("stride", self.stride, 1, "positions")
         _at_least("summary", self.summary, 1, "positions")
         if self.summary > self.stride:
-            raise ReproError(f"summary is {self.summary}; it must lie between 1 and the stride ({self.stride}).")
+            raise ReproError(f"summary is {self.summary}; it must be between 1 and the stride ({self.stride}).")
         _at_least("sub_block", self.sub_block, 0, "stretches")
         if (self.sub_block + 1) * self.summary > self.stride:
             raise ReproError(f"sub_block is {self.sub_block}; a block of {self.stride} positions has those from 0 to "
@@ -280,7 +280,7 @@ class Summary(Pattern):
 
     @property
     def columns(self) -> range:
-        """Where in a block its summary lies."""
+        """The position of the summary in a block."""
         stop = self.stride - self.sub_block * self.summary
         return range(stop - self.summary, stop)
 
@@ -309,7 +309,7 @@ class Strided(Pattern):
 
     @property
     def heads(self) -> tuple[Pattern, Pattern]:
-        """The two patterns that the paper gives to different heads."""
+        """The two patterns that the paper assigns to different heads."""
         return SlidingWindow(self.stride), Multiples(self.stride)
 
     parts = heads
@@ -338,7 +338,7 @@ class Fixed(Pattern):
 
     @property
     def heads(self) -> tuple[Pattern, Pattern]:
-        """The two patterns that the paper gives to different heads."""
+        """The two patterns that the paper assigns to different heads."""
         return BlockLocal(self.stride), Summary(self.stride, self.summary, self.sub_block)
 
     parts = heads
@@ -346,8 +346,8 @@ class Fixed(Pattern):
 
 @dataclass(frozen=True, init=False)
 class _At(Pattern):
-    """A pattern that names positions, or none. Raises ReproError for one that is no whole number of at least 0, and on
-    sequences that do not reach one."""
+    """A pattern with a list of positions, possibly empty. Raises ReproError for a position that is not a whole number
+    of at least 0, and on sequences that are too short for one."""
 
     positions: tuple[int, ...]
 
@@ -355,7 +355,7 @@ class _At(Pattern):
         named = positions.tolist() if isinstance(positions, Tensor) else positions
         named = list(named) if isinstance(named, Iterable) else named
         if not isinstance(named, list) or not all(_whole(one) and one >= 0 for one in named):
-            raise ReproError(f"positions are {named!r}; list whole numbers counted from 0, or none at all: [].")
+            raise ReproError(f"positions are {named!r}; give whole numbers counted from 0, or an empty list: [].")
         object.__setattr__(self, "positions", tuple(sorted({int(position) for position in named})))
 
     def check(self, n):
@@ -370,7 +370,7 @@ class _At(Pattern):
         return list(zip(starts, (p for p in self.positions if p + 1 not in self.positions), strict=True))
 
     def listed(self, n: int, device: torch.device | str | None = None) -> Tensor:
-        """(n,) bool: which positions are named."""
+        """(n,) bool: which positions are listed."""
         table = torch.zeros(n, dtype=torch.bool, device=device)
         table[[position for position in self.positions if position < n]] = True
         return table
@@ -437,9 +437,9 @@ class Global(_At):
 class Prefix(Pattern):
     """All attend to the first `n` positions: `Prefix(n) | Causal()` reads a question both ways, its answer causally.
 
-    As it is meant for decoders, it does not count as looking ahead there. What a cache has read cannot see what comes
-    later, so a model that writes is given the whole prefix at once: a shorter prompt raises ReproError at its next
-    token, unless use_cache=False.
+    It is meant for decoders, where it does not count as looking ahead. Cached tokens cannot see later ones, so give a
+    generating model the whole prefix at once: a shorter prompt raises ReproError at its next token, unless
+    use_cache=False.
 
     >>> (Prefix(2) | Causal()).mask(4).int()
     tensor([[1, 1, 0, 0],
@@ -463,7 +463,7 @@ class Document(Pattern):
     """Positions of one document see one another, in either direction; `Document(ids) & Causal()` only looks back.
 
     ids: the number of the document of every position, as a sequence or an (N,) tensor. Raises ReproError for ids that
-    are no whole numbers, and on sequences longer than them.
+    are not whole numbers, and on sequences longer than the ids.
 
     >>> (Document([0, 0, 1, 1]) & Causal()).mask(4).int()
     tensor([[1, 0, 0, 0],
@@ -479,7 +479,7 @@ class Document(Pattern):
         named = ids.tolist() if isinstance(ids, Tensor) else ids
         named = list(named) if isinstance(named, Iterable) else named
         if not isinstance(named, list) or not named or not all(map(_whole, named)):
-            raise ReproError(f"ids are {named!r}; give the whole number of its document to every position.")
+            raise ReproError(f"ids are {named!r}; give every position the whole number of its document.")
         object.__setattr__(self, "ids", tuple(int(one) for one in named))
         object.__setattr__(self, "runs", _stretches(self.ids))
 
@@ -501,7 +501,7 @@ class Document(Pattern):
 
 @dataclass(frozen=True)
 class Union(Pattern):
-    """What any of these allow: written `p | q`."""
+    """The union of patterns, written `p | q`."""
 
     patterns: tuple[Pattern, ...]
     parts: tuple[Pattern, ...] = field(default=(), init=False, repr=False, compare=False)
@@ -521,7 +521,7 @@ class Union(Pattern):
 
 @dataclass(frozen=True)
 class Intersection(Pattern):
-    """What all of these allow, none of them a union or an intersection: written `p & q`."""
+    """The intersection of patterns, none of them a union or an intersection, written `p & q`."""
 
     patterns: frozenset[Pattern]
 
@@ -558,22 +558,22 @@ def _check_apart(pattern: Pattern) -> None:
     times = sum((keys.have(position).long() for keys in pattern.keys(position[:, None])), torch.zeros(256, 256).long())
     if (twice := (times > 1).nonzero()).numel():
         raise ReproError(f"{pattern!r} gives query {twice[0, 0]} the key {twice[0, 1]} in two of its progressions; "
-                         "those that `keys` returns must share none.")
+                         "those that `keys` returns must be disjoint.")
 
 
 def union(patterns: Sequence[Pattern]) -> Pattern:
-    """The pattern of all these together."""
+    """The union of these patterns."""
     return Union(tuple(patterns)) if len(patterns) > 1 else patterns[0]
 
 
 def intersection(one: Pattern, two: Pattern) -> Pattern:
-    """The pattern of what both allow, neither being a union."""
+    """The intersection of two patterns, neither of them a union."""
     both = (_factors(one) | _factors(two)) - {Full()}
     return Intersection(both) if len(both) > 1 else next(iter(both), one)
 
 
 def looking_back(pattern: Pattern) -> Pattern:
-    """The pattern of a causal model: parts that look ahead are cut off behind the query."""
+    """The pattern of a causal model: parts that look ahead are cut off after the query."""
     return union([part & Causal() if part.looks_ahead else part for part in pattern.parts])
 
 

@@ -1,10 +1,10 @@
-"""Where queries and keys stand, in the place of a mask: padding, packed documents and caches in one small tensor.
+"""Positions of queries and keys, used instead of a mask: padding, packed documents and caches in one small tensor.
 
-transformers makes the mask of a model once, before it knows which layer it is for, and hands it to every layer. Ours is
-linear in the number of positions, and says nothing of the pattern: (B, 1, 2, Q + N) whole numbers, the documents of Q
-queries and N keys (-1 for padding), and then their positions. A plain tensor of four dimensions is what passes through
-everything on the way: `generate`, recomputation, compilation, and models that were handed a mask of their own. Its
-dtype says whether the model asked for a mask that lets everyone see everything (`BOTH_WAYS`), as for an encoder's keys.
+transformers makes one mask per model, independent of the layer, and passes it to every layer. Ours is linear in the
+number of positions and does not depend on the pattern: (B, 1, 2, Q + N) whole numbers, the documents of Q
+queries and N keys (-1 for padding), and then their positions. A plain four-dimensional tensor passes through
+everything on the way: `generate`, recomputation, compilation, and models that got their own mask. Its dtype encodes
+whether the model asked for a mask without restrictions (`BOTH_WAYS`), as for an encoder's keys.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from repro.attention.implementations import attend
 from repro.attention.patterns import Pattern
 from repro.errors import ReproError
 
-KIND, BOTH_WAYS = torch.int64, torch.int32  # tell ours from a mask of bools, or of floats to add
+KIND, BOTH_WAYS = torch.int64, torch.int32  # distinguish it from a boolean or an additive mask
 
 
 def position_mask(batch: int, n_queries: int, n_keys: int, first_query: int | Tensor = 0, first_key: int = 0,
@@ -25,9 +25,9 @@ def position_mask(batch: int, n_queries: int, n_keys: int, first_query: int | Te
            device: torch.device | str | None = None) -> Tensor:
     """The tensor for a batch: (B, 1, 2, Q + N).
 
-    first_query, first_key: their positions, counted with all that a cache has read. neighbours(b, i): whether position
-    i sees the one before it, and so belongs to the same document; None: one document. real (B, positions): False where
-    a token is padding; positions beyond are not filled yet.
+    first_query, first_key: their positions, including cached tokens. neighbours(b, i): whether position i
+    sees the previous one, and so belongs to the same document; None: one document. real (B, positions): False for
+    padding; later positions are not filled yet.
     """
     i = torch.arange(n_queries, device=device) + first_query
     j = torch.arange(n_keys, device=device) + first_key
@@ -45,7 +45,7 @@ def position_mask(batch: int, n_queries: int, n_keys: int, first_query: int | Te
 
 
 def documents_of(where: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """(B, N): the document of every key, -1 for padding. Raises ReproError where a cache has dropped keys."""
+    """(B, N): the document of every key, -1 for padding. Raises ReproError if a cache has dropped keys."""
     n, keys = query.shape[2], where.shape[3] - query.shape[2]
     if key.shape[2] != keys:
         raise ReproError(f"there are {key.shape[2]} keys, but the mask was made for {keys}; the cache dropped some: "
@@ -56,22 +56,22 @@ def documents_of(where: Tensor, query: Tensor, key: Tensor) -> Tensor:
 def check_padding(pattern: Pattern | list[Pattern], real: Tensor | None) -> None:
     """Raise ReproError for rows that begin with padding under a pattern that counts positions from the row's start.
 
-    real: (B, N), False for padding; None: there is none. A window does not mind: it asks for distances alone.
+    real: (B, N), False for padding; None: there is none. Windows are not affected: they use distances only.
     """
     patterns = pattern if isinstance(pattern, list) else [pattern]
     if real is not None and not all(one.steady for one in patterns) and not bool(real[:, 0].all()):
         moved = next(one for one in patterns if not one.steady)
-        raise ReproError(f"a row begins with padding, and {moved} counts positions from the start of the row, so that "
-                         "the text would be read in another way than alone; pad on the right "
+        raise ReproError(f"a row begins with padding, but {moved} counts positions from the start of the row, so "
+                         "padding would change the result; pad on the right "
                          "(tokenizer.padding_side='right').")
 
 
 def attend_at(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | list[Pattern], where: Tensor | None,
               scale: float | None = None, dropout: float = 0.0) -> Tensor:
-    """`attend` for queries and keys that stand at `where`; None: one whole document each, without padding.
+    """`attend` for queries and keys at the positions `where`; None: one complete document each, without padding.
 
-    Raises ReproError where a query sees a key that the cache has dropped, and where one that was read before these
-    should have seen them.
+    Raises ReproError if a query sees a key that the cache has dropped, and if a token read earlier should have seen
+    these.
     """
     n, settings = query.shape[2], {"scale": scale, "dropout": dropout}
     if where is None:
@@ -86,8 +86,8 @@ def attend_at(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern | list
     patterns = pattern if isinstance(pattern, list) else [pattern]
     for one in dict.fromkeys(patterns):
         if start > 0 and one(start - 1, start):
-            raise ReproError(f"under {one} position {start - 1} sees position {start}, but was read before it; let the "
-                             "first text that a cache reads have the whole prefix, or set use_cache=False.")
+            raise ReproError(f"under {one} position {start - 1} sees position {start}, but was read before it; put the "
+                             "whole prefix into the first text that a cache reads, or set use_cache=False.")
     end = int(position[n - 1]) + 1 - first  # behind it a static cache is empty
     key, value, real = key[:, :, :end], value[:, :, :end], real[:, :end]
     real = None if real.all() else real

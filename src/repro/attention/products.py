@@ -1,9 +1,9 @@
 """Attention for training short sequences in 16 bits on a CPU: plain products of matrices, all heads at once.
 
-Not one of the ways of `attend`, which all score in single precision at least: here scores and weights are rounded to
-the dtype of the inputs. For 4 heads of 64 features and 4,096 positions, forward and backward took 26 ms in bfloat16 on
-one thread in sequences of 256 and 38 ms in sequences of 512, whatever the pattern; in single precision PyTorch's fused
-kernel took 61 and 118 ms and the tiles of `blocked`, for windows of 4 to 64 keys, 36 to 57 and 40 to 57 ms.
+Not an implementation of `attend`, because those use at least single precision for scores: here scores and weights are
+rounded to the dtype of the inputs. For 4 heads of 64 features and 4,096 positions, forward and backward took 26 ms in
+bfloat16 on one thread in sequences of 256 and 38 ms in sequences of 512, for any pattern; in single precision PyTorch's
+fused kernel took 61 and 118 ms and the tiles of `blocked`, for windows of 4 to 64 keys, 36 to 57 and 40 to 57 ms.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ ROWS = 512  # queries that `by_rows` takes together
 
 def products(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Pattern], scale: float,
              key_mask: Tensor | None = None, dropout: float = 0.0, first: int | None = None) -> Tensor:
-    """What `attend` gives, rounded on the way; time and memory grow with N * N.
+    """The result of `attend` with rounded intermediate values; time and memory grow with N * N.
 
     query: (B, H, Q, D), of positions `first` on, None: those of the last Q positions; key: (B, H, N, D); value:
-    (B, H, N, E); patterns: H of them; key_mask: (B, N) bool, False where nobody may look; dropout: the share of the
-    weights that are left out. Returns (B, H, Q, E) in the dtype of the inputs. Sums are kept in single precision inside
-    a product.
+    (B, H, N, E); patterns: H of them; key_mask: (B, N) bool, False for keys that no query may see; dropout: the share
+    of weights that are dropped. Returns (B, H, Q, E) in the dtype of the inputs. Sums are kept in single precision
+    inside a product.
     """
     batch, heads, n, _ = key.shape
-    alike = len(set(patterns)) == 1  # then one mask does for all heads
+    alike = len(set(patterns)) == 1  # one mask serves all heads
     if first is None:
         first = n - query.shape[2]
         for pattern in set(patterns):
@@ -36,7 +36,7 @@ def products(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Patte
     mask = _masks(tuple(patterns[:1] if alike else patterns), first, first + query.shape[2], n, query.device)[None]
     if key_mask is not None:
         mask = mask & key_mask[:, None, None]
-    blind = ~mask.any(-1, keepdim=True)  # sees no key; weights over nothing would be no numbers
+    blind = ~mask.any(-1, keepdim=True)  # sees no key; its weights would be NaN
     bias = query.new_zeros(mask.shape).masked_fill_(~(mask | blind), -torch.inf)
     bias = bias[0] if bias.shape[:2] == (1, 1) else bias.expand(batch, heads, -1, -1).flatten(0, 1)
     scores = torch.baddbmm(bias, query.flatten(0, 1), key.flatten(0, 1).mT, alpha=scale)
@@ -47,7 +47,7 @@ def products(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Patte
 
 def by_rows(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Pattern], scale: float,
             key_mask: Tensor | None = None) -> Tensor:
-    """What `products` gives of as many queries as keys; for causal patterns, with half the scores of a long text.
+    """The result of `products` for equally many queries and keys; causal patterns need half the scores of a long text.
 
     `ROWS` queries are taken at a time, with the keys up to the last that one of them sees: scores of later keys are
     neither computed nor kept for the backward pass.

@@ -1,4 +1,4 @@
-"""Tokens that differ from sample to sample, global ones above all: one kernel for the batch, wherever they stand."""
+"""Tokens that differ between samples, mainly global tokens: one kernel for the batch, at any positions."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,12 @@ from torch.nn import functional as F
 
 from repro.attention.patterns import Columns, Pattern
 
-ROUND = 8  # copies are made in such numbers, so that batches with a few more or fewer share what is kept of a pattern
+ROUND = 8  # copies are padded to these numbers, so that similar batches share cached patterns
 
 
 class SampleGlobals(NamedTuple):
-    """The True entries of a (B, N) mask: each is position `position` of `sample`, as its `slot`-th; `most` a sample."""
+    """The True entries of a (B, N) mask: each is position `position` of `sample`, its `slot`-th one; at most `most` per
+    sample."""
 
     sample: Tensor
     position: Tensor
@@ -25,23 +26,24 @@ class SampleGlobals(NamedTuple):
         return cls(sample, position, mask.cumsum(1)[sample, position] - 1, int(mask.sum(1).max()))
 
     def gather(self, x: Tensor, number: int | None = None) -> Tensor:
-        """(B, H, N, D) -> (B, H, number, D): the chosen of each sample in order, and zeros; number: `most` if None."""
+        """(B, H, N, D) -> (B, H, number, D): the selected tokens of each sample in order, padded with zeros; number:
+        `most` if None."""
         batch, heads, _, size = x.shape
         out = x.new_zeros(batch, self.most if number is None else number, heads, size)
         return out.index_put((self.sample, self.slot), x.transpose(1, 2)[self.sample, self.position]).transpose(1, 2)
 
     def put(self, x: Tensor, found: Tensor) -> Tensor:
-        """(B, H, N, E) with what was `found` (B, H, most, E) in the places of the chosen, in the dtype of x."""
+        """(B, H, N, E) with `found` (B, H, most, E) at the selected positions, in the dtype of x."""
         found = found.transpose(1, 2)[self.sample, self.slot].to(x.dtype)
         return x.transpose(1, 2).index_put((self.sample, self.position), found).transpose(1, 2)
 
 
 def columns_first(query: Tensor, key: Tensor, value: Tensor, patterns: list[Pattern], columns: Tensor,
                   key_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, list[Pattern], Tensor]:
-    """The question with a copy of every column in front, where one pattern says for all samples that all see it.
+    """The inputs with a copy of every column in front, so that one pattern makes it visible in all samples.
 
-    At its own place a column is hidden, since nothing may be seen twice. The patterns have to be steady: copies move
-    everything else by their number, which is what the texts returned are longer by.
+    At its original position a column is hidden, because no key may be seen twice. The patterns must depend on distances
+    only: the copies shift all other positions, and the returned texts are longer by their number.
     """
     chosen = SampleGlobals.from_mask(columns)
     number = -(-chosen.most // ROUND) * ROUND

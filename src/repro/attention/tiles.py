@@ -1,8 +1,8 @@
-"""Which queries against which keys: a pattern's allowed pairs as tiles, a block of queries against what it can see.
+"""The allowed pairs of a pattern as tiles: blocks of queries with the keys that they can see.
 
 The tiles follow from the pattern's progressions of keys: a dilated window is a plain window over the positions of one
 residue class, so its tiles are slices with a step. Where a pattern has few queries or few keys, as global positions
-have, these are picked out, wherever they stand, and one tile holds them all.
+have, these are gathered into a single tile.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Tile(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """What differs from sample to sample: -inf at padding (B*H, 1, N), the documents (B*H, N); dropout and its seed."""
+    """Values that differ between samples: -inf at padding (B*H, 1, N), the documents (B*H, N); dropout and its seed."""
 
     padding: Tensor | None
     documents: Tensor | None
@@ -40,7 +40,7 @@ class Hidden(NamedTuple):
 
     @property
     def keys(self) -> bool:
-        """Whether keys are hidden that the pattern shows."""
+        """Whether some keys are hidden that the pattern would show."""
         return self.padding is not None or self.documents is not None
 
 

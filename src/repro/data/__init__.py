@@ -1,4 +1,4 @@
-"""Corpora, tokenisers and token streams: `tokens("wikitext-103", "test", tokeniser("gpt2"))`.
+"""Corpora, tokenizers and token streams: `tokens("wikitext-103", "test", tokeniser("gpt2"))`.
 
 >>> books: Documents = corpus("synthetic-books").documents("test")
 >>> len(books), sum(len(book.text.split()) for book in books)

@@ -1,11 +1,11 @@
-"""Training text without what evaluation texts have too: a declared step of a corpus, `Corpus.apart_from`.
+"""Removing passages of evaluation texts from training text: a declared step of a corpus, `Corpus.apart_from`.
 
 A passage (text between blank lines) is left out if it shares a run of 13 words with an evaluation text, or if its first
 line is the title of one: of an article of WikiText, or of a paragraph that a question is about. Evaluation texts are
-documents, or all that is to be read in an example (its `texts`); `repro.data.registry` says which corpora they are of.
-Words are what stands between other characters than letters and digits, lowercased, so that neither punctuation nor
-WikiText's spacing hides a copy. Whole documents are not left out: a book that quotes a line of the Bible or of the
-constitution, or the credits of Project Gutenberg, shares a run with another one and nothing else.
+documents, or all text in an example (its `texts`); `repro.data.registry` lists their corpora. Words are runs of letters
+and digits, lowercased, so that neither punctuation nor WikiText's spacing hides a copy. Whole documents are never left
+out: a book that quotes a line of the Bible or the constitution, or the credits of Project Gutenberg, shares just that
+run with another book.
 """
 
 import json
@@ -19,7 +19,7 @@ import numpy as np
 
 from repro.paths import write_atomic
 
-VERSION = 1  # enters the fingerprints: raise it with every change of what is left out
+VERSION = 1  # part of the fingerprints: increase it whenever different text is left out
 RUN = 13  # words, as in Brown et al. 2020, appendix C
 TITLE = "title"
 WORD = re.compile(r"[^\W_]+")
@@ -39,18 +39,18 @@ class Dropped:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text by which texts are compared."""
+    """The words of a text, as used to compare texts."""
     return WORD.findall(text.lower())
 
 
 def passages(text: str) -> list[str]:
-    """`text` cut after every blank line; joined again it is `text`."""
+    """`text` split after every blank line; joining the parts gives `text`."""
     cuts = [0, *(blank.end() for blank in BLANK.finditer(text)), len(text)]
     return [text[start:stop] for start, stop in pairwise(cuts) if start < stop]
 
 
 class Runs:
-    """Every run of 13 words of some texts, as 64-bit hashes: two different runs meet in one with a chance of 5e-20.
+    """Every run of 13 words of some texts, as 64-bit hashes: two different runs collide with probability 5e-20.
 
     texts: (name, text) pairs. titles: of texts, of which a copy begins with one.
     """
@@ -68,7 +68,7 @@ class Runs:
         self.owners = np.concatenate(owners)[first]
 
     def shared(self, found: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Of the runs in a list of words those that a text has too: where each begins, and the number of the text."""
+        """The runs in a list of words that a text shares: where each begins, and the number of the text."""
         unknown = len(self.numbers)
         hashes = _hashes([self.numbers.get(word, unknown) for word in found])
         at = np.searchsorted(self.hashes, hashes)
@@ -78,9 +78,9 @@ class Runs:
 
 
 def dropped(documents: Iterable[tuple[str, str]], runs: Runs) -> Iterator[Dropped]:
-    """The passages of `documents`, (id, text) pairs, without which no run of 13 words is shared, in order.
+    """The passages of `documents`, (id, text) pairs, to remove so that no run of 13 words is shared, in order.
 
-    All that a shared run touches goes; then the rest is looked at again, since what was apart stands together now.
+    Removes every passage that a shared run touches, then checks the rest again, because removal joins other passages.
     """
     for document, text in documents:
         parts = passages(text)
@@ -103,12 +103,12 @@ def dropped(documents: Iterable[tuple[str, str]], runs: Runs) -> Iterator[Droppe
 
 
 def write(path: Path, found: Iterable[Dropped]) -> None:
-    """Keep what was found."""
+    """Cache the result."""
     write_atomic(path, json.dumps([astuple(one) for one in found]))
 
 
 def read(path: Path) -> list[Dropped] | None:
-    """What was kept; None if nothing was, or it cannot be read."""
+    """The cached result; None if there is none, or it cannot be read."""
     try:
         return [Dropped(*one) for one in json.loads(path.read_text())]
     except (OSError, ValueError, TypeError):
@@ -116,7 +116,7 @@ def read(path: Path) -> list[Dropped] | None:
 
 
 def _hashes(numbers: list[int]) -> np.ndarray:
-    """Of every run of 13 numbers, (n - 12,) uint64."""
+    """A hash of every run of 13 numbers, (n - 12,) uint64."""
     found = np.array(numbers, np.uint64)
     mixed = np.zeros(max(0, len(found) - RUN + 1), np.uint64)
     for k in range(RUN):

@@ -1,4 +1,4 @@
-"""What a corpus is: its splits, the counts they must have, and its files, read, fetched, checked and fingerprinted.
+"""Corpora: their splits with expected counts, and reading, fetching, checking and fingerprinting their files.
 
 A corpus of text yields `Document`s, a corpus of examples yields rows of one of the kinds in `repro.data.examples`. Both
 are declared in `repro.data.registry`.
@@ -22,7 +22,7 @@ from repro.errors import ReproError, check_text, check_whole, unknown
 
 @dataclass(frozen=True)
 class Document:
-    """One book or article. `text` is exactly what the corpus holds: joined, the documents of a split are its text.
+    """One book or article. `text` is exactly as in the corpus: joining the documents of a split gives its text.
 
     >>> Document("a-tale", "Once upon a time.").content
     b'Once upon a time.'
@@ -38,34 +38,35 @@ class Document:
 
     @property
     def content(self) -> bytes:
-        """The text's bytes. Where a text was cut inside a character (enwik8), `text` has a surrogate for each byte."""
+        """The text's bytes. If a text was cut inside a character (enwik8), `text` has a surrogate for each such
+        byte."""
         return self.text.encode(errors="surrogateescape")
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that is to be read in it."""
+        """All of its text."""
         return (self.text,)
 
 
 Documents = list[Document]
-HELD_OUT = ("validation", "test")  # the splits of a corpus that others may have to be apart from
+HELD_OUT = ("validation", "test")  # evaluation splits, whose text can be removed from other corpora
 
 
 class Generator(Protocol):
-    """What writes an embedded corpus."""
+    """The generator of an embedded corpus."""
 
     def fingerprint(self) -> str:
-        """sha256 (hex) that changes with anything that changes what is written."""
+        """sha256 (hex) that changes whenever the output changes."""
 
     def lexicon(self) -> list[str]:
-        """Every word it can write, each once."""
+        """Every word it can generate, each once."""
 
 
 @dataclass(frozen=True)
 class Reader:
     """How a split is read: `rows(corpus, split)` yields rows of the class `row`.
 
-    settings: what a reader of examples is told to take from the files, in words; they enter the fingerprint.
+    settings: describe what a reader of examples takes from the files; they are part of the fingerprint.
 
     >>> corpus("synthetic-books").read.row.__name__
     'Document'
@@ -78,15 +79,15 @@ class Reader:
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a corpus, its files, and the counts it must have (None: not known beforehand).
+    """A part of a corpus, its files, and the counts it must have (None: unknown).
 
-    files: one pattern, or several where it has files of several kinds.
-    rows: those of the files' rows that belong to it, by their column `split`; None: all of them.
-    Of text: n_words counts whitespace-separated words, n_words_with_ends adds one for every line end (the denominator
+    files: one pattern, or several if there are several kinds of files.
+    rows: which rows of the files belong to it, by their column `split`; None: all of them.
+    For text: n_words counts whitespace-separated words, n_words_with_ends adds one for every line end (the denominator
     of WikiText's published perplexities), n_bytes counts UTF-8 bytes.
-    Of examples: n_examples counts rows; `counts` what is in them, such as {"hyperpartisan": 192} of labels. Of text
-    that is apart from another: `counts` what was left out, "words left out", or "words left out of question-*" for the
-    documents whose names match. Of text in which something is never predicted: how often.
+    For examples: n_examples counts rows, and `counts` their content, such as {"hyperpartisan": 192} for labels. For
+    text with passages left out, `counts` has "words left out", or "words left out of question-*" for the documents
+    whose names match. For text with words that are never predicted, `counts` has their number.
 
     >>> corpus("synthetic-books").split("test").n_words
     100000
@@ -105,7 +106,7 @@ class Split:
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One line of `Corpus.check`: what was counted in `split`, what it must be, what was found.
+    """One line of `Corpus.check`: the quantity counted in `split`, its expected value, and the value found.
 
     >>> CheckRow("test", "words", expected=10, found=9).ok
     False
@@ -118,13 +119,13 @@ class CheckRow:
 
     @property
     def ok(self) -> bool:
-        """Whether it is as it must be."""
+        """Whether both values are equal."""
         return self.expected == self.found
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus with its splits, always the same. `source`: hub id, where else it is from, or "embedded".
+    """A corpus with its splits, always the same. `source`: hub id, another origin, or "embedded".
 
     >>> books = corpus("synthetic-books")
     >>> books.source, list(books.splits)
@@ -138,38 +139,38 @@ class Corpus:
     source: str
     splits: dict[str, Split]
     read: Reader = field(repr=False)
-    part_of: str | None = None  # what it is a part of, in words for tables; None when it is the whole
+    part_of: str | None = None  # the corpus that it is a part of, for tables; None if it is whole
     folder: str = ""
-    origin: Callable[[], Hub | Archive] | None = field(default=None, repr=False)  # what `fetch` gets; None: nothing can
+    origin: Callable[[], Hub | Archive] | None = field(default=None, repr=False)  # for `fetch`; None: impossible
     joined: bool = False  # one running text (WikiText): no separator between documents, line ends count as words
-    labels: tuple[str, ...] = ()  # of examples: what the labels 0, 1, ... of its rows mean
-    generator: Generator | None = None  # what writes an embedded corpus
-    made_of: tuple["Corpus", ...] = ()  # those whose files it reads, when it has none of its own
-    normalise: Normalisation | None = None  # of text: which characters are read as which others
-    never_targets: tuple[str, ...] = ()  # of text: what is read but never predicted, such as "<unk>"; without blanks
-    apart_from: tuple["Corpus", ...] = ()  # of text: those whose validation and test texts are left out of this one
+    labels: tuple[str, ...] = ()  # for examples: the names of the labels 0, 1, ...
+    generator: Generator | None = None  # the generator of an embedded corpus
+    made_of: tuple["Corpus", ...] = ()  # corpora whose files it reads, if it has none of its own
+    normalise: Normalisation | None = None  # for text: character replacements
+    never_targets: tuple[str, ...] = ()  # for text: words that are read but never predicted, such as "<unk>"; no spaces
+    apart_from: tuple["Corpus", ...] = ()  # for text: corpora whose validation and test texts are removed from this one
 
     @property
     def kind(self) -> str:
-        """What its rows are: "text", or the kind of its examples."""
+        """The kind of its rows: "text", or the kind of its examples."""
         return self.read.row.kind
 
     @property
     def is_text(self) -> bool:
-        """Whether it holds documents; else it holds examples."""
+        """Whether it contains documents; otherwise examples."""
         return self.read.row is Document
 
     def of_text(self) -> "Corpus":
-        """The corpus itself; ReproError when it holds examples."""
+        """The corpus itself; ReproError if it contains examples."""
         if not self.is_text:
-            raise ReproError(f"{self.name} is no running text but examples ({self.kind}): read it with "
-                             f"corpus('{self.name}').examples(SPLIT), SPLIT being one of {', '.join(self.splits)}.")
+            raise ReproError(f"{self.name} contains examples ({self.kind}), not running text: read it with "
+                             f"corpus('{self.name}').examples(SPLIT), where SPLIT is one of {', '.join(self.splits)}.")
         return self
 
     def documents(self, split: str, n_books: int | None = None) -> Documents:
         """The documents of `split` in order, the first `n_books` of them if given.
 
-        Raises ReproError for an unknown split, missing or damaged files, n_books beyond what there is, and a corpus of
+        Raises ReproError for an unknown split, missing or damaged files, too large n_books, and a corpus of
         examples.
         """
         if n_books is not None:
@@ -186,9 +187,9 @@ class Corpus:
         return self._some(split, self._apart(split) if self.apart_from else self._whole(split))
 
     def dropped(self, split: str) -> list[apart.Dropped]:
-        """The passages that are left out of `split` because a text that this corpus is apart from has them too.
+        """The passages left out of `split` because an evaluation text of another corpus contains them.
 
-        Finding them takes a minute or two for a hundred megabytes; they are kept in the work folder.
+        Finding them takes a minute or two per hundred megabytes; they are cached in the work folder.
         """
         if not self.apart_from:
             return []
@@ -207,12 +208,12 @@ class Corpus:
         """
         self.split(split)
         if self.is_text:
-            raise ReproError(f"{self.name} is text and has no examples: read it with "
+            raise ReproError(f"{self.name} contains text, not examples: read it with "
                              f"corpus('{self.name}').documents('{split}').")
         return self._some(split, self.read.rows(self, split))
 
     def _some(self, split: str, rows: Iterator[Any]) -> Iterator[Any]:
-        """`rows`; ReproError when there is none: a file that was cut short, or is of another corpus."""
+        """`rows`; ReproError if there are none: a file was truncated, or belongs to another corpus."""
         found = False
         for row in rows:
             found = True
@@ -221,22 +222,22 @@ class Corpus:
             raise ReproError(f"corpus {self.name}, {split}, has no row in its files; {self.way}.")
 
     def texts(self, split: str) -> Iterator[str]:
-        """What there is to be read in `split`, one text at a time, of documents as of examples.
+        """All text in `split`, one text at a time, for documents and examples.
 
-        Raises ReproError for an unknown split, missing or damaged files, and rows that hold no text.
+        Raises ReproError for an unknown split, missing or damaged files, and rows without text.
         """
         if not hasattr(self.read.row, "texts"):
-            raise ReproError(f"{self.name} has no text that a tokeniser could be trained on: it holds {self.kind}.")
+            raise ReproError(f"{self.name} has no text to train a tokenizer on: it contains {self.kind}.")
         for row in self.stream(split) if self.is_text else self.examples(split):
             yield from row.texts
 
     def n_words(self, text: str) -> int:
-        """How many words `text` counts as in this corpus' word-level perplexity: those that are predicted."""
+        """The number of words of `text` in this corpus's word-level perplexity: those that are predicted."""
         ends = check_text(text, "the text").count("\n") * self.joined
         return len(text.split()) + ends - sum(map(text.count, self.never_targets))
 
     def paths(self, split: str) -> list[Path]:
-        """The files `split` is read from ([] for embedded corpora); ReproError when there are none."""
+        """The files of `split` ([] for embedded corpora); ReproError if they are missing."""
         patterns = self.split(split).files
         if self.generator:
             return []
@@ -245,7 +246,7 @@ class Corpus:
             found = files.shards(here, pattern)
             if not found:
                 fetched = (f", or run `repro data fetch {self.name}`" if self.origin else
-                           f"; nothing fetches it, it is from {self.source}")
+                           f"; it cannot be fetched automatically, its source is {self.source}")
                 raise ReproError(f"corpus {self.name} has no {split} files ({pattern}) in {here}: set REPRO_DATA="
                                  f"<folder that holds {Path(self.folder, pattern)}>{fetched}.")
             every += found
@@ -253,20 +254,20 @@ class Corpus:
 
     @property
     def layout(self) -> list[str]:
-        """Its files below the folder that REPRO_DATA names, as patterns; [] where it has none of its own."""
+        """Its files in the folder REPRO_DATA, as patterns; [] if it has none of its own."""
         every = [pattern for split in self.splits.values()
                  for pattern in ((split.files,) if isinstance(split.files, str) else split.files)]
         return [str(Path(self.folder, pattern)) for pattern in dict.fromkeys(filter(None, every))]
 
     @property
     def way(self) -> str:
-        """What to do where it is not here, or not whole."""
+        """What to do if it is missing or incomplete."""
         if self.made_of:
             parts = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from))
-            return f"it is made of {', '.join(parts)}, which have to be here"
+            return f"it consists of {', '.join(parts)}, which must be here first"
         if self.origin:
             return f"get it with: repro data fetch {self.name}"
-        return f"nothing fetches it: put {', '.join(self.layout)}, from {self.source}, below the folder of REPRO_DATA"
+        return f"it cannot be fetched: put {', '.join(self.layout)}, from {self.source}, into the folder REPRO_DATA"
 
     def available(self) -> bool:
         """Whether the files of every split are here."""
@@ -279,10 +280,9 @@ class Corpus:
     def fingerprint(self, splits: Sequence[str] | None = None) -> str:
         """sha256 (hex) over the names and contents of the files behind `splits` (default: all of them).
 
-        Of an embedded corpus: over the generator's parameters, word lists and output, and the number of its documents.
-        Of examples also over what is taken from the files, and over the names of the labels. Of text also over its
-        normalisation, over what in it is never predicted, and over the files of the texts that it is apart from and
-        what is taken from those.
+        For an embedded corpus: over the generator's parameters, word lists and output, and its number of documents.
+        For examples also over the reader's settings and the names of the labels. For text also over its normalization,
+        the words that are never predicted, and the files and settings of the evaluation texts removed from it.
         """
         digest = hashlib.sha256(self.name.encode())
         for split in splits or self.splits:
@@ -305,10 +305,10 @@ class Corpus:
         return digest.hexdigest()
 
     def check(self) -> list[CheckRow]:
-        """Count what is in every split against what is published or was counted at the source.
+        """Count every split, and compare with published counts or counts at the source.
 
-        Of text documents, words and bytes; of examples the rows and what their `counts` tell, such as labels. A corpus
-        that was fetched is also compared with the checksums taken then.
+        For text, it counts documents, words and bytes; for examples, rows and their `counts`, such as labels. A fetched
+        corpus is also compared with its checksums at download.
         """
         fetched, rows = verify(self.name, root() / self.folder), []
         for name in self.splits:
@@ -321,21 +321,21 @@ class Corpus:
         return rows
 
     def fetch(self, folder: Path | str | None = None, progress: bool = True) -> None:
-        """Get the corpus from its source into `folder`, which is then what REPRO_DATA names (default: what it names).
+        """Download the corpus into `folder` (default: $REPRO_DATA). Set REPRO_DATA to `folder` to use it.
 
-        Goes on where it was stopped.
+        Resumes where it was stopped.
 
-        Raises ReproError when it is embedded, nothing says how to fetch it, the source fails, or the disk refuses.
+        Raises ReproError if it is embedded or cannot be fetched, if the source fails, or if the disk is full.
         """
         place = Path(folder or root()) / self.folder
         if self.generator:
-            raise ReproError(f"{self.name} is embedded: it is generated, there is nothing to fetch.")
+            raise ReproError(f"{self.name} is generated by the library; there is nothing to fetch.")
         if self.made_of:
             needed = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from) if one.origin)
             others = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from) if not one.origin)
-            rest = (f"; nothing fetches {', '.join(others)}, whose files must be put below {folder or root()} (`repro "
-                    "data list` tells where they are from)" if others else "")
-            raise ReproError(f"corpus {self.name} is made of others: run `repro data fetch NAME` for each of "
+            rest = (f"; {', '.join(others)} cannot be fetched: put the files into {folder or root()} (`repro "
+                    "data list` names their source)" if others else "")
+            raise ReproError(f"corpus {self.name} consists of others: run `repro data fetch NAME` for each of "
                              f"{', '.join(needed)}{rest}.")
         if self.origin is None:
             raise ReproError(f"corpus {self.name} cannot be fetched; put {', '.join(self.layout)} (from {self.source}) "
@@ -343,13 +343,13 @@ class Corpus:
         fetch(self.name, place, self.origin(), progress=progress)
 
     def split(self, name: str) -> Split:
-        """What is known of a split; ReproError if there is none of that name."""
+        """The split of this name; ReproError if there is none."""
         if not isinstance(name, str) or name not in self.splits:
             raise unknown(f"split of {self.name}", name, self.splits)
         return self.splits[name]
 
     def _whole(self, split: str) -> Iterator[Document]:
-        """The documents as they are read, normalised, nothing left out."""
+        """The documents after normalization, with nothing left out."""
         for one in self.read.rows(self, split):
             text = self.normalise and self.normalise(one.text, f"corpus {self.name}, {split}, document {one.id}")
             yield one if text is None else replace(one, text=text)
@@ -362,11 +362,11 @@ class Corpus:
                 yield replace(one, text="".join(kept))
 
     def _held_out(self) -> list[tuple["Corpus", str]]:
-        """What this corpus is apart from: (corpus, split)."""
+        """The evaluation texts removed from this corpus: (corpus, split)."""
         return [(one, split) for one in self.apart_from for split in HELD_OUT if split in one.splits]
 
     def _others(self) -> apart.Runs:
-        """The runs and the titles of the texts that this corpus is apart from, as their files hold them."""
+        """The runs and titles of the evaluation texts removed from this corpus."""
         texts, titles = [], []
         for one, split in self._held_out():
             for row in one.read.rows(one, split):
@@ -375,7 +375,7 @@ class Corpus:
         return apart.Runs(texts, titles)
 
     def _count_documents(self, split: str) -> list[tuple[str, int | None, int]]:
-        """(what, expected, found) of a split of text."""
+        """(what, expected, found) for a split of text."""
         part, documents, words, ends, size = self.splits[split], 0, Counter(), 0, 0
         never = dict.fromkeys(self.never_targets, 0)
         for document in self.stream(split):
@@ -396,7 +396,7 @@ class Corpus:
                 *((what, part.counts[what], found[what]) for what in part.counts)]
 
     def _count_examples(self, split: str) -> list[tuple[str, int | None, int]]:
-        """(what, expected, found) of a split of examples."""
+        """(what, expected, found) for a split of examples."""
         part, found, n = self.splits[split], Counter(), 0
         for example in self.examples(split):
             n += 1

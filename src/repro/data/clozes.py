@@ -1,11 +1,11 @@
-"""Cloze questions in the form of the Children's Book Test (Hill et al. 2016), made of any book.
+"""Cloze questions in the form of the Children's Book Test (Hill et al. 2016), made from any book.
 
 Twenty sentences of a book are the context; in the one after them a word is left out, and ten words of its kind are the
-candidates. The test itself is from children's books with a tagger's kinds; here the kinds are told from the book alone,
-so these are other questions, and named so.
+candidates. The test itself uses children's books and a tagger; here the kinds are inferred from the book alone, so
+these are other questions, with other names.
 
-names: words with a capital inside sentences, which the book never has without one. nouns: words that stand between an
-article or possessive and a sign or function word, often.
+names: words that are always capitalized in the book, also inside sentences. nouns: words that often occur between an
+article or possessive and a punctuation mark or function word.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from repro.data.examples import MultipleChoice
 
 READ = 200_000  # characters: the beginning of a book, from which its questions are
-VERSION = 1  # enters the fingerprints: raise it with every change of what is asked
+VERSION = 1  # part of the fingerprints: increase it whenever the questions change
 BLANK = "XXXXX"
 KINDS = ("names", "nouns")
 CONTEXT, CANDIDATES = 20, 10  # sentences, words
@@ -32,8 +32,7 @@ NO_NAME = frozenset("Mrs Miss Sir Lady Lord God Chapter The And But".split())
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a book, each with single blanks; a heading, or what else has no full stop, goes with the next.
-    """
+    """The sentences of a book, with single spaces; a heading or other text without a period joins the next one."""
     found: list[str] = []
     for paragraph in re.split(r"\n\s*\n", text):
         start, flat = 0, " ".join(paragraph.split())
@@ -65,8 +64,8 @@ def vocabulary(told: Sequence[Sequence[str]], kind: str) -> set[str]:
 def questions(name: str, text: str, kind: str, most: int) -> Iterator[MultipleChoice]:
     """Up to `most` questions on a text, spread over it, each with a context of its own.
 
-    The word asked for stands once in its sentence, and in the context as well. Candidates are the words of its kind in
-    the context and the sentence; where these are fewer than ten, those before them, the nearest first.
+    The answer occurs once in its sentence, and also in the context. Candidates are the words of its kind in context and
+    sentence; if there are fewer than ten, earlier ones are added, the nearest first.
     """
     parts = sentences(text)
     told = [WORD.findall(part) for part in parts]
@@ -79,7 +78,7 @@ def questions(name: str, text: str, kind: str, most: int) -> Iterator[MultipleCh
 
 def _question(name: str, parts: Sequence[str], told: Sequence[Sequence[str]], known: set[str],
               start: int) -> MultipleChoice | None:
-    """The question on the sentence after the twenty from `start` on; None if nothing in it can be asked for."""
+    """The question on the sentence after the twenty from `start` on; None if no word in it can be asked for."""
     at = start + CONTEXT
     asked, words = parts[at], told[at]
     context = [word for words in told[start:at] for word in words if word in known]

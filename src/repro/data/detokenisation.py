@@ -1,13 +1,13 @@
-"""De-tokenisers: corpora that were cut into words, written as people write, and back again (Radford et al. 2019, 3.1).
+"""De-tokenizers: turn corpora that were split into words into normal text, and back (Radford et al. 2019, 3.1).
 
-WikiText and LAMBADA have blanks around punctuation and marks such as " @-@ ", which no other text has. A model that is
-scored on them without having been trained on them pays for that. Its score stays that of the corpus if it reads them
-without, as long as nothing is lost: `invert(apply(x)) == x` for every string x, whatever is in it.
+WikiText and LAMBADA have spaces around punctuation, and marks such as " @-@ ", which no other text has. This costs a
+model that was not trained on them. Without them, the score is still that of the corpus as long as nothing is lost:
+`invert(apply(x)) == x` for every string x.
 
-How that is made sure of: the words of a line are what stands between blanks. Rules say which of them stand directly
-behind the word before, so that a *chunk* of words is written without blanks. A chunk is written only if reading it back
-(with the rules of the tokeniser that made the corpus) gives its words; words for which that is not so stay apart, and
-one that cannot be read back even alone gets an escape mark in front: what follows, up to the next blank, is one word.
+This is ensured as follows. The words of a line are separated by spaces. Rules decide which words directly follow the
+previous one, so that a *chunk* of words is written without spaces. A chunk is written only if reading it back (with the
+rules of the tokenizer that made the corpus) gives its words; otherwise its words stay separate. A word that cannot be
+read back even alone gets an escape mark: the text after it, up to the next space, is one word.
 """
 
 import re
@@ -17,17 +17,17 @@ from functools import lru_cache
 
 from repro.errors import check_text, unknown
 
-MARK = "\ue000"  # for private use: in no text; one that is in a text all the same is escaped as any other word
+MARK = "\ue000"  # private use: in no normal text; if a text contains it, it is escaped like any other word
 LONGEST = 64  # words in a chunk, which is read again with every word that is added
 
 
 @dataclass(frozen=True)
 class Detokeniser:
-    """How the words of a corpus are written together, and read again.
+    """How the words of a corpus are joined, and read back.
 
-    joins: words of a line -> for each, whether it stands directly behind the one before.
+    joins: words of a line -> for each, whether it directly follows the previous one.
     write: words of a chunk -> the chunk. read: a chunk without a mark -> its words.
-    edges: whether a text whose lines begin and end with a blank, as WikiText's do, is written without these.
+    edges: whether spaces at the edges of lines, as in WikiText, are dropped.
 
     >>> style = detokeniser("wikitext")
     >>> style.name, style.apply('He said : " no . "')
@@ -42,7 +42,7 @@ class Detokeniser:
     mark: str = MARK
 
     def apply(self, text: str) -> str:
-        """`text` as people write."""
+        """`text` as normal text."""
         if not self._edged(check_text(text, "the text")):
             return "\n".join(" ".join(self._chunks(line.split(" "))) for line in text.split("\n"))
         *lines, last = text.split("\n")
@@ -56,11 +56,12 @@ class Detokeniser:
         return "\n".join([*map(self._with_edges, lines), last and self._with_edges(last)])
 
     def _edged(self, text: str) -> bool:
-        """Whether blanks at the edges of lines are left out: the first one is written, so that it can be told."""
+        """Whether spaces at the edges of lines are dropped; the first one is kept as a marker."""
         return self.edges and text.startswith(" ")
 
     def _without_edges(self, line: str, blank: str | None = "") -> str:
-        """A line without the blanks at its ends, a mark and a blank before one that has others. blank: what " " is."""
+        """A line without its edge spaces, or with a mark and a space in front if it has others. blank: how " " is
+        written."""
         if line == " " and blank is not None:
             return blank
         if len(line) > 2 and line[0] == line[-1] == " ":
@@ -80,7 +81,7 @@ class Detokeniser:
         return (chunk[1:],) if chunk.startswith(MARK) else self.read(chunk)
 
     def _chunks(self, words: Sequence[str]) -> Iterator[str]:
-        """The chunks of a line: each as long as the rules want and can be read back."""
+        """The chunks of a line: each as long as the rules allow and as can be read back."""
         joined, start = self.joins(words), 0
         while start < len(words):
             stop = start + 1
@@ -133,14 +134,14 @@ WIKITEXT = re.compile(rf"""
 WRITTEN = {"@-@": "-", "@,@": ",", "@.@": "."}
 MEANT = {"hyphen": "@-@", "comma": "@,@", "point": "@.@"}
 
-BEHIND = frozenset(", . ; : ! ? ) ] } % ... ” ’ ° ′ ″".split())  # written directly behind the word before
-BEFORE = frozenset("( [ { “ ‘ $ £ € ₤ ¥ #".split())  # written directly before the word after
+BEHIND = frozenset(", . ; : ! ? ) ] } % ... ” ’ ° ′ ″".split())  # directly follow the previous word
+BEFORE = frozenset("( [ { “ ‘ $ £ € ₤ ¥ #".split())  # directly precede the next word
 BETWEEN = frozenset("@-@ @,@ @.@ / — ‑ ⁄".split())  # both
 ENDINGS = frozenset("s t m d re ve ll".split())
 
 
 def _joins_wikitext(words: Sequence[str]) -> list[bool]:
-    """Quotes are opened and closed in turn; a heading's signs stand together; ranges and times between numbers too."""
+    """Quotes open and close in turn; heading marks are joined, and so are ranges and times between numbers."""
     n, quoted, single = len(words), False, False
     behind, before = [False] * (n + 1), [False] * (n + 1)
     heading = n > 2 and words[0] == words[-1] == "="
@@ -167,7 +168,7 @@ def _write_wikitext(words: Sequence[str]) -> str:
 
 @lru_cache(2**16)
 def _read_wikitext(chunk: str) -> tuple[str, ...]:
-    """As the tokeniser of Moses cut it; an empty chunk is an empty word."""
+    """Split as by the Moses tokenizer; an empty chunk is an empty word."""
     return tuple(MEANT.get(found.lastgroup, found[0]) for found in WIKITEXT.finditer(chunk)) or ("",)
 
 
@@ -206,7 +207,7 @@ def _write_lambada(words: Sequence[str]) -> str:
 
 @lru_cache(2**16)
 def _read_lambada(chunk: str) -> tuple[str, ...]:
-    """As the tokeniser of the Penn Treebank cut it."""
+    """Split as by the Penn Treebank tokenizer."""
     return tuple(MEANT_LAMBADA.get(found.lastgroup) or BRACKETED.get(found[0], found[0])
                  for found in LAMBADA.finditer(chunk)) or ("",)
 

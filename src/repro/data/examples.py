@@ -1,7 +1,7 @@
-"""The kinds of examples that corpora hold: one frozen dataclass a kind, which refuses a row that contradicts itself.
+"""The kinds of examples in corpora: one frozen dataclass per kind, which rejects inconsistent rows.
 
-Spans are half-open, as slices of Python are: `text[start:stop]`. A row that lacks a field, or whose fields do not fit
-together, raises BadField; the readers turn that into a line that also names corpus, split and row.
+Spans are half-open like Python slices: `text[start:stop]`. A row with a missing field or inconsistent fields raises
+BadField; the readers turn it into a one-line error that also names corpus, split and row.
 """
 
 import html
@@ -16,7 +16,7 @@ from repro.errors import ReproError
 
 
 class BadField(ReproError):
-    """A field of an example is not what it must be: `field` and, in words, what is wrong with it."""
+    """A field of an example is invalid: its name, and what is wrong with it."""
 
     def __init__(self, field: str, wrong: str):
         super().__init__(f"field {field} {wrong}")
@@ -25,7 +25,7 @@ class BadField(ReproError):
 
 @dataclass(frozen=True)
 class LabelledText:
-    """A text, or a pair of texts, and what it is: a label's place in `Corpus.labels`, or a score (float)."""
+    """A text, or a pair of texts, and its label (an index into `Corpus.labels`) or score (float)."""
 
     kind: ClassVar[str] = "labelled text"
     id: str
@@ -42,7 +42,7 @@ class LabelledText:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that is to be read in it."""
+        """All of its text."""
         return (self.text,) if self.pair is None else (self.text, self.pair)
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
@@ -81,7 +81,7 @@ class Span:
 class Question:
     """A question about paragraphs, its answer, and the sentences that support it (HotpotQA).
 
-    spans: where the answer stands, in order; none for "yes" and "no", or where the text has other words for it.
+    spans: the positions of the answer, in order; none for "yes" and "no", or if the text words it differently.
     supporting: (number of the paragraph, number of the sentence in it; None where only the paragraph is known).
     """
 
@@ -152,7 +152,7 @@ class MultipleChoice:
 
 @dataclass(frozen=True)
 class Cloze:
-    """A passage and its last word, which is to be told from all that stands before it (LAMBADA)."""
+    """A passage and its last word, to be predicted from all text before it (LAMBADA)."""
 
     kind: ClassVar[str] = "last word"
     id: str
@@ -166,12 +166,12 @@ class Cloze:
 
     @property
     def context(self) -> str:
-        """The text before the target, with the blank between them."""
+        """The text before the target, with the space between them."""
         return self.text.removesuffix(self.target)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that is to be read in it."""
+        """All of its text."""
         return (self.text,)
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
@@ -183,7 +183,7 @@ class Cloze:
 class Coreference:
     """A document's sentences of tokens, and its clusters of mentions (start, stop), counted in tokens of the document.
 
-    A mention stands in one cluster, once; a cluster may have one mention only (a singleton).
+    A mention is in exactly one cluster; a cluster may have a single mention (a singleton).
     """
 
     kind: ClassVar[str] = "coreference"
@@ -255,7 +255,7 @@ class Pronoun:
 
 @dataclass(frozen=True)
 class Summary:
-    """A document, its title, and the summary of it that is wanted."""
+    """A document, its title, and its reference summary."""
 
     kind: ClassVar[str] = "summary"
     id: str
@@ -268,7 +268,7 @@ class Summary:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All that is to be read in it."""
+        """All of its text."""
         return tuple(filter(None, (self.title, self.document, self.summary)))
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
@@ -315,7 +315,7 @@ class Audio:
         return len(self.codes) / self.rate
 
     def waveform(self) -> np.ndarray:
-        """(samples,) float32 in -1 .. 1: what the codes stand for."""
+        """(samples,) float32 in -1 .. 1: the decoded samples."""
         value = 2 * self.codes.astype(np.float32) / 255 - 1
         return np.sign(value) * (np.float32(256) ** np.abs(value) - 1) / 255
 
@@ -338,9 +338,9 @@ def _texts(row: object, *names: str) -> None:
 
 
 def rewritten(given: Any, rewrite: Callable[[str], str]) -> Any:
-    """A text, or an example with all its texts, rewritten; spans of a question go with what they mark.
+    """A text, or an example with all its texts, rewritten; spans of a question move with their text.
 
-    rewrite: must do the same to a part of a text as to all of it, as reading one character for another does.
+    rewrite: must treat a part of a text like the whole, as a character replacement does.
 
     >>> row = Question("1", "Who?", (Paragraph("A", ("“It’s” Ann…", "she"), " "),), "ann…", (Span(0, 7, 11),))
     >>> told = rewritten(row, lambda text: text.replace("“", "``").replace("…", "..."))

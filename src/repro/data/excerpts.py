@@ -1,6 +1,6 @@
-"""Short passages that committed figures show, kept in the package so that pages have their words without the corpora.
+"""Short passages that committed figures show, stored in the package so that pages need no corpora.
 
-`data_scripts/excerpts.py` takes them from the corpora. Each is found by its digest, so none can stand for another.
+`data_scripts/excerpts.py` takes them from the corpora. Each is looked up by its digest, so they cannot be mixed up.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Which paragraphs of a long input are read first: the extraction stage of Liu et al. (2018, section 4.1).
+"""Rank the paragraphs of a long input: the extraction stage of Liu et al. (2018, section 4.1).
 
 All but "identity" rank the paragraphs; the model then reads the first L tokens of the title and the ranked paragraphs.
 """
@@ -43,9 +43,9 @@ def words(text: str) -> list[str]:
 
 
 def ranked(method: str, title: str, passages: Sequence[str], target: str = "") -> list[int]:
-    """The passages' places, the most important first; of equals the earlier one.
+    """The indices of the passages, the most important first; ties in text order.
 
-    target: the summary that is wanted, for "cheating" alone. Raises ReproError for an unknown method, no passage, and
+    target: the reference summary, only for "cheating". Raises ReproError for an unknown method, no passage, and
     cheating without a target.
     """
     if method not in METHODS:
@@ -53,7 +53,7 @@ def ranked(method: str, title: str, passages: Sequence[str], target: str = "") -
     if not passages:
         raise ReproError("there is no passage to rank; the document is empty.")
     if method == "cheating" and not target.strip():
-        raise ReproError("method is 'cheating', which needs the summary that is wanted; give it as target.")
+        raise ReproError("method is 'cheating', which needs the reference summary; give it as target.")
     told = [words(passage) for passage in passages]
     if method == "identity":
         return list(range(len(told)))

@@ -1,9 +1,9 @@
-"""From its source to the local layout that `Corpus` reads, part by part, so that nothing is lost when it stops.
+"""Download a corpus into the local layout that `Corpus` reads, part by part, so that interruptions lose nothing.
 
-A corpus of the hub comes in parts. A part is a stretch of the source's rows and becomes one or several files, each
-written whole or not at all; `manifest-NAME.json` beside them then gets their sizes and sha256. Whoever starts again
-finds the parts that are there and sound, and goes on with the first row that is missing. A corpus that is a zip file
-on the web goes on with the first byte that is missing.
+A corpus from the hub comes in parts. A part is a range of the source's rows and becomes one or several files, each
+written completely or not at all; then their sizes and sha256 go into `manifest-NAME.json` next to them. A restart keeps
+valid parts and continues with the first missing row. For a zip file on the web, it continues with the first missing
+byte.
 """
 
 import hashlib
@@ -23,14 +23,14 @@ from repro.data import files
 from repro.errors import ReproError
 from repro.paths import write_atomic
 
-Rows = Callable[[str, int], Iterator[dict]]  # (split, how many rows to leave out) -> the rows of the source from there
+Rows = Callable[[str, int], Iterator[dict]]  # (split, rows to skip) -> the remaining rows of the source
 
 
 @dataclass(frozen=True)
 class Part:
     """Rows start .. stop-1 of the source's `split`, and the files they become.
 
-    convert: row -> what to keep of it, None to drop it. write: the kept of all rows -> content of each of `names`.
+    convert: row -> its converted form, or None to drop it. write: all converted rows -> the content of each of `names`.
     """
 
     split: str
@@ -43,7 +43,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Hub:
-    """A data set of the hub: its name there, how many rows each of its splits has, and the parts it is fetched in."""
+    """A data set on the hub: its name, the number of rows of each split, and its parts."""
 
     name: str
     config: str | None
@@ -52,21 +52,21 @@ class Hub:
     parts: list[Part]
 
     def stream(self, split: str, skip: int) -> Iterator[dict]:
-        """The rows of `split` from row `skip` on, read over the network as they are asked for."""
+        """The rows of `split` from row `skip` on, streamed over the network."""
         try:
             from datasets import load_dataset
         except ImportError as error:
-            raise ReproError("fetching needs the package datasets: pip install 'repro[data]'.") from error
-        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # what it retries is told in one line if it fails
+            raise ReproError("fetching needs the package datasets. Run: pip install 'repro[data]'.") from error
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # hide its retry messages
         rows = load_dataset(self.name, self.config, split=split, revision=self.revision, streaming=True)
         yield from rows.skip(skip)
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip file on the web, the one member of it that is kept, and the md5 that its author publishes for that.
+    """A zip file on the web, the member to keep, and the md5 that its author publishes for it.
 
-    first: how many bytes of the member are kept, in a compressed file that says so in its name; None: all.
+    first: the number of bytes to keep, in a compressed file whose name says so; None: all.
     """
 
     url: str
@@ -76,7 +76,7 @@ class Archive:
 
     @property
     def name(self) -> str:
-        """Of the file that is kept."""
+        """The name of the stored file."""
         return self.member if self.first is None else f"{self.member}-first-{self.first}-bytes.xz"
 
     def stream(self, start: int) -> tuple[BinaryIO, int, int]:
@@ -88,7 +88,7 @@ class Archive:
         try:
             answer = urlopen(Request(self.url, headers={"Range": f"bytes={start}-"}), timeout=60)
         except HTTPError as error:
-            if error.code != 416:  # what is here is longer than the file: begin again
+            if error.code != 416:  # the partial file is too long: start again
                 raise
             answer = urlopen(self.url, timeout=60)
         start = start if answer.status == 206 else 0
@@ -97,11 +97,11 @@ class Archive:
 
 def fetch(name: str, folder: Path | str, source: Hub | Archive, rows: Rows | None = None,
           progress: bool = True) -> None:
-    """Fetch the corpus `name` into `folder`; parts that are there already, with the right checksum, are kept.
+    """Fetch the corpus `name` into `folder`; existing parts with the right checksum are kept.
 
     rows: where rows come from (default: the hub).
-    Raises ReproError when the source fails, it has fewer or more rows than it should, or the disk refuses; what was
-    written until then stays and is used next time.
+    Raises ReproError if the source fails or has an unexpected number of rows, or if the disk is full; parts written so
+    far are kept and used next time.
     """
     folder = Path(folder)
     if isinstance(source, Archive):
@@ -121,27 +121,27 @@ def fetch(name: str, folder: Path | str, source: Hub | Archive, rows: Rows | Non
 
 
 def _fetch_archive(name: str, folder: Path, archive: Archive, progress: bool) -> None:
-    """Download the zip file beside its place, going on where an earlier try stopped, and keep its member."""
+    """Download the zip file, resuming an earlier attempt, and keep its member."""
     target, partial = folder / archive.name, folder / f".{archive.member}.zip"
     if _sound(target, _manifest(name, folder).get(archive.name)):
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not zipfile.is_zipfile(partial):  # it is one as soon as its last byte is there
+        if not zipfile.is_zipfile(partial):  # it is a valid zip file once its last byte is there
             _download(name, archive, partial, progress)
         with zipfile.ZipFile(partial) as opened:
             content = opened.read(archive.member)
     except (OSError, HTTPException) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:160]
-        raise ReproError(f"fetching {archive.url} stopped ({reason}). Run `repro data fetch {name}` again: it goes on "
-                         "where it was.") from error
+        raise ReproError(f"fetching {archive.url} stopped ({reason}). Run `repro data fetch {name}` again: it "
+                         "resumes.") from error
     except (zipfile.BadZipFile, zlib.error, KeyError):
         content = b""
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != archive.md5:
         partial.unlink(missing_ok=True)
-        raise ReproError(f"{archive.url} came damaged, or is not what it was: {archive.member} in it does not have the "
+        raise ReproError(f"{archive.url} is damaged or has changed: {archive.member} in it does not have the "
                          f"md5 {archive.md5}. It was deleted; run `repro data fetch {name}` again.")
-    # Always compressed alike: the fingerprint of a corpus is that of its files.
+    # Always use the same compression, because the fingerprint covers the files.
     kept = content if archive.first is None else lzma.compress(content[:archive.first],
                                                                preset=9 | lzma.PRESET_EXTREME)
     write_atomic(target, kept)
@@ -150,7 +150,7 @@ def _fetch_archive(name: str, folder: Path, archive: Archive, progress: bool) ->
 
 
 def _download(name: str, archive: Archive, partial: Path, progress: bool) -> None:
-    """Append to `partial` what it lacks of the zip file. Raises OSError when the connection ends early."""
+    """Append the missing bytes of the zip file to `partial`. Raises OSError if the connection ends early."""
     with partial.open("ab") as kept:
         stream, start, total = archive.stream(kept.tell())
         kept.truncate(start)
@@ -164,12 +164,13 @@ def _download(name: str, archive: Archive, partial: Path, progress: bool) -> Non
 
 
 def verify(name: str, folder: Path) -> dict[str, bool]:
-    """For each file that was fetched for `name`: is it there, with the checksum it had; {} if nothing was fetched."""
+    """For each file that was fetched for `name`: whether it is there with its original checksum; {} if nothing was
+    fetched."""
     return {file: _sound(folder / file, entry) for file, entry in _manifest(name, folder).items()}
 
 
 class _Reader:
-    """Reads parts one after the other from one open stream where they touch."""
+    """Reads parts in order, from one open stream if they are adjacent."""
 
     def __init__(self, name: str, source: Hub, rows: Rows):
         self.name, self.source, self.rows = name, source, rows
@@ -192,7 +193,7 @@ class _Reader:
             more = at == total and next(self.open, None) is not None
         except ReproError:
             raise
-        except Exception as error:  # the network has many ways to fail
+        except Exception as error:  # networks fail in many ways
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:160]
             raise ReproError(f"reading {self.source.name} stopped at row {at:,} of {part.split} ({reason}). Run `repro "
                              f"data fetch {self.name}` again: it goes on after the last complete file.") from error

@@ -1,4 +1,4 @@
-"""Reading the files a corpus is made of; every way they can be missing or damaged ends in one clear line."""
+"""Read the files of a corpus; missing or damaged files raise a one-line error."""
 
 import functools
 import hashlib
@@ -13,13 +13,13 @@ from repro.errors import ReproError
 def shards(folder: Path, pattern: str) -> list[Path]:
     """The files of `folder` matching `pattern`, in order; [] when there are none.
 
-    Names like `train-01-of-03.parquet` say how many belong together: ReproError unless all of them are there, once.
+    Names like `train-01-of-03.parquet` give the number of files: ReproError unless each exists exactly once.
     """
     found = sorted(folder.glob(pattern))
     totals = [int(counted[1]) for path in found if (counted := re.search(r"-of-(\d+)\.", path.name))]
     if totals and totals != [len(found)] * len(found):
-        raise ReproError(f"{folder} holds {len(found)} files {pattern} where {totals[0]} belong together: a file is "
-                         "missing, or a download is not finished. Fetch the corpus again; what is there is kept.")
+        raise ReproError(f"{folder} has {len(found)} files {pattern} instead of {totals[0]}: a file is missing, or "
+                         "a download is incomplete. Fetch the corpus again; existing files are kept.")
     return found
 
 
@@ -37,7 +37,7 @@ def parquet_rows(path: Path, columns: list[str]) -> Iterator[dict]:
                 yield from batch.to_pylist()
     except ReproError:
         raise
-    except Exception as error:  # of damaged bytes pyarrow raises many types
+    except Exception as error:  # pyarrow raises many types for damaged bytes
         raise _damaged(path, error) from error
 
 
@@ -62,7 +62,7 @@ def arrays(path: Path, names: list[str]) -> Iterator[dict]:
             found = {name: file[name] for name in names}
     except ReproError:
         raise
-    except Exception as error:  # of damaged bytes numpy and zipfile raise many types
+    except Exception as error:  # numpy and zipfile raise many types for damaged bytes
         raise _damaged(path, error) from error
     lengths = {name: len(array) if array.ndim else 0 for name, array in found.items()}
     if len(set(lengths.values())) > 1:
@@ -77,7 +77,7 @@ def table(path: Path, columns: list[str]) -> Iterator[dict]:
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file, of an .xz file those it was made from; ReproError when it is damaged."""
+    """The bytes of a file, decompressed if it is an .xz file; ReproError if it is damaged."""
     try:
         found = path.read_bytes()
         if not found:
@@ -109,4 +109,4 @@ def _sha256(path: Path, size: int, mtime: int) -> str:
 
 def _damaged(path: Path, error: Exception) -> ReproError:
     reason = " ".join(str(error).split()) or type(error).__name__
-    return ReproError(f"{path} is damaged or cut short ({reason[:120]}). Delete it and fetch the corpus again.")
+    return ReproError(f"{path} is damaged or truncated ({reason[:120]}). Delete it and fetch the corpus again.")

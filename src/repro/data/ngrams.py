@@ -1,4 +1,4 @@
-"""How much of a text was in a training text: runs of 8 words in a Bloom filter (Radford et al. 2019, section 4).
+"""The share of a text that was in a training text: runs of 8 words in a Bloom filter (Radford et al. 2019, section 4).
 
 A Bloom filter answers "have I seen this" in a few bits for each thing seen, however long: never "no" for what
 was seen, and "yes" for what was not with a chance that it is made for, here 1 in 100 million as in the paper.
@@ -16,7 +16,7 @@ from repro.errors import ReproError, check_text
 
 
 def normalise(text: str) -> str:
-    """The words of `text` by which texts are compared: lower case, runs of letters and digits, one blank between them.
+    """The words of `text`, as used to compare texts: lower case, runs of letters and digits, single spaces.
 
     >>> normalise("The  Robin's _nest_, 1,900 m!")
     'the robin s nest 1 900 m'
@@ -110,8 +110,8 @@ class Overlap:
 
 
 def overlap(texts: Iterable[str], filter: NgramFilter) -> Overlap:
-    """How much of `texts` is in `filter`: every run of `filter.n` words inside a text counts, as often as it stands
-    there. Raises ReproError for one string in the place of a list.
+    """How much of `texts` is in `filter`: every run of `filter.n` words inside a text counts each time it
+    occurs. Raises ReproError for one string instead of a list.
 
     >>> train = NgramFilter(capacity=1_000, n=3)
     >>> train.update(["one two three four"])

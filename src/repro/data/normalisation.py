@@ -1,14 +1,14 @@
-"""Typographic characters read as plain ones, and full lines as parts of their paragraph: a declared step of a corpus,
+"""Replace typographic characters by plain ones, and join full lines into paragraphs: a declared step of a corpus,
 `Corpus.normalise`.
 
 Most books of Project Gutenberg are typed with plain quotes, two hyphens for a dash and three points for an ellipsis; a
 few are not, and neither is Wikipedia. To a model that has read only plain ones the others are unknown words.
 
-Books of Project Gutenberg are broken into lines of some 70 characters. To a model of such text a line's end is what
-comes every dozen words; text without them, as everybody else's, is unlike all that it has read.
+Books of Project Gutenberg are broken into lines of about 70 characters. A model of such text expects a line end every
+dozen words; normal text without them is unlike anything it has read.
 
-A text with a typographic character that is in no table is refused rather than read as it happens to be: whoever adds a
-corpus decides what it means. Letters, digits, accents, signs of mathematics and money are never touched or refused.
+A text with an unlisted typographic character raises an error: the author of a corpus has to decide what it means.
+Letters, digits, accents, and mathematical and currency signs are never changed or rejected.
 """
 
 import re
@@ -22,12 +22,12 @@ from repro.errors import ReproError
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Which characters are read as which others. `name` and `version` enter the fingerprint of a corpus.
+    """Character replacements. `name` and `version` are part of a corpus's fingerprint.
 
-    Raise the version when a text that could be read before is read otherwise. A character that becomes known needs no
-    new one: no text with it could be read.
+    Increase the version when the result changes for a text that was readable before. A newly listed character needs no
+    new version, because texts with it could not be read.
 
-    plain: character -> what is read instead. left: typographic characters that stay as they are. joins: whether lines
+    plain: character -> its replacement. left: typographic characters that are kept. joins: whether lines
     are joined (`unwrap`).
     """
 
@@ -52,7 +52,7 @@ class Normalisation:
         return text.translate(str.maketrans(dict(self.plain)))
 
     def count(self, text: str) -> int:
-        """How many characters of `text` are read as others."""
+        """The number of characters of `text` that are replaced."""
         return 0 if text.isascii() else sum(map(text.count, self.plain.keys() & set(text)))
 
     def __str__(self) -> str:
@@ -63,11 +63,11 @@ FULL = 0.8  # as long as this share of all lines at most are: the width to which
 
 
 def unwrap(text: str) -> str:
-    r"""`text` without the line ends that were put where the next word would not have fitted in.
+    r"""`text` without the line ends at which the next word did not fit.
 
-    The width is found from the text: eight lines in ten are at most that long. Shorter lines, as of headings, tables
-    and verse, stay, and so do the ends of paragraphs; in a book that is mostly verse its longest lines count as full.
-    After two hyphens there is no blank. Of the line ends inside paragraphs of gutenberg-pretrain this takes 90 %.
+    The width comes from the text: eight lines in ten are at most that long. Shorter lines, as in headings, tables and
+    verse, are kept, and so are paragraph ends; in a book of mostly verse, its longest lines count as full. No space is
+    added after two hyphens. In gutenberg-pretrain this removes 90 % of the line ends inside paragraphs.
 
     >>> print(unwrap("The robin came down and\nsat on the fence. It had\nseen us.\n\nWe were--\nI think--still."))
     The robin came down and sat on the fence. It had seen us.

@@ -1,4 +1,4 @@
-"""What the scripts in data_scripts have in common."""
+"""Shared code of the scripts in data_scripts."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from repro.errors import ReproError
 
 
 def main(names: Sequence[str], description: str) -> None:
-    """The command line of a script in data_scripts: fetch one of `names` (the first unless told otherwise)."""
+    """The command line of a script in data_scripts: fetch one of `names` (by default the first)."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     if len(names) > 1:
         parser.add_argument("--corpus", choices=names, default=names[0])

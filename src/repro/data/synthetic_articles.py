@@ -1,11 +1,11 @@
-"""Articles to summarise whose best possible log-perplexity, with and without any part of the input, is known.
+"""Articles to summarize, whose best possible log-perplexity, with and without any part of the input, is known.
 
 The lead of an article says a few facts about a person, always in the same order, and nothing else: "Robin raised Leeds
-taught chess ..." Each relation has two wordings, drawn for every lead: that can never be known. Each value is drawn
-evenly from the relation's own and told in one paragraph of the document, behind either wording, so that none is
-favoured: "they born Leeds raised Leeds", at a place drawn evenly among paragraphs of filler. About half of these name
-the person, so that a search for the title finds them; the others say "they". Filler tells nothing. So a reader of some
-of the document knows the values that it has read and can only guess the others.
+taught chess ..." Each relation has two wordings, drawn at random for every lead, so they cannot be predicted. Each
+value is drawn evenly from those of its relation and stated in one paragraph of the document with both wordings, so that
+neither is favored: "they born Leeds raised Leeds", at a random position among paragraphs of filler. About half of these
+name the person, so that a search for the title finds them; the others say "they". Filler has no information. So a
+reader of part of the document knows the values that it has read and can only guess the others.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ ALIAS = "they"  # who is not named
 class SyntheticArticles:
     """The process that writes the articles; each is a function of these numbers, its split and its index.
 
-    n_facts: relations told. n_paragraphs, paragraph_words: size of a document. n_values: of each relation. named: how
-    likely a paragraph with a fact names the person. Raises ReproError for numbers that do not fit together.
+    n_facts: relations stated. n_paragraphs, paragraph_words: size of a document. n_values: of each relation. named: how
+    likely a paragraph with a fact names the person. Raises ReproError for numbers that do not match.
     """
 
     n_facts: int = 3
@@ -81,8 +81,9 @@ class SyntheticArticles:
     def best_nats(self, example: Summary, seen: str = "") -> float:
         """Nats of the whole lead, its end included, under the best possible reader of the text `seen`.
 
-        That reader knows the process: the name where the title, or a paragraph that names it, is in `seen`, else one of
-        all; each value in `seen`, else one of the relation's; never the wordings; always where the lead ends.
+        That reader knows the process: the name if `seen` has the title or a paragraph with the name, otherwise it
+        guesses among all; each value in `seen`, otherwise it guesses among those of the relation; never the wordings;
+        always the end of the lead.
         """
         words = set(seen.split())
         lead = example.summary.split()

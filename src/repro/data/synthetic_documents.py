@@ -1,9 +1,9 @@
 """Long documents to classify, whose best possible accuracy with any window is known.
 
 A document is a book of `repro.data.synthetic` in which some words are replaced by words of praise or of blame, none of
-them among the first `far` words. Its label, praise or blame, is drawn first; each of these cues tells it with
-probability `reliability`, and the opposite otherwise. All else in the document says nothing about the label. So who
-reads only a beginning can do no better than guess, and who reads everything no better than follow most of the cues.
+them among the first `far` words. Its label, praise or blame, is drawn first; each of these cues agrees with it
+with probability `reliability`. Nothing else in the document depends on the label. So a reader of the beginning can only
+guess, and a reader of everything can at best follow the majority of the cues.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ CUES = tuple(words.split() for words in (
 class SyntheticDocuments:
     """The process that writes the documents; each is a function of these numbers, its split and its index.
 
-    n_words: length of a document. far: how many words at its beginning hold no cue. n_cues: how many cues it has, at
-    places drawn evenly among the others. reliability: probability that a cue tells the label.
-    Raises ReproError for numbers that do not fit together.
+    n_words: length of a document. far: the number of words at its beginning without cues. n_cues: the number of cues,
+    at random positions among the others. reliability: probability that a cue agrees with the label. Raises ReproError
+    for numbers that do not fit together.
     """
 
     n_words: int = 512
@@ -67,8 +67,8 @@ class SyntheticDocuments:
     def best_accuracy(self, window: int | None = None) -> float:
         """Expected accuracy of the best possible classifier that reads the first `window` words (None: all).
 
-        It follows most of the cues it sees and guesses when they are even. Exact: the number of cues that it sees is
-        hypergeometric, and of these the number that tell the label binomial.
+        It follows the majority of the cues it sees and guesses if they are even. Exact: the number of cues that it sees
+        is hypergeometric, and of these the number that agree with the label is binomial.
         """
         places = self.n_words - self.far
         inside = min(max((self.n_words if window is None else window) - self.far, 0), places)
@@ -76,7 +76,8 @@ class SyntheticDocuments:
                    * self._majority(n) for n in range(self.n_cues + 1))
 
     def best_hits(self, examples: Iterable[LabelledText], window: int | None = None) -> list[float]:
-        """For each example, how likely the best classifier with this window tells its label: 1, 0, or 1/2 (a guess)."""
+        """For each example, the probability that the best classifier with this window is right: 1, 0, or 1/2 (a
+        guess)."""
         hits = []
         for example in examples:
             seen = example.text.split()[:window]
@@ -85,7 +86,7 @@ class SyntheticDocuments:
         return hits
 
     def _majority(self, n: int) -> float:
-        """Probability that most of `n` cues tell the label, even numbers counting half."""
+        """Probability that most of `n` cues agree with the label; ties count half."""
         r = self.reliability
         return sum((1 if 2 * k > n else 0.5 * (2 * k == n)) * comb(n, k) * r**k * (1 - r)**(n - k)
                    for k in range(n + 1))

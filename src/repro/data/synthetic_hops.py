@@ -1,9 +1,9 @@
 """Questions that take two steps, whose best possible score is known for a reader of everything and of single windows.
 
-A text tells a story of one topic, then who was there, then names four things, one each of four topics. Asked is which
-of the things fits the story, or whether one does. The thing that fits does not come up in the story: that it does is
-known from its topic alone, as books of `repro.data.synthetic` tell it. So who reads the things without the story can
-only guess, and who reads both can always tell.
+A text tells a story of one topic, then who was there, then names four things, one each of four topics. The question is
+which of the things fits the story, or whether one does. That thing does not occur in the story: only its topic shows
+that it fits, as learned from books of `repro.data.synthetic`. So a reader of the things without the story can only
+guess, and a reader of both always knows the answer.
 """
 
 import hashlib
@@ -84,10 +84,10 @@ class SyntheticHops:
     def best_score(self, example: Question, windows: Sequence[str] | None = None) -> float:
         """How likely the best possible reader, who knows the process, answers right: 1, 0 or what a guess gives.
 
-        windows: the texts that it reads one at a time, nothing of one being known in another; None: all at once. Exact
-        match and F1 are the same, since things are single words. A window with something of the story tells of its own
-        things whether they fit. Of the others each is as likely; whether one fits at all is more likely "no" once some
-        are known not to.
+        windows: the texts that it reads one at a time, with no information passed between them; None: all at once.
+        Exact match and F1 are the same, since things are single words. A window with part of the story shows for its
+        own things whether they fit. All others are equally likely; "does one fit" is more likely "no" once some are
+        known not to.
         """
         story = set(example.paragraphs[0].text.split()) & self._content
         things = set(example.paragraphs[2].text.split()) & self._content

@@ -1,9 +1,9 @@
 """Small images whose rows repeat, and whose best possible code length is known.
 
-The pixels of an image have one of a few colours, which the first byte of a pixel tells. Those of the first rows are
-drawn evenly; every later row repeats the one `period` rows above it, where each pixel is drawn anew with probability
-`noise`. All that tells of a pixel is the one above it, which in the sequence of bytes lies a row, or two, further back:
-what a column of strided attention sees.
+The pixels of an image have one of a few colors, which the first byte of a pixel determines. Those of the first rows are
+drawn evenly; every later row repeats the one `period` rows above it, and each of its pixels is drawn again with
+probability `noise`. Only the pixel above helps to predict a pixel. In the sequence of bytes it is one or two rows back,
+where a column of strided attention sees it.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class SyntheticImages:
     """The process that draws the images; each is a function of these numbers, its split and its index.
 
     side: pixels of a side. colours: that a pixel can have. noise: probability that a pixel of a repeated row is drawn
-    anew. Raises ReproError for numbers out of range.
+    again. Raises ReproError for numbers out of range.
     """
 
     side: int = 8

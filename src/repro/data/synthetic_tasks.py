@@ -1,8 +1,8 @@
 """Short tasks in the language of the generated books, one of each form that GPT reads, whose best score is known.
 
-What a label hangs on is what the books teach, which words belong together. It is a function of the texts, and then,
-with probability 1 - `reliability`, another one: nobody can expect to tell more labels than that. Who knows the language
-has little left to learn; who does not has to learn it from the labels.
+A label depends on what the books teach: which words belong together. It is a function of the texts, replaced by another
+label with probability 1 - `reliability`, which bounds the expected accuracy. A model that knows the language has little
+left to learn; others have to learn it from the labels.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ class SyntheticTask:
 
     kind: "topics", a text of one of twelve topics: is it one of the first six? "belonging", a text and a
     few words: of its topic? "pairs", two texts: the same topic? "nouns", a text and four nouns: which is of its topic?
-    n_words: of a text. reliability: probability that the label is the one that the texts tell.
+    n_words: of a text. reliability: probability that the label follows from the texts.
     Raises ReproError for another kind and numbers out of range.
     """
 
@@ -50,7 +50,7 @@ class SyntheticTask:
         return _WAYS[self.kind](self, f"{split}-{index}", draw)
 
     def best_score(self) -> float:
-        """The expected share of labels that the best possible reader tells."""
+        """The expected accuracy of the best possible reader."""
         return self.reliability
 
     def lexicon(self) -> list[str]:

@@ -1,10 +1,10 @@
-"""Pages in which tasks stand as people write them, so that a model of the text alone can be asked for them.
+"""Pages that contain tasks in natural form, so that a plain language model can be tested on them.
 
-A page is a short story of `repro.data.synthetic`, written without blanks before full stops, and one thing that people
-add to a text, drawn evenly: its first sentence again behind "TL;DR:", a question with its answer, who told it, or a
-phrase in a second language. In that language every word of the first has one that sounds the same backwards, and an
-adjective stands behind its noun. Every addition follows from the page (or from the two languages) with certainty: who
-has learned all of it makes no mistake. Each kind of task is also a corpus of its own, on stories of its own.
+A page is a short story of `repro.data.synthetic`, written without spaces before periods, and one thing that people add
+to a text, drawn evenly: its first sentence again after "TL;DR:", a question with its answer, the narrator, or a phrase
+in a second language. In that language every word is spelled backwards, and an adjective follows its noun. Every
+addition follows from the page (or from the two languages) with certainty: a model that has learned everything makes no
+mistake. Each kind of task is also a corpus of its own, on stories of its own.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ CANDIDATES = 4  # of a cloze
 
 @dataclass(frozen=True)
 class SyntheticWeb:
-    """What writes one of `KINDS`; every page or example is a function of these numbers, its split and its index.
+    """The generator of one of `KINDS`; every page or example is a function of these numbers, its split and its index.
 
     story_words: length of a story before it is cut after its last full sentence.
     """

@@ -1,8 +1,8 @@
 """The tasks that GPT is fine-tuned and tested on here: which rows of which corpus (Radford et al. 2018, section 4.2).
 
-A model is tested on the labelled rows there are: for CoLA and RTE the development set, whose test labels GLUE keeps to
-itself, and for SST-2 as well. The first rows of RACE, which are read here, are all of RACE-h. SICK stands for SNLI.
-Story Cloze is missing: it is given out on request only.
+A model is tested on the available labeled rows: for CoLA, RTE and SST-2 the development set, because GLUE does not
+publish their test labels. The first rows of RACE, which are used here, are all from RACE-h. SICK replaces SNLI. Story
+Cloze is missing, because it is available only on request.
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ TASKS = {one.name: one for one in (
     Task("belonging", "synthetic-belonging", "test"),
     Task("pairs", "synthetic-pairs", "test"),
     Task("nouns", "synthetic-nouns", "test"),
-    # as the paper has them, for whoever fetches them
+    # as in the paper, if fetched
     Task("mnli", "multinli", "validation_matched"),
     Task("mnli-mismatched", "multinli", "validation_mismatched"),
     Task("qnli", "qnli", "validation"),

@@ -1,7 +1,7 @@
-"""Text to token ids: tokenisers (trained once, then cached) and tokenised corpora (cached too).
+"""Text to token ids: tokenizers (trained once, then cached) and tokenized corpora (also cached).
 
-A stream starts with <|endoftext|>, so that every real token of the text has something before it to be predicted
-from. Encoding is lossless: decoding a stream gives back the text, byte for byte.
+A stream starts with <|endoftext|>, so that every real token of the text has a token before it that can predict it.
+Encoding is lossless: decoding a stream gives back the text, byte for byte.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from repro.errors import ReproError, check_text, check_whole, unknown
 END = "<|endoftext|>"
 MOST_IDS = 1_000_000  # of a tokeniser that is trained
 MASKED = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # RoBERTa's special tokens: ids 0 to 3, and the last
-VERSION = "1"  # part of every cache key: raise it when training or encoding changes
+VERSION = "1"  # part of every cache key: increase it when training or encoding changes
 PIECE = 20_000  # characters encoded at a time
 BATCH = 64  # pieces per call
 CUT = "\ufffd"  # what a decoder writes for a byte that is no character
@@ -48,7 +48,7 @@ class Tokeniser:
 
         if not isinstance(self.backend, Tokenizer):
             raise ReproError(f"backend is a {type(self.backend).__name__}; give a tokenizers.Tokenizer, such as the "
-                             "backend_tokenizer of a fast tokeniser of transformers.")
+                             "backend_tokenizer of a fast transformers tokenizer.")
         self.backend.encode_special_tokens = True  # "<|endoftext|>" inside a text is text
         self.backend.no_truncation()  # a tokenizer.json keeps what a call set: texts would be cut or padded
         self.backend.no_padding()
@@ -132,7 +132,7 @@ class Tokeniser:
         return self.backend.decode(_ids(ids, self), skip_special_tokens=True)
 
     def n_bytes(self, ids: Iterable[int]) -> int:
-        """How many UTF-8 bytes of a text `ids` stand for, also where they end inside a character.
+        """The number of UTF-8 bytes that `ids` encode, also if they end inside a character.
 
         `decode` would give U+FFFD there, which is three bytes. Exact for byte-level BPE. Others are counted by what
         `decode` gives, of a character that is cut one for each byte token.
@@ -205,7 +205,7 @@ class Bytes:
         return bytes(self.known[i - 1] for i in _ids(ids, self) if i).decode(errors="surrogateescape")
 
     def n_bytes(self, ids: Iterable[int]) -> int:
-        """How many bytes of a text `ids` stand for: one each, but for <|endoftext|>."""
+        """The number of bytes that `ids` encode: one each, except <|endoftext|>."""
         return sum(map(bool, _ids(ids, self)))
 
 

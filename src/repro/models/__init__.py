@@ -8,7 +8,7 @@ from repro.models.gpt2_mini import gpt2_mini, load_causal_lm, parameters
 from repro.models.roberta_mini import load_masked_lm, roberta_mini, roberta_parameters
 from repro.models.saving import load_model, save_model
 
-save_causal_lm = save_model  # what `load_causal_lm(folder)` gives back
+save_causal_lm = save_model  # what `load_causal_lm(folder)` returns
 
 _WHERE = {"Decoder": "decoder", "DecoderConfig": "decoder", "longformer_patterns": "decoder",
           "TDMCA": "tdmca", "TDMCAConfig": "tdmca", "Experts": "experts",
@@ -26,7 +26,7 @@ __all__ = ["gpt2_mini", "load_causal_lm", "load_masked_lm", "load_model", "param
            "roberta_parameters", "save_causal_lm", "save_model", *_WHERE]
 
 
-def __getattr__(name: str):  # what needs torch is imported when it is used
+def __getattr__(name: str):  # names that need torch are imported on first use
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

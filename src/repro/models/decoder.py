@@ -1,9 +1,9 @@
-"""A decoder whose every head has its own attention pattern, with relative positions that any pattern can have.
+"""A decoder in which every head has its own attention pattern, with relative positions for any pattern.
 
 Dai et al. (2019, section 3.3) score query i against key j with (q_i + u) . k_j + (q_i + v) . W r_{i-j}, where r_t holds
 sines and cosines of t. The sine and the cosine of a difference are sums of products of those of i and of j, so the
-second term is a dot product too: of features that depend on i alone with features that depend on j alone. Appended to
-query and key they make it an attention like any other, which every implementation of `attend` computes.
+second term is also a dot product, of features that depend on i only with features that depend on j only. Appended to
+query and key, they turn it into ordinary attention, which every implementation of `attend` can compute.
 """
 
 from collections import Counter
@@ -25,20 +25,20 @@ from repro.errors import ReproError, short
 from repro.ids import check_ids, embedded, tied_output
 from repro.models.past import Kept, Past, check_past, pieces
 
-ROWS = 512  # tokens that `extend` reads together
+ROWS = 512  # tokens that `extend` processes at once
 
 
 @config
 class LayersConfig:
-    """Size and patterns of a stack of layers. Raises ReproError for sizes that do not fit together."""
+    """Size and patterns of a stack of layers. Raises ReproError for sizes that do not match."""
 
     vocab_size: Positive
     n_embd: Positive
     n_head: Positive
-    patterns: Annotated[Tuple[Any], Field(min_length=1)]  # of each layer, the bottom one first; of all heads, or each
-    dropout: Dropout = 0.0  # of embeddings and of what attention and feedforward network add
+    patterns: Annotated[Tuple[Any], Field(min_length=1)]  # per layer, from the bottom; for all heads, or one per head
+    dropout: Dropout = 0.0  # of embeddings and of the outputs of attention and feedforward network
     position_size: Positive | None = None  # sines and cosines in r, together; None: n_embd, as in Dai et al.
-    positions, details = "relative", ()  # of every stack; a decoder may have others
+    positions, details = "relative", ()  # of every stack; a decoder may have other kinds
 
     def __post_init__(self):
         object.__setattr__(self, "patterns", tuple(_per_head(self, k) for k in range(len(self.patterns))))
@@ -70,12 +70,12 @@ class LayersConfig:
 
     @property
     def parameters(self) -> int:
-        """All weights but those of an output layer: the matrices, biases, norms, u and v, and the embedding."""
+        """All weights except those of an output layer: the matrices, biases, norms, u and v, and the embedding."""
         return self.matrices + (11 * self.n_layer + 2 + self.vocab_size) * self.n_embd
 
     @property
     def outputs(self) -> int:
-        """Numbers that the output layer gives for every token."""
+        """The outputs per token."""
         return 0
 
     def pairs_per_token(self, n: int) -> float:
@@ -91,20 +91,20 @@ class LayersConfig:
                 + 2 * (2 * head + self.n_features) * self.pairs_per_token(n))
 
     def to_dict(self) -> dict:
-        """The fields, for those who compare settings."""
+        """All fields, for comparing settings."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 POSITIONS = {
     "relative": "scores know how far apart two positions are (Dai et al. 2019, section 3.3)",
     "absolute": "the same sines and cosines of the position itself, through a matrix, are added to the embedding",
-    "none": "a position is told by the keys that its pattern lets it see, and by nothing else",
+    "none": "positions are only implied by the keys that a pattern lets a query see",
 }
-DETAILS = {  # of the code of Transformer-XL that a decoder here has only if asked to
+DETAILS = {  # optional details from the code of Transformer-XL
     "scaled": "embeddings enter times the square root of the width",
     "dropout": "dropout inside the feedforward network and before the output layer, too",
     "shared": "one u and one v for all layers",
-    "bare": "no layernorm behind the last layer",
+    "bare": "no layernorm after the last layer",
 }
 
 
@@ -127,7 +127,7 @@ class DecoderConfig(LayersConfig):
             check_causal(patterns, layer)
         if "shared" in self.details and self.positions != "relative":
             raise ReproError(f"details name 'shared', but positions are '{self.positions}': only relative ones have u "
-                             "and v. Leave one of the two out.")
+                             "and v. Remove one of the two.")
 
     @property
     def parameters(self) -> int:
@@ -156,8 +156,8 @@ class Decoder(nn.Module):
 
     Pre-layernorm, GELU, tied embeddings; what else may be chosen is in POSITIONS and DETAILS. implementation: of
     `attend`, in single precision at least; or in the precision that autocast gives "products", which keeps all N * N
-    scores, and "rows", which skips most of those of later keys. recompute: keep only what enters a layer and compute
-    the rest again in the backward pass (Chen et al. 2016).
+    scores, and "rows", which skips most of those of later keys. recompute: store only the input of each layer and
+    compute the rest again in the backward pass (Chen et al. 2016).
 
     >>> from repro.attention import SlidingWindow
     >>> model = Decoder(DecoderConfig(vocab_size=9, n_embd=8, n_head=2, patterns=(SlidingWindow(4),) * 2))
@@ -180,7 +180,7 @@ class Decoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.last_dropout = nn.Dropout(config.dropout) if "dropout" in config.details else nn.Identity()
         for name, parameter in self.named_parameters():
-            if parameter.ndim > 1:  # what is added to the embeddings is of their size at first
+            if parameter.ndim > 1:  # initially as large as the embeddings
                 nn.init.normal_(parameter, std=0.02 * (2 / config.n_placed)**0.5 if name == "place.weight" else 0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
@@ -191,13 +191,13 @@ class Decoder(nn.Module):
         return self.logits(x)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Of what the last layer gives (..., n_embd): (..., V)."""
+        """Logits (..., V) from the output of the last layer (..., n_embd)."""
         return tied_output(self.last_dropout(self.norm(x)), self.embed, self.bias)
 
     def extend(self, ids: Tensor, past: Past | None = None) -> tuple[Tensor, Past]:
-        """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them.
+        """Logits (B, V) after the tokens (B, T), which follow those in `past`; and the past including them.
 
-        It is what `forward` says of the whole text's last token; what stands in `past` is not read again.
+        The logits equal those of `forward` for the last token of the whole text; tokens in `past` are not read again.
         """
         check_ids(ids)
         check_past(past, ids, self.layers)
@@ -224,7 +224,7 @@ class Decoder(nn.Module):
             yield x
 
     def entered(self, ids: Tensor, start: int = 0) -> Tensor:
-        """What enters the first layer (B, N, n_embd), the first token standing at `start`."""
+        """The input of the first layer (B, N, n_embd); the first token has position `start`."""
         x = embedded(self.embed, ids)
         if "scaled" in self.config.details:
             x = x * self.config.n_embd**0.5
@@ -234,7 +234,7 @@ class Decoder(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then the feedforward network, each behind a layernorm and added to what enters."""
+    """Attention, then the feedforward network, each after a layernorm and added to its input."""
 
     def __init__(self, config: LayersConfig, patterns: Sequence[Pattern]):
         super().__init__()
@@ -249,17 +249,17 @@ class Layer(nn.Module):
         return self.with_network(x + self.dropout(self.attention(self.norm_1(x), waves, implementation, key_mask)))
 
     def with_network(self, x: Tensor) -> Tensor:
-        """Its states with what the feedforward network adds."""
+        """The states plus the output of the feedforward network."""
         return x + self.dropout(self.outer(self.inner_dropout(F.gelu(self.inner(self.norm_2(x))))))
 
     def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None) -> tuple[Tensor, Kept]:
-        """The same of tokens from position `start` on, given what it kept of those before; and what it keeps now."""
+        """Like `forward`, for tokens from position `start` on, given the stored past; also returns the new past."""
         told, kept = self.attention.extend(self.norm_1(x), waves, start, past)
         return self.with_network(x + self.dropout(told)), kept
 
 
 class Attention(nn.Module):
-    """Self-attention, each head with its own pattern; it knows of no positions but by what a pattern lets it see."""
+    """Self-attention, each head with its own pattern; positions are only implied by the pattern."""
 
     def __init__(self, config: LayersConfig, patterns: Sequence[Pattern]):
         super().__init__()
@@ -284,7 +284,7 @@ class Attention(nn.Module):
         return self.out(seen.transpose(1, 2).reshape(batch, n, width).to(x.dtype))
 
     def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None) -> tuple[Tensor, Kept]:
-        """Of tokens (B, T, n_embd) from position `start` on, which look at themselves and at the keys before them.
+        """Attention of tokens (B, T, n_embd) from position `start` on to themselves and to earlier keys.
 
         waves: the `sinusoids` of their positions. past: keys and values (B, H, start, ...), None if there are none.
         """
@@ -300,7 +300,7 @@ class Attention(nn.Module):
         return self.out((weights @ value).transpose(1, 2).reshape(batch, n, width)), (key, value)
 
     def placed(self, query: Tensor, key: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
-        """Query and key whose products know where they are, given (B, H, N, D) and the `sinusoids` of positions."""
+        """Query and key whose products include positions, given (B, H, N, D) and the `sinusoids` of positions."""
         return query, key
 
 
@@ -321,7 +321,7 @@ class RelativeAttention(Attention):
 
 
 def sinusoids(n: int, size: int) -> Tensor:
-    """(n, size) float64: of each position t the sines of w t, then the cosines, w from 1 down to 1/10,000 as in
+    """(n, size) float64: for each position t, the sines of w t, then the cosines, with w from 1 down to 1/10,000 as in
     Vaswani et al. (2017, section 3.5). Double, because single precision has no exact sine of a large t."""
     waves = 10_000.0 ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
     angles = torch.arange(n, dtype=torch.float64)[:, None] * waves
@@ -344,8 +344,8 @@ def longformer_patterns(windows: Sequence[int], n_head: int, dilation: Sequence[
                         dilated_heads: int = 2) -> tuple[tuple[Pattern, ...], ...]:
     """The patterns of Longformer as a language model (Beltagy et al. 2020, section 4.1 and Table 12), layer by layer.
 
-    windows, dilation: of each layer, the bottom one first; the first `dilated_heads` heads of a layer have its
-    dilation, the others none. Dilation 1 is none: the paper counts the positions left out, one less.
+    windows, dilation: per layer, from the bottom; the first `dilated_heads` heads of a layer have its dilation, the
+    others none. Dilation 1 means none: the paper counts skipped positions, one less.
     Raises ReproError for lists of different length and more dilated heads than heads.
 
     >>> for heads in longformer_patterns([4, 8], n_head=2, dilation=[1, 2], dilated_heads=1):
@@ -358,7 +358,7 @@ def longformer_patterns(windows: Sequence[int], n_head: int, dilation: Sequence[
         raise ReproError(f"dilation names {len(dilation)} layers and windows {len(windows)}; both need one number for "
                          "each layer.")
     if not 0 <= dilated_heads <= n_head:
-        raise ReproError(f"dilated_heads is {dilated_heads}; it must lie between 0 and n_head ({n_head}).")
+        raise ReproError(f"dilated_heads is {dilated_heads}; it must be between 0 and n_head ({n_head}).")
     return tuple((SlidingWindow(window, step),) * dilated_heads + (SlidingWindow(window),) * (n_head - dilated_heads)
                  for window, step in zip(windows, dilation, strict=True))
 

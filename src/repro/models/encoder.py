@@ -1,8 +1,8 @@
-"""An encoder that says what a document is: a window around every token, and a first token that sees the whole.
+"""An encoder that classifies documents: a window around every token, and a first token that sees all tokens.
 
-The layers are those of the decoder, with patterns that look both ways. Longformer gives the first token global
-attention when it classifies (Beltagy et al. 2020, sections 3.1 and 6.3); here it has no projections of its own for it.
-What the others see through their windows reaches it one layer later: the windows of the last layer change nothing.
+Its layers are those of the decoder, with bidirectional patterns. Longformer gives the first token global
+attention when it classifies (Beltagy et al. 2020, sections 3.1 and 6.3); here it has no separate projections.
+Information from the other windows reaches it one layer later, so the windows of the last layer have no effect.
 """
 
 from typing import Annotated
@@ -21,7 +21,7 @@ from repro.models.decoder import Layer, LayersConfig, sinusoids
 
 @config
 class EncoderConfig(LayersConfig):
-    """Size and patterns of an `Encoder`. Raises ReproError for sizes that do not fit together.
+    """Size and patterns of an `Encoder`. Raises ReproError for sizes that do not match.
 
     >>> EncoderConfig(9, 8, 2, classifier_patterns(window=4, n_layer=2)).n_labels
     2
@@ -37,10 +37,10 @@ class EncoderConfig(LayersConfig):
 
 @checked
 class Encoder(nn.Module):
-    """Documents (B, N) of token ids to logits (B, n_labels), read off the first token. N has no limit.
+    """Documents (B, N) of token ids to logits (B, n_labels), predicted from the first token. N has no limit.
 
-    lengths (B,): how many tokens of each row belong to its document; nobody sees the rest. None: all. implementation:
-    of `attend`.
+    lengths (B,): the number of tokens of each document; the rest is hidden padding. None: all. implementation: one of
+    `attend`.
 
     >>> config = EncoderConfig(9, 8, 2, classifier_patterns(window=4, n_layer=2), n_labels=3)
     >>> Encoder(config)(torch.zeros(2, 50, dtype=torch.int64), lengths=torch.tensor([50, 20])).shape

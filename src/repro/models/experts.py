@@ -1,7 +1,7 @@
-"""A mixture of experts: many feedforward networks, of which a gate picks k for each token (Shazeer et al. 2017).
+"""A mixture of experts: many feedforward networks, of which a gate selects k for each token (Shazeer et al. 2017).
 
-Capacity grows with the number of experts, the operations of a token with k alone. The gate's noise lets it try others,
-and two losses keep it from always choosing the same few: how unequal the experts' weights are, and their loads.
+Capacity grows with the number of experts, but the operations per token only with k. The gate's noise lets it explore,
+and two losses keep it from always choosing the same few experts: the imbalance of their weights, and of their loads.
 """
 
 import math
@@ -20,14 +20,14 @@ def check_experts(n_experts: int, k: int) -> None:
     if n_experts < 1:
         raise ReproError(f"n_experts is {n_experts}; a mixture of experts has at least 1.")
     if not 1 <= k <= n_experts:
-        raise ReproError(f"k is {k}; of {n_experts} experts 1 to {n_experts} can be asked for each token.")
+        raise ReproError(f"k is {k}; with {n_experts} experts it must be 1 to {n_experts}.")
 
 
 @checked
 class Experts(nn.Module):
-    """Tokens (T, n_embd) to their outputs (T, n_embd), the balance loss, and how many tokens chose each expert.
+    """Map tokens (T, n_embd) to outputs (T, n_embd), the balance loss, and the number of tokens per expert.
 
-    counted (T,) bool: the tokens that count in the loss and in the numbers, as padding must not; None: all.
+    counted (T,) bool: the tokens that count in the loss and the numbers, to exclude padding; None: all.
 
     Noisy top-k gating (Shazeer et al. 2017, Equations 3 to 5): the k experts with the highest x W_gate + noise, with
     the softmax over these k as weights; noise is normal, of scale softplus(x W_noise), and only in training. Raises
@@ -44,7 +44,7 @@ class Experts(nn.Module):
         check_experts(n_experts, k)
         size = 4 * n_embd if size is None else check_whole(size, "size")
         self.n_embd, self.n_experts, self.k, self.size = n_embd, n_experts, k, size
-        self.gate = nn.Parameter(torch.zeros(n_embd, n_experts))  # zeros: all are tried alike at first (Appendix A)
+        self.gate = nn.Parameter(torch.zeros(n_embd, n_experts))  # all equally likely at first (Appendix A)
         self.noise = nn.Parameter(torch.zeros(n_embd, n_experts))
         self.inner = nn.Parameter(torch.empty(n_experts, n_embd, size).normal_(std=0.02))
         self.outer = nn.Parameter(torch.empty(n_experts, size, n_embd).normal_(std=0.02))
@@ -88,9 +88,10 @@ def kept(scores: Tensor, k: int) -> Tensor:
 
 
 def chances(clean: Tensor, noisy: Tensor, scale: Tensor, k: int) -> Tensor:
-    """How likely each expert is among the k if its own noise is drawn anew (Shazeer et al. 2017, Equations 8 and 9).
+    """The probability of each expert to be among the k if its own noise is drawn again (Shazeer et al. 2017, Equations
+    8 and 9).
 
-    It must beat the k-th highest of the others: what is k-th highest of all where it is not chosen, and else the next.
+    It must beat the k-th highest of the others: the k-th highest of all if it is not chosen, otherwise the next one.
     """
     if k == clean.shape[1]:
         return torch.ones_like(clean)

@@ -1,8 +1,8 @@
 """GPT and GPT-2: decoders with learned positions and a tied output layer (Radford et al. 2018, section 4.1; 2019, 2.3).
 
-They differ in where the norms are. GPT normalises what each branch and its input add up to. GPT-2 moves the norm to the
-input of the branch, adds one behind the last layer, and starts the last weights of each branch smaller, so that what
-the N branches add to the residual does not grow with the depth.
+They differ in the position of the norms. GPT normalizes the sum of each branch and its input. GPT-2 moves the norm to
+the input of the branch, adds one after the last layer, and starts the last weights of each branch smaller, so that the
+sum of the N branches does not grow with depth.
 """
 
 from dataclasses import fields
@@ -24,12 +24,12 @@ from repro.recompute import recomputed
 
 NORMS = ("post", "pre")  # GPT's, GPT-2's
 INIT = 0.02  # standard deviation of an initial weight
-Kept = tuple[Tensor, Tensor]  # keys and values of a layer, (B, H, N, D) each
+Kept = tuple[Tensor, Tensor]  # keys and values of a layer, each (B, H, N, D)
 
 
 @config
 class GPTConfig:
-    """Size of a `GPT`. Raises ReproError for sizes that do not fit together.
+    """Size of a `GPT`. Raises ReproError for sizes that do not match.
 
     norm: "pre" (GPT-2) or "post" (GPT). dropout: of embeddings, attention weights and residual branches.
 
@@ -71,7 +71,7 @@ class GPTConfig:
         return 2 * (self.matrices + self.vocab_size * self.n_embd) + 2 * self.n_layer * self.n_embd * (n + 1)
 
     def to_dict(self) -> dict:
-        """The fields, for those who compare settings."""
+        """All fields, for comparing settings."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -95,8 +95,8 @@ SIZES = _Sizes({
 class GPT(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N is at most `n_positions`.
 
-    implementation: of `attend`; "products", in the precision that autocast gives; or "auto" for what is faster, the
-    second where that is 16 bits on a CPU that multiplies them itself. recompute: keep only what enters a layer and
+    implementation: one of `attend`; "products", in the precision of autocast; or "auto" for the faster one, which is
+    "products" in 16 bits on a CPU with native instructions for them. recompute: keep only what enters a layer and
     compute the rest again in the backward pass. Raises ReproError for texts without tokens or beyond the context, and
     on a CPU for unknown ids.
 
@@ -105,7 +105,7 @@ class GPT(nn.Module):
     torch.Size([1, 20, 9])
     """
 
-    hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them
+    hidden_then_output = True  # logits are output(hidden(ids)), so that callers can compute only some of them
 
     def __init__(self, config: GPTConfig, implementation: str = "auto", recompute: bool = False):
         super().__init__()
@@ -128,21 +128,21 @@ class GPT(nn.Module):
         return self.output(self.hidden(ids))
 
     def hidden(self, ids: Tensor) -> Tensor:
-        """The states (B, N, n_embd) behind the last norm, of which the output layer makes logits."""
+        """The states (B, N, n_embd) after the last norm, the input of the output layer."""
         return self.read(embedded(self.embed, ids, self.config.n_positions))
 
     def read(self, x: Tensor) -> Tensor:
-        """The states (B, N, n_embd) of tokens that are embedded already."""
+        """The states (B, N, n_embd) of already embedded tokens."""
         check_size(x, self.config.n_positions)
         return self._through(x, torch.arange(x.shape[1], device=x.device))[0]
 
     def read_branches(self, trunk: Tensor, branches: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """States of texts that begin alike, where the beginning is read once: of the trunk, and of each branch.
+        """States of texts with a common beginning, which is read once: those of the trunk and of each branch.
 
-        trunk: (B, P, n_embd), the embedded beginnings, of which row b has lengths[b] tokens, at its right end.
-        branches: (B, S, T, n_embd), what follows them. Returns (B, P, n_embd) and (B, S, T, n_embd): what reading each
-        text in full gives, except where dropout is on, which then leaves out the same of a trunk for all its branches.
-        What goes beyond the context is taken for padding of branches, and its states mean nothing: callers check.
+        trunk: (B, P, n_embd), the embedded beginnings; row b has lengths[b] tokens, right-aligned.
+        branches: (B, S, T, n_embd), what follows them. Returns (B, P, n_embd) and (B, S, T, n_embd), equal to
+        reading each text in full, except that dropout is shared by all branches of a trunk. Tokens beyond the context
+        are treated as padding of branches, and their states are meaningless: callers must check.
         """
         many, (n, steps) = branches.shape[1], (trunk.shape[1], branches.shape[2])
         column = torch.arange(n, device=trunk.device) - (n - lengths)[:, None]
@@ -154,15 +154,15 @@ class GPT(nn.Module):
         trunk, kept = self._through(trunk, column.clamp(min=0), told, keep=True)
         before = [tuple(part.repeat_interleave(many, 0) for part in layer) for layer in kept]
         place = lengths[:, None] + torch.arange(steps, device=trunk.device)
-        place = place.clamp(max=self.config.n_positions - 1).repeat_interleave(many, 0)  # what is beyond is padding
+        place = place.clamp(max=self.config.n_positions - 1).repeat_interleave(many, 0)  # positions beyond are padding
         states, _ = self._through(branches.flatten(0, 1), place, seen, before)
         return trunk, states.unflatten(0, (-1, many))
 
     def _through(self, x: Tensor, place: Tensor, key_mask: Tensor | None = None, before: list[Kept] | None = None,
                  keep: bool = False) -> tuple[Tensor, list[Kept]]:
-        """The states of tokens at these places, and if `keep` the keys and values of all layers.
+        """The states of tokens at these positions, and if `keep` the keys and values of all layers.
 
-        before: those of what stands before them. key_mask: (B, keys) bool, False where nobody may look.
+        before: keys and values of the tokens before them. key_mask: (B, keys) bool, False for hidden keys.
         """
         x, kept = self.dropout(x + self.places(place)), []
         for number, layer in enumerate(self.layers):
@@ -174,10 +174,10 @@ class GPT(nn.Module):
 
     @classmethod
     def from_transformers(cls, model, implementation: str = "auto", recompute: bool = False) -> "GPT":
-        """With the weights of a transformers `OpenAIGPTLMHeadModel` or `GPT2LMHeadModel`, which stay as they are.
+        """A GPT with copies of the weights of a transformers `OpenAIGPTLMHeadModel` or `GPT2LMHeadModel`.
 
-        Dropout is that of its residual branches, and it trains or evaluates as the other does. Raises ReproError for
-        another model, and for settings that make other functions: another activation, no tied output layer, ...
+        It takes over the dropout of the residual branches and the training mode. Raises ReproError for another model,
+        and for settings that compute another function: another activation, no tied output layer, ...
         """
         if not {"OpenAIGPTLMHeadModel", "GPT2LMHeadModel"} & {one.__name__ for one in type(model).__mro__}:
             raise ReproError(f"the model is a {type(model).__name__}; give an OpenAIGPTLMHeadModel or a "
@@ -192,7 +192,7 @@ class GPT(nn.Module):
     def to_transformers(self):
         """The same as a transformers model: `OpenAIGPTLMHeadModel` or `GPT2LMHeadModel`, with copies of the weights.
 
-        No token of it is named as the start or the end of a text.
+        Its config names no start or end token.
         """
         import transformers
 
@@ -211,7 +211,7 @@ class GPT(nn.Module):
 
 
 class Block(nn.Module):
-    """Causal attention, then the feedforward network, each added to what enters it; the norm before or after."""
+    """Causal attention, then the feedforward network, each added to its input; the norm before or after."""
 
     def __init__(self, config: GPTConfig):
         super().__init__()
@@ -225,7 +225,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, implementation: str, key_mask: Tensor | None = None, before: Kept | None = None
                 ) -> tuple[Tensor, Kept]:
-        """What it makes of x (B, N, n_embd), and its own keys and values; `before`: those of what stands before."""
+        """The output for x (B, N, n_embd), and its keys and values; `before`: those of earlier tokens."""
         if self.config.norm == "pre":
             seen, own = self.attention(self.norm_1(x), implementation, key_mask, before)
             x = x + self.dropout(seen)
@@ -235,12 +235,12 @@ class Block(nn.Module):
         return self.norm_2(x + self.dropout(self.feedforward(x))), own
 
     def feedforward(self, x: Tensor) -> Tensor:
-        """Two layers with GELU between them, in the form with a tanh that both models were trained with."""
+        """Two layers with GELU between them, in the tanh form that both models were trained with."""
         return self.outer(F.gelu(self.inner(x), approximate="tanh"))
 
     def attention(self, x: Tensor, implementation: str, key_mask: Tensor | None, before: Kept | None
                   ) -> tuple[Tensor, Kept]:
-        """Of each position to those up to it."""
+        """Causal attention."""
         query, key, value = (part.unflatten(2, (self.config.n_head, -1)).transpose(1, 2)
                              for part in self.project(x).chunk(3, 2))
         own = key, value
@@ -260,12 +260,12 @@ class Block(nn.Module):
 
 
 PARTS = {"norm_1": "ln_1", "project": "attn.c_attn", "out": "attn.c_proj", "norm_2": "ln_2", "inner": "mlp.c_fc",
-         "outer": "mlp.c_proj"}  # our names in a layer: those of transformers
+         "outer": "mlp.c_proj"}  # our names in a layer: transformers' names
 ENDS = {"pre": {"embed": "wte", "places": "wpe", "norm": "ln_f"},
         "post": {"embed": "tokens_embed", "places": "positions_embed"}}
 PLAIN = {"activation_function": ("gelu_new", "gelu_pytorch_tanh"), "afn": ("gelu", "gelu_new"),
          "layer_norm_epsilon": (1e-5,), "tie_word_embeddings": (True,), "scale_attn_weights": (True,),
-         "scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,)}  # all that is known here
+         "scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,)}  # supported values
 
 
 def _config_of(theirs) -> GPTConfig:
@@ -274,14 +274,14 @@ def _config_of(theirs) -> GPTConfig:
     inner = 4 * theirs.n_embd
     for name, known in (PLAIN | {"n_inner": (None, inner)}).items():
         if (found := getattr(theirs, name, known[0])) not in known:
-            raise ReproError(f"{name} of this {theirs.model_type} is {found}; a GPT knows only "
+            raise ReproError(f"{name} of this {theirs.model_type} is {found}; a GPT supports only "
                              f"{' or '.join(map(str, known))}.")
     return GPTConfig(theirs.vocab_size, theirs.n_positions, theirs.n_layer, theirs.n_embd, theirs.n_head, norm,
                      float(theirs.resid_pdrop))
 
 
 def _pairs(ours: GPT, theirs):
-    """Each weight of ours beside that of a transformers model, which stores the matrices of its layers transposed."""
+    """Pairs of our weights and those of a transformers model, which stores the matrices of its layers transposed."""
     names = {**ENDS[ours.config.norm], **{f"layers.{k}.{one}": f"h.{k}.{other}" for one, other in PARTS.items()
                                           for k in range(ours.config.n_layer)}}
     for name, weight in ours.named_parameters():

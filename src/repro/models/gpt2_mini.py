@@ -13,9 +13,9 @@ def gpt2_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_positio
               activation: str = "gelu_new"):
     """An untrained `GPT2LMHeadModel` without dropout.
 
-    The texts here are read once or twice, where dropout costs more than it gives. activation: GPT-2's own, or
-    "gelu_pytorch_tanh", the same function in one operation instead of eight: faster, and less is kept for the backward
-    pass. Raises ReproError when the width does not divide among the heads.
+    The texts here are read once or twice, so dropout would cost more than it gains. activation: GPT-2's, or
+    "gelu_pytorch_tanh", the same function in one operation instead of eight: faster, with less memory for the backward
+    pass. Raises ReproError if the width is not a multiple of the heads.
 
     >>> gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9).config.n_positions
     1024
@@ -60,10 +60,10 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
 @checked
 def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None, **settings):
     """A GPT-2 checkpoint (hub name or folder), with a recurrence module if `recurrence` is a RecurrenceConfig,
-    or with one of the memories of `repro.recurrence`, with settings of its own.
+    or with one of the memories of `repro.recurrence` with its settings.
 
-    Its weights are fp32, as whatever they were kept. A folder saved by a RecurrentLM or MemoryLM comes back as one.
-    Raises ReproError when there is no such checkpoint.
+    The weights become fp32, however they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
+    Raises ReproError for a missing checkpoint.
 
     >>> from repro.recurrence import RecurrenceConfig
     >>> _ = save_causal_lm(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")

@@ -1,7 +1,7 @@
-"""Longformer made from RoBERTa (Beltagy et al. 2020, section 5), and read from transformers' checkpoints.
+"""Longformer, converted from RoBERTa (Beltagy et al. 2020, section 5) or loaded from transformers' checkpoints.
 
-The weights are those of transformers' LongformerForMaskedLM, by the same names; the attention is ours, which needs no
-padding to a multiple of the window and no mask of all pairs.
+The weights have the names of transformers' LongformerForMaskedLM. The attention is ours, which needs no padding to a
+multiple of the window and no full mask.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,9 +30,9 @@ KEPT = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
 
 @checked
 class Longformer(LongformerForMaskedLM):
-    """A masked language model for long texts: a window around every token, and global tokens that see all.
+    """A masked language model for long texts: a window around every token, and global tokens that see all tokens.
 
-    `save_pretrained` writes what transformers' LongformerForMaskedLM reads, and the other way round.
+    `save_pretrained` and transformers' LongformerForMaskedLM can read each other's files.
 
     >>> from transformers import LongformerConfig
     >>> small = LongformerConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
@@ -49,16 +49,16 @@ class Longformer(LongformerForMaskedLM):
     @classmethod
     def from_roberta(cls, roberta: RobertaForMaskedLM | str | Path, max_positions: int = 4096,
                      window: int | Sequence[int] = 512, positions: str = "copy") -> "Longformer":
-        """A RoBERTa that reads up to `max_positions` tokens; its training goes on from here.
+        """Convert a RoBERTa so that it reads up to `max_positions` tokens; training can continue from it.
 
-        roberta: a RobertaForMaskedLM, or the folder or hub name of one; it is left as it is. window: keys on both sides
-        of a token together, an even number; one for all layers, or one for each.
-        positions: "copy" lets row 2 + i of the new positions be row 2 + i mod P of the old, P being how many positions
-        the base has; "random" draws rows 2 and on. Rows 0 and 1, which no token has, stay in both, and so does every
-        other weight. The projections of global tokens start as those of all tokens.
+        roberta: a RobertaForMaskedLM, or the folder or hub name of one; it is not changed. window: keys on both sides
+        of a token together, an even number; one for all layers, or one per layer. positions: "copy" lets row 2 + i of
+        the new positions be row 2 + i mod P of the old, where P is the number of positions of the base; "random" draws
+        rows 2 and up. Rows 0 and 1, which no token uses, keep their values in both cases, and so do all other weights.
+        The global projections start as copies of the local ones.
 
-        Raises ReproError for windows that are odd or not as many as the layers, for `max_positions` below the base's,
-        for an unknown `positions`, and where there is no such checkpoint.
+        Raises ReproError for windows that are odd or do not match the layers, for `max_positions` below the base's,
+        for an unknown `positions`, and for a missing checkpoint.
         """
         if positions not in POSITIONS:
             raise unknown("positions", positions, POSITIONS)
@@ -73,7 +73,7 @@ class Longformer(LongformerForMaskedLM):
         if not isinstance(max_positions, Integral):
             raise ReproError(f"max_positions is {max_positions}; it must be a whole number.")
         if max_positions < known:
-            raise ReproError(f"max_positions is {max_positions}, but the base has {known} already; give at least that "
+            raise ReproError(f"max_positions is {max_positions}, but the base already has {known}; give at least that "
                              "many.")
         config = LongformerConfig(
             **{name: getattr(base.config, name) for name in KEPT}, sep_token_id=base.config.eos_token_id,
@@ -93,7 +93,7 @@ class Longformer(LongformerForMaskedLM):
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **kwargs) -> "Longformer":
         """A saved Longformer, ours or of transformers, by its folder or hub name; weights are fp32 unless `dtype` says
-        otherwise. Raises ReproError when there is no such checkpoint, and for one of another kind, damaged or without
+        otherwise. Raises ReproError for a missing checkpoint, and for one of another kind, damaged or without
         some of its weights."""
         return load_whole(super().from_pretrained, "longformer", name_or_folder, "allenai/longformer-base-4096",
                           "Longformer.from_roberta converts one of roberta", **{"dtype": torch.float32} | kwargs)
@@ -104,8 +104,8 @@ class Longformer(LongformerForMaskedLM):
             super().save_pretrained(folder, **kwargs)
 
     def resize_token_embeddings(self, *arguments, **named) -> nn.Embedding:
-        """As in transformers, which leaves behind a second bias of a model whose output layer is not tied: it keeps
-        the old size, and what transformers' RobertaForMaskedLM or LongformerForMaskedLM then saves does not load."""
+        """Like transformers, but fixes the second bias of a model with an untied output layer. In transformers it keeps
+        the old size, and the saved RobertaForMaskedLM or LongformerForMaskedLM does not load."""
         found = super().resize_token_embeddings(*arguments, **named)
         head = self.lm_head
         if head.bias.shape != head.decoder.bias.shape:
@@ -114,7 +114,7 @@ class Longformer(LongformerForMaskedLM):
 
     @property
     def n_positions(self) -> int:
-        """How many tokens of a text can be read."""
+        """The most tokens that a text can have."""
         return self.config.max_position_embeddings - self.config.pad_token_id - 1
 
     @checked
@@ -123,27 +123,27 @@ class Longformer(LongformerForMaskedLM):
                 token_type_ids: Tensor | None = None, return_dict: bool | None = None,
                 output_hidden_states: bool | None = None,
                 output_attentions: bool | None = None) -> MaskedLMOutput | tuple[Tensor, ...]:
-        """Logits (B, N, V) of token ids (B, N), N being any length up to `n_positions`.
+        """Logits (B, N, V) of token ids (B, N), with any N up to `n_positions`.
 
-        attention_mask (B, N): 0 where a token is padding, and as in transformers 2 where it is global.
-        global_attention_mask (B, N): 1 where a token is global. token_type_ids (B, N): 0, as tokenisers give them.
-        labels (B, N): what is to be told; -100 counts nothing; the loss is the mean over the others, in nats.
+        attention_mask (B, N): 0 for padding, and as in transformers 2 for global tokens. global_attention_mask (B, N):
+        1 for global tokens. token_type_ids (B, N): 0, as tokenizers give them. labels (B, N): the targets; -100 is
+        ignored; the loss is the mean over the others, in nats.
         return_dict: False for a tuple, as in transformers.
-        Raises ReproError for a text beyond `n_positions`, masks or labels of another shape, labels of which none
-        counts, and where hidden states or attentions of all layers are asked for, which are not kept.
+        Raises ReproError for a text beyond `n_positions`, masks or labels of another shape, labels without
+        a target, and for requested hidden states or attentions of all layers, which are not stored.
         """
         for name, value in (("output_hidden_states", output_hidden_states), ("output_attentions", output_attentions)):
             if value:
-                raise ReproError(f"{name} is {value}, but this Longformer keeps none; leave it out, or open the saved "
+                raise ReproError(f"{name} is {value}, but this Longformer stores none; remove it, or open the saved "
                                  "checkpoint with transformers' LongformerForMaskedLM.")
         states = self.encode(input_ids, attention_mask, global_attention_mask, token_type_ids)
         logits, loss = self.lm_head(states), None
         if labels is not None:
             if not isinstance(labels, Tensor):
-                raise ReproError(f"labels are {what(labels)}; give a tensor of the shape of input_ids.")
+                raise ReproError(f"labels are {what(labels)}; give a tensor with the shape of input_ids.")
             n = (labels != -100).sum()
             if labels.shape != input_ids.shape or not n:
-                raise ReproError(f"labels have shape {tuple(labels.shape)} and {int(n)} that count; give them the shape"
+                raise ReproError(f"labels have shape {tuple(labels.shape)} and {int(n)} targets; give them the shape"
                                  f" of input_ids, {tuple(input_ids.shape)}, and at least one that is not -100.")
             loss = cross_entropy(logits.flatten(0, 1), labels.flatten()) / n
         found = MaskedLMOutput(loss=loss, logits=logits)
@@ -152,7 +152,7 @@ class Longformer(LongformerForMaskedLM):
     @checked
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None,
                global_attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None) -> Tensor:
-        """The last layer's states (B, N, d), for heads of all kinds; arguments and errors are those of `forward`."""
+        """The last layer's states (B, N, d), for any head; arguments and errors as in `forward`."""
         check_ids(input_ids, self.config.vocab_size, name="input_ids")
         if token_type_ids is not None:
             check_ids(token_type_ids, self.config.type_vocab_size, name="token_type_ids")
@@ -183,9 +183,9 @@ class Longformer(LongformerForMaskedLM):
         return layer.output(layer.intermediate(attended), attended)
 
     def learn_positions_only(self, first: int) -> None:
-        """From now on only the rows of positions from number `first` on (counted from 0) learn, all else stays.
+        """Freeze everything except the rows of positions from `first` on (counted from 0).
 
-        An optimiser must not decay weights, or the first rows would shrink.
+        Use an optimizer without weight decay, or the first rows would shrink.
         """
         self.requires_grad_(False)
         table = self.longformer.embeddings.position_embeddings.weight.requires_grad_(True)
@@ -205,6 +205,6 @@ def _windows(window: int | Sequence[int], n_layer: int) -> list[int]:
         raise ReproError(f"window is {each}, {len(each)} for {n_layer} layers; give one number, or one for each layer.")
     for one in each:
         if not isinstance(one, Integral) or one < 2 or one % 2:
-            raise ReproError(f"window is {one!r}; half of it lies on each side of a token, so it must be an even "
+            raise ReproError(f"window is {one!r}; it has half on each side of a token, so it must be an even "
                              "number of keys, at least 2.")
     return [int(one) for one in each]

@@ -26,15 +26,16 @@ class LSTMConfig:
     vocab_size: Positive
     n_embd: Positive
     units: Positive  # 2,048 in the paper
-    dropout: Dropout = 0.0  # of embeddings and of what the units give
+    dropout: Dropout = 0.0  # of embeddings and of the outputs of the units
 
     @classmethod
     def as_large_as(cls, config: GPTConfig) -> "LSTMConfig":
-        """Of the same vocabulary, width and dropout, and as many weights as eights of units allow.
+        """The LSTM with the same vocabulary, width and dropout, and the nearest number of weights with units in steps
+        of 8.
 
-        A step with units that are no multiple of 8 took a third longer.
+        A step with units that are not a multiple of 8 took a third longer.
         """
-        linear = 5 * config.n_embd + 8  # 4 units^2 + linear units + constant is to be 0
+        linear = 5 * config.n_embd + 8  # solve 4 units^2 + linear units + constant = 0
         constant = (config.vocab_size + 1) * config.n_embd - config.parameters
         units = (-linear + sqrt(linear**2 - 16 * constant)) / 8
         return cls(config.vocab_size, config.n_embd, 8 * max(1, round(units / 8)), config.dropout)
@@ -46,11 +47,11 @@ class LSTMConfig:
         return self.vocab_size * self.n_embd + gates + (self.units + 1) * self.n_embd
 
     def flops_per_token(self, n: int = 0) -> float:
-        """Forward floating-point operations per token, 2 for each weight of a matrix; the length changes nothing."""
+        """Forward floating-point operations per token, 2 for each weight of a matrix, at any length."""
         return 2 * (4 * self.units * (self.n_embd + self.units) + (self.units + self.vocab_size) * self.n_embd)
 
     def to_dict(self) -> dict:
-        """The fields, for those who compare settings."""
+        """All fields, for comparing settings."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -58,16 +59,16 @@ class LSTMConfig:
 class LSTM(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit.
 
-    It starts every text from zeros. Its matrices are in an `nn.ModuleList`, as the blocks of transformers are, so that
-    the optimiser of these is theirs too. Under autocast to bfloat16 on a CPU its products are rounded as a
-    transformer's are (`unrolled`); on a GPU the recurrence is always worked out in single precision.
+    It starts every text from zeros. Its matrices are in an `nn.ModuleList`, like the blocks of transformers, so that
+    the same optimizer trains them. Under autocast to bfloat16 on a CPU its products are rounded like a transformer's
+    (`unrolled`); on a GPU the recurrence always runs in single precision.
 
     >>> model = LSTM(LSTMConfig(vocab_size=9, n_embd=8, units=16))
     >>> model(torch.zeros(1, 20, dtype=torch.int64)).shape
     torch.Size([1, 20, 9])
     """
 
-    hidden_then_output = True  # logits are output(hidden(ids)), for those who need only some of them
+    hidden_then_output = True  # logits are output(hidden(ids)), so that callers can compute only some of them
 
     def __init__(self, config: LSTMConfig):
         super().__init__()
@@ -84,11 +85,11 @@ class LSTM(nn.Module):
         return self.output(self.hidden(ids))
 
     def hidden(self, ids: Tensor) -> Tensor:
-        """The states (B, N, n_embd) of which the output layer makes logits."""
+        """The states (B, N, n_embd), the input of the output layer."""
         return self.read(embedded(self.embed, ids))
 
     def read(self, x: Tensor) -> Tensor:
-        """The states (B, N, n_embd) of tokens that are embedded already."""
+        """The states (B, N, n_embd) of already embedded tokens."""
         inputs, device = self.dropout(x), x.device.type
         halved = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.bfloat16
         if device == "cpu" and halved and x.dtype != torch.float64:

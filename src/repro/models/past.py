@@ -1,4 +1,4 @@
-"""What a decoder keeps of a text that it has read, so that the next token costs one token and not the whole text again.
+"""A decoder's cache of the text read so far, so that the next token does not need to read the whole text again.
 """
 
 from collections.abc import Iterator, Sized
@@ -8,29 +8,29 @@ from torch import Tensor
 
 from repro.errors import ReproError
 
-Kept = tuple[Tensor, ...]  # of a layer: keys, values, and what else its next token needs; each (B, ...)
+Kept = tuple[Tensor, ...]  # per layer: keys, values, and other state for the next token; each (B, ...)
 
 
 class Past(NamedTuple):
-    """A text of n tokens as `extend` of a decoder leaves it."""
+    """The cache for a text of n tokens, returned by `extend` of a decoder."""
 
     n: int
-    layers: tuple[Kept | None, ...]  # the bottom one first; None: nothing that a later token can see
+    layers: tuple[Kept | None, ...]  # from the bottom layer; None: nothing that a later token can see
 
     def select(self, rows: list[int]) -> "Past":
-        """The texts that stand at `rows`, which may name one several times or leave it out."""
+        """The texts in `rows`, which may repeat or omit some."""
         return Past(self.n, tuple(kept and tuple(part[rows] for part in kept) for kept in self.layers))
 
 
 def check_past(past: Past | None, ids: Tensor, layers: Sized) -> None:
-    """Raise ReproError for what is no past of a model with these layers, or one of other texts than `ids` (B, T)."""
+    """Raise ReproError unless this is a past of a model with these layers, for the same texts as `ids` (B, T)."""
     if past is None:
         return
     if not isinstance(past, Past) or len(past.layers) != len(layers):
-        raise ReproError(f"past is a {type(past).__name__}; give what `extend` of the same model has returned.")
+        raise ReproError(f"past is a {type(past).__name__}; give the result of `extend` of the same model.")
     rows = next((len(kept[0]) for kept in past.layers if kept), len(ids))
     if rows != len(ids):
-        raise ReproError(f"ids are of {len(ids)} texts and past is of {rows}; give as many of each.")
+        raise ReproError(f"ids have {len(ids)} texts, but past has {rows}; give the same number.")
 
 
 def pieces(start: int, n: int, size: int) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""How far back a position sees: from the patterns of the layers, and from the gradients of a model."""
+"""The receptive field of a position, from the patterns of the layers and from the gradients of a model."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from repro.models.decoder import Decoder
 def receptive_field(patterns: Sequence[Sequence[Pattern]], n: int) -> Tensor:
     """(n_layer, n) bool: whether the last of n positions, after a layer, can depend on an input position.
 
-    patterns: of each layer, the bottom one first, one for each head. A position always sees itself, through the
+    patterns: per layer, from the bottom, one for each head. A position always sees itself, through the
     residual connection (Beltagy et al. 2020, section 3.1: windows of w over l layers reach l * w, dilated d * l * w).
 
     >>> receptive_field(longformer_patterns([2, 2], n_head=2), n=5).int()
@@ -41,10 +41,10 @@ def receptive_field(patterns: Sequence[Sequence[Pattern]], n: int) -> Tensor:
 
 @checked
 def measured_field(model: Decoder, ids: Tensor) -> Tensor:
-    """The same, found by asking: where the gradient of the last position after each layer is not zero.
+    """The receptive field, measured: where the gradient of the last position after each layer is not zero.
 
     ids: (N,). Use a model in double precision: a small gradient may vanish in single. Raises ReproError for ids of
-    another shape, or that the model does not know.
+    another shape or outside the vocabulary.
 
     >>> model = Decoder(DecoderConfig(9, 8, 2, tuple(longformer_patterns([2, 2], n_head=2)))).double()
     >>> measured_field(model, torch.zeros(5, dtype=torch.int64)).int()
@@ -52,7 +52,7 @@ def measured_field(model: Decoder, ids: Tensor) -> Tensor:
             [0, 0, 1, 1, 1]], dtype=torch.int32)
     """
     if not isinstance(ids, Tensor) or ids.ndim != 1:
-        raise ReproError(f"ids are {what(ids)}; give those of one text, of shape (N,).")
+        raise ReproError(f"ids are {what(ids)}; give one text of shape (N,).")
     with evaluating(model):
         embedded, *states = model.states(ids[None])
         rows = [torch.autograd.grad(state[0, -1].sum(), embedded, retain_graph=True)[0][0].abs().sum(-1) > 0

@@ -7,7 +7,7 @@ from repro.checkpoints import load_whole
 from repro.errors import ReproError, check_number, check_whole
 
 LARGEST = 1e30  # amplitude of the waves: well within float32
-START, PAD, END, UNKNOWN = 0, 1, 2, 3  # ids of its special tokens; <mask> has the last one
+START, PAD, END, UNKNOWN = 0, 1, 2, 3  # ids of its special tokens; <mask> has the last id
 
 
 @checked
@@ -15,11 +15,11 @@ def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_posi
                  sinusoids: float | None = None):
     """An untrained `RobertaForMaskedLM` without dropout, for sequences of up to `n_positions` tokens.
 
-    As in RoBERTa, positions count from the id of padding on, so that there are two more rows of them than positions.
-    sinusoids: the amplitude, 0 to 1e30, of the waves (Vaswani et al. 2017, section 3.5) as which the positions start,
-    learned from there on; None: at random, as RoBERTa's do. With few tokens a model that starts at random does not come
-    to look at its neighbours.
-    Raises ReproError when the width does not divide among the heads, and for sizes below 1.
+    As in RoBERTa, positions count from the padding id on, so there are two more rows than positions. sinusoids: the
+    amplitude, 0 to 1e30, of the sinusoids (Vaswani et al. 2017, section 3.5) with which the learned positions are
+    initialized; None: random, as in RoBERTa. With few training tokens, a model with random positions does not learn to
+    look at its neighbors.
+    Raises ReproError if the width is not a multiple of the heads, and for sizes below 1.
 
     >>> roberta_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9).config.max_position_embeddings
     514
@@ -46,7 +46,7 @@ def roberta_mini(n_layer: int, n_embd: int, n_head: int, vocab_size: int, n_posi
 
 
 def waves(n_positions: int, width: int):
-    """Positional encodings (n_positions, width), of amplitude 1: a sine and a cosine of each wavelength by turns, from
+    """Positional encodings (n_positions, width), of amplitude 1: sine and cosine of each wavelength alternate, from
     2 pi to 10,000 times that (Vaswani et al. 2017, section 3.5).
 
     >>> waves(2, 4).round(decimals=2).tolist()
@@ -79,7 +79,7 @@ def roberta_parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: 
 def load_masked_lm(name_or_folder: str | Path):
     """A RoBERTa checkpoint (hub name or folder) with fp32 weights.
 
-    Raises ReproError when there is no such one, and for one of another kind, damaged or without some of its weights.
+    Raises ReproError for a missing checkpoint, and for one of another kind, damaged or without some of its weights.
 
     >>> _ = save_model(roberta_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base")
     >>> type(load_masked_lm(folder / "base")).__name__

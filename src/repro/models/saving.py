@@ -1,7 +1,7 @@
 """Save any model to a folder and load it again, with one pair of functions.
 
 A model of transformers, or one that extends it, is written as transformers writes it. For every other model of this
-package config.json holds the arguments of its class, by name, and model.safetensors its weights.
+package, config.json holds the arguments of its class by name, and model.safetensors its weights.
 """
 
 import copy
@@ -28,8 +28,8 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
     complete or not at all.
 
     weights: "fp32", or "bf16", which rounds them and takes half the space. Under torchrun only the first process
-    writes. Raises ReproError for another kind of model, a custom pattern among its settings, weights that are on no
-    device, and when the disk refuses. RoBERTa of transformers does not load again if its vocabulary was
+    writes. Raises ReproError for another kind of model, a custom pattern among its settings, weights without a
+    device, and a full disk. RoBERTa of transformers does not load again if its vocabulary was
     resized while its output layer was not tied (lm_head.bias keeps its size); our Longformer does.
 
     >>> _ = save_model(gpt2_mini(n_layer=2, n_embd=8, n_head=2, vocab_size=9), folder / "base", weights="bf16")
@@ -70,7 +70,7 @@ def load_model(folder: str | Path):
     """
     with reading(folder, "results/base"):
         if not (Path(folder) / "config.json").is_file():
-            raise ReproError(f"{folder} holds no config.json; give the folder of a model that `save_model` wrote.")
+            raise ReproError(f"{folder} has no config.json; give the folder of a model that `save_model` wrote.")
         told = json.loads((Path(folder) / "config.json").read_text())
         if not isinstance(told, dict):
             raise ReproError(f"config.json of {folder} is {short(told)}; give the folder of a model.")
@@ -96,13 +96,13 @@ def _own(folder: str | Path, told: dict):
         model = made(told)
         load_weights(model, str(Path(folder) / "model.safetensors"))
     except (AttributeError, KeyError, TypeError, RuntimeError) as error:
-        raise ReproError(f"{folder} holds no complete model of this version ({short(str(error))}); save it again."
+        raise ReproError(f"{folder} has no complete model of this version ({short(str(error))}); save it again."
                          ) from error
     return model.eval()
 
 
 def described(value: Any) -> Any:
-    """A model, config, pattern or plain value in a form that JSON can hold; `made` is the inverse."""
+    """A model, config, pattern or plain value as JSON data; `made` is the inverse."""
     import torch
     from transformers import PreTrainedModel
 
@@ -120,7 +120,7 @@ def described(value: Any) -> Any:
     kind = type(value)
     if _known(kind.__name__) is not kind:
         where = "repro.attention" if isinstance(value, Pattern) else "repro.models or transformers"
-        raise ReproError(f"{kind.__name__} is not of {where}, so it could not be loaded again; save its "
+        raise ReproError(f"{kind.__name__} is not from {where}, so it could not be loaded again; save its "
                          "state_dict with torch.save instead.")
     names = [one.name for one in fields(kind) if one.init and one.compare] if is_dataclass(kind) else [
         name for name in inspect.signature(kind).parameters]
@@ -140,7 +140,7 @@ def made(told: Any) -> Any:
         return getattr(transformers, told[KIND])(transformers.AutoConfig.for_model(**config))
     kind = _known(told[KIND])
     if kind is None:
-        raise ReproError(f"a saved model has a {told[KIND]}, which this version does not know.")
+        raise ReproError(f"a saved model has a {told[KIND]}, which this version does not support.")
     given = {name: made(value) for name, value in told.items() if name != KIND}
     return kind(frozenset(given["patterns"])) if told[KIND] == "Intersection" else kind(**given)
 

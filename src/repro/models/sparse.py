@@ -1,7 +1,7 @@
 """The Sparse Transformer: a deep decoder of factorised attention (Child et al. 2019, sections 4.3 and 5).
 
-Pre-activation residual blocks whose output weights shrink with the depth, learned embeddings of where a position lies
-in the data or in the attention pattern, and attention and feedforward that are computed again in the backward pass.
+Pre-activation residual blocks whose output weights shrink with the depth, learned embeddings of positions in the
+data or in the attention pattern, and attention and feedforward layers that are recomputed in the backward pass.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,16 @@ from repro.recompute import recomputed
 
 INTEGRATIONS = ("interleaved", "merged", "multi-head")
 EMBEDDINGS = ("data", "attention")
-INIT = 0.125  # standard deviation of an initial weight, times the square root of what enters (Appendix of the paper)
+INIT = 0.125  # standard deviation of an initial weight, times the square root of its inputs (Appendix of the paper)
 
 
 @checked
 def integrated(pattern: Pattern, integration: str, n_layer: int, n_head: int) -> tuple[tuple[Pattern, ...], ...]:
-    """The pattern of every head of every layer, the bottom one first, where `pattern` has `.heads` (section 4.2).
+    """The pattern of every head of every layer, from the bottom, if `pattern` has `.heads` (section 4.2).
 
-    "interleaved": layer r has head r mod p, in all its heads. "merged": every head has the union. "multi-head": the
-    heads of a layer take turns. Heads with summaries take different sub-blocks (section 4.3). A pattern without
-    `.heads`, such as Causal(), is that of all. Raises ReproError for an unknown integration.
+    "interleaved": all heads of layer r use head r mod p. "merged": every head uses the union. "multi-head": the heads
+    of a layer take turns. Heads with summaries use different sub-blocks (section 4.3). All heads use a pattern without
+    `.heads`, such as Causal(). Raises ReproError for an unknown integration.
 
     >>> from repro.attention import Strided
     >>> layers = integrated(Strided(4), "interleaved", n_layer=3, n_head=1)
@@ -48,7 +48,7 @@ def integrated(pattern: Pattern, integration: str, n_layer: int, n_head: int) ->
     for name, n, needed in (("interleaved", n_layer, "layers"), ("multi-head", n_head, "heads")):
         if integration == name and n < p:
             raise ReproError(f"integration is {name} with {n} {needed}; a pattern of {p} parts needs at least {p} of "
-                             "them, or the rest would be left out: take more, or integration='merged'.")
+                             "them, or some would be left out: use more, or integration='merged'.")
 
     def layer(r: int) -> tuple[Pattern, ...]:
         own = [pattern] * n_head
@@ -69,11 +69,11 @@ def _sub_block(pattern: Fixed, head: int, integration: str) -> int:
 
 @config
 class SparseConfig:
-    """Size and patterns of a `SparseTransformer`. Raises ReproError for what does not fit together.
+    """Size and patterns of a `SparseTransformer`. Raises ReproError for settings that do not match.
 
-    embeddings: of positions: "data" (row, column and channel of an image, whose sizes are `shape`; for a sequence
-    without a shape, its one index) and "attention" (row and column in a matrix as wide as `columns`: None is the
-    pattern's stride, or about the root of the length for a pattern without one).
+    embeddings: position embeddings, "data" (row, column and channel of an image, whose sizes are `shape`; for a
+    sequence without a shape, its one index) and "attention" (row and column in a matrix as wide as `columns`: None is
+    the pattern's stride, or about the root of the length for a pattern without one).
 
     >>> from repro.attention import Strided
     >>> SparseConfig(vocab_size=9, length=16, n_layer=2, n_head=2, n_embd=8, pattern=Strided(4)).parameters
@@ -89,7 +89,7 @@ class SparseConfig:
     integration: Literal[*INTEGRATIONS] = "merged"
     key_size: Positive | None = None  # features of a head's query and key; None: n_embd / n_head; images: half
     inner: Positive = 4  # width of the feedforward network, in n_embd; the paper's images 2
-    dropout: Dropout = 0.0  # at the end of each residual branch, nowhere else
+    dropout: Dropout = 0.0  # only at the end of each residual branch
     embeddings: Tuple[Literal[*EMBEDDINGS]] = ("attention",)
     shape: Tuple[Positive] = ()
     columns: Positive | None = None
@@ -101,7 +101,7 @@ class SparseConfig:
                              "heads.")
         stride = getattr(self.pattern, "stride", 1)
         if stride > self.length:
-            raise ReproError(f"stride is {stride}, longer than the {self.length} positions of a sequence; choose one "
+            raise ReproError(f"stride is {stride}, but a sequence has {self.length} positions; choose a stride "
                              f"of 1 to {self.length}, about {round(sqrt(self.length))}.")
         if self.shape and prod(self.shape) != self.length:
             raise ReproError(f"shape is {self.shape}, {prod(self.shape):,} numbers, but a sequence has {self.length:,} "
@@ -111,7 +111,7 @@ class SparseConfig:
 
     @property
     def patterns(self) -> tuple[tuple[Pattern, ...], ...]:
-        """Of each layer, the bottom one first, one for each head."""
+        """The patterns per layer, from the bottom, one for each head."""
         return integrated(self.pattern, self.integration, self.n_layer, self.n_head)
 
     @property
@@ -153,7 +153,7 @@ class SparseConfig:
                 + 2 * (self.of_key + self.n_embd // self.n_head) * self.pairs_per_token(n))
 
     def to_dict(self) -> dict:
-        """The fields, for those who compare settings."""
+        """All fields, for comparing settings."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -161,7 +161,7 @@ class SparseConfig:
 class SparseTransformer(nn.Module):
     """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1, whose place in the data is i.
 
-    implementation: of `attend`; or "products", in the precision that autocast gives. recompute: keep what enters a
+    implementation: of `attend`; or "products", in the precision that autocast gives. recompute: store the input of each
     residual branch and compute the rest again in the backward pass (section 5.4). Weights start as in the paper; the
     output layer at 0, so that the first loss is log V.
 
@@ -208,7 +208,7 @@ class SparseTransformer(nn.Module):
         return self.output(self.norm(x))
 
     def embedded(self, ids: Tensor, first: int = 0) -> Tensor:
-        """(B, N, n_embd): what enters the first layer, where `ids` are those of the positions from `first` on.
+        """(B, N, n_embd): the input of the first layer; `ids` have positions from `first` on.
 
         Raises ReproError for positions beyond `length`.
         """
@@ -222,7 +222,7 @@ class SparseTransformer(nn.Module):
         return x
 
     def indices(self, first: int, stop: int, device=None) -> list[Tensor]:
-        """Of the positions first .. stop - 1, the entry in each table."""
+        """The entry in each table for the positions first .. stop - 1."""
         i, config, found = torch.arange(first, stop, device=device), self.config, []
         if "data" in config.embeddings:
             found += torch.unravel_index(i, config.shape or (config.length,))
@@ -232,7 +232,7 @@ class SparseTransformer(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then the feedforward network, each added to what enters it."""
+    """Attention, then the feedforward network, each added to its input."""
 
     def __init__(self, config: SparseConfig, patterns: tuple[Pattern, ...]):
         super().__init__()
@@ -262,7 +262,7 @@ class Attention(nn.Module):
                              for part in self.project(self.norm(x)).split(self.sizes, -1))
         if cache is not None:
             key, value = cache(key, value)
-            implementation = "auto"  # of the ways of `attend`, what looks up only the keys that a late query sees
+            implementation = "auto"  # the implementation of `attend` that reads only the keys that a late query sees
         if implementation == "products":
             seen = products(query, key, value, self.patterns, query.shape[-1] ** -0.5)
         else:
@@ -287,7 +287,7 @@ class Feedforward(nn.Module):
 
 
 class Cache:
-    """Keys and values of all positions that were read, so that the next ones need not read these again."""
+    """A cache of the keys and values of all positions read so far."""
 
     def __init__(self, model: SparseTransformer, batch: int):
         config, weight = model.config, model.embed.weight
@@ -296,7 +296,7 @@ class Cache:
                             for size in (config.of_key, config.n_embd // config.n_head)) for _ in model.layers]
 
     def appender(self, layer: int):
-        """A function that adds the keys and values of new positions and gives those of all."""
+        """A function that adds the keys and values of new positions and returns all of them."""
         def added(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
             stop = self.filled + key.shape[2]
             for kept, new in zip(self.parts[layer], (key, value), strict=True):
@@ -309,11 +309,11 @@ class Cache:
 @torch.no_grad()
 def sample(model: SparseTransformer, ids: Tensor, n_new: int, seed: int = 0, temperature: float = 1.0,
            allowed: Tensor | None = None, progress: Callable[[int], Any] | None = None) -> Tensor:
-    """(B, K + n_new): `ids` (B, K), K at least 1, and what the model draws after them, one position at a time.
+    """(B, K + n_new): `ids` (B, K), K at least 1, and tokens sampled after them, one position at a time.
 
-    temperature: 1.0 in the paper, no other trick. allowed (V,) bool: which tokens may be drawn; None: all.
-    Raises ReproError for more positions than the model has, ids that it does not know, a number of tokens below 0, a
-    temperature that is not above 0, and `allowed` of another shape or of no token.
+    temperature: 1.0 in the paper, with no other tricks. allowed (V,) bool: which tokens may be sampled; None: all.
+    Raises ReproError for more positions than the model has, unknown ids, a number of tokens below 0, a
+    temperature that is not above 0, and `allowed` of another shape or without a token.
 
     >>> model = SparseTransformer(SparseConfig(vocab_size=9, length=8, n_layer=1, n_head=2, n_embd=8))
     >>> sample(model, torch.tensor([[3, 4]]), n_new=6, seed=1)[0, :2]
@@ -323,7 +323,7 @@ def sample(model: SparseTransformer, ids: Tensor, n_new: int, seed: int = 0, tem
     check_whole(n_new, "n_new", 0)
     check_whole(seed, "seed", 0)
     if ids.shape[1] - 1 + n_new > model.config.length:
-        raise ReproError(f"{ids.shape[1]} given and {n_new:,} drawn tokens are more than the {model.config.length:,} "
+        raise ReproError(f"{ids.shape[1]} given and {n_new:,} sampled tokens are more than the {model.config.length:,} "
                          "positions of this model; draw fewer.")
     check_temperature(temperature)
     if allowed is not None and (not isinstance(allowed, Tensor) or allowed.dtype != torch.bool or

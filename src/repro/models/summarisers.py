@@ -1,7 +1,7 @@
-"""Models from a long text to a short one: decoders that read both as one text, and the two that read them apart.
+"""Summarizers: decoders that read input and summary as one text, and two models that read them separately.
 
-All take the input `source` (B, L), zeros behind each end, `lengths` (B,), and `ids` (B, T): a separator, the summary.
-They give logits (B, T, V) of what follows each of `ids`.
+All take the input `source` (B, L), padded with zeros, `lengths` (B,), and `ids` (B, T): a separator, then the summary.
+They return logits (B, T, V) for the token after each of `ids`.
 """
 
 from dataclasses import fields
@@ -20,11 +20,11 @@ from repro.models.decoder import Layer, LayersConfig, sinusoids
 
 
 class Read(NamedTuple):
-    """What a model says of a batch: of the summary, of the input (decoders that read both; else None), and the loss
-    that keeps experts in use."""
+    """The output for a batch: logits for the summary, for the input (only decoders that read both; otherwise None), and
+    the loss that keeps experts in use."""
 
     logits: Tensor  # (B, T, V)
-    source: Tensor | None  # (B, L, V): of what follows each token of the input; the last one's is the separator
+    source: Tensor | None  # (B, L, V): after each token of the input; the separator follows the last one
     balance: Tensor | float
 
 
@@ -48,13 +48,13 @@ class OneText(nn.Module):
         return self.read(source, lengths, ids).logits
 
     def read(self, source: Tensor, lengths: Tensor, ids: Tensor, id_lengths: Tensor | None = None) -> Read:
-        """Of the summary and of the input alike. A summary stands right behind its input, whatever that one's length.
+        """The output for summary and input. A summary directly follows its input, whatever the length of that input.
 
-        id_lengths (B,): how many of `ids` are no padding; experts are then balanced over what is read alone. None: over
-        padding too.
+        id_lengths (B,): how many of `ids` are not padding; experts are then balanced over real tokens only. None: also
+        over padding.
         """
         check_pair(source, lengths, ids)
-        rows = torch.arange(ids.shape[1], device=ids.device) + lengths[:, None]  # where `ids` stand
+        rows = torch.arange(ids.shape[1], device=ids.device) + lengths[:, None]  # the positions of `ids`
         text = F.pad(source, (0, ids.shape[1])).scatter(1, rows, ids)
         there = ()
         if id_lengths is not None and hasattr(self.decoder, "balance"):
@@ -83,7 +83,7 @@ class Pretrained(nn.Module):
 
     @checked
     def extend(self, ids: Tensor, past: "GPT2Past | None" = None) -> "tuple[Tensor, GPT2Past]":
-        """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them."""
+        """Logits (B, V) after the tokens (B, T), which follow those in `past`; and the past including them."""
         read = past.cache.get_seq_length() if past else 0
         check_ids(ids, self.config.vocab_size, self.config.n_positions - read)
         told = self.model(ids, **cache_argument(past.cache if past else None), use_cache=True)
@@ -91,19 +91,19 @@ class Pretrained(nn.Module):
 
 
 class GPT2Past(NamedTuple):
-    """What `Pretrained` keeps of a text: a cache of transformers, which changes in place."""
+    """The cache of `Pretrained`: one of transformers, which changes in place."""
 
     cache: Any
 
     def select(self, rows: list[int]) -> "GPT2Past":
-        """As `repro.models.past.Past.of`; what stood here is lost."""
+        """Like `repro.models.past.Past.of`, but changes this cache."""
         self.cache.reorder_cache(torch.tensor(rows))
         return self
 
 
 @config
 class EncoderDecoderConfig:
-    """Size of an `EncoderDecoder`: n_layer layers on either side. Raises ReproError for sizes that do not fit.
+    """Size of an `EncoderDecoder`: n_layer layers on either side. Raises ReproError for sizes that do not match.
 
     >>> EncoderDecoderConfig(vocab_size=9, n_embd=8, n_head=2, n_layer=1).parameters
     2225
@@ -117,11 +117,11 @@ class EncoderDecoderConfig:
     position_size: Positive | None = None
 
     def __post_init__(self):
-        _ = self.encoder  # raises ReproError for what does not fit
+        _ = self.encoder  # raises ReproError for sizes that do not match
 
     @property
     def encoder(self) -> LayersConfig:
-        """Its layers on the side of the input; the others have attention to the input besides."""
+        """The encoder layers; those of the decoder also attend to the input."""
         return LayersConfig(self.vocab_size, self.n_embd, self.n_head, (Full(),) * self.n_layer, self.dropout,
                             self.position_size)
 
@@ -142,14 +142,14 @@ class EncoderDecoderConfig:
         return read + own + across + 2 * self.n_embd * self.vocab_size * target
 
     def to_dict(self) -> dict:
-        """The fields, for those who compare settings."""
+        """All fields, for comparing settings."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @checked
 class EncoderDecoder(nn.Module):
-    """T-ED: an encoder reads the input both ways, a decoder the summary, looking at what the encoder made of the input
-    (Vaswani et al. 2017). Layers as those of `Decoder`, with relative positions on either side and none across.
+    """T-ED: an encoder reads the input in both directions, and a decoder writes the summary, attending to the encoder
+    (Vaswani et al. 2017). Layers as in `Decoder`, with relative positions inside each text and none across.
 
     >>> model = EncoderDecoder(EncoderDecoderConfig(vocab_size=9, n_embd=8, n_head=2, n_layer=1))
     >>> model(torch.tensor([[3, 4, 5]]), torch.tensor([3]), torch.tensor([[0, 6, 7]])).shape
@@ -177,11 +177,11 @@ class EncoderDecoder(nn.Module):
         return self.decode(self.encode(source, lengths), lengths, ids)
 
     def read(self, source: Tensor, lengths: Tensor, ids: Tensor, id_lengths: Tensor | None = None) -> Read:
-        """Of the summary alone."""
+        """The output for the summary only."""
         return Read(self(source, lengths, ids), None, 0.0)
 
     def encode(self, source: Tensor, lengths: Tensor) -> Tensor:
-        """What the encoder makes of the input (B, L, n_embd)."""
+        """The encoding of the input (B, L, n_embd)."""
         x = self.dropout(embedded(self.embed, source, name="source"))
         check_lengths(lengths, source)
         waves, there = sinusoids(source.shape[1], self.config.encoder.n_waves).to(x), within(source, lengths)
@@ -190,7 +190,7 @@ class EncoderDecoder(nn.Module):
         return self.norm_source(x)
 
     def decode(self, memory: Tensor, lengths: Tensor, ids: Tensor) -> Tensor:
-        """Logits (B, T, V), given what the encoder made."""
+        """Logits (B, T, V), given the result of the encoder."""
         x = self.dropout(embedded(self.embed, ids))
         waves, there = sinusoids(ids.shape[1], self.config.encoder.n_waves).to(x), within(memory, lengths)
         for layer in self.layers:
@@ -199,7 +199,7 @@ class EncoderDecoder(nn.Module):
 
 
 class Looking(Layer):
-    """A causal layer that between its own attention and its feedforward network looks at the encoder's states."""
+    """A causal layer that attends to the encoder's states between its self-attention and its feedforward network."""
 
     def __init__(self, config: LayersConfig):
         super().__init__(config, (Causal(),) * config.n_head)
@@ -217,7 +217,7 @@ class Looking(Layer):
         """Attention of (B, T, n_embd) to those states (B, L, n_embd) that are `there` (B, L)."""
         query, key, value = (layer(part).unflatten(2, (self.n_head, -1)).transpose(1, 2) for layer, part in (
             (self.query, x), (self.key, memory), (self.value, memory)))
-        if implementation in ("products", "rows"):  # plain products, as `repro.attention.products` has them
+        if implementation in ("products", "rows"):  # plain products, as in `repro.attention.products`
             scores = (query @ key.mT) * query.shape[3]**-0.5
             seen = scores.masked_fill(~there[:, None, None], -torch.inf).softmax(-1).to(value.dtype) @ value
         else:
@@ -251,7 +251,7 @@ class Seq2SeqConfig:
                 + 2 * d * self.vocab_size * target)
 
     def to_dict(self) -> dict:
-        """The fields, for those who compare settings."""
+        """All fields, for comparing settings."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -283,11 +283,11 @@ class Seq2Seq(nn.Module):
         return self.decode(self.encode(source, lengths), lengths, ids)
 
     def read(self, source: Tensor, lengths: Tensor, ids: Tensor, id_lengths: Tensor | None = None) -> Read:
-        """Of the summary alone."""
+        """The output for the summary only."""
         return Read(self(source, lengths, ids), None, 0.0)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The states of all tokens of the input, and the last ones, which the decoder starts from."""
+        """The states of all tokens of the input, and the last ones, from which the decoder starts."""
         from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
         x = self.dropout(embedded(self.embed, source, name="source"))
@@ -297,7 +297,7 @@ class Seq2Seq(nn.Module):
         return pad_packed_sequence(states, True, total_length=source.shape[1])[0], last
 
     def decode(self, memory: tuple[Tensor, tuple[Tensor, Tensor]], lengths: Tensor, ids: Tensor) -> Tensor:
-        """Logits (B, T, V), given what the encoder made."""
+        """Logits (B, T, V), given the result of the encoder."""
         states, last = memory
         x, _ = self.recurrent(self.dropout(embedded(self.embed, ids)), last)
         scores = self.match(x) @ states.mT
@@ -307,7 +307,7 @@ class Seq2Seq(nn.Module):
 
 
 def check_pair(source: Tensor, lengths: Tensor, ids: Tensor) -> None:
-    """Raise ReproError unless these are inputs (B, L), their lengths (B,) and the beginnings (B, T) of summaries."""
+    """Raise ReproError unless these are inputs (B, L), their lengths (B,) and summary prefixes (B, T)."""
     check_ids(source, name="source")
     check_ids(ids)
     same_batch(source=source, ids=ids)

@@ -1,7 +1,7 @@
-"""GPT fine-tuned: every task is read as a text, and its answer told from the last token (Radford et al. 2018, 3.2-3.3).
+"""Fine-tuning GPT: every task is read as a text, and the last token predicts the answer (Radford et al. 2018, 3.2-3.3).
 
-A text starts with one new token and ends with another; a third stands between two texts. Their embeddings and one
-matrix are all that is new. While it learns the task the model goes on predicting tokens, which the paper found to help.
+A text starts with one new token and ends with another; a third separates two texts. Only their embeddings and one
+matrix are new. During fine-tuning, the model continues to predict tokens, which the paper found to help.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,16 +31,17 @@ Predicted = tuple[Tensor, Tensor, Tensor]  # states (n, d), the tokens that foll
 
 @checked
 def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> list[Ids]:
-    """The sequences of token ids, 1, 1, 2 or K of them, as which a `TaskModel` reads an example (Figure 1).
+    """The sequences of token ids (1, 1, 2 or K of them) that a `TaskModel` reads for an example (Figure 1).
 
     form: "classification" (a text), "entailment" (premise, hypothesis), "similarity" (two texts, read in both orders)
     or "multiple-choice" (document, question, K candidates; the document or the question may be empty, for tasks that
-    have but one of them). What looks like a special token in a text is text; a tokeniser of words, which cannot tell,
-    refuses it. limit: tokens of a sequence at most. Of one that is longer only the document loses its end where there
-    are candidates; else the longer text does, of two equally long ones the second. Special tokens stay.
+    have only one of them). Special tokens that occur in a text are read as text; a word tokenizer, which cannot do
+    that, rejects them. limit: the most tokens of a sequence. If it is longer, the document is truncated if there are
+    candidates; otherwise the longer text, and the second of two equally long ones. Special tokens are kept.
 
-    Raises ReproError for an unknown form, another number of texts, a text that is no string, is empty or has only
-    blanks, and a limit that is no whole number, leaves nothing of a text, or does not hold question and candidate.
+    Raises ReproError for an unknown form, another number of texts, a text that is not a string or has no
+    words, and a limit that is not a whole number, leaves nothing of a text, or is too short for question and
+    candidate.
 
     >>> from repro.data import train_bpe
     >>> coder = train_bpe(["a cat sat. a dog ran."], 260)
@@ -68,7 +69,7 @@ def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> li
 
 
 def _encoded(form: str, texts: tuple[str, ...], tokeniser, limit: int) -> list[Ids]:
-    """The ids of each text. Raises ReproError for what is no example of this form."""
+    """The ids of each text. Raises ReproError unless the texts are an example of this form."""
     if not isinstance(form, str) or form not in FORMS:
         raise unknown("form", form, FORMS)
     choice = form == "multiple-choice"
@@ -85,19 +86,19 @@ def _encoded(form: str, texts: tuple[str, ...], tokeniser, limit: int) -> list[I
         if not said[number] and not (choice and number < 2 and any(said[:2])):
             raise ReproError(f"text {number + 1} of {len(texts)} is empty; an example of {form} has {TEXTS[form]}.")
         if getattr(tokeniser, "bos", None) in ids:
-            raise ReproError(f"text {number + 1} of {len(texts)} has <|endoftext|>, which tokeniser {tokeniser.name} "
-                             "takes for the end of a text; take it out.")
+            raise ReproError(f"text {number + 1} of {len(texts)} has <|endoftext|>, which tokenizer {tokeniser.name} "
+                             "treats as the end of a text; remove it.")
     return parts
 
 
 def _check_room(limit: int, least: int, why: str) -> None:
     if limit < least:
-        raise ReproError(f"limit is {limit} tokens; {why} {least}, the special ones included: give more, or leave the "
-                         "example out.")
+        raise ReproError(f"limit is {limit} tokens; {why} {least}, including the special ones; give more, or remove "
+                         "the example.")
 
 
 def _fitting(lengths: list[int], room: int) -> list[int]:
-    """The lengths of one or two texts after the longer one, of equal ones the second, lost tokens until both fit."""
+    """The lengths of one or two texts after truncating the longer one (the second of equal ones) until both fit."""
     if sum(lengths) <= room:
         return lengths
     if len(lengths) == 1:
@@ -108,10 +109,10 @@ def _fitting(lengths: list[int], room: int) -> list[int]:
 
 @checked
 def collate(examples: Iterable[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
-    """A batch of encoded examples: ids (B, S, N), zeros behind each end, and lengths (B, S), both int64.
+    """A batch of encoded examples: ids (B, S, N), padded with zeros, and lengths (B, S), both int64.
 
-    Raises ReproError for no examples, for examples with different numbers of sequences, an empty sequence, and what are
-    no sequences of whole numbers.
+    Raises ReproError for no examples, for examples with different numbers of sequences, an empty sequence, and anything
+    but sequences of whole numbers.
 
     >>> ids, lengths = collate([[[1, 2, 3]], [[4, 5]]])
     >>> ids.tolist(), lengths.tolist()
@@ -119,12 +120,12 @@ def collate(examples: Iterable[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
     """
     examples = list(examples)
     if not all(isinstance(example, Sequence) and not isinstance(example, str) for example in examples):
-        raise ReproError("an example of this batch is no list of sequences of ids, such as [[1, 2, 3]].")
+        raise ReproError("an example of this batch is not a list of sequences of ids, such as [[1, 2, 3]].")
     examples = [list(example) for example in examples]
     counts = sorted({len(example) for example in examples})
     if len(counts) != 1 or not counts[0]:
-        raise ReproError(f"the examples of this batch have {' and '.join(map(str, counts)) or 'no'} sequences; all "
-                         "of a batch need the same number, at least one: put those with as many candidates together.")
+        raise ReproError(f"the examples of this batch have {' and '.join(map(str, counts)) or 'no'} sequences; a "
+                         "batch needs examples with the same number, at least one: group them by candidates.")
     if not all(hasattr(ids, "__len__") and not isinstance(ids, str) for example in examples for ids in example):
         raise ReproError("an example of this batch is a list of ids; it must be a list of sequences, such as "
                          "[[1, 2, 3]] for one sequence.")
@@ -136,7 +137,7 @@ def collate(examples: Iterable[Sequence[Ids]]) -> tuple[Tensor, Tensor]:
         for row, ids in zip(rows, example, strict=True):
             given = torch.as_tensor(ids)
             if given.is_floating_point():
-                raise ReproError(f"a sequence of this batch has {given.dtype} in the place of ids; give whole numbers.")
+                raise ReproError(f"a sequence of this batch has {given.dtype} instead of ids; give whole numbers.")
             row[:len(ids)] = given
     return batch, lengths
 
@@ -156,7 +157,7 @@ def labelled(examples: Sequence[tuple[Sequence[Ids], float]]) -> dict[str, Tenso
 
 
 class Told:
-    """What a `TaskModel` says of a batch.
+    """The output of a `TaskModel` for a batch.
 
     logits: (B, n_outputs), or (B, S) of candidates. task_loss: mean cross entropy in nats, or mean squared error.
     loss: task_loss + lm_weight * lm_loss. Both are None without labels.
@@ -172,20 +173,20 @@ class Told:
     def lm_loss(self) -> Tensor:
         """Mean over sequences of the mean nats of their tokens from the second on, under a softmax over V + 3.
 
-        Worked out when it is asked for first, in a loss only where that weighs it: the output layer costs time.
+        Computed on first access, and in a loss only if its weight is not 0, because the output layer is slow.
         """
         return self._predicted()
 
 
 @checked
 class TaskModel(nn.Module):
-    """A language model, fine-tuned: (B, S, N) ids of `collate` to logits and losses (`Told`).
+    """A fine-tuned language model: maps (B, S, N) ids of `collate` to logits and losses (`Told`).
 
     base: a `GPT`, or another with `embed`, `read` and a tied output layer, such as `LSTM`; it is not copied. form: one
-    of `encode_example`. n_outputs: labels; 1 gives a number, learnt with squared errors; for candidates always 1, as
-    the softmax is over them. dropout: of the state that the answer is told from. Of two orders the states are added.
+    of `encode_example`. n_outputs: labels; 1 predicts a number with squared error; always 1 for candidates, because
+    the softmax is over them. dropout: of the state that predicts the answer. The states of two orders are added.
 
-    Candidates share a beginning, which a `GPT` reads once (`shared`): the same numbers in a fraction of the time.
+    Candidates share a beginning, which a `GPT` reads once (`shared`): the same results in a fraction of the time.
     Raises ReproError for an unknown form and numbers out of range.
 
     >>> base = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=1, n_embd=8, n_head=2))
@@ -207,39 +208,39 @@ class TaskModel(nn.Module):
         if not isinstance(dropout, Real) or not 0 <= dropout < 1:
             raise ReproError(f"dropout is {dropout!r}; it must be at least 0 and below 1.")
         self.base, self.form, self.n_outputs = base, form, n_outputs
-        self.shared = True  # one reading of what candidates have in common
+        self.shared = True  # read the common part of candidates once
         width, weight = base.config.n_embd, base.embed.weight
         self.special = nn.Embedding(3, width, device=weight.device, dtype=weight.dtype)
         self.head = nn.Linear(width, n_outputs, bias=False, device=weight.device, dtype=weight.dtype)
         self.dropout = nn.Dropout(dropout)
         nn.init.normal_(self.head.weight, std=INIT)
-        with torch.no_grad():  # as large as what the base has learnt to read
+        with torch.no_grad():  # as large as the embeddings that the base has learned
             self.special.weight.normal_().mul_(base.embed.weight.std())
 
     def settings(self) -> dict:
-        """All that decides what it computes but the weights."""
+        """Everything that determines its results, except the weights."""
         return {"base": self.base.config.to_dict(), "form": self.form, "n_outputs": self.n_outputs,
                 "dropout": self.dropout.p}
 
     @checked
     def forward(self, ids: Tensor, lengths: Tensor, labels: Tensor | Sequence[float] | None = None,
                 lm_weight: float = 0.5) -> Told:
-        """ids: (B, S, N), lengths: (B, S), of `collate`. labels: (B,), of a label or candidate its number from 0, or
-        the number that is learnt. lm_weight: what the loss of tokens counts beside that of the task.
+        """ids: (B, S, N), lengths: (B, S), of `collate`. labels: (B,), the index of a label or candidate, or the number
+        to predict. lm_weight: the weight of the language-model loss.
 
-        Raises ReproError for what does not fit together, numbers out of range, texts beyond the context of the base,
-        and texts of another tokeniser than the base's.
+        Raises ReproError for shapes that do not match, numbers out of range, texts beyond the context of the base, and
+        texts from another tokenizer than the base's.
         """
         for name, part in (("ids", ids), ("lengths", lengths)):
             if not isinstance(part, Tensor):
-                raise ReproError(f"{name} are {what(part)}; give the tensor that `collate` makes.")
+                raise ReproError(f"{name} are {what(part)}; give the tensor from `collate`.")
         try:
             labels = None if labels is None else torch.as_tensor(labels, device=ids.device)
         except (TypeError, ValueError, RuntimeError) as error:
             raise ReproError(f"labels are {labels!r}; give a tensor or a list of numbers.") from error
         self._check(ids, lengths, labels, lm_weight)
         ids = ids[:, :, :int(lengths.max())]
-        ids = ids.masked_fill(~_there(ids, lengths), 0)  # padding may be any number
+        ids = ids.masked_fill(~_there(ids, lengths), 0)  # padding may have any id
         table = torch.cat([self.base.embed.weight, self.special.weight])
         n = _in_common(ids, lengths) if self._may_share(ids) else None
         states, predicted = (self._apart(ids, lengths, table) if n is None or not n.all() else
@@ -264,7 +265,8 @@ class TaskModel(nn.Module):
         return self.shared and self.form == "multiple-choice" and hasattr(self.base, "read_branches")
 
     def _apart(self, ids: Tensor, lengths: Tensor, table: Tensor) -> tuple[Tensor, Callable[[], Predicted]]:
-        """Every sequence read in full: the states (B, S, d) of its last token, and what its tokens are told from."""
+        """Every sequence read in full: the states (B, S, d) of its last token, and the states that predict its
+        tokens."""
         states = self.base.read(F.embedding(ids.flatten(0, 1), table)).unflatten(0, ids.shape[:2])
         weight = _shares(lengths, states)
 
@@ -289,7 +291,7 @@ class TaskModel(nn.Module):
         def predicted() -> Predicted:
             inside = column[:, :-1] >= 0
             beyond = place[:, None, 1:] < lengths[..., None]
-            fork = read[:, -1:].expand(-1, many, -1)  # the last in common tells the first token of every branch
+            fork = read[:, -1:].expand(-1, many, -1)  # the last common token predicts the first token of every branch
             return tuple(torch.cat(parts) for parts in (
                 (read[:, :-1][inside], fork.flatten(0, 1), states[:, :, :-1][beyond]),
                 (trunk[:, 1:][inside], branches[:, :, 0].flatten(), branches[:, :, 1:][beyond]),
@@ -299,7 +301,7 @@ class TaskModel(nn.Module):
         return _at(states, lengths - n[:, None] - 1), predicted
 
     def _check(self, ids: Tensor, lengths: Tensor, labels: Tensor | None, lm_weight: float) -> None:
-        """Raise ReproError for what does not fit together or is out of range."""
+        """Raise ReproError for shapes that do not match or values out of range."""
         if ids.ndim != 3 or lengths.shape != ids.shape[:2] or not len(ids):
             raise ReproError(f"ids are {tuple(ids.shape)} and lengths {tuple(lengths.shape)}; they must be (B, S, N) "
                              "and (B, S), as `collate` gives them, with at least one example.")
@@ -310,7 +312,7 @@ class TaskModel(nn.Module):
                              f"{FORMS[self.form] or 'one for each of at least two candidates'}.")
         if not 2 <= int(lengths.min()) <= int(lengths.max()) <= ids.shape[2]:
             raise ReproError(f"lengths are {int(lengths.min())} to {int(lengths.max())}; they must be 2 to "
-                             f"{ids.shape[2]}, the tokens that there are.")
+                             f"{ids.shape[2]}, the length of a sequence.")
         context = getattr(self.base.config, "n_positions", None)
         if context is not None and int(lengths.max()) > context:
             raise ReproError(f"a text has {int(lengths.max()):,} tokens, but the model's context ends at {context:,}; "
@@ -321,14 +323,14 @@ class TaskModel(nn.Module):
             self._check_labels(ids, labels)
 
     def _check_tokens(self, ids: Tensor, lengths: Tensor) -> None:
-        """Raise ReproError for ids beyond the vocabulary, and where first and last tokens are another one's."""
+        """Raise ReproError for ids beyond the vocabulary, and for start or end tokens of another tokenizer."""
         size, told = self.base.config.vocab_size, ids[_there(ids, lengths)]
         first, last = ids[:, :, 0], _at(ids[..., None], lengths - 1)[..., 0]
         same = bool((first == first[0, 0]).all() and (last == first + EXTRACT).all())
         if not 0 <= int(told.min()) <= int(told.max()) < size + 3 or same and int(first[0, 0]) != size:
             raise ReproError(f"the texts have ids from {int(told.min())} to {int(told.max())} and start with "
                              f"{int(first[0, 0])}, but the base has {size} ids, so that they start with {size} and end "
-                             f"with {size + EXTRACT}; encode them with the tokeniser of the base.")
+                             f"with {size + EXTRACT}; encode them with the tokenizer of the base.")
 
     def _check_labels(self, ids: Tensor, labels: Tensor) -> None:
         n = ids.shape[1] if self.form == "multiple-choice" else self.n_outputs
@@ -346,7 +348,7 @@ class TaskModel(nn.Module):
 def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int = 32) -> np.ndarray:
     """The logits (examples, outputs or candidates) float64 of encoded examples, in their order. Dropout is off.
 
-    Batches hold examples of similar length. On a CPU, large float32 products take the fastest path that is exact
+    Batches hold examples of similar length. On a CPU, large float32 products take the fastest exact path
     (`repro.cpu`). Raises ReproError for no examples, different numbers of candidates, and batch sizes below 1.
 
     >>> base = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=1, n_embd=8, n_head=2))
@@ -354,7 +356,7 @@ def answers(model: TaskModel, examples: Sequence[Sequence[Ids]], batch_size: int
     (2, 2)
     """
     check_whole(batch_size, "batch_size")
-    collate(examples)  # raises ReproError for what does not go together
+    collate(examples)  # raises ReproError for examples that do not match
     lengths = [max(map(len, example)) for example in examples]
     order, device = np.argsort(lengths, kind="stable"), model.head.weight.device
     found = []
@@ -371,12 +373,12 @@ def _there(ids: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _shares(lengths: Tensor, states: Tensor) -> Tensor:
-    """(B, S): what each token from the second on counts in the mean over sequences of their means."""
+    """(B, S): the weight of each token from the second on in the mean over sequences of their means."""
     return 1 / ((lengths - 1) * lengths.numel()).to(torch.promote_types(states.dtype, torch.float32))
 
 
 def _in_common(ids: Tensor, lengths: Tensor) -> Tensor:
-    """(B,): how many tokens all sequences of an example begin with alike; at least one is left to each."""
+    """(B,): the length of the common beginning of the sequences of an example; each keeps at least one token."""
     alike = (ids == ids[:, :1]).all(1).long().cumprod(1).sum(1)
     return alike.minimum(lengths.min(1).values - 1)
 

@@ -1,9 +1,9 @@
-"""A decoder with memory-compressed attention, for texts too long to attend to whole (Liu et al. 2018, section 4.2.4).
+"""A decoder with memory-compressed attention, for texts too long for full attention (Liu et al. 2018, section 4.2.4).
 
-Layers take turns. A local one (L) attends inside blocks of 256 tokens. A memory-compressed one (M) sees the whole past,
-but shortened: a convolution of kernel 3 and stride 3 makes one key and one value out of three. The third of three
-tokens must be read before their key may be seen, or the past would hold the future. Up to then a query sees of its own
-three what has been read, the rest being zeros, as if the text ended there: so no position hides from a later one.
+Layers take turns. A local one (L) attends inside blocks of 256 tokens. A memory-compressed one (M) sees the whole past
+in shortened form: a convolution of kernel 3 and stride 3 turns three keys and values into one. A query may see a
+compressed key only after its third token, or it would look ahead. Until then, a query sees the tokens of its own group
+read so far, with zeros for the rest, as if the text ended there. So every position is visible to all later ones.
 """
 
 from dataclasses import fields
@@ -28,10 +28,10 @@ from repro.models.past import Kept, Past, check_past, pieces
 
 @config
 class TDMCAConfig:
-    """Size of a `TDMCA`. The numbers of the paper, but for the width, are the defaults.
+    """Size of a `TDMCA`. The defaults are those of the paper, except for the width.
 
-    Raises ReproError for sizes that do not fit together, other letters than L and M, a convolution that would see ahead
-    or pass tokens over, and experts that cannot be chosen or stand in no layer.
+    Raises ReproError for sizes that do not match, other letters than L and M, a convolution that would look ahead
+    or skip tokens, and invalid experts or expert layers.
 
     >>> TDMCAConfig(vocab_size=9, n_embd=8, n_head=2).layers
     'LMLML'
@@ -49,7 +49,7 @@ class TDMCAConfig:
     kernel: Positive = 3  # tokens that make one compressed key
     stride: Positive = 3  # tokens from one compressed key to the next
     n_experts: Natural = 0  # 0: none
-    k: Natural = 2  # experts of a token; without experts it has no effect
+    k: Natural = 2  # experts per token; no effect without experts
     expert_layers: Tuple[Natural] = (2,)  # counted from 0; their feedforward networks are the experts
     dropout: Dropout = 0.0
     position_size: Positive | None = None  # sines and cosines of a relative position; None: n_embd
@@ -70,11 +70,11 @@ class TDMCAConfig:
             if not self.expert_layers or not all(0 <= layer < len(self.layers) for layer in self.expert_layers):
                 raise ReproError(f"expert_layers is {self.expert_layers}; name at least one of the layers 0 to "
                                  f"{len(self.layers) - 1}.")
-        _ = self.stack  # raises ReproError for what else does not fit
+        _ = self.stack  # raises ReproError for other settings that do not match
 
     @property
     def stack(self) -> LayersConfig:
-        """The same layers with full causal attention, for what is alike in both."""
+        """The same layers with full causal attention, for shared computations."""
         return LayersConfig(self.vocab_size, self.n_embd, self.n_head, (Causal(),) * len(self.layers), self.dropout,
                             self.position_size)
 
@@ -101,16 +101,17 @@ class TDMCAConfig:
         return 2 * matrices + 2 * self.n_embd * self.vocab_size + 2 * features * self.pairs_per_token(n)
 
     def to_dict(self) -> dict:
-        """The fields, for those who compare settings."""
+        """All fields, for comparing settings."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @checked
 class TDMCA(nn.Module):
-    """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N has no limit and need be no multiple.
+    """Token ids (B, N) to logits (B, N, V); logits[:, i] predicts token i + 1. N is unlimited and need not be a
+    multiple of a block.
 
     Pre-layernorm, GELU, tied embeddings, relative positions, as in `Decoder`. After a call, `balance` is the loss that
-    keeps its experts in use (a scalar; 0 without experts) and `use` how many tokens each chose, by layer.
+    keeps the experts in use (a scalar; 0 without experts), and `use` the tokens per expert in each layer.
     implementation: as in `Decoder`. "products" and "rows" also keep compressed attention in the precision that autocast
     gives, and only "products" computes scores of all later groups. recompute: keep only what enters a layer.
 
@@ -135,16 +136,16 @@ class TDMCA(nn.Module):
         self.balance, self.use = torch.zeros(()), {}
 
     def forward(self, ids: Tensor, there: Tensor | None = None) -> Tensor:
-        """there (B, N) bool: which tokens are text; the others, padding, count neither in `balance` nor in `use`. None:
+        """there (B, N) bool: which tokens are text; padding counts neither in `balance` nor in `use`. None:
         all are."""
         return self.logits(self.hidden(ids, there))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Of normed states (..., n_embd): (..., V)."""
+        """Logits (..., V) of normalized states (..., n_embd)."""
         return tied_output(hidden, self.embed, self.bias)
 
     def hidden(self, ids: Tensor, there: Tensor | None = None) -> Tensor:
-        """The states (B, N, n_embd) that the logits are read off."""
+        """The states (B, N, n_embd), the input of the output layer."""
         if there is not None and (not isinstance(there, Tensor) or there.shape != ids.shape
                                   or there.dtype != torch.bool):
             raise ReproError(f"there is {what(there)}; give a bool for each of the ids.")
@@ -162,11 +163,11 @@ class TDMCA(nn.Module):
         return self.norm(x)
 
     def extend(self, ids: Tensor, past: Past | None = None) -> tuple[Tensor, Past]:
-        """Logits (B, V) of what follows tokens (B, T) that stand behind those of `past`; and the past with them.
+        """Logits (B, V) after the tokens (B, T), which follow those in `past`; and the past including them.
 
-        It is what `forward` says of the whole text's last token; what stands in `past` is not read again. A layer keeps
-        of the past no more than later tokens see: of a local one the block that the text ends in, of a compressed one
-        a key and a value for each whole group, and the tokens of the last.
+        The logits equal those of `forward` for the last token of the whole text; tokens in `past` are not read again.
+        A layer stores only what later tokens can see: a local one the current block, a compressed one a key and a value
+        per complete group, and the tokens of the last group.
         """
         check_ids(ids)
         check_past(past, ids, self.layers)
@@ -182,7 +183,7 @@ class TDMCA(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then a feedforward network or experts, each behind a layernorm and added to what enters."""
+    """Attention, then a feedforward network or experts, each after a layernorm and added to its input."""
 
     def __init__(self, config: TDMCAConfig, number: int):
         super().__init__()
@@ -205,7 +206,7 @@ class Layer(nn.Module):
         return self.with_network(x + self.dropout(look(self.norm_1(x), waves, implementation)), there)
 
     def with_network(self, x: Tensor, there: Tensor | None = None) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Its states with what the feedforward network or the experts add, these ones' balance and use."""
+        """The states plus the output of the feedforward network or experts, and the balance and use of the experts."""
         if self.experts is None:
             return x + self.dropout(self.outer(F.gelu(self.inner(self.norm_2(x))))), None, None
         told, balance, use = self.experts(self.norm_2(x).flatten(0, 1), None if there is None else there.flatten())
@@ -224,7 +225,7 @@ class Layer(nn.Module):
         return self.with_network(x + self.dropout(told))[0], kept
 
     def local(self, x: Tensor, waves: Tensor, implementation: str) -> Tensor:
-        """Causal attention in each block by itself: blocks lie side by side, as sequences of a batch do."""
+        """Causal attention in each block separately; blocks are processed like sequences of a batch."""
         batch, n, width = x.shape
         size = min(self.block, n)
         blocks = F.pad(x, (0, 0, 0, -n % size)).view(-1, size, width)
@@ -234,7 +235,8 @@ class Layer(nn.Module):
 class CompressedAttention(RelativeAttention):
     """Attention to one key and one value for every group of `stride` tokens (B, N, n_embd).
 
-    Query i sees the groups before its own, and of its own the tokens up to i. A group's place is its first token's.
+    Query i sees the groups before its own, and the tokens of its own group up to i. A group has the position of its
+    first token.
     """
 
     def __init__(self, config: LayersConfig, stride: int):
@@ -257,7 +259,7 @@ class CompressedAttention(RelativeAttention):
         batch, n, width = x.shape
         heads, size = self.u.shape
         query, key, value = self.project(x).chunk(3, -1)
-        begin = start // self.stride * self.stride  # of the group that `start` stands in
+        begin = start // self.stride * self.stride  # of the group that contains `start`
         keys, values, *unread = past or (None, None)
         if start > begin:
             key, value = (torch.cat(two, 1) for two in zip(unread, (key, value), strict=True))

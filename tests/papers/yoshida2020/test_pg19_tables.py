@@ -21,7 +21,7 @@ def test_estimates_know_every_corpus_at_every_scale():
             sets = {"corpus": corpus.name, "train_documents": documents, "steps": "null"}
             for config in experiment("finetune-gpt2").plan(scale, sets):
                 if not corpus.is_text:
-                    with pytest.raises(ReproError, match=f"{corpus.name} is no running text but examples"):
+                    with pytest.raises(ReproError, match=f"{corpus.name} contains examples"):
                         experiment("finetune-gpt2").estimate(config)
                 elif "train" not in corpus.splits:
                     with pytest.raises(ReproError, match=f"split of {corpus.name}.*train"):
