@@ -104,7 +104,8 @@ class LongformerSelfAttention(nn.Module):
         out = out.transpose(1, 2).flatten(2)
         return out if real is None else out * real[..., None]
 
-    def _with_globals(self, hidden: Tensor, out: Tensor, chosen: SampleGlobals, real: Tensor | None, share: float) -> Tensor:
+    def _with_globals(self, hidden: Tensor, out: Tensor, chosen: SampleGlobals, real: Tensor | None,
+                      share: float) -> Tensor:
         """`out` (B, H, N, D) in which global tokens see all tokens, through separate projections."""
         queries = self._heads("query_global", chosen.gather(hidden[:, None])[:, 0])
         mask = None if real is None else real[:, None, None]
