@@ -81,7 +81,7 @@ def papers(chapter):
 
 
 def recorded(run):
-    return Store.of(run.scale).get(run) is not None
+    return Store.for_scale(run.scale).get(run) is not None
 
 
 def stamp(run):
