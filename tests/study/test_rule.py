@@ -364,7 +364,7 @@ def test_a_count_is_compared_with_half_of_the_papers_too(values, seeds):
 
 
 @pytest.mark.parametrize(("control", "word"), [
-    (None, "on the other side"), (0.0, "opposite"), (-0.02, "opposite"), (-0.07, "no effect of the mechanism"),
+    (None, "on the opposite side"), (0.0, "opposite"), (-0.02, "opposite"), (-0.07, "no effect of the mechanism"),
     (-0.1, "no effect of the mechanism"), (-0.3, "no effect of the mechanism"), (0.1, "opposite")])
 def test_opposite_is_what_goes_with_the_mechanism(control, word):
     found = judge(effects(-0.1, 0.01), "higher", paper_effect=0.1,
