@@ -176,7 +176,7 @@ def _facets(height: float, frame: "pandas.DataFrame", x: str, y: str, by: str, n
         shown = [name for name in names if name in set(here[by])]
         seaborn.lineplot(here.assign(**{x: moved}), x=x, y=y, hue=by, hue_order=shown, palette=palette, style=by,
                          style_order=shown, markers=dict(zip(names, cycle(MARKERS), strict=False)), dashes=False,
-                         estimator=None, lw=lw, legend=False, ax=axis)
+                         estimator=None, lw=lw, ms=6, legend=False, ax=axis)
         for line, name in zip(axis.lines, shown, strict=True):
             line.set(label=name, **{"mfc": "white", "mec": palette[name], "ls": ""} if name in hollow else {})
         if {"low", "high"} <= set(here):
