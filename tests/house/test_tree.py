@@ -98,8 +98,9 @@ def test_chapters_import_rooms_and_papers_by_their_faces():
 
 
 @pytest.mark.parametrize(("modules", "slow"), [
-    ("repro.cli", ("torch", "transformers", "datasets", "pandas", "matplotlib")),
+    ("repro.cli", ("torch", "transformers", "datasets", "pandas", "matplotlib", "seaborn")),
     ("repro.study, repro.data, repro.evaluation, repro.training", ("transformers", "datasets", "gensim", "matplotlib")),
+    ("repro.plotting", ("seaborn",)),
 ])
 def test_what_is_slow_to_import_is_imported_where_it_is_used(modules, slow):
     script = f"import sys, {modules}; print(*sorted(set({slow}) & set(sys.modules)))"

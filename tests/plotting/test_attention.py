@@ -21,6 +21,8 @@ def test_cells_are_the_allowed_pairs_with_queries_from_above():
     both, added = (window | Global([4])).mask(N).numpy(), (Global([4]).mask(N) & ~window.mask(N)).numpy()
     assert ((cells(figure, 1) > 0) == both).all()
     assert ((cells(figure, 1) == 2) == added).all()
+    assert all([(label.get_text(), at) for label, at in zip(side.get_ticklabels(), side.get_ticklocs(), strict=True)]
+               == [("0", 0.5), ("8", 8.5)] for side in (figure.axes[0].xaxis, figure.axes[0].yaxis))
     assert figure.axes[0].yaxis_inverted() and not figure.axes[0].xaxis_inverted()
     counts = [figure.axes[panel].texts[0].get_text() for panel in (0, 1)]
     assert counts == ["24 pairs, 30%", f"{both.sum()} pairs, {both.mean():.0%}"]

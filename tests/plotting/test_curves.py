@@ -20,6 +20,15 @@ from repro.plotting import (
 )
 
 
+def lines(axis):
+    return {line.get_label(): line for line in axis.lines if not line.get_label().startswith("_")}
+
+
+def intervals(axis):
+    return sorted((ends[0][1], ends[1][1]) for part in axis.findobj(LineCollection) for ends in part.get_segments()
+                  if len(ends) and ends[0][1] == ends[0][1])
+
+
 @pytest.fixture
 def frame():
     rows = [("paper", "baseline", "0", "30.47", None, None), ("paper", "recurrent", "0", "29.01", None, None),
@@ -31,13 +40,17 @@ def frame():
 def test_table_curves_have_a_panel_per_source_and_intervals_where_there_are_any(frame):
     figure = draw_table_curves(frame)
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["paper", "small"]
-    paper, small = figure.axes
-    baseline, recurrent = small.lines
-    assert list(baseline.get_ydata()) == [100, 98]
-    assert list(recurrent.get_ydata()) == [96]  # "not run" is left out
-    assert [to_hex(line.get_color()).upper() for line in small.lines] == [COLOURS["baseline"], COLOURS["recurrent"]]
-    bars = [segment for part in small.findobj(LineCollection) for segment in part.get_segments()]
-    assert sorted((low[1], high[1]) for low, high in bars) == [(95, 97), (97, 99), (99, 101)]
+    small = lines(figure.axes[1])
+    assert {name: list(line.get_ydata()) for name, line in small.items()} == {
+        "baseline": [100, 98], "recurrent": [96]}  # "not run" is left out
+    assert {name: to_hex(line.get_color()).upper() for name, line in small.items()} == {
+        name: COLOURS[name] for name in small}
+    assert small["baseline"].get_xdata() == pytest.approx([-0.03, 4.97])
+    assert intervals(figure.axes[1]) == [(95, 97), (97, 99), (99, 101)] and not intervals(figure.axes[0])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["baseline", "recurrent"]
+    assert [axis.get_ylabel() for axis in figure.axes] == ["perplexity per word", ""]
+    assert not any(axis.get_legend() for axis in figure.axes)
+    assert draw_table_curves(frame).svg() == figure.svg()
 
 
 def test_marks_beside_each_other_stay_on_a_scale_of_doublings():
@@ -45,7 +58,7 @@ def test_marks_beside_each_other_stay_on_a_scale_of_doublings():
     rows = [("paper", name, n, 1.0) for name in "abcde" for n in (100, 500, 11_000)]
     frame = pandas.DataFrame(rows, columns=["source", "model", "overlap", "perplexity"])
     axis, = draw_table_curves(frame, log_x=True).axes
-    for k, line in enumerate(axis.lines[:5]):
+    for k, line in enumerate(lines(axis)[name] for name in "abcde"):
         assert list(line.get_xdata()) == pytest.approx([n * 110**(0.012 * (k - 2)) for n in (100, 500, 11_000)])
 
 
@@ -88,10 +101,10 @@ def test_two_series_under_one_name_are_refused_and_a_control_has_its_own_line(fr
     with pytest.raises(ReproError, match="two points have source small, model baseline, overlap 5"):
         draw_table_curves(pandas.concat([frame, control]))
     control = control.assign(model="baseline trained overlapped")
-    lines = {line.get_label(): line for line in draw_table_curves(pandas.concat([frame, control])).axes[1].lines}
-    assert list(lines["baseline"].get_ydata()) == [100, 98]
-    assert list(lines["baseline trained overlapped"].get_ydata()) == [90]
-    assert len({line.get_color() for line in lines.values()}) == 3
+    small = lines(draw_table_curves(pandas.concat([frame, control])).axes[1])
+    assert list(small["baseline"].get_ydata()) == [100, 98]
+    assert list(small["baseline trained overlapped"].get_ydata()) == [90]
+    assert len({line.get_color() for line in small.values()}) == 3
 
 
 def test_the_cost_front_goes_through_the_points_that_nothing_beats():
@@ -100,10 +113,9 @@ def test_the_cost_front_goes_through_the_points_that_nothing_beats():
             ("small", "baseline", 30, 300, 3.0, 7.0), ("paper", "baseline", 0, 300, 1.0, 5.0)]
     points = pandas.DataFrame(rows, columns=["source", "model", "overlap", "window", "flops", "perplexity"])
     small, paper = draw_cost_front(points).axes
-    lines = {line.get_label(): line.get_xydata().tolist() for line in small.lines}
-    assert lines["Pareto front"] == [[1.0, 9.0], [2.0, 8.0], [3.0, 7.0]]
-    assert lines["recurrent, overlap 0"] == [[1.0, 9.0], [2.0, 8.0]]
-    assert lines["baseline, overlap 0"] == [[1.0, 9.5], [2.0, 8.5]] and lines["baseline, overlap 30"] == [[3.0, 7.0]]
+    assert {name: line.get_xydata().tolist() for name, line in lines(small).items()} == {
+        "recurrent, overlap 0": [[1.0, 9.0], [2.0, 8.0]], "baseline, overlap 0": [[1.0, 9.5], [2.0, 8.5]],
+        "baseline, overlap 30": [[3.0, 7.0]], "Pareto front": [[1.0, 9.0], [2.0, 8.0], [3.0, 7.0]]}
     assert paper.get_title(loc="left") == "paper"
     with pytest.raises(ReproError, match="no point to draw"):
         draw_cost_front(points[:0])
@@ -165,20 +177,18 @@ def test_gains_have_the_paper_and_ours_as_lines_and_controls_as_hollow_marks():
             ("small", "recurrent, first block", 0, 2.9, 2.0, 3.5), ("small", "module masked out", 0, -0.5, -1.0, 0.5)]
     frame = pandas.DataFrame(rows, columns=["source", "name", "overlap", "gain", "low", "high"])
     (axis,) = draw_gains(frame).axes
-    lines = {line.get_label(): line for line in axis.lines[1:]}  # the first one is at 0
-    assert set(axis.lines[0].get_ydata()) == {0}
-    assert {name: list(line.get_ydata()) for name, line in lines.items()} == {
+    shown = lines(axis)
+    assert {tuple(line.get_ydata()) for line in axis.lines if line.get_marker() == "None"} == {(0, 0)}
+    assert {name: list(line.get_ydata()) for name, line in shown.items()} == {
         "paper": [4.8, 3.0], "recurrent": [2.5, 2.0], "recurrent, first block": [2.9], "module masked out": [-0.5]}
-    hollow = {name for name, line in lines.items() if line.get_markerfacecolor() == "white"}
-    assert hollow == {"module masked out"} == {name for name, line in lines.items() if line.get_linestyle() == "None"}
-    assert len({line.get_marker() for line in lines.values()}) == 4
-    bars = [segment for part in axis.findobj(LineCollection) for segment in part.get_segments() if len(segment)]
-    assert sorted((low[1], high[1]) for low, high in bars if low[1] == low[1]) == [
-        (-1, 0.5), (1, 3), (2, 3.5), (2, 3.5)]
-    fewer = draw_gains(frame[frame["name"] != "recurrent"], list(lines)).axes[0].lines[-1]
-    masked = lines["module masked out"]
-    assert (fewer.get_label(), fewer.get_marker(), fewer.get_color()) == (
-        "module masked out", masked.get_marker(), masked.get_color())
+    hollow = {name for name, line in shown.items() if line.get_markerfacecolor() == "white"}
+    assert hollow == {"module masked out"} == {name for name, line in shown.items() if line.get_linestyle() == "None"}
+    assert len({line.get_marker() for line in shown.values()}) == 4
+    assert intervals(axis) == [(-1, 0.5), (1, 3), (2, 3.5), (2, 3.5)]
+    fewer = draw_gains(frame[frame["name"] != "recurrent"], list(shown))
+    fewer, masked, told = lines(fewer.axes[0])["module masked out"], shown["module masked out"], fewer.legends[0]
+    assert (fewer.get_marker(), fewer.get_color()) == (masked.get_marker(), masked.get_color())
+    assert [text.get_text() for text in told.get_texts()] == ["paper", "recurrent, first block", "module masked out"]
     assert [text.get_text() for text in draw_gains(frame[:0]).axes[0].texts] == ["not run"]
     with pytest.raises(ReproError, match="two points have source small, name paper, overlap 0"):
         draw_gains(pandas.concat([frame, frame[:1]]))
@@ -192,12 +202,13 @@ def test_costs_and_changes_are_drawn_where_they_are():
     frame = pandas.DataFrame(rows, columns=["source", "name", "flops", "change", "low", "high"])
     figure = draw_quality_and_cost(frame)
     cost, effect = figure.axes
-    assert {line.get_label(): line.get_xdata()[0] for line in cost.lines} == costs
-    shown = {line.get_label(): (line.get_xdata()[0], line.get_ydata()[0]) for line in effect.lines[1:]}  # all but 0
-    assert shown == {name: (changes[name][0], k) for k, name in enumerate(costs)}
-    bars = {segment[0][1]: (segment[0][0], segment[1][0]) for part in effect.findobj(LineCollection)
-            for segment in part.get_segments() if len(segment) and segment[0][0] == segment[0][0]}
+    for axis, values in ((cost, list(costs.values())), (effect, [change for change, _, _ in changes.values()])):
+        assert {(x, y) for line in axis.lines if line.get_marker() == "o"
+                for x, y in zip(*line.get_data(), strict=True) if x == x} == set(zip(values, range(4), strict=True))
+    bars = {line.get_ydata()[0]: tuple(line.get_xdata()) for line in effect.lines[1:]
+            if line.get_marker() == "None" and line.get_xdata()[0] == line.get_xdata()[0]}
     assert bars == {k: changes[name][1:] for k, name in enumerate(costs) if name != "none"}
+    assert set(effect.lines[0].get_xdata()) == {0}
     assert [label.get_text() for label in cost.get_yticklabels()] == list(costs)
     assert [text.get_text() for text in draw_quality_and_cost(frame[:0]).axes[0].texts] == ["not run"]
     with pytest.raises(ReproError, match="two points have source small, name none"):

@@ -1,9 +1,11 @@
 """Effects stand where they belong, the paper's hollow, with a dot for each seed."""
 
 import pytest
+from matplotlib.colors import to_hex
 
 from repro.errors import ReproError
 from repro.plotting import draw_effects
+from repro.plotting.style import SERIES
 
 PANELS = {"pre-training": {"CoLA": {"paper": [26.5], "small": [4.0, 6.5]}, "RTE": {"small": [-1.0]}},
           "LSTM": {"CoLA": {"paper": [-0.5]}, "RTE": {}}}
@@ -12,11 +14,14 @@ PANELS = {"pre-training": {"CoLA": {"paper": [26.5], "small": [4.0, 6.5]}, "RTE"
 def test_every_effect_is_a_mark_and_every_seed_a_dot():
     figure = draw_effects(PANELS, "points")
     left, right = figure.axes
-    marks = [(line.get_xdata()[0], line.get_ydata()[0], line.get_marker(), line.get_markerfacecolor() == "none")
-             for line in left.lines if line.get_markersize() == 7]
+    marks = [(x, y, line.get_marker(), line.get_markerfacecolor() == "none") for line in left.lines[1:]
+             for x, y in zip(*line.get_data(), strict=True) if x == x]
     assert marks == [(26.5, 0, "D", True), (5.25, 0, "o", False), (-1.0, 1, "o", False)]
-    dots = [(*line.get_xdata(), *line.get_ydata()) for line in left.lines if line.get_markersize() == 3]
-    assert dots == [(4.0, 6.5, 0, 0)]
+    assert set(left.lines[0].get_xdata()) == {0}
+    dots = [tuple(dot) for found in left.collections for dot in found.get_offsets()]
+    assert dots == [(4.0, 0), (6.5, 0), (-1.0, 1)]
+    colours = {line.get_label(): to_hex(line.get_color()).upper() for line in left.lines[1:]}
+    assert colours == {"paper": SERIES["paper"], "ours, small": SERIES["small"]}
     assert [label.get_text() for label in left.get_yticklabels()] == ["CoLA", "RTE"]
     assert left.get_xlim() == right.get_xlim() and left.get_ylim() == right.get_ylim() == (1.5, -0.5)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["paper", "one seed", "ours, small"]

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.colors import to_hex
 
-from repro.plotting import draw_connectivity, draw_images, draw_spectrograms, draw_weights
+from repro.plotting import COLOURS, draw_connectivity, draw_images, draw_spectrograms, draw_weights
 
 
 def test_images_are_shown_as_they_are():
@@ -25,9 +26,14 @@ def test_a_spectrogram_is_brightest_at_the_frequency_of_a_tone():
     assert draw_spectrograms({}, 12_000).alt == "Spectrograms: not run."
 
 
+def cells(axis):
+    assert axis.yaxis_inverted()  # the first row is on top
+    return axis.collections[0].get_array()
+
+
 def test_every_row_of_weights_is_relative_to_its_largest():
     figure = draw_weights({"one": torch.tensor([[0.5, 0.0], [0.1, 0.4]])})
-    assert np.allclose(figure.axes[0].images[0].get_array(), [[1, 0], [0.25, 1]])
+    assert np.allclose(cells(figure.axes[0]), [[1, 0], [0.25, 1]])
 
 
 def test_pictures_keep_their_colours_in_dark_mode_and_drawings_do_not():
@@ -42,7 +48,7 @@ def test_pictures_keep_their_colours_in_dark_mode_and_drawings_do_not():
 def test_what_is_new_in_a_layer_is_told_from_what_was_known():
     one = torch.eye(2, dtype=torch.bool)
     figure = draw_connectivity({"toy": [one, torch.ones(2, 2).tril().bool()]})
-    first, second = (axis.images[0].get_array() for axis in figure.axes)
+    first, second = (cells(axis) for axis in figure.axes)
     assert first.tolist() == [[1, 0], [0, 1]] and second.tolist() == [[1, 0], [2, 1]]
     assert "toy: 2 pairs, 3 pairs" in figure.alt
 
@@ -50,12 +56,15 @@ def test_what_is_new_in_a_layer_is_told_from_what_was_known():
 def test_connectivity_is_played_layer_by_layer_from_before_the_first():
     short, deep = torch.ones(2, 2).tril().bool(), [torch.eye(2).bool(), torch.ones(2, 2).tril().bool()]
     figure = draw_connectivity({"one layer": [short], "two": deep})
-    shown = [[axis.images[0].get_array().tolist() for axis in frame.axes] for frame in figure.frames]
+    shown = [[cells(axis).tolist() for axis in frame.axes] for frame in figure.frames]
     assert shown == [[[[1, 0], [0, 1]]] * 2, [[[1, 0], [2, 1]], [[1, 0], [0, 1]]], [[[1, 0], [1, 1]], [[1, 0], [2, 1]]]]
     told = [frame.axes[0].get_title("left") for frame in figure.frames]
     assert list(figure.steps()) == ["before", "layer 1", "layer 2"]
     assert told == ["one layer, before the first layer", "one layer, after layer 1", "one layer, after layer 2"]
-    assert sum(bool(axis.images) for axis in figure.axes) == 3  # the still has no panel where there is no layer
+    assert [bool(axis.collections) for axis in figure.axes] == [axis.axison for axis in figure.axes]
+    assert sum(axis.axison for axis in figure.axes) == 3  # the still has no panel where there is no layer
+    colours = [COLOURS[name] for name in ("empty", "scored", "h_prev")]
+    assert [to_hex(colour).upper() for colour in figure.axes[0].collections[0].cmap(range(3))] == colours
     page = figure._repr_mimebundle_()["text/html"]
     assert page.count("<svg") == 4 and page.count('role="img"') == 1  # words once, for the still
     assert page.index('class="still"') < page.index('class="moving" aria-hidden="true"')

@@ -13,7 +13,7 @@ CURVES = {"baseline": [(0, 0, 0), (0, 0, 0)], "overlap": [(0.5, 0.4, 0.6), (0, 0
 
 def points(axis):
     return [(x, y, line.get_markerfacecolor()) for line in axis.lines if line.get_marker() not in ("None", "", None)
-            for x, y in zip(*line.get_data(), strict=True)]
+            for x, y in zip(*line.get_data(), strict=True) if x == x]
 
 
 def test_own_contexts_are_filled_and_other_ones_hollow():
@@ -22,7 +22,12 @@ def test_own_contexts_are_filled_and_other_ones_hollow():
     drawn = points(axis)
     assert [(x, y) for x, y, fill in drawn if fill == "white"] == [(0.55, 0), (0.6, 1), (0.6, 2)]
     assert [(x, y) for x, y, fill in drawn if fill != "white"] == [(0.35, 0), (0.1, 1), (0.04, 2)]
-    assert [label.get_text() for label in axis.get_yticklabels()] == list(ROWS)
+    ends = {(*line.get_xdata(), *line.get_ydata()) for line in axis.lines if line.get_marker() in ("None", "", None)}
+    ends = {one for one in ends if one[0] == one[0]}
+    assert ends == {(low, high, y, y) for y, pair in enumerate(ROWS.values()) for _, low, high in pair}
+    assert [segment.tolist() for segment in axis.collections[0].get_segments()] == [
+        [[own[0], y], [other[0], y]] for y, (own, other) in enumerate(ROWS.values())]
+    assert [label.get_text() for label in axis.get_yticklabels()] == list(ROWS) and axis.get_ylim() == (2.5, -0.5)
     assert "recurrent: own 0.100, other 0.600" in figure.alt
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["own context", "context of another book"]
 

@@ -8,7 +8,7 @@ from repro.errors import ReproError
 from repro.papers.longformer2020.attention_memory import MEANING
 from repro.papers.yoshida2020.propagation_tables import READERS, WRITERS
 from repro.plotting import LiveCurve, draw_bars, draw_curves, draw_growth, draw_own_and_other, draw_reach
-from repro.plotting.style import CYCLE, SERIES, canvas, colours, named, series
+from repro.plotting.style import CYCLE, SERIES, canvas, colours, house, named, series
 
 FIGURES = {  # lines that stand together
     "tables": ["baseline", "recurrent", "baseline trained overlapped"], "readers": READERS.values(),
@@ -121,6 +121,14 @@ def test_readers_and_writers_are_told_apart():
     triple = (1.0, 0.9, 1.1)
     rows = draw_own_and_other({"recurrent": (triple, triple), "the true text": (triple, triple)}, "nats").axes[0]
     assert SERIES["recurrent"] in {to_hex(line.get_color()).upper() for line in rows.lines}
+
+
+def test_seaborn_reads_the_house_style():
+    import seaborn
+
+    with house():
+        assert [to_hex(colour).upper() for colour in seaborn.color_palette()] == list(CYCLE)
+        assert seaborn.axes_style()["axes.grid"] and not seaborn.axes_style()["axes.spines.top"]
 
 
 def test_a_canvas_is_in_the_house_style():

@@ -527,7 +527,7 @@ from repro.cli import main
 try:
     main(sys.argv[1:])
 finally:
-    heavy = {"torch", "transformers", "matplotlib", "pandas"} & set(sys.modules)
+    heavy = {"torch", "transformers", "matplotlib", "pandas", "seaborn"} & set(sys.modules)
     assert not heavy, heavy
 """
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.colors import ListedColormap
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from repro.errors import ReproError
 from repro.plotting.curves import legend_below, paint
+from repro.plotting.pictures import heatmap
 from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, colours, house, plain
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
     rows = -(-len(patterns) // COLUMNS)
     figure, axes = canvas(2.25 * rows, columns=COLUMNS, rows=rows, squeeze=False,
                           alt=f"Who sees whom among {n} positions. Allowed pairs:")
-    shown = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
     told = []
     for axis, (name, pattern) in zip(axes.flat, patterns.items(), strict=False):
         layers = pattern if isinstance(pattern, Sequence) else [pattern]
@@ -43,16 +42,10 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
         for kind, layer in enumerate(layers, 1):
             kinds = np.where((kinds == 0) & layer.mask(n).numpy(), kind, kinds)
         pairs = np.count_nonzero(kinds)
-        axis.pcolormesh(kinds, cmap=shown, vmin=0, vmax=2, edgecolors="white", linewidth=0.4)
+        heatmap(axis, kinds, linewidths=0.4, xticklabels=n - 1, yticklabels=n - 1)  # the first and the last
         axis.set_title(f"{name}\n", size=10)
         axis.text(0, 1.03, f"{pairs} pairs, {pairs / n**2:.0%}", transform=axis.transAxes, size=9)
-        axis.set(aspect="equal", xticks=[0.5, n - 0.5], yticks=[0.5, n - 0.5])
-        axis.set_xticklabels([0, n - 1])
-        axis.set_yticklabels([0, n - 1])
-        axis.tick_params(length=0)
-        axis.invert_yaxis()
-        axis.grid(visible=False)
-        axis.spines[:].set_visible(False)
+        axis.tick_params(length=0, rotation=0)
         told.append(f"{name} {pairs}")
     for axis in axes.flat[len(patterns):]:
         axis.set_axis_off()

@@ -1,6 +1,7 @@
 """Curves and bars of what was measured."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
@@ -46,30 +47,17 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
         frame[name] = pandas.to_numeric(frame[name], errors="coerce")
     frame = frame.dropna(subset=[x, y])
     _once(frame, ["source", "model", x])
-    sources = list(dict.fromkeys(frame["source"]))
-    figure, axes = canvas(3.1, columns=max(len(sources), 1), squeeze=False, alt=(
-        f"{labels[1]} against {labels[0]}, a line for each model; panels: {', '.join(sources) or 'not run'}."))
     models = list(dict.fromkeys([*(name for name in MODELS if name in set(frame["model"])), *frame["model"]]))
-    colour = colours(models)
-    for axis, source in zip(axes[0], sources, strict=False):
-        here = frame[frame["source"] == source].sort_values(x)
-        for k, model in enumerate(models):
-            rows = here[here["model"] == model]
-            aside = 0.012 * (k - (len(models) - 1) / 2)  # of the panel's width: intervals beside each other
-            xs = (rows[x] * (here[x].max() / here[x].min())**aside if log_x else rows[x] + aside * np.ptp(here[x]))
-            _line(axis, xs, rows[y], model, colour[model], k)
-            if {"low", "high"} <= set(rows):
-                axis.vlines(xs, rows["low"], rows["high"], color=colour[model], lw=1.2)
-        axis.set_title(source)
-        axis.set_xlabel(labels[0])
+    figure, panels = _facets(3.1, frame, x, y, "model", models, labels, f"{labels[1]} against {labels[0]}, a line for "
+                             "each model; panels: {}.", by_factor=bool(log_x))
+    for axis, here in panels:
         if not here[y].any():
             axis.set_ylim(0, 1)  # around nothing but zeros the axis would go below them
         if log_x:
             _doublings(axis, here[x], log_x == 10)
         elif here[x].nunique() == 1:
             axis.set_xticks(here[x].unique())  # not at hundredths around it
-    axes[0, 0].set_ylabel(labels[1])
-    _legend_or_not_run(figure, axes[0], sources)
+    legend_below(figure, figure.axes)
     return figure
 
 
@@ -90,27 +78,15 @@ def draw_gains(frame: "pandas.DataFrame", names: Sequence[str] = ()) -> Drawing:
     'Gain of recurrence over the baseline against overlap; panels: small; marks: recurrent.'
     """
     _once(frame, ["source", "name", "overlap"])
-    sources, shown = list(dict.fromkeys(frame["source"])), list(dict.fromkeys(frame["name"]))
-    names = list(dict.fromkeys([*names, *shown]))
-    colour = colours(names)
-    figure, axes = canvas(3.6 + 0.2 * -(-len(shown) // 3), columns=max(len(sources), 1), squeeze=False, alt=(
-        f"Gain of recurrence over the baseline against overlap; panels: {', '.join(sources) or 'not run'}; marks: "
-        f"{', '.join(shown) or 'none'}."))
-    for axis, source in zip(axes[0], sources, strict=False):
+    shown = list(dict.fromkeys(frame["name"]))
+    figure, panels = _facets(
+        3.6 + 0.2 * -(-len(shown) // 3), frame, "overlap", "gain", "name", list(dict.fromkeys([*names, *shown])),
+        ("overlap (% of the window)", "gain over the baseline (%)"), "Gain of recurrence over the baseline against "
+        f"overlap; panels: {{}}; marks: {', '.join(shown) or 'none'}.",
+        hollow=[name for name in shown if series(name) not in ("paper", "recurrent")], lw=1.2)
+    for axis, _ in panels:
         axis.axhline(0, color=COLOURS["faint"], lw=1, zorder=0)
-        here = frame[frame["source"] == source].sort_values("overlap")
-        for k, name in enumerate(names):
-            rows = here[here["name"] == name]
-            if rows.empty:
-                continue
-            xs = rows["overlap"] + 0.012 * np.ptp(here["overlap"]) * (k - (len(names) - 1) / 2)  # beside each other
-            control = series(name) not in ("paper", "recurrent")
-            axis.plot(xs, rows["gain"], color=colour[name], marker=MARKERS[k % len(MARKERS)], label=name,
-                      ls="" if control else "-", lw=1.2, mfc="white" if control else colour[name])
-            axis.vlines(xs, rows["low"], rows["high"], color=colour[name], lw=1.2, zorder=1)
-        axis.set(title=source, xlabel="overlap (% of the window)")
-    axes[0, 0].set_ylabel("gain over the baseline (%)")
-    _legend_or_not_run(figure, axes[0], sources)
+    legend_below(figure, figure.axes)
     return figure
 
 
@@ -131,26 +107,17 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
         raise ReproError("there is no point to draw: every run is missing.")
     _once(frame, ["source", "model", "overlap", "window"])
     groups = sorted(frame.groupby(["model", "overlap"]).groups, key=lambda group: (group[0] != "recurrent", group[1]))
-    labels = {group: f"{group[0]}, overlap {group[1]}" for group in groups}
-    colour = colours(labels.values())
-    sources = list(dict.fromkeys(frame["source"]))
-    figure, axes = canvas(3.9, columns=len(sources), squeeze=False, alt=(
-        f"{label} against FLOPs per token with the Pareto front; panels: {', '.join(sources)}."))
-    for axis, source in zip(axes[0], sources, strict=True):
-        here = frame[frame["source"] == source]
+    frame = frame.assign(line=[f"{model}, overlap {overlap}" for model, overlap in frame[["model", "overlap"]].values])
+    figure, panels = _facets(
+        3.9, frame, "flops", "perplexity", "line", [f"{model}, overlap {overlap}" for model, overlap in groups],
+        ("FLOPs per token", label), f"{label} against FLOPs per token with the Pareto front; panels: {{}}.", 0, lw=1.4)
+    for axis, here in panels:
         points = list(zip(here["flops"], here["perplexity"], strict=True))
         front = [points[k] for k in pareto_front(points)]
         axis.step(*zip(*front, strict=True), where="post", color=COLOURS["grid"], lw=7, zorder=0, label="Pareto front",
                   solid_capstyle="round")
-        for k, (group, name) in enumerate(labels.items()):
-            rows = here[(here["model"] == group[0]) & (here["overlap"] == group[1])].sort_values("window")
-            if len(rows):
-                axis.plot(rows["flops"], rows["perplexity"], color=colour[name], marker=MARKERS[k % len(MARKERS)],
-                          label=name, lw=1.4)
-        axis.set(title=source, xlabel="FLOPs per token")
         axis.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
-    axes[0, 0].set_ylabel(label)
-    legend_below(figure, axes[0])
+    legend_below(figure, figure.axes)
     return figure
 
 
@@ -178,26 +145,47 @@ def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "change (%)") 
                           alt=f"FLOPs per token and {label}. {told or 'not run'}")
     for (cost, effect), (source, rows) in zip(axes[0].reshape(-1, 2), groups, strict=False):
         effect.axvline(0, color=COLOURS["faint"], lw=1, zorder=0)
-        for point in rows.itertuples(index=False):
-            y, look = names.index(point.name), {"color": colour[point.name], "marker": "o"}
-            cost.plot(point.flops, y, ls="", label=point.name, **look)
-            effect.plot(point.change, y, ls="", label=point.name, **look)
-            effect.hlines(y, point.low, point.high, color=look["color"], lw=1.2)
+        forest(cost, rows[["name", "flops"]].to_numpy(), colour)
+        forest(effect, rows[["name", "change", "low", "high"]].to_numpy(), colour)
         cost.set(title=source, xlabel="FLOPs per token", xlim=(0, None))
         cost.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
         effect.set(xlabel=label)
-    axes[0, 0].set_yticks(range(len(names)), names)
-    axes[0, 0].set_ylim(len(names) - 0.5, -0.5)
     if not groups:
+        axes[0, 0].set(yticks=[])
         axes[0, 0].text(0.5, 0.5, "not run", ha="center", transform=axes[0, 0].transAxes)
     return figure
 
 
-def _legend_or_not_run(figure, axes, sources: Sequence[str]) -> None:
-    if sources:
-        legend_below(figure, axes)
-    else:
-        axes[0].text(0.5, 0.5, "not run", ha="center", transform=axes[0].transAxes)
+def _facets(height: float, frame: "pandas.DataFrame", x: str, y: str, by: str, names: Sequence[str],
+            labels: tuple[str, str], alt: str, aside: float = 0.012, by_factor: bool = False,
+            hollow: Sequence[str] = (), lw: float = 1.8) -> tuple[Drawing, list]:
+    """A panel for each `source` of a frame, a line for each of `names` in its column `by`; the panels with their rows.
+
+    aside: the distance between overlapping intervals, in panel widths; by_factor: on a logarithmic axis. hollow: names
+    whose marks are not joined. Without a row the figure says "not run".
+    """
+    import seaborn
+
+    groups = list(frame.groupby("source", sort=False))
+    figure, axes = canvas(height, columns=len(groups) or 1, squeeze=False,
+                          alt=alt.replace("{}", ", ".join(source for source, _ in groups) or "not run"))
+    palette = colours(names)
+    for axis, (source, here) in zip(axes[0], groups, strict=False):
+        steps = aside * (here[by].map(names.index) - (len(names) - 1) / 2)
+        moved = here[x] * (here[x].max() / here[x].min())**steps if by_factor else here[x] + steps * np.ptp(here[x])
+        shown = [name for name in names if name in set(here[by])]
+        seaborn.lineplot(here.assign(**{x: moved}), x=x, y=y, hue=by, hue_order=shown, palette=palette, style=by,
+                         style_order=shown, markers=dict(zip(names, cycle(MARKERS), strict=False)), dashes=False,
+                         estimator=None, lw=lw, ms=6, legend=False, ax=axis)
+        for line, name in zip(axis.lines, shown, strict=True):
+            line.set(label=name, **{"mfc": "white", "mec": palette[name], "ls": ""} if name in hollow else {})
+        if {"low", "high"} <= set(here):
+            axis.vlines(moved, here["low"], here["high"], [palette[name] for name in here[by]], lw=1.2, zorder=1)
+        axis.set(title=source, xlabel=labels[0], ylabel="")
+    axes[0, 0].set_ylabel(labels[1])
+    if not groups:
+        axes[0, 0].text(0.5, 0.5, "not run", ha="center", transform=axes[0, 0].transAxes)
+    return figure, [(axis, here) for axis, (_, here) in zip(axes[0], groups, strict=False)]
 
 
 @house()
@@ -339,10 +327,29 @@ def draw_memory(peaks: Named[Points], allowed: float, settled: int = 1) -> Drawi
     return figure
 
 
+def forest(axis, rows: Iterable[Sequence], palette: Mapping[str, str], **look) -> None:
+    """A row for each name of `palette`: a mark at its value, and a line from the low to the high end of its interval.
+
+    rows: (name, value) or (name, value, low, high), without a line where an end is missing. look: of the marks.
+    """
+    import pandas
+    import seaborn
+
+    points = pandas.DataFrame([(name, value) for name, *values in rows for value in values], columns=["name", "value"])
+    seaborn.pointplot(points, x="value", y="name", order=list(palette), hue="name", palette=palette, linestyle="none",
+                      estimator=lambda values: values.iloc[0], errorbar=lambda values: (values.min(), values.max()),
+                      err_kws={"lw": 1.3, "zorder": 1.5, "solid_capstyle": "butt"}, legend=False, ax=axis,
+                      **{"ms": 5, "mew": 1} | look)
+    axis.set(xlabel="", ylabel="", ylim=(len(palette) - 0.5, -0.5))
+    axis.grid(axis="y")
+    axis.tick_params(axis="y", length=0)
+
+
 def legend_below(figure, axes) -> None:
     """One legend for all panels, each name once."""
     handles = {text: handle for axis in axes for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
 
 
 def _doublings(axis, xs: Sequence[float] = (), by_tens: bool = False) -> None:

@@ -20,6 +20,8 @@ def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]
     >>> draw_effects({"pre-training": {"CoLA": {"paper": [26.5], "small": [4, 6]}}}, "points").alt
     'points. pre-training: CoLA +26.5 paper, +5.0 small.'
     """
+    import seaborn
+
     if not any(values for rows in panels.values() for row in rows.values() for values in row.values()):
         raise ReproError("there is nothing to draw: no set has an effect.")
     first, *others = ((part, list(rows)) for part, rows in panels.items())
@@ -30,22 +32,22 @@ def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]
     told = " ".join(f"{part}: {'; '.join(_told(name, row) for name, row in rows.items() if row)}."
                     for part, rows in panels.items())
     height = 1.1 + 0.36 * max(map(len, panels.values()))
-    figure, axes = canvas(height, columns=len(panels), alt=f"{label}. {told}", squeeze=False, sharex=True)
+    figure, axes = canvas(height, columns=len(panels), alt=f"{label}. {told}", squeeze=False, sharex=True, sharey=True)
     chosen = colours(dict.fromkeys(whose for rows in panels.values() for row in rows.values() for whose in row))
-    for k, (axis, (part, rows)) in enumerate(zip(axes[0], panels.items(), strict=True)):
+    for axis, (part, rows) in zip(axes[0], panels.items(), strict=True):
         axis.axvline(0, color=COLOURS["ink"], lw=1)
-        for y, row in enumerate(rows.values()):
-            for whose, values in row.items():
-                own, colour = whose != PAPER, chosen[whose]
-                if own and len(values) > 1:
-                    axis.plot(values, [y] * len(values), "o", ms=3, color=colour, alpha=0.5, label="one seed")
-                axis.plot(fmean(values), y, "o" if own else "D", ms=7, mfc=colour if own else "none", mec=colour,
-                          mew=1.4, zorder=3 if own else 4, label=f"ours, {whose}" if own else whose)
-        axis.set_title(part, loc="left")
-        axis.set_yticks(range(len(rows)), list(rows) if not k else [""] * len(rows))
+        for whose, colour in chosen.items():
+            shared = {"x": [value for row in rows.values() for value in row.get(whose, ())],
+                      "y": [name for name, row in rows.items() for _ in row.get(whose, ())],
+                      "order": first[1], "color": colour, "legend": False, "ax": axis}
+            look = {"marker": "D", "label": whose, "mfc": "none", "zorder": 4}
+            if whose != PAPER:
+                look = {"marker": "o", "label": f"ours, {whose}"}
+                seaborn.stripplot(**shared, jitter=False, size=3, alpha=0.5, zorder=2, label="one seed")
+            seaborn.pointplot(**shared, errorbar=None, linestyle="none", ms=7, mew=1.4, **{"zorder": 3} | look)
+        axis.set(title=part, xlabel=label, ylabel="")
+        axis.grid(axis="y")
         axis.tick_params(axis="y", length=0)
-        axis.set_ylim(len(rows) - 0.5, -0.5)
-        axis.set_xlabel(label)
     legend_below(figure, axes[0])
     return figure
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.colors import ListedColormap
 
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST = 8  # pictures side by side
+KINDS = [COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]]  # of cells 0, 1 and 2
 
 
 @house()
@@ -76,14 +76,21 @@ def draw_weights(panels: Mapping[str, "Tensor"], columns: int = 4) -> Drawing:
     rows = -(-len(panels) // columns)
     figure, axes = canvas(2.0 * rows, columns=columns, rows=rows, squeeze=False,
                           alt=f"Who attends to whom, and how much: {', '.join(panels)}.")
-    for axis in axes.flat:
+    for axis in axes.flat[len(panels):]:
         axis.set_axis_off()
     for axis, (name, weights) in zip(axes.flat, panels.items(), strict=False):
         shown = weights.double().numpy()
-        shown = shown / np.maximum(shown.max(1, keepdims=True), 1e-12)
-        axis.imshow(shown, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+        heatmap(axis, shown / np.maximum(shown.max(1, keepdims=True), 1e-12), "Blues", vmax=1)
         axis.set_title(name, size=9)
     return figure
+
+
+def heatmap(axis, cells: np.ndarray, cmap: str | list[str] = KINDS, vmax: int = 2, **options) -> None:
+    """Draw square cells from 0 to `vmax`, the first row on top; in an SVG they are pixels, except with `linewidths`."""
+    import seaborn
+
+    seaborn.heatmap(cells, vmin=0, vmax=vmax, cmap=cmap, cbar=False, square=True, ax=axis, **{
+        "xticklabels": False, "yticklabels": False, "rasterized": "linewidths" not in options} | options)
 
 
 @house()
@@ -105,7 +112,7 @@ def draw_connectivity(fields: Mapping[str, Sequence["Tensor"]]) -> Drawing:
     for column, (line, (name, masks)) in enumerate(zip(axes, fields.items(), strict=True)):
         known = [np.eye(len(masks[0]), dtype=bool), *(mask.numpy() for mask in masks)]
         known += [known[-1]] * (layers + 1 - len(known))
-        for axis in line:
+        for axis in line[len(masks):]:
             axis.set_axis_off()
         for number, (moment, (places,)) in enumerate(moments):
             moment.name = f"layer {number}" if number else "before"
@@ -120,7 +127,5 @@ def draw_connectivity(fields: Mapping[str, Sequence["Tensor"]]) -> Drawing:
 
 def _paint_heard(axis, before, now, title: str) -> None:
     """(n, n) bool of what was known, and of what is known now."""
-    shown = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
-    axis.imshow(np.where(before, 1, now * 2), cmap=shown, vmin=0, vmax=2, interpolation="nearest")
+    heatmap(axis, np.where(before, 1, now * 2))
     axis.set_title(title, size=9)
-    axis.set_axis_off()

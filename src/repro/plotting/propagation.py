@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from repro.errors import ReproError
+from repro.plotting.curves import forest
 from repro.plotting.style import COLOURS, MARKERS, Drawing, canvas, colours, house, series
 
 Triple = tuple[float, float, float]  # value, low, high
@@ -25,19 +26,13 @@ def draw_own_and_other(rows: Mapping[str, tuple[Triple, Triple]],
         raise ReproError("there is nothing to draw: no row was given.")
     told = "; ".join(f"{name}: own {own[0]:.3f}, other {other[0]:.3f}" for name, (own, other) in rows.items())
     figure, axis = canvas(0.9 + 0.42 * len(rows), alt=f"{label}. {told}.")
-    chosen = colours(rows)
-    for y, (name, pair) in enumerate(rows.items()):
-        colour = chosen[name] if series(name) else COLOURS["ink"]
-        axis.plot([pair[0][0], pair[1][0]], [y, y], color=COLOURS["grid"], lw=4, solid_capstyle="round", zorder=1)
-        for (value, low, high), fill in zip(pair, (colour, "white"), strict=True):
-            axis.plot([low, high], [y, y], color=colour, lw=1.4)
-            axis.plot(value, y, "o", ms=8, mfc=fill, mec=colour, mew=1.6)
-    for against, fill in (("own context", COLOURS["ink"]), ("context of another book", "white")):
-        axis.plot([], [], "o", ms=8, mfc=fill, mec=COLOURS["ink"], mew=1.6, label=against)
-    axis.set_yticks(range(len(rows)), list(rows))
+    chosen = {name: colour if series(name) else COLOURS["ink"] for name, colour in colours(rows).items()}
+    values = [[value for value, _, _ in pair] for pair in zip(*rows.values(), strict=True)]
+    axis.hlines(range(len(rows)), *values, COLOURS["grid"], lw=4, zorder=1)
+    for k, (against, look) in enumerate((("own context", {}), ("context of another book", {"mfc": "white"}))):
+        forest(axis, [(name, *pair[k]) for name, pair in rows.items()], chosen, ms=8, mew=1.6, **look)
+        axis.plot([], [], "o", ms=8, color=COLOURS["ink"], mew=1.6, label=against, **look)
     axis.grid(axis="y", visible=False)
-    axis.tick_params(axis="y", length=0)
-    axis.set_ylim(len(rows) - 0.5, -0.5)
     axis.set_xlabel(label)
     figure.legend(loc="outside upper right", ncols=2)
     return figure

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 
 from repro.errors import ReproError
-from repro.plotting.style import COLOURS, Drawing, canvas, house
+from repro.plotting.pictures import KINDS
+from repro.plotting.style import Drawing, canvas, house
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,9 +47,8 @@ def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Dra
         own, n = computed.shape
         back = _back(computed)
         kinds = np.where(computed == measured, computed, 2) * (np.arange(own) < shown)[:, None]
-        colours = ListedColormap([COLOURS["empty"], COLOURS["scored"], COLOURS["h_prev"]])
-        axis.imshow(kinds, cmap=colours, vmin=0, vmax=2, aspect="auto", origin="lower", interpolation="nearest",
-                    extent=(-n + 0.5, 0.5, 0.5, own + 0.5))
+        axis.imshow(kinds, cmap=ListedColormap(KINDS), vmin=0, vmax=2, aspect="auto", origin="lower",
+                    interpolation="nearest", extent=(-n + 0.5, 0.5, 0.5, own + 0.5))
         for layer, reach in enumerate(back[:shown], 1):
             axis.annotate(f"{reach:,}", (-reach - 0.5, layer), (-2, 0), textcoords="offset points", ha="right",
                           va="center", size=8)

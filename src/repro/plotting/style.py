@@ -10,7 +10,6 @@ from typing import TypeVar
 from zlib import crc32
 
 import matplotlib
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from repro import page
@@ -88,24 +87,14 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 @cache
 def _shades(colour: str) -> list[str]:
     """A colour and as many shades of it as there are, without the one that is most like it; the least alike first."""
-    def apart(shade: str) -> float:
-        return abs(log(_contrast(shade) / _contrast(colour)))
+    from seaborn import blend_palette
+    from seaborn.utils import relative_luminance
 
-    mixed = [_mixed(colour, other, share / 100) for other in ("white", "black") for share in range(100)]
-    found = [min(mixed, key=lambda one: abs(_contrast(one) - wanted)) for wanted in SHADES]
-    return [colour, *sorted(found, key=apart, reverse=True)[:-1]]
-
-
-def _contrast(colour: str) -> float:
-    """With white, from 1 to 21 (WCAG 2)."""
-    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055)**2.4 for part in to_rgb(colour))
-    return 1.05 / (sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) + 0.05)
-
-
-def _mixed(colour: str, other: str, share: float) -> str:
-    """A colour with a share of another."""
-    pairs = zip(to_rgb(colour), to_rgb(other), strict=True)
-    return to_hex([(1 - share) * own + share * added for own, added in pairs]).upper()
+    mixed = [shade.upper() for shade in blend_palette(("white", colour, "black"), 201).as_hex()]
+    contrast = {shade: 1.05 / (relative_luminance(shade) + 0.05) for shade in (colour, *mixed)}  # with white, 1 to 21
+    found = [min(mixed, key=lambda one: abs(contrast[one] - wanted)) for wanted in SHADES]
+    apart = {shade: abs(log(contrast[shade] / contrast[colour])) for shade in found}
+    return [colour, *sorted(found, key=apart.get, reverse=True)[:-1]]
 
 
 STYLE = {
@@ -124,6 +113,8 @@ STYLE = {
 @contextmanager
 def house() -> Iterator[None]:
     """Use the house style in a `with` statement, or as a decorator of a function that draws.
+
+    Matplotlib and seaborn both read it: seaborn's default palette is CYCLE here, and its text has these sizes.
 
     >>> import matplotlib
     >>> with house():

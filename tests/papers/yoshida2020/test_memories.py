@@ -212,12 +212,14 @@ def test_the_figure_has_the_numbers_of_the_table():
     found |= {run: [record(run, 1.0, seed=7)] for run in plan if run.memory == "knn" and run.corpus == "pg19-subset"}
     figure, table = cost_figure(told(found)), memory_table(told(found)).set_index("memory")
     cost, effect = figure.axes
-    assert [line.get_label() for line in cost.lines] == [name for name in ROWS if name in ratios]
-    for left, right in zip(cost.lines, effect.lines[1:], strict=True):
-        name = left.get_label()
-        assert f"{left.get_xdata()[0]:.3g}" == table.loc[name, "FLOPs/token"]
-        assert right.get_xdata()[0] == pytest.approx(100 * (ratios[name] - 1))
-        assert name == "none" or table.loc[name, "change"].startswith(f"{right.get_xdata()[0]:+.1f}% ")
+    names = [label.get_text() for label in cost.get_yticklabels()]
+    assert names == [name for name in ROWS if name in ratios]
+    costs, changes = ({names[int(y)]: x for line in axis.lines if line.get_marker() == "o"
+                       for x, y in zip(*line.get_data(), strict=True) if x == x} for axis in (cost, effect))
+    for name in names:
+        assert f"{costs[name]:.3g}" == table.loc[name, "FLOPs/token"]
+        assert changes[name] == pytest.approx(100 * (ratios[name] - 1))
+        assert name == "none" or table.loc[name, "change"].startswith(f"{changes[name]:+.1f}% ")
     assert cost.get_title(loc="left") == "small"
     assert "not run" in cost_figure(told({})).alt
 
