@@ -8,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 THREE = 03_evaluation_revisited 05_memory_and_recomputation 13_factorised_attention
 CHAPTERS = $(wildcard notebooks/*.ipynb)
-PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env \
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --nbval-lax --nbval-current-env \
   --nbval-sanitize-with tests/notebooks/sanitize.cfg
 OPTIONS = --profile profiles/local --cores $(JOBS) --resources gpus=$(GPUS) --config scale=$(SCALE)
 

@@ -15,6 +15,14 @@ from repro.errors import ReproError, unknown
 from repro.study import Estimate, Experiment, Outcome, RunConfig, experiment, registry
 
 
+# The files that take longest start first, so that no process is left with one at the end.
+LONGEST = ("test_pages", "test_graph", "test_kill", "test_torchrun", "test_alone", "test_fuzz", "test_model_types")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def settled():
     """Leave what is there before a module of tests out of garbage collection, which ends every run of the study: it
