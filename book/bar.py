@@ -9,13 +9,6 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "CONTRIBUTING.md"
 BEGIN, END = "<!-- bar: book/bar.py -->\n", "<!-- end of bar -->\n"
 BAR = 300  # words at most before the first picture of a lesson
-BEFORE = {  # the last commit in which a chapter was no lesson, and what was measured of it there, in the table's order
-    "01_reading_guide": ("ecf60fa", 750, 52, 91, 0), "02_corpora_and_base_models": ("2e33aba", 2940, 55, 103, 0),
-    "03_evaluation_revisited": ("ecf60fa", 185, 57, 115, 0), "04_recurrence_module": ("60a9ebd", 1306, 61, 118, 4),
-    "05_memory_and_recomputation": ("ecf60fa", 699, 61, 120, 0), "06_wikitext103": ("a821305", 1578, 76, 118, 5),
-    "07_pg19": ("ecf60fa", 594, 60, 119, 0), "08_what_is_propagated": ("60a9ebd", 4813, 67, 120, 4),
-    "16_patterns_and_implementations": ("69d515e", 1636, 64, 119, 16), "17_character_lm": ("60a9ebd", 3780, 62, 120, 8),
-}
 PICTURE = re.compile(r'<figure class="drawing"|<figure class="claims"|<svg|<img')
 WORD = re.compile(r"[^\W_]\S*")
 
@@ -65,15 +58,12 @@ def is_repr(output: dict) -> bool:
 
 
 def table() -> str:
-    """The table, in Markdown: what is measured now and, behind "from", what was before the chapter was a lesson."""
+    """The table of all chapters, in Markdown."""
     files = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
     rows = {file.stem: measured(file) for file in files}
     names = list(next(iter(rows.values())))
     lines = [["chapter", *names], ["---", *["---:"] * len(names)]]
-    for name, row in rows.items():
-        before = BEFORE.get(name, ("", *[None] * len(row)))[1:]
-        lines.append([name, *(f"{now}" if was is None else f"{now}, from {was:,}"
-                              for now, was in zip(row.values(), before, strict=True))])
+    lines += [[name, *map(str, row.values())] for name, row in rows.items()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
