@@ -14,7 +14,6 @@ import repro.data
 from repro.errors import ReproError, unknown
 from repro.study import Estimate, Experiment, Outcome, RunConfig, experiment, registry
 
-
 # The files that take longest start first, so that no process is left with one at the end.
 LONGEST = ("test_pages", "test_graph", "test_kill", "test_torchrun", "test_alone", "test_fuzz", "test_model_types")
 

@@ -195,7 +195,7 @@ def test_an_error_leaves_every_part_as_it_was():
     decoder = MODELS["Decoder"]().train()
     with pytest.raises(ReproError):
         measured_field(decoder, ids(1, 99))
-    with pytest.raises(ReproError, match="of one text"):
+    with pytest.raises(ReproError, match="give one text"):
         measured_field(decoder, ids([1, 2]))
     assert decoder.training
 

@@ -19,7 +19,7 @@ def test_every_room_stands_in_the_drawing_once():
 def test_a_room_tells_what_it_is_for_and_what_is_in_it():
     study = rooms.box("study")
     assert "The study&#x27;s engine" in study and "published" in study
-    assert "artifacts · board · budget · chapters · charts · claims" in study
+    assert "artifacts · board · budget · cache · chapter_text · chapters · charts · claims" in study
     assert "yoshida2020" in rooms.box("papers") and "inside" not in rooms.box("errors")
 
 

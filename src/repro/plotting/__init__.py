@@ -5,6 +5,7 @@
 """
 
 from repro.plotting.attention import draw_cost_and_quality, draw_growth, draw_patterns
+from repro.plotting.compressed import draw_memory_compressed
 from repro.plotting.curves import (
     draw_bars,
     draw_cost_front,
@@ -24,6 +25,7 @@ from repro.plotting.pictures import draw_connectivity, draw_images, draw_spectro
 from repro.plotting.pixels import draw_pixels
 from repro.plotting.planner import Planner
 from repro.plotting.playground import Playground
+from repro.plotting.prompts import draw_prompts
 from repro.plotting.propagation import draw_own_and_other, draw_reach
 from repro.plotting.query import draw_query
 from repro.plotting.receptive import draw_receptive_fields
@@ -35,7 +37,7 @@ from repro.plotting.words import ColouredText, Page, Word, draw_changes, draw_wo
 __all__ = ["COLOURS", "ColouredText", "Drawing", "Explorer", "LiveCurve", "Page", "Planner", "Playground", "Word",
            "as_svg", "canvas", "draw_bars", "draw_changes", "draw_connectivity", "draw_cost_and_quality",
            "draw_cost_front", "draw_curves", "draw_effects", "draw_gains", "draw_growth", "draw_images", "draw_inputs",
-           "draw_insertion", "draw_layer_weights", "draw_memories", "draw_memory", "draw_own_and_other",
-           "draw_patterns", "draw_pixels", "draw_quality_and_cost", "draw_query", "draw_reach",
-           "draw_receptive_fields", "draw_recurrence", "draw_scales", "draw_spectrograms", "draw_table_curves",
-           "draw_weights", "draw_windows", "draw_words", "house"]
+           "draw_insertion", "draw_layer_weights", "draw_memories", "draw_memory", "draw_memory_compressed",
+           "draw_own_and_other", "draw_patterns", "draw_pixels", "draw_prompts", "draw_quality_and_cost", "draw_query",
+           "draw_reach", "draw_receptive_fields", "draw_recurrence", "draw_scales", "draw_spectrograms",
+           "draw_table_curves", "draw_weights", "draw_windows", "draw_words", "house"]
