@@ -34,7 +34,7 @@ class Folded:
                 f'{"".join(one._repr_html_() for one in self.shown)}</details>')
 
     def __repr__(self) -> str:
-        return "\n\n".join([self.title, *map(repr, self.shown)])
+        return self.title  # the repr of some tables holds an address, another one in every run
 
 
 def folded(title: str, *shown) -> Folded:
