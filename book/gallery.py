@@ -18,6 +18,7 @@ LINK = re.compile(r'href="(notebooks/)?(\d\d_\w+)\.html#([\w.-]+)"')
 ROW = re.compile(r'<tr((?: [^>]*)?)>(<th scope="row"[^>]*>)([^<]*)(</th>)')
 TABLE = re.compile(r'<table id="([^"]+)">')
 THUMB = re.compile(r'(<span class="thumb \w+" data-artifact="([^"]+)">)</span>')
+SHOWN = re.compile(r'<figure class="(?:drawing|tabular)">.*?</figure>', re.DOTALL)
 FIGURE = re.compile(r'<figure class="drawing"(?: id="([^"]+)")?>(.*?)</figure>', re.DOTALL)
 NUMBER = re.compile(r'<span class="of-figure">(Figure \d+\.\d+)</span>')
 TEXTS = re.compile(r'<table class="texts">')
@@ -60,11 +61,10 @@ class Gallery:
         """
         here = self.places.setdefault(chapter, set())
         text = TABLE.sub(lambda found: found[0] if self._first(here, found[1]) else "<table>", text)
-        id = self.headings.get(plain.partition("\n")[0])
-        if id and self.known[id] == chapter:
-            if '<figure class="drawing">' in text and self._first(here, id):
-                text = text.replace('<figure class="drawing">', f'<figure class="drawing" id="{id}">', 1)
-            self.pictures.setdefault(id, text)
+        if text.startswith('<details class="more">'):
+            text = SHOWN.sub(lambda found: self._artifact(chapter, found[0], self._named(found[0])), text)
+        else:
+            text = self._artifact(chapter, text, self.headings.get(plain.partition("\n")[0], ""))
         text = TEXTS.sub(lambda found: self._texts(chapter, found, text), text)
         text = FIGURE.sub(lambda found: self._numbered(chapter, found), text)
         text = PART.sub(lambda found: self._part(chapter, found, text), text)
@@ -75,6 +75,20 @@ class Gallery:
             return f'<tr{found[1]} id="{one.id}">{found[2]}{found[3]}{found[4]}' if own else found[0]
 
         return text if 'class="board"' in text else ROW.sub(told, text)
+
+    def _artifact(self, chapter: str, text: str, id: str) -> str:
+        """An artifact (HTML) remembered for its thumbnail; a figure gets an anchor, the first time in its chapter."""
+        if self.known.get(id) == chapter:
+            if '<figure class="drawing">' in text and self._first(self.places[chapter], id):
+                text = text.replace('<figure class="drawing">', f'<figure class="drawing" id="{id}">', 1)
+            self.pictures.setdefault(id, text)
+        return text
+
+    def _named(self, figure: str) -> str:
+        """The id of the artifact in a folded figure or table, from its table or its caption; "" if it is none."""
+        table = TABLE.search(figure)
+        return table[1] if table else next((id for heading, id in self.headings.items()
+                                            if html.escape(heading, quote=False) in figure), "")
 
     def finished(self, text: str) -> str:
         """A page without links to missing anchors, and with thumbnails on its cards."""

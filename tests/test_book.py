@@ -121,6 +121,13 @@ class Table:
         return self.text
 
 
+def test_a_drawing_is_folded_as_a_notebook_shows_it():
+    from repro.plotting import draw_windows
+
+    drawing = draw_windows(6, window=4, overlap=1)
+    assert drawing._repr_mimebundle_()["text/html"] in folded("Windows", drawing)._repr_html_()
+
+
 def test_tables_are_folded_behind_their_title_in_their_order():
     one = folded("Rates < 1", Table("a"), Table("b"))
     assert one._repr_html_() == ('<details class="more"><summary><b>Rates &lt; 1</b></summary>'

@@ -34,7 +34,7 @@ def test_what_is_fast_and_which_path_is_taken(rows):
     assert (found["processes"].found, found["processes"].lack) == (
         "1 of 2 threads 300, 2 of 1 together 2,000 tokens/s", "run 2 at a time, with OMP_NUM_THREADS=1")
     assert asked == [(2, "bf16")]
-    assert found["bf16"] == doctor.Finding("bf16", "instructions of the cpu")
+    assert found["bf16"] == doctor.Finding("bf16", "the CPU's instructions")
 
 
 def test_a_machine_on_which_all_is_the_other_way_round(rows):

@@ -31,7 +31,7 @@ class Folded:
 
     def _repr_html_(self) -> str:
         return (f'<details class="more"><summary><b>{html.escape(self.title)}</b></summary>'
-                f'{"".join(one._repr_html_() for one in self.shown)}</details>')
+                f'{"".join(map(_html, self.shown))}</details>')
 
     def __repr__(self) -> str:
         return self.title  # the repr of some tables holds an address, another one in every run
@@ -51,10 +51,17 @@ def folded(title: str, *shown) -> Folded:
     if not shown:
         raise ReproError(f"{title!r} folds nothing; give at least one table or figure.")
     for one in shown:
-        if not hasattr(one, "_repr_html_"):
+        if not _html(one):
             raise ReproError(f"{title!r} cannot fold {type(one).__name__}, which has no HTML; give a rendered table, "
                              "figure or verdict table.")
     return Folded(title, shown)
+
+
+def _html(one) -> str | None:
+    """What a notebook shows of an object as HTML; None if it has none."""
+    if hasattr(one, "_repr_mimebundle_"):
+        return one._repr_mimebundle_().get("text/html")
+    return one._repr_html_() if hasattr(one, "_repr_html_") else None
 
 
 def _source(one, docstring: bool) -> str:

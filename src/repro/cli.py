@@ -244,12 +244,19 @@ def show(
 
 
 def _rows(table: "pandas.DataFrame") -> list[dict[str, Any]]:
-    """The rows of a table for JSON: numbers as numbers, with their interval as "low" and "high"."""
-    from repro.page import as_data
+    """The rows of a table for JSON. Columns of numbers hold numbers, with their interval as "low" and "high"; all other
+    columns hold text."""
+    import pandas
 
-    names = [name if isinstance(name, str) else " / ".join(map(str, name)) for name in table.columns]
-    return [dict(zip(names, map(as_data, map(str, row)), strict=True))
-            for row in table.itertuples(index=False, name=None)]
+    from repro.page import as_data, numeric
+
+    columns = {}
+    for k, name in enumerate(table.columns):
+        cells = [None if pandas.isna(cell) else cell for cell in table.iloc[:, k].tolist()]
+        texts = [cell for cell in cells if isinstance(cell, str)]
+        key = " / ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+        columns[key] = [as_data(cell) if isinstance(cell, str) and numeric(texts) else cell for cell in cells]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: Path | None, as_json: bool) -> None:

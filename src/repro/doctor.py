@@ -104,7 +104,7 @@ def _speed() -> Iterator[Finding]:
 
     if torch.cuda.is_available():
         return
-    yield Finding("bf16", "instructions of the cpu" if bf16.has_bf16() else
+    yield Finding("bf16", "the CPU's instructions" if bf16.has_bf16() else
                   "no instructions for it: training works its products out in float32")
     rates = ", ".join(f"{kind} {rate:,.0f}" for kind, rate in cpu.rates().items())
     yield Finding("matrix products", f"{rates} GFLOP/s, one thread")

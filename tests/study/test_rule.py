@@ -227,12 +227,12 @@ def test_without_the_papers_room_a_success_is_held_against_its_effect_and_a_fail
 @pytest.mark.parametrize(("change", "reason", "text"), [
     ({"control": effects(0.029, 0.02), "paper_effect": None}, "the control shows it too", "the control shows it too: "
      "without the mechanism"),
-    ({"effects": effects(0.0, 0.3), "room": 0.0999}, "no room", "no room: the assay moves the score by 0.0999, the "
+    ({"effects": effects(0.0, 0.3), "room": 0.0999}, "no room", "no room: the assay moves the measure by 0.0999, the "
      "paper's effect is 0.1"),
-    ({"effects": effects(0.0, 0.3), "room": -0.02}, "no room", "no room: the assay moves the score by -0.02, the "
+    ({"effects": effects(0.0, 0.3), "room": -0.02}, "no room", "no room: the assay moves the measure by -0.02, the "
      "paper's effect is"),
     ({"effects": effects(0.0, 0.3), "room": 0.0, "paper_effect": None}, "no room",
-     "no room: the assay moves the score by 0"),
+     "no room: the assay moves the measure by 0"),
     ({"effects": effects(0.0, 0.3)}, "too noisy", "too noisy: only effects above 0.178"),
     ({"effects": effects(0.0, 0.3), "room": 0.1, "paper_room": 0.4}, "too noisy", "and the paper's share is 0.025"),
 ])

@@ -198,7 +198,7 @@ def _number(name, config, layer, causal, window, settings) -> int:
 
 def _mask(name, batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=causal_mask_function,
           attention_mask=None, config=None, device=None, use_vmap=False, local_size=None, **rest) -> Tensor | None:
-    """What the attention function gets as its mask: `places`, or None for whole sequences without padding."""
+    """What the attention function gets as its mask: `position_mask`, or None for whole sequences without padding."""
     _check_layers(name, config)
     if config is not None and name not in _own and not torch.compiler.is_compiling():
         kind = PATTERNS[name.removeprefix(PREFIX)]

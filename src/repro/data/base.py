@@ -334,7 +334,7 @@ class Corpus:
             needed = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from) if one.origin)
             others = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from) if not one.origin)
             rest = (f"; {', '.join(others)} cannot be fetched: put the files into {folder or root()} (`repro "
-                    "data list` names their source)" if others else "")
+                    "data show NAME` names their source)" if others else "")
             raise ReproError(f"corpus {self.name} consists of others: run `repro data fetch NAME` for each of "
                              f"{', '.join(needed)}{rest}.")
         if self.origin is None:

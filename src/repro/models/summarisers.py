@@ -96,7 +96,7 @@ class GPT2Past(NamedTuple):
     cache: Any
 
     def select(self, rows: list[int]) -> "GPT2Past":
-        """Like `repro.models.past.Past.of`, but changes this cache."""
+        """Like `repro.models.past.Past.select`, but changes this cache."""
         self.cache.reorder_cache(torch.tensor(rows))
         return self
 

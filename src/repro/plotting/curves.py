@@ -110,7 +110,8 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
     frame = frame.assign(line=[f"{model}, overlap {overlap}" for model, overlap in frame[["model", "overlap"]].values])
     figure, panels = _facets(
         3.9, frame, "flops", "perplexity", "line", [f"{model}, overlap {overlap}" for model, overlap in groups],
-        ("FLOPs per token", label), f"{label} against FLOPs per token with the Pareto front; panels: {{}}.", 0, lw=1.4)
+        ("FLOPs per token", label), f"{label} against FLOPs per token with the Pareto front; panels: {{}}.", 0, lw=1.4,
+        order="window")
     for axis, here in panels:
         points = list(zip(here["flops"], here["perplexity"], strict=True))
         front = [points[k] for k in pareto_front(points)]
@@ -158,25 +159,27 @@ def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "change (%)") 
 
 def _facets(height: float, frame: "pandas.DataFrame", x: str, y: str, by: str, names: Sequence[str],
             labels: tuple[str, str], alt: str, aside: float = 0.012, by_factor: bool = False,
-            hollow: Sequence[str] = (), lw: float = 1.8) -> tuple[Drawing, list]:
+            hollow: Sequence[str] = (), lw: float = 1.8, order: str = "") -> tuple[Drawing, list]:
     """A panel for each `source` of a frame, a line for each of `names` in its column `by`; the panels with their rows.
 
     aside: the distance between overlapping intervals, in panel widths; by_factor: on a logarithmic axis. hollow: names
-    whose marks are not joined. Without a row the figure says "not run".
+    whose marks are not joined. order: the column in whose order points are joined; by default x.
+    Without a row the figure says "not run".
     """
     import seaborn
 
-    groups = list(frame.groupby("source", sort=False))
+    groups = list(frame.dropna(subset=[x, y]).groupby("source", sort=False))
     figure, axes = canvas(height, columns=len(groups) or 1, squeeze=False,
                           alt=alt.replace("{}", ", ".join(source for source, _ in groups) or "not run"))
     palette = colours(names)
     for axis, (source, here) in zip(axes[0], groups, strict=False):
+        here = here.sort_values(order or x, kind="stable")
         steps = aside * (here[by].map(names.index) - (len(names) - 1) / 2)
         moved = here[x] * (here[x].max() / here[x].min())**steps if by_factor else here[x] + steps * np.ptp(here[x])
         shown = [name for name in names if name in set(here[by])]
-        seaborn.lineplot(here.assign(**{x: moved}), x=x, y=y, hue=by, hue_order=shown, palette=palette, style=by,
-                         style_order=shown, markers=dict(zip(names, cycle(MARKERS), strict=False)), dashes=False,
-                         estimator=None, lw=lw, ms=6, legend=False, ax=axis)
+        seaborn.lineplot(here.assign(**{x: moved}), x=x, y=y, sort=False, hue=by, hue_order=shown, palette=palette,
+                         style=by, style_order=shown, markers=dict(zip(names, cycle(MARKERS), strict=False)),
+                         dashes=False, estimator=None, lw=lw, ms=6, legend=False, ax=axis)
         for line, name in zip(axis.lines, shown, strict=True):
             line.set(label=name, **{"mfc": "white", "mec": palette[name], "ls": ""} if name in hollow else {})
         if {"low", "high"} <= set(here):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.patches import Rectangle
 
-from repro.errors import ReproError
+from repro.errors import ReproError, check_whole
 from repro.plotting.style import COLOURS, WIDTH, Drawing, canvas, house
 from repro.windows import check_window
 
@@ -38,7 +38,7 @@ class Carried:
 def _vectors(memory: "Memory", window: int) -> Carried:
     n = memory.recurrence.config.n_embeddings
     words = "1 vector, a mean" if n == 1 else f"1 mean, read as {n} vectors"
-    return Carried(words, range(memory.n_layer), memory.layers, columns=n)
+    return Carried(words, range(memory.n_layer), memory.layers)
 
 
 def _gated(memory: "Memory", window: int) -> Carried:
@@ -102,6 +102,11 @@ def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window:
     from repro.recurrence.memories import MEMORIES, complete, make
 
     check_window(window, 0)
+    check_whole(n_head, "n_head")
+    check_whole(d_model, "d_model")
+    check_whole(n_layer, "n_layer")
+    if d_model % n_head:
+        raise ReproError(f"d_model is {d_model}; it must be a multiple of n_head, {n_head}.")
     if not 2 <= n_layer <= 12:
         raise ReproError(f"n_layer is {n_layer}; there is room for 2 to 12 blocks. Use a number in that range.")
     config = GPT2Config(n_layer=n_layer, n_embd=d_model, n_head=n_head)

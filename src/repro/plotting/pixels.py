@@ -34,7 +34,7 @@ def draw_pixels(patterns: Mapping[str, "Sequence[Pattern]"], side: int = 8, row:
         raise ReproError(f"side is {side} pixels; 2 to {MOST} can be drawn.")
     if not (0 <= row < side and 0 <= column < side):
         raise ReproError(f"pixel ({row}, {column}) is outside the image; row and column go from 0 to {side - 1}.")
-    if not patterns or any(len(heads) != 2 for heads in patterns.values()):
+    if not patterns or any(not isinstance(heads, (list, tuple)) or len(heads) != 2 for heads in patterns.values()):
         raise ReproError("each pattern must be given as its two heads, such as Strided(8).heads.")
     figure, axis = canvas(1, alt=f"Pixels that the pixel in row {row}, column {column} of an image of {side} x {side} "
                                  "pixels attends to.")

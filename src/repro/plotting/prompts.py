@@ -20,7 +20,8 @@ def draw_prompts(tasks: Mapping[str, Sequence[Sequence[tuple[str, str]]]]) -> Dr
     >>> draw_prompts({"summary": [[("An article.", "given")], [("TL;DR:", "cue"), ("a summary", "scored")]]}).alt
     'The prompts of summary: text of the example, the cue that names the task, and the text that is scored.'
     """
-    if not tasks or not all(lines and all(lines) for lines in tasks.values()):
+    if not tasks or not all(lines and all(line and all(text for text, _ in line) for line in lines)
+                            for lines in tasks.values()):
         raise ReproError("a task or a line has no text; give at least one line per task and one run per line.")
     for kind in (kind for lines in tasks.values() for line in lines for _, kind in line):
         if kind not in RUNS:

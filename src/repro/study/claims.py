@@ -1,4 +1,4 @@
-"""Claims of the papers, declared before their runs and judged by records; and the status of every entry."""
+"""Claims of the papers, judged by records; and the status of every entry."""
 
 import sys
 from collections.abc import Callable, Sequence

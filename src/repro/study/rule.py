@@ -156,7 +156,7 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
         verdict, reason = NOT_TESTABLE, CONTROL_TOO
     elif no_room:
         verdict, reason = NOT_TESTABLE, NO_ROOM
-        because = ["the assay moves the score by {room}" + ", the paper's effect is {size}" * bool(paper)]
+        because = ["the assay moves the measure by {room}" + ", the paper's effect is {size}" * bool(paper)]
     elif noisy:
         verdict, reason, detectable = NOT_TESTABLE, TOO_NOISY, DETECTABLE * max(one.error for one in intervals)
         because = ["only effects above {detectable} could be detected, and the paper's share is {expected}"]

@@ -55,8 +55,8 @@ def test_the_text_must_be_long_enough(outcome):
 
 
 @pytest.mark.parametrize(("sets", "words"), [
-    ({"windows": [(1, 2, 4)]}, "give rising numbers, with 3 and a larger one"),
-    ({"windows": [(1, 2, 3)]}, "with 3 and a larger one"), ({"windows": [(3, 4, 4)]}, "rising numbers"),
+    ({"windows": [(1, 2, 4)]}, "give rising numbers that include 3 and a larger one"),
+    ({"windows": [(1, 2, 3)]}, "include 3 and a larger one"), ({"windows": [(3, 4, 4)]}, "rising numbers"),
     ({"window": 129}, "the context is n_positions=128"),
     ({"recompute": "windows"}, "unknown recompute 'windows'. Did you mean 'window'"),
     ({"n_layer": 2}, "must be at least 3")])

@@ -223,7 +223,7 @@ register(Claim(
     id="gpt1_2018-auxiliary", **COMMON, source="Section 5", about=(BY_EXAMPLES.id, ABLATION.id), where=of_examples,
     sentence="The auxiliary objective helps more with many training examples than with few.",
     short="The auxiliary objective helps more with many examples.",
-    measure=auxiliary, why_no_control="the rows of a pair differ only in the objective, each at its own learning rate",
+    measure=auxiliary, why_no_control="the rows of a pair differ in the objective, each at its own learning rate",
     paper_effect=lambda: round(printed("full", "no-auxiliary", LARGE_SETS)
                                - printed("full", "no-auxiliary", SMALL_SETS), 6),
     assay=Assay("the most examples against the fewest", of_examples, learning)))

@@ -459,7 +459,7 @@ def settings(context: ArtifactContext) -> "pandas.DataFrame":
 OF = {"paper": PAPER, "chapter": CHAPTER}
 FIGURE_1 = Artifact(id="gpt1_2018-figure1", **OF, experiment=FINETUNING.name, source="Figure 1", build=figure_1,
                     kind="figure", title="Each form of task as token sequences, made by encode_example",
-                    look_for="Forms differ only in where the special tokens go. Similarity reads both orders "
+                    look_for="Forms differ in where the special tokens go. Similarity reads both orders "
                              "of its texts, and multiple choice has one sequence per candidate.")
 TABLE_1 = Artifact(id="gpt1_2018-table1", **OF, experiment=FINETUNING.name, source="Table 1", build=datasets,
                    title="The paper's data sets, and how much of each we have")

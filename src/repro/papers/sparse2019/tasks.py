@@ -115,7 +115,7 @@ register(
           why_no_assay="the claim compares only rows of the table"),
     Claim(id="sparse2019-table4-size", paper=PAPER, source="Table 4", experiment=AUDIO.name,
           about=("sparse2019-table4",), unit="exact", direction="lower", relative=True,
-          sentence="In equal memory, longer sound requires a smaller model.",
+          sentence="In about equal memory, longer sound needs a smaller model.",
           where=is_as_large_as_fits, measure=tables.smaller, paper_effect=tables.printed_weights),
     Claim(id="sparse2019-multi-head", paper=PAPER, source=ADDED, experiment=DENSITY.name,
           about=("sparse2019-variants",), unit="document", direction="lower", told_in="bits per byte",

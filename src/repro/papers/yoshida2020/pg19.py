@@ -92,8 +92,8 @@ register(
     Artifact(id="yoshida2020-table2-gain-figure", paper=PAPER, title="Gain from recurrence on books, by overlap",
              chapter=CHAPTER, experiment=EVALUATION.name, source="Table 2", kind="figure",
              build=lambda context: gain_figure(context, TABLE),
-             look_for="Recurrence helps where the filled mark and the diamond lie above zero and above the other "
-                      "hollow marks, which show the gain that remains without it."),
+             look_for="Recurrence helps where the marks of the recurrent model lie above zero and above the "
+                      "hollow marks of the controls, which show the gain that remains without it."),
     Artifact(id="yoshida2020-figure4", paper=PAPER, title="Validation perplexity by window size", chapter=CHAPTER,
              experiment=EVALUATION.name, source="Figure 4", kind="figure", build=window_figure,
              look_for="Recurrence helps at a window size if its line lies below the baseline's; compare the gap at "
@@ -184,7 +184,7 @@ register(
     Claim(id="yoshida2020-figure4-widens", **FIGURES | {"measure": widening},
           criterion_before="the difference of the gains alone, even without any gain",
           sentence="On disjoint windows, recurrence helps at the smallest window, and more than at the largest.",
-          short="Recurrence helps most at the smallest window.",
+          short="Recurrence gains more at the smallest window than largest.",
           where=lambda config: config.overlap == 0 and is_literal_reading(config)),
     Claim(id="yoshida2020-figure5-front", **FIGURES | {
             "measure": pareto_margin, "source": "Figure 5", "about": ("yoshida2020-figure5",)},

@@ -57,8 +57,8 @@ register(
     Artifact(id="yoshida2020-table1-gain-figure", paper=PAPER, title="Gain from recurrence on articles, by overlap",
              chapter="04_recurrence_module", experiment=EVALUATION.name, source="Table 1", kind="figure",
              build=lambda context: gain_figure(context, TABLE),
-             look_for="Recurrence helps where the filled mark and the diamond lie above zero and above the other "
-                      "hollow marks, which show the gain that remains without it."))
+             look_for="Recurrence helps where the marks of the recurrent model lie above zero and above the "
+                      "hollow marks of the controls, which show the gain that remains without it."))
 
 GAIN = {"paper": PAPER, "source": "Table 1", "experiment": EVALUATION.name, "unit": "document", "direction": "lower",
         "relative": True, "control": MASKED, "assay": context_counts(TABLE), "measure": gain,
