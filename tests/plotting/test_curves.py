@@ -110,7 +110,8 @@ def test_two_series_under_one_name_are_refused_and_a_control_has_its_own_line(fr
 def test_the_cost_front_goes_through_the_points_that_nothing_beats():
     rows = [("small", "recurrent", 0, 200, 1.0, 9.0), ("small", "recurrent", 0, 300, 2.0, 8.0),
             ("small", "baseline", 0, 200, 1.0, 9.5), ("small", "baseline", 0, 300, 2.0, 8.5),
-            ("small", "baseline", 30, 600, 2.9, 6.5), ("small", "baseline", 30, 300, 3.0, 7.0), ("paper", "baseline", 0, 300, 1.0, 5.0)]
+            ("small", "baseline", 30, 600, 2.9, 6.5), ("small", "baseline", 30, 300, 3.0, 7.0),
+            ("paper", "baseline", 0, 300, 1.0, 5.0)]
     points = pandas.DataFrame(rows, columns=["source", "model", "overlap", "window", "flops", "perplexity"])
     small, paper = draw_cost_front(points).axes
     assert {name: line.get_xydata().tolist() for name, line in lines(small).items()} == {
