@@ -147,7 +147,7 @@ def test_asking_one_pair_or_many():
     (lambda: Global([1.5]), r"positions are \[1.5\]; give whole numbers counted from 0, or an empty list"),
     (lambda: Global(torch.tensor([True, False])), r"positions are \[True, False\]; .* whole numbers"),
     (lambda: Global(3), "positions are 3; give whole numbers"),
-    (lambda: Fixed(4, 5), "summary is 5; it must lie between 1 and the stride"),
+    (lambda: Fixed(4, 5), "summary is 5; it must be between 1 and the stride"),
     (lambda: BlockLocal(0), "block is 0"),
     (lambda: Prefix(-1), "n is -1 positions; it must be at least 0"),
     (lambda: Document([]), r"ids are \[\]; give every position the whole number of its document"),

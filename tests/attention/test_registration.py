@@ -356,7 +356,7 @@ def test_a_text_beyond_the_positions_of_gpt2(tiny_gpt2):
     model = with_window(tiny_gpt2(n_positions=10, sliding_window=4))
     assert model(torch.zeros(1, 10, dtype=torch.long)).logits.shape[1] == 10
     for read in (model, model.transformer):
-        with pytest.raises(ReproError, match="has 11 tokens, but this GPT2Model has learned 10 .* at most 10 tokens"):
+        with pytest.raises(ReproError, match="has 11 tokens, but this GPT2Model has 10 learned .* at most 10 tokens"):
             read(torch.zeros(1, 11, dtype=torch.long))
         with pytest.raises(ReproError, match="has 11 tokens"):
             read(inputs_embeds=torch.zeros(1, 11, model.config.n_embd))
@@ -425,7 +425,7 @@ def test_a_text_beyond_the_positions_of_roberta():
     ids = torch.full((2, 10), 5)
     assert model(ids).logits.shape[1] == 10
     longer = torch.cat([ids, ids[:, :1]], 1)
-    with pytest.raises(ReproError, match="has 11 tokens, but this RobertaModel has learned 10 positions"):
+    with pytest.raises(ReproError, match="has 11 tokens, but this RobertaModel has 10 learned positions"):
         model(longer)
     with pytest.raises(ReproError, match="has 11 tokens"):
         model(inputs_embeds=torch.zeros(1, 11, 16))
@@ -448,16 +448,16 @@ def test_a_text_beyond_the_positions_of_bart():
                         vocab_size=VOCABULARY, sliding_window=4, attn_implementation="repro_sliding")
     model, ids = BartForConditionalGeneration(config).eval(), torch.full((1, 11), 5)
     assert model(ids[:, :10], decoder_input_ids=ids[:, :10]).logits.shape[1] == 10
-    with pytest.raises(ReproError, match="this BartEncoder has learned 10 positions"):
+    with pytest.raises(ReproError, match="this BartEncoder has 10 learned positions"):
         model(ids, decoder_input_ids=ids[:, :10])
-    with pytest.raises(ReproError, match="this BartDecoder has learned 10 positions"):
+    with pytest.raises(ReproError, match="this BartDecoder has 10 learned positions"):
         model(ids[:, :10], decoder_input_ids=ids)
 
 
 def test_positions_that_a_short_text_names(tiny_gpt2):
     model, ids = with_window(tiny_gpt2(n_positions=10, sliding_window=4)), torch.zeros(1, 3, dtype=torch.long)
     assert model(ids, position_ids=torch.tensor([[7, 8, 9]])).logits.shape[1] == 3
-    with pytest.raises(ReproError, match="position_ids reach 11 positions, but this GPT2Model has learned 10 p"):
+    with pytest.raises(ReproError, match="position_ids reach 11 positions, but this GPT2Model has 10 learned p"):
         model(ids, position_ids=torch.tensor([[8, 9, 10]]))
 
 
@@ -466,7 +466,7 @@ def test_a_compiled_model_tells_of_a_text_beyond_its_positions(tiny_gpt2):
     torch.compiler.reset()
     model = torch.compile(with_window(tiny_gpt2(n_layer=1, n_positions=10, sliding_window=4)), backend="eager")
     assert model(torch.zeros(1, 10, dtype=torch.long), use_cache=False).logits.shape[1] == 10
-    with pytest.raises(ReproError, match="has 11 tokens, but this GPT2Model has learned 10 positions"):
+    with pytest.raises(ReproError, match="has 11 tokens, but this GPT2Model has 10 learned positions"):
         model(torch.zeros(1, 11, dtype=torch.long), use_cache=False)
     padded = torch.tensor([[5] * 10 + [1]])
     model = torch.compile(tiny_roberta(), backend="eager", fullgraph=True)

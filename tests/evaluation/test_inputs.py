@@ -102,7 +102,7 @@ def cases():
     yield "a share", lambda: fit_topics(["abc"], max_share=0.0)
     yield "spans of other shapes", lambda: best_spans(LOGITS, LOGITS[:, :, :2], TEXT)
     yield "text that is no bool", lambda: best_spans(LOGITS, LOGITS, LOGITS)
-    yield "logits that are no numbers", lambda: best_spans(LOGITS * NAN, LOGITS, TEXT)
+    yield "logits that are NaNs", lambda: best_spans(LOGITS * NAN, LOGITS, TEXT)
     yield "beams of nan", lambda: beam_search(lambda x: torch.full((len(x), 3), NAN), 0, 0)
     yield "beams of another shape", lambda: beam_search(lambda x: torch.zeros(3), 0, 0)
     yield "alpha", lambda: beam_search(lambda x: torch.zeros(len(x), 3), 0, 0, alpha=NAN)
@@ -156,7 +156,7 @@ def test_losses_that_are_no_numbers(made, read):
     model = made().train()
     for weight in model.parameters():
         weight.data.fill_(NAN)
-    with pytest.raises(ReproError, match="no number"):
+    with pytest.raises(ReproError, match="NaN"):
         read(model)
     assert model.training
 

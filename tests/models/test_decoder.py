@@ -254,7 +254,7 @@ def test_longformers_patterns():
 
 @pytest.mark.parametrize(("make", "told"), [
     (lambda: longformer_patterns((32, 64), 4, (1,)), "dilation names 1 layers and windows 2"),
-    (lambda: longformer_patterns((32,), 4, (2,), 5), "dilated_heads is 5; it must lie between 0 and n_head .4."),
+    (lambda: longformer_patterns((32,), 4, (2,), 5), "dilated_heads is 5; it must be between 0 and n_head .4."),
     (lambda: longformer_patterns((0,), 4), "window is 0 keys; it must be at least 1"),
     (lambda: longformer_patterns((4,), 4, (0,)), "dilation is 0 positions; it must be at least 1"),
     (lambda: DecoderConfig(7, 10, 3, (Causal(),)), "n_embd is 10 and n_head 3"),

@@ -176,7 +176,7 @@ def test_only_later_positions_learn(roberta):
 
 
 @pytest.mark.parametrize(("change", "said"), [
-    ({"window": 5}, "window is 5; half of it lies on each side .* even number"),
+    ({"window": 5}, "window is 5; it has half on each side .* even number"),
     ({"window": [4, 4]}, r"window is \[4, 4\], 2 for 3 layers"),
     ({"window": [4, 3, 4]}, "window is 3; "),
     ({"window": 0}, "window is 0; "),
@@ -184,7 +184,7 @@ def test_only_later_positions_learn(roberta):
     ({"window": "4"}, "window is '4'; "),
     ({"window": {0: 4, 1: 4, 2: 4}}, "window is {0: 4, 1: 4, 2: 4}; "),
     ({"max_positions": 21.5}, "max_positions is 21.5; it must be a whole number"),
-    ({"max_positions": 19}, "max_positions is 19, but the base has 20 already"),
+    ({"max_positions": 19}, "max_positions is 19, but the base already has 20"),
     ({"positions": "copied"}, "unknown positions 'copied'. Did you mean 'copy'.* Known: copy, random"),
     ({"roberta": torch.nn.Linear(2, 2)}, "roberta is a Linear; it must be a RobertaForMaskedLM"),
 ])
@@ -224,7 +224,7 @@ def test_bad_texts_and_labels(roberta, tmp_path):
     assert ours(ids, attention_mask=(ids != 1).long()).logits.shape == (1, 25, 31)
     with pytest.raises(ReproError, match=r"labels have shape \(1, 24\)"):
         ours(ids[:, :24], labels=torch.full((1, 24), -100))
-    with pytest.raises(ReproError, match=r"labels have shape \(1, 3\) and 3 that count"):
+    with pytest.raises(ReproError, match=r"labels have shape \(1, 3\) and 3 targets"):
         ours(ids[:, :24], labels=ids[:, :3])
     with pytest.raises(ReproError, match=r"attention_mask is \(1, 3\); it must be \(B, N\), here \(1, 24\)"):
         ours(ids[:, :24], attention_mask=torch.ones(1, 3))

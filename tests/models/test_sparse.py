@@ -225,7 +225,7 @@ def test_samples_are_drawn_from_the_model():
 
 
 @pytest.mark.parametrize(("changes", "told"), [
-    ({"pattern": Strided(24)}, "stride is 24, longer than the 23 positions of a sequence; choose one of 1 to 23"),
+    ({"pattern": Strided(24)}, "stride is 24, but a sequence has 23 positions; choose a stride of 1 to 23"),
     ({"integration": "merge"}, "Did you mean 'merged'"), ({"embeddings": ("date",)}, "Did you mean 'data'"),
     ({"shape": (2, 3)}, r"shape is \(2, 3\), 6 numbers, but a sequence has 23 positions"),
     ({"pattern": Full()}, "which sees later positions"), ({"n_embd": 7}, "the width must be a multiple"),

@@ -302,7 +302,7 @@ BATCH = collate([[[S, 1, E]], [[S, 1, 2, E]]])
     ("classification", 2, (BATCH[0], BATCH[1][0]), r"lengths \(1,\)"),
     ("classification", 2, (BATCH[0], torch.tensor([[3], [5]])), "lengths are 3 to 5; they must be 2 to 4"),
     ("classification", 2, (BATCH[0], torch.tensor([[3], [1]])), "lengths are 1 to 3"),
-    ("classification", 2, (BATCH[0] + 3, BATCH[1]), "encode them with the tokeniser of the base"),
+    ("classification", 2, (BATCH[0] + 3, BATCH[1]), "encode them with the tokenizer of the base"),
     ("classification", 2, collate([[[19, 1, 21]], [[19, 2, 3, 21]]]), "starts? with 19, but the base has 29 ids"),
     ("classification", 2, collate([[[S, *[1] * 23, E]]]), "a text has 25 tokens, but the model's context ends at 24")])
 def test_batches_that_cannot_be_read(form, n_outputs, given, words):

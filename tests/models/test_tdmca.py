@@ -158,7 +158,7 @@ def test_recomputation_changes_no_gradient():
 @pytest.mark.parametrize("changes,told", [
     ({"kernel": 4}, "a key would see 1 tokens ahead"), ({"kernel": 2}, "1 of 3 tokens would never be seen"),
     ({"layers": "LXM"}, "has 'X'"), ({"block": 0}, "block is 0"), ({"n_experts": -1}, "n_experts is -1"),
-    ({"n_experts": 2, "k": 3}, "k is 3; of 2 experts"), ({"n_experts": 2, "k": 0}, "k is 0"),
+    ({"n_experts": 2, "k": 3}, "k is 3; with 2 experts"), ({"n_experts": 2, "k": 0}, "k is 0"),
     ({"n_experts": 2, "expert_layers": (5,)}, "layers 0 to 4"), ({"n_head": 5}, "multiple of the heads"),
     ({"layers": ""}, "layers is ''; it must be at least 1 long")])
 def test_bad_sizes_are_told_in_one_line(changes, told):

@@ -291,7 +291,7 @@ def test_saved_and_loaded_and_made_of_any_roberta(make, config, shake, tmp_path)
                          intermediate_size=8)).save_pretrained(tmp_path / "bert")
     (tmp_path / "empty").mkdir()
     (tmp_path / "masked" / "model.safetensors").write_bytes(b"")
-    for name, said in (("bert", "is a checkpoint of bert, not of RoBERTa"), ("empty", "holds no config.json"),
+    for name, said in (("bert", "is a checkpoint of bert, not of RoBERTa"), ("empty", "has no config.json"),
                        ("masked", "checkpoint in .*masked is damaged"), ("nowhere", "no checkpoint '.*nowhere'")):
         with pytest.raises(ReproError, match=said):
             RecurrentRoberta.from_pretrained(tmp_path / name)

@@ -27,4 +27,4 @@ def test_the_table_marks_the_recipe_of_the_base_model():
     frame = table(context)
     assert frame["nats per token"].tolist() == ["4.877", "not run", "5.432", "not run"]
     assert frame[""].tolist() == [TAKEN, "", "", ""]
-    assert frame.loc[0, "batch"] == "16 x 256" and frame.loc[2, "optimiser"] == "adamw"
+    assert frame.loc[0, "batch"] == "16 x 256" and frame.loc[2, "optimizer"] == "adamw"

@@ -57,7 +57,7 @@ def test_the_change_is_that_of_the_books_that_are_left(monkeypatch):
     runs = {"baseline": [record([80, 20, 60])], "recurrent": [record([96, 19, 57]), record([96, 21, 55])]}
     marks = SimpleNamespace(documents={"test": {"marks": [8, 0, 0], "n_words": [8, 10, 30]}})
     store = SimpleNamespace(get=lambda run: marks, seeds=lambda run: runs[run.model])
-    monkeypatch.setattr(normalisation, "Store", SimpleNamespace(of=lambda scale: store))
+    monkeypatch.setattr(normalisation, "Store", SimpleNamespace(for_scale=lambda scale: store))
     assert change_without().value == pytest.approx(2.718281828 ** (76 / 40 - 80 / 40) - 1)
     assert change_without(left_out=False).value == pytest.approx(2.718281828 ** (172 / 48 - 160 / 48) - 1)
     runs["recurrent"] = []
@@ -78,8 +78,8 @@ def test_the_committed_records_name_the_books():
     rows = artifact("text-normalisation").render("small").table.set_index(["corpus", "split"])
     assert rows.loc[("pg19-subset", "test"), ["documents", "use such marks", "share of the words"]].tolist() == [
         "33", "9", "39.8%"]
-    assert rows.loc[("pg19-subset", "test"), "most in one"] == "100 (860)"
-    assert rows.loc[("pg19-subset", "validation"), "most in one"] == "18 (1022)"
+    assert rows.loc[("pg19-subset", "test"), "most in one text"] == "100 (860)"
+    assert rows.loc[("pg19-subset", "validation"), "most in one text"] == "18 (1022)"
     trained = [rows.loc[key] for key in (("pg19-subset", "train"), ("gutenberg-pretrain", "train"),
                                          ("gutenberg-pretrain", "validation"))]
     assert [row["use such marks"] for row in trained] == 3 * ["0"]

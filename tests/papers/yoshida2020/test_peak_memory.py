@@ -50,7 +50,7 @@ def test_tensors_without_numbers_give_the_same_record(outcome):
 
 
 def test_the_text_must_be_long_enough(outcome):
-    with pytest.raises(ReproError, match="200 tokens, 206 are needed; choose fewer windows"):
+    with pytest.raises(ReproError, match="200 tokens, but 206 are needed; choose fewer windows"):
         outcome(recompute="window", windows=[(1, 3, 17)])
 
 
