@@ -45,7 +45,7 @@ def test_lists_commands_and_pages_say_it_too(late):
         "not run: It is free. (Table 1, small)"]
     assert told["text/html"].count("criterion changed after the runs") == 1
     board = Scoreboard()._repr_html_()
-    mark = '<abbr title="criterion changed after the runs">changed late</abbr>'
+    mark = '<abbr title="criterion changed after the runs">late</abbr>'
     assert board.count(TOLD) == 1 and board.count(f"Table 1, {mark}") == 1
 
 

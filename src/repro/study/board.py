@@ -33,9 +33,9 @@ MARKS = {  # shapes for effects, so that color is not the only sign of a verdict
 }
 LEGEND = ("Each strip has its own scale. The line in the middle marks no effect; the side that the paper claims is on "
           "the right. The filled mark is our effect with its interval (95 %, wider if several claims share one error "
-          "rate); the hollow diamond is the paper's effect. Gray: effects too small to distinguish from zero. Changed "
-          "late: the criterion changed after the runs; open the row to see the earlier one.")
-LATE = ', <abbr title="criterion changed after the runs">changed late</abbr>'  # follows the source in a row
+          "rate); the hollow diamond is the paper's effect. Gray: effects too small to distinguish from zero. "
+          "Late: the criterion changed after the runs; open the row to see the earlier one.")
+LATE = ', <abbr title="criterion changed after the runs">late</abbr>'  # follows the source in a row
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,7 +111,7 @@ def strip(one: Claim, found: Verdict) -> str:
 def row(one: Claim, scale: str, found: Verdict) -> str:
     """A claim in one row: badge, short sentence, strip, and the effect as a number; its unit is in the details."""
     effect = found.text.partition("; ")[0].removesuffix(f" {one.told_in}") if found.effect is not None else ""
-    where = _text(f"{one.source}{f', {scale}' * bool(effect)}") + LATE * bool(one.late)
+    where = _text(f"{one.source.partition(";")[0]}{f', {scale}' * bool(effect)}") + LATE * bool(one.late)
     return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{where}</small></span>'
             f'<span class="effect">{strip(one, found)}<small>{_text(effect)}</small></span>')
 
