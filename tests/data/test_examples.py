@@ -107,7 +107,8 @@ def test_a_file_without_a_column_or_with_another_split(declare):
 
 def test_missing_files_say_where_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv("REPRO_DATA", str(tmp_path))
-    for name, told in (("litbank", "its source is github.com/dbamman/litbank"), ("imdb", "run `repro data fetch imdb`")):
+    sources = ("litbank", "its source is github.com/dbamman/litbank"), ("imdb", "run `repro data fetch imdb`")
+    for name, told in sources:
         with pytest.raises(ReproError, match=f"^corpus {name} has no train files .*: set REPRO_DATA=.*{told}"):
             list(corpus(name).examples("train"))
         assert not corpus(name).available()

@@ -111,7 +111,8 @@ def strip(one: Claim, found: Verdict) -> str:
 def row(one: Claim, scale: str, found: Verdict) -> str:
     """A claim in one row: badge, short sentence, strip, and the effect as a number; its unit is in the details."""
     effect = found.text.partition("; ")[0].removesuffix(f" {one.told_in}") if found.effect is not None else ""
-    where = _text(f"{one.source.partition(";")[0]}{f', {scale}' * bool(effect)}") + LATE * bool(one.late)
+    source = one.source.partition(";")[0]
+    where = _text(f"{source}{f', {scale}' * bool(effect)}") + LATE * bool(one.late)
     return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{where}</small></span>'
             f'<span class="effect">{strip(one, found)}<small>{_text(effect)}</small></span>')
 
