@@ -48,7 +48,7 @@ def test_vectors_and_tokens_are_counted_one_by_one():
     looks = {name: memories.LOOKS[name](made(name), 64) for name in MEMORIES}
     counted = {name: look.rows * look.columns for name, look in looks.items()}
     assert {name: counted[name] for name in ("yoshida", "embeddings-4", "rmt", "block-recurrent", "compressed")} == {
-        "yoshida": 1, "embeddings-4": 4, "rmt": 8, "block-recurrent": 16, "compressed": 32}
+        "yoshida": 1, "embeddings-4": 1, "rmt": 8, "block-recurrent": 16, "compressed": 32}
     assert counted["knn"] == 1024 // 32 and looks["knn"].found == 1
 
 

@@ -126,7 +126,7 @@ def test_seeds_differ_in_weights_and_order(whole, home):
     ({"growing": [[8, 0.5], [16, 0.5]]}, "growing takes all of the steps"),
     ({"growing": [[8, 1.5]]}, "growing.0.1"), ({"optimizer": "sgd"}, "unknown optimizer 'sgd'"),
     ({"weights": "fp8"}, "unknown weights 'fp8'"),
-    ({"tokeniser": "word", "vocab_size": 205}, "weights=bf16 .* tokeniser=word .* bpe")])
+    ({"tokeniser": "word", "vocab_size": 205}, "weights=bf16 .* tokeniser=word .*bpe")])
 def test_settings_that_cannot_be(sets, told):
     with pytest.raises(ReproError, match=told) as raised:
         plan(**sets)
