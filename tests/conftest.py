@@ -4,6 +4,7 @@ toy study: two experiments on a stand-in corpus, in a temporary project."""
 import gc
 import hashlib
 import math
+import os
 import types
 from typing import Literal
 
@@ -13,6 +14,9 @@ from pydantic import model_validator
 import repro.data
 from repro.errors import ReproError, unknown
 from repro.study import Estimate, Experiment, Outcome, RunConfig, experiment, registry
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before a test imports huggingface_hub: it would wait for the network
+
 
 # The files that take longest start first, so that no process is left with one at the end.
 LONGEST = ("test_pages", "test_graph", "test_kill", "test_torchrun", "test_alone", "test_fuzz", "test_model_types")

@@ -24,7 +24,6 @@ from repro.attention import Causal, Pattern
 from repro.checked import fits, hints
 from repro.errors import ReproError
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 ROOMS = "attention", "models", "recurrence", "evaluation", "training", "data", "study", "loss"
 IDS, LONGER = torch.tensor([[4, 5, 6, 7]]), torch.arange(4, 13)[None]
 NUMBERS = [0, -1, 2.5, -2.5, math.inf, -10**30]  # where one is accepted, ACCEPTED says so
