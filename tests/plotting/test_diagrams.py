@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from letters import check_letters
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
@@ -141,13 +142,7 @@ def test_what_cannot_be_drawn_says_so(draw):
 @pytest.mark.parametrize("draw", [draw_windows, draw_recurrence, draw_insertion])
 def test_letters_stay_inside_and_apart_and_are_large_enough(draw):
     figure = draw(17, 8, (0, 3)) if draw is draw_windows else draw()
-    figure.canvas.draw()
-    boxes = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text()]
-    inside = figure.bbox
-    assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
-               for box in boxes)
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1:])
-    assert min(text.get_fontsize() for text in figure.axes[0].texts) >= 9
+    check_letters(figure)
 
 
 def test_inputs_have_a_row_for_each_sequence_and_special_tokens_apart():

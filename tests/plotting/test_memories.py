@@ -1,6 +1,7 @@
 """The diagram of the memories says what the memories themselves say, and names every one of them."""
 
 import pytest
+from letters import check_letters
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 from transformers import GPT2Config
@@ -56,13 +57,7 @@ def test_vectors_and_tokens_are_counted_one_by_one():
                                   {"n_layer": 3, "d_model": 64, "n_head": 4, "window": 30}])
 def test_letters_stay_inside_and_apart_and_are_large_enough(size):
     figure = draw_memories(**size)
-    figure.canvas.draw()
-    boxes = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text()]
-    inside = figure.bbox
-    assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
-               for box in boxes)
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1:])
-    assert min(text.get_fontsize() for text in figure.axes[0].texts) >= 9
+    check_letters(figure)
 
 
 @pytest.mark.parametrize("size", [{"n_layer": 13}, {"n_layer": 1}, {"window": 0}])

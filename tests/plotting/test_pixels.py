@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from letters import check_letters
 from matplotlib.patches import Rectangle
 
 from repro.attention import Fixed, Strided
@@ -46,11 +47,4 @@ def test_what_cannot_be_drawn_says_so(settings, message):
 
 
 def test_letters_stay_inside_and_apart_and_are_large_enough():
-    figure = draw_pixels({"strided": Strided(8).heads, "fixed": Fixed(8, 2).heads})
-    figure.canvas.draw()
-    texts = [text for text in figure.axes[0].texts if text.get_text()]
-    boxes, inside = [text.get_window_extent() for text in texts], figure.bbox
-    assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
-               for box in boxes)
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1:])
-    assert min(text.get_fontsize() for text in texts) >= 9
+    check_letters(draw_pixels({"strided": Strided(8).heads, "fixed": Fixed(8, 2).heads}))

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from repro.errors import ReproError
-from repro.plotting.diagrams import _cell, _drawable, _fit, _text
+from repro.plotting.shapes import add_cell, add_text, check_drawable, fit_page
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 
 GAP = 3  # cells between the two grids
@@ -24,7 +24,7 @@ def draw_memory_compressed(n_tokens: int = 12, block: int = 4, stride: int = 3) 
     """
     from repro.attention import BlockLocal
 
-    _drawable(n_tokens, most=24)
+    check_drawable(n_tokens, most=24)
     for name, value in (("block", block), ("stride", stride)):
         if not 1 <= value <= n_tokens:
             raise ReproError(f"{name} is {value}; it must be from 1 to n_tokens ({n_tokens}).")
@@ -35,13 +35,13 @@ def draw_memory_compressed(n_tokens: int = 12, block: int = 4, stride: int = 3) 
     local = BlockLocal(block).mask(n_tokens).numpy()
     for x, title, about in ((0, "local", f"blocks of {block} tokens"),
                             (second, "memory-compressed", f"one key for every {stride} tokens")):
-        _text(axis, x, 2.0, title, ha="left", size=11, weight="bold")
-        _text(axis, x, 0.9, about, ha="left", size=10)
-        _text(axis, x + n_tokens / 2, -n_tokens - 0.8, "tokens", color=COLOURS["faint"])
+        add_text(axis, x, 2.0, title, ha="left", size=11, weight="bold")
+        add_text(axis, x, 0.9, about, ha="left", size=10)
+        add_text(axis, x + n_tokens / 2, -n_tokens - 0.8, "tokens", color=COLOURS["faint"])
     for i, j in np.ndindex(n_tokens, n_tokens):
-        _cell(axis, j, -1 - i, COLOURS["scored" if local[i, j] else "empty"], "local" if local[i, j] else "unseen")
+        add_cell(axis, j, -1 - i, COLOURS["scored" if local[i, j] else "empty"], "local" if local[i, j] else "unseen")
         if j > i:
-            _cell(axis, second + j, -1 - i, COLOURS["empty"], "unseen")
+            add_cell(axis, second + j, -1 - i, COLOURS["empty"], "unseen")
     for i in range(n_tokens):
         for start in range(0, i + 1, stride):
             width = min(stride, i + 1 - start)
@@ -49,10 +49,10 @@ def draw_memory_compressed(n_tokens: int = 12, block: int = 4, stride: int = 3) 
             axis.add_patch(Rectangle((second + start + 0.06, -0.96 - i), width - 0.12, 0.92, edgecolor="none",
                                      facecolor=COLOURS["scored" if whole else "h_prev"],
                                      gid="key" if whole else "part"))
-    _text(axis, -0.6, -n_tokens / 2, "queries", rotation=90, color=COLOURS["faint"])
+    add_text(axis, -0.6, -n_tokens / 2, "queries", rotation=90, color=COLOURS["faint"])
     y = -n_tokens - 2.6
     for x, colour, words in ((0, "scored", "seen; a bar is one key"),
                              (second, "h_prev", "key of a group still being read")):
-        _cell(axis, x, y, COLOURS[colour], "legend")
-        _text(axis, x + 1.3, y + 0.5, words, ha="left", size=10)
-    return _fit(figure, axis, (-1.2, second + n_tokens + 0.2), (y - 0.3, 2.7))
+        add_cell(axis, x, y, COLOURS[colour], "legend")
+        add_text(axis, x + 1.3, y + 0.5, words, ha="left", size=10)
+    return fit_page(figure, axis, (-1.2, second + n_tokens + 0.2), (y - 0.3, 2.7))

@@ -5,14 +5,12 @@ from functools import cache, partial
 from math import ceil
 
 import numpy as np
-from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from repro.errors import ReproError, unknown
-from repro.plotting.style import COLOURS, WIDTH, Drawing, canvas, house
+from repro.plotting.shapes import WORDS, add_arrow, add_cell, add_text, box, check_drawable, fit_page
+from repro.plotting.style import COLOURS, Drawing, canvas, house
 from repro.windows import Window, windows
 
-SMALL = 9  # points
-WORDS = {"h_prev": "#A84A00", "pool": "#00724F"}  # darker than the shapes they name: letters need more contrast
 STEP = 2.0  # from one row of hidden states to the next
 
 
@@ -26,7 +24,7 @@ def draw_windows(n_tokens: int, window: int, overlap: int | Sequence[int] = (0, 
     >>> draw_windows(n_tokens=9, window=4, overlap=[0, 2]).alt
     'Windows of 4 tokens over a text of 9, at overlap 0, 2: what each window reads and what it scores.'
     """
-    _drawable(n_tokens, most=120)
+    check_drawable(n_tokens, most=120)
     overlaps = [overlap] if isinstance(overlap, int) else list(overlap)
     figure, axis = canvas(1, alt=f"Windows of {window} tokens over a text of {n_tokens}, at overlap "
                                  f"{', '.join(map(str, overlaps))}: what each window reads and what it scores.")
@@ -35,26 +33,26 @@ def draw_windows(n_tokens: int, window: int, overlap: int | Sequence[int] = (0, 
     for some in overlaps:
         cover = windows(n_tokens, window, some)
         least = min((span.offset + 1 for span in cover[1:]), default=1)
-        _text(axis, left, y, f"overlap {some}", ha="left", size=10.5, weight="bold")
+        add_text(axis, left, y, f"overlap {some}", ha="left", size=10.5, weight="bold")
         if len(cover) > 1:
-            _text(axis, 0, y, f"after window 1, a scored token sees {least} or more tokens of its window", ha="left")
+            add_text(axis, 0, y, f"after window 1, a scored token sees {least} or more tokens of its window", ha="left")
         y -= 1.1 * scale
         if n_tokens <= 30:
             for token in range(n_tokens):
-                _text(axis, token + 0.5, y, token, color=COLOURS["faint"])
+                add_text(axis, token + 0.5, y, token, color=COLOURS["faint"])
             y -= 0.6
         for row, span in enumerate(cover):
             y -= max(scale / 2, 1)
             for token in range(span.start, span.stop):
-                _cell(axis, token, y, COLOURS["read"], "read")
+                add_cell(axis, token, y, COLOURS["read"], "read")
             for token in range(span.first_target, span.stop + 1):
-                _cell(axis, token, y, COLOURS["scored"], "scored", size=0.5)
-            _text(axis, -0.4 * scale, y + 0.5, f"window {row + 1}", ha="right")
+                add_cell(axis, token, y, COLOURS["scored"], "scored", size=0.5)
+            add_text(axis, -0.4 * scale, y + 0.5, f"window {row + 1}", ha="right")
         y -= 1.2 * scale
     for x, name, colour, size in ((0, "read", "read", 0.92), (0.3 * n_tokens, "predicted and scored", "scored", 0.5)):
-        _cell(axis, x, y - 0.5, COLOURS[colour], "key", size)
-        _text(axis, x + 1 + 0.2 * scale, y, name, ha="left")
-    return _fit(figure, axis, (left, n_tokens + 0.2), (y - 0.7, 0.6 * scale))
+        add_cell(axis, x, y - 0.5, COLOURS[colour], "key", size)
+        add_text(axis, x + 1 + 0.2 * scale, y, name, ha="left")
+    return fit_page(figure, axis, (left, n_tokens + 0.2), (y - 0.7, 0.6 * scale))
 
 
 @house()
@@ -96,8 +94,8 @@ def _recurrence(cover: Sequence[Window], window: int, n_layer: int, insert_layer
     gap, top = 6.2 * scale, n_layer * STEP + 1 + 0.6 * scale
     lefts = [k * (window + gap) for k in range(len(cover))]
     for layer in range(n_layer):
-        _text(axis, -0.5, layer * STEP + 1.5, f"block {layer}", ha="right")
-    _text(axis, -0.5, min(0.5, 1.5 - 0.55 * scale), "embedding", ha="right")
+        add_text(axis, -0.5, layer * STEP + 1.5, f"block {layer}", ha="right")
+    add_text(axis, -0.5, min(0.5, 1.5 - 0.55 * scale), "embedding", ha="right")
     steps = []
     for k, (x, span) in enumerate(zip(lefts, cover, strict=True)):
         if k:
@@ -106,7 +104,7 @@ def _recurrence(cover: Sequence[Window], window: int, n_layer: int, insert_layer
         steps.append(partial(_read, axis, x, span, f"window {k + 1}", n_layer, insert_layer if k else None, scale))
     for step in steps[:shown]:
         step()
-    return _fit(figure, axis, (-4.4 * scale, lefts[-1] + window + 0.3), (-2.2 * scale, top + 1.2 * scale))
+    return fit_page(figure, axis, (-4.4 * scale, lefts[-1] + window + 0.3), (-2.2 * scale, top + 1.2 * scale))
 
 
 def _read(axis, x: float, span: Window, name: str, n_layer: int, insert_layer: int | None, scale: float) -> None:
@@ -114,15 +112,15 @@ def _read(axis, x: float, span: Window, name: str, n_layer: int, insert_layer: i
     width = span.stop - span.start
     for layer in range(n_layer + 1):
         for token in range(width):
-            _cell(axis, x + token, layer * STEP, COLOURS["read"] if layer else COLOURS["grid"], "state")
+            add_cell(axis, x + token, layer * STEP, COLOURS["read"] if layer else COLOURS["grid"], "state")
     for layer in range(n_layer):
         extra = 1.3 if layer == insert_layer else 0
-        axis.add_patch(_box(x - extra, layer * STEP + 1.18, width + extra, 0.64,
+        axis.add_patch(box(x - extra, layer * STEP + 1.18, width + extra, 0.64,
                             COLOURS["pale"] if extra else COLOURS["empty"],
                             COLOURS["h_prev"] if extra else COLOURS["faint"]))
     for token in range(0, width, ceil(scale / 1.2)):
-        _text(axis, x + token + 0.5, -0.55 * scale, span.start + token, color=COLOURS["faint"])
-    _text(axis, x + width / 2, -1.6 * scale, name, size=10)
+        add_text(axis, x + token + 0.5, -0.55 * scale, span.start + token, color=COLOURS["faint"])
+    add_text(axis, x + width / 2, -1.6 * scale, name, size=10)
 
 
 def _pool(axis, x: float, first: int, n_layer: int, top: float, scale: float) -> None:
@@ -132,22 +130,22 @@ def _pool(axis, x: float, first: int, n_layer: int, top: float, scale: float) ->
         axis.plot([x + 0.5 * scale, bus], [layer * STEP + 0.5] * 2, color=COLOURS["pool"], lw=1)
         axis.plot(x + 0.5 * scale, layer * STEP + 0.5, "o", ms=6, color=COLOURS["pool"])
     axis.plot([bus, bus], [first * STEP + 0.5, top], color=COLOURS["pool"], lw=1)
-    _text(axis, bus - 0.2 * scale, first * STEP + 0.5 - 0.9 * scale, "means" if first < n_layer else "mean",
+    add_text(axis, bus - 0.2 * scale, first * STEP + 0.5 - 0.9 * scale, "means" if first < n_layer else "mean",
           color=WORDS["pool"])
     axis.plot(bus, top + 0.45 * scale, "o", ms=17, color=WORDS["pool"])
-    _text(axis, bus, top + 0.45 * scale, "z", color="white", size=10, weight="bold", va="center_baseline")
+    add_text(axis, bus, top + 0.45 * scale, "z", color="white", size=10, weight="bold", va="center_baseline")
 
 
 def _hand_over(axis, x: float, target: float, y: float, top: float, scale: float) -> None:
     """From z of the window that ends at x, through the feedforward network, to h_prev at (target, y)."""
     middle, down, width = top + 0.45 * scale, target - 1.25 * scale, 3.5 * scale
-    axis.add_patch(_box(down - width / 2, top, width, 0.9 * scale, "white", COLOURS["h_prev"]))
-    _text(axis, down, middle, "feedforward")
-    _arrow(axis, (x + 1.9 * scale, middle), (down - width / 2, middle))
+    axis.add_patch(box(down - width / 2, top, width, 0.9 * scale, "white", COLOURS["h_prev"]))
+    add_text(axis, down, middle, "feedforward")
+    add_arrow(axis, (x + 1.9 * scale, middle), (down - width / 2, middle))
     axis.plot([down, down], [top, y + 0.5], color=COLOURS["ink"], lw=1, solid_capstyle="butt")
-    _arrow(axis, (down, y + 0.5), (target - 0.45, y + 0.5))
-    _cell(axis, target - 0.5, y, COLOURS["h_prev"], "h_prev")
-    _text(axis, target + 0.45, y - 0.42 * scale, "h_prev", color=WORDS["h_prev"], ha="right")
+    add_arrow(axis, (down, y + 0.5), (target - 0.45, y + 0.5))
+    add_cell(axis, target - 0.5, y, COLOURS["h_prev"], "h_prev")
+    add_text(axis, target + 0.45, y - 0.42 * scale, "h_prev", color=WORDS["h_prev"], ha="right")
 
 
 @house()
@@ -173,23 +171,23 @@ def draw_insertion(n_windows: int = 3, window: int = 4, overlap: int = 0, n_laye
     high = _attention_block(axis, width, scale, window, n_layer, insert_layer)
     x = 0
     for (seen, rows, columns), title in grids:
-        _text(axis, x, -1.2 * scale, title, ha="left", size=10.5, weight="bold")
+        add_text(axis, x, -1.2 * scale, title, ha="left", size=10.5, weight="bold")
         for j, token in enumerate(columns):
             if token is None:
-                _text(axis, x + j + 0.5, -2.5 * scale, "h", color=WORDS["h_prev"])
+                add_text(axis, x + j + 0.5, -2.5 * scale, "h", color=WORDS["h_prev"])
             elif token % ceil(scale / 1.15) == 0:
-                _text(axis, x + j + 0.5, -2.5 * scale, token, color=COLOURS["faint"])
+                add_text(axis, x + j + 0.5, -2.5 * scale, token, color=COLOURS["faint"])
         for i, token in enumerate(rows):
             y = -3.2 * scale - 1 - i
             if token % ceil(scale / 1.6) == 0:
-                _text(axis, x - 0.3 * scale, y + 0.45, token, ha="right", color=COLOURS["faint"])
+                add_text(axis, x - 0.3 * scale, y + 0.45, token, ha="right", color=COLOURS["faint"])
             for j, key in enumerate(columns):
                 colour = COLOURS["empty" if not seen[i, j] else "h_prev" if key is None else "scored"]
-                _cell(axis, x + j, y, colour, "seen" if seen[i, j] else "unseen")
+                add_cell(axis, x + j, y, colour, "seen" if seen[i, j] else "unseen")
         x += len(columns) + gap
-    _text(axis, -2.2 * scale, -3.2 * scale - n_rows / 2, "queries", rotation=90, color=COLOURS["faint"])
-    _text(axis, -0.3, -2.5 * scale, "keys", ha="right", color=COLOURS["faint"])
-    return _fit(figure, axis, (-2.8 * scale, width + 0.3), (-3.2 * scale - n_rows - 0.3, high + 0.3))
+    add_text(axis, -2.2 * scale, -3.2 * scale - n_rows / 2, "queries", rotation=90, color=COLOURS["faint"])
+    add_text(axis, -0.3, -2.5 * scale, "keys", ha="right", color=COLOURS["faint"])
+    return fit_page(figure, axis, (-2.8 * scale, width + 0.3), (-3.2 * scale - n_rows - 0.3, high + 0.3))
 
 
 def _attention_block(axis, width: float, scale: float, window: int, n_layer: int, insert_layer: int) -> float:
@@ -198,9 +196,9 @@ def _attention_block(axis, width: float, scale: float, window: int, n_layer: int
     each = high / n_layer
     for layer in range(n_layer):
         here = layer == insert_layer
-        axis.add_patch(_box(-2.2 * scale, (layer + 0.12) * each, stack, 0.76 * each,
+        axis.add_patch(box(-2.2 * scale, (layer + 0.12) * each, stack, 0.76 * each,
                             COLOURS["pale" if here else "empty"], COLOURS["h_prev" if here else "faint"]))
-        _text(axis, stack / 2 - 2.2 * scale, (layer + 0.5) * each, f"block {layer}")
+        add_text(axis, stack / 2 - 2.2 * scale, (layer + 0.5) * each, f"block {layer}")
     left = stack - 2.2 * scale
     for end in (0.1, high):
         axis.plot([left + 0.1, left + 1.4 * scale], [(insert_layer + 0.5) * each, end], color=COLOURS["h_prev"], lw=1,
@@ -213,21 +211,21 @@ def _attention_block(axis, width: float, scale: float, window: int, n_layer: int
         start = centre - size * (window + extra) / 2
         for k in range(window + extra):
             colour = COLOURS["h_prev" if extra and k == 0 else "read"]
-            _cell(axis, start + k * size, y, colour, kind, unit=size)
+            add_cell(axis, start + k * size, y, colour, kind, unit=size)
 
     vectors(middle, 0.2, "input", True)
     beside = size * (window + 1) / 2 + 0.3
-    _text(axis, middle - beside, 0.2 + size / 2, "h_prev", ha="right", color=WORDS["h_prev"])
-    _text(axis, middle + beside, 0.2 + size / 2, "tokens of this window", ha="left")
+    add_text(axis, middle - beside, 0.2 + size / 2, "h_prev", ha="right", color=WORDS["h_prev"])
+    add_text(axis, middle + beside, 0.2 + size / 2, "tokens of this window", ha="left")
     apart = (width - left) / 3
     for centre, name in zip((middle - apart, middle, middle + apart), ("queries", "keys", "values"), strict=True):
         vectors(centre, 3.9 * scale, name, name != "queries")
-        _text(axis, centre, 3.9 * scale + size + 0.5 * scale, name)
+        add_text(axis, centre, 3.9 * scale + size + 0.5 * scale, name)
         near = middle + 0.2 * (centre - middle)
-        _arrow(axis, (near, 0.4 + size), (centre, 3.8 * scale))
-        _arrow(axis, (centre, 3.9 * scale + size + scale), (near, high - size - 0.3))
+        add_arrow(axis, (near, 0.4 + size), (centre, 3.8 * scale))
+        add_arrow(axis, (centre, 3.9 * scale + size + scale), (near, high - size - 0.3))
     vectors(middle, high - size - 0.2, "output", False)
-    _text(axis, middle + beside, high - size / 2 - 0.2, "one output per token", ha="left")
+    add_text(axis, middle + beside, high - size / 2 - 0.2, "one output per token", ha="left")
     return high
 
 
@@ -246,21 +244,21 @@ def draw_inputs(forms: Mapping[str, Sequence[Sequence[tuple[str, bool]]]]) -> Dr
     figure, axis = canvas(1, alt=f"How an example of {', '.join(forms)} is read: its tokens, between special ones.")
     y, right = 0.0, 0.0
     for name, rows in forms.items():
-        _text(axis, 0, y, name, ha="left", size=10.5, weight="bold")
+        add_text(axis, 0, y, name, ha="left", size=10.5, weight="bold")
         y -= 1.5
         for ids in rows:
             x = 0.0
             for text, special in ids:
                 width = 0.62 * max(len(text.strip()), 2) + 0.8
                 face = COLOURS["scored"] if special else COLOURS["read"]
-                axis.add_patch(_box(x, y - 0.6, width, 1.3, face, COLOURS["ink"] if special else face))
-                _text(axis, x + width / 2, y, text.strip(), color="white" if special else COLOURS["ink"],
+                axis.add_patch(box(x, y - 0.6, width, 1.3, face, COLOURS["ink"] if special else face))
+                add_text(axis, x + width / 2, y, text.strip(), color="white" if special else COLOURS["ink"],
                       weight="bold" if special else "normal")
                 x += width + 0.15
             right = max(right, x)
             y -= 1.6
         y -= 0.6
-    return _fit(figure, axis, (-0.2, max(right, 30)), (y + 0.4, 0.9))
+    return fit_page(figure, axis, (-0.2, max(right, 30)), (y + 0.4, 0.9))
 
 
 def grid(cover: Iterable[Window], inserted: bool) -> tuple[np.ndarray, list[int], list[int | None]]:
@@ -306,43 +304,10 @@ def _some_windows(n_windows: int, window: int, overlap: int) -> list[Window]:
         raise ReproError(f"n_windows is {n_windows}; draw at least 1.")
     n_tokens = n_windows * window - (n_windows - 1) * overlap + 1
     cover = windows(n_tokens, window, overlap)
-    _drawable(sum(span.stop - span.start for span in cover), most=48)
+    check_drawable(sum(span.stop - span.start for span in cover), most=48)
     return cover
-
-
-def _drawable(n_tokens: int, most: int) -> None:
-    if not 2 <= n_tokens <= most:
-        raise ReproError(f"{n_tokens} tokens cannot be drawn one by one; choose 2 to {most}.")
 
 
 def _layer(insert_layer: int, n_layer: int) -> None:
     if not 0 <= insert_layer < n_layer:
         raise ReproError(f"insert_layer is {insert_layer}, but the drawn model has layers 0 to {n_layer - 1}.")
-
-
-def _cell(axis, x: float, y: float, colour: str, kind: str, size: float = 0.92, unit: float = 1) -> None:
-    """A square in the middle of the one of side `unit` with its corner at (x, y); `kind` is its gid, for tests."""
-    edge, side = unit * (1 - size) / 2, unit * size
-    axis.add_patch(Rectangle((x + edge, y + edge), side, side, facecolor=colour, edgecolor="none", gid=kind))
-
-
-def _box(x: float, y: float, width: float, height: float, face: str, edge: str) -> FancyBboxPatch:
-    return FancyBboxPatch((x + 0.15, y + 0.15), width - 0.3, height - 0.3, boxstyle="round,pad=0.15", facecolor=face,
-                          edgecolor=edge, linewidth=1)
-
-
-def _text(axis, x: float, y: float, text: object, **style) -> None:
-    axis.text(x, y, str(text), **{"ha": "center", "va": "center", "size": SMALL, **style})
-
-
-def _arrow(axis, start: tuple[float, float], stop: tuple[float, float]) -> None:
-    axis.annotate("", stop, start, arrowprops={"arrowstyle": "-|>", "color": COLOURS["ink"], "lw": 1,
-                                               "shrinkA": 0, "shrinkB": 1})
-
-
-def _fit(figure: Drawing, axis, xlim: tuple[float, float], ylim: tuple[float, float]) -> Drawing:
-    """Show this part of the plane, one column wide, without axes, a unit being as high as it is wide."""
-    axis.set(xlim=xlim, ylim=ylim, aspect="equal")
-    axis.set_axis_off()
-    figure.set_size_inches(WIDTH, (ylim[1] - ylim[0]) * WIDTH / (xlim[1] - xlim[0]))
-    return figure

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from matplotlib.patches import Rectangle
 
 from repro.errors import ReproError, check_whole
+from repro.plotting.shapes import WORDS, add_text
 from repro.plotting.style import COLOURS, WIDTH, Drawing, canvas, house
 from repro.windows import check_window
 
 if TYPE_CHECKING:
     from repro.recurrence.memories import Memory
 
-SMALL = 9  # points
-STATE = "#A84A00"  # letters need more contrast than the shapes they name
 UNITS = 35.0  # the width of the drawing
 ROW, HIGH = 3.3, 2.5  # from one memory to the next; the height of a stack of blocks
 LEFT, CARRIED, RIGHT, NUMBERS, COST = 6.4, (10.3, 20.3), 20.9, 29.3, 34.8  # where the columns begin or end
@@ -118,7 +117,7 @@ def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window:
     for x, ha, words in ((LEFT + STACK / 2, "center", "window k"), (sum(CARRIED) / 2, "center", "what is carried"),
                          (RIGHT + STACK / 2, "center", "window k+1"), (NUMBERS, "right", "numbers\ncarried"),
                          (COST, "right", "added cost\nper token")):
-        axis.text(x, 0, words, ha=ha, va="center", size=SMALL, color=COLOURS["faint"])
+        add_text(axis, x, 0, words, ha=ha, color=COLOURS["faint"])
     y = -1.6
     for name in sorted(MEMORIES, key=lambda name: name == REFERENCE):
         memory = make(config, complete(name))
@@ -126,14 +125,14 @@ def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window:
             axis.plot([0, COST], [y - 0.1] * 2, color=COLOURS["faint"], lw=0.8, ls=":")
             y -= 0.6
         look = LOOKS[name](memory, window)
-        axis.text(0, y - HIGH / 2, name, ha="left", va="center", size=SMALL, weight="bold")
+        add_text(axis, 0, y - HIGH / 2, name, ha="left", weight="bold")
         _stack(axis, LEFT, y, n_layer, look.leaves, COLOURS["read"], "leaves")
         _stack(axis, RIGHT, y, n_layer, look.enters, COLOURS["h_prev"], "enters")
         _cells(axis, y, look)
-        axis.text(sum(CARRIED) / 2, y - HIGH + 0.25, look.words, ha="center", va="center", size=SMALL, color=STATE)
-        axis.text(NUMBERS, y - HIGH / 2, f"{memory.state_numbers(window):,}", ha="right", va="center", size=SMALL)
+        add_text(axis, sum(CARRIED) / 2, y - HIGH + 0.25, look.words, color=WORDS["h_prev"])
+        add_text(axis, NUMBERS, y - HIGH / 2, f"{memory.state_numbers(window):,}", ha="right")
         share = memory.flops_per_token(window, 0) / plain
-        axis.text(COST, y - HIGH / 2, f"+{100 * share:.1f} %", ha="right", va="center", size=SMALL)
+        add_text(axis, COST, y - HIGH / 2, f"+{100 * share:.1f} %", ha="right")
         y -= ROW
     limits = (-0.2, UNITS), (y + 0.4, 1.2)
     axis.set(xlim=limits[0], ylim=limits[1], aspect="equal")

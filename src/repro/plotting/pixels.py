@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from repro.errors import ReproError
-from repro.plotting.diagrams import SMALL, _cell, _fit, _text
+from repro.plotting.shapes import SMALL, add_cell, add_text, fit_page
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 
 if TYPE_CHECKING:
@@ -43,18 +43,18 @@ def draw_pixels(patterns: Mapping[str, "Sequence[Pattern]"], side: int = 8, row:
         left = panel * (side + GAP)
         kinds = seen_pixels(heads, side, row, column)
         for y, x in np.ndindex(side, side):
-            _cell(axis, left + x, -y - 1, COLOURS[KINDS[kinds[y, x]]], kinds[y, x])
-        _text(axis, left, 0.7, name, ha="left", size=10.5, weight="bold")
+            add_cell(axis, left + x, -y - 1, COLOURS[KINDS[kinds[y, x]]], kinds[y, x])
+        add_text(axis, left, 0.7, name, ha="left", size=10.5, weight="bold")
         first, second = (int((kinds == kind).sum()) for kind in ("first head", "second head only"))
         counts.append(f"{name}: {first} by the first head, {second} more by the second")
     width = len(patterns) * (side + GAP) - GAP
     y = -side - 1.3
     for number, (kind, name) in enumerate(KINDS.items()):
         x = (number % 3) * width / 3
-        _cell(axis, x, y - 0.5 - 1.2 * (number // 3), COLOURS[name], "key")
-        _text(axis, x + 1.3, y - 1.2 * (number // 3), kind, ha="left", size=SMALL)
+        add_cell(axis, x, y - 0.5 - 1.2 * (number // 3), COLOURS[name], "key")
+        add_text(axis, x + 1.3, y - 1.2 * (number // 3), kind, ha="left", size=SMALL)
     figure.alt += f" {'; '.join(counts)}."
-    return _fit(figure, axis, (-0.2, max(width, 18) + 0.2), (y - 2, 1.4))
+    return fit_page(figure, axis, (-0.2, max(width, 18) + 0.2), (y - 2, 1.4))
 
 
 def seen_pixels(heads: "Sequence[Pattern]", side: int, row: int, column: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from repro.errors import ReproError, unknown
-from repro.plotting.diagrams import _box, _fit, _text
+from repro.plotting.shapes import add_text, box, fit_page
 from repro.plotting.style import COLOURS, Drawing, canvas, house
 
 RUNS = {"given": "read", "cue": "pale", "scored": "scored", "left out": None}  # kind of a run of text -> its color
@@ -30,14 +30,14 @@ def draw_prompts(tasks: Mapping[str, Sequence[Sequence[tuple[str, str]]]]) -> Dr
                                  "task, and the text that is scored.")
     y, right = 0.0, 0.0
     for name, lines in tasks.items():
-        _text(axis, 0, y, name, ha="left", size=11, weight="bold")
+        add_text(axis, 0, y, name, ha="left", size=11, weight="bold")
         for line in lines:
             y -= 1.5
             right = max(right, _draw_line(axis, y, line))
         y -= 2.0
     key = {"given": "given", "cue": "names the task", "scored": "written or scored by the model"}
     _draw_line(axis, y, [(text, kind) for kind, text in key.items()])
-    return _fit(figure, axis, (-0.2, max(right, 23)), (y - 0.9, 0.9))
+    return fit_page(figure, axis, (-0.2, max(right, 23)), (y - 0.9, 0.9))
 
 
 def _draw_line(axis, y: float, line: Sequence[tuple[str, str]]) -> float:
@@ -46,8 +46,8 @@ def _draw_line(axis, y: float, line: Sequence[tuple[str, str]]) -> float:
     for text, kind in line:
         width = 0.37 * max(len(text), 2) + 0.9
         if face := RUNS[kind]:
-            axis.add_patch(_box(x, y - 0.6, width, 1.3, COLOURS[face], COLOURS[face]))
-        _text(axis, x + width / 2, y, text, size=10, style="normal" if face else "italic",
+            axis.add_patch(box(x, y - 0.6, width, 1.3, COLOURS[face], COLOURS[face]))
+        add_text(axis, x + width / 2, y, text, size=10, style="normal" if face else "italic",
               color="white" if kind == "scored" else COLOURS["ink" if face else "faint"])
         x += width + 0.15
     return x
