@@ -174,13 +174,19 @@ def test_the_papers_sizes_are_those_that_they_print():
 
 
 def test_the_findings_have_at_least_one_claim_of_each_paper_with_its_verdict_and_a_link(page):
-    from repro.study import claim
+    from repro.study import claim, claims
     from repro.study.artifacts import heading
     from repro.study.chapter_text import latest
 
     found = BeautifulSoup(page, "html.parser").select(".findings li")
     chosen = [one for one in map(claim, landing.FINDINGS) if latest(one)[1].verdict != "not run"]
     assert 3 <= len(found) == len(chosen) <= 7 and {claim(id).paper for id in landing.FINDINGS} == set(landing.PAPERS)
+    def successes(some):
+        verdicts = [latest(one)[1].verdict for one in some]
+        judged = [word for word in verdicts if word not in ("open", "not run")]
+        return sum(word.startswith("reproduced") for word in judged) / len(judged)
+
+    assert abs(successes(chosen) - successes(claims())) <= 0.15, "the front page picks its claims"
     for row, one in zip(found, chosen, strict=True):
         scale, verdict = latest(one)
         assert row.select_one(".verdict").get_text().split(maxsplit=1)[1] == verdict.verdict
