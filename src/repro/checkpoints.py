@@ -71,14 +71,15 @@ def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HIN
     return model, told
 
 
-def config_of(kind: str, name_or_folder: str | Path, hint: str = HINT, **kwargs) -> dict[str, Any]:
-    """What config.json of a checkpoint says. Raises ReproError where there is none, and for another kind of model."""
+def config_of(kind: str | None, name_or_folder: str | Path, hint: str = HINT, **kwargs) -> dict[str, Any]:
+    """What config.json of a checkpoint says. Raises ReproError where there is none, and for another kind of model; None
+    is any kind."""
     from transformers import PretrainedConfig
 
     values, _ = PretrainedConfig.get_config_dict(str(name_or_folder), **kwargs)
     if not values:
         raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
-    if values.get("model_type") != kind:
+    if kind is not None and values.get("model_type") != kind:
         raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of {kind}; {hint}.")
     return values
 

@@ -59,10 +59,10 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
 
 @checked
 def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None, **settings):
-    """A GPT-2 checkpoint (hub name or folder), with a recurrence module if `recurrence` is a RecurrenceConfig,
-    or with one of the memories of `repro.recurrence` with its settings.
+    """A GPT-2 checkpoint (hub name or folder), or the folder of another decoder, with a recurrence module if `recurrence`
+    is a RecurrenceConfig, or with one of the memories of `repro.recurrence` with its settings (GPT-2 alone).
 
-    The weights become fp32, however they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
+    A decoder whose config has an `opening_token` reads it in front of every window. The weights become fp32, however they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
     Raises ReproError for a missing checkpoint.
 
     >>> from repro.recurrence import RecurrenceConfig
@@ -71,8 +71,9 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | No
     'RecurrentLM'
     """
     import torch
-    from transformers import GPT2LMHeadModel
+    from transformers import AutoModelForCausalLM, GPT2LMHeadModel
 
+    from repro.models.opening import open_windows
     from repro.recurrence import RecurrentLM, with_memory
 
     folder = Path(name_or_folder)
@@ -82,4 +83,8 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | No
             return with_memory(name_or_folder, memory, **settings)
         if recurrence is not None or "recurrence" in saved:
             return RecurrentLM.from_pretrained(str(name_or_folder), recurrence, dtype=torch.float32)
+        if saved.get("model_type", "gpt2") != "gpt2":
+            model, _ = whole(AutoModelForCausalLM.from_pretrained, saved["model_type"], folder, dtype=torch.float32)
+            open_windows(model)
+            return model
         return whole(GPT2LMHeadModel.from_pretrained, "gpt2", name_or_folder, dtype=torch.float32)[0]

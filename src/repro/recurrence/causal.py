@@ -1,4 +1,5 @@
-"""GPT-2 that reads a long text window by window and carries h_prev from each window to the next."""
+"""Language models that read a long text window by window and carry a state from each window to the next, and GPT-2 with
+the recurrence module."""
 
 import copy
 from collections.abc import Iterator
@@ -18,8 +19,8 @@ from repro.errors import ReproError, check_whole, unknown
 from repro.ids import check_ids, check_temperature, embedded, evaluating
 from repro.loss import cross_entropy
 from repro.recompute import RECOMPUTE, recomputed
-from repro.recurrence.module import Recurrence, RecurrenceConfig, check_settings
-from repro.windows import Window, check_window, windows
+from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same, check_settings
+from repro.windows import Window, check_window, context_of, windows
 
 ATTENTION = "repro_recurrence"
 BASE = "openai-community/gpt2"  # if the checkpoint can be read
@@ -63,15 +64,14 @@ AttentionInterface.register(ATTENTION, attention_with_previous)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
-class WindowByWindow(GPT2LMHeadModel):
-    """A GPT-2 language model that reads a text window by window and carries a state, z, from each to the next.
+class WindowByWindow:
+    """A causal language model of transformers that reads a text window by window and carries a state, z, from each to
+    the next.
 
-    A subclass implements `_read_window(ids, z, stride, recompute_layers)`, which reads one window and returns the
-    hidden states (B, T, d) after the final layer norm and the next z, a tensor or tuples of tensors; the first z is
-    None. `attention` names the attention function that handles z.
+    A subclass, whose other base is the model's class, implements `_read_window(ids, z, stride, recompute_layers)`,
+    which reads one window and returns the hidden states (B, T, d) after the final norm and the next z, a tensor or
+    tuples of tensors; the first z is None.
     """
-
-    attention = ATTENTION
 
     @checked
     def forward(self, input_ids: Tensor, window: int | None = None, overlap: int = 0, labels: Tensor | None = None,
@@ -93,8 +93,8 @@ class WindowByWindow(GPT2LMHeadModel):
         Raises ReproError for a window or overlap out of range, an unknown `recompute`, a `truncate` below 1, or
         labels of another shape.
         """
-        window = self.config.n_positions if window is None else window
-        check_window(window, overlap, self.config.n_positions)
+        window = context_of(self) if window is None else window
+        check_window(window, overlap, context_of(self))
         if truncate is not None:
             check_whole(truncate, "truncate", of="windows")
         check_ids(input_ids, name="input_ids", least=1 if labels is None else 2)
@@ -127,7 +127,7 @@ class WindowByWindow(GPT2LMHeadModel):
 
     def _score(self, hidden, targets, return_logits):
         """The output layer and the loss: summed nll of the available targets, and the logits if requested."""
-        logits = self.lm_head(hidden)
+        logits = self.get_output_embeddings()(hidden)
         nll = 0.0
         if targets is not None:
             nll = cross_entropy(logits[:, :targets.shape[1]].flatten(0, 1), targets.flatten())
@@ -141,6 +141,30 @@ class WindowByWindow(GPT2LMHeadModel):
             hidden, z = self._read_window(tokens[:, span.start:span.stop], z, stride)
             yield hidden
 
+    @checked
+    @torch.no_grad()
+    def generate(self, input_ids: Tensor, max_new_tokens: int, window: int | None = None, overlap: int = 0,
+                 do_sample: bool = False, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
+        """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as needed.
+
+        Greedy unless `do_sample`. A full window is read once more to get its z, and the next one starts with the last
+        `overlap` tokens. The cost per token does not grow with length.
+        Raises ReproError for an empty prompt, a window or overlap out of range, and a temperature that is not above 0.
+        """
+        window = context_of(self) if window is None else window
+        check_window(window, overlap, context_of(self))
+        check_ids(input_ids, self.config.vocab_size, name="input_ids")
+        check_whole(max_new_tokens, "max_new_tokens", 0)
+        check_temperature(temperature)
+        with evaluating(self):
+            return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
+
+
+class WindowByWindowGPT2(WindowByWindow, GPT2LMHeadModel):
+    """GPT-2 that carries a state; `attention` names the attention function that handles it."""
+
+    attention = ATTENTION
+
     def _embedded(self, ids: Tensor) -> Tensor:
         """Tokens and their positions in the window (B, T, d); positions start again in every window."""
         base = self.transformer
@@ -153,36 +177,22 @@ class WindowByWindow(GPT2LMHeadModel):
                              f"needs '{self.attention}', which handles the carried state. Keep that setting.")
 
     @classmethod
-    def _attached(cls, name_or_path, settings, **kwargs) -> "WindowByWindow":
+    def _attached(cls, name_or_path, settings, **kwargs) -> "WindowByWindowGPT2":
         """A GPT-2 checkpoint (hub name or folder) with a fresh module that makes and reads the state."""
-        base, _ = whole(GPT2LMHeadModel.from_pretrained, "gpt2", name_or_path, **kwargs)
-        model = cls(base.config, settings).to(base.dtype)
-        missing, unexpected = model.load_state_dict(base.state_dict(), strict=False)
-        assert not unexpected and not any(name in base.state_dict() for name in missing), (missing, unexpected)
-        model.generation_config = base.generation_config
-        return model.eval()
+        return in_class(cls, whole(GPT2LMHeadModel.from_pretrained, "gpt2", name_or_path, **kwargs)[0], settings)
 
-    @checked
-    @torch.no_grad()
-    def generate(self, input_ids: Tensor, max_new_tokens: int, window: int | None = None, overlap: int = 0,
-                 do_sample: bool = False, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-        """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as needed.
 
-        Greedy unless `do_sample`. A full window is read once more to get its z, and the next one starts with the last
-        `overlap` tokens. The cost per token does not grow with length.
-        Raises ReproError for an empty prompt, a window or overlap out of range, and a temperature that is not above 0.
-        """
-        window = self.config.n_positions if window is None else window
-        check_window(window, overlap, self.config.n_positions)
-        check_ids(input_ids, self.config.vocab_size, name="input_ids")
-        check_whole(max_new_tokens, "max_new_tokens", 0)
-        check_temperature(temperature)
-        with evaluating(self):
-            return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
+def in_class(cls: type, base: nn.Module, settings) -> WindowByWindow:
+    """A model of `cls`, made with `settings`, with all weights of `base`, in evaluation mode."""
+    model = cls(base.config, settings).to(base.dtype)
+    missing, unexpected = model.load_state_dict(base.state_dict(), strict=False)
+    assert not unexpected and not any(name in base.state_dict() for name in missing), (missing, unexpected)
+    model.generation_config = base.generation_config
+    return model.eval()
 
 
 @checked
-class RecurrentLM(WindowByWindow):
+class RecurrentLM(WindowByWindowGPT2):
     """A GPT-2 language model with a recurrence module (Yoshida et al. 2020, section 3).
 
     The base weights keep the names they have in `GPT2LMHeadModel`; the module's are under `recurrence.`.
@@ -207,23 +217,28 @@ class RecurrentLM(WindowByWindow):
 
     @classmethod
     def from_pretrained(cls, name_or_path, recurrence: RecurrenceConfig | None = None, **kwargs) -> "RecurrentLM":
-        """Load a saved RecurrentLM, or attach a fresh recurrence module to any GPT-2 checkpoint (hub name or folder).
+        """Load a saved RecurrentLM, or attach a fresh recurrence module to a decoder (hub name or folder).
 
-        Raises ReproError if `recurrence` contradicts the saved model, and for a missing or damaged checkpoint.
+        A decoder other than GPT-2, such as Llama or Gemma, becomes a `repro.recurrence.decoders.RecurrentDecoder`, with
+        the same methods. Raises ReproError for other models, if `recurrence` contradicts the saved model, and for a
+        missing or damaged checkpoint.
         """
         check_settings(recurrence)
         with reading(name_or_path, BASE):
-            stored = config_of("gpt2", name_or_path).get("recurrence")
-            if stored is None:
+            told = config_of(None, name_or_path)
+            if told.get("model_type") != "gpt2":
+                from repro.recurrence.decoders import recurrent_decoder
+
+                return recurrent_decoder(name_or_path, recurrence, **kwargs)
+            if told.get("recurrence") is None:
                 return cls._attached(name_or_path, recurrence, **kwargs)
-            if recurrence is not None and recurrence != RecurrenceConfig(**stored):
-                raise ReproError(f"{name_or_path} was saved with recurrence {stored}, not {recurrence.to_dict()}; "
-                                 "leave the argument out to use the saved one.")
+            check_same(name_or_path, told["recurrence"], recurrence)
             return whole(super().from_pretrained, "gpt2", name_or_path, **kwargs)[0]
 
     def _read_window(self, ids: Tensor, z: Tensor | None, stride: int | None = None,
                      recompute_layers: bool = False) -> tuple[Tensor, Tensor]:
-        """Hidden states (B, T, d) of one window after the final layer norm, and its z (B, d).
+        """Hidden states (B, T, d) of one window after the final layer norm, and its z (B, d), with `residual` a pair of
+        z and the pooled input of `insert_layer`.
 
         z: from the previous window, used to compute h_prev; None for a first window. stride: tokens until the
         next window starts.
@@ -232,13 +247,16 @@ class RecurrentLM(WindowByWindow):
         previous = self._previous(z)
         self._check_attention()
         hidden = self._embedded(ids)
-        pooled = []
+        pooled, layer_input = [], None
         for index, block in enumerate(base.h):
+            if self.recurrence.config.residual and index == self.recurrence.config.insert_layer:
+                layer_input = self.recurrence.pool(hidden, stride)
             hidden = recomputed(recompute_layers, block, hidden, previous=previous.get(index))
             if index == len(base.h) - 1:
                 hidden = base.ln_f(hidden)
             pooled.append(self.recurrence.pool(hidden, stride))
-        return hidden, self.recurrence.combine(pooled)
+        z = self.recurrence.combine(pooled)
+        return hidden, z if layer_input is None else (z, layer_input)
 
     def added_parameters(self) -> Iterator[nn.Parameter]:
         """The weights that the base model does not have."""
@@ -249,7 +267,7 @@ class RecurrentLM(WindowByWindow):
         if z is None:
             return {}
         settings = self.recurrence.config
-        h_prev = self.recurrence(z)
+        h_prev = self.recurrence(*z) if isinstance(z, tuple) else self.recurrence(z)
         layers = range(self.config.n_layer) if settings.insert == "every" else [settings.insert_layer]
         previous = {}
         for index in layers:

@@ -14,7 +14,7 @@ from repro.checked import checked
 from repro.checkpoints import config_of, reading, whole
 from repro.errors import ReproError, short
 from repro.recompute import recomputed
-from repro.recurrence.causal import BASE, WindowByWindow, attention_with_previous, chosen
+from repro.recurrence.causal import BASE, WindowByWindowGPT2, attention_with_previous, chosen
 from repro.recurrence.memories import MEMORIES, complete, make
 
 ATTENTION = "repro_memory"
@@ -34,7 +34,7 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
 @checked
-class MemoryLM(WindowByWindow):
+class MemoryLM(WindowByWindowGPT2):
     """A GPT-2 language model with a memory; made by `with_memory`, called like a `RecurrentLM`.
 
     The base weights keep the names they have in `GPT2LMHeadModel`; the memory's are under `memory.`. `memory`

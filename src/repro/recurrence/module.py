@@ -31,6 +31,8 @@ class RecurrenceConfig:
     layers. positions: pool "all" positions of a window, or only those "passed" when the next window starts; with
     overlapping windows, the others are read again there (footnote 3). zero_init: the last layer of the feedforward
     network starts at 0, so that a fresh module gives every window the same h_prev of zeros; not in the paper.
+    residual: the pooled input of `insert_layer` is added to h_prev, which then looks like a token of the window before,
+    so that the layer can use it at once; not in the paper.
 
     >>> RecurrenceConfig(insert_layer=2).hidden_layers
     3
@@ -49,16 +51,29 @@ class RecurrenceConfig:
     layers: Literal[*LAYERS] = "learned"
     positions: Literal[*POSITIONS] = "all"
     zero_init: bool = False
+    residual: bool = False
+
+    def __post_init__(self) -> None:
+        if self.residual and self.insert != "one":
+            raise ReproError(f"residual adds the input of one layer, but insert is '{self.insert}'; use insert='one'.")
 
     def to_dict(self) -> dict:
-        """The settings as plain values; `zero_init` only if it is on, for compatibility with models saved before it."""
-        return {name: value for name, value in asdict(self).items() if name != "zero_init" or value}
+        """The settings as plain values; `zero_init` and `residual` only if they are on, for compatibility with models
+        saved before them."""
+        return {name: value for name, value in asdict(self).items() if name not in ("zero_init", "residual") or value}
 
 
 def check_settings(recurrence: object) -> None:
     """Raise ReproError unless the argument is a RecurrenceConfig or None."""
     if recurrence is not None and not isinstance(recurrence, RecurrenceConfig):
         raise ReproError(f"recurrence is a {type(recurrence).__name__}; give a RecurrenceConfig.")
+
+
+def check_same(name_or_path: object, stored: dict, recurrence: RecurrenceConfig | None) -> None:
+    """Raise ReproError if settings are given that a saved model does not have."""
+    if recurrence is not None and recurrence != RecurrenceConfig(**stored):
+        raise ReproError(f"{name_or_path} was saved with recurrence {stored}, not {recurrence.to_dict()}; leave the "
+                         "argument out to use the saved one.")
 
 
 @checked
@@ -137,8 +152,12 @@ class Recurrence(nn.Module):
         """z (B, d_model) from the result of `pool` for each layer."""
         return torch.einsum("l,lbd->bd", self.layer_weights, torch.stack(pooled))
 
-    def forward(self, z: Tensor) -> Tensor:
-        """h_prev (B, n_embeddings, d_model) from z (B, d_model)."""
+    def forward(self, z: Tensor, layer_input: Tensor | None = None) -> Tensor:
+        """h_prev (B, n_embeddings, d_model) from z (B, d_model). layer_input (B, d_model): with `residual`, the pooled
+        input of `insert_layer` in the window before."""
         if not isinstance(z, Tensor) or z.shape[1:] != (self.d_model,) or not z.is_floating_point():
             raise ReproError(f"z is {what(z)}; give floats of shape (B, {self.d_model}).")
-        return self.feedforward(z).unflatten(-1, (self.config.n_embeddings, self.d_model))
+        if (layer_input is not None) != self.config.residual:
+            raise ReproError(f"layer_input is {what(layer_input)}; it is needed with residual=True, and only there.")
+        h_prev = self.feedforward(z).unflatten(-1, (self.config.n_embeddings, self.d_model))
+        return h_prev if layer_input is None else h_prev + layer_input[:, None]

@@ -1,0 +1,37 @@
+"""A token in front of every window, for models that have learned to rest their attention on it, such as Gemma."""
+
+from torch import nn
+
+from repro.errors import ReproError
+
+
+def open_windows(model: nn.Module) -> int:
+    """Make a model of transformers read `config.opening_token` in front of every text it is given; return how many
+    tokens that adds, 0 if its config names none.
+
+    The token takes the first position and is no target: the states and logits are those of the given ids alone.
+    A key/value cache would put it in front of every part, so the model refuses one.
+    """
+    token = getattr(model.config, "opening_token", None)
+    if token is None:
+        return 0
+    model.base_model.register_forward_pre_hook(_in_front(token), with_kwargs=True)
+    model.base_model.register_forward_hook(_taken_off)
+    return 1
+
+
+def _in_front(token: int):
+    def put(base, args, kwargs):
+        ids, *rest = args or (kwargs.pop("input_ids", None),)
+        if ids is None or rest or kwargs.get("past_key_values") is not None or kwargs.get("attention_mask") is not None:
+            raise ReproError(f"this {type(base).__name__} opens every window with token {token}; give it input_ids "
+                             "alone, without a mask or a cache.")
+        kwargs["use_cache"] = False
+        return (), kwargs | {"input_ids": nn.functional.pad(ids, (1, 0), value=token)}
+
+    return put
+
+
+def _taken_off(base, args, output):
+    output.last_hidden_state = output.last_hidden_state[:, 1:]
+    return output

@@ -1,0 +1,198 @@
+"""The recurrence module in any decoder of transformers whose layers receive their rotary embedding (Llama, Mistral,
+Qwen, Gemma): h_prev is put in front of the input of one layer, and taken off behind it (Yoshida et al. 2020, Figure 2).
+"""
+
+import copy
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from repro.checkpoints import whole
+from repro.errors import ReproError
+from repro.models.opening import open_windows
+from repro.recurrence.causal import WindowByWindow, chosen, in_class
+from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same
+
+ATTENTION = ("sdpa", "eager")  # functions whose mask can be extended
+
+
+@dataclass
+class Reading:
+    """What the layers need while one window is read, and what they leave: the pooled output of each layer, and the
+    pooled input of the layer that sees h_prev (B, E, d), which is None in a first window."""
+
+    h_prev: Tensor | None
+    stride: int | None
+    pooled: dict[int, Tensor] = field(default_factory=dict)
+    layer_input: Tensor | None = None
+
+    @property
+    def n(self) -> int:
+        """Positions in front of the window."""
+        return 0 if self.h_prev is None else self.h_prev.shape[1]
+
+
+class RecurrentDecoder(WindowByWindow):
+    """A decoder with a recurrence module; `recurrent_class` adds the model's own class.
+
+    The layer's own norm, projections, heads and rotary embedding apply to h_prev, at the positions before the first of
+    the window. All tokens of the window see it, in a layer with a sliding window, too.
+    """
+
+    def __init__(self, config, recurrence: RecurrenceConfig | None = None):
+        super().__init__(copy.deepcopy(config))
+        settings = recurrence or RecurrenceConfig(**(getattr(config, "recurrence", None) or {}))
+        config = self.config
+        config.recurrence = settings.to_dict()
+        self.recurrence = Recurrence(settings, config.num_hidden_layers, config.hidden_size)
+        self.recurrence.reset_parameters()
+        self._reading: Reading | None = None  # for the rotary embedding; layers get it as an argument, so that they
+        # also have it when the backward pass calls them again
+        rotary = getattr(self.base_model, "rotary_emb", None)
+        layers = getattr(self.base_model, "layers", None)
+        if not isinstance(rotary, nn.Module) or len(layers or ()) != config.num_hidden_layers:
+            raise ReproError(f"{type(self).__name__} has no list of decoder layers with one rotary embedding, so h_prev "
+                             "cannot be put in front of a layer; give GPT-2, Llama, Mistral, Qwen or Gemma.")
+        self.n_opening = open_windows(self)
+        rotary.register_forward_pre_hook(self._longer, with_kwargs=True)
+        for index, layer in enumerate(layers):
+            layer.register_forward_pre_hook(lambda _, args, kwargs, index=index: self._before(index, args, kwargs),
+                                            with_kwargs=True)
+            layer.register_forward_hook(lambda _, args, kwargs, output, index=index: self._behind(index, kwargs, output),
+                                        with_kwargs=True)
+
+    def added_parameters(self):
+        """The weights that the base model does not have."""
+        return self.recurrence.parameters()
+
+    def _read_window(self, ids: Tensor, z: Tensor | tuple | None, stride: int | None = None,
+                     recompute_layers: bool = False):
+        """Hidden states (B, T, d) of one window after the final norm, and its z, as in `RecurrentLM`."""
+        if self.config._attn_implementation not in ATTENTION:
+            raise ReproError(f"attn_implementation is '{self.config._attn_implementation}'; h_prev needs one of "
+                             f"{', '.join(ATTENTION)}.")
+        h_prev = None if z is None else self.recurrence(*z) if isinstance(z, tuple) else self.recurrence(z)
+        self._reading = reading = Reading(h_prev, stride)
+        try:
+            with _layers_recomputed(self, recompute_layers):
+                hidden = self.base_model(input_ids=ids, use_cache=False, reading=reading).last_hidden_state
+        finally:
+            self._reading = None
+        pooled = [reading.pooled[index] for index in range(self.config.num_hidden_layers - 1)]
+        z = self.recurrence.combine([*pooled, self.recurrence.pool(hidden, stride)])
+        return hidden, (z, reading.layer_input) if self.recurrence.config.residual else z
+
+    def _inserts(self, index: int) -> bool:
+        """Whether the layer sees h_prev."""
+        settings = self.recurrence.config
+        return settings.insert == "every" or index == settings.insert_layer
+
+    def _longer(self, rotary, args, kwargs):
+        """Let the rotary embedding count from the positions of h_prev."""
+        if self._reading is None or not self._reading.n:
+            return None
+        x, *rest = args
+        positions = rest[0] if rest else kwargs["position_ids"]
+        before = torch.arange(-self._reading.n, 0, device=positions.device).expand(positions.shape[0], -1)
+        positions = torch.cat([before + positions[:, :1], positions], 1)
+        if rest:
+            return (x, positions, *rest[1:]), kwargs
+        return args, kwargs | {"position_ids": positions}
+
+    def _before(self, index: int, args: tuple, kwargs: dict):
+        """Put h_prev in front of the layer's input, or take its positions off where the layer does not see it."""
+        if (reading := kwargs.get("reading")) is None:
+            return None
+        hidden, *rest = args
+        settings = self.recurrence.config
+        if settings.residual and index == settings.insert_layer:
+            reading.layer_input = self.recurrence.pool(hidden[:, self.n_opening:], reading.stride)
+        if not reading.n:
+            return None
+        if self._inserts(index):
+            hidden = torch.cat([reading.h_prev.to(hidden.dtype), hidden], 1)
+            return (hidden, *rest), kwargs | {"attention_mask": with_previous(kwargs.get("attention_mask"), reading.n)}
+        rotated = tuple(one[:, reading.n:] for one in kwargs["position_embeddings"])
+        return args, kwargs | {"position_embeddings": rotated}
+
+    def _behind(self, index: int, kwargs: dict, output):
+        """Take h_prev off and pool what the layer says of the window."""
+        if (reading := kwargs.get("reading")) is None:
+            return None
+        whole = isinstance(output, Tensor)
+        hidden = output if whole else output[0]
+        if reading.n and self._inserts(index):
+            hidden = hidden[:, reading.n:]
+        reading.pooled[index] = self.recurrence.pool(hidden[:, self.n_opening:], reading.stride)
+        return hidden if whole else (hidden, *output[1:])
+
+    def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
+        """Reads the current window again for every token."""
+        tokens, z, start = prompt, None, 0
+        for _ in range(max_new_tokens):
+            while tokens.shape[1] - start > window:  # the window is full: pass its state on and start the next one
+                _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
+                start += window - overlap
+            hidden, _ = self._read_window(tokens[:, start:], z, window - overlap)
+            new = chosen(self.get_output_embeddings()(hidden[:, -1]), do_sample, temperature, generator)
+            tokens = torch.cat([tokens, new], 1)
+        return tokens
+
+
+def with_previous(mask: Tensor | None, n: int) -> Tensor | None:
+    """A causal mask (B, 1, T, T), bool or added to the scores, for n positions more in front, visible to all; None
+    stays None, plain causality."""
+    if mask is None:
+        return None
+    seen = True if mask.dtype == torch.bool else 0.0
+    unseen = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
+    mask = nn.functional.pad(mask, (n, 0, n, 0), value=seen)
+    mask[..., :n, n:] = unseen
+    return mask
+
+
+@contextmanager
+def _layers_recomputed(model: nn.Module, recompute: bool):
+    """Within it the layers store their inputs alone, if `recompute`: transformers' own switch, without its warnings."""
+    layers = model.base_model.layers if recompute else ()
+    before = [layer.training for layer in layers]
+    try:
+        for layer in layers:
+            layer.gradient_checkpointing = layer.training = True  # of the layer alone, not of its parts
+            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+        yield
+    finally:
+        for layer, training in zip(layers, before, strict=True):
+            layer.gradient_checkpointing, layer.training = False, training
+
+
+@lru_cache
+def recurrent_class(base: type) -> type:
+    """The class of a decoder with a recurrence module, from its class in transformers, such as LlamaForCausalLM."""
+    return type(f"Recurrent{base.__name__}", (RecurrentDecoder, base), {"__doc__": f"{base.__name__} with recurrence."})
+
+
+def recurrent_decoder(name_or_path, recurrence: RecurrenceConfig | None = None, **kwargs) -> RecurrentDecoder:
+    """A saved decoder with its module, or a fresh module in a plain one (hub name or folder), in evaluation mode.
+
+    Raises ReproError for a model that is no decoder or whose layers cannot be given h_prev, if `recurrence` contradicts
+    the saved module, and for a missing or damaged checkpoint.
+    """
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
+
+    config = AutoConfig.from_pretrained(str(name_or_path))
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ReproError(f"{name_or_path} is a checkpoint of {config.model_type}, which is no decoder; give GPT-2, "
+                         "Llama, Mistral, Qwen or Gemma.")
+    plain = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    if (stored := getattr(config, "recurrence", None)) is not None:
+        check_same(name_or_path, stored, recurrence)
+        return whole(recurrent_class(plain).from_pretrained, config.model_type, name_or_path, **kwargs)[0]
+    with torch.device("meta"):
+        recurrent_class(plain)(config, recurrence)  # refuses what cannot be read before its weights are
+    base, _ = whole(plain.from_pretrained, config.model_type, name_or_path, **kwargs)
+    return in_class(recurrent_class(plain), base, recurrence)

@@ -1,0 +1,208 @@
+"""The recurrence module in decoders of transformers: h_prev as one token more in front of a layer."""
+
+import pytest
+import torch
+from torch import nn
+
+from repro.errors import ReproError
+from repro.evaluation import perplexity, score_other_document
+from repro.models import load_causal_lm, save_causal_lm
+from repro.recurrence import MaskedOut, RecurrenceConfig, RecurrentLM
+
+SIZES = {"vocab_size": 29, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 4, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2,
+         "pad_token_id": 0}
+FAMILIES = {"llama": {}, "mistral": {"sliding_window": 5}, "qwen2": {}, "qwen3": {},
+            "gemma3_text": {"sliding_window": 5, "query_pre_attn_scalar": 4, "layer_types": [
+                "sliding_attention", "full_attention", "sliding_attention"]}}
+SETTINGS = [{}, {"insert_layer": 0}, {"insert_layer": 2, "residual": True}, {"n_embeddings": 2}, {"insert": "every"}]
+
+
+def text(n, batch=2, seed=0):
+    return torch.randint(3, 29, (batch, n), generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a tiny decoder: (family, **config changes)."""
+    def make(family, **changes):
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        torch.manual_seed(0)
+        config = AutoConfig.for_model(family, **SIZES | FAMILIES[family] | changes)
+        model = AutoModelForCausalLM.from_config(config)
+        for weight in model.parameters():
+            nn.init.normal_(weight, std=0.3) if weight.ndim > 1 else nn.init.normal_(weight, 1.0, 0.1)
+        model.save_pretrained(tmp_path / family)
+        return tmp_path / family
+    return make
+
+
+@pytest.fixture
+def recurrent(folder):
+    """A tiny decoder with random module: (family, config changes, **recurrence settings)."""
+    def make(family, changes=None, dtype=torch.float64, **settings):
+        model = RecurrentLM.from_pretrained(folder(family, **changes or {}),
+                                            RecurrenceConfig(**{"hidden_size": 8} | settings))
+        torch.manual_seed(1)
+        for weight in model.recurrence.parameters():
+            nn.init.normal_(weight, std=0.4)
+        return model.to(dtype)
+    return make
+
+
+def by_hand(model, ids, window, overlap):
+    """Logits (B, N, V) by transformers alone: h_prev goes through the whole layer as a token of a longer text, whose
+    rotary positions begin below 0, with explicit masks."""
+    config, settings = model.config, model.recurrence.config
+    base, n_open = model.base_model, model.n_opening
+    z, start, logits = None, 0, []
+    while start < ids.shape[1]:
+        part = ids[:, start:start + window]
+        if n_open:
+            part = nn.functional.pad(part, (1, 0), value=config.opening_token)
+        h_prev = None if z is None else model.recurrence(*z)
+        n, length = 0 if h_prev is None else h_prev.shape[1], part.shape[1]
+        hidden, pooled, layer_input = base.embed_tokens(part), [], None
+        for index, layer in enumerate(base.layers):
+            sees = n and (settings.insert == "every" or index == settings.insert_layer)
+            if settings.residual and index == settings.insert_layer:
+                layer_input = hidden[:, n_open:].mean(1)
+            e = n if sees else 0
+            positions = torch.arange(-e, length)[None]
+            kind = config.layer_types[index] if getattr(config, "layer_types", None) else None
+            rotated = base.rotary_emb(hidden, positions, kind) if config.model_type == "gemma3_text" else (
+                base.rotary_emb(hidden, positions))
+            i, j = positions[0][:, None], positions[0][None]
+            seen = j <= i
+            sliding = config.model_type == "mistral" or kind == "sliding_attention" and config.model_type != "qwen2"
+            if sliding:
+                seen = seen & ((i - j < config.sliding_window) | (j < 0))
+            if sees:
+                hidden = torch.cat([h_prev, hidden], 1)
+            hidden = layer(hidden, attention_mask=seen[None, None], position_embeddings=rotated)
+            hidden = (hidden if isinstance(hidden, torch.Tensor) else hidden[0])[:, e:]
+            pooled.append(hidden[:, n_open:].mean(1))
+        hidden = base.norm(hidden)[:, n_open:]
+        pooled[-1] = hidden.mean(1)
+        z = sum(w * one for w, one in zip(model.recurrence.layer_weights, pooled, strict=True)),
+        z += (layer_input,) if settings.residual else ()
+        logits.append(model.lm_head(hidden[:, 0 if start == 0 else overlap:]))
+        start += window - overlap
+        if start + overlap >= ids.shape[1]:
+            break
+    return torch.cat(logits, 1)
+
+
+@pytest.mark.parametrize("opening", [None, 1])
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_and_gradients_equal_a_reading_by_hand(recurrent, family, settings, opening):
+    model, ids = recurrent(family, {"opening_token": opening} if opening else {}, **settings), text(19)
+    aim = torch.randn(2, 19, 29, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    out = model(ids, window=8, overlap=3).logits
+    expected = by_hand(model, ids, 8, 3)
+    torch.testing.assert_close(out, expected, rtol=1e-7, atol=1e-7)
+    weights = list(model.parameters())
+    found, wanted = (torch.autograd.grad((one * aim).sum(), weights) for one in (out, expected))
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6 * b.abs().max().item())
+    assert min(gradient.abs().max() for gradient in wanted) > 1e-7
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_first_window_is_the_plain_model_and_masking_gives_it_everywhere(recurrent, family):
+    from transformers import AutoModelForCausalLM
+
+    model, ids = recurrent(family), text(16)
+    plain = AutoModelForCausalLM.from_config(model.config, attn_implementation="sdpa").double().eval()
+    plain.load_state_dict(model.state_dict(), strict=False)
+    with torch.no_grad():
+        logits, masked = model(ids, window=8).logits, MaskedOut(model)(ids[:, 8:])
+        torch.testing.assert_close(logits[:, :8], plain(ids[:, :8]).logits, rtol=1e-7, atol=1e-7)
+        torch.testing.assert_close(masked, plain(ids[:, 8:]).logits, rtol=1e-7, atol=1e-7)
+    assert (logits[:, 8:] - masked).abs().amax(-1).min() > 1e-3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_later_token_is_seen(recurrent, family):
+    model, ids = recurrent(family), text(20)
+    other = ids.clone()
+    other[:, 13] = (other[:, 13] - 2) % 26 + 3
+    with torch.no_grad():
+        a, b = (model(one, window=8, overlap=3).logits for one in (ids, other))
+    torch.testing.assert_close(a[:, :13], b[:, :13], rtol=0, atol=0)
+    assert (a[:, 13:] - b[:, 13:]).abs().amax(-1).min() > 1e-6
+
+
+@pytest.mark.parametrize("recompute", ["layer", "window", "window+layer"])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_recomputation_changes_no_gradient(recurrent, family, residual, recompute):
+    model, ids = recurrent(family, {"opening_token": 1}, residual=residual), text(21)
+
+    def gradients(how):
+        loss = model.train()(ids, window=8, overlap=2, labels=ids, recompute=how, return_logits=False).loss
+        return loss, torch.autograd.grad(loss, list(model.parameters()))
+
+    (loss, plain), (again, others) = gradients("none"), gradients(recompute)
+    torch.testing.assert_close(loss, again, rtol=1e-9, atol=0)
+    for a, b in zip(plain, others, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9)
+    assert not any(layer.gradient_checkpointing for layer in model.base_model.layers)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_saves_loads_and_generates(recurrent, family, tmp_path):
+    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, residual=True), text(9)
+    save_causal_lm(model, tmp_path / "saved")
+    again = load_causal_lm(tmp_path / "saved")
+    with torch.no_grad():
+        torch.testing.assert_close(again(ids, window=4).logits, model(ids, window=4).logits, rtol=0, atol=0)
+    made = again.generate(ids, 8, window=6, overlap=2)
+    for n in range(9, 17):
+        with torch.no_grad():
+            best = again(made[:, :n], window=6, overlap=2).logits[:, -1].argmax(-1)
+        assert (made[:, n] == best).all()
+    with pytest.raises(ReproError, match="was saved with recurrence"):
+        RecurrentLM.from_pretrained(tmp_path / "saved", RecurrenceConfig(insert_layer=0))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_trains_in_both_precisions(recurrent, family, autocast):
+    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, residual=True).train(), text(21)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        loss = model(ids, window=8, overlap=2, labels=ids, return_logits=False).loss
+    loss.backward()
+    assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in model.parameters())
+
+
+def test_the_opening_token_stands_before_each_window_of_a_plain_model(folder):
+    from transformers import AutoModelForCausalLM
+
+    path = folder("llama", opening_token=1)
+    opened, plain = load_causal_lm(path), AutoModelForCausalLM.from_pretrained(path).eval()
+    ids = text(15, batch=1)[0]
+    found = perplexity(opened, ids, window=6, overlap=2).target_nll
+    with torch.no_grad():
+        for target in range(1, 15):
+            start = 0 if target <= 6 else -(-(target - 6) // 4) * 4
+            before = torch.cat([torch.tensor([1]), ids[start:target]])[None]
+            nll = -plain(before).logits[0, -1].log_softmax(-1)[ids[target]].item()
+            assert found[target - 1] == pytest.approx(nll, abs=1e-5)
+    with pytest.raises(ReproError, match="without a mask or a cache"):
+        opened(ids[None], attention_mask=torch.ones(1, 15))
+
+
+def test_other_models_are_refused_in_one_line(tmp_path):
+    from transformers import BertConfig, BertModel, GPTNeoConfig, GPTNeoForCausalLM
+
+    BertModel(BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                         intermediate_size=8)).save_pretrained(tmp_path / "bert")
+    GPTNeoForCausalLM(GPTNeoConfig(vocab_size=9, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=8,
+                                   attention_types=[[["global"], 2]])).save_pretrained(tmp_path / "neo")
+    for name in ("bert", "neo"):
+        with pytest.raises(ReproError, match="give GPT-2, Llama") as error:
+            RecurrentLM.from_pretrained(tmp_path / name)
+        assert "\n" not in str(error.value)
