@@ -186,7 +186,7 @@ def _scale(row: Sequence[str]) -> str | None:
 
 
 def _scales(heads: Sequence[tuple[str, str]]) -> list[str]:
-    return [one for head in heads for one in head if one in ("small", "medium", "full")]
+    return [one for head in heads for one in head if one in ("small", "pretrained", "medium", "full")]
 
 
 def _header(heads: Sequence[tuple[str, str]], classes: Sequence[list[str]]) -> str:

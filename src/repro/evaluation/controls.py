@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from repro.cpu import exact_products
 from repro.errors import ReproError, check_progress, check_whole
 from repro.evaluation.checks import check_losses, device_of, one_text, vocabulary_of
-from repro.evaluation.documents import lengths_of, per_document, streams_of
+from repro.evaluation.documents import lengths_of, per_document, read_together, streams_of, together
 from repro.evaluation.scoring import BATCH, Score, window_nll
 from repro.ids import evaluating
 from repro.windows import Window, check_window, context_of, windows
@@ -61,18 +61,10 @@ def score_other_document(model, tokens, window: int, overlap: int, batch_size: i
 
 def states(model, texts: list[Tensor], window: int, overlap: int, batch_size: int) -> list[list]:
     """The model's state after each window of each of `texts` (N,), read in parallel, each from its beginning."""
-    covers = [windows(len(ids), window, overlap) for ids in texts]
     found = [[] for _ in texts]
-    for k in range(max(map(len, covers))):
-        groups = defaultdict(list)
-        for n, cover in enumerate(covers):
-            if k < len(cover):
-                groups[cover[k].stop - cover[k].start].append(n)
-        for rows in (group[i:i + batch_size] for group in groups.values() for i in range(0, len(group), batch_size)):
-            ids = torch.stack([texts[n][covers[n][k].start:covers[n][k].stop] for n in rows])
-            _, z = model._read_window(ids, _together([found[n][-1] for n in rows]) if k else None, window - overlap)
-            for row, n in enumerate(rows):
-                found[n].append(tree_map(lambda x, row=row: x[row:row + 1], z))
+    for rows, _, _, z in read_together(model, texts, window, overlap, batch_size):
+        for row, n in enumerate(rows):
+            found[n].append(tree_map(lambda x, row=row: x[row:row + 1], z))
     return found
 
 
@@ -114,7 +106,7 @@ def _read_given(model, streams, sources, carried, window, overlap, batch_size, p
     for group in groups.values():
         for some in (group[i:i + batch_size] for i in range(0, len(group), batch_size)):
             ids = torch.stack([streams[n][span.start:span.stop] for n, span, _ in some])
-            z = None if some[0][2] is None else _together([carried[other][k] for _, _, (other, k) in some])
+            z = None if some[0][2] is None else together([carried[other][k] for _, _, (other, k) in some])
             hidden, _ = model._read_window(ids, z, window - overlap)
             targets = torch.stack([streams[n][span.first_target:span.stop + 1] for n, span, _ in some])
             nll = window_nll(hidden[:, some[0][1].offset:].flatten(0, 1), targets.flatten(), head)
@@ -123,8 +115,3 @@ def _read_given(model, streams, sources, carried, window, overlap, batch_size, p
             if progress is not None:
                 progress(targets.numel())
     return target_nll
-
-
-def _together(zs: list):
-    """States of single texts, joined into those of a batch."""
-    return tree_map(lambda *parts: torch.cat(parts), zs[0], *zs[1:])

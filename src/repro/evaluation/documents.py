@@ -1,10 +1,20 @@
 """Score a tokenized split, with the loss of each document."""
 
+from collections import defaultdict
+from collections.abc import Iterator
+
 import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from repro.errors import ReproError, check_progress
-from repro.evaluation.checks import check_tokens
-from repro.evaluation.scoring import Score, perplexity
+from repro.evaluation.checks import check_tokens, device_of, one_text, vocabulary_of
+from repro.evaluation.scoring import Score, perplexity, window_nll
+from repro.ids import evaluating
+from repro.windows import Window, check_window, context_of, windows
+
+TOGETHER = 32  # documents that a model with a state reads at once on a GPU
 
 
 def score_documents(model, tokens, window: int, overlap: int, batch_size: int | None = None,
@@ -23,9 +33,57 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
     (64.0, 2)
     """
     check_progress(progress)
-    scores = [perplexity(model, ids, window, overlap, batch_size=batch_size, progress=progress)
-              for ids in streams_of(tokens)]
-    return per_document(tokens, np.concatenate([score.target_nll for score in scores]))
+    streams = streams_of(tokens)
+    if hasattr(model, "read_windows") and len(streams) > 1 and device_of(model).type != "cpu":
+        losses = _losses_together(model, streams, window, overlap, batch_size or TOGETHER, progress)
+    else:
+        losses = [perplexity(model, ids, window, overlap, batch_size=batch_size, progress=progress).target_nll
+                  for ids in streams]
+    return per_document(tokens, np.concatenate(losses))
+
+
+@torch.no_grad()
+def _losses_together(model, streams, window, overlap, batch_size, progress) -> list[np.ndarray]:
+    """The loss (targets,) of each text under a model that carries a state: window k of several texts at a time."""
+    check_window(window, overlap, context_of(model))
+    device, head = device_of(model), model.get_output_embeddings()
+    texts = [one_text(ids, vocabulary_of(model)).to(device) for ids in streams]
+    losses: list[list[Tensor]] = [[] for _ in texts]
+    with evaluating(model):
+        for rows, spans, hidden, _ in read_together(model, texts, window, overlap, batch_size):
+            targets = torch.stack([texts[n][span.first_target:span.stop + 1]
+                                   for n, span in zip(rows, spans, strict=True)])
+            nll = window_nll(hidden[:, spans[0].offset:].flatten(0, 1), targets.flatten(), head).view_as(targets)
+            for n, row in zip(rows, nll, strict=True):
+                losses[n].append(row)
+            if progress is not None:
+                progress(targets.numel())
+    return [torch.cat(parts).cpu().numpy() for parts in losses]
+
+
+def read_together(model, texts: list[Tensor], window: int, overlap: int,
+                  batch_size: int) -> Iterator[tuple[list[int], list[Window], Tensor, object]]:
+    """Read texts (N,) with a model that carries a state, each from its beginning, window k of several at a time: the
+    numbers of the texts, their windows, the hidden states (B, T, d) and the states after them."""
+    covers = [windows(len(ids), window, overlap) for ids in texts]
+    last: list = [None for _ in texts]
+    for k in range(max(map(len, covers))):
+        groups = defaultdict(list)
+        for n, cover in enumerate(covers):
+            if k < len(cover):
+                groups[cover[k].stop - cover[k].start].append(n)
+        for rows in (group[i:i + batch_size] for group in groups.values() for i in range(0, len(group), batch_size)):
+            spans = [covers[n][k] for n in rows]
+            ids = torch.stack([texts[n][span.start:span.stop] for n, span in zip(rows, spans, strict=True)])
+            hidden, z = model._read_window(ids, together([last[n] for n in rows]) if k else None, window - overlap)
+            for row, n in enumerate(rows):
+                last[n] = tree_map(lambda x, row=row: x[row:row + 1], z)
+            yield rows, spans, hidden, z
+
+
+def together(states: list):
+    """States of single texts, joined into those of a batch."""
+    return tree_map(lambda *parts: torch.cat(parts), states[0], *states[1:])
 
 
 def streams_of(tokens) -> list[np.ndarray]:

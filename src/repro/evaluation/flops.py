@@ -1,5 +1,7 @@
 """The cost of a scored token (Yoshida et al. 2020, Tables 1 and 2, last column)."""
 
+from typing import Any
+
 from repro.errors import check_whole
 from repro.windows import check_window
 
@@ -23,3 +25,20 @@ def flops_per_token(n_layer: int, d_model: int, window: int, overlap: int) -> fl
         check_whole(value, name)
     per_read_token = 2 * 12 * n_layer * d_model**2 + 2 * n_layer * window * d_model
     return per_read_token * window / (window - overlap)
+
+
+def decoder_flops(config: Any, window: int, overlap: int) -> float:
+    """`flops_per_token` of a decoder of transformers, from its config: GPT-2, or one with grouped heads and a gated
+    feedforward network (Llama, Mistral, Qwen, Gemma).
+
+    >>> from transformers import GPT2Config
+    >>> decoder_flops(GPT2Config(), window=300, overlap=0) == flops_per_token(12, 768, window=300, overlap=0)
+    True
+    """
+    if config.model_type == "gpt2":
+        return flops_per_token(config.n_layer, config.n_embd, window, overlap)
+    check_window(window, overlap)
+    d, head = config.hidden_size, getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    queries, keys = config.num_attention_heads * head, config.num_key_value_heads * head
+    matrices = 2 * d * (queries + keys) + 3 * d * config.intermediate_size
+    return config.num_hidden_layers * (2 * matrices + 2 * window * queries) * window / (window - overlap)

@@ -35,7 +35,7 @@ SHADES = 2.1, 3.1, 4.6, 6.8, 10.0  # of one colour: contrast with white; with bl
 SERIES = {
     "baseline": BLUE, "recurrent": RED, "baseline trained overlapped": SKY, "baseline with overlap": SKY,
     "live model": BLUE, "transformer": PINK, "lstm": BROWN,
-    "paper": GREY, "smoke": ORANGE, "small": GREEN, "medium": PURPLE,
+    "paper": GREY, "smoke": ORANGE, "small": GREEN, "pretrained": RED, "medium": PURPLE,
     "train": BLUE, "validation": ORANGE, "test": PINK,
     "none": BLUE, "layer": SKY, "window": RED, "window+layer": GREEN,  # what is recomputed
     "dense": GREY, "dense, mask": GREY, "full, every score kept": GREY,

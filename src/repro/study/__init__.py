@@ -3,7 +3,7 @@
 >>> ADDED
 'not in the paper'
 >>> SCALES
-('smoke', 'small', 'medium', 'paper')
+('smoke', 'small', 'pretrained', 'medium', 'paper')
 """
 
 from repro.study.artifacts import ADDED, Artifact, ArtifactContext, Rendered, artifact, artifacts, beside

@@ -22,7 +22,7 @@ from repro.study.plan import command
 from repro.study.rule import NOT_REPRODUCED, Verdict
 from repro.study.store import Store
 
-COMMITTED = ("paper", "medium", "small")  # scales with committed records, the largest first
+COMMITTED = ("paper", "medium", "pretrained", "small")  # scales with committed records, the largest first
 SECTION = "claims-and-verdicts"  # the target of a chapter's badges: its heading "Claims and verdicts"
 LATE = ", criterion changed after the runs"  # follows the source of such a claim
 SHOWN = 3  # verdicts shown in a chapter's first cell; the others are folded

@@ -33,7 +33,7 @@ from repro.study.rule import (
     judge,
     worded,
 )
-from repro.study.settings import RunConfig
+from repro.study.settings import SCALES, RunConfig
 from repro.study.store import Store
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Claim(Based):
     why_no_assay: str = ""
     family: str = ""  # claims of one family share one error (Holm)
     criterion_before: str = ""  # the earlier criterion, if it changed after the runs
-    means_at: tuple[str, ...] = ("small", "medium", "paper")  # at other scales it only shows that the machinery works
+    means_at: tuple[str, ...] = SCALES[1:]  # at other scales it only shows that the machinery works
     relative: bool = False  # effects are logs of a ratio, shown as its change in %
     told_in: str = ""  # the unit of the effects, where they are not relative
     declared_at: tuple[Path, int] = field(init=False, default=(Path(), 0))  # file and line

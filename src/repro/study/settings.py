@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from repro.configs import problems
 from repro.errors import ReproError
 
-SCALES = ("smoke", "small", "medium", "paper")
-DEVICES = {"smoke": "one CPU core", "small": "one CPU core", "medium": "one GPU", "paper": "one GPU"}  # of estimates
+SCALES = ("smoke", "small", "pretrained", "medium", "paper")
+DEVICES = {"smoke": "one CPU core", "small": "one CPU core"} | dict.fromkeys(SCALES[2:], "one GPU")  # of estimates
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     experiment: str
-    scale: Literal["smoke", "small", "medium", "paper"]
+    scale: Literal[*SCALES]
     seed: int = Field(0, ge=0)
     corpus: str
 

@@ -1,16 +1,19 @@
 """Pretraining of a base model, the same for next-token prediction and for filling in masked tokens."""
 
+import hashlib
 import math
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from repro import paths
 from repro.study import Absent, Estimate, Outcome, RunConfig, kept_model
 
 PROCESS = 2**30  # bytes of Python, torch and a tokenized corpus, without a model
-RATE = {"smoke": 4e10, "small": 5e10, "medium": 3e13, "paper": 6e13}  # FLOP/s sustained by the machine of each scale
+RATE = {"smoke": 4e10, "small": 5e10, "pretrained": 6e13, "medium": 3e13, "paper": 6e13}  # FLOP/s sustained by the machine of each scale
 BF16 = 3  # times that in bf16 on a CPU with such instructions; the rates of GPUs are in bf16 already
 # Weight decay applies to matrices and embeddings, or also to biases, norms and other vectors, as in older runs.
 Decayed = Annotated[Literal["matrices", "all"], Absent("all")]
@@ -32,7 +35,7 @@ def with_optimizer(name: str, own: str, others: Iterable[str]) -> str:
 class Config(RunConfig):
     """Tokenizer, architecture and training. At `paper` scale only `source` counts."""
 
-    source: str = "scratch"  # "scratch", or a checkpoint on the hub that is used as it is
+    source: str = "scratch"  # "scratch", or the name of a pretrained model that is used as it is
     tokeniser: str
     vocab_size: int = Field(4096, ge=2)
     tokeniser_corpora: tuple[str, ...] = ()
@@ -87,9 +90,23 @@ def check_growing(growing, batch_size: int, **last: int) -> None:
 
 def new_tokeniser(config):
     """The tokenizer for training a base model of this config, made from its corpora."""
-    from repro.data import tokeniser
+    from repro.data import Tokeniser, tokeniser
 
+    if config.tokeniser == "cut":
+        return Tokeniser.read(cut_model(config) / "tokenizer.json")
     return tokeniser(config.tokeniser, config.vocab_size, config.tokeniser_corpora)
+
+
+def cut_model(config) -> Path:
+    """The folder of the pretrained model `config.source` with the vocabulary of the study's texts alone, cut once and
+    kept in the work folder. Raises ReproError, with the command that gets it, for a model that is not here."""
+    from repro.data import corpus
+    from repro.models.pretrained import folder, pretrained
+    from repro.models.vocabulary import cut, study_texts
+
+    told = [pretrained(config.source).sha256, *(corpus(name).fingerprint() for name in config.tokeniser_corpora)]
+    target = paths.work() / "cut" / f"{config.source}-{hashlib.sha256(' '.join(told).encode()).hexdigest()[:16]}"
+    return target if target.exists() else cut(folder(config.source), target, study_texts())
 
 
 def tokeniser_of(config):

@@ -40,7 +40,7 @@ def evaluate(config, context) -> Outcome:
     import torch
 
     from repro.data import tokens
-    from repro.evaluation import flops_per_token, score_documents, score_other_document
+    from repro.evaluation import decoder_flops, score_documents, score_other_document
     from repro.models import load_causal_lm
     from repro.recurrence import MaskedOut
 
@@ -66,8 +66,7 @@ def evaluate(config, context) -> Outcome:
             for name, (control, losses) in controls.items():
                 metrics[f"{split}_word_perplexity_{name}"] = control.per_word
                 documents[split][f"nll_{name}"] = losses.tolist()
-    metrics["flops_per_token"] = flops_per_token(model.config.n_layer, model.config.n_embd, config.window,
-                                                 config.overlap)
+    metrics["flops_per_token"] = decoder_flops(model.config, config.window, config.overlap)
     if hasattr(model, "memory"):
         metrics["flops_per_token"] += model.memory.flops_per_token(config.window, config.overlap)
     units = {name: "per word" if "word" in name else "bits per byte" if "byte" in name else
@@ -77,14 +76,17 @@ def evaluate(config, context) -> Outcome:
 
 
 def table_rows(baseline: Iterable[int] = (), recurrent: Iterable[int] = (), controls: Iterable[int] = (),
-               first: Iterable[int] = ()) -> list[dict[str, Any]]:
+               first: Iterable[int] = (), literal: Iterable[int] = ()) -> list[dict[str, Any]]:
     """Grid points of a table, by overlap: baselines; recurrent models; as controls, baselines trained on the
     overlapping windows of the test; recurrent models with the module at the first block. The first of six blocks is as
-    deep as the second of the paper's twelve, the other reading of its "second layer"."""
+    deep as the second of the paper's twelve, the other reading of its "second layer".
+
+    literal: recurrent models with the module exactly as in the paper, at a scale whose own differs from it."""
     return [*({"model": "baseline", "overlap": overlap} for overlap in baseline),
             *({"model": "recurrent", "overlap": overlap} for overlap in recurrent),
             *({"model": "baseline", "overlap": overlap, "train_overlap": overlap} for overlap in controls),
-            *({"model": "recurrent", "overlap": overlap, "insert_layer": 0} for overlap in first)]
+            *({"model": "recurrent", "overlap": overlap, "insert_layer": 0} for overlap in first),
+            *({"model": "recurrent", "overlap": overlap, "insert_layer": 1, "residual": False} for overlap in literal)]
 
 
 def estimate_evaluation(config, scored_tokens: int) -> Estimate:

@@ -63,6 +63,8 @@ class Config(RunConfig):
     sequence: Annotated[int | None, Field(ge=1), Absent(None)] = None
     module_learning_rate: Annotated[float | None, Field(gt=0), Absent(None)] = None  # None: `learning_rate`
     zero_init: Annotated[bool, Absent(False)] = False  # whether the module's last layer starts at 0
+    # Whether the window's mean input of `insert_layer` is added to h_prev, which then looks like a token of the text.
+    residual: Annotated[bool, Absent(False)] = False
     # Candidates for these two, each tried with each of `learning_rates`: (times the learning rate, zero_init).
     modules: Annotated[tuple[Candidate, ...], Absent(())] = ()
     # One of `repro.recurrence.MEMORIES`, with its own settings; "none" and "overlap" (set by `overlap`) are rows
@@ -102,6 +104,13 @@ SCALES = {
               "modules": ((1.0, False), (3.0, False), (1.0, True)), "selection_share": 0.2, "warmup_steps": 20,
               "decay": "linear", "validate_every": 500_000, "validation_tokens": 60_000, "validation_documents": 10,
               "precision": "bf16"},
+    # Gemma 3 270M: 250 steps of 19,200 targets, 4.8 million in all. The module sits in the middle of the 18 layers and
+    # starts as the mean token of the window before: fresh at the second layer it learned nothing in this time.
+    "pretrained": {"corpus": "wikitext-103", "batch_size": 8, "windows_per_sequence": 8, "steps": 250,
+                   "learning_rates": (4e-5, 1e-4), "modules": ((30.0, True),), "selection_share": 0.1,
+                   "warmup_steps": 20, "decay": "linear", "validate_every": 10_000_000, "validation_tokens": 60_000,
+                   "validation_documents": 10, "precision": "bf16", "insert_layer": 9, "residual": True,
+                   "zero_init": True},
     "medium": {"corpus": "wikitext-103", "batch_size": 4, "learning_rates": (1e-4, 3e-4, 1e-3),
                "selection_share": 0.25, "precision": "bf16"},
     "paper": {"corpus": "wikitext-103-full", "batch_size": 4},
@@ -183,12 +192,14 @@ def execute(config, context) -> Outcome:
                              "texts have changed. Run `repro run pretrain-gpt2-mini --force`.")
     tried = [(context.need(run)[0].metrics["validation_token_loss"], run) for run in candidates(config)]
     taken = min(tried, key=lambda one: one[0])[1] if tried else config
-    rate, zero_init = taken.learning_rate, taken.zero_init
+    rate = taken.learning_rate  # a module of another form than those tried starts as its own config says
+    zero_init = taken.zero_init if taken.residual == config.residual else config.zero_init
     module_rate = taken.module_learning_rate if config.model == "recurrent" else None
 
     torch.manual_seed(config.seed)
     module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, config.pool,
-                              config.n_embeddings, config.insert, config.layers, zero_init=zero_init)
+                              config.n_embeddings, config.insert, config.layers, zero_init=zero_init,
+                              residual=config.residual)
     memory = None if config.memory in NO_MEMORY else config.memory
     yoshida = config.model == "recurrent" and memory is None
     own = {"zero_init": True} if memory and zero_init else {}
@@ -250,7 +261,7 @@ def targets(config) -> int:
     return config.sequence or config.windows_per_sequence * config.window
 
 
-TOKENS_PER_WORD = {"smoke": 1.0, "small": 1.7, "medium": 1.4, "paper": 1.25}  # about, for estimates; runs count them
+TOKENS_PER_WORD = {"smoke": 1.0, "small": 1.7, "pretrained": 1.3, "medium": 1.4, "paper": 1.25}  # about, for estimates; runs count them
 
 
 def training_words(config) -> int:

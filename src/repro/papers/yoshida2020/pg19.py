@@ -42,26 +42,29 @@ BOOKS = {
     # Every step has 6,000 targets at every window size, and books are read in part.
     "small": {"corpus": "pg19-subset", "train_documents": 20, "train_draw": "random", "sequence": 6000,
               "validation_documents": None, "validation_head": 3000, "test_head": 4000},
+    "pretrained": {"corpus": "pg19-subset", "train_documents": 60, "validation_documents": None,
+                   "validation_head": 4096, "test_head": 8192},
     "medium": {"corpus": "pg19-subset", "train_documents": 384, "epochs": 1.0, "validation_head": 15_000},
     "paper": {"corpus": "pg19", "train_documents": 1250, "validation_head": 15_000},
 }
 SCALES = {scale: finetuning.SCALES[scale] | books for scale, books in BOOKS.items()}
-SCORED = {"smoke": 55_000, "small": 210_000, "medium": 3_300_000, "paper": 10_000_000}
+SCORED = {"smoke": 55_000, "small": 210_000, "pretrained": 377_000, "medium": 3_300_000, "paper": 10_000_000}
 
 PAPER_OVERLAPS = (0, 5, 10, 30, 50, 75, 100, 150, 200)  # overlaps of Table 2, in tokens
 ROWS = {  # of Table 2, by scale
     "smoke": table_rows((0, 3, 5, 20), (0, 3, 5)),
     "small": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5], first=(0, 50)),
+    "pretrained": table_rows((0, 50), (0, 50), controls=(50,), literal=(0,)),
     "medium": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5]),
     "paper": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5]),
 }
-WINDOWS = {"smoke": (20, 40), "small": (200, 600)}  # of Figures 4 and 5, besides that of Table 2
+WINDOWS = {"smoke": (20, 40), "small": (200, 600), "pretrained": ()}  # of Figures 4 and 5, besides that of Table 2
 FAMILIES = {"smoke": (0, 3, 5)}  # overlaps of the baselines in Figure 5
 
 
 def grid(scale: str) -> list[dict[str, Any]]:
     """Table 2 on validation and test text; the other window sizes on validation text, as in the paper."""
-    other = []
+    other: list[dict[str, Any]] = []
     for window in WINDOWS.get(scale, (200, 400, 500, 600)):
         size = {"window": window, "splits": ("validation",)}
         other += [{"model": "recurrent", "overlap": 0, **size}]
