@@ -88,7 +88,7 @@ def config_of(kind: str | None, name_or_folder: str | Path, hint: str = HINT, **
 def whole_folder(folder: str | Path) -> Iterator[Path]:
     """Within it the path that it gives is written, which becomes `folder` afterwards, whole or not at all.
 
-    Raises ReproError when the disk refuses.
+    Raises ReproError when the disk refuses. Whatever is raised inside, nothing unfinished stays.
     """
     from safetensors import SafetensorError
 
@@ -103,9 +103,10 @@ def whole_folder(folder: str | Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
         raise ReproError(f"cannot write {folder}: {error}. Free some space and run it again; it goes on where it "
                          "was.") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 @contextmanager

@@ -7,12 +7,16 @@ blank before a word, which saves a token a word. What GPT's own code does before
 as in transformers.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 LEVELS = ("byte", "word")
 UNKNOWN = "<unk>"
 WORD_END = "</w>"
+BLANK = "▁"  # SentencePiece's sign for a blank
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+_ACROSS = re.compile(rf"\w[{BLANK}\n]")
 
 
 def byte_level(texts: Iterable[str], vocab_size: int, special: Iterable[str] = (), last: Iterable[str] = (),
@@ -55,10 +59,24 @@ def word_level(texts: Iterable[str], vocab_size: int, special: Iterable[str] = (
 
 
 def goes_across_words(backend: Any) -> bool:
-    """Whether the tokens of a backend may go across blanks: one trained without categories."""
+    """Whether the tokens of a backend may go across blanks: one trained without categories, or with such tokens."""
     from tokenizers import pre_tokenizers
 
-    return isinstance(backend.pre_tokenizer, pre_tokenizers.Sequence)
+    return (isinstance(backend.pre_tokenizer, pre_tokenizers.Sequence)
+            or has_blank_sign(backend) and any(map(_ACROSS.search, backend.get_vocab())))
+
+
+def has_blank_sign(backend: Any) -> bool:
+    """Whether a backend writes blanks as a sign and unknown characters as bytes, as SentencePiece's BPE does."""
+    from tokenizers import models, normalizers
+
+    return (isinstance(backend.model, models.BPE) and backend.model.byte_fallback
+            and isinstance(backend.normalizer, normalizers.Replace))
+
+
+def n_bytes(token: str) -> int:
+    """The number of UTF-8 bytes of a token of such a backend."""
+    return 1 if _BYTE.fullmatch(token) else len(token.replace(BLANK, " ").encode())
 
 
 def _with_letters(texts: Iterable[str]) -> Iterator[str]:

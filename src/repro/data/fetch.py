@@ -108,7 +108,7 @@ def fetch(name: str, folder: Path | str, source: Hub | Archive, rows: Rows | Non
         return _fetch_archive(name, folder, source, progress)
     reader = _Reader(name, source, rows or source.stream)
     manifest = _manifest(name, folder)
-    with _bar(name, sum(part.stop - part.start for part in source.parts), progress) as advance:
+    with progress_bar(name, sum(part.stop - part.start for part in source.parts), progress) as advance:
         for part in source.parts:
             if not all(_sound(folder / file, manifest.get(file)) for file in part.names):
                 kept = reader.take(part, advance)
@@ -154,7 +154,7 @@ def _download(name: str, archive: Archive, partial: Path, progress: bool) -> Non
     with partial.open("ab") as kept:
         stream, start, total = archive.stream(kept.tell())
         kept.truncate(start)
-        with stream, _bar(name, total, progress, "bytes") as advance:
+        with stream, progress_bar(name, total, progress, "bytes") as advance:
             advance(start)
             while block := stream.read(2**16):
                 kept.write(block)
@@ -227,7 +227,7 @@ def _sound(path: Path, entry: dict | None) -> bool:
 
 
 @contextmanager
-def _bar(name: str, total: int, visible: bool, unit: str = "rows") -> Iterator[Callable[[int], None]]:
+def progress_bar(name: str, total: int, visible: bool, unit: str = "rows") -> Iterator[Callable[[int], None]]:
     """A progress bar with the time left, on stderr; gives the function that advances it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -25,6 +25,7 @@ from repro.errors import ReproError, check_text, check_whole, unknown
 END = "<|endoftext|>"
 MOST_IDS = 1_000_000  # of a tokeniser that is trained
 MASKED = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")  # RoBERTa's special tokens: ids 0 to 3, and the last
+OPENING = (END, "<bos>", MASKED[0], "[CLS]")  # tokens that open a text; a tokeniser with <bos> has <s> as HTML
 VERSION = "1"  # part of every cache key: increase it when training or encoding changes
 PIECE = 20_000  # characters encoded at a time
 BATCH = 64  # pieces per call
@@ -54,21 +55,21 @@ class Tokeniser:
         self.backend.no_padding()
 
     @classmethod
-    def read(cls, path: Path | str) -> "Tokeniser":
-        """The tokeniser that `save` wrote to a file. Raises ReproError for a file that is missing or damaged."""
+    def read(cls, path: Path | str, name: str = "") -> "Tokeniser":
+        """The tokeniser of a file that `save` wrote, or of a published model's tokenizer.json. name: "" gives bpe-SIZE.
+        Raises ReproError for a file that is missing or damaged."""
         from tokenizers import Tokenizer
 
         try:
             backend = Tokenizer.from_file(str(path))
         except Exception as error:  # tokenizers raises plain Exception
             raise ReproError(f"{path} is no whole file of a tokeniser ({error}); make it again.") from error
-        return cls(f"bpe-{backend.get_vocab_size()}", backend)
+        return cls(name or f"bpe-{backend.get_vocab_size()}", backend)
 
     @property
     def bos(self) -> int:
-        """The id of <|endoftext|>, of a tokeniser for masked models that of <s>."""
-        found = self.backend.token_to_id(END)
-        return self.backend.token_to_id(MASKED[0]) if found is None else found
+        """The id of the token that opens a text: the first of <|endoftext|>, <bos>, <s> and [CLS] that it has."""
+        return next((k for k in map(self.backend.token_to_id, OPENING) if k is not None), None)
 
     @property
     def mask(self) -> int:
@@ -93,15 +94,29 @@ class Tokeniser:
     def encode(self, text: str) -> np.ndarray:
         """The ids of `text`, int32, no special token added; "<|endoftext|>" in it is text. ReproError for a word that a
         word-level one lacks."""
-        found, text = [np.zeros(0, np.int32)], check_text(text, "the text")
-        todo = list(pieces(text, between=self._between))
-        for start in range(0, len(todo), BATCH):
+        parts = list(pieces(self._readable(text), between=self._between))
+        return np.concatenate([np.zeros(0, np.int32), *self._encoded(parts)])
+
+    def _encoded(self, parts: list[str]) -> Iterator[np.ndarray]:
+        """The ids of each of `parts`, int32."""
+        for start in range(0, len(parts), BATCH):
+            batch = parts[start:start + BATCH]
             try:
-                batch = self.backend.encode_batch_fast(todo[start:start + BATCH], add_special_tokens=False)
+                for encoding in self.backend.encode_batch_fast(batch, add_special_tokens=False):
+                    yield np.array(encoding.ids, np.int32)
             except Exception as error:  # tokenizers raises plain Exception
-                raise ReproError(f"tokeniser {self.name} cannot encode this text: {_half(text) or error}.") from error
-            found += [np.array(encoding.ids, np.int32) for encoding in batch]
-        return np.concatenate(found)
+                reason = next(filter(None, map(_half, parts)), error)
+                raise ReproError(f"tokeniser {self.name} cannot encode this text: {reason}.") from error
+
+    def used(self, texts: Iterable[str]) -> np.ndarray:
+        """The ids that `encode` gives for any of `texts`, ascending: each different word is encoded only once."""
+        words: set[str] = set()
+        for text in texts:
+            words.update(pieces(self._readable(text), 1, self._between))
+        used = np.zeros(self.vocab_size, bool)
+        for ids in self._encoded(sorted(words)):
+            used[ids] = True
+        return np.flatnonzero(used)
 
     def touching(self, text: str, strings: Sequence[str]) -> np.ndarray:
         """Which tokens of `encode(text)` hold a character of one of `strings` (without blanks): (n,) bool.
@@ -117,7 +132,7 @@ class Tokeniser:
 
         A character of several tokens belongs to each of them.
         """
-        found, start, text = [np.zeros((0, 2), int)], 0, check_text(text, "the text")
+        found, start, text = [np.zeros((0, 2), int)], 0, self._readable(text)
         for piece in pieces(text, between=self._between):
             try:
                 encoding = self.backend.encode(piece, add_special_tokens=False)
@@ -134,30 +149,42 @@ class Tokeniser:
     def n_bytes(self, ids: Iterable[int]) -> int:
         """The number of UTF-8 bytes that `ids` encode, also if they end inside a character.
 
-        `decode` would give U+FFFD there, which is three bytes. Exact for byte-level BPE. Others are counted by what
-        `decode` gives, of a character that is cut one for each byte token.
+        `decode` would give U+FFFD there, which is three bytes. Exact for byte-level BPE and for BPE with fallback to
+        bytes. Others are counted by what `decode` gives, of a character that is cut one for each byte token.
         """
         from tokenizers import decoders
 
         ids = _ids(ids, self)
-        if isinstance(self.backend.decoder, decoders.ByteLevel):
+        if isinstance(self.backend.decoder, decoders.ByteLevel) or self._has_blank_sign:
             return int(self._sizes[ids].sum())
         whole = self.decode(ids).rstrip(CUT)
         return len(whole.encode()) + len(self.decode(ids)) - len(whole)
 
     @cached_property
     def _sizes(self) -> np.ndarray:
-        """(ids,) bytes of each token of byte-level BPE: one a letter of its alphabet; special tokens are no text."""
+        """(ids,) bytes of each token: of byte-level BPE one a letter of its alphabet, with fallback to bytes those of its
+        characters, where a sign stands for a blank; special tokens are no text."""
         sizes = np.zeros(self.vocab_size, np.int64)
         for token, k in self.backend.get_vocab().items():
-            sizes[k] = len(token)
+            sizes[k] = bpe.n_bytes(token) if self._has_blank_sign else len(token)
         for k, added in self.backend.get_added_tokens_decoder().items():
             sizes[k] = 0 if added.special else len(added.content.encode())
         return sizes
 
+    def _readable(self, text: str) -> str:
+        """`text`. Raises ReproError for what is no string, and for a sign that would come back as a blank."""
+        if self._has_blank_sign and bpe.BLANK in check_text(text, "the text"):
+            raise ReproError(f"tokeniser {self.name} cannot encode this text: '{bpe.BLANK}' at position "
+                             f"{text.index(bpe.BLANK):,} is its sign for a blank; replace it by another character.")
+        return check_text(text, "the text")
+
     def save(self, path: Path | str) -> None:
         """Write one JSON file, which tokenizers and transformers' PreTrainedTokenizerFast read."""
         paths.write_atomic(path, self.backend.to_str())
+
+    @cached_property
+    def _has_blank_sign(self) -> bool:
+        return bpe.has_blank_sign(self.backend)
 
     @cached_property
     def _between(self) -> re.Pattern:
