@@ -104,9 +104,9 @@ SCALES = {
               "modules": ((1.0, False), (3.0, False), (1.0, True)), "selection_share": 0.2, "warmup_steps": 20,
               "decay": "linear", "validate_every": 500_000, "validation_tokens": 60_000, "validation_documents": 10,
               "precision": "bf16"},
-    # Gemma 3 270M: 250 steps of 19,200 targets, 4.8 million in all. The module sits in the middle of the 18 layers and
+    # Gemma 3 270M: 200 steps of 19,200 targets, 3.8 million in all. The module sits in the middle of the 18 layers and
     # starts as the mean token of the window before: fresh at the second layer it learned nothing in this time.
-    "pretrained": {"corpus": "wikitext-103", "batch_size": 8, "windows_per_sequence": 8, "steps": 250,
+    "pretrained": {"corpus": "wikitext-103", "batch_size": 8, "windows_per_sequence": 8, "steps": 200,
                    "learning_rates": (4e-5, 1e-4), "modules": ((30.0, True),), "selection_share": 0.1,
                    "warmup_steps": 20, "decay": "linear", "validate_every": 10_000_000, "validation_tokens": 60_000,
                    "validation_documents": 10, "precision": "bf16", "insert_layer": 9, "residual": True,
