@@ -6,8 +6,8 @@ from repro.evaluation.flops import decoder_flops, flops_per_token
 from repro.evaluation.pareto import pareto_front
 from repro.windows import Window, windows
 
-__all__ = ["Interval", "Score", "Window", "answer_scores", "bootstrap", "continuation_nll", "decoder_flops", "flops_per_token",
-           "lambada", "normalise_answer", "pareto_front", "perplexity", "score_documents",
+__all__ = ["Interval", "Score", "Window", "answer_scores", "bootstrap", "continuation_nll", "decoder_flops",
+           "flops_per_token", "lambada", "normalise_answer", "pareto_front", "perplexity", "score_documents",
            "score_other_document", "windows"]
 
 

@@ -27,7 +27,8 @@ from repro.ids import evaluating
 from repro.loss import cross_entropy
 from repro.windows import Window, check_window, context_of, same_shape, windows
 
-PLAIN_HEADS = ("gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma3_text")  # logits come unchanged from the output embedding
+# Logits come unchanged from the output embedding.
+PLAIN_HEADS = ("gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma3_text")
 BATCH = {"cpu": 4}
 LOGIT_BYTES = 64 * 2**20  # logits in memory at any time; small enough to fit a CPU cache
 

@@ -59,10 +59,11 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
 
 @checked
 def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None, **settings):
-    """A GPT-2 checkpoint (hub name or folder), or the folder of another decoder, with a recurrence module if `recurrence`
-    is a RecurrenceConfig, or with one of the memories of `repro.recurrence` with its settings (GPT-2 alone).
+    """A GPT-2 checkpoint (hub name or folder) or the folder of another decoder, with a recurrence module if `recurrence`
+    is a RecurrenceConfig, or, GPT-2 alone, with one of the memories of `repro.recurrence` with its settings.
 
-    A decoder whose config has an `opening_token` reads it in front of every window. The weights become fp32, however they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
+    A decoder whose config has an `opening_token` reads it in front of every window. The weights become fp32, however
+    they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
     Raises ReproError for a missing checkpoint.
 
     >>> from repro.recurrence import RecurrenceConfig

@@ -55,15 +55,15 @@ class RecurrentDecoder(WindowByWindow):
         rotary = getattr(self.base_model, "rotary_emb", None)
         layers = getattr(self.base_model, "layers", None)
         if not isinstance(rotary, nn.Module) or len(layers or ()) != config.num_hidden_layers:
-            raise ReproError(f"{type(self).__name__} has no list of decoder layers with one rotary embedding, so h_prev "
-                             "cannot be put in front of a layer; give GPT-2, Llama, Mistral, Qwen or Gemma.")
+            raise ReproError(f"{type(self).__name__} has no list of decoder layers with one rotary embedding, so "
+                             "h_prev cannot be put in front of a layer; give GPT-2, Llama, Mistral, Qwen or Gemma.")
         self.n_opening = open_windows(self)
         rotary.register_forward_pre_hook(self._longer, with_kwargs=True)
         for index, layer in enumerate(layers):
-            layer.register_forward_pre_hook(lambda _, args, kwargs, index=index: self._before(index, args, kwargs),
-                                            with_kwargs=True)
-            layer.register_forward_hook(lambda _, args, kwargs, output, index=index: self._behind(index, kwargs, output),
-                                        with_kwargs=True)
+            layer.register_forward_pre_hook(
+                lambda _, args, kwargs, index=index: self._before(index, args, kwargs), with_kwargs=True)
+            layer.register_forward_hook(
+                lambda _, args, kwargs, output, index=index: self._behind(index, kwargs, output), with_kwargs=True)
 
     def added_parameters(self):
         """The weights that the base model does not have."""

@@ -114,15 +114,15 @@ def test_the_dry_run_at_paper_scale_tells_the_published_settings():
 
 
 def test_a_change_needs_a_seed_that_both_have():
-    from repro.papers.yoshida2020.pg19_tables import change
+    from repro.papers.yoshida2020.tables import change
 
     def record(ratio, seed):
         return SimpleNamespace(id=f"{seed}", seed=seed, documents={"validation": {
             "nll": [100 * ratio, 200 * ratio], "n_words": [100, 200]}})
 
-    assert change([record(1.0, 1)], [record(1.0, 0)]) == "–"
+    assert change([record(1.0, 1)], [record(1.0, 0)], split="validation") == "–"
     assert change([record(1.0, 1)], []) == change([], [record(1.0, 0)]) == "not run"
-    assert change([record(0.9, 0), record(5.0, 1)], [record(1.0, 0)]).startswith("-9.5%")
+    assert change([record(0.9, 0), record(5.0, 1)], [record(1.0, 0)], split="validation").startswith("-9.5%")
 
 
 def test_the_figure_of_windows_draws_the_committed_numbers_of_its_table():

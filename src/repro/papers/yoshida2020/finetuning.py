@@ -261,7 +261,8 @@ def targets(config) -> int:
     return config.sequence or config.windows_per_sequence * config.window
 
 
-TOKENS_PER_WORD = {"smoke": 1.0, "small": 1.7, "pretrained": 1.3, "medium": 1.4, "paper": 1.25}  # about, for estimates; runs count them
+# About, for estimates; runs count them.
+TOKENS_PER_WORD = {"smoke": 1.0, "small": 1.7, "pretrained": 1.3, "medium": 1.4, "paper": 1.25}
 
 
 def training_words(config) -> int:

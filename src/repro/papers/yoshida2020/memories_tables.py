@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from repro.papers.yoshida2020.effects import CONTROL_LOSSES
 from repro.papers.yoshida2020.evaluation import trained
-from repro.papers.yoshida2020.pg19_tables import change, perplexity_cell
-from repro.papers.yoshida2020.tables import compare
+from repro.papers.yoshida2020.pg19_tables import perplexity_cell
+from repro.papers.yoshida2020.tables import change, compare
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.record import Record
 from repro.study.settings import RunConfig
@@ -64,7 +64,7 @@ def _cells(config, records: list[Record], plain: list[Record]) -> dict[str, str]
     return {"seeds": str(len(records)), "weights": f"{metrics['weights']:,.0f}",
             "state (numbers)": f"{metrics['state_numbers']:,.0f}",
             "FLOPs/token": f"{metrics['flops_per_token']:.3g}", "test perplexity": perplexity_cell(records, "test"),
-            "change": change(records, plain, "test") if config.memory != "none" else "–",
+            "change": change(records, plain) if config.memory != "none" else "–",
             **{name: "–" if None in values else f"{fmean(values):.{2 if fmean(values) < 100 else 0}f}"
                for name, values in controls.items()},
             "reach (windows)": reach([record.metrics["reach_windows"] for record in records],

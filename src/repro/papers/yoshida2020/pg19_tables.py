@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from repro.page import bounded, signed
-from repro.papers.yoshida2020.tables import compare, interval, kind, module_effect, perplexity
+from repro.page import signed
+from repro.papers.yoshida2020.tables import change, interval, kind, module_effect, perplexity
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.published import published
 from repro.study.record import Record
@@ -60,17 +60,10 @@ def window_table(context: ArtifactContext) -> "pandas.DataFrame":
         for window in sorted({config.window for config in plan}):
             base, ours = (found.get((window, model), []) for model in ("baseline", "recurrent"))
             rows.append({"scale": scale, "window": window, "baseline": perplexity_cell(base, "validation"),
-                         "recurrent": perplexity_cell(ours, "validation"), "change": change(ours, base),
+                         "recurrent": perplexity_cell(ours, "validation"),
+                         "change": change(ours, base, split="validation"),
                          "seeds": str(len({one.seed for one in base} & {one.seed for one in ours}))})
     return pandas.DataFrame(rows)
-
-
-def change(records: Sequence[Record], against: Sequence[Record], split: str = "validation") -> str:
-    """`compare` as a cell; "not run" where one has no record, a dash where the two have no seed in common."""
-    if not (records and against):
-        return NOT_RUN
-    shared = {record.seed for record in records} & {record.seed for record in against}
-    return bounded(*compare(records, against, split), "+.1%") if shared else "–"
 
 
 def perplexity_cell(records: Sequence[Record], split: str) -> str:
@@ -111,7 +104,7 @@ def variation_table(context: ArtifactContext,
             for config, records in ((one, some) for one, some in zip(plan, found, strict=True)
                                     if one == plan[0].model_copy(update=changes)):
                 first, compared, others = firsts.setdefault(config.overlap, (name, config, records))
-                changed = "–" if name == first else change(records, others)
+                changed = "–" if name == first else change(records, others, split="validation")
                 rows.append({"scale": scale, "variation": name, "validation": perplexity_cell(records, "validation"),
                              "change": "the same here" if config == compared and name != first else changed,
                              "module": signed(module_effect(records), ".2%") if records else NOT_RUN})

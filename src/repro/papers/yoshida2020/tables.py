@@ -240,6 +240,14 @@ def interval(records: list[Record], split: str) -> "Interval":
     return bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
 
 
+def change(records: Sequence[Record], against: Sequence[Record], losses: str = "nll", split: str = "test") -> str:
+    """`compare` as a cell; "not run" where one has no record, a dash where the two have no seed in common."""
+    if not (records and against):
+        return NOT_RUN
+    shared = {record.seed for record in records} & {record.seed for record in against}
+    return bounded(*compare(records, against, split, losses), "+.1%") if shared else "–"
+
+
 def compare(records: Sequence[Record], against: Sequence[Record], split: str,
             losses: str = "nll") -> tuple[float, float, float]:
     """Relative difference in word perplexity and its 95 % interval, over the seeds that both have and the documents of
