@@ -4,7 +4,7 @@ import functools, hashlib, json, os, shlex, sys
 from pathlib import Path
 
 from repro.study import Store, experiment, experiments, kept_model, plan
-from repro.study.chapters import papers_of
+from repro.pages.chapters import papers_of
 from repro.study.cache import caching
 from repro.study.registry import package
 from repro.study.settings import sha256

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, badge, claims, experiment, experiments, tally
+from repro.pages import badge
+from repro.pages.board import LEGEND, place_of, strip
+from repro.pages.verdicts import SIGNS, css_class
+from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, claims, experiment, experiments, tally
 from repro.study.artifacts import heading
-from repro.study.board import LEGEND, place_of, strip
 from repro.study.cache import caching
-from repro.study.chapter_text import SIGNS, css_class, latest
+from repro.study.claims import latest
 from repro.study.published import published
 from repro.study.registry import title
 from repro.study.rule import NOT_RUN, OPEN, REPRODUCED

@@ -68,9 +68,9 @@ def list_study(
     results: Read = None,
 ) -> None:
     """List experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
+    from repro.pages.listing import listing
+    from repro.pages.verdicts import SIGNS
     from repro.study import SCALES
-    from repro.study.chapter_text import SIGNS
-    from repro.study.claims import listing
 
     whole, words = listing(results), _whole(words or [], SIGNS)
     listed = _with(whole, words)
@@ -263,7 +263,7 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
     """Print a claim: one row per scale (or for `scale` only) with verdict, effect, interval and records."""
     if save:
         raise ReproError(f"--save {save}: {shown.id} is a claim; only a table or a figure can be saved.")
-    from repro.study.claims import standing
+    from repro.pages.listing import standing
     from repro.study.registry import cited
 
     rows = []

@@ -136,7 +136,7 @@ def test_the_landing_page_tells_what_is_here_from_the_records(page):
 
 def test_the_lead_counts_every_claim_by_verdict(page):
     from repro.study import claims, tally
-    from repro.study.chapter_text import latest
+    from repro.study.claims import latest
 
     told = next(line for line in page.splitlines() if line.startswith("So far, "))
     words = re.findall(r"[*][*](\d+)[*][*] (reproduced, smaller|[a-z ]+)", told)
@@ -153,7 +153,7 @@ def test_the_lead_counts_every_claim_by_verdict(page):
 
 def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
     from repro.study import claims
-    from repro.study.chapter_text import latest
+    from repro.study.claims import latest
 
     found = BeautifulSoup(page, "html.parser").select(".claims li")
     judged = {one.brief: one for one in claims() if latest(one)[1].verdict != "not run"}
@@ -176,7 +176,7 @@ def test_the_papers_sizes_are_those_that_they_print():
 def test_the_findings_have_at_least_one_claim_of_each_paper_with_its_verdict_and_a_link(page):
     from repro.study import claim, claims
     from repro.study.artifacts import heading
-    from repro.study.chapter_text import latest
+    from repro.study.claims import latest
 
     found = BeautifulSoup(page, "html.parser").select(".findings li")
     chosen = [one for one in map(claim, landing.FINDINGS) if latest(one)[1].verdict != "not run"]

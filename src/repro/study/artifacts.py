@@ -19,7 +19,7 @@ from repro.study.experiment import Experiment, corpus_named, experiment
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import cited, declared, lookup
-from repro.study.rule import SEEDS
+from repro.study.rule import NOT_RUN, SEEDS
 from repro.study.settings import SCALES, RunConfig, as_text
 from repro.study.store import Store
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pandas
     from rich.console import RenderableType
 
-NOT_RUN = "not run"
 ADDED = "not in the paper"  # the source of a table or figure that this study adds
 
 

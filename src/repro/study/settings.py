@@ -12,6 +12,7 @@ from repro.configs import problems
 from repro.errors import ReproError
 
 SCALES = ("smoke", "small", "medium", "paper")
+COMMITTED = ("paper", "medium", "small")  # scales with committed records, the largest first
 DEVICES = {"smoke": "one CPU core", "small": "one CPU core", "medium": "one GPU", "paper": "one GPU"}  # of estimates
 
 

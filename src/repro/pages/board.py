@@ -11,14 +11,14 @@ from typing import Any
 
 import repro
 from repro import page, paths
-from repro.study.artifacts import NOT_RUN, Artifact, artifacts
+from repro.pages.verdicts import SIGNS, badge, css_class
+from repro.study.artifacts import Artifact, artifacts
 from repro.study.cache import caching
-from repro.study.chapter_text import COMMITTED, SIGNS, badge, css_class, latest
-from repro.study.claims import Claim, claims, overall, tally
+from repro.study.claims import Claim, claims, latest, overall, tally
 from repro.study.plan import command
 from repro.study.registry import cited, title
-from repro.study.rule import Verdict
-from repro.study.settings import SCALES
+from repro.study.rule import NOT_RUN, Verdict
+from repro.study.settings import COMMITTED, SCALES
 from repro.study.store import Store
 
 ROOT = Path(repro.__file__).parent

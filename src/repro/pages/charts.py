@@ -8,12 +8,11 @@ from typing import Any
 
 from repro.study.artifacts import heading
 from repro.study.cache import caching
-from repro.study.chapter_text import COMMITTED
 from repro.study.experiment import experiment
 from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, title
-from repro.study.settings import RunConfig
+from repro.study.settings import COMMITTED, RunConfig
 from repro.study.store import Store
 
 QUALITIES = {  # metric -> label; lower is better. A series opens with the first one that it has

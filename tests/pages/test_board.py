@@ -8,8 +8,9 @@ import pytest
 from bs4 import BeautifulSoup
 from chromium import Chromium, needs_chromium
 
-from repro.study import Artifact, Assay, Claim, Measured, Scoreboard, Verdict, claim, register, run
-from repro.study.board import _declared, place_of, row, standing_of, strip
+from repro.pages import Scoreboard
+from repro.pages.board import _declared, place_of, row, standing_of, strip
+from repro.study import Artifact, Assay, Claim, Measured, Verdict, claim, register, run
 
 DECLARED = {"paper": "toy2020", "experiment": "toy-recurrence", "direction": "lower", "unit": "book", "relative": True,
             "same_weights": True, "why_no_assay": "a toy", "control": "masked",
@@ -65,7 +66,7 @@ def test_every_claim_is_there_with_its_verdict_and_its_evidence(board):
 
 def test_rows_are_in_blocks_that_are_laid_out_one_by_one(monkeypatch, board):
     assert [len(part.select(".claim")) for part in board.select(".rows")] == [2, 1]
-    monkeypatch.setattr("repro.study.board.ROWS", 1)
+    monkeypatch.setattr("repro.pages.board.ROWS", 1)
     parts = BeautifulSoup(Scoreboard()._repr_html_(), "html.parser").select(".rows")
     assert [[one["id"] for one in part.select(".claim")] for part in parts] == [["toy-gain"], ["toy-free"], ["other"]]
 

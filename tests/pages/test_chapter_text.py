@@ -10,23 +10,11 @@ import pytest
 
 from repro.errors import ReproError
 from repro.page import written
-from repro.study import (
-    Artifact,
-    Claim,
-    InShort,
-    Measured,
-    Sentence,
-    Verdict,
-    badge,
-    claim,
-    in_short,
-    metric,
-    register,
-    run,
-    sentence,
-)
+from repro.pages import InShort, Sentence, badge, in_short, metric, sentence
+from repro.pages.chapter_text import SHOWN
+from repro.pages.verdicts import SIGNS, css_class
+from repro.study import Artifact, Claim, Measured, Verdict, claim, register, run
 from repro.study.artifacts import ADDED
-from repro.study.chapter_text import SHOWN, SIGNS, css_class
 
 RUN = "repro run toy-recurrence --scale smoke --set model=recurrent --set overlap=5"
 CSS = (Path(__file__).parents[2] / "book/_static/book.css").read_text()

@@ -7,9 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from repro import cli, paths
-from repro.study import Artifact, Claim, Measured, claim, claims, in_short, register, verdict_table
-from repro.study.board import Scoreboard
-from repro.study.claims import listing
+from repro.pages import in_short, verdict_table
+from repro.pages.board import Scoreboard
+from repro.pages.listing import listing
+from repro.study import Artifact, Claim, Measured, claim, claims, register
 
 TOLD = "criterion changed after the runs (before: less than half)"
 
