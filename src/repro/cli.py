@@ -69,12 +69,12 @@ def list_study(
 ) -> None:
     """List experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
     from repro.pages.listing import listing
-    from repro.pages.verdicts import SIGNS
+    from repro.pages.verdicts import LOOKS
     from repro.study import SCALES
 
-    whole, words = listing(results), _whole(words or [], SIGNS)
+    whole, words = listing(results), _whole(words or [], LOOKS)
     listed = _with(whole, words)
-    known = {*KINDS, *SCALES, *SIGNS, *(name for some in whole.values() for one in some for name in _names(one))}
+    known = {*KINDS, *SCALES, *LOOKS, *(name for some in whole.values() for one in some for name in _names(one))}
     for word in words:
         if word.casefold() not in known and not any(_with(whole, [word]).values()):
             raise unknown("word", word, known)
@@ -85,7 +85,7 @@ def list_study(
                                                            "verdict (of a table: the worst of its claims)"],
                  map(_judged, (*listed["artifacts"], *listed["claims"])))
     found = [entry["verdict"] for entry in listed["claims"]]
-    verdicts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in SIGNS if verdict in found)
+    verdicts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in LOOKS if verdict in found)
     typer.echo(f"{len(listed['experiments'])} experiments, {len(listed['artifacts'])} artifacts, "
                f"{len(listed['claims'])} claims{': ' * bool(verdicts)}{verdicts}")
 

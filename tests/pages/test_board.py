@@ -74,7 +74,8 @@ def test_rows_are_in_blocks_that_are_laid_out_one_by_one(monkeypatch, board):
 def test_a_claim_with_a_short_sentence_has_the_full_one_in_its_details():
     one = SimpleNamespace(brief="It helps & more.", source="Table 1", direction="lower", expected=lambda: None,
                           late="")
-    assert "It helps &amp; more. <small>Table 1</small>" in row(one, "small", Verdict("not run", text="2 runs: x"))
+    missing = Verdict("not run", because=("2 runs",), commands=("x",))
+    assert "It helps &amp; more. <small>Table 1</small>" in row(one, "small", missing)
     facts = _declared(Claim(**DECLARED | {"id": "long", "sentence": "It <helps>.", "short": "It.", "source": "Table 1"},
                             measure=measure))
     assert facts["in full"] == "It &lt;helps&gt;."

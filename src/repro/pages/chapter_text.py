@@ -68,6 +68,16 @@ def metric(experiment_name: str, name: str, scale: str = "small", style: str = "
     return Metric(fmean(record.metrics[name] for record in found) if found else None, style, command(plan[0]))
 
 
+@checked
+def verdict_of(id: str, scale: str = "small") -> Verdict:
+    """The verdict on a claim, for a `sentence`. Raises ReproError for an unknown claim or scale.
+
+    >>> verdict_of("yoshida2020-table1-gain-disjoint", "smoke").verdict
+    'not run'
+    """
+    return claim(id).verdict(scale)
+
+
 @dataclass(frozen=True)
 class Sentence:
     """Markdown whose numbers come from records; a terminal shows it without Markdown's marks.
@@ -133,7 +143,7 @@ class _Prose(string.Formatter):
 def _missing(value: Any) -> str:
     """The command for a value that was not run; "" for an available one."""
     if isinstance(value, Verdict) and value.verdict == NOT_RUN:
-        return value.text.partition(": ")[2] or value.text
+        return "; ".join(value.commands) or value.text
     return value.command if isinstance(value, Metric) and value.value is None else ""
 
 

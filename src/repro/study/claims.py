@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 
 from repro.checked import checked
 from repro.errors import ReproError
-from repro.page import written
 from repro.study.artifacts import Artifact, Based, artifact
 from repro.study.cache import cached, caching
 from repro.study.plan import command
@@ -29,8 +28,8 @@ from repro.study.rule import (
     SMALLER,
     Verdict,
     holm,
+    in_style,
     judge,
-    worded,
 )
 from repro.study.settings import COMMITTED, RunConfig
 from repro.study.store import Store
@@ -168,8 +167,7 @@ class Claim(Based):
             found = self._of_scale(scale, results, self._share(found, scale, results))
         if found.effect is None or scale in self.means_at:
             return found
-        works = replace(found, verdict=MACHINERY, because="")
-        return replace(works, text=worded(works, self.write, self.told_in))
+        return replace(found, verdict=MACHINERY, note="", because=(), commands=())
 
     def _share(self, found: Verdict, scale: str, results: Path | str | None) -> int:
         """The number of claims in its family that share the error of 5 %: the testable ones, or, for a claim that is
@@ -187,11 +185,11 @@ class Claim(Based):
         if missing:
             names = dict.fromkeys(config.experiment for config in missing)
             lines = [command(missing[0])] if len(missing) == 1 else [f"repro run {n} --scale {scale}" for n in names]
-            return Verdict(NOT_RUN, text=f"{len(missing)} of {len(found)} runs missing: {'; '.join(lines)}")
+            return Verdict(NOT_RUN, because=(f"{len(missing)} of {len(found)} runs missing",), commands=tuple(lines))
         judged = [records for config, records in found if self.where(config)]
         common = set.intersection(*({record.seed for record in records} for records in judged))
         if not common:
-            return Verdict(NOT_RUN, text="its runs have no seed in common; run them with the same --seed")
+            return Verdict(NOT_RUN, because=("its runs have no seed in common; run them with the same --seed",))
         chosen = [record for records in judged for record in records if record.seed in common]
         positive = [record for config, records in found if self.assay and self.assay.where(config)
                     for record in records]
@@ -200,10 +198,9 @@ class Claim(Based):
             name = next(config.experiment for config, _ in found if self.where(config))
             found = self.judge(chosen, positive, family)
             more = next(seed for seed in range(len(common) + 1) if seed not in common)
-            reasons = (found.because, mixed((*chosen, *positive)), found.verdict == OPEN and
-                       f"for one more seed: repro run {name} --scale {scale} --seed {more}")
-            found = replace(found, because="; ".join(filter(None, reasons)))
-            _verdicts[key] = replace(found, text=worded(found, self.write, self.told_in))
+            reasons = filter(None, (mixed((*chosen, *positive)), found.verdict == OPEN and "for one more seed"))
+            again = (f"repro run {name} --scale {scale} --seed {more}",) if found.verdict == OPEN else ()
+            _verdicts[key] = replace(found, because=(*found.because, *reasons), commands=again)
         return _verdicts[key]
 
     def judge(self, records: list[Record], positive: Sequence[Record] | None = None, family: int = 1) -> Verdict:
@@ -217,7 +214,7 @@ class Claim(Based):
                       1 if self.same_weights or self.unit == "exact" else self.seeds, self.null, family,
                       self.assay.paper() if self.assay and self.assay.paper else None, self.unit == "stretch")
         if self.margin and found.verdict == SMALLER:
-            found = replace(found, verdict=REPRODUCED, because="")
+            found = replace(found, verdict=REPRODUCED, because=())
         unseen = ""
         if found.exact and self.unit != "exact" and found.effect == self.null:
             found = replace(found, exact=False, low=None, high=None, detectable=None)
@@ -225,11 +222,9 @@ class Claim(Based):
         elif self.assay and self.paper_effect and positive is not None and room is None:
             unseen = f"its assay, {self.assay.what}, measured nothing here" * (found.verdict == INCONCLUSIVE)
         if unseen and found.verdict in DECIDED:
-            found = replace(found, verdict=NOT_TESTABLE, reason=NO_ROOM, testable=False, because=f"{NO_ROOM}: {unseen}")
-        found = replace(found, because="; ".join(filter(None, (note, found.because))))
-        if self.relative:
-            found = _as_shares(found, 1 if self.direction == "higher" else -1)
-        return replace(found, text=worded(found, self.write, self.told_in))
+            found = replace(found, verdict=NOT_TESTABLE, reason=NO_ROOM, testable=False, because=(unseen,))
+        found = replace(found, note=note, unit=self.told_in, style=self.style)
+        return _as_shares(found, 1 if self.direction == "higher" else -1) if self.relative else found
 
     @cached
     def records(self, scale: str, results: Path | str | None = None) -> list[tuple[RunConfig, list[Record]]]:
@@ -258,31 +253,19 @@ class Claim(Based):
             {"assay": assay} if assay else {"why_no_assay": self.why_no_assay}) | (
             {"criterion_before": self.criterion_before} if self.criterion_before else {})
 
+    @property
+    def style(self) -> Literal["difference", "ratio", "value"]:
+        """How its numbers are written (`repro.study.rule.in_style`)."""
+        return "ratio" if self.relative else "value" if self.null or self.unit == "exact" else "difference"
+
     def expected(self) -> float | None:
         """The paper's effect in the unit of the verdict; None if there is none (`why_no_paper_effect`)."""
         effect = self.paper_effect() if self.paper_effect else None
         return expm1(effect) if self.relative and effect is not None else effect
 
-    def words(self, verdict: Verdict) -> dict[str, str]:
-        """Columns that explain a verdict in a table, where they exist: the paper's effect, seeds x units, the smallest
-        detectable effect, the room."""
-        known = {"the paper's": self.expected(), "detectable": verdict.detectable, "room": verdict.room}
-        told = {name: self.write(value).removeprefix("+" * (name != "the paper's")) for name, value in known.items()
-                if value is not None and not (name == "detectable" and verdict.exact)}
-        if verdict.n_units:
-            crossed = f"{verdict.n_seeds} x {verdict.n_units} {UNITS[self.unit]}"
-            crossed += f" in {verdict.n_blocks} blocks" * bool(verdict.n_blocks)
-            alone = {"exact": "exact", "seed": f"{verdict.n_seeds} seed{'s' * (verdict.n_seeds != 1)}"}
-            told["seeds x units"] = alone.get(self.unit, crossed)
-        order = ("the paper's", "seeds x units", "detectable", "room")
-        return {name: told[name] for name in order if name in told}
-
     def write(self, number: float) -> str:
         """A number of a verdict in the claim's format."""
-        counted = self.null or self.unit == "exact"  # not a difference
-        if self.relative and 0 < abs(number) < 5e-5:  # two digits would round it to zero
-            return written(100 * number, "+.1g") + "%"
-        return written(number, "+.2%" if self.relative else ".3g" if counted else "+.3g")
+        return in_style(number, self.style)
 
 
 def mixed(records: Sequence[Record]) -> str:
@@ -347,7 +330,7 @@ def latest(one: Claim, results: Path | str | None = None) -> tuple[str, Verdict]
         if found.verdict != NOT_RUN:
             return scale, found
     if not known:
-        return "", Verdict(NOT_RUN, text="planned at no such scale")
+        return "", Verdict(NOT_RUN, because=("planned at no such scale",))
     return known[-1], one.verdict(known[-1], results)
 
 
