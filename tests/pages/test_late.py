@@ -27,7 +27,7 @@ def late(toy):
 
 
 def test_the_row_of_a_claim_says_what_its_criterion_was_before(late):
-    effects = verdict_table("smoke", "06_toy").set_index("claim")["effect"]
+    effects = verdict_table("smoke", "06_toy").frame.set_index("claim")["effect"]
     assert effects["It helps."].str.endswith(f"; {TOLD}").tolist() == [True, True]  # at small and at smoke
     assert not effects["It is free."].str.contains("criterion").any()
 

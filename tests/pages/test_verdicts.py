@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from bs4 import BeautifulSoup
 from toy_claims import declare
 
 from repro.errors import ReproError
@@ -19,17 +20,20 @@ def judged(toy):
 def test_verdicts_stand_in_a_table_scale_by_scale(toy, judged):
     for index in (1, 3):
         run(toy.experiment.plan("smoke")[index], progress=False)
-    found = verdict_table("smoke")
+    shown = verdict_table("smoke")
+    found = shown.frame
     assert found[["claim", "scale", "verdict"]].to_numpy().tolist() == [
         ["Recurrence lowers perplexity.", "small", "not run"], ["Recurrence is free.", "small", "not run"],
         ["Recurrence lowers perplexity.", "smoke", "reproduced"], ["Recurrence is free.", "smoke", "not run"]]
+    rows = BeautifulSoup(shown._repr_html_(), "html.parser").select("tbody tr")
+    assert [row.get("id") for row in rows] == ["toy-gain", "toy-cost", None, None]  # a link leads to the first
     assert found["effect"][2] == claim("toy-gain").verdict().text
     assert list(found.columns) == ["claim", "scale", "verdict", "effect", "the paper's", "seeds x units", "detectable",
                                    "room"]
     assert found.loc[2, "the paper's":].tolist() == ["–", "1 x 3 books", "0.162", "–"]
     assert found.loc[3, "the paper's":].tolist() == ["–", "–", "–", "–"]
-    assert verdict_table("smoke", "10_toy")["claim"].tolist() == 2 * ["Recurrence is free."]
-    assert verdict_table("small", "06_toy")["scale"].tolist() == ["small"]
+    assert verdict_table("smoke", "10_toy").frame["claim"].tolist() == 2 * ["Recurrence is free."]
+    assert verdict_table("small", "06_toy").frame["scale"].tolist() == ["small"]
     with pytest.raises(ReproError, match="unknown chapter with claims '6_toy'. Did you mean '06_toy'?"):
         verdict_table("smoke", "6_toy")
 

@@ -36,6 +36,7 @@ class Chart:
 
     The records hold the metrics named in QUALITIES and COSTS; a chart adds everything else, in plain words.
 
+    >>> from repro.study import experiment
     >>> chart = Chart(id="toy", paper="yoshida2020", title="Toys", experiment="recurrence-pg19",
     ...     line=lambda config: config.model, settings=lambda config: {"overlap, tokens": config.overlap})
     >>> chart.line(experiment("recurrence-pg19").plan("smoke")[0])

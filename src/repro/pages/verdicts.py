@@ -2,8 +2,10 @@
 
 import html
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from repro import page
 from repro.checked import checked
 from repro.errors import unknown
 from repro.study.artifacts import beside
@@ -90,25 +92,43 @@ def columns(one: Claim, found: Verdict) -> dict[str, str]:
     return {name: told[name] for name in COLUMNS if name in told}
 
 
+@dataclass(frozen=True, repr=False)
+class VerdictTable:
+    """Claims with their verdicts, one row for each claim and scale; notebooks show it with its caption.
+
+    >>> verdict_table("smoke", "06_wikitext103").frame.columns[0]
+    'claim'
+    """
+
+    frame: "pandas.DataFrame"
+    ids: tuple[str, ...]  # of the claims, row by row
+    caption: str = ""
+
+    def _repr_html_(self) -> str:
+        first = [id if id not in self.ids[:k] else "" for k, id in enumerate(self.ids)]
+        return page.table(self.frame, html.escape(self.caption, quote=False), rows=first)
+
+    def __repr__(self) -> str:
+        return self.caption or "Claims and their verdicts"
+
+
 @caching()
-def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.DataFrame":
-    """The claims of a chapter (default: all) with their verdicts, one row for each claim and scale.
+def verdict_table(scale: str = "smoke", chapter: str | None = None, caption: str = "") -> VerdictTable:
+    """The claims of a chapter (default: all) with their verdicts at `scale` and, before it, at the scales that `beside`
+    returns. Raises ReproError for an unknown chapter.
 
-    It shows `scale` and, before it, the scales that `beside` returns. Raises ReproError for an unknown chapter.
-
-    >>> table = verdict_table("smoke", "06_wikitext103")
-    >>> type(table).__name__
-    'DataFrame'
+    >>> len(verdict_table("smoke", "06_wikitext103").ids) > 1
+    True
     """
     import pandas
 
     known = dict.fromkeys(one.chapter for one in claims())
     if chapter is not None and chapter not in known:
         raise unknown("chapter with claims", chapter, known)
-    chosen = [one for one in claims() if chapter in (None, one.chapter)]
-    rows = [{"claim": one.sentence, "scale": name, "verdict": found.verdict,
-             "effect": "; ".join(filter(None, (found.text, one.late)))}
-            | {column: cells.get(column, "–") for column in COLUMNS}
-            for name in (*beside(scale), scale) for one in chosen if name in one.scales
-            for found in [one.verdict(name)] for cells in [columns(one, found)]]
-    return pandas.DataFrame(rows, columns=["claim", "scale", "verdict", "effect", *COLUMNS])
+    found = [(one, name, one.verdict(name)) for name in (*beside(scale), scale) for one in claims()
+             if chapter in (None, one.chapter) and name in one.scales]
+    rows = [{"claim": one.sentence, "scale": name, "verdict": told.verdict,
+             "effect": "; ".join(filter(None, (told.text, one.late)))}
+            | dict.fromkeys(COLUMNS, "–") | columns(one, told) for one, name, told in found]
+    frame = pandas.DataFrame(rows, columns=["claim", "scale", "verdict", "effect", *COLUMNS])
+    return VerdictTable(frame, tuple(one.id for one, *_ in found), caption)

@@ -284,10 +284,10 @@ class Rendered:
 
         figure = self.content
         if isinstance(figure, ColouredText):
-            return page.figure(figure.html(), caption)
+            return page.figure(figure.html(), caption, id=self.artifact.id)
         picture = figure.svg() if isinstance(figure, Drawing) else as_svg(figure, self.artifact.title)
         plt.close(figure)  # or the notebook would show it a second time
-        return page.figure(picture, caption)
+        return page.figure(picture, caption, id=self.artifact.id)
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
