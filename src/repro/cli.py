@@ -482,7 +482,7 @@ def doctor(
 def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None, as_json: bool, force: bool) -> None:
     """Print what would run: one table per scale, or JSON [{id, config, command, needs, estimate, done, state}]."""
     from repro.data import corpus
-    from repro.study import experiment, plan
+    from repro.study import Run, command, plan
     from repro.study.budget import duration
     from repro.study.settings import DEVICES
     from repro.study.store import where
@@ -490,7 +490,7 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
     if as_json:
         return _print_json([
             {"id": plan.known_id(config, results), "config": config.model_dump(mode="json"),
-             "command": plan.command(config), "needs": [plan.command(need) for need in chosen.needs(config)],
+             "command": command(config), "needs": [command(need) for need in chosen.needs(config)],
              "estimate": asdict(chosen.estimate(config)), "done": state == "done", "state": state}
             for config in runs for state in ["to do" if force else plan.state(config, results)]])
     for scale in dict.fromkeys(config.scale for config in runs):
@@ -499,9 +499,9 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
         again = plan.models_to_make(here, results, force)
         lines, flops, seconds, read = [], 0.0, 0.0, {}
         for config in [*needed, *here]:
-            one, place = experiment(config.experiment), results if config in here else where(config, results)
+            one, place = Run(config).experiment, results if config in here else where(config, results)
             state = "to do" if force and config in here else plan.state(config, place)
-            if plan.key(config) in again:
+            if config.key in again:
                 state = "to do again: its weights are missing"
             estimate, missing = one.estimate(config), state != "done"
             flops, seconds = flops + missing * estimate.flops, seconds + missing * estimate.seconds
@@ -532,7 +532,7 @@ def _spend(time_given: str, only: "list[RunConfig] | None", scale: str, results:
 
     from repro import processes
     from repro.study import SCALES, budget
-    from repro.study.plan import command
+    from repro.study.runs import command
 
     seconds = budget.seconds_of(time_given)
     if scale not in SCALES:

@@ -8,7 +8,7 @@ from toy_claims import declare
 
 from repro.errors import ReproError
 from repro.pages import in_short, verdict_table
-from repro.study import Artifact, artifact, claim, ids, register, run
+from repro.study import Artifact, artifact, claim, register, run, runs
 
 
 @pytest.fixture
@@ -46,12 +46,12 @@ def test_a_cell_asks_once_for_the_files_of_a_corpus(toy, judged, monkeypatch, ce
         run(toy.experiment.plan("small")[index], progress=False)
     register(Artifact("toy-read", "toy2020", "Table", "06_toy", "toy-recurrence",
                       lambda context: context.records() + context.records() and None, "Table 1"))
-    asked, named = [], ids.corpus_named
+    asked, named = [], runs.corpus_named
 
     def counted(name):
         found = named(name)
         return SimpleNamespace(fingerprint=found.fingerprint, available=lambda: asked.append(name) or found.available())
 
-    monkeypatch.setattr(ids, "corpus_named", counted)
+    monkeypatch.setattr(runs, "corpus_named", counted)
     cell()
     assert asked and len(asked) == len(set(asked)), asked

@@ -15,9 +15,9 @@ from repro.pages.verdicts import LOOKS, badge, columns, css_class
 from repro.study.artifacts import Artifact, artifacts
 from repro.study.cache import caching
 from repro.study.claims import Claim, claims, latest, overall, tally
-from repro.study.plan import command
 from repro.study.registry import cited, title
 from repro.study.rule import NOT_RUN, Verdict
+from repro.study.runs import command
 from repro.study.settings import COMMITTED, SCALES
 from repro.study.store import Store
 

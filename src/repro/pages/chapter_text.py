@@ -18,8 +18,8 @@ from repro.study.artifacts import ADDED
 from repro.study.cache import caching
 from repro.study.claims import Claim, claim, claims, latest
 from repro.study.experiment import experiment
-from repro.study.plan import command
 from repro.study.rule import NOT_REPRODUCED, NOT_RUN, Verdict
+from repro.study.runs import command
 from repro.study.store import Store
 
 SECTION = "claims-and-verdicts"  # the target of a chapter's badges: its heading "Claims and verdicts"

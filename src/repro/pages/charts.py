@@ -9,9 +9,9 @@ from typing import Any
 from repro.study.artifacts import heading
 from repro.study.cache import caching
 from repro.study.experiment import experiment
-from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, title
+from repro.study.runs import command
 from repro.study.settings import COMMITTED, RunConfig
 from repro.study.store import Store
 

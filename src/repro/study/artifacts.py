@@ -16,10 +16,10 @@ from repro.checked import checked
 from repro.errors import ReproError, unknown
 from repro.study.cache import caching
 from repro.study.experiment import Experiment, corpus_named, experiment
-from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import cited, declared, lookup
 from repro.study.rule import NOT_RUN, SEEDS
+from repro.study.runs import Run
 from repro.study.settings import SCALES, RunConfig, as_text
 from repro.study.store import Store
 
@@ -164,7 +164,7 @@ class ArtifactContext:
         for config, records in zip(configs, found, strict=True):
             self.used |= {record.id: record for record in records}
             if not records:
-                self.missing[command(config)] = config
+                self.missing[Run(config).command] = config
         return found
 
     def value(self, metric: str, digits: int = 2, scale: str | None = None, **fields: Any) -> str:

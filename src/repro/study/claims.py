@@ -12,7 +12,6 @@ from repro.checked import checked
 from repro.errors import ReproError
 from repro.study.artifacts import Artifact, Based, artifact
 from repro.study.cache import cached, caching
-from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, lookup
 from repro.study.rule import (
@@ -31,6 +30,7 @@ from repro.study.rule import (
     in_style,
     judge,
 )
+from repro.study.runs import Run
 from repro.study.settings import COMMITTED, RunConfig
 from repro.study.store import Store
 
@@ -184,8 +184,9 @@ class Claim(Based):
         missing = [config for config, records in found if not records]
         if missing:
             names = dict.fromkeys(config.experiment for config in missing)
-            lines = [command(missing[0])] if len(missing) == 1 else [f"repro run {n} --scale {scale}" for n in names]
-            return Verdict(NOT_RUN, because=(f"{len(missing)} of {len(found)} runs missing",), commands=tuple(lines))
+            lines = [f"repro run {name} --scale {scale}" for name in names]
+            return Verdict(NOT_RUN, because=(f"{len(missing)} of {len(found)} runs missing",),
+                           commands=(Run(missing[0]).command,) if len(missing) == 1 else tuple(lines))
         judged = [records for config, records in found if self.where(config)]
         common = set.intersection(*({record.seed for record in records} for records in judged))
         if not common:

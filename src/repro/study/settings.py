@@ -55,6 +55,11 @@ class RunConfig(BaseModel):
     seed: int = Field(0, ge=0)
     corpus: str
 
+    @property
+    def key(self) -> str:
+        """16 hex digits that identify a run before its data is here: a hash of all its settings."""
+        return sha256(self.model_dump(mode="json"))[:16]
+
     def settings(self) -> dict[str, Any]:
         """The settings as JSON, without fields whose `Absent` value describes the earlier behavior. Ids are computed
         from them, and records store them."""
