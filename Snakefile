@@ -3,8 +3,8 @@
 import functools, hashlib, json, os, shlex, sys
 from pathlib import Path
 
-from repro.study import Store, experiment, experiments, kept_model, plan
-from repro.study.chapters import papers_of
+from repro.pages.chapters import papers_of
+from repro.study import Run, Store, experiment, experiments, kept_model, plan
 from repro.study.cache import caching
 from repro.study.registry import package
 from repro.study.settings import sha256
@@ -42,12 +42,12 @@ def code(*papers):
 @functools.cache
 def runs(scale):
     """Every run of a scale, with the runs that it needs (base models), by the hash of its config."""
-    return {plan.key(run): run for run in plan.every_run(scale)}
+    return {run.key: run for run in plan.every_run(scale)}
 
 
 def height(run):
     """How many runs stand below a run, each on the next."""
-    return max((1 + height(need) for need in experiment(run.experiment).needs(run)), default=0)
+    return max((1 + height(need) for need in Run(run).needs), default=0)
 
 
 @functools.cache
@@ -56,16 +56,16 @@ def jobs(scale):
     a paper that stand equally high upon others, so that none of them needs another of them."""
     rows = {}
     for run in runs(scale).values():
-        alike = package(experiment(run.experiment)), height(run)
-        rows.setdefault(alike if scale == "smoke" else plan.key(run), []).append(run)
+        alike = package(Run(run).experiment), height(run)
+        rows.setdefault(alike if scale == "smoke" else run.key, []).append(run)
     cut = [row[at:at + 8] for row in rows.values() for at in range(0, len(row), 8)]
-    return {plan.key(row[0]) if len(row) == 1 else sha256(list(map(plan.key, row)))[:16]: row for row in cut}
+    return {row[0].key if len(row) == 1 else sha256([run.key for run in row])[:16]: row for row in cut}
 
 
 @functools.cache
 def job_of(scale):
     """The hash of the job that each run is part of, by the run's."""
-    return {plan.key(run): name for name, row in jobs(scale).items() for run in row}
+    return {run.key: name for name, row in jobs(scale).items() for run in row}
 
 
 def asked():
@@ -86,7 +86,7 @@ def recorded(run):
 
 def stamp(run):
     """The file that says that the job of a run is done."""
-    return stamp_of(run.scale, job_of(run.scale)[plan.key(run)])
+    return stamp_of(run.scale, job_of(run.scale)[run.key])
 
 
 @functools.cache  # looked up once, before anything is made
@@ -109,22 +109,22 @@ def needed(wildcards):
     for run in planned(wildcards):
         if kept_model(run):
             continue  # its weights lie beside its record: nothing has to be read or made for it
-        parent = experiment(run.experiment)
-        found |= dict.fromkeys(f"build/corpora/{name}" for name in sorted({run.corpus, *parent.reads(run)}))
-        found |= dict.fromkeys(stamp(need) for need in parent.needs(run))
+        corpora = {run.corpus, *Run(run).experiment.reads(run)}
+        found |= dict.fromkeys(f"build/corpora/{name}" for name in sorted(corpora))
+        found |= dict.fromkeys(stamp(need) for need in Run(run).needs)
     return list(found)
 
 
 @functools.cache
 def estimates(scale, job):
     """The most bytes that a run of a job takes, and the seconds of all."""
-    told = [experiment(run.experiment).estimate(run) for run in jobs(scale)[job]]
+    told = [Run(run).experiment.estimate(run) for run in jobs(scale)[job]]
     return max(one.memory_bytes for one in told), sum(one.seconds for one in told)
 
 
 def command(wildcards):
     """What the shell is told: a job of several runs is done in one process."""
-    lines = [plan.command(run) + " --force" * (run.scale == "smoke") for run in planned(wildcards)]
+    lines = [Run(run).command + " --force" * (run.scale == "smoke") for run in planned(wildcards)]
     return lines[0] if len(lines) == 1 else shlex.join(["python", "-m", "repro.batch", *lines])
 
 
@@ -241,7 +241,7 @@ rule run:
         "build/logs/{scale}/{experiment}/{job}.log",
     params:
         code=lambda wildcards: code(*plan.packages_of(planned(wildcards)[0])) if wildcards.scale == "smoke" else "",
-        told=lambda wildcards: " && ".join(map(plan.command, planned(wildcards))),
+        told=lambda wildcards: " && ".join(Run(run).command for run in planned(wildcards)),
         command=command,
     threads: lambda wildcards: 8 if gpus(wildcards) else 1
     resources:

@@ -4,7 +4,7 @@ import importlib
 import inspect
 import re
 
-ROOMS = ("attention", "evaluation", "recurrence", "models", "training", "data", "plotting", "study")
+ROOMS = ("attention", "evaluation", "recurrence", "models", "training", "data", "plotting", "study", "pages")
 PLACE = "<!-- api -->"
 
 

@@ -11,8 +11,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from repro.pages.listing import as_rows, listing
 from repro.study import claims
-from repro.study.claims import as_rows, listing
 
 ROOT = Path(__file__).parents[1]
 

@@ -15,13 +15,12 @@ from repro.plotting.style import COLOURS
 from repro.study import artifacts, claims
 
 LINK = re.compile(r'href="(notebooks/)?(\d\d_\w+)\.html#([\w.-]+)"')
-ROW = re.compile(r'<tr((?: [^>]*)?)>(<th scope="row"[^>]*>)([^<]*)(</th>)')
-TABLE = re.compile(r'<table id="([^"]+)">')
+NAMED = re.compile(r'(<(?:figure|table|tr)\b[^>]*?) id="([^"]+)"')
 THUMB = re.compile(r'(<span class="thumb \w+" data-artifact="([^"]+)">)</span>')
-SHOWN = re.compile(r'<figure class="(?:drawing|tabular)">.*?</figure>', re.DOTALL)
+SHOWN = re.compile(r'<figure class="(?:drawing|tabular)".*?</figure>', re.DOTALL)
 FIGURE = re.compile(r'<figure class="drawing"(?: id="([^"]+)")?>(.*?)</figure>', re.DOTALL)
 NUMBER = re.compile(r'<span class="of-figure">(Figure \d+\.\d+)</span>')
-TEXTS = re.compile(r'<table class="texts">')
+TEXTS = re.compile(r'<table class="texts" id="([^"]+)">')
 PART = re.compile(r'<section class="(explorer|planner|playground)" aria-label="([^"]*)"')
 CAPTION = re.compile(r"\s*(?:<div>)?(.*?)</(?:div|figcaption)>", re.DOTALL)  # the first line after its number
 PLACE = "<!-- pictures -->"
@@ -50,45 +49,20 @@ class Gallery:
     figures: list[Picture] = field(default_factory=list)  # all figures, including those computed in chapters
 
     def __post_init__(self) -> None:
-        self.headings = {one.heading: one.id for one in artifacts()}
         self.known = {one.id: one.chapter for one in (*artifacts(), *claims())}
-        self.sentences = {one.sentence: one for one in claims()}
+        self.titles = {one.id: one.title for one in artifacts()}
 
-    def visit(self, chapter: str, text: str, plain: str) -> str:
-        """An output of a chapter (HTML) with anchors added to its artifacts and claims, each once in a chapter.
-
-        plain: the plain-text form of the output; that of an artifact begins with its heading.
-        """
-        here = self.places.setdefault(chapter, set())
-        text = TABLE.sub(lambda found: found[0] if self._first(here, found[1]) else "<table>", text)
-        if text.startswith('<details class="more">'):
-            text = SHOWN.sub(lambda found: self._artifact(chapter, found[0], self._named(found[0])), text)
-        else:
-            text = self._artifact(chapter, text, self.headings.get(plain.partition("\n")[0], ""))
+    def visit(self, chapter: str, text: str) -> str:
+        """An output of a chapter (HTML) in which the ids of artifacts and claims stay where links lead: in their own
+        chapter, the first time they are there."""
+        for shown in SHOWN.findall(text):
+            for _, id in NAMED.findall(shown):
+                if id in self.titles and self.known[id] == chapter:
+                    self.pictures.setdefault(id, shown)
+        text = NAMED.sub(lambda found: found[0] if self._here(chapter, found[2]) else found[1], text)
         text = TEXTS.sub(lambda found: self._texts(chapter, found, text), text)
         text = FIGURE.sub(lambda found: self._numbered(chapter, found), text)
-        text = PART.sub(lambda found: self._part(chapter, found, text), text)
-
-        def told(found: re.Match) -> str:
-            one = self.sentences.get(html.unescape(found[3]))
-            own = one and one.chapter == chapter and "id=" not in found[1] and self._first(here, one.id)
-            return f'<tr{found[1]} id="{one.id}">{found[2]}{found[3]}{found[4]}' if own else found[0]
-
-        return text if 'class="board"' in text else ROW.sub(told, text)
-
-    def _artifact(self, chapter: str, text: str, id: str) -> str:
-        """An artifact (HTML) remembered for its thumbnail; a figure gets an anchor, the first time in its chapter."""
-        if self.known.get(id) == chapter:
-            if '<figure class="drawing">' in text and self._first(self.places[chapter], id):
-                text = text.replace('<figure class="drawing">', f'<figure class="drawing" id="{id}">', 1)
-            self.pictures.setdefault(id, text)
-        return text
-
-    def _named(self, figure: str) -> str:
-        """The id of the artifact in a folded figure or table, from its table or its caption; "" if it is none."""
-        table = TABLE.search(figure)
-        return table[1] if table else next((id for heading, id in self.headings.items()
-                                            if html.escape(heading, quote=False) in figure), "")
+        return PART.sub(lambda found: self._part(chapter, found, text), text)
 
     def finished(self, text: str) -> str:
         """A page without links to missing anchors, and with thumbnails on its cards."""
@@ -120,14 +94,9 @@ class Gallery:
         return f'<figure class="drawing" id="{id}">{inside}</figure>'
 
     def _texts(self, chapter: str, found: re.Match, text: str) -> str:
-        """Side-by-side texts of the artifact named below them; the first ones of a chapter get its anchor."""
-        id = next((id for heading, id in self.headings.items() if html.escape(heading) in text), "")
-        if self.known.get(id) != chapter or not self._first(self.places[chapter], id):
-            return found[0]
-        self.pictures.setdefault(id, text)
-        told = next(one.title for one in artifacts() if one.id == id)
-        self._remember(chapter, id, "", html.escape(told, quote=False), text)
-        return f'<table id="{id}" class="texts">'
+        """Side-by-side texts of an artifact."""
+        self._remember(chapter, found[1], "", html.escape(self.titles[found[1]], quote=False), text)
+        return found[0]
 
     def _part(self, chapter: str, found: re.Match, text: str) -> str:
         """An interactive part of a page, with an anchor."""
@@ -157,10 +126,12 @@ class Gallery:
             return f'<img{kind} src="{folder}/{id}.svg" alt="" loading="lazy" width="160" height="96">'
         return sketch(text) if "<table" in text else ""
 
-    def _first(self, here: set[str], id: str) -> bool:
-        fresh = id not in here
-        here.add(id)
-        return fresh
+    def _here(self, chapter: str, id: str) -> bool:
+        """Whether an id stays: that of an artifact or claim only in its chapter, and only once."""
+        here = self.places.setdefault(chapter, set())
+        stays = self.known.get(id, chapter) == chapter and id not in here
+        here |= {id} if stays else set()
+        return stays
 
     def _small(self, id: str) -> str:
         """The thumbnail of an artifact on a card of the scoreboard."""

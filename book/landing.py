@@ -9,11 +9,13 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, badge, claims, experiment, experiments, tally
+from repro.pages import badge
+from repro.pages.board import LEGEND, place_of, strip
+from repro.pages.verdicts import LOOKS, css_class
+from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, claims, experiment, experiments, tally
 from repro.study.artifacts import heading
-from repro.study.board import LEGEND, place_of, strip
 from repro.study.cache import caching
-from repro.study.chapter_text import SIGNS, css_class, latest
+from repro.study.claims import latest
 from repro.study.published import published
 from repro.study.registry import title
 from repro.study.rule import NOT_RUN, OPEN, REPRODUCED
@@ -130,9 +132,9 @@ def picture() -> str:
 def line(one: Claim, found: Verdict) -> str:
     """One claim: sign, sentence, strip, effect."""
     sign = (f'<span class="verdict {css_class(found.verdict)}"><span aria-hidden="true">'
-            f'{SIGNS[found.verdict]}</span><span class="visually-hidden">{found.verdict}:</span></span>')
+            f'{LOOKS[found.verdict].sign}</span><span class="visually-hidden">{found.verdict}:</span></span>')
     text = f'{sign}<span class="sentence">{html.escape(one.brief)}</span>{strip(one, found)}' + (
-        f"<small>{html.escape(found.text.partition('; ')[0])}</small>")
+        f"<small>{html.escape(f'{found.measured} {found.unit}'.strip())}</small>")
     address = place_of(one)
     about = html.escape(f"{found.verdict}: {one.sentence} {found.text} ({one.source})")
     return f'<a href="notebooks/{address}" title="{about}">{text}</a>' if address else f"<span>{text}</span>"
@@ -150,8 +152,8 @@ def findings() -> str:
 def finding(one: Claim, scale: str, found: Verdict) -> str:
     """A claim as an item: verdict, paper, sentence, our effect and the paper's, and a link to its chapter."""
     name = PAPERS[one.paper][0] if one.paper in PAPERS else title(one.paper)
-    effect, *why = found.text.split("; ")
-    seeds = "".join(f", with {part}" for part in why if "seeds" in part) * (found.verdict == OPEN)
+    effect = f"{found.measured} {found.unit}".strip()
+    seeds = f", with {found.n_seeds} of {one.seeds} seeds" * (found.verdict == OPEN)
     unit = f" {one.told_in}" * bool(one.told_in and not one.relative)
     paper = f"; the paper: {one.write(one.expected())}{unit}" if one.expected() is not None else ""
     address = place_of(one)
@@ -268,12 +270,6 @@ def spans(numbers: set[int]) -> str:
     return " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
 
 
-COLOURS = {"reproduced": "#2e7d32", "reproduced, smaller": "#7a9a2e", "not reproduced": "#c62828",
-           "inconclusive": "#b26a00", "not testable here": "#5e4fa2", "open": "#0b6fa4"}
-SHAPES = {"reproduced": "o", "reproduced, smaller": "o", "not reproduced": "s", "inconclusive": "^",
-          "not testable here": "x", "open": "D"}
-
-
 def social(file: Path) -> None:
     """The preview image for links to the book: every claim with runs, and the counts (1200 x 630)."""
     from matplotlib.figure import Figure
@@ -290,19 +286,19 @@ def social(file: Path) -> None:
             ends = [end for end in (found.effect, found.low, found.high, expected) if end is not None]
             widest = max(abs(end - found.null) for end in ends) or 1
             at = {end: sign * (end - found.null) / widest for end in ends}
-            colour = COLOURS.get(found.verdict, "#666666")
+            look = LOOKS[found.verdict]
             if found.detectable:
                 reach = min(1.06, found.detectable / widest)
                 axes.plot([-reach, reach], [-k, -k], color="#dddddd", linewidth=8, solid_capstyle="butt", zorder=0)
             if found.low is not None:
-                axes.plot([at[found.low], at[found.high]], [-k, -k], color=colour, linewidth=2.5)
+                axes.plot([at[found.low], at[found.high]], [-k, -k], color=look.color, linewidth=2.5)
             if expected is not None:
                 axes.plot(at[expected], -k, "D", markerfacecolor="none", markeredgecolor="#444444", markersize=6)
-            axes.plot(at[found.effect], -k, SHAPES.get(found.verdict, "o"), color=colour, markersize=7)
+            axes.plot(at[found.effect], -k, look.marker, color=look.color, markersize=7)
         axes.axvline(0, color="#999999", linewidth=1)
         axes.set_axis_off()
         figure.text(0.04, 0.78, "Long context,\nre-run", fontsize=38, fontweight="bold", va="center")
         for k, (verdict, n) in enumerate(tally(claims()).items()):
-            figure.text(0.04, 0.53 - 0.07 * k, f"{n} {verdict}", fontsize=20, color=COLOURS.get(verdict, "#666666"))
+            figure.text(0.04, 0.53 - 0.07 * k, f"{n} {verdict}", fontsize=20, color=LOOKS[verdict].color)
         figure.text(0.04, 0.06, "claims from papers on long context, judged by one rule", fontsize=13)
         figure.savefig(file, dpi=100, metadata={"Software": None})

@@ -120,8 +120,8 @@ def set_outputs(notebook: nbformat.NotebookNode, gallery: Gallery | None = None,
     """A chapter whose figures are numbered and whose tables are set alike; the `gallery` remembers what it shows."""
     chapter, numbers = re.match(r"# (\d+) · ", notebook.cells[0].source)[1], count(1)
     for data in datas(notebook):
-        text = numbered(set_table(data["text/html"]), chapter, numbers)
-        data["text/html"] = gallery.visit(name, text, data.get("text/plain", "")) if gallery else text
+        text = explained(numbered(set_table(data["text/html"]), chapter, numbers))
+        data["text/html"] = gallery.visit(name, text) if gallery else text
     return notebook
 
 
@@ -135,9 +135,16 @@ def datas(notebook: nbformat.NotebookNode) -> Iterator[dict]:
 
 def numbered(text: str, chapter: str, numbers: count) -> str:
     """HTML in which the caption of each drawing begins with its number, such as "Figure 4.2"."""
-    return re.sub(r'<figure class="drawing">.*?<figcaption>',
+    return re.sub(r'<figure class="drawing"[^>]*>.*?<figcaption>',
                   lambda found: f'{found[0]}<span class="of-figure">Figure {chapter}.{next(numbers)}</span> ', text,
                   flags=re.DOTALL)
+
+
+def explained(text: str) -> str:
+    """HTML in which the headings of a table of verdicts lead to their explanation."""
+    if '<th scope="col">verdict</th>' not in text or "<section" in text:
+        return text
+    return re.sub(f"(<th[^>]*>)({'|'.join(EXPLAINED)})</th>", rf'\1<a href="{WHERE}">\2</a></th>', text)
 
 
 def set_table(text: str) -> str:
@@ -156,8 +163,6 @@ def set_table(text: str) -> str:
             folded = page.FOLD
             for one in cells:
                 one.parent.attrs |= {"class": page.FOLDED} if one.get_text().strip() == page.FOLDED else {}
-        if head in EXPLAINED and heads[-1].string:
-            heads[-1].string.wrap(soup.new_tag("a", href=WHERE))
         kind = {"class": "number"} if page.numeric([one.get_text().strip() for one in cells]) else {}
         for one in (*heads[-1:], *cells):
             one.attrs |= kind

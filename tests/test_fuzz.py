@@ -24,7 +24,7 @@ from repro.attention import Causal, Pattern
 from repro.checked import fits, hints
 from repro.errors import ReproError
 
-ROOMS = "attention", "models", "recurrence", "evaluation", "training", "data", "study", "loss"
+ROOMS = "attention", "models", "recurrence", "evaluation", "training", "data", "study", "pages", "loss"
 IDS, LONGER = torch.tensor([[4, 5, 6, 7]]), torch.arange(4, 13)[None]
 NUMBERS = [0, -1, 2.5, -2.5, math.inf, -10**30]  # where one is accepted, ACCEPTED says so
 BAD = [*NUMBERS, None, True, math.nan, "", "x", [], [1], ["x"], {}, np.zeros(0),
@@ -170,7 +170,7 @@ def public():
         for name in getattr(module, "__all__", ["cross_entropy", "check_lm_weight"]):
             one = getattr(module, name)
             if not callable(one) or not hasattr(one, "__name__") or name in RECORDS or inspect.isclass(one) and (
-                    carries(one) or one is Pattern or issubclass(one, recurrence.Memory) or room == "study"):
+                    carries(one) or one is Pattern or issubclass(one, recurrence.Memory) or room in ("study", "pages")):
                 continue
             if name not in ("save_model", "save_causal_lm", "check_lm_weight"):
                 yield name, one

@@ -68,13 +68,13 @@ def list_study(
     results: Read = None,
 ) -> None:
     """List experiments, artifacts and claims: paper, id, chapter, scales with records, verdict."""
+    from repro.pages.listing import listing
+    from repro.pages.verdicts import LOOKS
     from repro.study import SCALES
-    from repro.study.chapter_text import SIGNS
-    from repro.study.claims import listing
 
-    whole, words = listing(results), _whole(words or [], SIGNS)
+    whole, words = listing(results), _whole(words or [], LOOKS)
     listed = _with(whole, words)
-    known = {*KINDS, *SCALES, *SIGNS, *(name for some in whole.values() for one in some for name in _names(one))}
+    known = {*KINDS, *SCALES, *LOOKS, *(name for some in whole.values() for one in some for name in _names(one))}
     for word in words:
         if word.casefold() not in known and not any(_with(whole, [word]).values()):
             raise unknown("word", word, known)
@@ -85,7 +85,7 @@ def list_study(
                                                            "verdict (of a table: the worst of its claims)"],
                  map(_judged, (*listed["artifacts"], *listed["claims"])))
     found = [entry["verdict"] for entry in listed["claims"]]
-    verdicts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in SIGNS if verdict in found)
+    verdicts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in LOOKS if verdict in found)
     typer.echo(f"{len(listed['experiments'])} experiments, {len(listed['artifacts'])} artifacts, "
                f"{len(listed['claims'])} claims{': ' * bool(verdicts)}{verdicts}")
 
@@ -263,7 +263,7 @@ def _show_claim(shown: "Claim", scale: str | None, results: Path | None, save: P
     """Print a claim: one row per scale (or for `scale` only) with verdict, effect, interval and records."""
     if save:
         raise ReproError(f"--save {save}: {shown.id} is a claim; only a table or a figure can be saved.")
-    from repro.study.claims import standing
+    from repro.pages.listing import standing
     from repro.study.registry import cited
 
     rows = []
@@ -482,7 +482,7 @@ def doctor(
 def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None, as_json: bool, force: bool) -> None:
     """Print what would run: one table per scale, or JSON [{id, config, command, needs, estimate, done, state}]."""
     from repro.data import corpus
-    from repro.study import experiment, plan
+    from repro.study import Run, command, plan
     from repro.study.budget import duration
     from repro.study.settings import DEVICES
     from repro.study.store import where
@@ -490,7 +490,7 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
     if as_json:
         return _print_json([
             {"id": plan.known_id(config, results), "config": config.model_dump(mode="json"),
-             "command": plan.command(config), "needs": [plan.command(need) for need in chosen.needs(config)],
+             "command": command(config), "needs": [command(need) for need in chosen.needs(config)],
              "estimate": asdict(chosen.estimate(config)), "done": state == "done", "state": state}
             for config in runs for state in ["to do" if force else plan.state(config, results)]])
     for scale in dict.fromkeys(config.scale for config in runs):
@@ -499,9 +499,9 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
         again = plan.models_to_make(here, results, force)
         lines, flops, seconds, read = [], 0.0, 0.0, {}
         for config in [*needed, *here]:
-            one, place = experiment(config.experiment), results if config in here else where(config, results)
+            one, place = Run(config).experiment, results if config in here else where(config, results)
             state = "to do" if force and config in here else plan.state(config, place)
-            if plan.key(config) in again:
+            if config.key in again:
                 state = "to do again: its weights are missing"
             estimate, missing = one.estimate(config), state != "done"
             flops, seconds = flops + missing * estimate.flops, seconds + missing * estimate.seconds
@@ -532,7 +532,7 @@ def _spend(time_given: str, only: "list[RunConfig] | None", scale: str, results:
 
     from repro import processes
     from repro.study import SCALES, budget
-    from repro.study.plan import command
+    from repro.study.runs import command
 
     seconds = budget.seconds_of(time_given)
     if scale not in SCALES:

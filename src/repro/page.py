@@ -23,8 +23,8 @@ FOLD = (f'<style>.tabular:not(:has(:checked)) .{FOLDED} {{ display: none }}</sty
         f'<label class="fold"><input type="checkbox"> show what was measured at {FOLDED}</label>')
 
 
-def figure(picture: str, caption: str, frames: Mapping[str, str] | None = None) -> str:
-    """A picture (HTML) with its caption (HTML).
+def figure(picture: str, caption: str, frames: Mapping[str, str] | None = None, id: str = "") -> str:
+    """A picture (HTML) with its caption (HTML). id: of what it shows, the target of links.
 
     frames: by name pictures (SVG) that can take its place: all in turn, over and over, or the one that is chosen;
     never in print.
@@ -34,7 +34,7 @@ def figure(picture: str, caption: str, frames: Mapping[str, str] | None = None) 
         shown = "".join(_apart(WORDS.sub("", one, count=1)) for one in frames.values())
         picture = f'<div class="still">{_apart(picture)}</div><div class="moving" aria-hidden="true">{shown}</div>'
         before = _motion(len(frames)) + _choice(frames, f"of-{crc32(shown.encode()):08x}")
-    return (f'<figure class="drawing">{before}<div class="scroll">{picture}</div>'
+    return (f'<figure class="drawing"{named(id)}>{before}<div class="scroll">{picture}</div>'
             f'<figcaption>{caption}</figcaption></figure>')
 
 
@@ -72,8 +72,15 @@ def _motion(number: int) -> str:
             f"{100 / number:g}% {{ visibility: hidden }} to {{ visibility: hidden }} }}</style>")
 
 
-def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
+def named(id: str) -> str:
+    """The attribute of an element with this id; "" without one."""
+    return f' id="{html.escape(id)}"' if id else ""
+
+
+def table(frame: "pandas.DataFrame", caption: str = "", id: str = "", rows: Sequence[str] = ()) -> str:
     """A table with its caption (HTML): numbers to the right, intervals small, each row headed by its first cell.
+
+    id: of what it shows; rows: an id for each row ("" for none). Both are targets of links.
 
     Columns "small: test", "small: validation" stand under one heading, "small". What was measured at `smoke`, be it
     columns or rows (of a column called "scale", or with a cell "this study, smoke"), is folded away when there is
@@ -87,16 +94,16 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
     columns = [FOLDED in head for head in heads]
     at = [name for _, name in heads].index("scale") if ("", "scale") in heads else None
     scales = [_scale(row) if at is None else row[at] for row in cells]
-    rows = [scale == FOLDED for scale in scales]
-    folded = any(_scales(heads)) and any(columns) or any(rows) and len({*scales} - {None}) > 1
+    of_smoke = [scale == FOLDED for scale in scales]
+    folded = any(_scales(heads)) and any(columns) or any(of_smoke) and len({*scales} - {None}) > 1
     if folded:
-        told = [{own for row, own in zip(cells, rows, strict=True) if row[k] not in ("", "–")}
+        told = [{own for row, own in zip(cells, of_smoke, strict=True) if row[k] not in ("", "–")}
                 for k in range(len(heads))]  # whether rows that say something are of smoke
         classes = [[*kinds, FOLDED] if own or whose == {True} and not group else kinds
                    for kinds, own, whose, (group, _) in zip(classes, columns, told, heads, strict=True)]
-    body = "".join(_row(row, classes, folded and own) for row, own in zip(cells, rows, strict=True))
-    name = f' id="{html.escape(id)}"' if id else ""
-    whole = f'<table{name}>{_header(heads, classes)}<tbody>{body}</tbody></table>'
+    body = "".join(_row(row, classes, folded and own, name) for row, own, name in zip(
+        cells, of_smoke, rows or [""] * len(cells), strict=True))
+    whole = f'<table{named(id)}>{_header(heads, classes)}<tbody>{body}</tbody></table>'
     return framed(whole, caption, FOLD if folded else "")
 
 
@@ -209,10 +216,10 @@ def _header(heads: Sequence[tuple[str, str]], classes: Sequence[list[str]]) -> s
     return f"<thead><tr>{''.join(upper)}</tr><tr>{''.join(lower)}</tr></thead>"
 
 
-def _row(cells: Sequence[str], classes: Sequence[list[str]], folded: bool) -> str:
+def _row(cells: Sequence[str], classes: Sequence[list[str]], folded: bool, id: str) -> str:
     first, *rest = (f"{_class(kinds)}>{cell(text)}</" for text, kinds in zip(cells, classes, strict=True))
     inside = f'<th scope="row"{first}th>' + "".join(f"<td{one}td>" for one in rest)
-    return f"<tr{_class([FOLDED] if folded else [])}>{inside}</tr>"
+    return f"<tr{_class([FOLDED] if folded else [])}{named(id)}>{inside}</tr>"
 
 
 def _class(names: Sequence[str]) -> str:

@@ -139,7 +139,7 @@ def redone(tmp_path_factory):
     papers = "src/repro/papers"
     files = {Path(name).stem: name for name in (
         f"{papers}/longformer2020/charlm.py", f"{papers}/yoshida2020/tables.py", f"{papers}/base/gpt2_mini.py",
-        f"{papers}/example.py", "src/repro/study/ids.py", "src/repro/cli.py", "src/repro/bench/memory.py")}
+        f"{papers}/example.py", "src/repro/study/runs.py", "src/repro/cli.py", "src/repro/bench/memory.py")}
     files |= {"charlm_records": "results/small/charlm/note.json", "bench": "results/bench/note.json"}
     found = {}
     with process(copy):
@@ -162,7 +162,7 @@ def test_a_change_in_one_paper_redoes_the_chapters_that_tell_about_it(redone):
     assert {"06_wikitext103", "07_pg19", "08_what_is_propagated", "22_scoreboard"} <= yoshida
     assert not {name for name in longformer if name.startswith(("03", "04", "05", "06", "07", "08"))}
     assert not yoshida & {"16_patterns_and_implementations", "17_character_lm"}
-    for name in ("gpt2_mini", "ids", "example"):
+    for name in ("gpt2_mini", "runs", "example"):
         assert set(redone[name]["code"]) == every, name
     assert redone["cli"]["code"] == []
     assert "16_patterns_and_implementations" in redone["memory"]["code"] and set(redone["memory"]["code"]) < every
@@ -190,11 +190,11 @@ def test_a_job_holds_runs_of_one_paper_that_do_not_need_each_other():
     with process(ROOT):
         make = snakefile()
         smoke, small, every = make.jobs("smoke").values(), make.jobs("small").values(), make.runs("smoke")
-    keys = [{plan.key(run) for run in row} for row in smoke]
-    assert sorted(plan.key(run) for row in smoke for run in row) == sorted(every)  # each in one job
+    keys = [{run.key for run in row} for row in smoke]
+    assert sorted(run.key for row in smoke for run in row) == sorted(every)  # each in one job
     for row, own in zip(smoke, keys, strict=True):
         assert len(row) <= 8 and len({make.package(make.experiment(run.experiment)) for run in row}) == 1
-        assert not own & {plan.key(need) for run in row for need in plan.needed([run])}
+        assert not own & {need.key for run in row for need in plan.needed([run])}
     assert len(smoke) < len(every) / 5
     assert {len(row) for row in small} == {1}
 

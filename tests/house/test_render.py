@@ -15,6 +15,7 @@ import yaml
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from repro.page import table as set_table
 from repro.study import artifact
 
 
@@ -66,11 +67,13 @@ def test_a_table_of_pandas_is_set_like_those_of_the_study():
 
 
 def test_rows_of_smoke_are_folded_beside_others_and_words_of_verdicts_are_explained():
-    frame = pd.DataFrame({"claim": ["a", "a"], "scale": ["small", "smoke"], "room": ["0.1", "–"]})
+    frame = pd.DataFrame({"verdict": ["a", "a"], "scale": ["small", "smoke"], "room": ["0.1", "–"]})
     found = read(frame.style.hide())
     assert [row.get("class") for row in found.tbody.find_all("tr")] == [None, ["smoke"]]
     assert found.select(".fold input")
-    assert found.find("a", string="room")["href"] == "../how-to-read.html#a-claim"
+    table = BeautifulSoup(render.explained(set_table(frame)), "html.parser")
+    assert table.find("a", string="room")["href"] == "../how-to-read.html#a-claim"
+    assert render.explained(other := set_table(frame.drop(columns="verdict"))) == other
     alone = read(frame[1:].style.hide())
     assert not alone.select(".fold") and not alone.select("tr.smoke")
 
@@ -136,7 +139,7 @@ def test_the_landing_page_tells_what_is_here_from_the_records(page):
 
 def test_the_lead_counts_every_claim_by_verdict(page):
     from repro.study import claims, tally
-    from repro.study.chapter_text import latest
+    from repro.study.claims import latest
 
     told = next(line for line in page.splitlines() if line.startswith("So far, "))
     words = re.findall(r"[*][*](\d+)[*][*] (reproduced, smaller|[a-z ]+)", told)
@@ -153,7 +156,7 @@ def test_the_lead_counts_every_claim_by_verdict(page):
 
 def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
     from repro.study import claims
-    from repro.study.chapter_text import latest
+    from repro.study.claims import latest
 
     found = BeautifulSoup(page, "html.parser").select(".claims li")
     judged = {one.brief: one for one in claims() if latest(one)[1].verdict != "not run"}
@@ -176,7 +179,7 @@ def test_the_papers_sizes_are_those_that_they_print():
 def test_the_findings_have_at_least_one_claim_of_each_paper_with_its_verdict_and_a_link(page):
     from repro.study import claim, claims
     from repro.study.artifacts import heading
-    from repro.study.chapter_text import latest
+    from repro.study.claims import latest
 
     found = BeautifulSoup(page, "html.parser").select(".findings li")
     chosen = [one for one in map(claim, landing.FINDINGS) if latest(one)[1].verdict != "not run"]
@@ -259,21 +262,20 @@ def test_the_head_of_a_page_tells_its_first_sentences():
 
 
 def test_what_chapters_show_is_found_again(tmp_path):
-    from repro.study import claim, claims
+    from repro.study import claims
 
     one, figure = artifact("yoshida2020-table1"), artifact("longformer2020-figure1")
     told = next(other for other in claims() if other.chapter == one.chapter)
     shown = gallery.Gallery(tmp_path / "gallery")
     table = f'<figure><table id="{one.id}"><tr><td>1</td></tr></table></figure>'
-    assert shown.visit(one.chapter, table, one.heading) == table
-    assert "id=" not in shown.visit(one.chapter, table, one.heading)  # the second time: an id is there once
-    rows = f'<table><tr><th scope="row">{told.sentence}</th><td>open</td></tr></table>'
-    assert f'<tr id="{told.id}">' in shown.visit(one.chapter, rows, "") and claim(told.id) is told
-    assert shown.visit(one.chapter, rows, "") == rows
-    drawn = '<figure class="drawing"><svg><text>x</text></svg></figure>'
-    told = shown.visit(figure.chapter, drawn, f"{figure.heading}\nsmall")
-    assert f'<figure class="drawing" id="{figure.id}">' in told
-    assert shown.visit(one.chapter, drawn, figure.heading) == drawn  # another chapter's
+    assert shown.visit(one.chapter, table) == table
+    assert "id=" not in shown.visit(one.chapter, table)  # the second time: an id is there once
+    rows = f'<table><tr id="{told.id}"><th scope="row">{told.sentence}</th><td>open</td></tr></table>'
+    assert shown.visit(one.chapter, rows) == rows
+    assert "id=" not in shown.visit(one.chapter, rows)
+    drawn = f'<figure class="drawing" id="{figure.id}"><svg><text>x</text></svg></figure>'
+    assert "id=" not in shown.visit(one.chapter, drawn)  # another chapter's
+    assert shown.visit(figure.chapter, drawn) == drawn
     page = shown.finished(f'<a href="{one.chapter}.html#{one.id}"></a><a href="notebooks/99_x.html#{one.id}"></a>'
                           '<a href="../src/repro/page.py#L3"></a><a href="06_x.html#what"></a>'
                           f'<span class="thumb figure" data-artifact="{figure.id}"></span>')
@@ -301,7 +303,7 @@ def test_every_figure_has_a_card_that_leads_to_it(tmp_path):
     drawn = '<figure class="drawing"><svg>one</svg>' + caption.format("4.1") + "</figure>"
     words = '<figure class="drawing"><p>two</p>' + caption.format("4.2") + "</figure>"
     other = '<figure class="drawing"><svg>three</svg>' + caption.format("13.10") + "</figure>"
-    found = [shown.visit(chapter, text, "") for chapter, text in (
+    found = [shown.visit(chapter, text) for chapter, text in (
         ("04_recurrence_module", drawn + words), ("13_factorised_attention", other))]
     assert re.findall('class="drawing" id="([^"]*)"', "".join(found)) == ["figure-4-1", "figure-4-2", "figure-13-10"]
     page = shown.filled(f"before {gallery.PLACE} after", {"04_recurrence_module": "4 · R & D",
@@ -322,15 +324,15 @@ def test_words_texts_and_what_is_moved_by_sliders_have_cards_with_a_picture(tmp_
              'class="b1 name">home</span></p></div><figcaption><span class="of-figure">Figure 8.4</span> Words.'
              "</figcaption></figure>")
     one = artifact("yoshida2020-continuations")
-    texts = (f'<figure class="tabular"><table class="texts"><tr><td>a</td></tr></table><figcaption>{one.heading}'
-             "</figcaption></figure>")
+    texts = (f'<figure class="tabular"><table class="texts" id="{one.id}"><tr><td>a</td></tr></table>'
+             f"<figcaption>{one.heading}</figcaption></figure>")
     moved = '<section class="planner" aria-label="What fits"><table><tr><th>1</th></tr></table></section>'
     mask = '<section class="playground" aria-label="Who"><svg></svg><svg><path/></svg></section>'
-    assert 'id="figure-8-4"' in shown.visit(one.chapter, words, "")
-    assert f'<table id="{one.id}" class="texts">' in shown.visit(one.chapter, texts, "")
-    assert shown.visit(one.chapter, texts, "") == texts  # the second time: an id is there once
-    assert shown.visit("06_wikitext103", texts, "") == texts  # another chapter's
-    assert 'class="planner" id="planner" aria-label="What fits"' in shown.visit("09_x", moved + mask, "")
+    assert 'id="figure-8-4"' in shown.visit(one.chapter, words)
+    assert shown.visit(one.chapter, texts) == texts
+    assert "id=" not in shown.visit(one.chapter, texts)  # the second time: an id is there once
+    assert "id=" not in shown.visit("06_wikitext103", texts)  # another chapter's
+    assert 'class="planner" id="planner" aria-label="What fits"' in shown.visit("09_x", moved + mask)
     cards = BeautifulSoup(shown.filled(gallery.PLACE, {one.chapter: "8", "09_x": "9"}), "html.parser").select("li")
     assert [(card.a["href"], card.a.get_text()) for card in cards] == [
         (f"notebooks/{one.chapter}.html#figure-8-4", "Figure 8.4 Words"),

@@ -6,9 +6,9 @@ import pytest
 
 from repro.errors import ReproError
 from repro.page import signed
+from repro.pages.listing import standing
 from repro.study import ADDED, Artifact, Claim, Experiment, Measured, artifact, claim, register, run
 from repro.study.artifacts import ArtifactContext, same_seeds
-from repro.study.claims import standing
 from repro.study.registry import lookup
 
 

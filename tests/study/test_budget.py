@@ -15,7 +15,6 @@ from repro import paths
 from repro.errors import ReproError
 from repro.study import Claim, Measured, Record, Store, experiment, register, run
 from repro.study.budget import Job, lacking, make, missing, ordered, rehearse, seconds_of, spend, with_needs
-from repro.study.plan import key
 from repro.study.progress import TimeIsUp
 
 
@@ -226,7 +225,7 @@ def test_a_claim_lacks_the_runs_and_seeds_that_it_asks_for(claimed):
 
 def test_the_jobs_of_a_scale_are_its_missing_runs_and_the_seeds_of_claims_with_shared_needs(claimed):
     runs, jobs, decides = missing("small")
-    base = key(claimed.base.plan("small")[0])
+    base = claimed.base.plan("small")[0].key
     assert len(jobs) == 1 + 4 + 4  # the base model, four runs at seed 0, and two more seeds of two runs
     assert jobs[base] == Job("toy-base", 1.5)
     assert all(job.needs == (base,) and job.seconds == 2.5 for name, job in jobs.items() if name != base)
@@ -320,7 +319,7 @@ def test_a_run_that_is_out_of_time_is_stopped_at_a_step_and_its_time_is_kept(cla
     spent = list((paths.work() / "runs").glob("*.spent"))
     assert len(spent) == 1 and all(float(one) >= 0 for one in spent[0].read_text().split())
     spent[0].write_text("2.0 0.5\n")
-    job = missing("smoke")[1][key(config)]
+    job = missing("smoke")[1][config.key]
     assert (job.spent, job.lost) == (2.0, 0.5)
     make(config, None, lambda: False, progress=False)
     assert Store.for_scale("smoke").get(config) and not list((paths.work() / "runs").glob("*.spent"))
@@ -360,19 +359,19 @@ def timed(claimed, monkeypatch):
 
 
 def test_a_run_without_a_checkpoint_does_not_take_every_budget_from_the_others(timed):
-    assert timed.budget(3).stopped == key(timed.slow), "of two equal estimates it is the first declared"
+    assert timed.budget(3).stopped == timed.slow.key, "of two equal estimates it is the first declared"
     second = timed.budget(3)
-    assert list(second.finished) == [key(timed.quick)] and second.stopped is None
-    assert timed.budget(3).skipped == {key(timed.slow): "takes about 4 s, 3 s left"}
-    assert list(timed.budget(5).finished) == [key(timed.slow)]
+    assert list(second.finished) == [timed.quick.key] and second.stopped is None
+    assert timed.budget(3).skipped == {timed.slow.key: "takes about 4 s, 3 s left"}
+    assert list(timed.budget(5).finished) == [timed.slow.key]
 
 
 @pytest.mark.parametrize(("saves", "kept", "lost"), [((), 0.0, 3.2), ((3,), 1.2, 2.0), ((3, 5), 2.0, 1.2),
                                                      ((8,), 3.2, 0)])
 def test_time_up_to_the_last_checkpoint_counts_and_time_after_it_is_lost(timed, saves, kept, lost):
     timed.saves = set(saves)
-    assert timed.budget(3.1).stopped == key(timed.slow)  # at the end of its eighth step
-    job = missing("smoke")[1][key(timed.slow)]
+    assert timed.budget(3.1).stopped == timed.slow.key  # at the end of its eighth step
+    job = missing("smoke")[1][timed.slow.key]
     assert (job.spent, job.lost) == pytest.approx((kept, lost), abs=1e-3)
 
 
@@ -382,7 +381,7 @@ def test_a_checkpoint_of_an_earlier_budget_is_counted_once(timed):
     timed.saves = set()
     with pytest.raises(TimeIsUp):
         make(timed.slow, None, lambda: True, progress=False)  # at its first step
-    job = missing("smoke")[1][key(timed.slow)]
+    job = missing("smoke")[1][timed.slow.key]
     assert (job.spent, job.lost) == pytest.approx((1.2, 2.0), abs=1e-3), "the longer of both losses"
 
 

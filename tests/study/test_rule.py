@@ -1,6 +1,7 @@
 """The rule of verdicts, step by step, and its intervals against simulated truth."""
 
 import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from scipy import stats
 
 from repro.errors import ReproError
 from repro.study import judge, rule
-from repro.study.rule import holm, worded
+from repro.study.rule import holm
 
 SPREAD = np.array([[-0.9, -0.3, 0.1, 0.4, 0.7], [-0.5, -0.2, 0.0, 0.1, 0.6], [-0.7, 0.1, -0.1, 0.3, 0.4]])
 
@@ -414,8 +415,8 @@ def test_doubt_in_nothing_but_interaction_is_doubt():
 
 def test_words_in_a_unit():
     found = judge(effects(-0.0234, 0.01), "lower", paper_effect=-0.04, control=effects(0.001, 0.001))
-    assert worded(found, lambda nats: f"{nats:+.1%}") == (
-        f"-2.3% [{found.low:+.1%}, {found.high:+.1%}]; without the mechanism +0.1%")
+    assert replace(found, style="ratio", unit="in loss").text == (
+        f"-2.34% [{found.low:+.2%}, {found.high:+.2%}] in loss; without the mechanism +0.10%")
     assert found.text.startswith("-0.0234 [-0.0")
 
 

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.study import Absent, Experiment, Record, Store, experiment, register, registry, run, run_id
-from repro.study.ids import data_at_hand
-from repro.study.plan import command, state
+from repro.study import Absent, Experiment, Record, Run, Store, command, experiment, register, registry, run, run_id
+from repro.study.plan import state
 from repro.study.settings import canonical, identify, sha256
 
 
@@ -120,9 +119,9 @@ def test_a_further_corpus_that_is_read_counts_in_the_id_and_must_be_there(toy):
     assert both == sha256(parts | {"reads": {"toy-text": text["toy-text"]}})[:16]
     toy.texts["toy-text"] += "!"
     assert run_id(config) not in (alone, both)
-    assert data_at_hand(config)
+    assert Run(config).data_at_hand
     toy.absent.add("toy-text")
-    assert not data_at_hand(config)
+    assert not Run(config).data_at_hand
     with pytest.raises(ReproError, match="unknown corpus 'toy-txt'. Did you mean 'toy-text'?"):
         replace(toy.base, reads=lambda config: ("toy-txt",)).plan("smoke")
 

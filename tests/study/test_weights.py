@@ -8,8 +8,7 @@ import pytest
 
 from repro import paths
 from repro.errors import ReproError
-from repro.study import Estimate, Experiment, Outcome, Store, kept_model, model_folder, register, run, run_id
-from repro.study.ids import data_at_hand
+from repro.study import Estimate, Experiment, Outcome, Run, Store, kept_model, model_folder, register, run, run_id
 from repro.study.weights import keep
 
 
@@ -89,14 +88,14 @@ def test_without_its_text_a_model_is_found_and_used(study, clone):
     user, = study.user.plan("small")
     with_text = run_id(user)
     study.absent.add("toy-books")
-    assert data_at_hand(config) and run_id(config) == record.id
-    assert data_at_hand(user) and run_id(user) == with_text
+    assert Run(config).data_at_hand and run_id(config) == record.id
+    assert Run(user).data_at_hand and run_id(user) == with_text
     assert run(user, progress=False).needs == {record.id: record.digest}
     assert model_folder(config, progress=False) == kept_model(config) == folder
     assert run(config, progress=False) == record
     assert [one.experiment for one in study.executed] == ["toy-user"]
     shutil.rmtree(folder.parent)
-    assert not data_at_hand(config) and not data_at_hand(user)
+    assert not Run(config).data_at_hand and not Run(user).data_at_hand
     with pytest.raises(ReproError, match="toy-books"):
         run_id(user)
 

@@ -27,11 +27,10 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
     """
     from repro.bench import compare, report
     from repro.bf16 import has_bf16
-    from repro.study import experiment
-    from repro.study.ids import data_at_hand
+    from repro.study import Run, experiment
 
     base = experiment("pretrain-gpt2-mini")
-    scale = scale or ("small" if data_at_hand(base.plan("small")[0]) else "smoke")
+    scale = scale or ("small" if Run(base.plan("small")[0]).data_at_hand else "smoke")
     settings = {"widths": widths, "n_layer": n_layer, "vocabulary": vocabulary, "batch_size": batch_size,
                 "length": length, "steps": steps, "rounds": rounds, "optimiser_tokens": optimiser_tokens,
                 "scale": scale}

@@ -16,10 +16,10 @@ from repro.checked import checked
 from repro.errors import ReproError, unknown
 from repro.study.cache import caching
 from repro.study.experiment import Experiment, corpus_named, experiment
-from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import cited, declared, lookup
-from repro.study.rule import SEEDS
+from repro.study.rule import NOT_RUN, SEEDS
+from repro.study.runs import Run
 from repro.study.settings import SCALES, RunConfig, as_text
 from repro.study.store import Store
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pandas
     from rich.console import RenderableType
 
-NOT_RUN = "not run"
 ADDED = "not in the paper"  # the source of a table or figure that this study adds
 
 
@@ -165,7 +164,7 @@ class ArtifactContext:
         for config, records in zip(configs, found, strict=True):
             self.used |= {record.id: record for record in records}
             if not records:
-                self.missing[command(config)] = config
+                self.missing[Run(config).command] = config
         return found
 
     def value(self, metric: str, digits: int = 2, scale: str | None = None, **fields: Any) -> str:
@@ -285,10 +284,10 @@ class Rendered:
 
         figure = self.content
         if isinstance(figure, ColouredText):
-            return page.figure(figure.html(), caption)
+            return page.figure(figure.html(), caption, id=self.artifact.id)
         picture = figure.svg() if isinstance(figure, Drawing) else as_svg(figure, self.artifact.title)
         plt.close(figure)  # or the notebook would show it a second time
-        return page.figure(picture, caption)
+        return page.figure(picture, caption, id=self.artifact.id)
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group

@@ -17,11 +17,10 @@ from repro import paths
 from repro.errors import ReproError
 from repro.study.cache import caching
 from repro.study.claims import Claim, claims
-from repro.study.experiment import experiment
-from repro.study.ids import data_at_hand, run_id
-from repro.study.plan import every_run, key, models_to_make, needed, state
+from repro.study.plan import every_run, models_to_make, needed, state
 from repro.study.progress import TimeIsUp
 from repro.study.runner import model_folder, run
+from repro.study.runs import Run
 from repro.study.settings import RunConfig
 from repro.study.store import where
 
@@ -231,11 +230,11 @@ def missing(scale: str, results: Path | str | None = None, only: Collection[RunC
     decides = {one.id: lacking(one, scale, results) for one in claims() if scale in one.scales}
     asked = list(only) if only is not None else [*every_run(scale), *(run for runs in decides.values() for run in runs)]
     again = models_to_make(asked, results)
-    runs = {key(config): config for config in (*needed(asked), *asked)}
+    runs = {config.key: config for config in (*needed(asked), *asked)}
     runs = {name: config for name, config in runs.items() if name in again or _to_do(config, results)}
     jobs = {name: _job(config, runs) for name, config in runs.items()}
     return runs, jobs, {claim: names for claim, wanted in decides.items()
-                        if (names := [name for name in map(key, wanted) if name in jobs])}
+                        if (names := [one.key for one in wanted if one.key in jobs])}
 
 
 def make(config: RunConfig, results: Path | str | None, until: Callable[[], bool], progress: bool = True) -> None:
@@ -269,17 +268,17 @@ def _to_do(config: RunConfig, results: Path | str | None) -> bool:
 
 
 def _job(config: RunConfig, runs: Mapping[str, RunConfig]) -> Job:
-    parent = experiment(config.experiment)
-    needs = tuple(name for need in parent.needs(config) if (name := key(need)) in runs)
-    here = data_at_hand(config)
+    one = Run(config)
+    needs = tuple(need.key for need in one.needs if need.key in runs)
+    here = one.data_at_hand
     spent, lost = _seconds_spent(config) if here else (0.0, 0.0)
-    return Job(config.experiment, parent.estimate(config).seconds, needs, spent, lost,
+    return Job(config.experiment, one.experiment.estimate(config).seconds, needs, spent, lost,
                "" if here else "its data, or that of a run it needs, is not on this machine; see `repro data list`")
 
 
 def _spent(config: RunConfig) -> Path:
     """The file for `spent` and `lost` of an unfinished run's job, next to the run's folder."""
-    return paths.work() / "runs" / f"{run_id(config)}.spent"
+    return paths.work() / "runs" / f"{Run(config).id}.spent"
 
 
 def _note(config: RunConfig, began: float) -> None:

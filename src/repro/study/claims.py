@@ -1,4 +1,4 @@
-"""Claims of the papers, judged by records; and the status of every entry."""
+"""Claims of the papers, judged by records."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -6,15 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import expm1
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from repro.checked import checked
-from repro.errors import ReproError, unknown
-from repro.page import written
-from repro.study.artifacts import Artifact, Based, artifact, artifacts, beside
+from repro.errors import ReproError
+from repro.study.artifacts import Artifact, Based, artifact
 from repro.study.cache import cached, caching
-from repro.study.experiment import experiments
-from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, lookup
 from repro.study.rule import (
@@ -30,14 +27,12 @@ from repro.study.rule import (
     SMALLER,
     Verdict,
     holm,
+    in_style,
     judge,
-    worded,
 )
-from repro.study.settings import SCALES, RunConfig
+from repro.study.runs import Run
+from repro.study.settings import COMMITTED, SCALES, RunConfig
 from repro.study.store import Store
-
-if TYPE_CHECKING:
-    import pandas
 
 DECIDED = REPRODUCED, SMALLER, NOT_REPRODUCED, INCONCLUSIVE
 WORST_FIRST = NOT_REPRODUCED, NOT_RUN, OPEN, NOT_TESTABLE, INCONCLUSIVE, SMALLER, REPRODUCED, MACHINERY
@@ -172,8 +167,7 @@ class Claim(Based):
             found = self._of_scale(scale, results, self._share(found, scale, results))
         if found.effect is None or scale in self.means_at:
             return found
-        works = replace(found, verdict=MACHINERY, because="")
-        return replace(works, text=worded(works, self.write, self.told_in))
+        return replace(found, verdict=MACHINERY, note="", because=(), commands=())
 
     def _share(self, found: Verdict, scale: str, results: Path | str | None) -> int:
         """The number of claims in its family that share the error of 5 %: the testable ones, or, for a claim that is
@@ -190,12 +184,13 @@ class Claim(Based):
         missing = [config for config, records in found if not records]
         if missing:
             names = dict.fromkeys(config.experiment for config in missing)
-            lines = [command(missing[0])] if len(missing) == 1 else [f"repro run {n} --scale {scale}" for n in names]
-            return Verdict(NOT_RUN, text=f"{len(missing)} of {len(found)} runs missing: {'; '.join(lines)}")
+            lines = [f"repro run {name} --scale {scale}" for name in names]
+            return Verdict(NOT_RUN, because=(f"{len(missing)} of {len(found)} runs missing",),
+                           commands=(Run(missing[0]).command,) if len(missing) == 1 else tuple(lines))
         judged = [records for config, records in found if self.where(config)]
         common = set.intersection(*({record.seed for record in records} for records in judged))
         if not common:
-            return Verdict(NOT_RUN, text="its runs have no seed in common; run them with the same --seed")
+            return Verdict(NOT_RUN, because=("its runs have no seed in common; run them with the same --seed",))
         chosen = [record for records in judged for record in records if record.seed in common]
         positive = [record for config, records in found if self.assay and self.assay.where(config)
                     for record in records]
@@ -204,10 +199,9 @@ class Claim(Based):
             name = next(config.experiment for config, _ in found if self.where(config))
             found = self.judge(chosen, positive, family)
             more = next(seed for seed in range(len(common) + 1) if seed not in common)
-            reasons = (found.because, mixed((*chosen, *positive)), found.verdict == OPEN and
-                       f"for one more seed: repro run {name} --scale {scale} --seed {more}")
-            found = replace(found, because="; ".join(filter(None, reasons)))
-            _verdicts[key] = replace(found, text=worded(found, self.write, self.told_in))
+            reasons = filter(None, (mixed((*chosen, *positive)), found.verdict == OPEN and "for one more seed"))
+            again = (f"repro run {name} --scale {scale} --seed {more}",) if found.verdict == OPEN else ()
+            _verdicts[key] = replace(found, because=(*found.because, *reasons), commands=again)
         return _verdicts[key]
 
     def judge(self, records: list[Record], positive: Sequence[Record] | None = None, family: int = 1) -> Verdict:
@@ -221,7 +215,7 @@ class Claim(Based):
                       1 if self.same_weights or self.unit == "exact" else self.seeds, self.null, family,
                       self.assay.paper() if self.assay and self.assay.paper else None, self.unit == "stretch")
         if self.margin and found.verdict == SMALLER:
-            found = replace(found, verdict=REPRODUCED, because="")
+            found = replace(found, verdict=REPRODUCED, because=())
         unseen = ""
         if found.exact and self.unit != "exact" and found.effect == self.null:
             found = replace(found, exact=False, low=None, high=None, detectable=None)
@@ -229,11 +223,9 @@ class Claim(Based):
         elif self.assay and self.paper_effect and positive is not None and room is None:
             unseen = f"its assay, {self.assay.what}, measured nothing here" * (found.verdict == INCONCLUSIVE)
         if unseen and found.verdict in DECIDED:
-            found = replace(found, verdict=NOT_TESTABLE, reason=NO_ROOM, testable=False, because=f"{NO_ROOM}: {unseen}")
-        found = replace(found, because="; ".join(filter(None, (note, found.because))))
-        if self.relative:
-            found = _as_shares(found, 1 if self.direction == "higher" else -1)
-        return replace(found, text=worded(found, self.write, self.told_in))
+            found = replace(found, verdict=NOT_TESTABLE, reason=NO_ROOM, testable=False, because=(unseen,))
+        found = replace(found, note=note, unit=self.told_in, style=self.style)
+        return _as_shares(found, 1 if self.direction == "higher" else -1) if self.relative else found
 
     @cached
     def records(self, scale: str, results: Path | str | None = None) -> list[tuple[RunConfig, list[Record]]]:
@@ -262,31 +254,19 @@ class Claim(Based):
             {"assay": assay} if assay else {"why_no_assay": self.why_no_assay}) | (
             {"criterion_before": self.criterion_before} if self.criterion_before else {})
 
+    @property
+    def style(self) -> Literal["difference", "ratio", "value"]:
+        """How its numbers are written (`repro.study.rule.in_style`)."""
+        return "ratio" if self.relative else "value" if self.null or self.unit == "exact" else "difference"
+
     def expected(self) -> float | None:
         """The paper's effect in the unit of the verdict; None if there is none (`why_no_paper_effect`)."""
         effect = self.paper_effect() if self.paper_effect else None
         return expm1(effect) if self.relative and effect is not None else effect
 
-    def words(self, verdict: Verdict) -> dict[str, str]:
-        """Columns that explain a verdict in a table, where they exist: the paper's effect, seeds x units, the smallest
-        detectable effect, the room."""
-        known = {"the paper's": self.expected(), "detectable": verdict.detectable, "room": verdict.room}
-        told = {name: self.write(value).removeprefix("+" * (name != "the paper's")) for name, value in known.items()
-                if value is not None and not (name == "detectable" and verdict.exact)}
-        if verdict.n_units:
-            crossed = f"{verdict.n_seeds} x {verdict.n_units} {UNITS[self.unit]}"
-            crossed += f" in {verdict.n_blocks} blocks" * bool(verdict.n_blocks)
-            alone = {"exact": "exact", "seed": f"{verdict.n_seeds} seed{'s' * (verdict.n_seeds != 1)}"}
-            told["seeds x units"] = alone.get(self.unit, crossed)
-        order = ("the paper's", "seeds x units", "detectable", "room")
-        return {name: told[name] for name in order if name in told}
-
     def write(self, number: float) -> str:
         """A number of a verdict in the claim's format."""
-        counted = self.null or self.unit == "exact"  # not a difference
-        if self.relative and 0 < abs(number) < 5e-5:  # two digits would round it to zero
-            return written(100 * number, "+.1g") + "%"
-        return written(number, "+.2%" if self.relative else ".3g" if counted else "+.3g")
+        return in_style(number, self.style)
 
 
 def mixed(records: Sequence[Record]) -> str:
@@ -328,91 +308,6 @@ def claims() -> list[Claim]:
     return list(declared(Claim).values())
 
 
-def standing(entry: Artifact | Claim, results: Path | str | None = None,
-             scales: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
-    """The status of an artifact or a claim: scale (default: all that it has) -> runs `planned` and `done`, `verdict`
-    ("" without a claim), `text`. An artifact has the worst verdict of the claims about it. A claim also has the
-    numbers behind its verdict: `reason`, `seeds`, `units`, `effect`, `low`, `high`, `exact`, `detectable`,
-    `control`, `room`, `paper_room`, and `paper_effect` or `why_no_paper_effect`."""
-    standing = {}
-    for scale in scales or entry.scales:
-        is_claim = isinstance(entry, Claim)
-        plan = entry.needed(scale) if is_claim else entry.plan(scale)
-        verdict = entry.verdict(scale, results) if is_claim else overall(entry, scale, results)
-        standing[scale] = {"planned": len(plan), "done": sum(_is_done(config, results) for config in plan),
-                           "verdict": verdict.verdict if verdict else "", "text": verdict.text if verdict else ""}
-        if is_claim:
-            standing[scale] |= _numbers(entry, verdict)
-    return standing
-
-
-def _numbers(claim: Claim, verdict: Verdict) -> dict[str, Any]:
-    """The numbers behind a verdict, named as in `repro list --json`."""
-    names = ("reason", "effect", "low", "high", "exact", "detectable", "control", "room", "paper_room")
-    found = {"seeds": verdict.n_seeds, "units": verdict.n_units} | {name: getattr(verdict, name) for name in names}
-    paper = claim.expected()
-    return found | ({"why_no_paper_effect": claim.why_no_paper_effect} if paper is None else {"paper_effect": paper})
-
-
-def standings(results: Path | str | None = None) -> list[tuple[Artifact | Claim, dict[str, dict[str, Any]]]]:
-    """Every artifact and every claim with its `standing`."""
-    with caching():
-        return [(entry, standing(entry, results)) for entry in (*artifacts(), *claims())]
-
-
-@caching()
-def verdict_table(scale: str = "smoke", chapter: str | None = None) -> "pandas.DataFrame":
-    """The claims of a chapter (default: all) with their verdicts, one row for each claim and scale.
-
-    It shows `scale` and, before it, the scales that `beside` returns. Raises ReproError for an unknown chapter.
-
-    >>> table = verdict_table("smoke", "06_wikitext103")
-    >>> type(table).__name__
-    'DataFrame'
-    """
-    import pandas
-
-    known = dict.fromkeys(one.chapter for one in claims())
-    if chapter is not None and chapter not in known:
-        raise unknown("chapter with claims", chapter, known)
-    chosen = [one for one in claims() if chapter in (None, one.chapter)]
-    rows = [{"claim": one.sentence, "scale": name, "verdict": found.verdict,
-             "effect": "; ".join(filter(None, (found.text, one.late)))}
-            | {column: cells.get(column, "–") for column in ("the paper's", "seeds x units", "detectable", "room")}
-            for name in (*beside(scale), scale) for one in chosen if name in one.scales
-            for found in [one.verdict(name)] for cells in [one.words(found)]]
-    return pandas.DataFrame(rows, columns=["claim", "scale", "verdict", "effect", "the paper's", "seeds x units",
-                                           "detectable", "room"])
-
-
-def listing(results: Path | str | None = None) -> dict[str, list[dict[str, Any]]]:
-    """Every experiment, artifact and claim with its `standing`, as `repro list --json` prints them and the book
-    offers them for download."""
-    entries = []
-    for entry, scales in standings(results):
-        is_claim = isinstance(entry, Claim)
-        judged = [scale for scale, told in scales.items()  # smoke reads generated text: not evidence about a paper
-                  if told["verdict"] not in ("", NOT_RUN) and scale != "smoke"]
-        entries.append({"paper": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
-                        "chapter": entry.chapter, "source": entry.source,
-                        "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
-                        "scales": scales, "verdict": scales[judged[-1]]["verdict"] if judged else NOT_RUN,
-                        "verdict_scale": judged[-1] if judged else None} | (entry.declared() if is_claim else {}))
-    planned = [{"paper": one.paper, "name": one.name, "summary": one.summary, "scales": list(one.scales)}
-               for one in experiments()]
-    return {"experiments": planned, "artifacts": [one for one in entries if one["kind"] != "claim"],
-            "claims": [one for one in entries if one["kind"] == "claim"]}
-
-
-def as_rows(listed: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The artifacts and claims of a `listing` as a flat table: one row for each entry and scale."""
-    keys = ("paper", "id", "kind", "chapter", "source", "about")
-    numbers = ("planned", "done", "verdict", "effect", "low", "high", "paper_effect", "detectable", "control", "room",
-               "seeds", "units", "text")
-    return [{key: entry[key] for key in keys} | {"scale": scale} | {name: told.get(name) for name in numbers}
-            for entry in (*listed["artifacts"], *listed["claims"]) for scale, told in entry["scales"].items()]
-
-
 @caching()
 def tally(chosen: Sequence[Claim], results: Path | str | None = None) -> dict[str, int]:
     """How many of these claims got each verdict, each claim at its largest judged scale; `smoke` does not count.
@@ -424,18 +319,20 @@ def tally(chosen: Sequence[Claim], results: Path | str | None = None) -> dict[st
     """
     found: dict[str, int] = dict.fromkeys((*DECIDED, NOT_TESTABLE, OPEN, NOT_RUN), 0)
     for one in chosen:
-        judged = [one.verdict(scale, results).verdict for scale in one.scales if scale != "smoke"]
-        last = next((verdict for verdict in reversed(judged) if verdict != NOT_RUN), NOT_RUN)
-        found[last] += 1
+        found[latest(one, results)[1].verdict] += 1
     return {verdict: n for verdict, n in found.items() if n}
 
 
-def cell(told: dict[str, Any]) -> str:
-    """One scale of `standing` in a few words, for a table cell."""
-    if not told["done"]:
-        return NOT_RUN
-    runs = f"{told['done']}/{told['planned']} runs"
-    return runs if told["verdict"] in ("", NOT_RUN) else f"{told['verdict']}, {runs}"
+def latest(one: Claim, results: Path | str | None = None) -> tuple[str, Verdict]:
+    """The largest scale at which a claim has all its records, and the verdict there; `small` if no scale has them."""
+    known = [scale for scale in COMMITTED if scale in one.scales]
+    for scale in known:
+        found = one.verdict(scale, results)
+        if found.verdict != NOT_RUN:
+            return scale, found
+    if not known:
+        return "", Verdict(NOT_RUN, because=("planned at no such scale",))
+    return known[-1], one.verdict(known[-1], results)
 
 
 def overall(artifact: Artifact, scale: str, results: Path | str | None = None) -> Verdict | None:
@@ -443,7 +340,3 @@ def overall(artifact: Artifact, scale: str, results: Path | str | None = None) -
     about = [claim.verdict(scale, results) for claim in claims()
              if artifact.id in claim.about and scale in claim.scales]
     return min(about, key=lambda verdict: WORST_FIRST.index(verdict.verdict), default=None)
-
-
-def _is_done(config: RunConfig, results: Path | str | None) -> bool:
-    return bool(Store.for_scale(config.scale, results).seeds(config))

@@ -12,7 +12,7 @@ from repro.errors import unknown
 from repro.study.progress import Progress
 from repro.study.record import Record
 from repro.study.registry import declared, lookup
-from repro.study.settings import RunConfig, canonical, choices, validated
+from repro.study.settings import RunConfig, choices, validated
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Experiment:
         for seed, point, values in itertools.product(seeds, self.grid(scale), itertools.product(*chosen.values())):
             fixed = {"experiment": self.name, "scale": scale, "seed": seed, **self.scales[scale], **point}
             config = validated(self.config, fixed | dict(zip(chosen, values, strict=True)))
-            plan.setdefault(canonical(config.model_dump(mode="json")), config)
+            plan.setdefault(config.key, config)
         for name in {name for config in plan.values() for name in (config.corpus, *self.reads(config))}:
             corpus_named(name)
         return list(plan.values())

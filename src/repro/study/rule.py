@@ -10,13 +10,13 @@ units alone. In simulations with 3 to 10 seeds and 5 to 30 units, 95 % intervals
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from repro.checked import checked
 from repro.errors import ReproError
-from repro.page import signed
+from repro.page import written
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,11 +33,11 @@ DETECTABLE = 2.8  # standard errors: with many degrees of freedom, four of five 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What records say about a claim: a word, the effect with its interval, and `text`, which states both.
+    """What records say about a claim: a word, the effect with its interval, and the reasons.
 
     >>> verdict = judge([[-0.031, -0.027, -0.030]], "lower", paper_effect=-0.05, seeds=1)
-    >>> verdict.verdict, verdict.n_units
-    ('reproduced', 3)
+    >>> verdict.verdict, verdict.n_units, verdict.measured
+    ('reproduced', 3, '-0.0293 [-0.0345, -0.0242]')
     """
 
     verdict: Literal["reproduced", "reproduced, smaller", "not reproduced", "inconclusive", "not testable here", "open",
@@ -45,7 +45,6 @@ class Verdict:
     effect: float | None = None
     low: float | None = None  # None for one number of one seed, where more are needed
     high: float | None = None
-    text: str = ""
     reason: Literal["", "the control shows it too", "no room", "too noisy"] = ""  # why it is not testable here
     testable: bool = False  # whether an effect of the paper's share of the room could have been seen
     detectable: float | None = None  # the smallest effect that these seeds and units would show; no sign
@@ -57,11 +56,59 @@ class Verdict:
     paper_room: float | None = None  # what it moves in the paper
     expected: float | None = None  # the paper's share of our room, or what there was room for; no sign
     bar: float | None = None  # a success has to reach half of this; no sign
+    unit: str = ""  # of the effect, in words
+    style: Literal["difference", "ratio", "value"] = "difference"  # how its numbers are written
     n_seeds: int = 0
     n_units: int = 0
     n_blocks: int = 0  # blocks of neighboring stretches; 0: units count one by one
     p: float | None = None  # against no effect; with a control the larger of two. For `holm`
-    because: str = ""  # the explanation, with field names in braces
+    note: str = ""  # what a reader has to know about these numbers
+    because: tuple[str, ...] = ()  # why this verdict, with the names of other fields in braces
+    commands: tuple[str, ...] = ()  # that make the runs that are missing
+
+    def write(self, number: float) -> str:
+        """A number in the style of this verdict."""
+        return in_style(number, self.style)
+
+    @property
+    def interval(self) -> str:
+        """The interval of the effect; "" if it has none or is exact."""
+        return "" if self.exact or self.low is None else f"[{self.write(self.low)}, {self.write(self.high)}]"
+
+    @property
+    def measured(self) -> str:
+        """The effect with its interval; "" if nothing was measured."""
+        return "" if self.effect is None else " ".join(filter(None, (self.write(self.effect), self.interval)))
+
+    @property
+    def reasons(self) -> str:
+        """`note`, then `reason` and `because`, with numbers."""
+        sizes = {name: self.write(value).removeprefix("+") for name in ("detectable", "room", "expected", "bar")
+                 if (value := getattr(self, name)) is not None}
+        if self.paper_effect is not None:
+            beyond = f" beyond {self.write(self.null)}" if self.null else ""
+            sizes["size"] = self.write(abs(self.paper_effect - self.null)).removeprefix("+") + beyond
+        if self.control is not None:
+            sizes["control"] = self.write(self.control)
+        why = "; ".join(self.because).format(**sizes)
+        return "; ".join(filter(None, (self.note, f"{self.reason}: {why}" if self.reason and why else why)))
+
+    @property
+    def text(self) -> str:
+        """All of it in one line: the effect with its interval and unit, the reasons, and what to run."""
+        effect = f"{self.measured} {self.unit}".strip() if self.measured else ""
+        return ": ".join(filter(None, ("; ".join(filter(None, (effect, self.reasons))), "; ".join(self.commands))))
+
+
+def in_style(number: float, style: str) -> str:
+    """A number of a verdict: "ratio" is a relative change in %, "difference" has a sign, "value" has none if positive.
+
+    >>> in_style(-0.0234, "ratio"), in_style(0.0234, "difference"), in_style(2.0, "value")
+    ('-2.34%', '+0.0234', '2')
+    """
+    if style == "ratio" and 0 < abs(number) < 5e-5:  # two digits would round it to zero
+        return written(100 * number, "+.1g") + "%"
+    return written(number, {"ratio": "+.2%", "difference": "+.3g", "value": ".3g"}[style])
 
 
 @checked
@@ -168,19 +215,17 @@ def judge(effects, direction: Literal["lower", "higher"], paper_effect: float | 
         ours, theirs = (f"{100 * share:+.0f} %" for share in (claimed.mean() / room, paper / paper_room))
         because.append(f"{ours} of the room, {theirs} in the paper")
     because += ["without the mechanism {control}"] * (control is not None)
-    because = ": ".join(filter(None, (reason, "; ".join(because))))
     exact = bool(np.ptp(effects) <= 1e-12 * np.abs(effects).max())
     unsure = effects.size == 1 < seeds  # one number of one seed shows no spread
     effect = float(effects[0, 0] if exact else effects.mean())
     low, high = (effect, effect) if exact else (null + sign * end for end in (whole.low, whole.high)[::sign])
-    found = Verdict(verdict, effect, *((None, None) if unsure else (low, high)), reason=reason,
-                    testable=verdict != OPEN and not no_room and whole not in noisy, exact=exact and not unsure,
-                    detectable=None if unsure else detectable, paper_effect=paper_effect, null=null, room=room,
-                    paper_room=paper_room, expected=expected, bar=bar,
-                    control=None if control is None else float(control.mean()), n_seeds=len(effects), n_units=n_units,
-                    n_blocks=claimed.shape[1] if stretches else 0,
-                    p=1.0 if unsure else max(one.p for one in intervals), because=because)
-    return replace(found, text=worded(found))
+    return Verdict(verdict, effect, *((None, None) if unsure else (low, high)), reason=reason,
+                   testable=verdict != OPEN and not no_room and whole not in noisy, exact=exact and not unsure,
+                   detectable=None if unsure else detectable, paper_effect=paper_effect, null=null, room=room,
+                   paper_room=paper_room, expected=expected, bar=bar,
+                   control=None if control is None else float(control.mean()), n_seeds=len(effects), n_units=n_units,
+                   n_blocks=claimed.shape[1] if stretches else 0,
+                   p=1.0 if unsure else max(one.p for one in intervals), because=tuple(because))
 
 
 def blocks(values: "np.ndarray") -> "np.ndarray":
@@ -222,19 +267,6 @@ def _failure(whole: "_Interval", claimed: "np.ndarray", without: "np.ndarray | N
     if without is None:
         return "on the opposite side, with no control to explain it"
     return "opposite" if _interval(without - claimed / 2, family).low > 0 else "no effect of the mechanism"
-
-
-def worded(verdict: Verdict, write: Callable[[float], str] = lambda number: signed(number, ".3g"),
-           unit: str = "") -> str:
-    """The text of a verdict: the effect with its interval, in `unit`, then the reasons; `write` formats numbers."""
-    names = ("effect", "low", "high", "control", "detectable", "room", "expected", "bar")
-    numbers = {name: write(value) for name in names if (value := getattr(verdict, name)) is not None}
-    numbers |= {name: numbers[name].removeprefix("+") for name in names[-4:] if name in numbers}
-    if verdict.paper_effect is not None:
-        beyond = f" beyond {write(verdict.null)}" if verdict.null else ""
-        numbers["size"] = write(abs(verdict.paper_effect - verdict.null)).removeprefix("+") + beyond
-    brackets = "" if verdict.exact or verdict.low is None else " [{low}, {high}]"
-    return "; ".join(filter(None, ("{effect}" + brackets + f" {unit}" * bool(unit), verdict.because))).format(**numbers)
 
 
 def holm(p: Sequence[float]) -> list[int]:

@@ -18,11 +18,11 @@ from typing import Any
 from repro import __version__, paths, processes
 from repro.errors import ReproError
 from repro.study import weights
-from repro.study.experiment import Context, Outcome, corpus_named, experiment
-from repro.study.ids import data_at_hand, fingerprints, run_id
+from repro.study.experiment import Context, Outcome, corpus_named
 from repro.study.progress import Progress
 from repro.study.record import Record
-from repro.study.settings import RunConfig, canonical
+from repro.study.runs import Run
+from repro.study.settings import RunConfig
 from repro.study.store import Store, where
 
 
@@ -80,7 +80,8 @@ def model_at_hand(config: RunConfig, results: Path | str | None = None) -> bool:
     """
     stores = Store.for_scale(config.scale, results), Store.for_scale(config.scale)
     found = [(store, record) for store in stores if (record := store.get(config))]
-    folder = paths.work() / "runs" / run_id(config) if data_at_hand(config) else None
+    run = Run(config)
+    folder = paths.work() / "runs" / run.id if run.data_at_hand else None
     return (any(store.kept(record) for store, record in found) or folder is not None
             and (folder / "record.json").exists() and (folder / "model").exists())
 
@@ -92,7 +93,8 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
     stored = processes.first(lambda: store.get(config))
     if stored and not force and not with_folder:
         return stored, None
-    parent, folder = experiment(config.experiment), paths.work() / "runs" / run_id(config)
+    run = Run(config)
+    folder = paths.work() / "runs" / run.id
     if with_folder and (beside := processes.first(lambda: _beside(config, store, stored, folder))):
         return beside
     with _exclusive(folder):
@@ -102,30 +104,27 @@ def _obtain(config: RunConfig, results: Path | str | None, bars: Progress, force
         if stored and not force and not with_folder:
             return stored, None
 
-        needs, wants = {}, parent.needs(config)
-        models = wants if parent.models_of is None else parent.models_of(config)
-        for wanted in wants:
+        needs, models = {}, run.models
+        for wanted in run.needs:
             place = processes.first(lambda wanted=wanted: where(wanted, results))
-            key = canonical(wanted.model_dump(mode="json"))
-            needs[key] = _obtain(wanted, place, bars, with_folder=wanted in models)
+            needs[wanted.key] = _obtain(wanted, place, bars, with_folder=wanted in models)
 
         def need(wanted: RunConfig) -> tuple[Record, Path | None]:
-            key = canonical(wanted.model_dump(mode="json"))
-            if key not in needs:
+            if wanted.key not in needs:
                 raise ReproError(f"{config.experiment} asked for a run of {wanted.experiment} that is not in its "
                                  "`needs`; declare it there.")
-            return needs[key]
+            return needs[wanted.key]
 
         resumed = folder.exists() and any(folder.iterdir())
         folder.mkdir(parents=True, exist_ok=True)
         started = time.monotonic()
-        outcome = parent.execute(config, Context(folder, bars, need))
+        outcome = run.experiment.execute(config, Context(folder, bars, need))
         cost = {"wall_seconds": round(time.monotonic() - started, 3), "peak_memory_bytes": _peak_memory(),
                 "resumed": resumed, "created": datetime.now(UTC).isoformat(timespec="seconds")}
 
         def finish() -> Record:
             built_on = {need.id: need.digest for need, _ in needs.values()}
-            record = _record(config, outcome, folder.name, built_on, cost)
+            record = _record(run, outcome, built_on, cost)
             if stored and not force:
                 _same(stored, record, store.path(stored))
                 if stored.digest == record.digest:
@@ -194,16 +193,17 @@ def _same(stored: Record, again: Record, path: Path) -> None:
                      f"purpose, delete {path} and run it again.")
 
 
-def _record(config: RunConfig, outcome: Outcome, run: str, needs: dict[str, str], cost: dict[str, Any]) -> Record:
-    corpus, reads = corpus_named(config.corpus), fingerprints(config)
+def _record(run: Run, outcome: Outcome, needs: dict[str, str], cost: dict[str, Any]) -> Record:
+    config, reads = run.config, run.fingerprints
+    corpus = corpus_named(config.corpus)
     data = {"name": corpus.name, "fingerprint": corpus.fingerprint(), "part_of": corpus.part_of}
     if set(outcome.metrics) != set(outcome.units):
         raise ReproError(f"{config.experiment}: metrics and units must have the same names, but these differ: "
                          f"{', '.join(sorted(set(outcome.metrics) ^ set(outcome.units)))}.")
-    revision = experiment(config.experiment).revision
+    revision = run.experiment.revision
     return Record.sealed(
         **({"revision": revision} if revision else {}),
-        id=run, experiment=config.experiment, scale=config.scale, model=outcome.model, seed=config.seed,
+        id=run.id, experiment=config.experiment, scale=config.scale, model=outcome.model, seed=config.seed,
         config=config.settings(),
         data=data | ({"reads": reads} if reads else {}), needs=needs,
         metrics={name: float(value) for name, value in outcome.metrics.items()}, units=outcome.units,

@@ -12,6 +12,7 @@ from repro.configs import problems
 from repro.errors import ReproError
 
 SCALES = ("smoke", "small", "pretrained", "medium", "paper")
+COMMITTED = ("paper", "medium", "pretrained", "small")  # scales with committed records, the largest first
 DEVICES = {"smoke": "one CPU core", "small": "one CPU core"} | dict.fromkeys(SCALES[2:], "one GPU")  # of estimates
 
 
@@ -53,6 +54,11 @@ class RunConfig(BaseModel):
     scale: Literal[*SCALES]
     seed: int = Field(0, ge=0)
     corpus: str
+
+    @property
+    def key(self) -> str:
+        """16 hex digits that identify a run before its data is here: a hash of all its settings."""
+        return sha256(self.model_dump(mode="json"))[:16]
 
     def settings(self) -> dict[str, Any]:
         """The settings as JSON, without fields whose `Absent` value describes the earlier behavior. Ids are computed

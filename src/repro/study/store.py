@@ -9,8 +9,8 @@ from repro.errors import ReproError
 from repro.study import weights
 from repro.study.cache import cached
 from repro.study.experiment import corpus_named, experiment
-from repro.study.ids import data_at_hand, run_id
 from repro.study.record import Record
+from repro.study.runs import Run
 from repro.study.settings import RunConfig, canonical
 
 
@@ -92,8 +92,9 @@ class Store:
 
     def look(self, config: RunConfig) -> Record | None:
         """Like `get`, but also returns stale records."""
-        if data_at_hand(config):
-            path = self.folder / config.scale / config.experiment / f"{run_id(config)}.json"
+        run = Run(config)
+        if run.data_at_hand:
+            path = self.folder / config.scale / config.experiment / f"{run.id}.json"
             return Record.read(path) if path.exists() else None
         corpus = corpus_named(config.corpus)
         here = corpus.fingerprint() if corpus.available() else None
@@ -118,7 +119,7 @@ class Store:
 
     def _but_for_the_seed(self, config: RunConfig) -> list[Record]:
         """The records with the settings of `config`, at any seed and on any data, of the current revision."""
-        revision = experiment(config.experiment).revision
+        revision = Run(config).experiment.revision
         same = self._by_settings(config.experiment, config.scale).get(canonical(config.settings() | {"seed": 0}), [])
         return [record for record in same if record.revision == revision]
 

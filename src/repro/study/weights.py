@@ -8,13 +8,9 @@ import json
 import shutil
 from pathlib import Path
 
-from repro import paths
 from repro.data import files
 from repro.errors import ReproError
-from repro.study.cache import cached
-from repro.study.experiment import experiment
 from repro.study.record import Record
-from repro.study.settings import RunConfig, canonical
 
 WEIGHTS, TOKENISER = "model.safetensors", "tokenizer.json"
 BESIDE = "config.json", "generation_config.json"  # other files that loading the weights needs
@@ -77,29 +73,6 @@ def check(record: Record, model: Path) -> None:
             what = "belongs to another model" if name == TOKENISER else "is another file"
             raise ReproError(f"{model / name} {what}: its sha256 begins with {files.sha256(model / name)[:16]}, record "
                              f"{record.id} names {sha256[:16]}; {again}.")
-
-
-@cached
-def known(config: RunConfig) -> Record | None:
-    """The record with these settings that has weights next to it, among the records of its scale, on any data.
-
-    Raises ReproError for two of them, and for a record that cannot be trusted.
-    """
-    revision, settings = experiment(config.experiment).revision, canonical(config.settings())
-    same = [record for record in _with_weights(config.experiment, config.scale)
-            if record.revision == revision and canonical(record.config) == settings]
-    if len(same) > 1:
-        raise ReproError(f"weights are stored next to {' and '.join(record.id for record in same)} of "
-                         f"{config.experiment}, which have one config but different data; delete one.")
-    return same[0] if same else None
-
-
-@cached
-def _with_weights(experiment: str, scale: str) -> list[Record]:
-    """The records of a scale and experiment that have weights next to them."""
-    folder = paths.results(scale) / scale / experiment
-    files = sorted(model.parent.with_suffix(".json") for model in folder.glob("*/model") if model.is_dir())
-    return [Record.read(file) for file in files if file.exists()]
 
 
 def _cut_off(path: Path) -> str:

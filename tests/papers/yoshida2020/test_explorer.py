@@ -2,9 +2,9 @@
 
 import pytest
 
+from repro.pages.charts import charts, measured
 from repro.papers.yoshida2020 import explorer, variations, wikitext103
 from repro.study import Store, experiment
-from repro.study.charts import charts, measured
 
 TABLE1 = next(chart for chart in charts() if chart.id == "recurrence-wikitext103")
 

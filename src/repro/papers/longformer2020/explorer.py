@@ -1,8 +1,8 @@
 """The character language models in the explorer: bits per character against attended pairs."""
 
+from repro.pages import Chart
 from repro.papers.longformer2020.charlm import ABLATION, COST, PAPER
 from repro.papers.longformer2020.charlm_tables import METRIC, ROWS, window_layout
-from repro.study.charts import Chart
 from repro.study.published import published
 from repro.study.registry import register
 

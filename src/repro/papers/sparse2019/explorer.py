@@ -1,8 +1,8 @@
 """The Sparse Transformer in the explorer: bits per byte against attended pairs."""
 
+from repro.pages import Chart
 from repro.papers.sparse2019.settings import is_image
 from repro.papers.sparse2019.tasks import DENSITY, PAPER
-from repro.study.charts import Chart
 from repro.study.published import published
 from repro.study.registry import register
 

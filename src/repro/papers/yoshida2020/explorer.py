@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from repro.pages import Chart
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.yoshida2020 import memories, pg19, variations, wikitext103
 from repro.papers.yoshida2020.tables import CONTROL, FIRST, kind
-from repro.study.charts import Chart
 from repro.study.published import published
 from repro.study.registry import register
 

@@ -7,9 +7,9 @@ Not in the paper. Test books with marks that no training book has are hard for a
 import math
 from collections.abc import Mapping
 
+from repro.pages import Metric
 from repro.study import Artifact, Estimate, Experiment, Outcome, RunConfig, Store, command, experiment, register
 from repro.study.artifacts import NOT_RUN
-from repro.study.chapter_text import Metric
 
 SPLITS = ("train", "validation", "test")
 MANY = 5  # marks per 1,000 words; a text with more uses them

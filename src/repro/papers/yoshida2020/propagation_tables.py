@@ -333,11 +333,11 @@ def texts_beside(context: ArtifactContext) -> "pandas.DataFrame":
     return pandas.DataFrame(rows or [{"context ends": NOT_RUN}])
 
 
-def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 50) -> str:
+def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 50, id: str = "") -> str:
     """The examples of a record as an HTML table: the end of each context, and the continuations side by side.
 
     Topic words of the context are bold, names that occur in it are in italics, gendered pronouns are underlined. A
-    legend and `caption` follow the table.
+    legend and `caption` follow the table. id: of the artifact that it shows.
     """
     from repro.evaluation.consistency import GENDERS
 
@@ -357,7 +357,7 @@ def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 
     legend = "<b>topic words</b> of the context, <i>names</i> that occur in it, <u>pronouns</u> with a gender"
     told = "".join(f"<div>{line}</div>" for line in (legend, *html.escape(caption).splitlines()))
     head = f"<thead><tr style='text-align: left'>{head}</tr></thead>"
-    return page.framed(f'<table class="texts">{head}<tbody>{body}</tbody></table>', told)
+    return page.framed(f'<table class="texts"{page.named(id)}>{head}<tbody>{body}</tbody></table>', told)
 
 
 def marked(text: str, marks: dict[str, str]) -> str:

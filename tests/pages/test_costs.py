@@ -5,8 +5,9 @@ from dataclasses import asdict
 
 import pytest
 
-from repro.study import Record, Store, costs, run
-from repro.study.costs import hours
+from repro.pages import costs
+from repro.pages.costs import hours
+from repro.study import Record, Store, run
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import pytest
 from bs4 import BeautifulSoup
 from chromium import Chromium, needs_chromium
 
-from repro.study import Artifact, Assay, Claim, Measured, Scoreboard, Verdict, claim, register, run
-from repro.study.board import _declared, place_of, row, standing_of, strip
+from repro.pages import Scoreboard
+from repro.pages.board import _declared, place_of, row, standing_of, strip
+from repro.study import Artifact, Assay, Claim, Measured, Verdict, claim, register, run
 
 DECLARED = {"paper": "toy2020", "experiment": "toy-recurrence", "direction": "lower", "unit": "book", "relative": True,
             "same_weights": True, "why_no_assay": "a toy", "control": "masked",
@@ -65,7 +66,7 @@ def test_every_claim_is_there_with_its_verdict_and_its_evidence(board):
 
 def test_rows_are_in_blocks_that_are_laid_out_one_by_one(monkeypatch, board):
     assert [len(part.select(".claim")) for part in board.select(".rows")] == [2, 1]
-    monkeypatch.setattr("repro.study.board.ROWS", 1)
+    monkeypatch.setattr("repro.pages.board.ROWS", 1)
     parts = BeautifulSoup(Scoreboard()._repr_html_(), "html.parser").select(".rows")
     assert [[one["id"] for one in part.select(".claim")] for part in parts] == [["toy-gain"], ["toy-free"], ["other"]]
 
@@ -73,7 +74,8 @@ def test_rows_are_in_blocks_that_are_laid_out_one_by_one(monkeypatch, board):
 def test_a_claim_with_a_short_sentence_has_the_full_one_in_its_details():
     one = SimpleNamespace(brief="It helps & more.", source="Table 1", direction="lower", expected=lambda: None,
                           late="")
-    assert "It helps &amp; more. <small>Table 1</small>" in row(one, "small", Verdict("not run", text="2 runs: x"))
+    missing = Verdict("not run", because=("2 runs",), commands=("x",))
+    assert "It helps &amp; more. <small>Table 1</small>" in row(one, "small", missing)
     facts = _declared(Claim(**DECLARED | {"id": "long", "sentence": "It <helps>.", "short": "It.", "source": "Table 1"},
                             measure=measure))
     assert facts["in full"] == "It &lt;helps&gt;."

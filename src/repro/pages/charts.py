@@ -8,12 +8,11 @@ from typing import Any
 
 from repro.study.artifacts import heading
 from repro.study.cache import caching
-from repro.study.chapter_text import COMMITTED
 from repro.study.experiment import experiment
-from repro.study.plan import command
 from repro.study.record import Record
 from repro.study.registry import declared, title
-from repro.study.settings import RunConfig
+from repro.study.runs import command
+from repro.study.settings import COMMITTED, RunConfig
 from repro.study.store import Store
 
 QUALITIES = {  # metric -> label; lower is better. A series opens with the first one that it has
@@ -37,6 +36,7 @@ class Chart:
 
     The records hold the metrics named in QUALITIES and COSTS; a chart adds everything else, in plain words.
 
+    >>> from repro.study import experiment
     >>> chart = Chart(id="toy", paper="yoshida2020", title="Toys", experiment="recurrence-pg19",
     ...     line=lambda config: config.model, settings=lambda config: {"overlap, tokens": config.overlap})
     >>> chart.line(experiment("recurrence-pg19").plan("smoke")[0])

@@ -7,9 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from repro import cli, paths
-from repro.study import Artifact, Claim, Measured, claim, claims, in_short, register, verdict_table
-from repro.study.board import Scoreboard
-from repro.study.claims import listing
+from repro.pages import in_short, verdict_table
+from repro.pages.board import Scoreboard
+from repro.pages.listing import listing
+from repro.study import Artifact, Claim, Measured, claim, claims, register
 
 TOLD = "criterion changed after the runs (before: less than half)"
 
@@ -26,7 +27,7 @@ def late(toy):
 
 
 def test_the_row_of_a_claim_says_what_its_criterion_was_before(late):
-    effects = verdict_table("smoke", "06_toy").set_index("claim")["effect"]
+    effects = verdict_table("smoke", "06_toy").frame.set_index("claim")["effect"]
     assert effects["It helps."].str.endswith(f"; {TOLD}").tolist() == [True, True]  # at small and at smoke
     assert not effects["It is free."].str.contains("criterion").any()
 

@@ -10,23 +10,11 @@ import pytest
 
 from repro.errors import ReproError
 from repro.page import written
-from repro.study import (
-    Artifact,
-    Claim,
-    InShort,
-    Measured,
-    Sentence,
-    Verdict,
-    badge,
-    claim,
-    in_short,
-    metric,
-    register,
-    run,
-    sentence,
-)
+from repro.pages import InShort, Sentence, badge, in_short, metric, sentence
+from repro.pages.chapter_text import SHOWN
+from repro.pages.verdicts import LOOKS, css_class
+from repro.study import Artifact, Claim, Measured, Verdict, claim, register, run
 from repro.study.artifacts import ADDED
-from repro.study.chapter_text import SHOWN, SIGNS, css_class
 
 RUN = "repro run toy-recurrence --scale smoke --set model=recurrent --set overlap=5"
 CSS = (Path(__file__).parents[2] / "book/_static/book.css").read_text()
@@ -172,10 +160,10 @@ def test_badges_differ_in_sign_and_class_and_lead_somewhere():
         '<a class="verdict verdict-not-reproduced" href="#there" title="a &quot;claim&quot;">'
         '<span aria-hidden="true">✗</span> not reproduced</a>')
     assert badge("open").startswith('<span class="verdict verdict-open">')
-    assert len(set(SIGNS.values())) == len(SIGNS)
+    assert len({look.sign for look in LOOKS.values()}) == len(LOOKS)
     with pytest.raises(ReproError, match="unknown verdict 'reproducd'. Did you mean 'reproduced'?"):
         badge("reproducd")
-    assert set(Verdict.__dataclass_fields__["verdict"].type.__args__) <= set(SIGNS)
+    assert set(Verdict.__dataclass_fields__["verdict"].type.__args__) <= set(LOOKS)
 
 
 def rules(verdict, dark):
@@ -190,7 +178,7 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("verdict", SIGNS)
+@pytest.mark.parametrize("verdict", LOOKS)
 def test_badges_can_be_read_in_both_modes(verdict, dark):
     """Contrast of at least 7:1, by the formula of WCAG 2.1."""
     light, deep = sorted((luminance(colour) for colour in re.findall("#[0-9a-f]{6}", rules(verdict, dark))),
@@ -199,8 +187,8 @@ def test_badges_can_be_read_in_both_modes(verdict, dark):
 
 
 def test_badges_differ_in_shape():
-    shapes = {verdict: re.findall("border[^;]*;", rules(verdict, dark=False)) for verdict in SIGNS}
-    assert all(shapes[one] != shapes[other] for one, other in combinations(SIGNS, 2))
+    shapes = {verdict: re.findall("border[^;]*;", rules(verdict, dark=False)) for verdict in LOOKS}
+    assert all(shapes[one] != shapes[other] for one, other in combinations(LOOKS, 2))
 
 
 def test_many_verdicts_are_folded_behind_the_first_few(claimed):

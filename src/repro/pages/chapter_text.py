@@ -6,7 +6,6 @@ import re
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -14,23 +13,18 @@ from repro import page
 from repro.checked import checked
 from repro.errors import ReproError, unknown
 from repro.page import written
-from repro.study.artifacts import ADDED, NOT_RUN
+from repro.pages.verdicts import badge
+from repro.study.artifacts import ADDED
 from repro.study.cache import caching
-from repro.study.claims import Claim, claim, claims
+from repro.study.claims import Claim, claim, claims, latest
 from repro.study.experiment import experiment
-from repro.study.plan import command
-from repro.study.rule import NOT_REPRODUCED, Verdict
+from repro.study.rule import NOT_REPRODUCED, NOT_RUN, Verdict
+from repro.study.runs import command
 from repro.study.store import Store
 
-COMMITTED = ("paper", "medium", "pretrained", "small")  # scales with committed records, the largest first
 SECTION = "claims-and-verdicts"  # the target of a chapter's badges: its heading "Claims and verdicts"
 LATE = ", criterion changed after the runs"  # follows the source of such a claim
 SHOWN = 3  # verdicts shown in a chapter's first cell; the others are folded
-
-# In addition to its color (book.css), each verdict has its own sign.
-SIGNS = {"reproduced": "✓", "reproduced, smaller": "½", "not reproduced": "✗", "inconclusive": "≈",
-         "not testable here": "∅", "open": "?", NOT_RUN: "–", "machinery works": "⚙"}
-
 
 @dataclass(frozen=True)
 class Metric:
@@ -72,6 +66,16 @@ def metric(experiment_name: str, name: str, scale: str = "small", style: str = "
         if name not in record.metrics:
             raise unknown(f"metric of {experiment_name}", name, record.metrics)
     return Metric(fmean(record.metrics[name] for record in found) if found else None, style, command(plan[0]))
+
+
+@checked
+def verdict_of(id: str, scale: str = "small") -> Verdict:
+    """The verdict on a claim, for a `sentence`. Raises ReproError for an unknown claim or scale.
+
+    >>> verdict_of("yoshida2020-table1-gain-disjoint", "smoke").verdict
+    'not run'
+    """
+    return claim(id).verdict(scale)
 
 
 @dataclass(frozen=True)
@@ -139,47 +143,8 @@ class _Prose(string.Formatter):
 def _missing(value: Any) -> str:
     """The command for a value that was not run; "" for an available one."""
     if isinstance(value, Verdict) and value.verdict == NOT_RUN:
-        return value.text.partition(": ")[2] or value.text
+        return "; ".join(value.commands) or value.text
     return value.command if isinstance(value, Metric) and value.value is None else ""
-
-
-def css_class(verdict: str) -> str:
-    """The class with which book.css styles a verdict.
-
-    >>> css_class("reproduced, smaller")
-    'verdict-reproduced-smaller'
-    """
-    return "verdict-" + re.sub(r"\W+", "-", verdict)
-
-
-@checked
-def badge(verdict: str, href: str = "", about: str = "") -> str:
-    """A verdict as HTML: its sign and words, in the color and shape that book.css gives it.
-
-    href: its link target. about: its tooltip.
-    Raises ReproError for a verdict that does not exist.
-
-    >>> badge("open")
-    '<span class="verdict verdict-open"><span aria-hidden="true">?</span> open</span>'
-    """
-    if verdict not in SIGNS:
-        raise unknown("verdict", verdict, SIGNS)
-    kind, link = ("a", f' href="{html.escape(href)}"') if href else ("span", "")
-    tooltip = f' title="{html.escape(about)}"' if about else ""
-    return (f'<{kind} class="verdict {css_class(verdict)}"{link}{tooltip}>'
-            f'<span aria-hidden="true">{SIGNS[verdict]}</span> {verdict}</{kind}>')
-
-
-def latest(one: Claim, results: Path | str | None = None) -> tuple[str, Verdict]:
-    """The largest scale at which a claim has all its records, and the verdict there; `small` if no scale has them."""
-    known = [scale for scale in COMMITTED if scale in one.scales]
-    for scale in known:
-        found = one.verdict(scale, results)
-        if found.verdict != NOT_RUN:
-            return scale, found
-    if not known:
-        return "", Verdict(NOT_RUN, text="planned at no such scale")
-    return known[-1], one.verdict(known[-1], results)
 
 
 @dataclass(frozen=True)

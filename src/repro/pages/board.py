@@ -11,26 +11,19 @@ from typing import Any
 
 import repro
 from repro import page, paths
-from repro.study.artifacts import NOT_RUN, Artifact, artifacts
+from repro.pages.verdicts import LOOKS, badge, columns, css_class
+from repro.study.artifacts import Artifact, artifacts
 from repro.study.cache import caching
-from repro.study.chapter_text import COMMITTED, SIGNS, badge, css_class, latest
-from repro.study.claims import Claim, claims, overall, tally
-from repro.study.plan import command
+from repro.study.claims import Claim, claims, latest, overall, tally
 from repro.study.registry import cited, title
-from repro.study.rule import Verdict
-from repro.study.settings import SCALES
+from repro.study.rule import NOT_RUN, Verdict
+from repro.study.runs import command
+from repro.study.settings import COMMITTED, SCALES
 from repro.study.store import Store
 
 ROOT = Path(repro.__file__).parent
 SCRIPT = Path(__file__).with_suffix(".js")
 ROWS = 20  # per block; a browser lays out a block only when it is in view, so filters answer at once
-MARKS = {  # shapes for effects, so that color is not the only sign of a verdict; each is centered on 0, 0
-    "reproduced": '<circle r="5"/>', "reproduced, smaller": '<circle r="3.5"/>',
-    "not reproduced": '<path d="M-4.5-4.5h9v9h-9z"/>',
-    "inconclusive": '<path d="M0-6 6 5H-6z"/>', "not testable here": '<path class="line" d="M-4.5-4.5l9 9m0-9l-9 9"/>',
-    "open": '<circle class="line" r="4.5"/><path d="M0-4.5a4.5 4.5 0 0 1 0 9z"/>',
-    "machinery works": '<circle r="2.5"/>',
-}
 LEGEND = ("Each strip has its own scale. The line in the middle marks no effect; the side that the paper claims is on "
           "the right. The filled mark is our effect with its interval (95 %, wider if several claims share one error "
           "rate); the hollow diamond is the paper's effect. Gray: effects too small to distinguish from zero. "
@@ -59,7 +52,7 @@ class Scoreboard:
             parts = [_paper(paper, [row for row in told if row[0].paper == paper], self.results) for paper in papers]
             gallery = _gallery(sorted(shown, key=lambda at: papers.index(at[0].paper)))
         choices = {"paper": {paper: title(paper) for paper in papers},
-                   "verdict": {name: name for name in SIGNS if any(found.verdict == name for *_, found in told)},
+                   "verdict": {name: name for name in LOOKS if any(found.verdict == name for *_, found in told)},
                    "scale": {scale: scale for scale in SCALES if any(
                        at == scale and found.verdict != NOT_RUN for _, at, found in told)}}
         shown = f'<p class="legend">{LEGEND}</p>{"".join(parts)}{gallery}'
@@ -103,18 +96,17 @@ def strip(one: Claim, found: Verdict) -> str:
         parts.append(f'<path class="line" d="M{place(found.low)} 0H{place(found.high)}"/>')
     if paper is not None:
         parts.append(f'<path class="paper" transform="translate({place(paper)})" d="M0-6 5 0 0 6-5 0z"/>')
-    parts.append(f'<g transform="translate({place(found.effect)})">{MARKS[found.verdict]}</g>')
+    parts.append(f'<g transform="translate({place(found.effect)})">{LOOKS[found.verdict].mark}</g>')
     return (f'<svg class="strip {css_class(found.verdict)}" viewBox="-112 -10 224 20" aria-hidden="true">'
             f'{"".join(parts)}</svg>')
 
 
 def row(one: Claim, scale: str, found: Verdict) -> str:
     """A claim in one row: badge, short sentence, strip, and the effect as a number; its unit is in the details."""
-    effect = found.text.partition("; ")[0].removesuffix(f" {one.told_in}") if found.effect is not None else ""
     source = one.source.partition(";")[0]
-    where = _text(f"{source}{f', {scale}' * bool(effect)}") + LATE * bool(one.late)
+    where = _text(f"{source}{f', {scale}' * bool(found.measured)}") + LATE * bool(one.late)
     return (f'{badge(found.verdict)} <span class="sentence">{_text(one.brief)} <small>{where}</small></span>'
-            f'<span class="effect">{strip(one, found)}<small>{_text(effect)}</small></span>')
+            f'<span class="effect">{strip(one, found)}<small>{_text(found.measured)}</small></span>')
 
 
 def place_of(one: Artifact | Claim) -> str:
@@ -189,11 +181,11 @@ def _scales(one: Claim, results: Path | str | None) -> str:
     import pandas
 
     found = {scale: one.verdict(scale, results) for scale in reversed(SCALES) if scale in one.scales}
-    lines = [{"at": scale, "verdict": told.verdict, "effect": told.text} | one.words(told)
+    lines = [{"at": scale, "verdict": told.verdict, "effect": told.text} | columns(one, told)
              for scale, told in found.items() if told.verdict != NOT_RUN]
     if lines:
         return page.table(pandas.DataFrame(lines).fillna("–"))
-    commands = {line for told in found.values() for line in told.text.partition(": ")[2].split("; ") if line}
+    commands = {line for told in found.values() for line in told.commands}
     told = ", ".join(f"<code>{_text(line)}</code>" for line in sorted(commands))
     return f"<p>{f'Not run: {told}' if told else 'Not planned at any scale'}.</p>"
 

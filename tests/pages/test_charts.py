@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from repro.study import SCALES, Chart, Outcome, Store, experiment, explored, register, registry, run
-from repro.study.charts import PEAK, charts, measured
+from repro.pages import Chart, explored
+from repro.pages.charts import PEAK, charts, measured
+from repro.study import SCALES, Outcome, Store, experiment, register, registry, run
 
 WORDS = [10, 20, 30]
 
@@ -57,7 +58,7 @@ def test_every_point_with_a_record_is_there_once_for_each_quality(charted):
 def test_generated_text_is_called_so_and_has_nothing_of_a_paper_beside_it(charted, monkeypatch):
     run(charted.plan("smoke")[1], progress=False)
     assert measured(charts()[0], "smoke")[0]["text"] == "Toys: toy, a part, smoke"
-    monkeypatch.setattr("repro.study.charts.GENERATED", "toy-")
+    monkeypatch.setattr("repro.pages.charts.GENERATED", "toy-")
     words = measured(charts()[0], "smoke")[0]
     assert (words["text"], words["printed"], words["generated"]) == ("Generated text, smoke", [], True)
     register(replace(charts()[0], id="again", title="Toys, once more"), replace(charts()[0], id="more", title="Others"))

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.study.chapter_text import COMMITTED
 from repro.study.experiment import experiments
 from repro.study.record import Record
 from repro.study.registry import cited
+from repro.study.settings import COMMITTED
 from repro.study.store import Store
 
 if TYPE_CHECKING:
