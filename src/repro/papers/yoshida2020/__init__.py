@@ -13,8 +13,8 @@ from repro.papers.yoshida2020.propagation_tables import (
     side_by_side,
 )
 from repro.papers.yoshida2020.reading import answered, asked, by_window, padded, states_of_others
-from repro.papers.yoshida2020.tables import curves, kind, layer_weights, learning_curves, learning_rates
+from repro.papers.yoshida2020.tables import curves, layer_weights, learning_curves, learning_rates, row_kind
 
 __all__ = ["answered", "asked", "by_window", "change_without", "curves", "deviations", "distance_names", "evaluate",
-           "kind", "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "own_and_other", "padded",
-           "propagation_records", "reach_by_reader", "side_by_side", "states_of_others", "trained"]
+           "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "own_and_other", "padded",
+           "propagation_records", "reach_by_reader", "row_kind", "side_by_side", "states_of_others", "trained"]
