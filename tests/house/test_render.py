@@ -168,8 +168,8 @@ def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
 
 
 def test_the_papers_sizes_are_those_that_they_print():
-    assert {paper.id: paper.weights() for paper in papers() if paper.weights} == {
-        "yoshida2020": 124, "gpt2_2019": 1542, "sparse2019": 152, "longformer2020": 41}
+    sizes = {paper.id: paper.weights() for paper in papers() if paper.weights}
+    assert sizes.items() >= {"yoshida2020": 124, "gpt2_2019": 1542, "sparse2019": 152, "longformer2020": 41}.items()
     assert "/ 1,542 M |" in landing.table() and "/ 41 M |" in landing.table() and "/ – |" in landing.table()
 
 
