@@ -136,6 +136,16 @@ def test_no_output_of_a_lesson_is_a_repr(path):
             assert " at 0x" not in json.dumps(output), lines(cell)[-1]
 
 
+@each
+def test_curves_have_a_caption_that_says_what_to_see(path):
+    """A drawing of curves knows its axes alone, so the chapter adds a sentence; `in_short` asks for one itself."""
+    for cell in code(path):
+        source = "".join(cell["source"])
+        if "in-short" not in tags(cell) and re.search(
+                r"\b(draw_curves|draw_table_curves|draw_growth|LiveCurve)\(", source):
+            assert "look_for" in source, lines(cell)[0]
+
+
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
