@@ -10,10 +10,16 @@ from repro.paths import write_atomic
 
 
 def execute(source: str, target: str, scale: str) -> None:
-    notebook = papermill.execute_notebook(
-        source, None, {"scale": scale}, kernel_name="python3", cwd="notebooks", progress_bar=False,
-        extra_arguments=["--log-level=CRITICAL"],
-    )
+    """Exits with the chapter, the cell and one line where the library refuses what a cell asks for."""
+    try:
+        notebook = papermill.execute_notebook(
+            source, None, {"scale": scale}, kernel_name="python3", cwd="notebooks", progress_bar=False,
+            extra_arguments=["--log-level=CRITICAL"],
+        )
+    except papermill.PapermillExecutionError as error:
+        if error.ename != "ReproError":
+            raise
+        sys.exit(f"{source}, cell [{error.exec_count}]: {error.evalue}")
     write_atomic(target, nbformat.writes(tidy(notebook, scale)))
 
 

@@ -16,34 +16,11 @@ from repro.study import SCALES, Claim, Record, Store, Verdict, artifacts, claims
 from repro.study.artifacts import heading
 from repro.study.cache import caching
 from repro.study.claims import latest
-from repro.study.published import published
+from repro.study.paper import papers
 from repro.study.registry import title
 from repro.study.rule import NOT_RUN, OPEN, REPRODUCED
 
 ROOT = Path(__file__).parents[1]
-PAPERS = {  # in the order of the chapters: name, citation, idea, first and last chapter
-    "yoshida2020": ("Recurrence", "yoshida2020recurrence",
-                    "pass a summary of each window to the next one, inside a pretrained model", 3, 9),
-    "liu2018": ("T-DMCA", "liu2018wikipedia",
-                "write Wikipedia articles from many sources with local and memory-compressed attention", 10, 10),
-    "gpt1_2018": ("GPT", "radford2018gpt1", "pretrain a decoder on books, then fine-tune it for each task", 11, 11),
-    "gpt2_2019": ("GPT-2", "radford2019gpt2", "pretrain a larger decoder on the web and use it without fine-tuning",
-                  12, 12),
-    "sparse2019": ("Sparse Transformer", "child2019sparse", "factorize attention into two sparse patterns", 13, 15),
-    "longformer2020": ("Longformer", "beltagy2020longformer",
-                       "attend within a sliding window, and let a few tokens attend everywhere", 16, 21),
-}
-SIZES = {  # where the paper prints the size of its model, in millions of weights
-    "gpt2_2019": ("gpt2_2019_table2_model_sizes", "model != ''", "parameters_millions_as_printed"),
-    "longformer2020": ("longformer2020_table2_small_char_lm", "model.str.contains('ours')", "parameters_millions"),
-    "sparse2019": ("sparse2019_table1_density_modelling", "model.str.contains('Sparse')", "parameters_millions"),
-}
-GPT2 = 124  # million weights of the GPT-2 to which the paper adds recurrence
-LAST = 23  # chapter
-FINDINGS = (  # open the page; a test holds their share of successes to that of all claims
-    "yoshida2020-table1-gain-disjoint", "yoshida2020-matched-wikitext-103-first-block", "liu2018-figure3-longer-base",
-    "gpt1_2018-lstm-worse", "gpt2_2019-larger-wikitext103", "sparse2019-table2-text-fixed-strided",
-    "longformer2020-table4-order")
 BASE = "pretrain-gpt2-mini"
 BRANCH = "colab"  # the branch whose chapters install the library themselves (book/colab.py)
 FIRST = "notebooks/04_recurrence_module.ipynb"  # the chapter that the Colab and Binder buttons open
@@ -52,11 +29,18 @@ FIRST = "notebooks/04_recurrence_module.ipynb"  # the chapter that the Colab and
 def filled(text: str) -> str:
     """The landing page, with each placeholder replaced by text made from the records."""
     with caching():
-        for place, write in (("lead", lead), ("actions", actions), ("claims", picture), ("findings", findings),
-                            ("papers", papers), ("time", time), ("chapters that are missing", missing)):
+        for place, write in (("names", names), ("lead", lead), ("actions", actions), ("claims", picture),
+                             ("findings", findings), ("papers", table), ("time", time),
+                             ("chapters that are missing", missing)):
             before, after = text.split(f"<!-- {place} -->")
             text = before + write() + after
     return text
+
+
+def names() -> str:
+    """The names of the papers' methods, such as "Recurrence, GPT and GPT-2"."""
+    *first, last = (paper.name for paper in papers())
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def lead() -> str:
@@ -114,7 +98,7 @@ def site() -> str:
 def judged() -> list[tuple[Claim, str, Verdict]]:
     """The claims that have runs, judged or open, with scale and verdict, ordered by paper and chapter."""
     rows = [(one, *latest(one)) for one in claims()]
-    order = [*PAPERS, *dict.fromkeys(one.paper for one, *_ in rows if one.paper not in PAPERS)]
+    order = dict.fromkeys([*(paper.id for paper in papers()), *(one.paper for one, *_ in rows)])
     return [row for paper in order for row in rows if row[0].paper == paper and row[2].verdict != NOT_RUN]
 
 
@@ -141,9 +125,9 @@ def line(one: Claim, found: Verdict) -> str:
 
 
 def findings() -> str:
-    """The claims in `FINDINGS` that have runs, as a list; the first ones that have where none of these do."""
-    rows = judged()
-    chosen = [row for id in FINDINGS for row in rows if row[0].id == id] or rows[:len(FINDINGS)]
+    """The papers' `findings` that have runs, as a list; the first claims that have where none of these do."""
+    rows, first = judged(), [id for paper in papers() for id in paper.findings]
+    chosen = [row for id in first for row in rows if row[0].id == id] or rows[:7]
     if not chosen:
         return "No claim has runs yet."
     return f'<ul class="findings">{"".join(finding(*row) for row in chosen)}</ul>'
@@ -151,7 +135,7 @@ def findings() -> str:
 
 def finding(one: Claim, scale: str, found: Verdict) -> str:
     """A claim as an item: verdict, paper, sentence, our effect and the paper's, and a link to its chapter."""
-    name = PAPERS[one.paper][0] if one.paper in PAPERS else title(one.paper)
+    name = next((paper.name for paper in papers() if paper.id == one.paper), title(one.paper))
     effect = f"{found.measured} {found.unit}".strip()
     seeds = f", with {found.n_seeds} of {one.seeds} seeds" * (found.verdict == OPEN)
     unit = f" {one.told_in}" * bool(one.told_in and not one.relative)
@@ -162,24 +146,25 @@ def finding(one: Claim, scale: str, found: Verdict) -> str:
     return f"<li>{badge(found.verdict)} <b>{name}</b>. {text}{where}</li>"
 
 
-def papers() -> str:
+def table() -> str:
     """A Markdown table with a row for each paper."""
     rows = ["| paper | in this book | weights: ours / the paper's | claims |", "| --- | --- | --- | --- |"]
-    for paper, (name, key, idea, first, last) in PAPERS.items():
-        planned = set(range(first, last + 1))
-        here = planned & chapters()
-        chapter = f"chapter{'s' * (len(planned) > 1)} {spans(planned)}"
-        shown = sum(one.paper == paper for one in artifacts())
+    for paper in papers():
+        here = paper.planned & chapters()
+        chapter = f"chapter{'s' * (len(paper.planned) > 1)} {spans(paper.planned)}"
+        shown = sum(one.paper == paper.id for one in artifacts())
         state_here = f"**planned**: {chapter}" + f"; {shown} tables and figures declared" * (shown > 0)
         if here:
-            part = f"chapters {spans(here)} of {spans(planned)}"
-            made = runs(paper)
-            state, which = ("complete", chapter) if here == planned else ("in part", part)
+            part = f"chapters {spans(here)} of {spans(paper.planned)}"
+            made = runs(paper.id)
+            state, which = ("complete", chapter) if here == paper.planned else ("in part", part)
             took = f"{len(made)} recorded runs ({spent(made)})" if made else "runs still to be made"
             state_here = f"**{state}**: {which}; {shown} tables and figures from {took}"
+        theirs = paper.weights() if paper.weights else None
         sizes = " / ".join(f"{size:{',.0f' if size >= 1000 else '.3g'}} M" if size else "–"
-                           for size in (ours(paper), theirs(paper)))
-        rows.append(f"| **{name}**, {{cite:t}}`{key}`: {idea} | {state_here} | {sizes} | {verdicts(paper)} |")
+                           for size in (ours(paper.id), theirs))
+        rows.append(f"| **{paper.name}**, {{cite:t}}`{paper.cite}`: {paper.idea} | {state_here} | {sizes} | "
+                    f"{verdicts(paper.id)} |")
     return "\n".join(rows)
 
 
@@ -194,14 +179,6 @@ def weights(made: Iterable[Record]) -> list[float]:
     if any("base" in record.config for record in made):
         made += recorded(BASE)
     return [record.metrics["parameters"] / 1e6 for record in made if "parameters" in record.metrics]
-
-
-def theirs(paper: str) -> float | None:
-    """Millions of weights of the paper's largest model; None if the paper does not print it."""
-    if paper not in SIZES:
-        return GPT2 if paper == "yoshida2020" else None
-    table, query, column = SIZES[paper]
-    return max(map(float, filter(None, published(table).query(query)[column])), default=None)
 
 
 def spent(made: Iterable[Record]) -> str:
@@ -238,7 +215,7 @@ def time() -> str:
 
 def missing() -> str:
     """The planned chapters, such as "9 to 15 and 18 to 21"."""
-    return spans(set(range(1, LAST + 1)) - chapters())
+    return spans(set().union(*(paper.planned for paper in papers())) - chapters())
 
 
 def chapters() -> set[int]:

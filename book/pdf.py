@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 
 import landing
+import toc
 import yaml
 from bs4 import BeautifulSoup, Tag
 
@@ -102,7 +103,7 @@ def mathematics(pages: Path, names: list[str], there: str) -> str:
 def parts() -> Iterator[tuple[str, list[str]]]:
     """The parts of the book with the names of their pages, such as "notebooks/04_recurrence_module"; the first has no
     caption and holds the landing page."""
-    contents = yaml.safe_load((ROOT / "book/_toc.yml").read_text())
+    contents = toc.contents()
     yield "", [contents["root"]]
     for part in contents["parts"]:
         yield part["caption"], [one["file"] for one in part["chapters"]]

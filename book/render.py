@@ -17,6 +17,7 @@ import downloads
 import landing
 import nbformat
 import rooms
+import toc
 import yaml
 from bs4 import BeautifulSoup, Tag
 from gallery import Gallery
@@ -47,6 +48,7 @@ def render(target: str | Path, *chapters: str | Path) -> None:
     for folder in (target, source):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("__pycache__"))
+    (source / "_toc.yml").write_text(yaml.safe_dump(toc.contents(), allow_unicode=True, sort_keys=False))
     (source / "notebooks").mkdir()
     gallery = Gallery(source / "_extra/gallery")
     titles = {}

@@ -1,16 +1,19 @@
-"""Write the results between the markers of README.md, from the committed records: python book/teaser.py."""
+"""Write the papers and the results between the markers of README.md, from the papers' packages and the committed
+records: python book/teaser.py."""
 
 from pathlib import Path
 from textwrap import fill
 
-from landing import exact
+from landing import exact, spans
 
 from repro.paths import write_atomic
 from repro.study import ADDED, Store, artifact, claims, experiment
 from repro.study.claims import tally
+from repro.study.paper import papers
+from repro.study.registry import title
 from repro.study.rule import NOT_RUN, OPEN
 
-BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+MARKERS = "<!-- {}:begin -->", "<!-- {}:end -->"
 
 
 def teaser(scale: str = "small") -> str:
@@ -53,9 +56,15 @@ def lead() -> str:
     return fill(text, 120)
 
 
-def with_results(text: str) -> str:
-    """`text` with a fresh table between its markers."""
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
+def listed() -> str:
+    """The papers as a Markdown table: method, paper, idea, chapters."""
+    rows = ["| method | paper | idea | chapters |", "| --- | --- | --- | --- |"]
+    rows += [f"| {paper.name} | {title(paper.id)} | {paper.idea} | {spans(paper.planned)} |" for paper in papers()]
+    return "\n".join(rows)
+
+
+def results() -> str:
+    """What came out, in a paragraph and a table."""
     above = ("How much recurrence changes word perplexity on WikiText-103 at equal overlap (Yoshida et al., Table 1).\n"
              f"Brackets are 95 % intervals over documents and {seeds()}; our model has {weights()} and is fine-tuned\n"
              "on WikiText-2's training text.")
@@ -64,9 +73,18 @@ def with_results(text: str) -> str:
              "the first of six blocks, at the same relative depth as the paper's second of twelve.\n"
              "`against the control` compares with a baseline trained at the same overlap. Chapter 6 shows the window\n"
              "at which the module does help; chapter 4 shows it on text whose best possible perplexity is known.")
-    return f"{before}{BEGIN}\n{lead()}\n\n{above}\n\n{teaser()}\n\n{below}\n{END}{after}"
+    return f"{lead()}\n\n{above}\n\n{teaser()}\n\n{below}"
+
+
+def filled(text: str) -> str:
+    """`text` with both parts written anew between their markers."""
+    for name, write in (("papers", listed), ("results", results)):
+        begin, end = (marker.format(name) for marker in MARKERS)
+        before, after = text.split(begin)[0], text.split(end)[1]
+        text = f"{before}{begin}\n{write()}\n{end}{after}"
+    return text
 
 
 if __name__ == "__main__":
     readme = Path(__file__).parents[1] / "README.md"
-    write_atomic(readme, with_results(readme.read_text()))
+    write_atomic(readme, filled(readme.read_text()))

@@ -284,7 +284,8 @@ def data_list(as_json: AsJson = False) -> None:
     """List every corpus: kind, source, license, splits, and whether it is on this machine."""
     from repro.data import corpora
 
-    rows = [{"name": one.name, "kind": one.kind, "source": one.source, "licence": one.licence, "part_of": one.part_of,
+    rows = [{"name": one.name, "kind": one.content_kind, "source": one.source, "licence": one.licence,
+             "part_of": one.part_of,
              "available": one.available(), "fetch": one.origin is not None,
              "files": one.layout,
              "splits": {name: {"description": split.description, "words": split.n_words, "examples": split.n_examples}
@@ -306,7 +307,7 @@ def data_show(name: Annotated[str, typer.Argument(metavar="NAME", help="See `rep
     sizes = {split: f"{words:,} words" if (words := about.n_words) else
              f"{about.n_examples:,} examples" if about.n_examples else "size not published"
              for split, about in one.splits.items()}
-    for field, text in {"kind": one.kind, "source": one.source, "license": one.licence,
+    for field, text in {"kind": one.content_kind, "source": one.source, "license": one.licence,
                         "part of": one.part_of or "nothing: it is complete",
                         "here": "yes" if one.available() else f"no; {one.way}",
                         **{f"split {split}": ": ".join(filter(None, (sizes[split], about.description)))

@@ -22,6 +22,7 @@ from repro.attention import (
     Rows,
     SlidingWindow,
     Strided,
+    patterns,
 )
 from repro.attention.patterns import looking_back
 from repro.errors import ReproError
@@ -211,3 +212,23 @@ def test_the_near_head_of_strided_is_the_papers_without_the_key_that_the_far_hea
     assert near.per_query(20).max() == stride and papers.sum(1).max() == stride + 1
     assert (papers & ~near.mask(20)).nonzero().tolist() == [[k, k - stride] for k in range(stride, 20)]
     assert (papers | far.mask(20)).equal(Strided(stride).mask(20))
+
+
+def test_two_patterns_of_one_name_are_refused_in_one_line(monkeypatch):
+    monkeypatch.setattr(patterns, "PATTERNS", dict(patterns.PATTERNS))
+    with pytest.raises(ReproError, match=r"pattern 'strided' is declared twice, as repro.attention.patterns.Strided "
+                                         r"and as .*\.Mine; rename one of them\."):
+        class Mine(Pattern, name="strided"):
+            pass
+
+
+def test_a_pattern_may_be_defined_again_where_it_was(monkeypatch):
+    """As when the cell of a notebook is executed twice."""
+    monkeypatch.setattr(patterns, "PATTERNS", dict(patterns.PATTERNS))
+    for _ in range(2):
+        class Sink(Pattern, name="sink"):
+            pass
+
+        class Deeper(Sink):  # a subclass has no name of its own
+            pass
+    assert patterns.PATTERNS["sink"] is Sink and Deeper not in patterns.PATTERNS.values()

@@ -23,7 +23,7 @@ SPLITS = {"train": Split("two", "rows.parquet", rows="train", n_examples=2, coun
 
 def test_one_entry_is_a_corpus(declare):
     toy = declare(example_readers.labelled(id="id"), LABELLED, labels=("bad", "good"), splits=SPLITS)
-    assert (toy.kind, toy.is_text, toy.available()) == ("labelled text", False, True)
+    assert (toy.content_kind, toy.is_text, toy.available()) == ("labelled text", False, True)
     assert list(toy.examples("train")) == [LabelledText("x", "a b", 1), LabelledText("z", "d", 1)]
     assert list(toy.examples("validation")) == [LabelledText("y", "c", 0)]
     assert [(row.split, row.what, row.expected, row.found, row.ok) for row in toy.check()] == [

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from repro.data import corpora, corpus
+from repro.data import corpora, corpus, registry
 from repro.data.readers import articles
 from repro.errors import ReproError
 
@@ -232,3 +232,9 @@ def test_parquet_of_something_else(data, sample):
 def test_impossible_number_of_books(data, n_books, told):
     with pytest.raises(ReproError, match=told):
         corpus("pg19-subset").documents("train", n_books)
+
+
+def test_two_entries_of_one_name_are_refused_in_one_line():
+    first, *_ = corpora()
+    with pytest.raises(ReproError, match=f"corpus '{first.name}' is declared twice in repro.data.registry; rename one"):
+        registry._by_name([*corpora(), first])

@@ -7,20 +7,16 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-import yaml
+import toc
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 each = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 
 
-# A chapter that begins in short follows the lesson template: those converted so far, the others in time.
+# A chapter that begins in short follows the lesson template.
 LESSONS = [path for path in CHAPTERS if '"in-short"' in path.read_text()]
-CONVERTED = {"01_reading_guide", "02_corpora_and_base_models", "03_evaluation_revisited", "04_recurrence_module",
-             "05_memory_and_recomputation", "06_wikitext103", "07_pg19", "08_what_is_propagated", "09_hotpotqa",
-             "10_decoders_for_long_texts", "11_gpt", "12_gpt2", "13_factorised_attention", "14_deep",
-             "15_images_text_audio", "16_patterns_and_implementations", "17_character_lm",
-             "18_from_roberta_to_longformer"}
+OVERVIEWS = {"22_scoreboard", "23_explorer"}  # show all papers at once and teach none
 lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 LADDER = ["In short", "What it means", "What the paper says", "The idea on a small tensor", "The naive version",
           "The code that runs", "Both agree", "(Trained|Computed) live", "The paper's .* beside ours",
@@ -40,8 +36,8 @@ def lines(cell: dict) -> list[str]:
 
 
 def test_the_table_of_contents_has_every_chapter_and_page_once():
-    toc = yaml.safe_load((ROOT / "book/_toc.yml").read_text())
-    listed = [entry["file"] for part in toc["parts"] for entry in part["chapters"]] + [toc["root"]]
+    contents = toc.contents()
+    listed = [entry["file"] for part in contents["parts"] for entry in part["chapters"]] + [contents["root"]]
     pages = [path.stem for path in (ROOT / "book").glob("*.md")]
     assert sorted(listed) == sorted(pages + [f"notebooks/{path.stem}" for path in CHAPTERS])
 
@@ -88,8 +84,8 @@ def test_outputs_that_are_compared_are_marked_by_a_tag(path):
         assert "nbval-check-output" not in tags(cell) or cell["outputs"]
 
 
-def test_converted_chapters_stay_lessons():
-    assert CONVERTED <= {path.stem for path in LESSONS}
+def test_every_chapter_but_the_overviews_is_a_lesson():
+    assert {path.stem for path in LESSONS} == {path.stem for path in CHAPTERS} - OVERVIEWS
 
 
 @lesson
@@ -138,6 +134,16 @@ def test_no_output_of_a_lesson_is_a_repr(path):
         for output in cell["outputs"]:
             assert set(output.get("data", ["no data"])) != {"text/plain"}, f"print it: {lines(cell)[-1]}"
             assert " at 0x" not in json.dumps(output), lines(cell)[-1]
+
+
+@each
+def test_curves_have_a_caption_that_says_what_to_see(path):
+    """A drawing of curves knows its axes alone, so the chapter adds a sentence; `in_short` asks for one itself."""
+    for cell in code(path):
+        source = "".join(cell["source"])
+        if "in-short" not in tags(cell) and re.search(
+                r"\b(draw_curves|draw_table_curves|draw_growth|LiveCurve)\(", source):
+            assert "look_for" in source, lines(cell)[0]
 
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -17,7 +17,7 @@ COMMANDS = sorted(line.split(" #")[0].strip() for line in (*QUOTED, *"".join(
 NAMES = sorted({word for name in QUOTED - set(PATHS) - set(COMMANDS) for word in re.findall(r"[A-Za-z_]\w+", name)})
 SOURCE = "\n".join(path.read_text() for folder in ("src", "book", "notebooks") for path in sorted(
     (ROOT / folder).rglob("*")) if path.suffix in (".py", ".ipynb"))
-PLACEHOLDERS = ("NAME", "SPLIT", "NN_name")
+PLACEHOLDERS = ("NAME", "PAPER", "SPLIT", "NN_name")
 
 
 def test_files_and_folders_are_there():

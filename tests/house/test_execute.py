@@ -1,7 +1,10 @@
 """Executed chapters as they enter the book."""
 
+import re
+
 import execute
 import nbformat
+import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 
@@ -48,6 +51,21 @@ def test_papermill_sets_the_scale_behind_such_a_cell(tmp_path, monkeypatch):
     shown = nbformat.read("out.ipynb", 4).cells
     assert [cell.outputs[0].text if cell.outputs else "" for cell in shown] == ["in short\n", "", "small\n"]
     assert shown[1].source == 'scale = "small"  # or small'
+
+
+def test_a_page_that_asks_for_an_unknown_artifact_ends_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path)
+    cells = [new_code_cell('scale = "smoke"  # or small', metadata={"tags": ["parameters"]}),
+             new_code_cell("from repro.study import artifact"),
+             new_code_cell('artifact("yoshida2020-tabel1").render(scale)')]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(new_notebook(cells=cells, metadata=kernel), "notebooks/01_toy.ipynb")
+    with pytest.raises(SystemExit) as end:
+        execute.execute("notebooks/01_toy.ipynb", "out.ipynb", "smoke")
+    assert re.fullmatch(r"notebooks/01_toy.ipynb, cell \[\d\]: unknown artifact 'yoshida2020-tabel1'. Did you mean "
+                        r"'yoshida2020-table1'\? .*", end.value.code)
+    assert not (tmp_path / "out.ipynb").exists()
 
 
 def test_what_is_printed_in_pieces_is_one_output():

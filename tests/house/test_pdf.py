@@ -4,6 +4,7 @@ import re
 
 import pdf
 import pytest
+import toc
 from bs4 import BeautifulSoup
 from chromium import needs_chromium
 
@@ -75,11 +76,8 @@ def test_a_drawing_keeps_what_it_refers_to_and_files_are_found(pages):
 
 
 def test_every_page_of_the_book_is_printed_once():
-    import yaml
-
-    listed = [name for _, inside in pdf.parts() for name in inside]
-    toc = yaml.safe_load((pdf.ROOT / "book/_toc.yml").read_text())
-    assert listed == [toc["root"], *(one["file"] for part in toc["parts"] for one in part["chapters"])]
+    listed, contents = [name for _, inside in pdf.parts() for name in inside], toc.contents()
+    assert listed == [contents["root"], *(one["file"] for part in contents["parts"] for one in part["chapters"])]
     assert len(set(listed)) == len(listed)
 
 

@@ -16,7 +16,8 @@ from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from repro.page import table as set_table
-from repro.study import artifact
+from repro.study import artifact, registry
+from repro.study.paper import Paper, papers
 
 
 def read(frame_or_style, **options):
@@ -126,15 +127,14 @@ def test_the_landing_page_tells_what_is_here_from_the_records(page):
 
     text = page
     assert "<!--" not in text
-    rows = {name: next(line for line in text.splitlines() if line.startswith(f"| **{name}**, "))
-            for name, *_ in landing.PAPERS.values()}
-    known = {one.paper for one in experiments()} & set(landing.PAPERS)
-    for paper, (name, _, _, first, last) in landing.PAPERS.items():
-        here = [n for n in range(first, last + 1) if list((landing.ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))]
-        state = "planned" if not here else "complete" if len(here) == last - first + 1 else "in part"
-        assert f"| **{state}**: " in rows[name] and (paper in known or not here)
-        judged = sum(map(int, re.findall(r"\d+", rows[name].split("|")[-2])))
-        assert judged == sum(claim.paper == paper for claim in claims())
+    known = {one.paper for one in experiments()}
+    for paper in papers():
+        row = next(line for line in text.splitlines() if line.startswith(f"| **{paper.name}**, "))
+        here = [n for n in paper.planned if list((landing.ROOT / "notebooks").glob(f"{n:02d}_*.ipynb"))]
+        state = "planned" if not here else "complete" if len(here) == len(paper.planned) else "in part"
+        assert f"| **{state}**: " in row and paper.id in known
+        judged = sum(map(int, re.findall(r"\d+", row.split("|")[-2])))
+        assert judged == sum(claim.paper == paper.id for claim in claims())
 
 
 def test_the_lead_counts_every_claim_by_verdict(page):
@@ -171,9 +171,9 @@ def test_every_judged_claim_is_in_the_picture_and_leads_to_its_chapter(page):
 
 
 def test_the_papers_sizes_are_those_that_they_print():
-    assert [landing.theirs(paper) for paper in ("yoshida2020", "gpt2_2019", "longformer2020", "liu2018")] == [
-        124, 1542, 41, None]
-    assert "/ 1,542 M |" in landing.papers() and "/ 41 M |" in landing.papers()
+    sizes = {paper.id: paper.weights() for paper in papers() if paper.weights}
+    assert sizes.items() >= {"yoshida2020": 124, "gpt2_2019": 1542, "sparse2019": 152, "longformer2020": 41}.items()
+    assert "/ 1,542 M |" in landing.table() and "/ 41 M |" in landing.table() and "/ – |" in landing.table()
 
 
 def test_the_findings_have_at_least_one_claim_of_each_paper_with_its_verdict_and_a_link(page):
@@ -182,22 +182,27 @@ def test_the_findings_have_at_least_one_claim_of_each_paper_with_its_verdict_and
     from repro.study.claims import latest
 
     found = BeautifulSoup(page, "html.parser").select(".findings li")
-    chosen = [one for one in map(claim, landing.FINDINGS) if latest(one)[1].verdict != "not run"]
-    assert 3 <= len(found) == len(chosen) <= 7 and {claim(id).paper for id in landing.FINDINGS} == set(landing.PAPERS)
+    findings = [claim(id) for paper in papers() for id in paper.findings]
+    chosen = [one for one in findings if latest(one)[1].verdict != "not run"]
+    assert 3 <= len(found) == len(chosen) <= 7
+    assert all({claim(id).paper for id in paper.findings} == {paper.id} for paper in papers())
+
     def successes(some):
         verdicts = [latest(one)[1].verdict for one in some]
         judged = [word for word in verdicts if word not in ("open", "not run")]
         return sum(word.startswith("reproduced") for word in judged) / len(judged)
 
     assert abs(successes(chosen) - successes(claims())) <= 0.15, "the front page picks its claims"
+    named = {paper.id: paper.name for paper in papers()}
     for row, one in zip(found, chosen, strict=True):
         scale, verdict = latest(one)
         assert row.select_one(".verdict").get_text().split(maxsplit=1)[1] == verdict.verdict
-        assert row.b.get_text() == landing.PAPERS[one.paper][0] and row.a["href"].endswith(f"#{one.id}")
+        assert row.b.get_text() == named[one.paper] and row.a["href"].endswith(f"#{one.id}")
         assert f"{one.sentence} Ours at {heading(scale)}: {verdict.text.partition('; ')[0]}" in row.get_text()
 
 
-def test_without_records_the_landing_page_says_so(toy, monkeypatch):
+def test_without_records_the_landing_page_says_so(toy):
+    registry.register(Paper(id="toy2020", name="Toy", cite="toy2020", idea="play", part="Toys", chapters=(3, 9)))
     text = landing.filled((landing.ROOT / "book/index.md").read_text())
     assert "No claim has runs yet." in text and "runs still to be made" in text
     assert "<li><b>0</b> records" in text
@@ -377,23 +382,20 @@ def test_the_picture_for_others_has_the_size_that_they_ask_for(tmp_path):
 def test_a_paper_counts_all_of_its_tables_and_figures_as_all_of_its_claims():
     from repro.study import artifacts
 
-    for paper, (name, *_) in landing.PAPERS.items():
-        row = next(line for line in landing.papers().splitlines() if line.startswith(f"| **{name}**, "))
+    for paper in papers():
+        row = next(line for line in landing.table().splitlines() if line.startswith(f"| **{paper.name}**, "))
         told = re.search(r"(\d+) tables and figures", row)
-        assert int(told[1] if told else 0) == sum(one.paper == paper for one in artifacts())
+        assert int(told[1] if told else 0) == sum(one.paper == paper.id for one in artifacts())
 
 
-def test_a_paper_with_a_package_has_its_row_and_its_entry():
-    from repro.study.registry import packages
-
-    assert set(packages()) - {"base"} <= set(landing.PAPERS)
+def test_a_paper_has_its_entry_in_the_references():
     entries = (landing.ROOT / "book/references.bib").read_text()
-    assert all(f"{{{key}," in entries for _, key, *_ in landing.PAPERS.values())
+    assert [paper.cite for paper in papers() if f"{{{paper.cite}," not in entries] == []
 
 
 def test_every_chapter_of_a_paper_is_named_once():
-    covered = [n for *_, first, last in landing.PAPERS.values() for n in range(first, last + 1)]
-    assert covered == list(range(3, 22))
+    covered = [n for paper in papers() for n in sorted(paper.planned)]
+    assert covered == sorted(set(covered)) and covered[0] == 3
 
 
 def test_numbers_in_words():

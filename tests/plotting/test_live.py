@@ -83,3 +83,9 @@ def test_a_notebook_stores_one_figure(monkeypatch):
     outputs = book.cells[0].outputs
     assert [output.output_type for output in outputs] == ["display_data"]
     assert outputs[0].data["text/plain"].endswith("loss.")
+
+
+def test_the_caption_says_what_to_see_and_names_curves_and_bounds():
+    with LiveCurve(bounds={"best possible": 2.0}, every=1, look_for="Look at the gap.") as one:
+        one.line("model").advance(8, loss=2.5)
+    assert one.figure.alt == "Look at the gap. Nats per token against tokens: model, best possible."

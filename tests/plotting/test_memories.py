@@ -8,7 +8,7 @@ from transformers import GPT2Config
 
 from repro.errors import ReproError
 from repro.evaluation import flops_per_token
-from repro.plotting import COLOURS, draw_memories, memories
+from repro.plotting import COLOURS, draw_memories
 from repro.recurrence.memories import MEMORIES, complete, make
 
 SIZE = {"n_layer": 6, "d_model": 256, "n_head": 4, "window": 64}
@@ -29,7 +29,7 @@ def figure():
 
 def test_every_memory_has_a_row_and_the_numbers_that_it_counts(figure):
     shown = [text.get_text() for text in figure.axes[0].texts]
-    assert set(MEMORIES) == set(memories.LOOKS) <= set(shown)
+    assert set(MEMORIES) <= set(shown)
     plain = flops_per_token(6, 256, 64, 0)
     for name in MEMORIES:
         at, memory = shown.index(name), made(name)
@@ -38,7 +38,7 @@ def test_every_memory_has_a_row_and_the_numbers_that_it_counts(figure):
 
 
 def test_blocks_are_marked_where_a_memory_enters(figure):
-    entered = [len(memories.LOOKS[name](made(name), 64).enters) for name in MEMORIES]
+    entered = [len(made(name).carried(64).enters) for name in MEMORIES]
     assert len(cells(figure, "enters")) == sum(entered)
     assert {to_hex(patch.get_facecolor()).upper() for patch in cells(figure, "enters")} == {COLOURS["h_prev"]}
     assert len(cells(figure, "leaves")) + len(cells(figure, "enters")) + len(cells(figure, "block")) == (
@@ -46,7 +46,7 @@ def test_blocks_are_marked_where_a_memory_enters(figure):
 
 
 def test_vectors_and_tokens_are_counted_one_by_one():
-    looks = {name: memories.LOOKS[name](made(name), 64) for name in MEMORIES}
+    looks = {name: made(name).carried(64) for name in MEMORIES}
     counted = {name: look.rows * look.columns for name, look in looks.items()}
     assert {name: counted[name] for name in ("yoshida", "embeddings-4", "rmt", "block-recurrent", "compressed")} == {
         "yoshida": 1, "embeddings-4": 1, "rmt": 8, "block-recurrent": 16, "compressed": 32}

@@ -134,3 +134,11 @@ def test_seaborn_reads_the_house_style():
 def test_a_canvas_is_in_the_house_style():
     _, axis = canvas(alt="two axes")
     assert not axis.spines["top"].get_visible() and axis.xaxis.get_gridlines()[0].get_visible()
+
+
+def test_a_caption_begins_with_what_to_see():
+    figure, _ = canvas(alt="nats against tokens.")
+    assert figure.look_for("A falling curve\n  means progress.") is figure
+    assert figure.alt == "A falling curve means progress. Nats against tokens."
+    with pytest.raises(ReproError, match="look_for has no words; give a sentence"):
+        figure.look_for(" ")

@@ -1,5 +1,8 @@
 """What all memories promise: causality, gradients, one way to mask, counts that are true."""
 
+import importlib
+import sys
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -8,6 +11,7 @@ from repro.errors import ReproError
 from repro.evaluation import perplexity
 from repro.recompute import RECOMPUTE, flops
 from repro.recurrence import MEMORIES, MaskedOut, MemoryLM, RecurrentLM, reach_windows, with_memory
+from repro.recurrence.memories import complete
 from repro.training import WindowedLM
 from repro.windows import windows
 
@@ -328,7 +332,7 @@ def test_ids_of_another_tokeniser_are_told(tiny_memory, tiny_recurrent, strange)
 @pytest.mark.parametrize("name", ["none", "overlap"])
 def test_rows_without_a_memory_are_said_to_need_none(tmp_path, name):
     with pytest.raises(ReproError, match=f"memory is '{name}', which means a model without one; load it with "
-                                         "repro.models.load_causal_lm, or choose one of yoshida, "):
+                                         "repro.models.load_causal_lm, or choose one of block-recurrent, "):
         with_memory(tmp_path, name)
 
 
@@ -337,3 +341,51 @@ def test_another_attention_implementation_is_refused(tiny_memory):
     model.set_attn_implementation("sdpa")
     with pytest.raises(ReproError, match="MemoryLM needs 'repro_memory'"):
         model(text(9), window=4)
+
+
+@pytest.fixture
+def folder_of_memories(tmp_path, monkeypatch):
+    """A folder whose files count as memories too: written by name and text."""
+    from repro.recurrence import memories
+
+    monkeypatch.setattr(memories, "__path__", [*memories.__path__, str(tmp_path)])
+
+    def write(**files):
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(text)
+        importlib.invalidate_caches()
+
+    yield write
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(f"{memories.__name__}.{path.stem}", None)
+
+
+CLASS = """
+from repro.recurrence.memories.base import Memory
+
+
+class {name}(Memory):
+    pass
+"""
+
+
+def test_a_file_is_a_memory_under_its_name(folder_of_memories):
+    known = list(MEMORIES)
+    folder_of_memories(two_words=CLASS.format(name="Toy"))
+    assert sorted(MEMORIES) == sorted([*known, "two-words"]) and MEMORIES["two-words"].__name__ == "Toy"
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("", "memories/toy.py defines 0 memories; define one class that inherits from Memory"),
+    ("from repro.recurrence.memories.gated import Gated", "memories/toy.py defines 0 memories;"),
+    (CLASS.format(name="One") + CLASS.format(name="Two"), r"memories/toy.py defines 2 memories \(One, Two\);")])
+def test_a_file_without_exactly_one_memory_is_refused_in_one_line(folder_of_memories, text, words):
+    folder_of_memories(toy=text)
+    with pytest.raises(ReproError, match=words):
+        complete("toy")
+
+
+def test_a_variant_has_the_settings_of_its_memory_and_its_own_defaults():
+    assert complete("yoshida-first") == complete("yoshida", insert_layer=0) | {"name": "yoshida-first"}
+    assert complete("yoshida-first", insert_layer=2)["insert_layer"] == 2
+    assert complete("embeddings-4")["n_embeddings"] == 4

@@ -403,7 +403,7 @@ def corpora(monkeypatch):
                 raise ReproError("broken cannot be fetched.")
             fetched.append((name, folder))
 
-        return row(name=name, kind=kind, source=source, licence="CC0", part_of=None, splits=splits,
+        return row(name=name, content_kind=kind, source=source, licence="CC0", part_of=None, splits=splits,
                    available=lambda: here, check=lambda: rows, fingerprint=lambda: "f00d" * 16, fetch=fetch,
                    dropped=lambda split: [Dropped(*one) for one in LEFT_OUT] if name == "made" else [],
                    origin=None if name in ("made", "absent") else "hub", generator=name == "made", layout=["a.txt"],

@@ -11,8 +11,8 @@ from repro.study.published import published_names
 
 
 def test_all_files_are_there_with_all_their_rows():
-    assert len(published_names()) == 52
-    assert sum(len(published(name)) for name in published_names()) == 513
+    assert len(published_names()) >= 52  # more with another paper
+    assert sum(len(published(name)) for name in published_names()) >= 513
 
 
 def test_every_cell_is_the_text_of_the_file():

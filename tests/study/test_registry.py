@@ -13,6 +13,19 @@ from repro.study import Artifact, register
 
 register(Artifact(id="{id}", paper="{paper}", title="", chapter="", experiment="none", source="", build=print))
 """
+DECLARED = {  # what a paper's package declares besides its tables
+    "paper": 'Paper(id="{name}", name="Toy", cite="toy", idea="play", part="Toys", chapters=(90, 90))',
+    "experiment": """Experiment(name="{name}-run", paper="{name}", summary="", config=RunConfig, scales={{}},
+    execute=print, estimate=print)""",
+    "claim": """Claim(id="{name}-claim", paper="{name}", sentence="It helps.", source="", experiment="{name}-run",
+    measure=print, direction="lower", unit="exact", why_no_paper_effect="a toy")"""}
+
+
+def init(name, *left_out):
+    """The `__init__` of a paper's package, with all but a kind of declaration."""
+    lines = ["from repro.study import Claim, Experiment, RunConfig, register", "from repro.study.paper import Paper",
+             *(f"register({text})" for kind, text in DECLARED.items() if kind not in left_out)]
+    return "\n".join(lines).format(name=name)
 
 
 @pytest.fixture
@@ -22,7 +35,7 @@ def papers(tmp_path, monkeypatch):
         name = "papers_of_a_test"
         _write(tmp_path / name, {"__init__": "", "beside": "raise SystemExit('no package of a paper')"})
         for package, modules in packages.items():
-            _write(tmp_path / name / package, {"__init__": ""} | modules)
+            _write(tmp_path / name / package, {"__init__": init(package)} | modules)
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(registry, "PACKAGE", name)
         monkeypatch.setattr(registry, "_declared", {})
@@ -62,10 +75,28 @@ def test_two_papers_that_declare_one_id_are_told_apart_in_one_line(papers):
                                   f"{name}.two2021.numbers; rename one of them.")
 
 
+@pytest.mark.parametrize("kind", DECLARED)
+def test_a_paper_without_one_of_its_parts_is_refused_in_one_line(papers, kind):
+    tables = TABLE.format(id="table1", paper="toy2020")
+    name = papers({"toy2020": {"tables": tables, "__init__": init("toy2020", kind)}})
+    with pytest.raises(ReproError) as refused:
+        artifact("table1")
+    assert str(refused.value) == (f"package {name}.toy2020 declares no {kind}; register at least one, or move the "
+                                  'package away (CONTRIBUTING.md, "A paper").')
+
+
+def test_a_paper_is_called_what_its_package_is(papers):
+    name = papers({"toy2020": {"tables": TABLE.format(id="table1", paper="toy2020"), "__init__": init("toy2021")}})
+    with pytest.raises(ReproError) as refused:
+        artifact("table1")
+    assert str(refused.value) == f"the Paper of package {name}.toy2020 has another id; its id must be 'toy2020'."
+
+
 def test_a_paper_is_cited_by_its_first_author_and_year():
-    told = [registry.cited(name) for name in sorted(registry.packages()) if name != "base"]
-    assert told == ["Radford et al. (2018)", "Radford et al. (2019)", "Liu et al. (2018)", "Beltagy et al. (2020)",
-                    "Child et al. (2019)", "Yoshida et al. (2020)"]
+    for name, citation in {"gpt1_2018": "Radford et al. (2018)", "gpt2_2019": "Radford et al. (2019)",
+                           "liu2018": "Liu et al. (2018)", "longformer2020": "Beltagy et al. (2020)",
+                           "sparse2019": "Child et al. (2019)", "yoshida2020": "Yoshida et al. (2020)"}.items():
+        assert registry.cited(name) == citation
     assert registry.cited("toy2020") == "toy2020"
 
 

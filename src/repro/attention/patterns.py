@@ -20,6 +20,7 @@ from torch import Tensor
 from repro.errors import ReproError
 
 END = 2**31 - 1  # past the last position of any sequence
+PATTERNS: "dict[str, type[Pattern]]" = {}  # those with a name, which `repro.attention.register` gives to transformers
 
 
 class Keys(NamedTuple):
@@ -47,6 +48,8 @@ class Keys(NamedTuple):
 class Pattern:
     """Base of all patterns. A new one is a frozen dataclass with `keys`; `|` and `&` combine patterns.
 
+    With a name, as in `class Sink(Pattern, name="sink")`, `register()` offers it to transformers as "repro_sink".
+
     For example every key of the own block, and the first of all (an attention sink):
 
         @dataclass(frozen=True)
@@ -63,6 +66,15 @@ class Pattern:
     >>> either.count(1_000)
     5244
     """
+
+    def __init_subclass__(cls, name: str = "", **rest):
+        """Keep the class under its name. Raises ReproError for a name that another class has."""
+        super().__init_subclass__(**rest)
+        one, two = (f"{each.__module__}.{each.__qualname__}" for each in (PATTERNS.get(name, cls), cls))
+        if one != two:
+            raise ReproError(f"pattern '{name}' is declared twice, as {one} and as {two}; rename one of them.")
+        if name:
+            PATTERNS[name] = cls
 
     @property
     def parts(self) -> "tuple[Pattern, ...]":
@@ -141,7 +153,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Full(Pattern):
+class Full(Pattern, name="full"):
     """Every query sees every key.
 
     >>> Full().count(1_000)
@@ -155,7 +167,7 @@ class Full(Pattern):
 
 
 @dataclass(frozen=True)
-class Causal(Pattern):
+class Causal(Pattern, name="causal"):
     """Query i sees the keys 0 .. i.
 
     >>> Causal().mask(3).int()
@@ -173,7 +185,7 @@ class Causal(Pattern):
 
 
 @dataclass(frozen=True)
-class SlidingWindow(Pattern):
+class SlidingWindow(Pattern, name="sliding"):
     """A window around the query, with gaps of `dilation` (Beltagy et al. 2020, section 3.1 and Figure 2b, c).
 
     causal: query i sees keys i - k * dilation, k = 0 .. window-1, so `window` counts keys, the query's own included.
@@ -218,7 +230,7 @@ class SlidingWindow(Pattern):
 
 
 @dataclass(frozen=True)
-class BlockLocal(Pattern):
+class BlockLocal(Pattern, name="block_local"):
     """Causal inside disjoint blocks of `block` positions (Liu et al. 2018, section 4.2.4).
 
     >>> BlockLocal(2).mask(4).int()
@@ -289,7 +301,7 @@ class Summary(Pattern):
 
 
 @dataclass(frozen=True)
-class Strided(Pattern):
+class Strided(Pattern, name="strided"):
     """Union of its `heads`: the last `stride` positions, and every `stride`-th one (Child et al. 2019, section 4.3).
 
     The first head has `stride` keys, the query's own among them, so it is one row of positions; the paper's set,
@@ -316,7 +328,7 @@ class Strided(Pattern):
 
 
 @dataclass(frozen=True)
-class Fixed(Pattern):
+class Fixed(Pattern, name="fixed"):
     """Union of its `heads`: the own block of `stride`, and every block's last `summary` (Child et al., section 4.3).
 
     sub_block: another stretch of `summary` positions instead, counted from the block's end; heads of one layer take
@@ -418,7 +430,7 @@ class Rows(_At):
 
 
 @dataclass(frozen=True, init=False)
-class Global(_At):
+class Global(_At, name="global"):
     """These positions attend to all, and all attend to them (Beltagy et al. 2020, section 3.1 and Figure 2d).
 
     >>> (SlidingWindow(1) | Global([1])).mask(4).int()

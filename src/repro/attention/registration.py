@@ -18,26 +18,13 @@ from transformers.modeling_utils import AttentionInterface, PreTrainedModel
 
 from repro.attention.compiled import attend_in_graph, number, real_keys
 from repro.attention.implementations import autocast
-from repro.attention.patterns import (
-    BlockLocal,
-    Causal,
-    Fixed,
-    Full,
-    Global,
-    Pattern,
-    SlidingWindow,
-    Strided,
-    looking_back,
-)
+from repro.attention.patterns import PATTERNS, Full, Pattern, SlidingWindow, looking_back
 from repro.attention.position_mask import BOTH_WAYS, KIND, attend_at, documents_of, position_mask
 from repro.attention.positions import check_length
 from repro.errors import ReproError
 from repro.hf_compat import cache_in
 
 PREFIX = "repro_"
-PATTERNS = {"full": Full, "causal": Causal, "sliding": SlidingWindow, "strided": Strided, "fixed": Fixed,
-            "block_local": BlockLocal, "global": Global}
-SETTINGS = {PREFIX + name: [f"{name}_{setting.name}" for setting in fields(kind)] for name, kind in PATTERNS.items()}
 PLAIN = causal_mask_function, bidirectional_mask_function
 UNKNOWN_TO_US = "softcap", "position_bias", "s_aux"  # what some models add to their scores
 LAYERS = "full_attention", "sliding_attention"  # the kinds of layers that we know
@@ -46,20 +33,21 @@ ALONE = "falcon", "data2vec-vision"  # model types that know sdpa, but do not as
 KEPT = "attn_implementation", "repro_attention"  # in a saved config; in a part of a model the first is forgotten
 LONGEST = 4096  # positions up to which a model's attention probabilities are returned
 
-Chosen = Pattern | Sequence[Pattern]
+LayerPattern = Pattern | Sequence[Pattern]  # of a layer: one pattern, or one for each head
 _asked_for = ContextVar("attention probabilities", default=False)  # some models do not tell their layers
-_own: dict[str, Chosen | Callable[..., Chosen]] = {}
+_own: dict[str, LayerPattern | Callable[..., LayerPattern]] = {}
 _given: dict[str, int] = {}  # how often each of these names was
+_ours: dict[str, list[str]] = {}  # the names of our patterns, each with the settings that it reads in a model's config
 
 
-def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | None = None) -> None:
+def register(name: str | None = None, pattern: LayerPattern | Callable[..., LayerPattern] | None = None) -> None:
     """Make patterns available to transformers as `attn_implementation`.
 
-    register() makes ours available as "repro_<name>": full, causal, sliding, strided, fixed, block_local, global. A
-    pattern's settings come from the model's config, as <name>_<setting>: sliding_window and sliding_dilation,
-    strided_stride, fixed_stride and fixed_summary, block_local_block, global_positions. In an encoder a sliding window
-    looks both ways. "repro_sliding" leaves a model that has windows of its own (Mistral, Gemma 3, Qwen 2, ModernBERT)
-    its windows, in the layers that have one.
+    register() makes every pattern with a name available as "repro_<name>": full, causal, sliding, strided, fixed,
+    block_local, global, and those that your program has defined by then. A pattern's settings come from the model's
+    config, as <name>_<setting>: sliding_window and sliding_dilation, strided_stride, fixed_stride and fixed_summary,
+    block_local_block, global_positions. In an encoder a sliding window looks both ways. "repro_sliding" leaves a model
+    that has windows of its own (Mistral, Gemma 3, Qwen 2, ModernBERT) its windows, in the layers that have one.
 
     register(name, pattern) makes `pattern` available under a name of your own: a pattern, one for each head, or a
     function(config, layer), called with the index of the layer from 0, that returns such. A name may be given again,
@@ -95,11 +83,14 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
         raise ReproError(f"name is {name!r} and pattern is {pattern!r}; give both, or neither for those of ours.")
     if name is not None:
         taken = name.startswith(PREFIX) or name not in _own and name in AttentionInterface().valid_keys()
-        if taken or isinstance(pattern, type) or not (_is_chosen(pattern) or callable(pattern)):
+        if taken or isinstance(pattern, type) or not (_is_layer_pattern(pattern) or callable(pattern)):
             raise ReproError(f"name is {name!r}, pattern {pattern!r}; the name must be new and not start with {PREFIX},"
                              " the pattern be a Pattern, one for each head, or a function(config, layer).")
         _own[name], _given[name] = pattern, _given.get(name, 0) + 1
-    for one in (PREFIX + kind for kind in PATTERNS) if name is None else [name]:
+    if name is None:
+        _ours.update({PREFIX + short: [f"{short}_{setting.name}" for setting in fields(kind)]
+                      for short, kind in PATTERNS.items()})
+    for one in _ours if name is None else [name]:
         AttentionInterface.register(one, partial(_attention, one))
         AttentionMaskInterface.register(one, partial(_mask, one))
     for method, ours in ("get_correct_attn_implementation", _prepared), ("set_attn_implementation", _set):
@@ -108,7 +99,7 @@ def register(name: str | None = None, pattern: Chosen | Callable[..., Chosen] | 
             setattr(PreTrainedModel, method, ours)
 
 
-def pattern_of(name: str, config, layer: int | None, causal: bool, window: int | None = UNSAID) -> Chosen:
+def pattern_of(name: str, config, layer: int | None, causal: bool, window: int | None = UNSAID) -> LayerPattern:
     """The pattern of a layer under `attn_implementation=name`: the one place where that is decided.
 
     layer: its index from 0. window: what a model with windows of its own says of this layer, as it would to
@@ -117,7 +108,7 @@ def pattern_of(name: str, config, layer: int | None, causal: bool, window: int |
     """
     _check_layers(name, config)
     if name in _own:
-        pattern = _chosen(name, config, layer)
+        pattern = _registered(name, config, layer)
     else:
         kind = PATTERNS[name.removeprefix(PREFIX)]
         if kind is SlidingWindow and _is_full(name, config, layer, window):
@@ -140,7 +131,7 @@ def _check_layers(name: str, config) -> None:
                          f"{' and '.join(LAYERS)}.")
 
 
-def _chosen(name: str, config, layer: int | None) -> Chosen:
+def _registered(name: str, config, layer: int | None) -> LayerPattern:
     """What was registered under a name of one's own. Raises ReproError for a function that gives no pattern."""
     pattern = _own[name]
     if isinstance(pattern, (Pattern, Sequence)):
@@ -149,13 +140,13 @@ def _chosen(name: str, config, layer: int | None) -> Chosen:
         pattern = pattern(config, layer)
     except (LookupError, TypeError) as error:
         raise ReproError(f"the function of '{name}' gives layer {layer} no pattern: {error}.") from error
-    if not _is_chosen(pattern):
+    if not _is_layer_pattern(pattern):
         raise ReproError(f"the function of '{name}' gives layer {layer} {pattern!r}; it has to give a Pattern, or one "
                          "for each head.")
     return pattern
 
 
-def _is_chosen(pattern) -> bool:
+def _is_layer_pattern(pattern) -> bool:
     """Whether this is a pattern, or one for each head."""
     return isinstance(pattern, Pattern) or (isinstance(pattern, Sequence) and len(pattern) > 0
                                             and all(isinstance(one, Pattern) for one in pattern))
@@ -286,7 +277,7 @@ def _watched(name: str, config) -> tuple:
     if name in _own:
         plain = int, float, str, list, tuple
         return _given[name], *[value for value in vars(config).values() if isinstance(value, plain)]
-    return tuple([getattr(config, setting, None) for setting in SETTINGS[name]])
+    return tuple([getattr(config, setting, None) for setting in _ours[name]])
 
 
 def _is_cross(module, where: Tensor | None) -> bool:
@@ -306,7 +297,7 @@ def _prepared(model, requested_attention: str | None, *arguments, **named) -> st
     """
     kept = getattr(model.config, KEPT[1], None)
     name = _prepared.original(model, requested_attention or kept, *arguments, **named)
-    if name in _own or name in SETTINGS:
+    if name in _own or name in _ours:
         _check_that_it_asks(model, name)
         for key in KEPT:
             setattr(model.config, key, name)
@@ -325,7 +316,7 @@ def _set(model, attn_implementation: str | dict, *arguments, **named) -> None:
     """`set_attn_implementation` as it is, but for a model that would go on as before, with nothing but a warning."""
     parts = attn_implementation if isinstance(attn_implementation, dict) else {None: attn_implementation}
     for part, name in parts.items():
-        if name not in _own and name not in SETTINGS:
+        if name not in _own and name not in _ours:
             continue
         chosen = model.config if part == "" else getattr(model.config, part or "", None)
         for one in model.modules():

@@ -151,8 +151,8 @@ class Corpus:
     apart_from: tuple["Corpus", ...] = ()  # for text: corpora whose validation and test texts are removed from this one
 
     @property
-    def kind(self) -> str:
-        """The kind of its rows: "text", or the kind of its examples."""
+    def content_kind(self) -> str:
+        """What it contains: "text", or the kind of its examples."""
         return self.read.row.kind
 
     @property
@@ -163,7 +163,7 @@ class Corpus:
     def of_text(self) -> "Corpus":
         """The corpus itself; ReproError if it contains examples."""
         if not self.is_text:
-            raise ReproError(f"{self.name} contains examples ({self.kind}), not running text: read it with "
+            raise ReproError(f"{self.name} contains examples ({self.content_kind}), not running text: read it with "
                              f"corpus('{self.name}').examples(SPLIT), where SPLIT is one of {', '.join(self.splits)}.")
         return self
 
@@ -227,7 +227,7 @@ class Corpus:
         Raises ReproError for an unknown split, missing or damaged files, and rows without text.
         """
         if not hasattr(self.read.row, "texts"):
-            raise ReproError(f"{self.name} has no text to train a tokenizer on: it contains {self.kind}.")
+            raise ReproError(f"{self.name} has no text to train a tokenizer on: it contains {self.content_kind}.")
         for row in self.stream(split) if self.is_text else self.examples(split):
             yield from row.texts
 
@@ -291,7 +291,7 @@ class Corpus:
                 n = part.n_documents if self.is_text else part.n_examples
                 digest.update(f"\n{split} {n} {self.generator.fingerprint()}".encode())
             if not self.is_text:
-                digest.update(f"\n{split} {part.rows} {self.kind} {self.read.settings} {self.labels}".encode())
+                digest.update(f"\n{split} {part.rows} {self.content_kind} {self.read.settings} {self.labels}".encode())
             for path in self.paths(split):
                 digest.update(f"\n{split} {path.name} {files.sha256(path)}".encode())
         if self.normalise:

@@ -4,6 +4,7 @@ To add a corpus, add one `Corpus(...)` to `DECLARED`. Its files are read by one 
 (rows of examples), and `repro data fetch` gets what `origin` says, if it says anything.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from repro.data import (
@@ -24,7 +25,7 @@ from repro.data import (
 from repro.data import example_readers as rows
 from repro.data.base import Corpus, Split
 from repro.data.fetch import Archive
-from repro.errors import unknown
+from repro.errors import ReproError, unknown
 
 
 def corpus(name: str) -> Corpus:
@@ -45,6 +46,16 @@ def corpora() -> list[Corpus]:
     True
     """
     return list(DECLARED)
+
+
+def _by_name(declared: Iterable[Corpus]) -> dict[str, Corpus]:
+    """The corpora by name. Raises ReproError for a name that two of them have."""
+    found: dict[str, Corpus] = {}
+    for one in declared:
+        if one.name in found:
+            raise ReproError(f"corpus '{one.name}' is declared twice in repro.data.registry; rename one of them.")
+        found[one.name] = one
+    return found
 
 
 def _cut(file: str, train: int, rest: int) -> dict[str, Split]:
@@ -464,4 +475,4 @@ WEB_TASKS = [
 TEXT.append(PAGES)
 
 DECLARED = [*TEXT, *LABELLED, *QUESTIONS, *COREFERENCE, *SUMMARIES, *WEB_TASKS, *IMAGES_AND_SOUND]
-_BY_NAME = {one.name: one for one in DECLARED}
+_BY_NAME = _by_name(DECLARED)

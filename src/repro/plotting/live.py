@@ -15,9 +15,10 @@ class LiveCurve:
         with LiveCurve(bounds={"one window": 2.9}) as live:
             train(objective, sequences, settings, progress=live.line("recurrent"))
 
-    labels: of the axes. bounds: name -> height of horizontal lines. every: training steps averaged into one point.
-    refresh: seconds between two drawings. Outside a notebook, with REPRO_QUIET set, and when nbval runs the notebook,
-    nothing is drawn before the end. After the `with` statement `.figure` is the figure and `.curves` the points.
+    labels: of the axes. bounds: name -> height of horizontal lines. look_for: what to see in the figure, the beginning
+    of its caption. every: training steps averaged into one point. refresh: seconds between two drawings. Outside a
+    notebook, with REPRO_QUIET set, and when nbval runs the notebook, nothing is drawn before the end. After the `with`
+    statement `.figure` is the figure and `.curves` the points.
 
     >>> with LiveCurve(bounds={"best possible": 2.0}, every=1) as live:
     ...     live.line("model").advance(8, loss=2.5)
@@ -26,9 +27,10 @@ class LiveCurve:
     """
 
     def __init__(self, labels: tuple[str, str] = ("tokens", "nats per token"),
-                 bounds: Mapping[str, float] | None = None, title: str = "", every: int = 10, refresh: float = 1.5):
+                 bounds: Mapping[str, float] | None = None, title: str = "", every: int = 10, refresh: float = 1.5,
+                 look_for: str = ""):
         self.labels, self.bounds, self.title = labels, dict(bounds or {}), title
-        self.every, self.refresh = every, refresh
+        self.every, self.refresh, self.look_for = every, refresh, look_for
         self.curves: dict[str, list[list[float]]] = {}
         self.handle, self.drawn_at = None, time.monotonic()
         self.quiet = "REPRO_QUIET" in os.environ or "PYTEST_VERSION" in os.environ  # nbval's kernels inherit the latter
@@ -43,10 +45,11 @@ class LiveCurve:
     def figure(self) -> Drawing:
         """The figure as it stands."""
         with house():
-            figure, axis = canvas(3.2, alt=f"{self.labels[1]} against {self.labels[0]}: {', '.join(self.curves)}.")
+            names = ", ".join([*self.curves, *self.bounds])
+            figure, axis = canvas(3.2, alt=f"{self.labels[1]} against {self.labels[0]}: {names}.")
             paint(axis, self.curves, self.labels, self.bounds)
             axis.set_title(self.title)
-        return figure
+        return figure.look_for(self.look_for) if self.look_for else figure
 
     def draw(self, finished: bool = False) -> None:
         """Show the figure in the notebook, if there is one and it is time to."""

@@ -1,7 +1,6 @@
 """What each memory carries from window to window, and what it costs, drawn from the memories themselves."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from matplotlib.patches import Rectangle
@@ -12,7 +11,7 @@ from repro.plotting.style import COLOURS, WIDTH, Drawing, canvas, house
 from repro.windows import check_window
 
 if TYPE_CHECKING:
-    from repro.recurrence.memories import Memory
+    from repro.recurrence.memories.base import Carried
 
 UNITS = 35.0  # the width of the drawing
 ROW, HIGH = 3.3, 2.5  # from one memory to the next; the height of a stack of blocks
@@ -21,75 +20,14 @@ STACK = 3.2  # the width of a stack of blocks
 REFERENCE = "cache"  # what others are measured against, below a line
 
 
-@dataclass(frozen=True)
-class Carried:
-    """How one memory is drawn: the blocks that its state comes from and enters, -1 being the input of the first."""
-
-    words: str
-    leaves: Sequence[int]
-    enters: Sequence[int]
-    rows: int = 1
-    columns: int = 1
-    every: int = 0  # a gap after so many columns; 0 for none
-    found: int = 0  # cells that are looked up; 0 for all of them
-
-
-def _vectors(memory: "Memory", window: int) -> Carried:
-    n = memory.recurrence.config.n_embeddings
-    words = "1 vector, a mean" if n == 1 else f"1 mean, read as {n} vectors"
-    return Carried(words, range(memory.n_layer), memory.layers)
-
-
-def _gated(memory: "Memory", window: int) -> Carried:
-    return Carried("1 vector, kept by a gate", range(memory.n_layer), [memory.layer])
-
-
-def _tokens(memory: "Memory", window: int) -> Carried:
-    return Carried(f"{memory.n_tokens} memory tokens", [memory.n_layer - 1], [-1], columns=memory.n_tokens)
-
-
-def _states(memory: "Memory", window: int) -> Carried:
-    columns = min(memory.n_states, 8)
-    return Carried(f"{memory.n_states} state vectors", [memory.layer], [memory.layer], -(-memory.n_states // columns),
-                   columns)
-
-
-def _sums(memory: "Memory", window: int) -> Carried:
-    blocks = range(memory.n_layer)
-    return Carried("a matrix of sums per head", blocks, blocks, 3, 3 * memory.n_head, every=3)
-
-
-def _compressed(memory: "Memory", window: int) -> Carried:
-    blocks, n = range(memory.n_layer), min(max(window // memory.rate, 1), 8)
-    return Carried(f"{memory.windows} windows, {memory.rate} tokens to 1", blocks, blocks, columns=memory.windows * n,
-                   every=n)
-
-
-def _keys(memory: "Memory", window: int) -> Carried:
-    cells = min(max(memory.n_tokens // memory.k, 1), 64)  # each is k keys
-    columns = min(cells, 16)
-    return Carried(f"{memory.k} nearest of {memory.n_tokens:,} keys", [memory.layer], [memory.layer],
-                   -(-cells // columns), columns, found=1)
-
-
-def _inputs(memory: "Memory", window: int) -> Carried:
-    blocks = range(memory.n_layer)
-    return Carried("the window's inputs", blocks, blocks, min(memory.n_layer, 6), min(window, 16))
-
-
-LOOKS: dict[str, Callable[["Memory", int], Carried]] = {
-    "yoshida": _vectors, "yoshida-first": _vectors, "embeddings-4": _vectors, "gated": _gated, "rmt": _tokens,
-    "block-recurrent": _states, "infini": _sums, "compressed": _compressed, "knn": _keys, REFERENCE: _inputs,
-}
-
-
 @house()
 def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window: int = 64) -> Drawing:
     """Every memory of `repro.recurrence.MEMORIES` in a GPT-2 of this size: what it carries, from where to where, and
     the cost.
 
-    The numbers are counted by the memories: how many numbers a sequence carries from window to window, and the forward
-    FLOPs per token that the memory adds, as a share of the model's own. window: in tokens, without overlap.
+    Rows go from the smallest state to the largest, with the reference ("cache") below them. The memories count their
+    own numbers: how many a sequence carries from window to window, and the forward FLOPs per token that the memory
+    adds, as a share of the model's own. window: in tokens, without overlap.
     Raises ReproError for a size out of range.
 
     >>> draw_memories(n_layer=3, d_model=64).alt[:58]
@@ -118,13 +56,13 @@ def draw_memories(n_layer: int = 6, d_model: int = 256, n_head: int = 4, window:
                          (RIGHT + STACK / 2, "center", "window k+1"), (NUMBERS, "right", "numbers\ncarried"),
                          (COST, "right", "added cost\nper token")):
         add_text(axis, x, 0, words, ha=ha, color=COLOURS["faint"])
-    y = -1.6
-    for name in sorted(MEMORIES, key=lambda name: name == REFERENCE):
-        memory = make(config, complete(name))
+    memories, y = {name: make(config, complete(name)) for name in MEMORIES}, -1.6
+    for name in sorted(memories, key=lambda name: (name == REFERENCE, memories[name].state_numbers(window), name)):
+        memory = memories[name]
         if name == REFERENCE:
             axis.plot([0, COST], [y - 0.1] * 2, color=COLOURS["faint"], lw=0.8, ls=":")
             y -= 0.6
-        look = LOOKS[name](memory, window)
+        look = memory.carried(window)
         add_text(axis, 0, y - HIGH / 2, name, ha="left", weight="bold")
         _stack(axis, LEFT, y, n_layer, look.leaves, COLOURS["read"], "leaves")
         _stack(axis, RIGHT, y, n_layer, look.enters, COLOURS["h_prev"], "enters")
@@ -151,7 +89,7 @@ def _stack(axis, x: float, top: float, n_layer: int, marked: Sequence[int], colo
                                  gid=kind if here else "block"))
 
 
-def _cells(axis, top: float, look: Carried) -> None:
+def _cells(axis, top: float, look: "Carried") -> None:
     """The state between two windows, and an arrow through it."""
     left, right = CARRIED
     gaps = (look.columns - 1) // look.every if look.every else 0

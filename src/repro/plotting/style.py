@@ -140,6 +140,17 @@ class Drawing(Figure):
     frames: "Sequence[Drawing]" = ()  # what a page shows in its place, in turn, for a reader who asks for it
     name = ""  # of a frame
 
+    def look_for(self, words: str) -> "Drawing":
+        """The same figure, its caption beginning with what a reader should see. Raises ReproError for no words.
+
+        >>> draw_curves({"train": [[0, 5.0], [9, 3.0]]}).look_for("A falling curve means progress.").alt
+        'A falling curve means progress. Nats per token against tokens: train.'
+        """
+        if not words.strip():
+            raise ReproError("look_for has no words; give a sentence that says what to see in the figure.")
+        self.alt = f"{' '.join(words.split())} {self.alt[:1].upper()}{self.alt[1:]}"
+        return self
+
     def png(self) -> bytes:
         """The figure as PNG, the same bytes for the same figure."""
         buffer = io.BytesIO()

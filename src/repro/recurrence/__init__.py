@@ -5,16 +5,15 @@ Gimpel (2020), and other memories.
 ['block-recurrent', 'cache', 'compressed', 'embeddings-4']
 """
 
-from repro.recurrence.module import Recurrence, RecurrenceConfig
-
-_WHERE = {"MaskedOut": "causal", "RecurrentLM": "causal", "MemoryLM": "memory_lm", "with_memory": "memory_lm",
-          "MEMORIES": "memories", "Memory": "memories", "reach_windows": "reach",
+_WHERE = {"Recurrence": "module", "RecurrenceConfig": "module",
+          "MaskedOut": "causal", "RecurrentLM": "causal", "MemoryLM": "memory_lm", "with_memory": "memory_lm",
+          "MEMORIES": "memories", "Memory": "memories.base", "reach_windows": "reach",
           "RecurrentRoberta": "reader", "question_windows": "reader"}
 
-__all__ = ["Recurrence", "RecurrenceConfig", *_WHERE]
+__all__ = [*_WHERE]
 
 
-def __getattr__(name: str):  # transformers takes seconds to import, so it is imported only when a model is built
+def __getattr__(name: str):  # torch and transformers take seconds to import: only who builds a model waits
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from repro.errors import ReproError, unknown
 
 PACKAGE = "repro.papers"
+SHARED = "base"  # the package that is no paper: what the papers' experiments start from
+NEEDED = ("paper", "experiment", "artifact", "claim")  # what the package of a paper declares, one or more of each
 Declared = TypeVar("Declared")
 _declared: dict[type, dict[str, Any]] = {}
 _modules: dict[tuple[type, str], str] = {}  # where each was declared
@@ -93,6 +95,20 @@ def _discover() -> None:
         paper = importlib.import_module(f"{PACKAGE}.{name}")
         for module in sorted(found.name for found in pkgutil.iter_modules(paper.__path__)):
             importlib.import_module(f"{paper.__name__}.{module}")
+        if name != SHARED:
+            _check_whole(name)
+
+
+def _check_whole(paper: str) -> None:
+    """Raise ReproError for a paper's package that lacks something, or whose `Paper` has another id."""
+    found = {_kind(kind): names for kind, names in _declared.items()
+             if any(package(one) == paper for one in names.values())}
+    for needed in NEEDED:
+        if needed not in found:
+            raise ReproError(f"package {PACKAGE}.{paper} declares no {needed}; register at least one, or move the "
+                             "package away (CONTRIBUTING.md, \"A paper\").")
+    if paper not in found["paper"]:
+        raise ReproError(f"the Paper of package {PACKAGE}.{paper} has another id; its id must be '{paper}'.")
 
 
 def _kind(kind: type) -> str:

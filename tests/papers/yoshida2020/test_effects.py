@@ -24,7 +24,7 @@ from repro.papers.yoshida2020.effects import (
     widening,
     without_module,
 )
-from repro.papers.yoshida2020.tables import CONTROL, kind, log_ratio
+from repro.papers.yoshida2020.tables import CONTROL, log_ratio, row_kind
 from repro.study import Measured, claim, claims
 from repro.study import experiment as named
 
@@ -283,6 +283,6 @@ def test_each_side_of_a_claim_is_planned_wherever_it_is_judged():
     for one in claims():
         if one.experiment == "recurrence-pg19" or one.experiment == "recurrence-wikitext103":
             plans = {scale: {(config.model, config.overlap, config.train_overlap) for config in one.plan(scale)
-                             if one.where(config) and kind(config) != CONTROL} for scale in one.scales}
+                             if one.where(config) and row_kind(config) != CONTROL} for scale in one.scales}
             assert len({len(plan) for scale, plan in plans.items() if scale != "smoke"}) == 1, one.id
             assert all(len(plan) >= 2 for plan in plans.values()), one.id

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from repro.papers.yoshida2020 import finetuning, matched, pg19, variations, wikitext103, window_choice
 from repro.papers.yoshida2020.evaluation import trained
-from repro.papers.yoshida2020.tables import CONTROL, FIRST, kind
+from repro.papers.yoshida2020.tables import CONTROL, FIRST, row_kind
 from repro.study import claims
 
 EVALUATIONS = {"Table 1": wikitext103, "Table 2, Figures 4 and 5": pg19, "variations": variations,
@@ -15,7 +15,7 @@ HEADLINE, TABLE = 5, 3  # seeds
 def seeds(name, config):
     """Of a row: more for recurrent against baseline without overlap, at both windows."""
     headline = name != "variations" and "test" in config.splits and config.overlap == 0
-    return HEADLINE if headline and kind(config) in ("baseline", "recurrent") else TABLE
+    return HEADLINE if headline and row_kind(config) in ("baseline", "recurrent") else TABLE
 
 
 def hours():
@@ -50,12 +50,12 @@ def test_every_row_of_a_table_takes_the_same_steps_on_the_same_targets():
 def test_recurrence_with_overlap_never_stands_without_its_control():
     for module in (wikitext103, pg19):
         table = [config for config in module.EVALUATION.plan("small") if "test" in config.splits]
-        at = {name: {config.overlap for config in table if kind(config) == name}
+        at = {name: {config.overlap for config in table if row_kind(config) == name}
               for name in ("baseline", "recurrent", CONTROL, FIRST)}
         assert at["recurrent"] - {0} == at[CONTROL] == {5, 10, 30, 50}
         assert at["baseline"] >= at["recurrent"] > at[FIRST] == {0, 50}
         assert {config.window for config in table} == {300}
-        assert {config.insert_layer for config in table if kind(config) == "recurrent"} == {1}
+        assert {config.insert_layer for config in table if row_kind(config) == "recurrent"} == {1}
 
 
 def test_the_variations_hold_every_place_of_the_module():
@@ -69,7 +69,7 @@ def test_the_variations_hold_every_place_of_the_module():
 
 def test_the_second_window_has_both_texts_and_a_choice_of_its_own():
     plan = matched.EVALUATION.plan("small")
-    assert {(config.corpus, kind(config), config.overlap) for config in plan} == {
+    assert {(config.corpus, row_kind(config), config.overlap) for config in plan} == {
         (corpus, *row) for corpus in ("wikitext-103", "pg19-subset")
         for row in (("baseline", 0), ("baseline", 10), ("recurrent", 0), (FIRST, 0))}
     assert {config.window for config in plan} == {64}
@@ -104,5 +104,5 @@ def test_claims_are_judged_only_where_all_that_they_compare_is_planned():
     for name in [*(f"table1-gain-{overlap}" for overlap in (5, 10, 30)),
                  *(f"table2-gain-{overlap}" for overlap in (5, 10, 30, 50))]:
         one = claimed[f"yoshida2020-{name}"]
-        compared = {kind(config) for config in one.plan("small") if one.where(config)}
+        compared = {row_kind(config) for config in one.plan("small") if one.where(config)}
         assert compared == {"baseline", "recurrent", CONTROL}, name

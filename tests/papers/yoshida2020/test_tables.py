@@ -103,7 +103,7 @@ def told(found, plan):
 
 
 def test_the_points_of_the_gains_are_each_of_what_they_are_called(monkeypatch):
-    monkeypatch.setattr(tables, "kind", lambda config: config.name)
+    monkeypatch.setattr(tables, "row_kind", lambda config: config.name)
     ours, base = record("recurrent", 0.9, masked=0.99), record("baseline", 1.0)
     late = record("recurrent", 0.8, 50)
     for name, ratio in (("masked", 1.02), ("other_document", 1.1)):
@@ -132,7 +132,7 @@ def test_the_points_of_the_gains_are_each_of_what_they_are_called(monkeypatch):
 
 
 def test_levels_side_by_side_are_of_the_same_seeds(monkeypatch):
-    monkeypatch.setattr(tables, "kind", lambda config: config.name)
+    monkeypatch.setattr(tables, "row_kind", lambda config: config.name)
     found = {("recurrent", 0): [record("recurrent", 0.9, seed=seed) for seed in (2, 3, 4)],
              ("baseline", 0): [record("baseline", 1.0, seed=seed) for seed in range(5)],
              ("baseline", 50): [record("baseline", 0.8, 50, seed=seed) for seed in (1, 2, 3, 4)]}

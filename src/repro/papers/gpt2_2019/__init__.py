@@ -1,5 +1,16 @@
 """Radford, Wu, Child, Luan, Amodei and Sutskever (2019), *Language Models are Unsupervised Multitask Learners*."""
 
 from repro.papers.gpt2_2019.prompts import PROMPTS
+from repro.study.paper import Paper
+from repro.study.published import printed_rows
+from repro.study.registry import register
 
 __all__ = ["PROMPTS"]
+
+register(Paper(
+    id="gpt2_2019", name="GPT-2", cite="radford2019gpt2",
+    idea="pretrain a larger decoder on the web and use it without fine-tuning",
+    part="Decoder-only models", chapters=(12, 12),
+    weights=lambda: max(float(row["parameters_millions_as_printed"])
+                        for row in printed_rows("gpt2_2019_table2_model_sizes") if row["model"]),
+    findings=("gpt2_2019-larger-wikitext103",)))

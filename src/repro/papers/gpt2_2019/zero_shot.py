@@ -76,8 +76,9 @@ class Config(RunConfig):
             raise ValueError(f"window is {self.window} tokens, but the context of {self.size} at {self.scale} is "
                              f"{context}; take at most these")
         for name, kind in KINDS.items():
-            if getattr(self, name) is not None and (found := corpus_named(getattr(self, name)).kind) != kind:
-                raise ValueError(f"{name} is {getattr(self, name)}, which has the kind {found}; it must be of the kind "
+            value = getattr(self, name)
+            if value is not None and (found := corpus_named(value).content_kind) != kind:
+                raise ValueError(f"{name} is {value}, which has the kind {found}; it must be of the kind "
                                  f"{kind}")
         return self
 

@@ -31,7 +31,7 @@ class Config(RunConfig):
 def execute(config, context) -> Outcome:
     from repro.data import corpus
 
-    kind, data = corpus(config.corpus).kind, read(config)
+    kind, data = corpus(config.corpus).content_kind, read(config)
     test = data.test[:config.scored]
     bits = (_images(data.train, test, config.side) if kind == "image" else
             _sound(data.train, test) if kind == "audio" else _text(data.train, test))

@@ -26,7 +26,7 @@ def read(config) -> Data:
     """The data of a run's corpus. Raises ReproError for a corpus that holds no images, audio or text."""
     from repro.data import corpus
 
-    kind = corpus(config.corpus).kind
+    kind = corpus(config.corpus).content_kind
     if kind == "image":
         return _images(config.corpus, config.side)
     if kind == "audio":

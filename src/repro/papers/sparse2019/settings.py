@@ -138,4 +138,4 @@ def kind_of(config) -> str:
     """The kind of data of a run: "image", "text" or "audio"."""
     from repro.data import corpus
 
-    return corpus(config["corpus"] if isinstance(config, dict) else config.corpus).kind
+    return corpus(config["corpus"] if isinstance(config, dict) else config.corpus).content_kind

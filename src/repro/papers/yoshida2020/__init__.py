@@ -13,8 +13,17 @@ from repro.papers.yoshida2020.propagation_tables import (
     side_by_side,
 )
 from repro.papers.yoshida2020.reading import answered, asked, by_window, padded, states_of_others
-from repro.papers.yoshida2020.tables import curves, kind, layer_weights, learning_curves, learning_rates
+from repro.papers.yoshida2020.tables import curves, layer_weights, learning_curves, learning_rates, row_kind
+from repro.study.paper import Paper
+from repro.study.registry import register
 
 __all__ = ["answered", "asked", "by_window", "change_without", "curves", "deviations", "distance_names", "evaluate",
-           "kind", "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "own_and_other", "padded",
-           "propagation_records", "reach_by_reader", "side_by_side", "states_of_others", "trained"]
+           "layer_weights", "learning_curves", "learning_rates", "mean_over_books", "own_and_other", "padded",
+           "propagation_records", "reach_by_reader", "row_kind", "side_by_side", "states_of_others", "trained"]
+
+register(Paper(
+    id="yoshida2020", name="Recurrence", cite="yoshida2020recurrence",
+    idea="pass a summary of each window to the next one, inside a pretrained model",
+    part="Recurrence", chapters=(3, 9),
+    weights=lambda: 124,  # of the GPT-2 to which it adds recurrence
+    findings=("yoshida2020-table1-gain-disjoint", "yoshida2020-matched-wikitext-103-first-block")))

@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from repro.papers.yoshida2020.tables import CONTROL, FIRST, by_document, compare, kind, log_ratio, module_effect
+from repro.papers.yoshida2020.tables import CONTROL, FIRST, by_document, compare, log_ratio, module_effect, row_kind
 from repro.study import Assay, Experiment, Measured, Record, experiment, judge
 from repro.study.published import printed_rows
 
@@ -49,7 +49,7 @@ def _tested(config) -> bool:
 
 
 def _point(config) -> tuple[str, int]:
-    return kind(config), config.overlap
+    return row_kind(config), config.overlap
 
 
 def both(overlap: int) -> list[tuple[str, int]]:
@@ -64,7 +64,7 @@ def matched_baseline(overlap: int) -> list[tuple[str, int]]:
 
 def records_of_kind(records: Sequence[Record], model: str, overlap: Callable[[list[int]], int] = min) -> list[Record]:
     """The records of a kind of model at its smallest overlap among `records`, or at its largest, ordered by seed."""
-    same = [record for record in records if kind(record) == model]
+    same = [record for record in records if row_kind(record) == model]
     chosen = overlap([record.config["overlap"] for record in same]) if same else None
     return [record for record in same if record.config["overlap"] == chosen]
 
@@ -174,7 +174,7 @@ def pareto_margin(records: Sequence[Record]) -> Measured:
     """Each recurrent point against every other that costs no more, on validation text; the least certain pair."""
     points: dict[tuple, list[Record]] = {}
     for record in records:
-        points.setdefault((kind(record), record.config["window"], record.config["overlap"]), []).append(record)
+        points.setdefault((row_kind(record), record.config["window"], record.config["overlap"]), []).append(record)
     pairs = []
     for (model, window, _), ours in points.items():
         for (other, size, overlap), theirs in points.items():

@@ -5,7 +5,7 @@ from typing import Any
 from repro.pages import Chart
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.yoshida2020 import memories, pg19, variations, wikitext103
-from repro.papers.yoshida2020.tables import CONTROL, FIRST, kind
+from repro.papers.yoshida2020.tables import CONTROL, FIRST, row_kind
 from repro.study.published import published
 from repro.study.registry import register
 
@@ -26,7 +26,7 @@ MEMORIES = {
 
 def line(config) -> str:
     """The kind of model of a run, in plain words."""
-    return LINES.get(kind(config), kind(config))
+    return LINES.get(row_kind(config), row_kind(config))
 
 
 def varied(config) -> str:

@@ -9,7 +9,7 @@ chosen in trial runs on validation books, before any test book was read.
 from repro.papers.yoshida2020 import finetuning
 from repro.papers.yoshida2020.effects import MASKED, both, gain, printed, printed_overlap, room_of_overlap
 from repro.papers.yoshida2020.evaluation import evaluation, table_rows
-from repro.papers.yoshida2020.tables import LITERAL, change, kind, perplexity
+from repro.papers.yoshida2020.tables import LITERAL, change, perplexity, row_kind
 from repro.study import Artifact, Assay, Claim, register
 from repro.study.artifacts import NOT_RUN
 
@@ -37,7 +37,7 @@ def gains(context):
 
     rows = []
     for scale in context.scales:
-        found = {(kind(config), config.overlap): context.records_of(config) for config in context.plan(scale)}
+        found = {(row_kind(config), config.overlap): context.records_of(config) for config in context.plan(scale)}
         base = found["baseline", 0]
         overlapped = change(found["baseline", OVERLAP], base)
         rows.append({"model": "baseline", "module": "none; windows overlap by a sixth", "change": overlapped,
@@ -56,7 +56,7 @@ def gains(context):
 
 def point(*models: str, overlaps=(0,)):
     """Whether a config is one of these kinds of model, at one of these overlaps."""
-    return lambda config: kind(config) in models and config.overlap in overlaps
+    return lambda config: row_kind(config) in models and config.overlap in overlaps
 
 
 EVALUATION = evaluation("recurrence-gemma", "Recurrence in Gemma 3 270M, in windows of 64 tokens.", SCALES, grid,

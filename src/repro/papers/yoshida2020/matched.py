@@ -20,7 +20,7 @@ from repro.papers.yoshida2020.effects import (
     room_of_overlap,
 )
 from repro.papers.yoshida2020.evaluation import evaluation, table_rows
-from repro.papers.yoshida2020.tables import FIRST, compare, kind, module_effect
+from repro.papers.yoshida2020.tables import FIRST, compare, module_effect, row_kind
 from repro.study import Artifact, Assay, Claim, register
 from repro.study.artifacts import NOT_RUN
 
@@ -46,7 +46,7 @@ def matched_table(context):
     for scale in context.scales:
         for corpus in dict.fromkeys(config.corpus for config in context.plan(scale)):
             plan = [config for config in context.plan(scale) if config.corpus == corpus]
-            found = {(kind(config), config.overlap > 0): context.records_of(config) for config in plan}
+            found = {(row_kind(config), config.overlap > 0): context.records_of(config) for config in plan}
             base = found["baseline", False]
             row = {"scale": scale, "text": corpus, "T": plan[0].window}
             for name, records in (("baseline, overlap T/6", found["baseline", True]),
@@ -68,7 +68,7 @@ ARTIFACT = Artifact(id="recurrence-matched", paper="yoshida2020", chapter="06_wi
 
 def of_text(corpus: str, *points: tuple[str, bool]):
     """Whether a config is one of these points on a text, each a `kind` of model and whether its windows overlap."""
-    return lambda config: config.corpus == corpus and (kind(config), config.overlap > 0) in points
+    return lambda config: config.corpus == corpus and (row_kind(config), config.overlap > 0) in points
 
 
 def claim(corpus: str, unit: str, table: str, place: str) -> Claim:

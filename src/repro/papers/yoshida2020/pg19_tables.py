@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from repro.page import signed
-from repro.papers.yoshida2020.tables import change, interval, kind, module_effect, perplexity
+from repro.papers.yoshida2020.tables import change, interval, module_effect, perplexity, row_kind
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.published import published
 from repro.study.record import Record
@@ -40,7 +40,7 @@ def points(context: ArtifactContext) -> "pandas.DataFrame":
 
 def families(plan: list) -> list:
     """The configs of the five curves of Figure 5: those whose overlap is tested at every window size."""
-    plan = [config for config in plan if kind(config) in ("baseline", "recurrent")]
+    plan = [config for config in plan if row_kind(config) in ("baseline", "recurrent")]
     sizes = {config.window for config in plan}
     return [config for config in plan
             if sizes == {other.window for other in plan
@@ -54,7 +54,7 @@ def window_table(context: ArtifactContext) -> "pandas.DataFrame":
 
     rows = []
     for scale in reversed(context.scales):
-        plan = [config for config in context.plan(scale, overlap=0) if kind(config) in ("baseline", "recurrent")]
+        plan = [config for config in context.plan(scale, overlap=0) if row_kind(config) in ("baseline", "recurrent")]
         found = {(config.window, config.model): records for config, records in zip(
             plan, context.at_common_seeds(plan), strict=True)}
         for window in sorted({config.window for config in plan}):

@@ -35,7 +35,7 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
     import pandas
 
     printed = {_point(row): row for row in published(table).to_dict("records")}
-    planned = [(kind(config), config.overlap / config.window) for scale in context.scales
+    planned = [(row_kind(config), config.overlap / config.window) for scale in context.scales
                for config in _table(context, scale)]
     ours = {scale: _levels(context, scale) for scale in context.scales}
     rows = []
@@ -55,7 +55,7 @@ def perplexities(context: ArtifactContext, table: str) -> "pandas.DataFrame":
 def _levels(context: ArtifactContext, scale: str) -> dict[tuple[str, float], list[Record]]:
     """The records of the table by model and overlap, as a share of the window, at the seeds that all of them have."""
     plan = _table(context, scale)
-    return {(kind(config), round(config.overlap / config.window, 9)): records
+    return {(row_kind(config), round(config.overlap / config.window, 9)): records
             for config, records in zip(plan, context.at_common_seeds(plan), strict=True)}
 
 
@@ -87,7 +87,7 @@ def curves(artifact: Artifact, table: str, scales: Sequence[str]) -> "pandas.Dat
 
 def learning_curves(records: Sequence[Record], curve: str = "validation_loss") -> list[tuple[str, list[list[float]]]]:
     """The curve of each record, named by kind of model and test overlap, in the form that `draw_curves` takes."""
-    return [(f"{kind(record)}, overlap {record.config['overlap']}", record.curves[curve]) for record in records]
+    return [(f"{row_kind(record)}, overlap {record.config['overlap']}", record.curves[curve]) for record in records]
 
 
 def learning_rates(records: Sequence[Record]) -> "pandas.DataFrame":
@@ -165,7 +165,7 @@ def gains(context: ArtifactContext, table: str) -> "pandas.DataFrame":
 def _beside(context: ArtifactContext, scale: str, share: float, model: str, of: str) -> dict:
     """The cells of `gains` that put a gain in perspective: against the control, and the effect of the module."""
     records, cells = _at(context, scale, model, share), {}
-    if any(kind(config) == CONTROL for config in context.plan(scale)):
+    if any(row_kind(config) == CONTROL for config in context.plan(scale)):
         control = _at(context, scale, CONTROL, share)
         cells[f"{heading(scale)}: test{of}, against the control"] = (
             bounded(*compare(records, control, "test"), "+.1%") if records and control else records and control)
@@ -296,7 +296,7 @@ def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
     return fmean(record.metrics[name] / record.metrics[f"{name}_masked"] for record in recurrent) - 1
 
 
-def kind(run) -> str:
+def row_kind(run) -> str:
     """The kind of model of a config or record: baseline, recurrent, recurrent with the module at the first block, or at
     the paper's place where a scale has another, or a baseline trained on the windows it is tested on."""
     values = vars(run) if isinstance(run, RunConfig) else run.config
@@ -309,7 +309,7 @@ def kind(run) -> str:
 
 def is_literal_reading(run) -> bool:
     """Whether a config or record has the literal reading of the paper's layer, not the depth-matched one."""
-    return kind(run) != FIRST
+    return row_kind(run) != FIRST
 
 
 def _table(context: ArtifactContext, scale: str) -> list:
@@ -320,7 +320,7 @@ def _table(context: ArtifactContext, scale: str) -> list:
 
 def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[Record] | None:
     """The records of a model whose overlap is this share of its window; None when the scale has no such run."""
-    planned = [config for config in _table(context, scale) if kind(config) == model
+    planned = [config for config in _table(context, scale) if row_kind(config) == model
                and abs(config.overlap / config.window - share) < 1e-8]
     return [record for config in planned for record in context.records_of(config)] if planned else None
 

@@ -1,8 +1,9 @@
 """The base of all memories: a state goes in, a state comes out."""
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -12,17 +13,33 @@ from repro.windows import check_window
 State = Any  # a tensor or a tuple of tensors, the batch first in each
 
 
+@dataclass(frozen=True)
+class Carried:
+    """How a figure draws a state: in a few words, the blocks that it comes from and enters (-1: the input of the
+    first), and its cells."""
+
+    words: str
+    leaves: Sequence[int]
+    enters: Sequence[int]
+    rows: int = 1
+    columns: int = 1
+    every: int = 0  # a gap after so many columns; 0 for none
+    found: int = 0  # cells that are looked up; 0 for all of them
+
+
 class Memory(nn.Module):
     """A memory: the state that one window passes to the next, and how the next one uses it.
 
-    A subclass takes the GPT-2's config and its own settings, by name. `detached`: no gradient passes through its state.
-    `plain_start`: a window without a state is read as by the plain model.
+    A subclass takes the GPT-2's config and its own settings, by name. `defaults`: settings that differ from those of
+    the constructor, for a variant of another memory. `detached`: no gradient passes through its state. `plain_start`: a
+    window without a state is read as by the plain model.
 
-    >>> kind, settings = MEMORIES["embeddings-4"]
-    >>> issubclass(kind, Memory), settings
+    >>> memory = MEMORIES["embeddings-4"]
+    >>> issubclass(memory, Memory), memory.defaults
     (True, {'insert': 'every', 'n_embeddings': 4})
     """
 
+    defaults: ClassVar[Mapping[str, Any]] = {}
     detached = False
     plain_start = True
 
@@ -54,6 +71,10 @@ class Memory(nn.Module):
         """Forward FLOPs that the memory adds to a window of `window` tokens once its state is full; 2 per product."""
         raise NotImplementedError
 
+    def carried(self, window: int) -> Carried:
+        """How figures draw the state that `window` tokens leave; by default one cell, from all blocks to all."""
+        return Carried("a state", range(self.n_layer), range(self.n_layer))
+
     def flops_per_token(self, window: int, overlap: int) -> float:
         """Forward FLOPs per scored token that the memory adds to `repro.evaluation.flops_per_token`."""
         check_window(window, overlap)
@@ -74,12 +95,13 @@ class Memory(nn.Module):
 
 
 def settings_of(kind: type[Memory], name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """All settings of a kind of memory, with defaults where not given. Raises ReproError for an unknown one."""
+    """All settings of a kind of memory, its defaults where none is given. Raises ReproError for an unknown one."""
     known = {key: part.default for key, part in inspect.signature(kind.__init__).parameters.items()
              if part.kind is part.KEYWORD_ONLY}
-    for key, value in given.items():
+    own = {**kind.defaults, **given}
+    for key, value in own.items():
         if key not in known:
             raise unknown(f"setting of memory '{name}'", key, known)
         if isinstance(known[key], int) and (not isinstance(value, int) or value < 0):
             raise ReproError(f"{key} of memory '{name}' is {value!r}; it must be a whole number, at least 0.")
-    return known | given
+    return known | own

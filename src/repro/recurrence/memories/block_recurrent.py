@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from repro.recurrence.memories.base import Memory
+from repro.recurrence.memories.base import Carried, Memory
 
 
 class BlockRecurrent(Memory):
@@ -61,6 +61,11 @@ class BlockRecurrent(Memory):
 
     def _joined(self, x):
         return x.transpose(1, 2).flatten(2)
+
+    def carried(self, window):
+        columns = min(self.n_states, 8)
+        return Carried(f"{self.n_states} state vectors", [self.layer], [self.layer], -(-self.n_states // columns),
+                       columns)
 
     def state_numbers(self, window):
         return self.n_states * self.d_model

@@ -3,7 +3,7 @@
 import torch
 
 from repro.errors import ReproError
-from repro.recurrence.memories.base import Memory
+from repro.recurrence.memories.base import Carried, Memory
 
 
 class Cache(Memory):
@@ -42,6 +42,10 @@ class Cache(Memory):
         for index in range(self.n_layer - 1):
             entered.append(layer(index, entered[-1]))
         return torch.stack([one[:, :stride].detach() for one in entered], 1), entered[-1]
+
+    def carried(self, window):
+        blocks = range(self.n_layer)
+        return Carried("the window's inputs", blocks, blocks, min(self.n_layer, 6), min(window, 16))
 
     def state_numbers(self, window):
         return self.n_layer * window * self.d_model

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from repro.errors import ReproError, unknown
-from repro.recurrence.memories.base import Memory
+from repro.recurrence.memories.base import Carried, Memory
 
 BY = ("mean", "convolution")
 
@@ -50,6 +50,11 @@ class Compressed(Memory):
         """(B, T // rate, d) from (B, T, d)."""
         groups = hidden[:, hidden.shape[1] % self.rate:].unflatten(1, (-1, self.rate))
         return groups.mean(2) if self.weight is None else torch.einsum("bnrd,rde->bne", groups, self.weight)
+
+    def carried(self, window):
+        blocks, n = range(self.n_layer), min(max(window // self.rate, 1), 8)
+        return Carried(f"{self.windows} windows, {self.rate} tokens to 1", blocks, blocks, columns=self.windows * n,
+                       every=n)
 
     def state_numbers(self, window):
         return self.n_layer * self.windows * (window // self.rate) * self.d_model

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from repro.recurrence.memories.base import Memory
+from repro.recurrence.memories.base import Carried, Memory
 from repro.recurrence.module import Recurrence, RecurrenceConfig
 
 
@@ -40,6 +40,9 @@ class Gated(Memory):
             return hidden, z
         gate = self.gate(torch.cat([state, z], -1)).sigmoid()
         return hidden, gate * state + (1 - gate) * z
+
+    def carried(self, window):
+        return Carried("1 vector, kept by a gate", range(self.n_layer), [self.layer])
 
     def state_numbers(self, window):
         return self.d_model

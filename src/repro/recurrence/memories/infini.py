@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from repro.recurrence.memories.base import Memory
+from repro.recurrence.memories.base import Carried, Memory
 
 
 class Infini(Memory):
@@ -46,6 +46,10 @@ class Infini(Memory):
                 out = (gate * recalled + (1 - gate) * out).to(out.dtype)
             key = F.elu(key) + 1
             return out, (matrix + key.transpose(-1, -2) @ value, norm + key.sum(-2))
+
+    def carried(self, window):
+        blocks = range(self.n_layer)
+        return Carried("a matrix of sums per head", blocks, blocks, 3, 3 * self.n_head, every=3)
 
     def state_numbers(self, window):
         size = self.d_model // self.n_head

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from repro.errors import ReproError
-from repro.recurrence.memories.base import Memory
+from repro.recurrence.memories.base import Carried, Memory
 
 
 class NearestKeys(Memory):
@@ -49,6 +49,12 @@ class NearestKeys(Memory):
         gate = self.gate.sigmoid()[:, None, None].to(out.dtype)
         kept = tuple(torch.cat(both, 2)[:, :, -self.n_tokens:] for both in zip(state, fresh, strict=True))
         return gate * found + (1 - gate) * out, kept
+
+    def carried(self, window):
+        cells = min(max(self.n_tokens // self.k, 1), 64)  # each is k keys
+        columns = min(cells, 16)
+        return Carried(f"{self.k} nearest of {self.n_tokens:,} keys", [self.layer], [self.layer], -(-cells // columns),
+                       columns, found=1)
 
     def state_numbers(self, window):
         return 2 * self.n_tokens * self.d_model

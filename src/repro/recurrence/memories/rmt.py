@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from repro.recurrence.memories.base import Memory
+from repro.recurrence.memories.base import Carried, Memory
 
 
 class RecurrentMemoryTransformer(Memory):
@@ -31,6 +31,9 @@ class RecurrentMemoryTransformer(Memory):
             hidden = layer(index, hidden)
         n = self.n_tokens
         return hidden[:, n:hidden.shape[1] - n], hidden[:, hidden.shape[1] - n:]
+
+    def carried(self, window):
+        return Carried(f"{self.n_tokens} memory tokens", [self.n_layer - 1], [-1], columns=self.n_tokens)
 
     def state_numbers(self, window):
         return self.n_tokens * self.d_model

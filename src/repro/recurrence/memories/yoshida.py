@@ -1,6 +1,6 @@
 """One vector made of all layers' mean (Yoshida, Ettinger and Gimpel 2020, section 3)."""
 
-from repro.recurrence.memories.base import Memory
+from repro.recurrence.memories.base import Carried, Memory
 from repro.recurrence.module import Recurrence, RecurrenceConfig
 
 
@@ -31,6 +31,11 @@ class Yoshida(Memory):
             hidden = layer(index, hidden, h_prev if index in self.layers else None)
             pooled.append(self.recurrence.pool(hidden, stride))
         return hidden, self.recurrence.combine(pooled)
+
+    def carried(self, window):
+        n = self.recurrence.config.n_embeddings
+        words = "1 vector, a mean" if n == 1 else f"1 mean, read as {n} vectors"
+        return Carried(words, range(self.n_layer), self.layers)
 
     def state_numbers(self, window):
         return self.d_model
