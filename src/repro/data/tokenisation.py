@@ -161,8 +161,8 @@ class Tokeniser:
 
     @cached_property
     def _sizes(self) -> np.ndarray:
-        """(ids,) bytes of each token. Byte-level BPE has one per letter of its alphabet; with fallback to bytes, a token
-        has those of its characters. Special tokens are no text."""
+        """(ids,) bytes of each token. Byte-level BPE has one per letter of its alphabet; SentencePiece's tokens have
+        those of their characters. Special tokens are no text."""
         sizes = np.zeros(self.vocab_size, np.int64)
         for token, k in self.backend.get_vocab().items():
             sizes[k] = bpe.n_bytes(token) if self._sentencepiece else len(token)

@@ -215,6 +215,8 @@ def _download(model: Pretrained, raw: Path, progress: bool) -> Packages | Reposi
         try:
             raw.mkdir(parents=True, exist_ok=True)
             source.download(raw, model.name, progress)
+            if not (raw / (needed := model.file if model.sha256 else "config.json")).is_file():
+                raise Unreachable(f"it has no {needed}")
         except Unreachable as error:
             reasons.append(f"{source}: {short(str(error), 160)}")
             continue
