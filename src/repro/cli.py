@@ -46,7 +46,7 @@ main = typer.Typer(cls=OneLine, help="Reproduce papers on long-context language 
                    add_completion=False, pretty_exceptions_enable=False)
 data = typer.Typer(help="List, download and verify corpora.")
 main.add_typer(data, name="data")
-models = typer.Typer(help="List, verify and install base models.")
+models = typer.Typer(help="List, fetch, verify and install models.")
 main.add_typer(models, name="models")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -369,20 +369,49 @@ def _print_left_out(passages: list[dict[str, Any]]) -> None:
 
 @models.command("list")
 def models_list(as_json: AsJson = False, results: Read = None) -> None:
-    """List every base model that has a record: size, training, held-out loss, and whether its weights are here."""
+    """List our base models that have a record, with their held-out loss, and published models, with their license.
+
+    --json has more: training, sizes, sources, checksums, folders.
+    """
+    from repro.models import pretrained
     from repro.papers.base.models import base_models
 
-    _print_models(base_models(results), as_json)
+    _print_models(base_models(results), {name: pretrained.HERE if pretrained.is_here(name) else pretrained.NOT_HERE
+                                         for name in pretrained.PRETRAINED}, as_json)
+
+
+@models.command("fetch")
+def models_fetch(name: Annotated[str, typer.Argument(metavar="NAME", help="See `repro models list`.")]) -> None:
+    """Download a published model; resumes where it was interrupted, and does nothing if the model is here."""
+    from repro.models import pretrained
+
+    model = pretrained.declared(name)
+    typer.echo(f"{name}: {model.architecture}, for {model.serves}{'; ' * bool(model.note)}{model.note}", err=True)
+    typer.echo(f"License: {model.licence}, {model.terms}. The weights belong to their authors: do not commit them.",
+               err=True)
+    typer.echo(pretrained.fetch(name))
 
 
 @models.command("check")
-def models_check(as_json: AsJson = False, results: Read = None) -> None:
-    """Load stored weights and compare them with their records; exit code 2 if one is damaged."""
-    from repro.papers.base.models import KEPT, NOT_KEPT, check
+def models_check(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help=(
+        "A model of `repro models list`; default: every one that is here."))] = None,
+    as_json: AsJson = False, results: Read = None,
+) -> None:
+    """Load models: of ours the stored weights, compared with their records; of published ones every file, compared with
+    its checksum. Exit code 2 if one is damaged."""
+    from repro.models import pretrained
+    from repro.papers.base.models import EXPERIMENTS, KEPT, NOT_KEPT, check
 
-    found = check(results)
-    _print_models(found, as_json)
-    wrong = [one.state for one in found if one.state not in (KEPT, NOT_KEPT)]
+    if name is not None and name not in (known := [*EXPERIMENTS, *pretrained.PRETRAINED]):
+        raise unknown("model", name, known)
+    found = [] if name in pretrained.PRETRAINED else [one for one in check(results) if name in (None, one.name)]
+    states = {one: pretrained.check(one) for one in pretrained.PRETRAINED if name in (None, one)}
+    _print_models(found, states, as_json)
+    wrong = [one for one in (*(one.state for one in found), *states.values())
+             if one not in (KEPT, NOT_KEPT, pretrained.HERE, pretrained.NOT_HERE)]
+    if name in states and states[name] == pretrained.NOT_HERE:
+        pretrained.folder(name)  # raises, with the command that gets it
     if wrong:
         raise ReproError(" ".join(wrong))
 
@@ -398,15 +427,25 @@ def models_install(
     typer.echo(f"Installed the weights in {install(folder, results)}")
 
 
-def _print_models(found: "list[BaseModel]", as_json: bool) -> None:
+def _print_models(found: "list[BaseModel]", states: dict[str, str], as_json: bool) -> None:
+    """Print our base models, and the published ones with their states, in two tables of 80 columns."""
+    from repro.models.pretrained import HERE, NOT_HERE, PRETRAINED, home
+    from repro.papers.base.models import KEPT, NOT_KEPT
+
+    published = [PRETRAINED[name] for name in states]
     if as_json:
-        return _print_json([asdict(one) for one in found])
-    header = ["model", "scale", "id", "trained on", "tokens", "loss on held-out text", "weights", ""]
-    _print_table("Base models", header,
-                 [[one.name, one.scale, one.id, one.corpus, f"{one.tokens:,}",
-                   "" if one.loss is None else f"{one.loss:.3f} {one.unit}",
-                   f"{one.parameters:,} in {one.weights}" + (f", {one.bytes / 1e6:.1f} MB" if one.bytes else ""),
-                   one.state] for one in found])
+        return _print_json({"base": [asdict(one) for one in found], "published": [
+            asdict(one) | {"sources": list(map(str, one.sources)), "folder": str(home() / one.name),
+                           "state": states[one.name]} for one in published]})
+    if found:
+        _print_table("Base models of the study", ["model", "scale", "id", "loss on held-out text", "weights"],
+                     [[one.name, one.scale, one.id, "" if one.loss is None else f"{one.loss:.3f} {one.unit}",
+                       one.state if one.state in (KEPT, NOT_KEPT) else "damaged"] for one in found])
+    if published:
+        _print_table("Published models, in $REPRO_MODELS: repro models fetch NAME",
+                     ["model", "weights", "fetch", "license", "here"],
+                     [[one.name, f"{one.parameters / 1e6:.0f} M", f"{one.size / 1e6:,.0f} MB", one.licence,
+                       {HERE: "yes", NOT_HERE: "no"}.get(states[one.name], "damaged")] for one in published])
 
 
 def _benchmarks() -> list[str]:

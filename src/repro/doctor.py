@@ -28,13 +28,14 @@ class Finding:
 
 
 def findings(each_corpus: bool = False) -> list[Finding]:
-    """Look at Python, torch, the device, its speed, memory, tools, versions and corpora: in one row, or `each_corpus`
-    in its own.
+    """Look at Python, torch, the device, its speed, memory, tools, versions, published models, and corpora: in one row,
+    or `each_corpus` in its own.
 
     Takes up to half a minute: it trains a little, and counts the corpora that are here. The first time takes a minute
     more, where texts have to be told apart.
     """
-    return [*_software(), *_device(), *_attention(), *_speed(), *_memory(), *_tools(), *_corpora(each_corpus)]
+    return [*_software(), *_device(), *_attention(), *_speed(), *_memory(), *_tools(), *_corpora(each_corpus),
+            *_models()]
 
 
 def _software() -> Iterator[Finding]:
@@ -164,6 +165,14 @@ def _corpora(each: bool) -> Iterator[Finding]:
     yield Finding("corpora", ", ".join(f"{count[state]} {state}" for state in ("whole", "damaged", "not here")
                                        if count[state]),
                   "" if count["whole"] == len(told) else "repro doctor --corpora tells of each")
+
+
+def _models() -> Iterator[Finding]:
+    from repro.models.pretrained import PRETRAINED, home, is_here
+
+    here = [name for name in PRETRAINED if is_here(name)]
+    yield Finding("published models", f"{', '.join(here) or 'none'} of {len(PRETRAINED)} in {home()}",
+                  "" if "gemma-3-270m" in here else "scale pretrained needs `repro models fetch gemma-3-270m`")
 
 
 def _state(corpus: "Corpus") -> str:

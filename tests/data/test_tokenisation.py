@@ -1,5 +1,6 @@
 """Tokenisers and streams: lossless, deterministic, cached, one token a word where windows are counted in words."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tiny_gemma
+from tokenizers import Tokenizer
 
 from repro.data import Document, Reader, corpus, drawn, example_readers, registry, tokenisation, tokeniser, tokens
 from repro.data.tokenisation import pieces
@@ -566,3 +569,60 @@ def test_what_has_no_text_trains_no_tokeniser(declare):
                        "rows.npz", ("a", "b"))
     with pytest.raises(ReproError, match="toy has no text to train a tokenizer on: it contains image"):
         next(pictures.texts("train"))
+
+
+@pytest.fixture(scope="module")
+def gemma():
+    """A tokeniser with ▁ for blanks and bytes for unknown characters."""
+    return tokenisation.Tokeniser("tiny-gemma", tiny_gemma.tokenizer())
+
+
+def test_a_tokeniser_with_a_sign_for_blanks_loses_nothing(gemma):
+    assert gemma.bos == gemma.backend.token_to_id("<bos>")
+    for text in [*tiny_gemma.TEXTS, "", " ", "  the cat ", "\n", "a\r\n\n\nb\n", "日本 <bos> <b>x</b>", "\t\x00 é"]:
+        ids = gemma.encode(text)
+        assert gemma.decode(ids) == text and gemma.decode([gemma.bos, *ids]) == text
+        assert gemma.n_bytes([gemma.bos, *ids]) == len(text.encode())
+        assert gemma.bos not in ids
+    ids = gemma.encode("a日")
+    assert [gemma.n_bytes(ids[:k]) for k in range(len(ids) + 1)] == [0, 1, 2, 3, 4]  # three bytes for the sign
+    with pytest.raises(ReproError, match="tiny-gemma cannot encode this text: '▁' at position 2 is its sign for"):
+        gemma.encode("a ▁b")
+
+
+def test_its_pieces_give_the_tokens_of_the_whole(gemma):
+    text = (" ".join(tiny_gemma.TEXTS) + "the cat\nsat  on\n\nthe mat ") * 8
+    whole = gemma.backend.encode(text, add_special_tokens=False).ids
+    for size in (1, 7, 300):
+        cut = list(pieces(text, size, gemma._between))
+        assert "".join(cut) == text and len(cut) > 3
+        assert [k for piece in cut for k in gemma.encode(piece)] == whole
+    assert gemma.used([text]).tolist() == sorted({*whole})
+    spans = gemma.offsets(text)
+    assert spans[0].tolist() == [0, 3] and spans[-1][1] == len(text) and (np.diff(spans[:, 0]) >= 0).all()
+
+
+@pytest.mark.parametrize("change", ["blank before", "token across"])
+def test_one_whose_tokens_depend_on_the_place_reads_a_text_as_one_piece(gemma, change):
+    told = json.loads(gemma.backend.to_str())
+    if change == "blank before":  # as Llama 2
+        told["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+                                                                  told["normalizer"]]}
+        told["decoder"]["decoders"].append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    else:
+        told["model"]["vocab"]["e▁c"] = len(told["model"]["vocab"])
+        told["model"]["vocab"].setdefault("e▁", len(told["model"]["vocab"]))
+        told["model"]["merges"] = [["e", "▁"], ["e▁", "c"], *told["model"]["merges"]]
+    coder = tokenisation.Tokeniser(change, Tokenizer.from_str(json.dumps(told)))
+    text = "the cat sat " * 4000
+    assert list(pieces(text, between=coder._between)) == [text]
+    ids = coder.encode(text)
+    assert ids.tolist() == coder.backend.encode(text, add_special_tokens=False).ids
+    assert coder.decode(ids) == text and coder.n_bytes(ids) == len(text.encode())
+
+
+def test_half_a_character_is_told_by_its_place_in_the_whole_text(gemma, bpe):
+    for coder in (gemma, bpe):
+        for read in (coder.encode, coder.offsets, lambda text, coder=coder: coder.used([text])):
+            with pytest.raises(ReproError, match="at position 30,000 is half a character"):
+                read("a b " * 7500 + "\ud800")

@@ -59,19 +59,28 @@ def word_level(texts: Iterable[str], vocab_size: int, special: Iterable[str] = (
 
 
 def goes_across_words(backend: Any) -> bool:
-    """Whether the tokens of a backend may go across blanks: one trained without categories, or with such tokens."""
+    """Whether the tokens of a backend may go across blanks: one trained without categories."""
     from tokenizers import pre_tokenizers
 
-    return (isinstance(backend.pre_tokenizer, pre_tokenizers.Sequence)
-            or has_blank_sign(backend) and any(map(_ACROSS.search, backend.get_vocab())))
+    return isinstance(backend.pre_tokenizer, pre_tokenizers.Sequence)
 
 
-def has_blank_sign(backend: Any) -> bool:
+def is_sentencepiece(backend: Any) -> bool:
     """Whether a backend writes blanks as a sign and unknown characters as bytes, as SentencePiece's BPE does."""
-    from tokenizers import models, normalizers
+    from tokenizers import models
 
-    return (isinstance(backend.model, models.BPE) and backend.model.byte_fallback
-            and isinstance(backend.normalizer, normalizers.Replace))
+    return isinstance(backend.model, models.BPE) and bool(backend.model.byte_fallback)
+
+
+def needs_whole_text(backend: Any) -> bool:
+    """Whether cutting a text between two words changes the tokens of such a backend: it begins each text with a blank,
+    as Llama 2's does, or has tokens that go on across a blank or line end. Gemma's does neither."""
+    return adds_blank(backend) or any(map(_ACROSS.search, backend.get_vocab()))
+
+
+def adds_blank(backend: Any) -> bool:
+    """Whether such a backend puts a blank before a text."""
+    return backend.encode("a", add_special_tokens=False).tokens[0].startswith(BLANK)
 
 
 def n_bytes(token: str) -> int:

@@ -86,7 +86,7 @@ class Tokeniser:
         """Number of ids, special tokens included."""
         return self.backend.get_vocab_size()
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """sha256 (hex) of the tokeniser's JSON."""
         return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
@@ -100,13 +100,11 @@ class Tokeniser:
     def _encoded(self, parts: list[str]) -> Iterator[np.ndarray]:
         """The ids of each of `parts`, int32."""
         for start in range(0, len(parts), BATCH):
-            batch = parts[start:start + BATCH]
             try:
-                for encoding in self.backend.encode_batch_fast(batch, add_special_tokens=False):
-                    yield np.array(encoding.ids, np.int32)
+                batch = self.backend.encode_batch_fast(parts[start:start + BATCH], add_special_tokens=False)
             except Exception as error:  # tokenizers raises plain Exception
-                reason = next(filter(None, map(_half, parts)), error)
-                raise ReproError(f"tokeniser {self.name} cannot encode this text: {reason}.") from error
+                raise ReproError(f"tokeniser {self.name} cannot encode this text: {error}.") from error
+            yield from (np.array(encoding.ids, np.int32) for encoding in batch)
 
     def used(self, texts: Iterable[str]) -> np.ndarray:
         """The ids that `encode` gives for any of `texts`, ascending: each different word is encoded only once."""
@@ -137,7 +135,7 @@ class Tokeniser:
             try:
                 encoding = self.backend.encode(piece, add_special_tokens=False)
             except Exception as error:  # tokenizers raises plain Exception
-                raise ReproError(f"tokeniser {self.name} cannot encode this text: {_half(text) or error}.") from error
+                raise ReproError(f"tokeniser {self.name} cannot encode this text: {error}.") from error
             found.append(start + np.array(encoding.offsets, int).reshape(-1, 2))
             start += len(piece)
         return np.concatenate(found)
@@ -155,39 +153,44 @@ class Tokeniser:
         from tokenizers import decoders
 
         ids = _ids(ids, self)
-        if isinstance(self.backend.decoder, decoders.ByteLevel) or self._has_blank_sign:
+        if isinstance(self.backend.decoder, decoders.ByteLevel) or self._sentencepiece and not bpe.adds_blank(
+                self.backend):
             return int(self._sizes[ids].sum())
         whole = self.decode(ids).rstrip(CUT)
         return len(whole.encode()) + len(self.decode(ids)) - len(whole)
 
     @cached_property
     def _sizes(self) -> np.ndarray:
-        """(ids,) bytes of each token: of byte-level BPE one a letter of its alphabet, with fallback to bytes those of its
-        characters, where a sign stands for a blank; special tokens are no text."""
+        """(ids,) bytes of each token. Byte-level BPE has one per letter of its alphabet; SentencePiece's tokens have
+        those of their characters. Special tokens are no text."""
         sizes = np.zeros(self.vocab_size, np.int64)
         for token, k in self.backend.get_vocab().items():
-            sizes[k] = bpe.n_bytes(token) if self._has_blank_sign else len(token)
+            sizes[k] = bpe.n_bytes(token) if self._sentencepiece else len(token)
         for k, added in self.backend.get_added_tokens_decoder().items():
             sizes[k] = 0 if added.special else len(added.content.encode())
         return sizes
 
     def _readable(self, text: str) -> str:
-        """`text`. Raises ReproError for what is no string, and for a sign that would come back as a blank."""
-        if self._has_blank_sign and bpe.BLANK in check_text(text, "the text"):
-            raise ReproError(f"tokeniser {self.name} cannot encode this text: '{bpe.BLANK}' at position "
-                             f"{text.index(bpe.BLANK):,} is its sign for a blank; replace it by another character.")
-        return check_text(text, "the text")
+        """`text`. Raises ReproError for half a character, and for a sign that would come back as a blank."""
+        reason = _half(check_text(text, "the text"))
+        if self._sentencepiece and bpe.BLANK in text:
+            reason = f"'{bpe.BLANK}' at position {text.index(bpe.BLANK):,} is its sign for a blank; replace it"
+        if reason:
+            raise ReproError(f"tokeniser {self.name} cannot encode this text: {reason}.")
+        return text
 
     def save(self, path: Path | str) -> None:
         """Write one JSON file, which tokenizers and transformers' PreTrainedTokenizerFast read."""
         paths.write_atomic(path, self.backend.to_str())
 
     @cached_property
-    def _has_blank_sign(self) -> bool:
-        return bpe.has_blank_sign(self.backend)
+    def _sentencepiece(self) -> bool:
+        return bpe.is_sentencepiece(self.backend)
 
     @cached_property
     def _between(self) -> re.Pattern:
+        if self._sentencepiece and bpe.needs_whole_text(self.backend):
+            return _NOWHERE
         return _LINE_ENDS if bpe.goes_across_words(self.backend) else _BETWEEN_WORDS
 
 
@@ -238,6 +241,7 @@ class Bytes:
 
 _BETWEEN_WORDS = re.compile(r"(?<=\w)[ \n](?=\w)")
 _LINE_ENDS = re.compile(r"(?<=\n)")
+_NOWHERE = re.compile(r"(?!)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

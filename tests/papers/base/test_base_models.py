@@ -46,8 +46,8 @@ def trained(tmp_path_factory):
 def here(trained, tmp_path, monkeypatch):
     """A copy of its records and weights, as in a fresh clone: an empty work folder."""
     shutil.copytree(trained.folder / "build", tmp_path / "build")
-    monkeypatch.setenv("REPRO_HOME", str(tmp_path))
-    monkeypatch.setenv("REPRO_WORK", str(tmp_path / "work"))
+    for name, folder in (("HOME", "."), ("WORK", "work"), ("MODELS", "models")):
+        monkeypatch.setenv(f"REPRO_{name}", str(tmp_path / folder))
     return SimpleNamespace(records=trained.records, folder=tmp_path / "build/results/smoke",
                            runs=trained.folder / "work/runs")
 
@@ -76,13 +76,15 @@ def test_all_are_listed(here):
     assert code == 0
     assert all(record.id in out for record in here.records)
     assert "not kept" in out
-    assert json.loads(call("models list --json")[1]) == [one.__dict__ for one in base_models()]
+    assert max(map(len, out.splitlines())) <= 80
+    assert json.loads(call("models list --json")[1])["base"] == [one.__dict__ for one in base_models()]
     assert base_models(here.folder / "nowhere") == []
 
 
 def test_whole_ones_pass(here):
     assert sorted(one.state for one in check()) == ["not kept", "ok", "ok"]
     assert call("models check")[0] == 0
+    assert [one["name"] for one in json.loads(call("models check roberta-mini --json")[1])["base"]] == ["roberta-mini"]
 
 
 def change_config(**changes):
