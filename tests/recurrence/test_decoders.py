@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from repro.errors import ReproError
-from repro.evaluation import perplexity, score_other_document
+from repro.evaluation import perplexity
 from repro.models import load_causal_lm, save_causal_lm
 from repro.recurrence import MaskedOut, RecurrenceConfig, RecurrentLM
 
@@ -198,7 +198,7 @@ def test_the_opening_token_stands_before_each_window_of_a_plain_model(folder):
 def test_other_models_are_refused_in_one_line(tmp_path):
     from transformers import BertConfig, BertModel, GPTNeoConfig, GPTNeoForCausalLM
 
-    BertModel(BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+    BertModel(BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
                          intermediate_size=8)).save_pretrained(tmp_path / "bert")
     GPTNeoForCausalLM(GPTNeoConfig(vocab_size=9, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=8,
                                    attention_types=[[["global"], 2]])).save_pretrained(tmp_path / "neo")

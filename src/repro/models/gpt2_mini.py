@@ -59,8 +59,8 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
 
 @checked
 def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None, **settings):
-    """A GPT-2 checkpoint (hub name or folder) or the folder of another decoder, with a recurrence module if `recurrence`
-    is a RecurrenceConfig, or, GPT-2 alone, with one of the memories of `repro.recurrence` with its settings.
+    """A GPT-2 checkpoint (hub name or folder) or the folder of another decoder, with a recurrence module if
+    `recurrence` is a RecurrenceConfig, or, GPT-2 alone, with a memory of `repro.recurrence` and its settings.
 
     A decoder whose config has an `opening_token` reads it in front of every window. The weights become fp32, however
     they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
@@ -74,8 +74,8 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | No
     import torch
     from transformers import AutoModelForCausalLM, GPT2LMHeadModel
 
-    from repro.models.opening import open_windows
     from repro.recurrence import RecurrentLM, with_memory
+    from repro.recurrence.opening import open_windows
 
     folder = Path(name_or_folder)
     with reading(name_or_folder, "openai-community/gpt2"):

@@ -1,5 +1,4 @@
-"""Language models that read a long text window by window and carry a state from each window to the next, and GPT-2 with
-the recurrence module."""
+"""GPT-2 with the recurrence module: h_prev as a key and a value more in the attention of one layer."""
 
 import copy
 from collections.abc import Iterator
@@ -7,20 +6,18 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils._pytree import tree_map
 from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
-from transformers.modeling_outputs import CausalLMOutput
 from transformers.modeling_utils import AttentionInterface
 
 from repro.checked import checked
 from repro.checkpoints import config_of, reading, whole
-from repro.errors import ReproError, check_whole, unknown
-from repro.ids import check_ids, check_temperature, embedded, evaluating
-from repro.loss import cross_entropy
-from repro.recompute import RECOMPUTE, recomputed
+from repro.errors import ReproError
+from repro.ids import embedded
+from repro.recompute import recomputed
+from repro.recurrence.decoders import recurrent_decoder
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same, check_settings
-from repro.windows import Window, check_window, context_of, windows
+from repro.recurrence.windowed import WindowByWindow, chosen, in_class
 
 ATTENTION = "repro_recurrence"
 BASE = "openai-community/gpt2"  # if the checkpoint can be read
@@ -64,102 +61,6 @@ AttentionInterface.register(ATTENTION, attention_with_previous)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
-class WindowByWindow:
-    """A causal language model of transformers that reads a text window by window and carries a state, z, from each to
-    the next.
-
-    A subclass, whose other base is the model's class, implements `_read_window(ids, z, stride, recompute_layers)`,
-    which reads one window and returns the hidden states (B, T, d) after the final norm and the next z, a tensor or
-    tuples of tensors; the first z is None.
-    """
-
-    @checked
-    def forward(self, input_ids: Tensor, window: int | None = None, overlap: int = 0, labels: Tensor | None = None,
-                recompute: str = "none", recurrent: bool = True, truncate: int | None = None,
-                return_logits: bool = True) -> CausalLMOutput:
-        """Read `input_ids` (B, N) window by window; return the loss and logits (B, N, V).
-
-        window, overlap: in tokens; window=None is the whole context. labels: `input_ids`, shifted inside; -100 is not
-        scored; the loss is the mean over scored targets, in nats. logits[:, i] predicts token i+1 and comes
-        from the window that scores it. The first window has no z.
-        recompute: what the backward pass computes again instead of storing: "none", each "layer" (including the output
-        layer), each "window" (which stores only z, if `return_logits` is False), or each window and, within it, each
-        layer ("window+layer").
-        recurrent: False reads every window as a first one; a `RecurrentLM` is then plain GPT-2 on separate windows.
-        truncate: detach z before every `truncate`-th window; None never detaches. With 1, the module's feedforward
-        layers still learn, but the parts that compute z, such as the layer weights, get no gradient from later
-        windows.
-
-        Raises ReproError for a window or overlap out of range, an unknown `recompute`, a `truncate` below 1, or
-        labels of another shape.
-        """
-        window = context_of(self) if window is None else window
-        check_window(window, overlap, context_of(self))
-        if truncate is not None:
-            check_whole(truncate, "truncate", of="windows")
-        check_ids(input_ids, name="input_ids", least=1 if labels is None else 2)
-        if recompute not in RECOMPUTE:
-            raise unknown("recompute", recompute, RECOMPUTE)
-        if labels is not None and (not isinstance(labels, Tensor) or labels.shape != input_ids.shape):
-            raise ReproError(f"labels have shape {tuple(getattr(labels, 'shape', ()))}, input_ids "
-                             f"{tuple(input_ids.shape)}; they must be the same.")
-        length = input_ids.shape[1]
-        # The last token has no target: its logits are needed, its loss is not.
-        cover = windows(length + 1 if return_logits else length, window, overlap)
-        total, z, logits = 0.0, None, []
-        for index, span in enumerate(cover):
-            if truncate is not None and index % truncate == 0 and z is not None:
-                z = tree_map(Tensor.detach, z)
-            ids = input_ids[:, span.start:span.stop]
-            targets = None if labels is None else labels[:, span.first_target:span.stop + 1]  # a view: nothing to store
-            nll, z, out = recomputed("window" in recompute, self._score_window, ids, z if recurrent else None, targets,
-                                     span.offset, window - overlap, "layer" in recompute, return_logits)
-            total = total + nll
-            logits.append(out)
-        loss = None if labels is None else total / (labels[:, 1:] != -100).sum().clamp(min=1)
-        return CausalLMOutput(loss=loss, logits=torch.cat(logits, 1) if return_logits else None)
-
-    def _score_window(self, ids, z, targets, offset, stride, recompute_layers, return_logits):
-        """Summed nll of the scored positions, z for the next window, and their logits if requested."""
-        hidden, z = self._read_window(ids, z, stride, recompute_layers)
-        nll, logits = recomputed(recompute_layers, self._score, hidden[:, offset:], targets, return_logits)
-        return nll, z, logits
-
-    def _score(self, hidden, targets, return_logits):
-        """The output layer and the loss: summed nll of the available targets, and the logits if requested."""
-        logits = self.get_output_embeddings()(hidden)
-        nll = 0.0
-        if targets is not None:
-            nll = cross_entropy(logits[:, :targets.shape[1]].flatten(0, 1), targets.flatten())
-        return nll, logits if return_logits else None
-
-    def read_windows(self, tokens: Tensor, cover: list[Window]) -> Iterator[Tensor]:
-        """Hidden states (B, stop - start, d) of each window in turn; z is carried along."""
-        z = None
-        stride = cover[1].start - cover[0].start if cover[1:] else None
-        for span in cover:
-            hidden, z = self._read_window(tokens[:, span.start:span.stop], z, stride)
-            yield hidden
-
-    @checked
-    @torch.no_grad()
-    def generate(self, input_ids: Tensor, max_new_tokens: int, window: int | None = None, overlap: int = 0,
-                 do_sample: bool = False, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
-        """Continue `input_ids` (B, N) by `max_new_tokens` tokens, across as many windows as needed.
-
-        Greedy unless `do_sample`. A full window is read once more to get its z, and the next one starts with the last
-        `overlap` tokens. The cost per token does not grow with length.
-        Raises ReproError for an empty prompt, a window or overlap out of range, and a temperature that is not above 0.
-        """
-        window = context_of(self) if window is None else window
-        check_window(window, overlap, context_of(self))
-        check_ids(input_ids, self.config.vocab_size, name="input_ids")
-        check_whole(max_new_tokens, "max_new_tokens", 0)
-        check_temperature(temperature)
-        with evaluating(self):
-            return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
-
-
 class WindowByWindowGPT2(WindowByWindow, GPT2LMHeadModel):
     """GPT-2 that carries a state; `attention` names the attention function that handles it."""
 
@@ -180,15 +81,6 @@ class WindowByWindowGPT2(WindowByWindow, GPT2LMHeadModel):
     def _attached(cls, name_or_path, settings, **kwargs) -> "WindowByWindowGPT2":
         """A GPT-2 checkpoint (hub name or folder) with a fresh module that makes and reads the state."""
         return in_class(cls, whole(GPT2LMHeadModel.from_pretrained, "gpt2", name_or_path, **kwargs)[0], settings)
-
-
-def in_class(cls: type, base: nn.Module, settings) -> WindowByWindow:
-    """A model of `cls`, made with `settings`, with all weights of `base`, in evaluation mode."""
-    model = cls(base.config, settings).to(base.dtype)
-    missing, unexpected = model.load_state_dict(base.state_dict(), strict=False)
-    assert not unexpected and not any(name in base.state_dict() for name in missing), (missing, unexpected)
-    model.generation_config = base.generation_config
-    return model.eval()
 
 
 @checked
@@ -227,8 +119,6 @@ class RecurrentLM(WindowByWindowGPT2):
         with reading(name_or_path, BASE):
             told = config_of(None, name_or_path)
             if told.get("model_type") != "gpt2":
-                from repro.recurrence.decoders import recurrent_decoder
-
                 return recurrent_decoder(name_or_path, recurrence, **kwargs)
             if told.get("recurrence") is None:
                 return cls._attached(name_or_path, recurrence, **kwargs)
@@ -301,13 +191,6 @@ class RecurrentLM(WindowByWindowGPT2):
         for index, block in enumerate(base.h):
             hidden = block(hidden, cache, previous=previous.get(index))
         return base.ln_f(hidden)
-
-
-def chosen(logits: Tensor, do_sample: bool, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """The next tokens (B, 1): sampled from the logits (B, V), or the most likely ones."""
-    if do_sample:
-        return torch.multinomial((logits.float() / temperature).softmax(-1), 1, generator=generator)
-    return logits.argmax(-1, keepdim=True)
 
 
 @checked

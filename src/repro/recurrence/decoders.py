@@ -13,9 +13,9 @@ from torch.utils.checkpoint import checkpoint
 
 from repro.checkpoints import whole
 from repro.errors import ReproError
-from repro.models.opening import open_windows
-from repro.recurrence.causal import WindowByWindow, chosen, in_class
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same
+from repro.recurrence.opening import open_windows
+from repro.recurrence.windowed import WindowByWindow, chosen, in_class
 
 ATTENTION = ("sdpa", "eager")  # functions whose mask can be extended
 

@@ -14,8 +14,9 @@ from repro.checked import checked
 from repro.checkpoints import config_of, reading, whole
 from repro.errors import ReproError, short
 from repro.recompute import recomputed
-from repro.recurrence.causal import BASE, WindowByWindowGPT2, attention_with_previous, chosen
+from repro.recurrence.causal import BASE, WindowByWindowGPT2, attention_with_previous
 from repro.recurrence.memories import MEMORIES, complete, make
+from repro.recurrence.windowed import chosen
 
 ATTENTION = "repro_memory"
 
