@@ -1,5 +1,6 @@
 """Published models: fetched whole or not at all, checked, loaded; on the command line, too."""
 
+import doctest
 import hashlib
 import json
 import re
@@ -202,6 +203,10 @@ def test_where_models_are(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert pretrained.home() == tmp_path / ".cache" / "repro" / "models"
+
+
+def test_the_example_of_the_module():
+    assert doctest.testmod(pretrained) == (0, 1)
 
 
 def test_every_declaration_is_whole():

@@ -102,10 +102,10 @@ def cut_model(config) -> Path:
     """The folder of the pretrained model `config.source` with the vocabulary of the study's texts alone, cut once and
     kept in the work folder. Raises ReproError, with the command that gets it, for a model that is not here."""
     from repro.data import corpus
-    from repro.models.pretrained import folder, pretrained
+    from repro.models.pretrained import declared, folder
     from repro.models.vocabulary import cut, study_texts
 
-    told = [pretrained(config.source).sha256, *(corpus(name).fingerprint() for name in config.tokeniser_corpora)]
+    told = [declared(config.source).sha256, *(corpus(name).fingerprint() for name in config.tokeniser_corpora)]
     target = paths.work() / "cut" / f"{config.source}-{hashlib.sha256(' '.join(told).encode()).hexdigest()[:16]}"
     return target if target.exists() else cut(folder(config.source), target, study_texts())
 
