@@ -182,9 +182,11 @@ def dense(window_of):
 
     def one_window(ids, h_prev, weights, config, settings):
         x = weights["transformer.wte.weight"][ids] + weights["transformer.wpe.weight"][:ids.shape[1]]
-        z = 0
+        z, layer_input = 0, x.new_zeros(())
         scores = weights["recurrence.layer_scores"]
         for layer in range(config.n_layer):
+            if settings.residual and layer == settings.insert_layer:
+                layer_input = x.sum(1, keepdim=True) / x.shape[1]
             name, eps = f"transformer.h.{layer}", config.layer_norm_epsilon
             extra = None
             if h_prev is not None and (settings.insert == "every" or layer == settings.insert_layer):
@@ -196,7 +198,7 @@ def dense(window_of):
             if layer == config.n_layer - 1:
                 x = norm(x, weights, "transformer.ln_f", eps)
             z = z + scores[layer].exp() / scores.exp().sum() * x.sum(1) / x.shape[1]
-        return x, z
+        return x, (z, layer_input)
 
     def logits(model, ids, window, overlap=0, recurrent=True, cut=lambda k: False, weights=None, predict_next=True):
         weights = dict(model.named_parameters()) if weights is None else weights
@@ -207,7 +209,8 @@ def dense(window_of):
         for k, (start, stop) in enumerate(spans):
             h_prev = None
             if z is not None and recurrent:
-                h_prev = feedforward(z.detach() if cut(k) else z, weights, settings)
+                pooled, layer_input = (x.detach() if cut(k) else x for x in z)
+                h_prev = feedforward(pooled, weights, settings) + layer_input
             hidden, z = one_window(ids[:, start:stop], h_prev, weights, model.config, settings)
             scores = hidden @ weights["transformer.wte.weight"].T
             for position in range(start, stop):

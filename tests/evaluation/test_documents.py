@@ -99,3 +99,18 @@ def test_what_is_never_predicted_costs_nothing(joined, overlap, tokens):
     assert whole.per_token == pytest.approx(math.exp(sum(expected) / 19), rel=1e-6)
     zero = [token == never for book in BOOKS for token in book]
     assert (whole.target_nll == 0).tolist() == zero
+
+
+@pytest.mark.parametrize("overlap", [0, 3])
+def test_documents_read_together_have_the_losses_of_each_alone(tiny_recurrent, overlap):
+    """On a GPU a model with a state reads window k of several documents at a time."""
+    from repro.evaluation import perplexity
+    from repro.evaluation.documents import _losses_together
+
+    model = tiny_recurrent(residual=True)
+    texts = [np.random.default_rng(k).integers(29, size=n) for k, n in enumerate((30, 17, 8, 9, 2))]
+    for batch_size in (1, 2, 5):
+        found = _losses_together(model, texts, 8, overlap, batch_size, None)
+        for ids, losses in zip(texts, found, strict=True):
+            alone = perplexity(model, ids, 8, overlap).target_nll
+            np.testing.assert_allclose(losses, alone, rtol=1e-5, atol=1e-5)

@@ -3,9 +3,10 @@
 from decimal import ROUND_HALF_EVEN, Decimal
 
 import pytest
+import torch
 
 from repro.errors import ReproError
-from repro.evaluation import flops_per_token
+from repro.evaluation import decoder_flops, flops_per_token
 from repro.study import published
 
 TABLES = ("yoshida2020_table1_wikitext103", "yoshida2020_table2_pg19")
@@ -59,3 +60,23 @@ def test_the_exact_base_shows_that_the_paper_rounded_before_scaling():
 def test_impossible_windows_are_refused(window, overlap):
     with pytest.raises(ReproError, match="window|overlap"):
         flops_per_token(12, 768, window, overlap)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text"])
+def test_other_decoders_count_two_for_each_weight_of_their_blocks(family):
+    """The counter of torch sees the products of a forward pass; it counts all pairs of positions, we count half."""
+    from torch.utils.flop_counter import FlopCounterMode
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(family, vocab_size=29, hidden_size=32, intermediate_size=48, num_hidden_layers=3,
+                                  num_attention_heads=4, num_key_value_heads=2, head_dim=16, pad_token_id=0)
+    model, window = AutoModelForCausalLM.from_config(config, attn_implementation="eager"), 24
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model.base_model(torch.zeros(1, window, dtype=torch.int64))
+    counted = sum(flops for operation, flops in counter.get_flop_counts()["Global"].items()
+                  if operation in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm))
+    rotary = sum(flops for name, flops in counter.get_flop_counts().items() if name.endswith("rotary_emb")
+                 for flops in flops.values())
+    pairs = 2 * window * 4 * 16 * 3  # of attention, the half that is not counted, per token
+    assert decoder_flops(config, window, 0) == (counted - rotary) / window - pairs
+    assert decoder_flops(config, window, 12) == 2 * decoder_flops(config, window, 0)

@@ -180,3 +180,16 @@ def test_a_layer_that_is_not_there_is_refused(tiny_recurrent):
 def test_settings_are_no_dictionary(make):
     with pytest.raises(ReproError, match="recurrence is .* RecurrenceConfig"):
         make(GPT2Config(vocab_size=9, n_layer=2, n_head=2, n_embd=8), {"insert_layer": 1})
+
+
+def test_with_residual_a_fresh_module_gives_the_pooled_input_of_its_layer():
+    module = Recurrence(RecurrenceConfig(residual=True, zero_init=True, n_embeddings=2), n_layer=3, d_model=8)
+    module.reset_parameters()
+    z, layer_input = torch.randn(2, 5, 8)
+    torch.testing.assert_close(module(z, layer_input), layer_input[:, None].expand(5, 2, 8), rtol=0, atol=0)
+    for recurrence, given in ((module, None), (Recurrence(RecurrenceConfig(), 3, 8), layer_input)):
+        with pytest.raises(ReproError, match="it is needed with residual=True, and only there"):
+            recurrence(z, given)
+    with pytest.raises(ReproError, match="residual adds the input of one layer, but insert is 'every'"):
+        RecurrenceConfig(insert="every", residual=True)
+    assert RecurrenceConfig(residual=True).to_dict()["residual"] and "residual" not in RecurrenceConfig().to_dict()

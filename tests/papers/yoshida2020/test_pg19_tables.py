@@ -74,7 +74,7 @@ def test_each_row_of_the_variations_is_the_run_that_it_names(monkeypatch, scale,
 
     monkeypatch.setattr(tables, "perplexity_cell", lambda config, split: config)
     monkeypatch.setattr(tables, "module_effect", lambda config: 0.0)
-    monkeypatch.setattr(tables, "change", lambda one, other: "+0.0%")
+    monkeypatch.setattr(tables, "change", lambda one, other, split: "+0.0%")
     plan = experiment("variations-pg19").plan(scale)
     shown = SimpleNamespace(scales=(scale,), plan=lambda scale: plan, at_common_seeds=list)
     found = tables.variation_table(shown, variations).set_index("variation")

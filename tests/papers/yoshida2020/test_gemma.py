@@ -1,0 +1,70 @@
+"""Recurrence in Gemma 3 270M: what is compared with what, and its table, from records made up here."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from repro.papers.yoshida2020 import gemma
+from repro.papers.yoshida2020.evaluation import trained
+from repro.papers.yoshida2020.tables import LITERAL, row_kind
+from repro.study import claim, experiment
+
+PLAN = experiment("recurrence-gemma").plan("pretrained")
+WORDS = [100, 200, 50]
+
+
+def test_the_models_differ_in_the_module_alone():
+    kinds = [(row_kind(config), config.overlap) for config in PLAN]
+    assert kinds == [("baseline", 0), ("baseline", 10), ("recurrent", 0), (LITERAL, 0)]
+    tuned = [trained(config).model_dump() for config in PLAN]
+    assert tuned[0] == tuned[1]  # the overlap is of the test alone
+    module = {"model", "insert_layer", "residual", "zero_init", "module_learning_rate"}
+    for other in tuned[2:]:
+        assert {key for key in other if other[key] != tuned[0][key]} <= module
+    paper = tuned[3]
+    kept = [paper[name] for name in ("insert_layer", "residual", "zero_init", "hidden_size")]
+    assert kept == [1, False, False, 200]
+
+
+def test_each_claim_reads_its_module_and_the_baseline_without_overlap():
+    ours, papers = (claim(f"yoshida2020-gemma-gain{end}") for end in ("", "-papers-module"))
+    assert [ours.where(config) for config in PLAN] == [True, False, True, False]
+    assert [papers.where(config) for config in PLAN] == [True, False, False, True]
+    assert [ours.assay.where(config) for config in PLAN] == [True, True, False, False]
+
+
+def record(config, seed, ratio, masked=None):
+    """A record whose word perplexity is `ratio` times 100, and that of its controls `masked` times."""
+    nll = {"nll": np.log(100 * ratio) * np.array(WORDS)}
+    nll |= {f"nll_{name}": np.log(100 * value) * np.array(WORDS) for name, value in (masked or {}).items()}
+    return SimpleNamespace(id=str(seed), seed=seed, scale="pretrained", config=config.model_dump(), documents={
+        "test": {name: values.tolist() for name, values in nll.items()} | {"n_words": WORDS}})
+
+
+def test_the_table_gives_each_change_against_the_baseline_of_the_same_seed():
+    made = {id(config): [] for config in PLAN}
+    for seed, level in ((0, 1.0), (1, 1.1)):
+        for config, ratio in zip(PLAN, (1.0, 0.9, 0.95, 1.01), strict=True):
+            made[id(config)].append(record(config, seed, level * ratio, {
+                "masked": level * 1.2, "other_document": level * 1.05} if config.model == "recurrent" else None))
+    context = SimpleNamespace(scales=("pretrained",), plan=lambda scale: PLAN, records_of=lambda one: made[id(one)])
+    table = gemma.gains(context)
+    assert list(table["model"]) == ["baseline", "baseline", "recurrent", "recurrent"]
+    assert [cell.split(" ")[0].rstrip("%") for cell in table["change"]] == ["-10.0", "–", "-5.0", "+1.0"]
+    assert [cell.split(" ")[0].rstrip("%") for cell in table["another book's state"][2:]] == ["+5.0", "+5.0"]
+    assert table["masked out"][2].startswith("+20.0") and set(table["seeds"]) == {"2"}
+    assert table["test"][1].startswith("104") or table["test"][1].startswith("105")
+
+
+def test_nothing_run_is_said_so():
+    context = SimpleNamespace(scales=("pretrained",), plan=lambda scale: PLAN, records_of=lambda one: [])
+    table = gemma.gains(context)
+    assert set(table["test"]) == {"not run"} and list(table["change"]) == ["not run", "–", "not run", "not run"]
+
+
+@pytest.mark.parametrize("config", PLAN, ids=row_kind)
+def test_rates_are_fixed_so_no_candidate_is_tried(config):
+    from repro.papers.yoshida2020.finetuning import candidates
+
+    assert candidates(trained(config)) == []
