@@ -26,6 +26,14 @@ def test_the_paired_value_is_the_ratio_of_perplexities():
     assert bootstrap(NLL, WORDS, against=OTHER).value == pytest.approx(np.exp(3.20) / np.exp(3.43), rel=1e-14)
 
 
+def test_seeds_are_averaged_document_by_document():
+    seeds = [[29.0, 95.0, 190.0], [31.0, 85.0, 210.0]]  # their mean is NLL
+    assert bootstrap(seeds, WORDS) == bootstrap(NLL, WORDS)
+    assert bootstrap(seeds, WORDS, against=[OTHER, OTHER]) == bootstrap(NLL, WORDS, against=OTHER)
+    with pytest.raises(ReproError, match="nll is .*; give numbers"):
+        bootstrap([[1.0, 2.0], [1.0]], WORDS)
+
+
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
 def test_bounds_are_quantiles_over_all_resamples(level):
     # Between the quantiles at level -0.03 and +0.03: 10,000 draws stay inside but for a chance of 1 in 10^9.

@@ -7,8 +7,9 @@ from bs4 import BeautifulSoup
 from toy_claims import declare
 
 from repro.errors import ReproError
-from repro.pages import in_short, verdict_table
-from repro.study import Artifact, artifact, claim, register, run, runs
+from repro.pages import in_short, verdict_of, verdict_table
+from repro.pages.verdicts import LOOKS
+from repro.study import Artifact, Verdict, artifact, claim, register, run, runs
 
 
 @pytest.fixture
@@ -55,3 +56,18 @@ def test_a_cell_asks_once_for_the_files_of_a_corpus(toy, judged, monkeypatch, ce
     monkeypatch.setattr(runs, "corpus_named", counted)
     cell()
     assert asked and len(asked) == len(set(asked)), asked
+
+
+def test_a_sentence_gets_the_verdict_of_a_claim_by_its_id(toy, judged):
+    assert verdict_of("toy-gain").commands == ("repro run toy-recurrence --scale small",)
+    for index in (1, 3):
+        run(toy.experiment.plan("smoke")[index], progress=False)
+    assert verdict_of("toy-gain", "smoke") == claim("toy-gain").verdict("smoke")
+    with pytest.raises(ReproError, match="unknown claim 'toy-gane'. Did you mean 'toy-gain'?"):
+        verdict_of("toy-gane")
+
+
+def test_every_verdict_has_its_own_look():
+    marks = [look.mark for look in LOOKS.values()]
+    assert len(set(marks)) == len(LOOKS) and set(LOOKS) == set(Verdict.__dataclass_fields__["verdict"].type.__args__)
+    assert all(look.color.startswith("#") for look in LOOKS.values())

@@ -10,9 +10,14 @@ from matplotlib.colors import to_hex
 from repro.errors import ReproError
 from repro.evaluation import generation
 from repro.papers.gpt2_2019 import sets
-from repro.papers.gpt2_2019.prompts import PROMPTS, prompt_of
+from repro.papers.gpt2_2019.prompts import CUE, GIVEN, PROMPTS
 from repro.plotting import COLOURS
 from repro.plotting.prompts import draw_prompts
+
+
+def prompt_of(lines) -> str:
+    """The text that a model is given: all lines up to the run that it writes or scores."""
+    return "\n".join(" ".join(text for text, kind in line if kind in (GIVEN, CUE)) for line in lines)
 
 
 def test_every_run_of_text_has_a_box_of_its_kind():

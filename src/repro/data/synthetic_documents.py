@@ -11,7 +11,6 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from math import comb
 
 from repro.data.examples import LabelledText
 from repro.data.synthetic import SyntheticBooks
@@ -64,17 +63,6 @@ class SyntheticDocuments:
         told = f"{self} {VERSION} {CUES} {self.example('train', 0)} {self._books.fingerprint()}"
         return hashlib.sha256(told.encode()).hexdigest()
 
-    def best_accuracy(self, window: int | None = None) -> float:
-        """Expected accuracy of the best possible classifier that reads the first `window` words (None: all).
-
-        It follows the majority of the cues it sees and guesses if they are even. Exact: the number of cues that it sees
-        is hypergeometric, and of these the number that agree with the label is binomial.
-        """
-        places = self.n_words - self.far
-        inside = min(max((self.n_words if window is None else window) - self.far, 0), places)
-        return sum(comb(inside, n) * comb(places - inside, self.n_cues - n) / comb(places, self.n_cues)
-                   * self._majority(n) for n in range(self.n_cues + 1))
-
     def best_hits(self, examples: Iterable[LabelledText], window: int | None = None) -> list[float]:
         """For each example, the probability that the best classifier with this window is right: 1, 0, or 1/2 (a
         guess)."""
@@ -84,12 +72,6 @@ class SyntheticDocuments:
             lead = sum((word in CUES[example.label]) - (word in CUES[1 - example.label]) for word in seen)
             hits.append(0.5 if self.reliability == 0.5 or lead == 0 else float(lead > 0))
         return hits
-
-    def _majority(self, n: int) -> float:
-        """Probability that most of `n` cues agree with the label; ties count half."""
-        r = self.reliability
-        return sum((1 if 2 * k > n else 0.5 * (2 * k == n)) * comb(n, k) * r**k * (1 - r)**(n - k)
-                   for k in range(n + 1))
 
     @cached_property
     def _books(self) -> SyntheticBooks:

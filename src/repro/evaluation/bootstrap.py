@@ -27,8 +27,9 @@ class Interval(NamedTuple):
 def bootstrap(nll, n_words, against=None, level: float = 0.95, samples: int = 10_000, seed: int = 0) -> Interval:
     """Percentile bootstrap over documents of a word-level perplexity, or of the ratio of two.
 
-    nll, n_words: per document, the summed negative log-likelihood in nats and the number of words.
-    against: per-document nll of another model on the *same* documents. Then the value is this perplexity divided by
+    nll, n_words: per document, the summed negative log-likelihood in nats and the number of words. nll may have a row
+    for each seed, (seeds, documents); their mean counts, and the interval is over documents alone.
+    against: nll of another model on the *same* documents. Then the value is this perplexity divided by
     the other one; both are drawn with the same resampled documents (paired), so a ratio below 1 whose interval
     excludes 1 means that this model is better on documents of this kind.
 
@@ -40,8 +41,8 @@ def bootstrap(nll, n_words, against=None, level: float = 0.95, samples: int = 10
     >>> ratio.value < 1, ratio.high < 1
     (True, True)
     """
-    nll, n_words = numbers(nll, "nll"), numbers(n_words, "n_words")
-    other = np.zeros_like(nll) if against is None else numbers(against, "against")
+    nll, n_words = _mean_over_seeds(nll, "nll"), numbers(n_words, "n_words")
+    other = np.zeros_like(nll) if against is None else _mean_over_seeds(against, "against")
     if not nll.shape == n_words.shape == other.shape or len(nll) < 2:
         raise ReproError(f"bootstrap needs the same two or more documents on each side; got {nll.shape}, "
                          f"{n_words.shape} and {other.shape}.")
@@ -55,6 +56,12 @@ def bootstrap(nll, n_words, against=None, level: float = 0.95, samples: int = 10
     quantile = np.quantile if n_words.all() else np.nanquantile  # a sample of only empty documents is undefined
     low, high = quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(np.exp(difference.sum() / n_words.sum())), float(low), float(high))
+
+
+def _mean_over_seeds(values, name: str) -> np.ndarray:
+    """(documents,) from (documents,) or (seeds, documents)."""
+    found = numbers(values, name, None)
+    return np.array([fmean(one) for one in found.T]) if found.ndim == 2 else numbers(values, name)
 
 
 def bootstrap_ratio(numerator, denominator, level: float = 0.95, samples: int = 10_000, seed: int = 0) -> Interval:

@@ -138,5 +138,4 @@ def _interval(records: list[Record], metric: str) -> list[float]:
         return [value]
     from repro.evaluation import bootstrap
 
-    mean = [fmean(one) for one in zip(*losses, strict=True)]
-    return [float(end) for end in bootstrap(mean, records[0].documents[split]["n_words"])]
+    return [float(end) for end in bootstrap(losses, records[0].documents[split]["n_words"])]

@@ -19,6 +19,7 @@ from repro.data.extraction import METHODS
 from repro.data.synthetic_articles import ARTICLES
 from repro.errors import ReproError
 from repro.models import tdmca
+from repro.papers.liu2018 import claims as measures
 from repro.papers.liu2018 import cost, extraction, summarise, tables
 from repro.papers.liu2018.task import extracted, read
 from repro.study import Store, artifact, claim, claims, experiment, run
@@ -220,7 +221,7 @@ def test_what_is_read_is_the_assay():
     """Of the better reader, over its seeds: a model that reads nothing decides nothing."""
     runs = [record("t-d", nats=(6, 6), other=(8, 8)), record("t-d", nats=(6, 6), other=(7, 7)),
             record("t-ed", nats=(6, 6), other=(6, 7))]
-    assert tables.reading(runs) == pytest.approx((4 + 2) / 2 / 6)
+    assert measures.reading(runs) == pytest.approx((4 + 2) / 2 / 6)
     deaf = [record(model, nats=(6 - k, 7 - k), other=(6 - k, 7 - k), length=length, seed=seed, scale="small",
                    corpus="scisummnet-subset")
             for seed in range(3) for k, (model, length) in enumerate((("t-ed", 500), ("t-d", 1_000)))]
@@ -299,7 +300,7 @@ def test_the_recurrent_model_of_the_paper_has_its_width():
 
 
 def test_experts_are_read_from_records_that_do_not_hold_them():
-    assert tables._Settings({"model": "t-d"}).n_experts == 0
+    assert tables.Settings({"model": "t-d"}).n_experts == 0
 
 
 def test_what_is_counted_does_not_hang_on_what_ran_before():

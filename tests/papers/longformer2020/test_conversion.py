@@ -12,6 +12,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.models import Longformer, load_masked_lm, roberta_mini
+from repro.papers.longformer2020 import claims as measures
 from repro.papers.longformer2020 import conversion, conversion_tables
 from repro.papers.longformer2020.conversion import by_position, hidden, losses, read
 from repro.study import Store, artifact, claim, claims, experiment, judge, model_folder, run
@@ -224,18 +225,18 @@ def test_what_claims_measure_by_hand():
     rows = [fake("roberta", [2 * bit, 4 * bit]), fake("random", [12 * bit, 12 * bit]),
             fake("copied", [3 * bit, 4 * bit]),
             fake("long", [bit, 3 * bit], [2 * bit, 3 * bit]), fake("roberta-long", [bit, 2 * bit])]
-    beyond = conversion_tables.beyond_roberta(rows)
+    beyond = measures.beyond_roberta(rows)
     np.testing.assert_allclose(beyond.effects, [[-1, -1]])
     np.testing.assert_allclose(beyond.control, [[-1, -2]])
     assert beyond.note == "control: RoBERTa trained as long"
     rows[4] = fake("roberta-long", [9 * bit, 9 * bit])
-    pieces = conversion_tables.beyond_roberta(rows)
+    pieces = measures.beyond_roberta(rows)
     np.testing.assert_allclose(pieces.control, [[0, -1]])
     assert "pieces" in pieces.note
     for row, nats in zip(rows[::3], ([bit, 2 * bit], [bit, bit]), strict=True):
         row.documents["test"] |= {"inside_nats": nats, "inside_tokens": [10, 10]}
-    assert conversion_tables.beyond_roberta(rows).note.endswith("ends of RoBERTa's pieces: -0.5")
-    plain, held = (conversion_tables.compared("long", "copied", *more) for more in ((), ("roberta", "random")))
+    assert measures.beyond_roberta(rows).note.endswith("ends of RoBERTa's pieces: -0.5")
+    plain, held = (measures.compared("long", "copied", *more) for more in ((), ("roberta", "random")))
     np.testing.assert_allclose(plain["measure"](rows).effects, [[-2, -1]])
     np.testing.assert_allclose(held["measure"](rows).effects, [[-2, -1]])
     np.testing.assert_allclose(held["measure"](rows).control, [[-10, -8]])
@@ -243,10 +244,10 @@ def test_what_claims_measure_by_hand():
     read = [{config.configuration for config in EXPERIMENT.plan("smoke") if one["where"](config)}
             for one in (plain, held)]
     assert read == [{"long", "copied"}, {"long", "copied", "roberta", "random"}]
-    found = conversion_tables.unchanged(rows[:1])
+    found = measures.unchanged(rows[:1])
     assert found.effects == [[0.5]] and "not measured" in found.note
     rows[0].metrics["difference_beyond"] = 0.75
-    assert "one token more: a difference of at least 0.75" in conversion_tables.unchanged(rows[:1]).note
+    assert "one token more: a difference of at least 0.75" in measures.unchanged(rows[:1]).note
 
 
 def test_a_base_that_makes_nothing_of_positions_cannot_tell_which_are_good():

@@ -13,9 +13,9 @@ import torch
 from repro.errors import ReproError
 from repro.page import signed
 from repro.papers.sparse2019 import density, tables
+from repro.papers.sparse2019.claims import is_pattern
 from repro.papers.sparse2019.data import read
 from repro.papers.sparse2019.settings import LENGTHS, PATTERN_SEEDS, SEEDS, TEXT, is_as_large_as_fits
-from repro.papers.sparse2019.tasks import is_pattern
 from repro.study import artifact, claim, experiment, model_folder, published, run
 
 TINY = {"n_layer": 1, "n_embd": 8, "steps": 3, "held_out": 3, "scored": 4}

@@ -27,8 +27,3 @@ PROMPTS: dict[str, Lines] = {
     "Translation": [
         [("the house", GIVEN), ("=", CUE), ("la maison", GIVEN), ("and four more pairs", LEFT_OUT)],
         [("the garden", GIVEN), ("=", CUE), ("le jardin", SCORED)]]}
-
-
-def prompt_of(lines: Lines) -> str:
-    """The text that a model is given: all lines up to the run that it writes or scores."""
-    return "\n".join(" ".join(text for text, kind in line if kind in (GIVEN, CUE)) for line in lines)

@@ -18,7 +18,7 @@ from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import PROCESS
 from repro.papers.liu2018.summarise import CHAPTER, PAPER, flops
 from repro.papers.liu2018.summarise import Config as Sized
-from repro.study import Artifact, ArtifactContext, Claim, Estimate, Experiment, Measured, Outcome, RunConfig, register
+from repro.study import Artifact, ArtifactContext, Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.artifacts import NOT_RUN
 from repro.study.store import Store
 
@@ -171,14 +171,6 @@ def figure(context: ArtifactContext):
     return draw_growth({"peak of a training step, counted (MiB)": curves}, label="input tokens L")
 
 
-def ratio(metric: str, one: str, other: str):
-    """Measures the ratio of a metric between two models; counted, so without an interval."""
-    def measure(records):
-        found = {record.config["model"]: record.metrics[metric] for record in records}
-        return Measured([[found[one] / found[other]]])
-    return measure
-
-
 def times_as_long(scale: str, skipping: bool = False) -> str:
     """How many times as long an input fits for T-DMCA as for T-D in the same memory, "2.1"; or "not run".
 
@@ -198,16 +190,4 @@ FIGURE = Artifact(id="liu2018-memory-growth", **OF, source="section 5.3", build=
                   title="Memory of a training step by length of the input",
                   look_for="Both axes are logarithmic. A line that climbs twice as steeply means that memory grows "
                            "with the square of the input; the flatter a line, the longer an input fits.")
-COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact", "about": (TABLE.id, FIGURE.id)}
-register(
-    EXPERIMENT, TABLE, FIGURE,
-    Claim(id="liu2018-memory-half", **COUNTED, source="section 4.2.3", direction="lower", null=1.0,
-          where=lambda config: config.model in ("t-ed", "t-d"), measure=ratio("parameters", "t-d", "t-ed"),
-          paper_effect=lambda: 0.5, told_in="times the weights of T-ED",
-          sentence="A decoder alone needs nearly half the weights of an encoder and a decoder.",
-          short="A decoder alone needs nearly half the weights."),
-    Claim(id="liu2018-memory-length", **COUNTED, source="section 4.2.4", direction="higher", null=1.0,
-          where=lambda config: config.model in ("t-d", "t-dmca"), measure=ratio("longest", "t-dmca", "t-d"),
-          paper_effect=lambda: 3.0, told_in="times the input of T-D",
-          sentence="Memory-compressed attention trains on three times as long an input in the same memory.",
-          short="Compressed attention trains on three times as long an input."))
+register(EXPERIMENT, TABLE, FIGURE)

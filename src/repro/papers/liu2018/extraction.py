@@ -11,13 +11,9 @@ from repro.papers.liu2018.task import extracted
 from repro.study import (
     Artifact,
     ArtifactContext,
-    Assay,
-    Claim,
     Estimate,
     Experiment,
-    Measured,
     Outcome,
-    Record,
     RunConfig,
     judge,
     published,
@@ -99,21 +95,6 @@ def _interval(values: list[float]) -> str:
     return bounded(found.effect, found.low, found.high, ".1f")
 
 
-def gain(method: str, other: str):
-    """Measures how much more of the lead one method finds than another, by article."""
-    def measure(records: list[Record]) -> Measured:
-        import numpy as np
-
-        return Measured(np.array([np.subtract(record.documents["test"][method], record.documents["test"][other])
-                                  for record in records]))
-    return measure
-
-
-def room(records: list[Record]) -> float:
-    """How far cheating beats the beginning."""
-    return fmean(record.metrics["cheating"] - record.metrics["identity"] for record in records)
-
-
 EXPERIMENT = Experiment(
     name="extract-leads", paper=PAPER, summary="Extraction without a model: ROUGE-L of what each method puts first.",
     config=Config, scales={"smoke": {"corpus": "synthetic-articles"}, "small": {"corpus": "scisummnet-subset"},
@@ -125,17 +106,4 @@ FIGURE = Artifact(
 EXAMPLE = Artifact(
     id="liu2018-extraction-example", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="section 4.1",
     build=example, title="The text of one article that each extraction method ranks first, and the lead (ours)")
-SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Figure 2", "about": (FIGURE.id,),
-          "direction": "higher", "unit": "document", "same_weights": True, "told_in": "in ROUGE-L F1 (0 to 1)",
-          "why_no_control": "no model is involved: the methods are compared on the same articles",
-          "why_no_paper_effect": "the paper draws these bars and prints no number"}
-register(
-    EXPERIMENT, FIGURE, EXAMPLE,
-    Claim(id="liu2018-figure2-tfidf", **SHARED, measure=gain("tf-idf", "textrank"), family="liu2018-extractive",
-          assay=Assay("cheating against the beginning", lambda config: True, room),
-          sentence="Extraction by tf-idf of the title finds more of the lead than TextRank.",
-          short="Tf-idf of the title finds more of the lead than TextRank."),
-    Claim(id="liu2018-figure2-sumbasic", **SHARED, measure=gain("tf-idf", "sumbasic"), family="liu2018-extractive",
-          assay=Assay("cheating against the beginning", lambda config: True, room),
-          sentence="Extraction by tf-idf of the title finds more of the lead than SumBasic.",
-          short="Tf-idf of the title finds more of the lead than SumBasic."))
+register(EXPERIMENT, FIGURE, EXAMPLE)

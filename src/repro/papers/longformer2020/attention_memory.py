@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import PROCESS
-from repro.study import Artifact, Claim, Estimate, Experiment, Measured, Outcome, RunConfig, register
+from repro.study import Artifact, Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.artifacts import NOT_RUN
 
 Implementation = Literal["full", "kernel", "chunks", "own chunks", "loop", "blocked"]
@@ -203,18 +203,6 @@ def table(context):
     return pandas.DataFrame(rows)
 
 
-def growth_of(*names):
-    """The largest exponent of these implementations; counted, so without chance."""
-    return lambda records: Measured([[max(record.metrics["growth"] for record in records
-                                          if record.config["implementation"] in names)]])
-
-
-def bytes_of_chunks(records):
-    """Ratio of bytes at the longest text, chunks to loop; the loop computes no unnecessary score."""
-    found = {record.config["implementation"]: record.metrics["bytes_per_token"] for record in records}
-    return Measured([[found["chunks"] / found["loop"]]])
-
-
 PAPER, CHAPTER = "longformer2020", "16_patterns_and_implementations"
 register(
     EXPERIMENT,
@@ -224,20 +212,3 @@ register(
                       "square of the length."),
     Artifact(id="longformer2020-appendix-a", paper=PAPER, title="Memory and scores of each implementation of attention",
              chapter=CHAPTER, experiment=EXPERIMENT.name, source="Appendix A", build=table))
-COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact"}
-register(
-    Claim(id="longformer2020-figure1-linear", **COUNTED, source="Figure 1", about=("longformer2020-figure1",),
-          sentence="Memory of windowed attention grows linearly with the text.", told_in="as exponent of the length",
-          where=lambda config: config.implementation in WINDOWED, measure=growth_of(*WINDOWED), direction="lower",
-          null=LINEAR, margin=True, paper_effect=lambda: 1.0),
-    Claim(id="longformer2020-figure1-quadratic", **COUNTED, source="Figure 1", about=("longformer2020-figure1",),
-          sentence="Memory of full attention that keeps its scores grows quadratically with the text.",
-          short="Memory of full attention grows quadratically with the text.",
-          where=lambda config: config.implementation == "full", measure=growth_of("full"), direction="higher",
-          null=QUADRATIC, margin=True, paper_effect=lambda: 2.0, told_in="as exponent of the length"),
-    Claim(id="longformer2020-appendix-a-chunks", **COUNTED, source="Appendix A",
-          about=("longformer2020-appendix-a",),
-          sentence="Chunks take more memory than needed (the paper: twice that of a perfect implementation).",
-          short="Chunks take more memory than needed.",
-          where=lambda config: config.implementation in ("chunks", "loop"), measure=bytes_of_chunks,
-          direction="higher", null=1.0, paper_effect=lambda: 2.0, told_in="times the bytes of the loop"))

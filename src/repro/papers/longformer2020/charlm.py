@@ -14,23 +14,15 @@ from pydantic import Field, model_validator
 
 from repro.papers.base.pretraining import Decayed
 from repro.papers.longformer2020.charlm_tables import (
-    NARROW,
-    ROWS,
     ablation,
     agreement,
     cost_and_quality,
-    fewer_bits,
     models,
-    printed_difference,
-    wide_beats_narrow,
-    window_layout,
 )
 from repro.study import (
     ADDED,
     Absent,
     Artifact,
-    Assay,
-    Claim,
     Estimate,
     Experiment,
     Outcome,
@@ -395,35 +387,3 @@ register(
              title="Bits per character against attended pairs, by window and dilation", source=ADDED,
              build=cost_and_quality,
              look_for="Lower left is better and cheaper. Dilation helps if its line lies below at equal pairs."))
-
-
-ASSAY = Assay("how much growing windows gain over the narrowest window in all layers",
-              lambda config: window_layout(config) in (NARROW, ROWS["Increasing w"]), wide_beats_narrow)
-
-
-def order(better: str, other: str) -> dict:
-    """The fields of a claim that compares two rows of Table 4."""
-    kinds = ROWS[better], ROWS[other]
-    return {
-        "paper": PAPER, "source": "Table 4", "experiment": ABLATION.name, "unit": "stretch",
-        "about": ("longformer2020-table4",), "direction": "lower", "told_in": "bits", "family": "longformer2020-table4",
-        "where": lambda config: window_layout(config) in kinds,
-        "seeds": 5, "measure": fewer_bits(kinds[0]), "paper_effect": printed_difference(better, other),
-        "why_no_control": "the other row is the control: as many keys in other places",
-        "assay": ASSAY,
-        "criterion_before": "its room was full attention's gain over the narrowest window, at other lengths"}
-
-
-register(
-    Claim(id="longformer2020-table4-increasing", **order("Increasing w", "Fixed w"),
-          sentence="Windows that grow from the bottom layer to the top give fewer bits per character than one window, "
-                   "their mean, in all layers.", short="Windows that grow with depth beat equal windows."),
-    Claim(id="longformer2020-table4-decreasing", **order("Fixed w", "Decreasing w"),
-          sentence="One window in all layers gives fewer bits per character than windows that shrink from the bottom "
-                   "layer to the top.", short="Equal windows beat windows that shrink with depth."),
-    Claim(id="longformer2020-table4-order", **order("Increasing w", "Decreasing w"),
-          sentence="Windows that grow from the bottom layer to the top give fewer bits per character than the same "
-                   "windows in the opposite order.", short="Windows that grow with depth beat windows that shrink."),
-    Claim(id="longformer2020-table4-dilation", **order("Dilation on 2 heads", "No dilation"),
-          sentence="Dilation on two heads of the higher layers gives fewer bits per character than none.",
-          short="Dilation on two heads of the higher layers beats none."))

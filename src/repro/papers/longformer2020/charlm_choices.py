@@ -5,7 +5,7 @@ rows of `small` were declared before any of these runs: three seeds each, the fi
 details, which no claim is about, have one seed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from repro.papers.longformer2020.charlm import (
@@ -21,17 +21,13 @@ from repro.papers.longformer2020.charlm import (
     execute,
 )
 from repro.papers.longformer2020.charlm_tables import (
-    ANY_SIZE,
     METRIC,
     compared,
-    difference,
     seeds_of,
     told_mean,
     window_layout,
 )
-from repro.study import ADDED, Artifact, ArtifactContext, Claim, Experiment, register
-from repro.study.claims import Measured
-from repro.study.record import Record
+from repro.study import ADDED, Artifact, ArtifactContext, Experiment, register
 
 if TYPE_CHECKING:
     import pandas
@@ -98,25 +94,7 @@ def choices(context: ArtifactContext) -> "pandas.DataFrame":
     return pandas.DataFrame(rows, columns=["choice", "scale", "dev", "seeds", "difference"])
 
 
-def two_heads(records: Sequence[Record]) -> Measured:
-    """Bits per character with dilation on two heads minus those with dilation on all heads."""
-    two, every = ([record for record in records if (record.experiment == ABLATION.name) is wanted]
-                  for wanted in (True, False))
-    return Measured(difference(two, every, ("validation", "test")))
-
-
 register(
     Artifact(id="longformer2020-choices", paper=PAPER, chapter=CHAPTER, experiment=(CHOICES.name, ABLATION.name),
              title="The model of Table 4 with one change at a time: bits per character on the development text",
-             source=ADDED, build=choices),
-    Claim(id="longformer2020-two-heads", paper=PAPER, source="Section 4.1",
-          sentence="Dilation on two heads of the higher layers gives fewer bits per character than dilation on all of "
-                   "their heads.", short="Dilation on two heads beats dilation on all heads.",
-          experiment=(CHOICES.name, ABLATION.name), about=("longformer2020-choices",), direction="lower",
-          unit="stretch", told_in="bits", family="longformer2020-character-text", measure=two_heads,
-          where=lambda config: (config.experiment == CHOICES.name and choice(config) == ALL_HEADS
-                                or config.experiment == ABLATION.name and window_layout(config) == TWO_HEADS),
-          why_no_paper_effect="the paper names it as the reason for two heads, without a number",
-          why_no_control="the other row is the control: the same windows and dilation, on all heads",
-          why_no_assay=ANY_SIZE,
-          criterion_before="with an assay: the gain of growing windows over the narrowest window in all layers"))
+             source=ADDED, build=choices))

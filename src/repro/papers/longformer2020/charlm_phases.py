@@ -21,10 +21,8 @@ from repro.papers.longformer2020.charlm import (
     phase_length,
     training_tokens,
 )
-from repro.papers.longformer2020.charlm_tables import ANY_SIZE, METRIC, compared, difference, seeds_of, told_mean
-from repro.study import ADDED, Artifact, ArtifactContext, Claim, Experiment, register
-from repro.study.claims import Measured
-from repro.study.record import Record
+from repro.papers.longformer2020.charlm_tables import METRIC, compared, seeds_of, told_mean
+from repro.study import ADDED, Artifact, ArtifactContext, Experiment, register
 
 if TYPE_CHECKING:
     import pandas
@@ -103,13 +101,6 @@ def _ends(numbers: Sequence[int]) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def later_phases(records: Sequence[Record]) -> Measured:
-    """Five phases against one; the control compares the same five rates without growth with that one."""
-    five, one, rates = ([record for record in records if way(record.config) == name] for name in (FIVE, ONE, RATES))
-    both = "validation", "test"
-    return Measured(difference(five, one, both), difference(rates, one, both))
-
-
 def updates(scale: str) -> dict[str, int]:
     """How many updates each way takes for the same characters. If these differ, growth is not the only difference.
 
@@ -121,13 +112,4 @@ def updates(scale: str) -> dict[str, int]:
 
 register(
     Artifact(id="longformer2020-phases", paper=PAPER, chapter=CHAPTER, experiment=PHASES.name,
-             title="Five phases against other ways to read as many characters", source=ADDED, build=ways),
-    Claim(id="longformer2020-later-phases", paper=PAPER, source="Section 4.2", experiment=PHASES.name,
-          direction="lower", about=("longformer2020-phases",), unit="stretch", told_in="bits",
-          family="longformer2020-character-text", measure=later_phases,
-          where=lambda config: way(config) in (FIVE, ONE, RATES),
-          sentence="Later phases, with wider windows and longer sequences, give fewer bits per character than one "
-                   "phase that reads as much.", short="Later, wider phases beat one phase that reads as much.",
-          control="the same five learning rates with the windows and sequences of the first phase",
-          why_no_paper_effect="the paper trains in five phases only", why_no_assay=ANY_SIZE,
-          criterion_before="with an assay: the gain of growing windows over the narrowest window in all layers"))
+             title="Five phases against other ways to read as many characters", source=ADDED, build=ways))

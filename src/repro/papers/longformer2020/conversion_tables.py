@@ -1,6 +1,6 @@
-"""Tables 5 and 13 with our results, the loss by position, and the measures of the claims about the conversion."""
+"""Tables 5 and 13 with our results, and the loss by position."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ from repro.papers.base.pretraining import with_optimizer
 from repro.papers.base.roberta_mini import chain
 from repro.papers.longformer2020 import conversion
 from repro.papers.longformer2020.conversion import CHAPTER, EXPERIMENT, PAPER, SCALES
-from repro.study import ADDED, Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
+from repro.study import ADDED, Artifact, ArtifactContext, Record, judge, register
 from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
 
@@ -25,7 +25,6 @@ NAMES = {"roberta": "RoBERTa", "random": "Longformer, random new positions", "co
          "short": "+ short training", "long": "+ long training", "frozen": "only the extra positions trained",
          "roberta-short": "control: RoBERTa, short training", "roberta-long": "control: RoBERTa, long training"}
 SEAMS = ("roberta", "copied", "short", "long")
-FAR = 1.0  # bits per masked token
 
 
 def masked_language_model(context: ArtifactContext) -> "pandas.DataFrame":
@@ -36,7 +35,8 @@ def masked_language_model(context: ArtifactContext) -> "pandas.DataFrame":
     """
     import pandas
 
-    rows = [["the paper, base / large", NAMES[name], "512", f"{_printed(name):.3f} / {_printed(name, 'large'):.3f}",
+    rows = [["the paper, base / large", NAMES[name], "512",
+             f"{printed_bits(name):.3f} / {printed_bits(name, 'large'):.3f}",
              "–", _length(name), "–", "–"] for name in PRINTED]
     for scale in reversed(context.scales):
         trained = [conversion.optimizer_of(config) for config in context.plan(scale) if config.tokens]
@@ -81,7 +81,7 @@ def seams(context: ArtifactContext):
 
     rows = []
     for scale in reversed(context.scales):
-        main = {config.configuration: config for config in context.plan(scale) if _main(config)}
+        main = {config.configuration: config for config in context.plan(scale) if is_main(config)}
         n = conversion.base_of(main["roberta"]).n_positions
         for name, records in zip(SEAMS, context.at_common_seeds([main[name] for name in SEAMS]), strict=True):
             curve = _curve(records)
@@ -111,7 +111,7 @@ def by_position(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale):
             edge = _edge(config)
-            if edge is None or not _main(config):
+            if edge is None or not is_main(config):
                 continue
             found = context.records_of(config)
             near, far = _sides(found, edge)
@@ -147,7 +147,7 @@ def _sides(records: Sequence[Record], edge: int) -> tuple[float | None, float | 
     return near, far
 
 
-def _main(config: Any) -> bool:
+def is_main(config: Any) -> bool:
     """Whether a run belongs to the main table: the window of its scale and the first base model."""
     return config.window == SCALES[config.scale]["window"] and not (config.source or "").endswith("-large")
 
@@ -158,23 +158,23 @@ def _with_interval(records: Sequence[Record]) -> list[str]:
         return [NOT_RUN, NOT_RUN]
     found = []
     for key in ("nats", "pieces_nats"):
-        if key in _books(records[0]):
-            mean = judge([_bits(record, key) for record in records], "lower", seeds=1)
+        if key in books_of(records[0]):
+            mean = judge([book_bits(record, key) for record in records], "lower", seeds=1)
             found.append(bounded(mean.effect, mean.low, mean.high, ".3f"))
     return [*found, *["–"] * (2 - len(found))]
 
 
-def _books(record: Record) -> dict[str, list]:
+def books_of(record: Record) -> dict[str, list]:
     return record.documents[record.config["scored_split"]]
 
 
-def _bits(record: Record, key: str = "nats", per: str = "tokens") -> "np.ndarray":
+def book_bits(record: Record, key: str = "nats", per: str = "tokens") -> "np.ndarray":
     """One number per book; their mean is the bits per masked token over all books (`linearised`)."""
     import numpy as np
 
     from repro.evaluation.bootstrap import linearised
 
-    return linearised(np.array(_books(record)[key]) / np.log(2), _books(record)[per])
+    return linearised(np.array(books_of(record)[key]) / np.log(2), books_of(record)[per])
 
 
 def _length(name: str) -> str:
@@ -182,91 +182,14 @@ def _length(name: str) -> str:
     return f"{int(row['sequence_length_tokens']):,}"
 
 
-def _printed(name: str, size: str = "base") -> float:
+def printed_bits(name: str, size: str = "base") -> float:
     """The paper's bits per masked token of a configuration."""
     row, = (row for row in printed_rows(TABLE) if row["configuration"] == PRINTED[name])
     return float(row[f"{size}_mlm_bpc"])
 
 
-def _of(records: Sequence[Record], name: str) -> list[Record]:
+def only(records: Sequence[Record], name: str) -> list[Record]:
     return [record for record in records if record.config["configuration"] == name]
-
-
-def compared(first: str, second: str, *control: str) -> dict[str, Any]:
-    """The fields of a claim that the first configuration needs fewer bits per masked token than the second.
-
-    control: two other configurations; the claimed difference must exceed theirs.
-    """
-    def measure(records: list[Record]) -> Measured:
-        return Measured(*([_bits(ours) - _bits(other) for ours, other in zip(_of(records, one), _of(records, less),
-                                                                             strict=True)]
-                          for one, less in ((first, second), *([control] if control else []))))
-    return {"measure": measure, "where": _are(first, second, *control),
-            "paper_effect": lambda: _printed(first) - _printed(second)}
-
-
-def beyond_far(records: list[Record]) -> float:
-    """The loss from random positions, beyond FAR. A base model that ignores positions loses nothing by random ones, so
-    it cannot show whether copies are good."""
-    import numpy as np
-
-    roberta, random = (np.mean([_bits(one) for one in _of(records, name)]) for name in ("roberta", "random"))
-    return max(0.0, float(random - roberta) - FAR)
-
-
-def repairable(trained: str) -> Assay:
-    """What copying lost: how much better RoBERTa, trained as long, is than copied positions. If it is no better, there
-    is nothing to repair. The paper reports no RoBERTa with further training."""
-    import numpy as np
-
-    def room(records: list[Record]) -> float:
-        copied, roberta = (np.mean([_bits(one) for one in _of(records, name)]) for name in ("copied", trained))
-        return max(0.0, float(copied - roberta))
-    longer = " trained as long" if trained != "roberta" else ""
-    return Assay(f"how much better RoBERTa{longer} is than copied positions", _are("copied", trained), room,
-                 (lambda: _printed("copied") - _printed("roberta")) if trained == "roberta" else None)
-
-
-def far_context(records: list[Record]) -> float:
-    """The base model's gain from context beyond half a window, in its own pieces: how much better RoBERTa is there than
-    its copy with a window. If that is little, longer texts cannot add much."""
-    import numpy as np
-
-    copied, roberta = (np.mean([_bits(one, key) for one in _of(records, name)])
-                       for name, key in (("copied", "pieces_nats"), ("roberta", "nats")))
-    return max(0.0, float(copied - roberta))
-
-
-def beyond_roberta(records: list[Record]) -> Measured:
-    """Long training against RoBERTa; the control is the better of RoBERTa trained as long and the model in pieces."""
-    import numpy as np
-
-    roberta, long, longer = (np.array([_bits(one) for one in _of(records, name)])
-                             for name in ("roberta", "long", "roberta-long"))
-    pieces = np.array([_bits(one, "pieces_nats") for one in _of(records, "long")])
-    best, name = min((longer, "RoBERTa trained as long"), (pieces, "the same model in pieces"),
-                     key=lambda one: one[0].mean())
-    note = f"control: {name}"
-    if all("inside_nats" in _books(one) for one in _of(records, "roberta") + _of(records, "long")):
-        inside = [np.mean([_bits(one, "inside_nats", "inside_tokens") for one in _of(records, name)])
-                  for name in ("long", "roberta")]
-        note += f"; at least half a window from the ends of RoBERTa's pieces: {inside[0] - inside[1]:+.3g}"
-    return Measured(long - roberta, best - roberta, note)
-
-
-def unchanged(records: list[Record]) -> Measured:
-    """The largest difference of a logit, over short texts, between the base and the model with trained positions.
-
-    The note gives the difference for texts with one more token, which the window changes.
-    """
-    beyond = [record.metrics["difference_beyond"] for record in records if "difference_beyond" in record.metrics]
-    note = f"with one token more: a difference of at least {min(beyond):.2g} of a logit" if beyond else (
-        "longer texts: not measured, because RoBERTa reads no longer ones")
-    return Measured([[record.metrics["largest_difference"]] for record in records], note=note)
-
-
-def _are(*names: str) -> Callable[[Any], bool]:
-    return lambda config: config.configuration in names and _main(config)
 
 
 OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
@@ -284,53 +207,3 @@ BY_POSITION = Artifact(
     id="longformer2020-by-position", **OF, source=ADDED, build=by_position,
     title="Table 5 by position: rows that short sequences of the base model's pretraining trained too, and the rest")
 register(TABLE_5, TABLE_13, FIGURE, BY_POSITION)
-
-SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Table 5", "about": (TABLE_5.id,), "unit": "book",
-          "direction": "lower", "told_in": "bits per masked token", "family": "longformer2020-conversion"}
-NO_ASSAY = "no assay, so it ignored how much long text could help this base model"  # before
-NO_CONTROL = "the other configuration is the control: nothing else differs"
-FAR_CONTEXT = Assay("RoBERTa's gain, in its own pieces, from context beyond half a window", _are("copied", "roberta"),
-                    far_context)
-register(
-    Claim(id="longformer2020-copied-positions", **SHARED | compared("copied", "random") | {"paper_effect": None},
-          null=-FAR, criterion_before="at first no assay; then as many bits fewer as in the paper",
-          why_no_paper_effect="random positions cost at most a little more than predicting token frequencies, and a "
-                              "weak base model is close to that",
-          why_no_control=NO_CONTROL,
-          assay=Assay("how much worse than RoBERTa random positions are, beyond one bit", _are("roberta", "random"),
-                      beyond_far, lambda: _printed("random") - _printed("roberta") - FAR),
-          sentence="A Longformer with positions copied from RoBERTa needs far fewer bits per masked token, at least "
-                   "one bit fewer, than one with random positions.",
-          short="Copied positions need far fewer bits than random ones."),
-    Claim(id="longformer2020-short-training", **SHARED, **compared("short", "copied", "roberta-short", "roberta"),
-          control="RoBERTa's gain from as many more tokens at its own length", assay=repairable("roberta-short"),
-          sentence="A short training improves the model with copied positions.",
-          short="A short training improves the copied positions."),
-    Claim(id="longformer2020-long-training", **SHARED, **compared("long", "short", "roberta-long", "roberta-short"),
-          control="RoBERTa's gain from as many more tokens at its own length",
-          assay=FAR_CONTEXT, criterion_before=NO_ASSAY,
-          sentence="A long training makes the Longformer better than a short one does.",
-          short="A long training beats a short one."),
-    Claim(id="longformer2020-beyond-roberta", **SHARED, measure=beyond_roberta,
-          where=_are("roberta", "long", "roberta-long"),
-          paper_effect=lambda: _printed("long") - _printed("roberta"),
-          assay=FAR_CONTEXT, criterion_before=NO_ASSAY,
-          control="the better of RoBERTa trained on as many more tokens and the long model in RoBERTa's pieces",
-          sentence="After a long training, Longformer needs fewer bits per masked token than RoBERTa.",
-          short="After a long training, Longformer beats RoBERTa."),
-    Claim(id="longformer2020-frozen", **SHARED, **compared("frozen", "copied"),
-          why_no_control="RoBERTa's gain from training only its own positions as long is not measured",
-          assay=repairable("roberta"),
-          sentence="Training only the positions beyond RoBERTa's improves the model with copied positions.",
-          short="Training the new positions alone improves the model."),
-    Claim(id="longformer2020-all-weights", **SHARED, **compared("long", "frozen", "roberta-long", "roberta"),
-          control="RoBERTa's gain from as many more tokens at its own length", assay=FAR_CONTEXT,
-          criterion_before=NO_ASSAY,
-          sentence="Training all weights makes the Longformer better than training the positions alone does.",
-          short="Training all weights beats training positions alone."),
-    Claim(id="longformer2020-roberta-kept", paper=PAPER, experiment=EXPERIMENT.name, source="Section 5",
-          about=(TABLE_5.id,), unit="exact", direction="lower", null=1e-4, measure=unchanged, where=_are("frozen"),
-          why_no_paper_effect="the paper says it in words", told_in="of a logit",
-          sentence="If only the new positions are trained, the model gives RoBERTa's outputs on texts of up to half a "
-                   "window and one token (257 tokens at the paper's window); on longer texts the window changes them.",
-          short="Trained positions keep RoBERTa's outputs on short texts."))

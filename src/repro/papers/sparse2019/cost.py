@@ -10,11 +10,10 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from repro.study import Artifact, Claim, Estimate, Experiment, Measured, Outcome, RunConfig, register
+from repro.study import Artifact, Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.artifacts import NOT_RUN
 
 Name = Literal["dense", "strided", "fixed"]
-MOST = 1.6  # the largest exponent that counts as n * sqrt(n)
 
 
 class Config(RunConfig):
@@ -124,14 +123,6 @@ def table(context):
     return pandas.DataFrame(rows)
 
 
-def worst(metric: str):
-    """The larger exponent of the two factorized patterns; counted, so without chance."""
-    return lambda records: Measured([[max(record.metrics[metric] for record in records)]])
-
-
-COUNTED = {"paper": PAPER, "experiment": EXPERIMENT.name, "unit": "exact", "direction": "lower", "null": MOST,
-           "margin": True, "where": lambda config: config.pattern != "dense", "about": ("sparse2019-cost",),
-           "paper_effect": lambda: 1.5, "told_in": "as exponent of the length"}
 register(
     EXPERIMENT,
     Artifact(id="sparse2019-cost", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source="Section 4.2",
@@ -139,10 +130,4 @@ register(
     Artifact(id="sparse2019-cost-figure", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, kind="figure",
              source="Section 4.2", title="Pairs and memory against the length", build=figure,
              look_for="Compare the slopes. A pattern with a flatter line than dense attention saves more the longer "
-                      "the sequence is."),
-    Claim(id="sparse2019-pairs", **COUNTED, source="Section 4.2", measure=worst("growth_of_pairs"),
-          sentence="Pairs of factorized attention grow as n to the power of 1.5 if the stride is about sqrt(n).",
-          short="Pairs of factorized attention grow as n to the power of 1.5."),
-    Claim(id="sparse2019-memory", **COUNTED, source="Abstract", measure=worst("growth_of_peak"),
-          sentence="Memory of factorized attention grows no faster than n to the power of 1.5.",
-          short="Memory grows no faster than n to the power of 1.5."))
+                      "the sequence is."))

@@ -6,13 +6,12 @@ numbers. Memory is counted in bytes of tensors, with and without recomputation.
 """
 
 from math import log
-from statistics import fmean
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from repro.papers.sparse2019.tables import bits, mean
-from repro.study import ADDED, Artifact, Claim, Estimate, Experiment, Measured, Outcome, RunConfig, register
+from repro.papers.sparse2019.tables import mean
+from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
 
@@ -218,52 +217,6 @@ def doublings(points) -> list:
     return [point for point in points if point[0] >= 1 and point[0] & (point[0] - 1) == 0]
 
 
-def deepest(measure):
-    """Compare the deepest models, scaled minus unscaled, each at its best learning rate."""
-    def measured(records):
-        import numpy as np
-
-        most = max(record.config["n_layer"] for record in records)
-        scaled, others = (at_best_rate([record for record in records if record.config["n_layer"] == most
-                                        and record.config["scaled"] is kind]) for kind in (True, False))
-        return Measured([np.atleast_1d(measure(one) - measure(other))
-                         for one, other in zip(scaled, others, strict=True)])
-    return measured
-
-
-def at_best_rate(records):
-    """The records trained at the learning rate with the fewest bits on the validation text, over all seeds."""
-    rates = {record.config["learning_rate"]: [] for record in records}
-    for record in records:
-        rates[record.config["learning_rate"]].append(record.metrics["validation_bits_per_byte"])
-    best = min(rates, key=lambda rate: fmean(rates[rate]))
-    return [record for record in records if record.config["learning_rate"] == best]
-
-
-def saved(records):
-    """Log ratio of the bytes per token, recomputed to kept, in the deepest model."""
-    most = max(records, key=lambda record: record.config["n_layer"])
-    return Measured([[log(most.metrics["bytes_per_token_recomputed"] / most.metrics["bytes_per_token_kept"])]])
-
-
-def grown(records):
-    """Log growth of the variance with scaled output weights minus that without, in the deepest models."""
-    return deepest(lambda record: log(record.metrics["growth_of_variance"]))(records)
-
-
-def evened(records):
-    """Log ratio of the larger to the smaller gradient of first and last layer, scaled minus unscaled, in the deepest
-    models."""
-    found = deepest(lambda record: abs(log(record.metrics["gradient_ratio"])))(records)
-    return found._replace(note="ratio of the larger gradient to the smaller")
-
-
-COMMON = {"paper": PAPER, "experiment": EXPERIMENT.name}
-# Section 5.2 gives the reason for scaling and compares nothing, so these claims are ours.
-NO_NUMBER = {"why_no_paper_effect": "the paper gives the reason and prints no number"}
-STARTS = {"unit": "seed", "direction": "lower", "relative": True, "why_no_control": "the other start is the control",
-          "why_no_assay": "nothing is trained",
-          "criterion_before": "a single number without seeds, as if chance played no part"}
 register(
     EXPERIMENT,
     Artifact(id="sparse2019-depth", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, source=ADDED,
@@ -273,21 +226,4 @@ register(
              look_for="Flat lines are what scaling is for: every layer adds little variance, and the first layer's "
                       "gradient is about as large as the last one's."),
     Artifact(id="sparse2019-recomputation", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name,
-             source="Section 5.4", title="Memory with and without recomputation", build=memory),
-    Claim(id="sparse2019-scaled-variance", **COMMON, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
-          sentence="With scaled output weights, the variance grows less through the layers of the deepest model.",
-          short="Scaled output weights limit the growth of the variance.", **STARTS, measure=grown),
-    Claim(id="sparse2019-scaled-gradients", **COMMON, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
-          sentence="With scaled output weights, the gradients of the first and last layer are closer in size.",
-          short="Scaled output weights even gradients out over the layers.",
-          **STARTS, measure=evened),
-    Claim(id="sparse2019-scaled-loss", **COMMON, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
-          sentence="At the largest depth, scaled output weights give a lower loss after the same number of steps, each "
-                   "start at its best learning rate.",
-          short="Scaled output weights lower the loss at the largest depth.", unit="stretch",
-          direction="lower", told_in="bits per byte", measure=deepest(bits),
-          why_no_control="the other start is the control", why_no_assay="the claim asks for a difference of any size"),
-    Claim(id="sparse2019-recomputation-memory", **COMMON, **NO_NUMBER, source="Section 5.4", unit="exact",
-          about=("sparse2019-recomputation",), direction="lower", relative=True, where=lambda config: config.scaled,
-          sentence="Recomputing attention and feedforward layers takes less memory per token.",
-          short="Recomputation takes less memory per token.", measure=saved))
+             source="Section 5.4", title="Memory with and without recomputation", build=memory))

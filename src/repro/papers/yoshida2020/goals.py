@@ -8,7 +8,6 @@ from repro.study import Artifact, register
 from repro.study.artifacts import NOT_RUN
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas
 
 PERPLEXITY, GAIN = 250, 0.04  # per word; of the baseline, from the largest overlap
@@ -45,11 +44,9 @@ def _baselines(context, scale: str) -> list:
     return context.at_common_seeds(chosen)
 
 
-def _nll(records) -> "np.ndarray":
-    """The loss of each test document in nats, the mean over seeds."""
-    import numpy as np
-
-    return np.mean([record.documents["test"]["nll"] for record in records], 0)
+def _nll(records) -> list[list[float]]:
+    """The loss of each test document in nats, (seeds, documents)."""
+    return [record.documents["test"]["nll"] for record in records]
 
 
 def _perplexity(records) -> tuple[str, bool | None]:

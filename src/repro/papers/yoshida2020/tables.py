@@ -237,7 +237,10 @@ def interval(records: list[Record], split: str) -> "Interval":
     """Word perplexity of one config on `split` and its 95 % interval over documents; losses averaged over seeds."""
     from repro.evaluation import bootstrap
 
-    return bootstrap(_nll(records, split), records[0].documents[split]["n_words"])
+    losses = [record.documents[split]["nll"] for record in records]
+    if len(set(map(len, losses))) != 1:
+        raise ReproError(f"records {', '.join(r.id for r in records)} scored different {split} documents.")
+    return bootstrap(losses, records[0].documents[split]["n_words"])
 
 
 def change(records: Sequence[Record], against: Sequence[Record], losses: str = "nll", split: str = "test") -> str:
@@ -328,14 +331,6 @@ def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[
 def _cell(value: str | list | None) -> str:
     """What a table shows for a value, for records that are missing ([]), and where none are planned (None)."""
     return "–" if value is None else value or NOT_RUN
-
-
-def _nll(records: list[Record], split: str) -> list[float]:
-    """Per-document nll in nats, averaged over seeds."""
-    losses = [record.documents[split]["nll"] for record in records]
-    if len({len(loss) for loss in losses}) != 1:
-        raise ReproError(f"records {', '.join(r.id for r in records)} scored different {split} documents.")
-    return [sum(one) / len(one) for one in zip(*losses, strict=True)]
 
 
 def perplexity(records: list[Record] | None, split: str) -> str | list | None:
