@@ -90,10 +90,10 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "") -> str:
     rows = [scale == FOLDED for scale in scales]
     folded = any(_scales(heads)) and any(columns) or any(rows) and len({*scales} - {None}) > 1
     if folded:
-        told = [{own for row, own in zip(cells, rows, strict=True) if row[k] not in ("", "–")}
-                for k in range(len(heads))]  # whether rows that say something are of smoke
+        kinds_of_columns = [{own for row, own in zip(cells, rows, strict=True) if row[k] not in ("", "–")}
+                            for k in range(len(heads))]  # whether rows that say something are of smoke
         classes = [[*kinds, FOLDED] if own or whose == {True} and not group else kinds
-                   for kinds, own, whose, (group, _) in zip(classes, columns, told, heads, strict=True)]
+                   for kinds, own, whose, (group, _) in zip(classes, columns, kinds_of_columns, heads, strict=True)]
     body = "".join(_row(row, classes, folded and own) for row, own in zip(cells, rows, strict=True))
     name = f' id="{html.escape(id)}"' if id else ""
     whole = f'<table{name}>{_header(heads, classes)}<tbody>{body}</tbody></table>'
@@ -126,8 +126,8 @@ def bounded(value: float, low: float, high: float, style: str) -> str:
 def numeric(cells: Sequence[str]) -> bool:
     """Whether a column holds numbers, with or without how unsure they are, and nothing else but signs that one is
     missing."""
-    told = [cell for cell in cells if cell not in ABSENT]
-    return bool(told) and all(NUMBER.fullmatch(INTERVAL.sub("", cell)) for cell in told)
+    filled = [cell for cell in cells if cell not in ABSENT]
+    return bool(filled) and all(NUMBER.fullmatch(INTERVAL.sub("", cell)) for cell in filled)
 
 
 def as_data(text: str) -> "int | float | str | dict[str, Any] | None":
