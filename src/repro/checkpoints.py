@@ -55,8 +55,8 @@ def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: s
     """
     told_too = kwargs.pop("output_loading_info", False)
     with reading(name_or_folder, example):
-        model, told = whole(read, kind, name_or_folder, hint, **kwargs)
-    return (model, told) if told_too else model
+        model, loading = whole(read, kind, name_or_folder, hint, **kwargs)
+    return (model, loading) if told_too else model
 
 
 def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HINT, **kwargs
@@ -64,11 +64,11 @@ def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HIN
     """What `read`, a `from_pretrained`, gives, and what it tells of it. Raises ReproError for a checkpoint of another
     kind, and where weights are missing."""
     config_of(kind, name_or_folder, hint, **kwargs)
-    model, told = read(str(name_or_folder), output_loading_info=True, **kwargs)
-    if lost := sorted(told["missing_keys"]):
+    model, loading = read(str(name_or_folder), output_loading_info=True, **kwargs)
+    if lost := sorted(loading["missing_keys"]):
         raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
                          "checkpoint.")
-    return model, told
+    return model, loading
 
 
 def config_of(kind: str | None, name_or_folder: str | Path, hint: str = HINT, **kwargs) -> dict[str, Any]:

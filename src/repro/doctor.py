@@ -115,8 +115,8 @@ def _speed() -> Iterator[Finding]:
                   f"{'exact' if off <= cpu.EXACT else 'not exact'})")
     training = cpu.training_rates()
     best = max(training, key=training.get)
-    told = ", ".join(f"{'fp32' if name == 'no' else name} {rate:,.0f}" for name, rate in training.items())
-    yield Finding("training", f"{told} tokens/s, one thread", f"set precision={best}")
+    shown = ", ".join(f"{'fp32' if name == 'no' else name} {rate:,.0f}" for name, rate in training.items())
+    yield Finding("training", f"{shown} tokens/s, one thread", f"set precision={best}")
     cores = _cores()
     if cores > 1:
         one, two = cpu.sharing_rates(cores, best).values()
@@ -156,15 +156,15 @@ def _corpora(each: bool) -> Iterator[Finding]:
         yield Finding("REPRO_DATA", "not set", "set it to the folder of real corpora, or `repro data fetch NAME`")
     else:
         yield Finding("REPRO_DATA", str(folder), "" if folder.is_dir() else "there is no such folder")
-    told = [(corpus, _state(corpus)) for corpus in corpora()]
+    states = [(corpus, _state(corpus)) for corpus in corpora()]
     if each:
         yield from (Finding(f"corpus {corpus.name}", found, "" if found == "whole" else corpus.way)
-                    for corpus, found in told)
+                    for corpus, found in states)
         return
-    count = Counter(found if found in ("whole", "not here") else "damaged" for _, found in told)
+    count = Counter(found if found in ("whole", "not here") else "damaged" for _, found in states)
     yield Finding("corpora", ", ".join(f"{count[state]} {state}" for state in ("whole", "damaged", "not here")
                                        if count[state]),
-                  "" if count["whole"] == len(told) else "repro doctor --corpora tells of each")
+                  "" if count["whole"] == len(states) else "repro doctor --corpora tells of each")
 
 
 def _models() -> Iterator[Finding]:

@@ -97,10 +97,10 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "", rows: Sequ
     of_smoke = [scale == FOLDED for scale in scales]
     folded = any(_scales(heads)) and any(columns) or any(of_smoke) and len({*scales} - {None}) > 1
     if folded:
-        told = [{own for row, own in zip(cells, of_smoke, strict=True) if row[k] not in ("", "–")}
-                for k in range(len(heads))]  # whether rows that say something are of smoke
+        whose_rows = [{own for row, own in zip(cells, of_smoke, strict=True) if row[k] not in ("", "–")}
+                      for k in range(len(heads))]  # whether rows that say something are of smoke
         classes = [[*kinds, FOLDED] if own or whose == {True} and not group else kinds
-                   for kinds, own, whose, (group, _) in zip(classes, columns, told, heads, strict=True)]
+                   for kinds, own, whose, (group, _) in zip(classes, columns, whose_rows, heads, strict=True)]
     body = "".join(_row(row, classes, folded and own, name) for row, own, name in zip(
         cells, of_smoke, rows or [""] * len(cells), strict=True))
     whole = f'<table{named(id)}>{_header(heads, classes)}<tbody>{body}</tbody></table>'
@@ -133,8 +133,8 @@ def bounded(value: float, low: float, high: float, style: str) -> str:
 def numeric(cells: Sequence[str]) -> bool:
     """Whether a column holds numbers, with or without how unsure they are, and nothing else but signs that one is
     missing."""
-    told = [cell for cell in cells if cell not in ABSENT]
-    return bool(told) and all(NUMBER.fullmatch(INTERVAL.sub("", cell)) for cell in told)
+    filled = [cell for cell in cells if cell not in ABSENT]
+    return bool(filled) and all(NUMBER.fullmatch(INTERVAL.sub("", cell)) for cell in filled)
 
 
 def as_data(text: str) -> "int | float | str | dict[str, Any] | None":

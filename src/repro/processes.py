@@ -44,16 +44,16 @@ def first(make: Callable[[], Made]) -> Made:
     from torch.distributed import broadcast_object_list
 
     join()
-    told = [None, None]
+    outcome = [None, None]
     if is_first():
         try:
-            told[0] = make()
+            outcome[0] = make()
         except Exception as error:
-            told[1] = error
-    broadcast_object_list(told)
-    if told[1] is not None:
-        raise told[1]
-    return told[0]
+            outcome[1] = error
+    broadcast_object_list(outcome)
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]
 
 
 def leave() -> None:

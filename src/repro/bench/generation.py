@@ -24,22 +24,22 @@ def decoders() -> dict:
 def kept(model, texts, tokens: int) -> list:
     """Logits behind `texts` (B, N) and behind each of `tokens` tokens that follow, the likeliest: each is read once."""
     logits, past = model.extend(texts)
-    told = [logits]
+    logits_of_steps = [logits]
     for _ in range(tokens):
-        logits, past = model.extend(told[-1].argmax(-1, keepdim=True), past)
-        told.append(logits)
-    return told
+        logits, past = model.extend(logits_of_steps[-1].argmax(-1, keepdim=True), past)
+        logits_of_steps.append(logits)
+    return logits_of_steps
 
 
 def again(model, texts, tokens: int) -> list:
     """The same, everything read again for every token."""
     import torch
 
-    told = [model(texts)[:, -1]]
+    logits_of_steps = [model(texts)[:, -1]]
     for _ in range(tokens):
-        texts = torch.cat([texts, told[-1].argmax(-1, keepdim=True)], 1)
-        told.append(model(texts)[:, -1])
-    return told
+        texts = torch.cat([texts, logits_of_steps[-1].argmax(-1, keepdim=True)], 1)
+        logits_of_steps.append(model(texts)[:, -1])
+    return logits_of_steps
 
 
 def timed(way, model, texts, tokens: int) -> int:

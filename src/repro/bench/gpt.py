@@ -153,9 +153,9 @@ def choosing(fresh: Callable, vocabulary: int, candidates: int, document: int, p
 
         def once() -> int:
             with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"), torch.set_grad_enabled(training):
-                told = model(ids, lengths, labels if training else None)
+                output = model(ids, lengths, labels if training else None)
             if training:
-                told.loss.backward()
+                output.loss.backward()
                 model.zero_grad(set_to_none=True)
             return batch_size
         return once

@@ -299,9 +299,9 @@ class Corpus:
         if self.never_targets:
             digest.update(f"\nnever targets {self.never_targets}".encode())
         for other, split in self._held_out():
-            told = f"\napart {apart.VERSION} {other.name} {split} {other.splits[split].rows} {other.read.settings}"
+            rows = f"\napart {apart.VERSION} {other.name} {split} {other.splits[split].rows} {other.read.settings}"
             for path in other.paths(split):
-                digest.update(f"{told} {path.name} {files.sha256(path)}".encode())
+                digest.update(f"{rows} {path.name} {files.sha256(path)}".encode())
         return digest.hexdigest()
 
     def check(self) -> list[CheckRow]:
@@ -388,9 +388,9 @@ class Corpus:
         found = dict(never)
         for of in {what.partition(" of ")[2] for what in part.counts}:  # documents whose names match, or ("") all
             gone = [one.n_words for one in left_out if fnmatchcase(one.document, of or "*")]
-            told = len(gone), sum(gone), sum(n for name, n in words.items() if fnmatchcase(name, of or "*"))
+            counts = len(gone), sum(gone), sum(n for name, n in words.items() if fnmatchcase(name, of or "*"))
             names = "passages left out", "words left out", "words"
-            found |= {f"{name} of {of}" if of else name: n for name, n in zip(names, told, strict=True)}
+            found |= {f"{name} of {of}" if of else name: n for name, n in zip(names, counts, strict=True)}
         return [("documents", part.n_documents, documents), ("words", part.n_words, words.total()),
                 ("words with line ends", part.n_words_with_ends, words.total() + ends), ("bytes", part.n_bytes, size),
                 *((what, part.counts[what], found[what]) for what in part.counts)]

@@ -45,16 +45,16 @@ def sentences(text: str) -> list[str]:
     return found
 
 
-def vocabulary(told: Sequence[Sequence[str]], kind: str) -> set[str]:
+def vocabulary(word_lists: Sequence[Sequence[str]], kind: str) -> set[str]:
     """The names or nouns among the words of a book's sentences."""
     if kind == "names":
-        inside = Counter(word for words in told for word in words[1:] if word[0].isupper())
-        small = {word for words in told for word in words if word[0].islower()}
+        inside = Counter(word for words in word_lists for word in words[1:] if word[0].isupper())
+        small = {word for words in word_lists for word in words if word[0].islower()}
         return {word for word, n in inside.items() if n >= 3 and len(word) > 2 and "'" not in word
                 and not word.isupper() and word.lower() not in small and word not in NO_NAME}
-    every = Counter(word for words in told for word in words)
-    framed = Counter(word for words in told for before, word, after in zip(words, words[1:], [*words[2:], "of"],
-                                                                           strict=False)
+    every = Counter(word for words in word_lists for word in words)
+    framed = Counter(word for words in word_lists for before, word, after in zip(words, words[1:], [*words[2:], "of"],
+                                                                                 strict=False)
                      if before.lower() in OPENS and after in FOLLOWS)
     return {word for word, n in framed.items()
             if n >= 3 and n >= 0.15 * every[word] and word.islower() and len(word) > 2 and "'" not in word
@@ -68,20 +68,20 @@ def questions(name: str, text: str, kind: str, most: int) -> Iterator[MultipleCh
     sentence; if there are fewer than ten, earlier ones are added, the nearest first.
     """
     parts = sentences(text)
-    told = [WORD.findall(part) for part in parts]
-    known = vocabulary(told, kind)
+    word_lists = [WORD.findall(part) for part in parts]
+    known = vocabulary(word_lists, kind)
     starts = range(0, len(parts) - CONTEXT, CONTEXT + 1)
-    found = [one for start in starts if (one := _question(name, parts, told, known, start))]
+    found = [one for start in starts if (one := _question(name, parts, word_lists, known, start))]
     step = max(len(found) / most, 1)
     yield from (found[int(k * step)] for k in range(min(most, len(found))))
 
 
-def _question(name: str, parts: Sequence[str], told: Sequence[Sequence[str]], known: set[str],
+def _question(name: str, parts: Sequence[str], word_lists: Sequence[Sequence[str]], known: set[str],
               start: int) -> MultipleChoice | None:
     """The question on the sentence after the twenty from `start` on; None if no word in it can be asked for."""
     at = start + CONTEXT
-    asked, words = parts[at], told[at]
-    context = [word for words in told[start:at] for word in words if word in known]
+    asked, words = parts[at], word_lists[at]
+    context = [word for words in word_lists[start:at] for word in words if word in known]
     able = [word for word in words if word in context and words.count(word) == 1 and asked.count(word) == 1]
     if not 5 <= len(words) <= 60 or not able:
         return None
@@ -91,7 +91,7 @@ def _question(name: str, parts: Sequence[str], told: Sequence[Sequence[str]], kn
     for earlier in range(start - 1, -1, -1):
         if len(others) >= 4 * CANDIDATES:
             break
-        others |= dict.fromkeys(word for word in told[earlier] if word in known)
+        others |= dict.fromkeys(word for word in word_lists[earlier] if word in known)
     others.pop(answer, None)
     near = [word for word in others if word.lower() != answer.lower()][:CANDIDATES - 1]
     if len(near) < CANDIDATES - 1:

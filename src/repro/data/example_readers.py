@@ -201,8 +201,8 @@ def _reader(row: type, build: Callable[[Corpus, str, dict], Any], columns: dict[
                         raise BadField(column, "is missing")
                 example = build(corpus, name, found)
             except BadField as error:
-                told = f"field {columns.get(error.field) or error.field} {error.wrong}"
-                raise ReproError(f"corpus {corpus.name}, {split}, row {name}: {told}.") from None
+                wrong = f"field {columns.get(error.field) or error.field} {error.wrong}"
+                raise ReproError(f"corpus {corpus.name}, {split}, row {name}: {wrong}.") from None
             except (TypeError, ValueError, AttributeError) as error:  # a value of another type than the column's
                 raise ReproError(f"corpus {corpus.name}, {split}, row {name}: not {row.kind} of the form that is "
                                  f"expected in the columns {', '.join(wanted)} ({error}).") from error

@@ -54,13 +54,13 @@ def ranked(method: str, title: str, passages: Sequence[str], target: str = "") -
         raise ReproError("there is no passage to rank; the document is empty.")
     if method == "cheating" and not target.strip():
         raise ReproError("method is 'cheating', which needs the reference summary; give it as target.")
-    told = [words(passage) for passage in passages]
+    passage_words = [words(passage) for passage in passages]
     if method == "identity":
-        return list(range(len(told)))
+        return list(range(len(passage_words)))
     if method == "sumbasic":
-        return sumbasic(told)
-    scores = {"tf-idf": lambda: tf_idf(words(title), told), "textrank": lambda: textrank(told),
-              "cheating": lambda: bigram_recall(words(target), told)}[method]()
+        return sumbasic(passage_words)
+    scores = {"tf-idf": lambda: tf_idf(words(title), passage_words), "textrank": lambda: textrank(passage_words),
+              "cheating": lambda: bigram_recall(words(target), passage_words)}[method]()
     return np.argsort(-np.asarray(scores), kind="stable").tolist()
 
 

@@ -217,8 +217,8 @@ def _entry(content: bytes) -> dict:
 
 
 def _write_manifest(name: str, folder: Path, source: str, revision: str | None, entries: dict[str, dict]) -> None:
-    told = {"corpus": name, "source": source, "revision": revision, "files": entries}
-    write_atomic(folder / f"manifest-{name}.json", json.dumps(told, indent=1) + "\n")
+    manifest = {"corpus": name, "source": source, "revision": revision, "files": entries}
+    write_atomic(folder / f"manifest-{name}.json", json.dumps(manifest, indent=1) + "\n")
 
 
 def _sound(path: Path, entry: dict | None) -> bool:

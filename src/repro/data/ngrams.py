@@ -131,8 +131,8 @@ def overlap(texts: Iterable[str], filter: NgramFilter) -> Overlap:
 
 def grams(text: str, n: int) -> Iterator[str]:
     """The runs of `n` words of a text, normalised, in order; none of a text with fewer words."""
-    told = words(text)
-    return (" ".join(told[k:k + n]) for k in range(len(told) - n + 1))
+    found = words(text)
+    return (" ".join(found[k:k + n]) for k in range(len(found) - n + 1))
 
 
 def _memory() -> int:

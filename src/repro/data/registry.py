@@ -224,8 +224,8 @@ LABELLED = [
                 for name, called, n in (
                     ("train", "train", 5_749), ("validation", "dev", 1_500), ("test", "test", 1_379))}),
     *(Corpus(name, licence, source, folder=name, read=rows.labelled(pair="pair"), labels=labels, origin=origin, splits={
-        split: Split("complete" if n else told, f"{split}-*-of-*.parquet", n_examples=n) for split, n in sizes.items()})
-      for name, licence, source, origin, labels, told, sizes in (
+        split: Split("complete" if n else what, f"{split}-*-of-*.parquet", n_examples=n) for split, n in sizes.items()})
+      for name, licence, source, origin, labels, what, sizes in (
           ("multinli", "mixed, by genre (not checked)", "nyu-mll/multi_nli", sources.multinli,
            ("entailment", "neutral", "contradiction"), "", sources.MULTINLI_ROWS),
           ("qnli", "CC BY-SA 4.0 (not checked)", "nyu-mll/glue", sources.qnli,
@@ -340,10 +340,10 @@ PRETRAINING = Corpus(
     apart_from=tuple(one for one in (*TEXT, *QUESTIONS) if one.name in (
         "wikitext-103", "pg19-subset", "hotpotqa-subset", "2wikimultihop-sample", "lambada", "lambada-cased")),
     splits={
-        name: Split(told, ("hotpotqa/train.parquet", "gutenberg-pretrain/train-*-of-*.parquet"), n, n_words, counts={
+        name: Split(what, ("hotpotqa/train.parquet", "gutenberg-pretrain/train-*-of-*.parquet"), n, n_words, counts={
             "passages left out": passages, "words left out": words, "passages left out of question-*": of_questions[0],
             "words left out of question-*": of_questions[1], "words of question-*": of_questions[2]})
-        for name, told, n, n_words, passages, words, of_questions in (
+        for name, what, n, n_words, passages, words, of_questions in (
             ("train", "the paragraphs of 2,548 questions, 259 books", 2_807, 18_290_531, 944, 94_513,
              (662, 75_212, 2_183_193)),
             ("validation", "the paragraphs of 26 questions, 3 books", 29, 250_129, 6, 748, (4, 570, 22_963)))})
@@ -403,12 +403,12 @@ SUMMARIES = [
                             f"{name}-*.parquet")
                 for name, share in (("train", "80 %"), ("validation", "10 %"), ("test", "10 %"))}),
     *(Corpus(
-        f"wmt14-{told}-{wanted}", "none stated", "wmt/wmt14", folder="wmt14", origin=sources.wmt14,
-        read=rows.summaries(document=told, summary=wanted, title=None, id=None),
+        f"wmt14-{source}-{target}", "none stated", "wmt/wmt14", folder="wmt14", origin=sources.wmt14,
+        read=rows.summaries(document=source, summary=target, title=None, id=None),
         part_of="WMT-14, English and French: its development and test sentences, none of 41 million of training",
         splits={split: Split("complete", f"{split}-*-of-*.parquet", n_examples=n)
                 for split, n in sources.WMT14_ROWS.items()})
-      for told, wanted in (("en", "fr"), ("fr", "en"))),
+      for source, target in (("en", "fr"), ("fr", "en"))),
     Corpus(
         "synthetic-articles", "MIT, written by this package", "embedded", read=rows.generated[examples.Summary],
         generator=synthetic_articles.ARTICLES,

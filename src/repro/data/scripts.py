@@ -14,8 +14,8 @@ def main(names: Sequence[str], description: str) -> None:
     if len(names) > 1:
         parser.add_argument("--corpus", choices=names, default=names[0])
     parser.add_argument("folder", nargs="?", metavar="FOLDER")
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        corpus(getattr(told, "corpus", names[0])).fetch(told.folder)
+        corpus(getattr(arguments, "corpus", names[0])).fetch(arguments.folder)
     except ReproError as error:
         sys.exit(f"{parser.prog}: error: {error}")

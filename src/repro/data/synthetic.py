@@ -113,8 +113,8 @@ class SyntheticBooks:
 
     @cached_property
     def _fingerprint(self) -> str:  # needed for every record, and generating a book takes milliseconds
-        told = f"{self} {VERSION} {TEMPLATES} {self.lexicon()} {self.book('train', 0)}"
-        return hashlib.sha256(told.encode()).hexdigest()
+        identity = f"{self} {VERSION} {TEMPLATES} {self.lexicon()} {self.book('train', 0)}"
+        return hashlib.sha256(identity.encode()).hexdigest()
 
     def kinds(self, text: str) -> np.ndarray:
         """The information behind each word of `text`: (words,) of "topic", "name", "pronoun" or "other" (the grammar's

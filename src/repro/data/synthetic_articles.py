@@ -75,8 +75,8 @@ class SyntheticArticles:
 
     @cached_property
     def _fingerprint(self) -> str:
-        told = f"{self} {VERSION} {RELATIONS} {FILLER} {NAMES} {self.example('train', 0)}"
-        return hashlib.sha256(told.encode()).hexdigest()
+        identity = f"{self} {VERSION} {RELATIONS} {FILLER} {NAMES} {self.example('train', 0)}"
+        return hashlib.sha256(identity.encode()).hexdigest()
 
     def best_nats(self, example: Summary, seen: str = "") -> float:
         """Nats of the whole lead, its end included, under the best possible reader of the text `seen`.

@@ -49,9 +49,9 @@ class SyntheticDocuments:
         label = int(draw.random() * 2)
         places = list(range(self.far, self.n_words))
         for _ in range(self.n_cues):
-            told = label if draw.random() < self.reliability else 1 - label
+            shown_label = label if draw.random() < self.reliability else 1 - label
             place = places.pop(int(draw.random() * len(places)))
-            words[place] = CUES[told][int(draw.random() * len(CUES[told]))]
+            words[place] = CUES[shown_label][int(draw.random() * len(CUES[shown_label]))]
         return LabelledText(f"{split}-{index}", " ".join(words), label)
 
     def lexicon(self) -> list[str]:
@@ -60,8 +60,8 @@ class SyntheticDocuments:
 
     def fingerprint(self) -> str:
         """sha256 (hex) that changes with any parameter, with the word lists and with how documents are written."""
-        told = f"{self} {VERSION} {CUES} {self.example('train', 0)} {self._books.fingerprint()}"
-        return hashlib.sha256(told.encode()).hexdigest()
+        identity = f"{self} {VERSION} {CUES} {self.example('train', 0)} {self._books.fingerprint()}"
+        return hashlib.sha256(identity.encode()).hexdigest()
 
     def best_hits(self, examples: Iterable[LabelledText], window: int | None = None) -> list[float]:
         """For each example, the probability that the best classifier with this window is right: 1, 0, or 1/2 (a

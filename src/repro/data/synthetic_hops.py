@@ -78,8 +78,8 @@ class SyntheticHops:
 
     @cached_property
     def _fingerprint(self) -> str:
-        told = f"{self} {VERSION} {STORIES} {TOPICS} {NAMES} {WHICH} {WHETHER} {self.example('train', 0)}"
-        return hashlib.sha256(told.encode()).hexdigest()
+        identity = f"{self} {VERSION} {STORIES} {TOPICS} {NAMES} {WHICH} {WHETHER} {self.example('train', 0)}"
+        return hashlib.sha256(identity.encode()).hexdigest()
 
     def best_score(self, example: Question, windows: Sequence[str] | None = None) -> float:
         """How likely the best possible reader, who knows the process, answers right: 1, 0 or what a guess gives.

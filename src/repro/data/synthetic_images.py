@@ -67,8 +67,8 @@ class SyntheticImages:
 
     def fingerprint(self) -> str:
         """sha256 (hex) that changes with any parameter and with how images are drawn."""
-        told = f"{self} {VERSION} {self.example('train', 0).pixels.tobytes().hex()}"
-        return hashlib.sha256(told.encode()).hexdigest()
+        identity = f"{self} {VERSION} {self.example('train', 0).pixels.tobytes().hex()}"
+        return hashlib.sha256(identity.encode()).hexdigest()
 
     @cached_property
     def _palette(self) -> np.ndarray:

@@ -67,8 +67,8 @@ class SyntheticSound:
 
     def fingerprint(self) -> str:
         """sha256 (hex) that changes with any parameter and with how clips are written."""
-        told = f"{self} {VERSION} {RATE} {self.example('train', 0).codes.tobytes().hex()}"
-        return hashlib.sha256(told.encode()).hexdigest()
+        identity = f"{self} {VERSION} {RATE} {self.example('train', 0).codes.tobytes().hex()}"
+        return hashlib.sha256(identity.encode()).hexdigest()
 
 
 def _mulaw(x: float) -> int:

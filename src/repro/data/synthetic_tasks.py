@@ -59,8 +59,8 @@ class SyntheticTask:
 
     def fingerprint(self) -> str:
         """sha256 (hex) that changes with any parameter, with the word lists and with how examples are written."""
-        told = f"{self} {VERSION} {LABELS} {self.example('train', 0)} {self._books.fingerprint()}"
-        return hashlib.sha256(told.encode()).hexdigest()
+        identity = f"{self} {VERSION} {LABELS} {self.example('train', 0)} {self._books.fingerprint()}"
+        return hashlib.sha256(identity.encode()).hexdigest()
 
     def passage(self, draw: random.Random, wanted: Callable[[int], bool] = lambda topic: True) -> tuple[str, int]:
         """A text of one topic, one that is `wanted`, and the topic's number."""

@@ -330,9 +330,9 @@ class Tokens:
         n, documents = sizes["ids"], sizes["starts"]
         if len(n) != 1 or len(documents) != 1 or not sizes["n_words"] == sizes["n_bytes"] == documents or sizes.get(
                 "targets", n) != n:
-            told = ", ".join(f"{name} {size}" for name, size in sizes.items())
-            raise ReproError(f"the parts of a split have shapes {told}; ids and targets must be (tokens,), the others "
-                             "(documents,).")
+            shapes = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            raise ReproError(f"the parts of a split have shapes {shapes}; ids and targets must be (tokens,), the "
+                             "others (documents,).")
         if documents[0] and not (0 <= self.starts[0] and (np.diff(self.starts) >= 0).all() and self.starts[-1] <= n[0]):
             raise ReproError(f"starts must rise from 0 to the {n[0]:,} tokens that there are at most.")
 

@@ -62,7 +62,7 @@ class WebText:
         """How many links there were, and how many were left after each of the steps."""
         left = {"links": len(self.documents) + len(self.dropped)}
         for step in STEPS:
-            left[step] = list(left.values())[-1] - sum(told == step for _, told in self.dropped)
+            left[step] = list(left.values())[-1] - sum(reason == step for _, reason in self.dropped)
         return left
 
 
@@ -97,21 +97,21 @@ def webtext(pages: Iterable[Page], karma: float = KARMA, first: str | None = Non
     for number, page in enumerate(pages):
         if not isinstance(page, Page):
             raise ReproError(f"page {number} is {page!r:.60}; give a repro.data.Page.")
-        reason, told = None, ""
+        reason, content = None, ""
         if page.karma < karma:
             reason = "karma"
         elif first and _day(page.day) < _day(first) or last and _day(page.day) > _day(last):
             reason = "date"
-        elif not (told := text(page.html)):
+        elif not (content := text(page.html)):
             reason = "text"
         elif is_wikipedia(page.url):
             reason = "Wikipedia"
-        elif known.has(told):
+        elif known.has(content):
             reason = "duplicate"
         if reason:
             dropped.append((page.url, reason))
         else:
-            documents.append(Document(page.url, told))
+            documents.append(Document(page.url, content))
     return WebText(documents, dropped)
 
 
@@ -158,11 +158,11 @@ class _Copies:
         return False
 
 
-def _day(told: Any) -> date:
+def _day(value: Any) -> date:
     try:
-        return date.fromisoformat(told)
+        return date.fromisoformat(value)
     except (TypeError, ValueError):
-        raise ReproError(f"'{told}' is no day; write it as 2017-12-31.") from None
+        raise ReproError(f"'{value}' is no day; write it as 2017-12-31.") from None
 
 
 def _lacking(package: str) -> ReproError:

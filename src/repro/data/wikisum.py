@@ -71,12 +71,12 @@ def _short(value) -> str:
 def is_clone(lead: str, document: str) -> bool:
     """Whether any stretch of three times the lead's length, wherever it begins, has more than `CLONE` of the lead's
     different words. Lengths are counted in what stands between spaces; a shorter document is one stretch."""
-    told, size, wanted = document.split(), 3 * max(len(lead.split()), 1), set(words(lead))
-    found = {piece: wanted & set(words(piece)) for piece in set(told)}
+    pieces, size, wanted = document.split(), 3 * max(len(lead.split()), 1), set(words(lead))
+    found = {piece: wanted & set(words(piece)) for piece in set(pieces)}
     within: Counter[str] = Counter()  # how often each of them is in the stretch that ends here
-    for at, piece in enumerate(told):
+    for at, piece in enumerate(pieces):
         within.update(found[piece])
-        for word in found[told[at - size]] if at >= size else ():
+        for word in found[pieces[at - size]] if at >= size else ():
             within[word] -= 1
             if not within[word]:
                 del within[word]
@@ -136,14 +136,14 @@ def _digest(taken: list[tuple[int, str]]) -> str:
 
 def _check(done: Path, made: dict, source: Path, taken: list[tuple[int, str]]) -> None:
     """Raise ReproError for a finished stretch that was not made as it would be now."""
-    told, anew = json.loads(done.read_text()), f"delete {done.parent} and build it anew"
-    if not {*made, "articles"} <= told.keys():
+    old, anew = json.loads(done.read_text()), f"delete {done.parent} and build it anew"
+    if not {*made, "articles"} <= old.keys():
         raise ReproError(f"{done} does not say what it was built from; {anew}.")
     for name in ("shard", "most_words"):
-        if told[name] != made[name]:
-            raise ReproError(f"{done} was built with {name}={told[name]}, not {made[name]}; pass {name}={told[name]}, "
+        if old[name] != made[name]:
+            raise ReproError(f"{done} was built with {name}={old[name]}, not {made[name]}; pass {name}={old[name]}, "
                              f"or {anew}.")
-    if told["lines"] != made["lines"]:
+    if old["lines"] != made["lines"]:
         raise ReproError(f"lines {taken[0][0]} to {taken[-1][0]} of {source} are not those that {done} was built from; "
                          f"name the old source, or {anew}.")
 

@@ -48,17 +48,17 @@ def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "h
     answers = [answers] if isinstance(answers, str) or not isinstance(answers, Iterable) else list(answers)
     if not answers or not all(isinstance(one, str) and one.strip() for one in answers):
         raise ReproError(f"answers are {answers!r}; give at least one that is a text and not empty.")
-    told = normalise_answer(prediction)
-    every = [(float(told == wanted), _f1(told, wanted, rules)) for wanted in map(normalise_answer, answers)]
+    answer = normalise_answer(prediction)
+    every = [(float(answer == wanted), _f1(answer, wanted, rules)) for wanted in map(normalise_answer, answers)]
     return max(exact for exact, _ in every), max(f1 for _, f1 in every)
 
 
-def _f1(told: str, wanted: str, rules: str) -> float:
-    if rules == "hotpotqa" and told != wanted and (told in WHOLE or wanted in WHOLE):
+def _f1(answer: str, wanted: str, rules: str) -> float:
+    if rules == "hotpotqa" and answer != wanted and (answer in WHOLE or wanted in WHOLE):
         return 0.0
-    told, wanted = told.split(), wanted.split()
-    common = (Counter(told) & Counter(wanted)).total()
-    return 2 * common / (len(told) + len(wanted)) if common else 0.0
+    answer, wanted = answer.split(), wanted.split()
+    common = (Counter(answer) & Counter(wanted)).total()
+    return 2 * common / (len(answer) + len(wanted)) if common else 0.0
 
 
 def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
@@ -74,8 +74,8 @@ def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
     parts = {"start_logits": start_logits, "end_logits": end_logits, "text": text}
     if not all(isinstance(part, torch.Tensor) for part in parts.values()) or text.dtype != torch.bool or not (
             start_logits.shape == end_logits.shape == text.shape) or text.ndim != 3:
-        told = ", ".join(f"{name} {tuple(getattr(part, 'shape', ()))}" for name, part in parts.items())
-        raise ReproError(f"got {told}; all must be tensors of one shape (B, W, T), and text a bool tensor.")
+        shapes = ", ".join(f"{name} {tuple(getattr(part, 'shape', ()))}" for name, part in parts.items())
+        raise ReproError(f"got {shapes}; all must be tensors of one shape (B, W, T), and text a bool tensor.")
     check_whole(longest, "longest", of="tokens")
     if (start_logits.isnan() | end_logits.isnan())[text].any():
         raise ReproError("some logits of the text are NaN; check the model's weights.")

@@ -128,10 +128,10 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
     """The logits (B, T, V) of a model for ids (B, T). Raises ReproError if it returns something else."""
     found = model(ids, use_cache=False) if _takes(model, "use_cache") else model(ids)
     logits = getattr(found, "logits", found)
-    told = tuple(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__} without logits"
+    returned = tuple(logits.shape) if isinstance(logits, Tensor) else f"a {type(logits).__name__} without logits"
     if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
-        raise ReproError(f"{_name(model)} returns {told} for token ids {tuple(ids.shape)}; a language model returns "
-                         f"logits ({ids.shape[0]}, {ids.shape[1]}, V). Give one with a language-modeling head.")
+        raise ReproError(f"{_name(model)} returns {returned} for token ids {tuple(ids.shape)}; a language model "
+                         f"returns logits ({ids.shape[0]}, {ids.shape[1]}, V). Give one with a language-modeling head.")
     if logits.shape[2] < (written_vocabulary(model) or 0):
         raise ReproError(f"{_name(model)} returns {logits.shape[2]:,} scores per token, but its vocabulary has "
                          f"{written_vocabulary(model):,} ids; give a model with a language-modeling head.")

@@ -45,8 +45,8 @@ def interval(labels: Sequence[int], predictions: Sequence[Sequence[int]], metric
     sides = [(1, predictions)] + ([] if against is None else [(-1, against)])
     by_seed, resampled = np.zeros(len(predictions)), np.zeros(samples)
     for sign, side in sides:
-        for k, told in enumerate(side):
-            hits, counted = _parts(labels, told, metric, positive)
+        for k, predicted in enumerate(side):
+            hits, counted = _parts(labels, predicted, metric, positive)
             drawn = draws(len(hits), samples, seed)
             by_seed[k] += sign * _ratio(hits.sum(), counted.sum())
             resampled += sign * _ratio(hits[drawn].sum(1), counted[drawn].sum(1)) / len(side)
@@ -110,8 +110,8 @@ def _parts(labels: Any, predictions: Any, metric: str, positive: int) -> tuple[n
         raise unknown("metric of a classification", metric, METRICS)
     if metric == "accuracy":
         return (labels == predictions).astype(int), np.ones(len(labels), int)
-    there, told = (labels == positive).astype(int), (predictions == positive).astype(int)
-    return 2 * there * told, there + told
+    there, predicted = (labels == positive).astype(int), (predictions == positive).astype(int)
+    return 2 * there * predicted, there + predicted
 
 
 def _named(values: Any, name: str) -> np.ndarray:

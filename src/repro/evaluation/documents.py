@@ -89,22 +89,22 @@ def together(states: list):
 def streams_of(tokens) -> list[np.ndarray]:
     """The texts that are read from their beginning: all running text as one, or each book that has a token."""
     check_tokens(tokens)
-    told = np.flatnonzero(lengths_of(tokens))
-    if not len(told):
+    nonempty = np.flatnonzero(lengths_of(tokens))
+    if not len(nonempty):
         raise ReproError(f"none of the {len(tokens)} documents has a token to score.")
-    return [tokens.ids] if tokens.joined else [tokens.document(k) for k in told]
+    return [tokens.ids] if tokens.joined else [tokens.document(k) for k in nonempty]
 
 
 def per_document(tokens, target_nll: np.ndarray) -> tuple[Score, np.ndarray]:
     """The whole Score and the nll (documents,), from the losses (targets,) of all tokens in document order."""
     lengths, n_scored = lengths_of(tokens), len(target_nll)
-    told = lengths > 0
+    nonempty = lengths > 0
     if tokens.targets is not None:
         counts = np.concatenate([tokens.targets[start:start + n] for start, n in zip(tokens.starts, lengths,
                                                                                       strict=True)])
         target_nll, n_scored = np.where(counts, target_nll, np.float32(0)), int(counts.sum())
     nll = np.zeros(len(tokens))
-    nll[told] = np.add.reduceat(target_nll.astype(np.float64), (np.cumsum(lengths) - lengths)[told])
+    nll[nonempty] = np.add.reduceat(target_nll.astype(np.float64), (np.cumsum(lengths) - lengths)[nonempty])
     if not n_scored:
         raise ReproError(f"none of the {len(target_nll):,} tokens is a prediction target (`targets`).")
     n_words, n_bytes = (int(counts.sum()) or None for counts in (tokens.n_words, tokens.n_bytes))  # 0: not counted

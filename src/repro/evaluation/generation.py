@@ -60,8 +60,8 @@ def continued(model, prompts: Sequence[Sequence[int]], n_new: int, top_k: int = 
                     known = cache_argument(cache)
                     logits = model(input_ids=ids, **known, use_cache=True, logits_to_keep=1).logits[:, -1]
                     check_losses(logits)
-                    told = logits.double().log_softmax(-1)
-                    values, likeliest = told.topk(top_k)
+                    log_probabilities = logits.double().log_softmax(-1)
+                    values, likeliest = log_probabilities.topk(top_k)
                     upto = values.softmax(-1).cumsum(-1)
                     drawn = torch.from_numpy(chance[some, step]).to(device)[:, None]
                     place = (upto[:, :-1] <= drawn).sum(1, keepdim=True)

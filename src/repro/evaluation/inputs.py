@@ -30,9 +30,9 @@ def numbers(values: Any, name: str, shape: tuple[int | None, ...] | None = (None
     fits = found is not None and (shape is None or len(shape) == found.ndim and all(
         n in (None, m) for n, m in zip(shape, found.shape, strict=True)))
     if not fits:
-        told = f"{values!r:.60}".replace("\n", " ") if found is None else f"of shape {found.shape}"
+        given = f"{values!r:.60}".replace("\n", " ") if found is None else f"of shape {found.shape}"
         wanted = "" if shape is None else f" of shape ({', '.join('any' if n is None else str(n) for n in shape)})"
-        raise ReproError(f"{name} is {told}; give numbers{wanted}.")
+        raise ReproError(f"{name} is {given}; give numbers{wanted}.")
     found = found.astype(np.float64)
     lost = np.flatnonzero(np.isnan(found) if not finite else ~np.isfinite(found))
     if len(lost):

@@ -130,44 +130,44 @@ def _repeated(memory, k: int):
     return states.expand(k, -1, -1), tuple(x.expand(-1, k, -1).contiguous() for x in last)
 
 
-def _words(wanted: str, told: str) -> tuple[list[str], list[str]]:
+def _words(wanted: str, summary: str) -> tuple[list[str], list[str]]:
     """The words that ROUGE compares: runs of Latin letters and digits, in lower case."""
     found = tuple(re.findall("[a-z0-9]+", check_text(text, name).lower())
-                  for text, name in ((wanted, "the reference"), (told, "the summary")))
+                  for text, name in ((wanted, "the reference"), (summary, "the summary")))
     if not found[0] and wanted.strip():
         raise ReproError(f"ROUGE only sees Latin letters and digits, and the reference '{wanted.strip()[:40]}' has "
                          "none, so any summary would score 0; score other scripts with another metric.")
     return found
 
 
-def rouge_l(wanted: str, told: str) -> float:
+def rouge_l(wanted: str, summary: str) -> float:
     """The F1 of ROUGE-L (Lin 2004), 0 to 1: the longest common subsequence of words, in lower case, without stemming.
 
     It equals the package rouge-score, as a test checks; that package takes seconds to import. Both only see Latin
     letters and digits. Raises ReproError for anything but strings, and for a reference without letters or digits.
     """
-    wanted, told = _words(wanted, told)
-    if not wanted or not told:
+    wanted, summary = _words(wanted, summary)
+    if not wanted or not summary:
         return 0.0
-    row = [0] * (len(told) + 1)  # lengths for the words of `wanted` read so far and each prefix of `told`
+    row = [0] * (len(summary) + 1)  # lengths for the words of `wanted` read so far and each prefix of `summary`
     for word in wanted:
         before = row
         row = [0]
-        for k, other in enumerate(told):
+        for k, other in enumerate(summary):
             row.append(before[k] + 1 if word == other else max(before[k + 1], row[k]))
-    return 2 * row[-1] / (len(wanted) + len(told))
+    return 2 * row[-1] / (len(wanted) + len(summary))
 
 
-def rouge_n(wanted: str, told: str, n: int) -> float:
+def rouge_n(wanted: str, summary: str, n: int) -> float:
     """The F1 of ROUGE-N (Lin 2004), 0 to 1: runs of n words, in lower case, without stemming.
 
     Raises ReproError for what `rouge_l` rejects, and for n below 1.
     """
     check_whole(n, "n", of="words")
-    wanted, told = _words(wanted, told)
-    wanted, told = (Counter(tuple(words[k:k + n]) for k in range(len(words) - n + 1)) for words in (wanted, told))
-    total = wanted.total() + told.total()
-    return 2 * (wanted & told).total() / total if total else 0.0
+    wanted, summary = _words(wanted, summary)
+    wanted, summary = (Counter(tuple(words[k:k + n]) for k in range(len(words) - n + 1)) for words in (wanted, summary))
+    total = wanted.total() + summary.total()
+    return 2 * (wanted & summary).total() / total if total else 0.0
 
 
 def repetition(tokens: Sequence, n: int = 3) -> float:
@@ -199,13 +199,13 @@ def beam_search(follow: Callable[["Tensor"], "Tensor"], start: int, end: int, si
         raise ReproError(f"alpha is {alpha!r:.40}; it must be a finite number, such as 0.6.")
     prefixes, scores, ended = torch.tensor([[start]]), torch.zeros(1), []
     for n in range(1, longest + 1):
-        told = follow(prefixes)
-        if told.ndim != 2 or len(told) != len(prefixes) or told.isnan().any():
-            raise ReproError(f"follow returns {tuple(told.shape)} for {len(prefixes)} texts, {int(told.isnan().sum())} "
+        nats = follow(prefixes)
+        if nats.ndim != 2 or len(nats) != len(prefixes) or nats.isnan().any():
+            raise ReproError(f"follow returns {tuple(nats.shape)} for {len(prefixes)} texts, {int(nats.isnan().sum())} "
                              "of these NaN; it must return the log-probabilities of all tokens for each.")
-        total = scores.to(told)[:, None] + told
+        total = scores.to(nats)[:, None] + nats
         top, at = total.flatten().topk(min(2 * size, total.numel()))  # among twice as many, enough continue
-        rows, tokens = at // told.shape[1], at % told.shape[1]
+        rows, tokens = at // nats.shape[1], at % nats.shape[1]
         penalty = ((5 + n) / 6)**alpha
         stop = (tokens == end) | (n == longest)
         for k in stop[:size].nonzero().flatten().tolist():

@@ -137,7 +137,7 @@ def lambada_with_bars(model: Callable, tokeniser, passages: Sequence[str], bars:
     barred = [Bar(tokeniser, some, whole_words) for some in bars]
     for k, nll, hits in _scored(model, prefixes, words, batch_size, barred, progress):
         nats[k], correct[:, k] = nll.double().sum().item(), hits.all(0).numpy()
-    return [Lambada(nats, told) for told in correct]
+    return [Lambada(nats, flags) for flags in correct]
 
 
 def _last_word(number: int, passage: str) -> tuple[str, str]:
@@ -184,20 +184,20 @@ def _scored(model: Callable, prefixes: list[Tensor], continuations: list[Tensor]
         for start in range(0, len(order), batch_size):
             batch = order[start:start + batch_size]
             states, head = _read(model, [texts[k][:-1] for k in batch], [len(prefixes[k]) - 1 for k in batch], device)
-            told = [continuations[k].tolist() for k in batch]
-            words = [tuple(word[:n]) for word in told for n in range(len(word))]
-            ends = [n + 1 == len(word) for word in told for n in range(len(word))]
+            rows = [continuations[k].tolist() for k in batch]
+            words = [tuple(word[:n]) for word in rows for n in range(len(word))]
+            ends = [n + 1 == len(word) for word in rows for n in range(len(word))]
             targets = torch.cat([continuations[k] for k in batch]).to(device)
             nll, hits, undecided = _told(states, head, targets, words, ends, bars)
             check_losses(nll)
             if undecided:
-                of_row = [k for k, word in zip(batch, told, strict=True) for _ in word]
+                of_row = [k for k, word in zip(batch, rows, strict=True) for _ in word]
                 before = [torch.cat([prefixes[of_row[one.row]], torch.tensor(words[one.row], dtype=torch.int64)])
                           for one in undecided]
                 for one, shares in zip(undecided, _going_on(model, undecided, before, bars, batch_size, device),
                                        strict=True):
                     hits[one.row, one.bar] = one.predicted(shares)
-            sizes = [len(word) for word in told]
+            sizes = [len(word) for word in rows]
             yield from zip(batch, nll.cpu().split(sizes), hits.cpu().split(sizes), strict=True)
             if progress is not None:
                 progress(len(batch))

@@ -35,7 +35,7 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
     rows = -(-len(patterns) // COLUMNS)
     figure, axes = canvas(2.25 * rows, columns=COLUMNS, rows=rows, squeeze=False,
                           alt=f"Who sees whom among {n} positions. Allowed pairs:")
-    told = []
+    counts = []
     for axis, (name, pattern) in zip(axes.flat, patterns.items(), strict=False):
         layers = pattern if isinstance(pattern, Sequence) else [pattern]
         kinds = np.zeros((n, n), int)
@@ -46,14 +46,14 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
         axis.set_title(f"{name}\n", size=10)
         axis.text(0, 1.03, f"{pairs} pairs, {pairs / n**2:.0%}", transform=axis.transAxes, size=9)
         axis.tick_params(length=0, rotation=0)
-        told.append(f"{name} {pairs}")
+        counts.append(f"{name} {pairs}")
     for axis in axes.flat[len(patterns):]:
         axis.set_axis_off()
     for axis in axes[:, 0]:
         axis.set_ylabel("query", labelpad=-4)
     for axis in axes.flat[:len(patterns)]:
         axis.set_xlabel("key", labelpad=-6)
-    figure.alt += f" {', '.join(told)}."
+    figure.alt += f" {', '.join(counts)}."
     return figure
 
 
@@ -122,11 +122,11 @@ def draw_cost_and_quality(panels: Mapping[str, Mapping[str, Sequence[tuple[float
               bounds)
         for number, (name, points) in enumerate(lines.items()):
             at, ha, va = [((6, 3), "left", "bottom"), ((-6, -3), "right", "top")][number % 2]  # off falling lines
-            for x, y, told in points:
+            for x, y, label in points:
                 if name == limit:
                     axis.plot(x, y, marker="*", ms=10, color=COLOURS["bound"])
                 else:
-                    axis.annotate(told, (x, y), at, textcoords="offset points", ha=ha, va=va, size=8,
+                    axis.annotate(label, (x, y), at, textcoords="offset points", ha=ha, va=va, size=8,
                                   bbox={"fc": "white", "ec": "none", "pad": 0.4, "alpha": 0.7})  # lines may cross it
         axis.get_legend().remove()
         axis.set_title(title)

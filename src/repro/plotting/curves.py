@@ -140,10 +140,11 @@ def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "change (%)") 
     _once(frame, ["source", "name"])
     names, groups = list(dict.fromkeys(frame["name"])), list(frame.groupby("source", sort=False))
     colour = colours(names)
-    told = " ".join(f"{source}: {', '.join(f'{one.name} {one.change:+.1f}' for one in rows.itertuples(index=False))}."
-                    for source, rows in groups)
+    described = " ".join(
+        f"{source}: {', '.join(f'{one.name} {one.change:+.1f}' for one in rows.itertuples(index=False))}."
+        for source, rows in groups)
     figure, axes = canvas(1.2 + 0.26 * max(len(names), 4), columns=2 * max(len(groups), 1), squeeze=False, sharey=True,
-                          alt=f"FLOPs per token and {label}. {told or 'not run'}")
+                          alt=f"FLOPs per token and {label}. {described or 'not run'}")
     for (cost, effect), (source, rows) in zip(axes[0].reshape(-1, 2), groups, strict=False):
         effect.axvline(0, color=COLOURS["faint"], lw=1, zorder=0)
         forest(cost, rows[["name", "flops"]].to_numpy(), colour)
@@ -375,8 +376,8 @@ def _once(frame: "pandas.DataFrame", columns: list[str]) -> None:
     """Raise ReproError where two points of one line lie above each other: two series share a name."""
     twice = frame[frame.duplicated(columns)]
     if len(twice):
-        told = ", ".join(f"{name} {twice.iloc[0][name]}" for name in columns)
-        raise ReproError(f"two points have {told}; one label stands for two series, each needs its own.")
+        values = ", ".join(f"{name} {twice.iloc[0][name]}" for name in columns)
+        raise ReproError(f"two points have {values}; one label stands for two series, each needs its own.")
 
 
 def _told(values: Mapping[str, float], digits: int) -> str:

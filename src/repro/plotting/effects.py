@@ -29,10 +29,10 @@ def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]
         if sets != first[1]:
             raise ReproError(f"the sets of '{part}' are {', '.join(sets)}, those of '{first[0]}' "
                              f"{', '.join(first[1])}; give the same in the same order.")
-    told = " ".join(f"{part}: {'; '.join(_told(name, row) for name, row in rows.items() if row)}."
-                    for part, rows in panels.items())
-    height = 1.1 + 0.36 * max(map(len, panels.values()))
-    figure, axes = canvas(height, columns=len(panels), alt=f"{label}. {told}", squeeze=False, sharex=True, sharey=True)
+    described = " ".join(f"{part}: {'; '.join(_told(name, row) for name, row in rows.items() if row)}."
+                         for part, rows in panels.items())
+    figure, axes = canvas(1.1 + 0.36 * max(map(len, panels.values())), columns=len(panels), squeeze=False, sharex=True,
+                          sharey=True, alt=f"{label}. {described}")
     chosen = colours(dict.fromkeys(whose for rows in panels.values() for row in rows.values() for whose in row))
     for axis, (part, rows) in zip(axes[0], panels.items(), strict=True):
         axis.axvline(0, color=COLOURS["ink"], lw=1)

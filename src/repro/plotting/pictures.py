@@ -117,10 +117,10 @@ def draw_connectivity(fields: Mapping[str, Sequence["Tensor"]]) -> Drawing:
         for number, (moment, (places,)) in enumerate(moments):
             moment.name = f"layer {number}" if number else "before"
             before, now = known[max(0, number - 1)], known[number]
-            told = f"{name}, after layer {number}" if number else f"{name}, before the first layer"
-            _paint_heard(places[column], before, now, told)
+            described = f"{name}, after layer {number}" if number else f"{name}, before the first layer"
+            _paint_heard(places[column], before, now, described)
             if 0 < number <= len(masks):
-                _paint_heard(line[number - 1], before, now, told)
+                _paint_heard(line[number - 1], before, now, described)
     figure.frames = [moment for moment, _ in moments]
     return figure
 

@@ -59,8 +59,8 @@ class Planner:
 
     def _repr_html_(self) -> str:
         one, rows = START | dict(self.start), ""
-        told, taken = longest(one), shares(one)
-        for kind, tokens in told.items():
+        lengths, taken = longest(one), shares(one)
+        for kind, tokens in lengths.items():
             rows += (f'<tr data-kind="{kind}"><th scope="row"><code>{kind}</code></th><td>{KEPT[kind]}</td>'
                      f'<td>{tokens:,}</td><td class="bar"><i style="width: {width(tokens):.1f}%"></i></td>'
                      f"<td>{taken[kind]:.0%}</td></tr>")

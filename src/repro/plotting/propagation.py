@@ -24,8 +24,8 @@ def draw_own_and_other(rows: Mapping[str, tuple[Triple, Triple]],
     """
     if not rows:
         raise ReproError("there is nothing to draw: no row was given.")
-    told = "; ".join(f"{name}: own {own[0]:.3f}, other {other[0]:.3f}" for name, (own, other) in rows.items())
-    figure, axis = canvas(0.9 + 0.42 * len(rows), alt=f"{label}. {told}.")
+    described = "; ".join(f"{name}: own {own[0]:.3f}, other {other[0]:.3f}" for name, (own, other) in rows.items())
+    figure, axis = canvas(0.9 + 0.42 * len(rows), alt=f"{label}. {described}.")
     chosen = {name: colour if series(name) else COLOURS["ink"] for name, colour in colours(rows).items()}
     values = [[value for value, _, _ in pair] for pair in zip(*rows.values(), strict=True)]
     axis.hlines(range(len(rows)), *values, COLOURS["grid"], lw=4, zorder=1)
@@ -55,8 +55,8 @@ def draw_reach(curves: Mapping[str, Sequence[Triple]], places: Sequence[str] = (
         raise ReproError("there is no change to draw: every value is 0.")
     bottom, top = 10 ** np.floor(np.log10(min(positive))), max(point[2] for line in curves.values() for point in line)
     zero = bottom / 10
-    told = "; ".join(f"{name}: {', '.join(f'{point[0]:.1g}' for point in line)}" for name, line in curves.items())
-    figure, axis = canvas(3.3, alt=f"{label}, by {back}. {told}.")
+    described = "; ".join(f"{name}: {', '.join(f'{point[0]:.1g}' for point in line)}" for name, line in curves.items())
+    figure, axis = canvas(3.3, alt=f"{label}, by {back}. {described}.")
     axis.set_yscale("log")
     axis.axhline(zero, color=COLOURS["faint"], lw=1)
     chosen = colours(curves)

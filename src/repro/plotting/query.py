@@ -29,7 +29,7 @@ def draw_query(words: Sequence[str], query: int, patterns: Mapping[str, "Pattern
     n = len(words)
     if not 0 <= query < n:
         raise ReproError(f"query is {query}; the page has the positions 0 to {n - 1}.")
-    parts, told = [], []
+    parts, counts = [], []
     for name, pattern in patterns.items():
         heads = [pattern] if not isinstance(pattern, Sequence) else pattern
         if len(heads) > len(HEADS):
@@ -38,8 +38,8 @@ def draw_query(words: Sequence[str], query: int, patterns: Mapping[str, "Pattern
         shown = [_word(word, [row[j] for row in seen], j == query) for j, word in enumerate(words)]
         count = sum(map(any, zip(*seen, strict=True)))
         parts.append(f"<div><b>{html.escape(name)}</b>: {count} words<p>{' '.join(shown)}</p></div>")
-        told.append(f"{name} {count}")
-    alt = f'What "{words[query]}" at position {query} of {n} words may attend to: {", ".join(told)} words.'
+        counts.append(f"{name} {count}")
+    alt = f'What "{words[query]}" at position {query} of {n} words may attend to: {", ".join(counts)} words.'
     return ColouredText(f'{STYLE}<div class="query">{"".join(parts)}</div>', alt)
 
 

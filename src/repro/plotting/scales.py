@@ -24,9 +24,9 @@ def draw_scales(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Draw
         kept[label] = {name: row for name, row in sizes.items() if row}
     if not any(kept.values()):
         raise ReproError("there is nothing to draw: no row has a size above 0.")
-    told = " ".join(f"{label} from scale to scale. {'; '.join(map(_told, rows, rows.values()))}."
-                    for label, rows in kept.items())
-    figure, axes = canvas(0.9 + 0.42 * max(map(len, kept.values())), columns=len(kept), alt=told, squeeze=False)
+    described = " ".join(f"{label} from scale to scale. {'; '.join(map(_told, rows, rows.values()))}."
+                         for label, rows in kept.items())
+    figure, axes = canvas(0.9 + 0.42 * max(map(len, kept.values())), columns=len(kept), alt=described, squeeze=False)
     for axis, (label, rows) in zip(axes[0], kept.items(), strict=True):
         named = set()
         for y, row in enumerate(rows.values()):

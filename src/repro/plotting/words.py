@@ -105,8 +105,8 @@ def draw_words(pages: Iterable[Page]) -> ColouredText:
                 raise ReproError(f"'{word.text}' is of kind '{word.kind}'; one of {', '.join(LINES)} or other can be "
                                  "drawn.")
     parts = [_page(one, STEPS, _sums(one.words)) for one in pages]
-    told = "; ".join(f"{one.title}: {len(one.words)} words, {_total(one.words)} nats" for one in pages)
-    alt = f"Text whose words are coloured by the nats that recurrence saves on each ({told or 'not run'})."
+    described = "; ".join(f"{one.title}: {len(one.words)} words, {_total(one.words)} nats" for one in pages)
+    alt = f"Text whose words are coloured by the nats that recurrence saves on each ({described or 'not run'})."
     kinds = ", ".join(f'<span class="{kind}">{NAMES[kind]}</span>' for kind in LINES)
     better, worse, least = _shades(STEPS)
     legend = (f"<p>Nats by which the recurrent model is the better one: {better}, the baseline: {worse}, neither: "
@@ -127,7 +127,7 @@ def draw_changes(pages: Sequence[Page]) -> ColouredText:
     """
     if not pages:
         raise ReproError("there is nothing to draw: no page was given.")
-    parts, told = [], []
+    parts, described = [], []
     for one in pages:
         if [word.kind for word in one.words].count(REPLACED) != 1:
             raise ReproError(f"the page '{one.title}' has not exactly one word of kind '{REPLACED}'.")
@@ -135,11 +135,11 @@ def draw_changes(pages: Sequence[Page]) -> ColouredText:
         later = one.words[first + 1:]
         moved = [k for k, word in enumerate(later, 1) if abs(word.saved) >= MOVES[0]]
         last = f", the last one {moved[-1]} word{'s' * (moved[-1] > 1)} on" if moved else ""
-        told.append(f"{len(moved)} of {len(later)} later words move{last}.")
-        parts.append(_page(one, MOVES, told[-1]))
+        described.append(f"{len(moved)} of {len(later)} later words move{last}.")
+        parts.append(_page(one, MOVES, described[-1]))
     replaced = next(word.text for word in pages[0].words if word.kind == REPLACED)
     alt = f"Text of which one word was replaced ({replaced}). " + " ".join(
-        f"{one.title}: {line}" for one, line in zip(pages, told, strict=True))
+        f"{one.title}: {line}" for one, line in zip(pages, described, strict=True))
     worse, better, least = _shades(MOVES)
     legend = (f'<p>Nats by which the loss of a word rises when <span class="{REPLACED}">this one</span> is replaced: '
               f"{worse}; by which it falls: {better}; uncoloured: {least}. {CUT}A window begins.</p>")
@@ -158,7 +158,7 @@ def _shades(steps: Sequence[float]) -> tuple[str, str, str]:
     """What the colours mean: of one side, of the other, of none."""
     least, *_, most = steps
     ends = [*(f"{a:g} to {b:g}" for a, b in pairwise(steps)), f"over {most:g}"]
-    one, other = (" ".join(f'<span class="{side}{k}">{told}</span>' for k, told in enumerate(ends, 1)) for side in "rb")
+    one, other = (" ".join(f'<span class="{side}{k}">{end}</span>' for k, end in enumerate(ends, 1)) for side in "rb")
     return one, other, f"less than {least:g}"
 
 
@@ -176,8 +176,8 @@ def _page(one: Page, steps: Sequence[float], sums: str) -> str:
         window, kind = word.window, word.kind if word.kind in (*LINES, REPLACED) else ""
         classes = " ".join(filter(None, (shade(word.saved, steps), kind)))
         named = f' class="{classes}"' if classes else ""
-        told = ", ".join(filter(None, (kind, f"{signed(word.saved, '.2f' if steps is STEPS else '.1g')} nats")))
-        rows.append(f'{before}<span{named} title="{told}">{html.escape(word.text)}</span>')
+        tooltip = ", ".join(filter(None, (kind, f"{signed(word.saved, '.2f' if steps is STEPS else '.1g')} nats")))
+        rows.append(f'{before}<span{named} title="{tooltip}">{html.escape(word.text)}</span>')
     return f"<p>{' '.join(rows)}</p><p>{html.escape(f'{one.title}: {sums}')} {html.escape(one.note)}</p>"
 
 

@@ -134,9 +134,9 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         if stored is None:
             config.recurrence = (recurrence or PAPER).to_dict()
         with reading(name_or_folder, "FacebookAI/roberta-base"):
-            model, told = super().from_pretrained(str(name_or_folder), config=config, output_loading_info=True,
-                                                  **{"dtype": torch.float32} | kwargs)
-        lost = sorted(name for name in told["missing_keys"] if stored is not None or name.startswith("roberta."))
+            model, loading = super().from_pretrained(str(name_or_folder), config=config, output_loading_info=True,
+                                                     **{"dtype": torch.float32} | kwargs)
+        lost = sorted(name for name in loading["missing_keys"] if stored is not None or name.startswith("roberta."))
         if lost:
             raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a "
                              "complete checkpoint.")

@@ -116,9 +116,10 @@ class Sequences:
 
     def settings(self) -> dict:
         """The sizes, the seed, the text, and its targets if not all tokens are predicted."""
-        told = {"length": self.length, "batch_size": self.batch_size, "seed": self.seed, "text": _digest(self.tokens)}
-        told |= {} if self.targets is None else {"targets": _digest(self.targets)}
-        return told | ({"before": self.before} if self.before else {})
+        settings = {"length": self.length, "batch_size": self.batch_size, "seed": self.seed,
+                    "text": _digest(self.tokens)}
+        settings |= {} if self.targets is None else {"targets": _digest(self.targets)}
+        return settings | ({"before": self.before} if self.before else {})
 
 
 def _digest(values: np.ndarray) -> str:

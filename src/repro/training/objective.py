@@ -180,10 +180,10 @@ def answer_nats(read, batch: Mapping[str, Tensor]) -> Tensor:
 def _among(logits: Tensor, text: Tensor, right: Tensor) -> Tensor:
     """(B,) nats of the `right` tokens (B, W, T) among those of the `text` (B, W, T); 0 if none is right."""
     logits, text, right = logits.float().flatten(1), text.flatten(1), right.flatten(1)
-    told = right.any(1)
+    marked = right.any(1)
     every = logits.masked_fill(~text, -torch.inf).logsumexp(1)
-    some = logits.masked_fill(~torch.where(told[:, None], right, text), -torch.inf).logsumexp(1)
-    return torch.where(told, every - some, 0.0)
+    some = logits.masked_fill(~torch.where(marked[:, None], right, text), -torch.inf).logsumexp(1)
+    return torch.where(marked, every - some, 0.0)
 
 
 @checked
@@ -267,16 +267,16 @@ class Summaries(nn.Module):
 
     def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
         id_lengths = None if self.balance_padding else batch.get("id_lengths")
-        told = self.model.read(batch["source"], batch["lengths"], batch["ids"], id_lengths)
-        total = cross_entropy(told.logits.flatten(0, 1), batch["labels"].flatten())
+        output = self.model.read(batch["source"], batch["lengths"], batch["ids"], id_lengths)
+        total = cross_entropy(output.logits.flatten(0, 1), batch["labels"].flatten())
         n = (batch["labels"] >= 0).sum()
-        if told.source is not None and self.input_weight:
+        if output.source is not None and self.input_weight:
             follows = batch["source"][:, 1:]
             places = torch.arange(1, batch["source"].shape[1], device=follows.device)
             follows = follows.masked_fill(places >= batch["lengths"][:, None], -100)
-            total = total + self.input_weight * cross_entropy(told.source[:, :-1].flatten(0, 1), follows.flatten())
+            total = total + self.input_weight * cross_entropy(output.source[:, :-1].flatten(0, 1), follows.flatten())
             n = n + self.input_weight * (follows >= 0).sum()
-        return total / n + self.balance * told.balance
+        return total / n + self.balance * output.balance
 
     def settings(self) -> dict:
         """The weights of the additional losses, and the model's settings."""

@@ -50,12 +50,12 @@ def execute(config, context) -> Outcome:
                 losses.append(by_position(score.target_nll, config.window))
     losses = np.array(losses)  # (documents, window)
     edges = stretches(config.window)
-    told = {stretch_name(first, last): losses[:, first:last].mean(1).tolist() for first, last in edges}
+    by_stretch = {stretch_name(first, last): losses[:, first:last].mean(1).tolist() for first, last in edges}
     late = losses[:, config.after:2 * config.after].mean(1) - losses[:, 2 * config.after:].mean(1)
     curve = [[(first + last + 1) / 2, float(losses[:, first:last].mean())] for first, last in edges]
     return Outcome({"late_gain": float(late.mean()), "token_loss": float(losses.mean())},
                    {"late_gain": "nats per token", "token_loss": "nats per token"}, "gpt2-mini",
-                   {"loss_by_position": curve}, {"validation": {**told, "late_gain": late.tolist()}})
+                   {"loss_by_position": curve}, {"validation": {**by_stretch, "late_gain": late.tolist()}})
 
 
 def stretch_name(first: int, last: int) -> str:

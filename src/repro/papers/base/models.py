@@ -42,13 +42,13 @@ def check(results: Path | str | None = None) -> list[BaseModel]:
     """`base_models`, with stored weights loaded and tried. A fault is reported in `state`."""
     found = []
     for record, store, name in _records(results):
-        told = _told(record, store, name)
-        if told.state == KEPT:
+        model = _told(record, store, name)
+        if model.state == KEPT:
             try:
                 _load(record, store.kept(record) / "model", name)
             except ReproError as error:
-                told = BaseModel(**told.__dict__ | {"state": str(error)})
-        found.append(told)
+                model = BaseModel(**model.__dict__ | {"state": str(error)})
+        found.append(model)
     return found
 
 
@@ -117,10 +117,10 @@ def _load(record: Record, folder: Path, name: str) -> tuple[Any, Any]:
     loaders: dict[str, Callable] = {"gpt2-mini": load_causal_lm, "roberta-mini": load_masked_lm}
     more = {"roberta-mini": 2}.get(name, 0)  # rows of positions before the first
     coder, config = Tokeniser.read(folder / "tokenizer.json"), AutoConfig.from_pretrained(str(folder))
-    told = {key: record.config[key] for key in ("n_layer", "n_embd", "n_head", "n_positions")}
+    sizes = {key: record.config[key] for key in ("n_layer", "n_embd", "n_head", "n_positions")}
     found = {"n_layer": config.num_hidden_layers, "n_embd": config.hidden_size, "n_head": config.num_attention_heads,
              "n_positions": config.max_position_embeddings - more}
-    for key, value in [*told.items(), ("vocab_size", coder.vocab_size)]:
+    for key, value in [*sizes.items(), ("vocab_size", coder.vocab_size)]:
         if found.get(key, config.vocab_size) != value:
             raise ReproError(f"{folder / 'config.json'} belongs to another model: its {key} is "
                              f"{found.get(key, config.vocab_size)}, that of record {record.id} {value}; restore it "

@@ -107,7 +107,7 @@ def execute(config, context):
         return pretraining.outcome(config, context, NAME, load_masked_lm(config.source), coder)
     torch.manual_seed(config.seed)
     if before:
-        told, folder = context.need(before)
+        first_record, folder = context.need(before)
         model = load_masked_lm(folder / "model")
     else:
         model = roberta_mini(config.n_layer, config.n_embd, config.n_head, coder.vocab_size, config.n_positions,
@@ -131,7 +131,7 @@ def execute(config, context):
     outcome = pretraining.outcome(config, context, NAME, model, coder, result, metrics,
                                   {name: UNITS.get(name, "bits per masked token") for name in metrics})
     if before:
-        outcome.notes["tokens"] += told.notes["tokens"]  # all tokens that the weights have seen
+        outcome.notes["tokens"] += first_record.notes["tokens"]  # all tokens that the weights have seen
     return outcome
 
 

@@ -46,8 +46,8 @@ def by_chance(record: Record) -> "np.ndarray":
 
 
 @lru_cache(maxsize=256)  # several claims compare the same records
-def mean_units(labels: tuple, told: tuple, metric: str) -> "np.ndarray":
-    """(examples,) mean over ORDERS of the labels of `units(order, told, metric)`.
+def mean_units(labels: tuple, predictions: tuple, metric: str) -> "np.ndarray":
+    """(examples,) mean over ORDERS of the labels of `units(order, predictions, metric)`.
 
     An order keeps the mean and the spread of the labels, so matrix products give the mean without a loop over orders.
     """
@@ -56,8 +56,8 @@ def mean_units(labels: tuple, told: tuple, metric: str) -> "np.ndarray":
     kinds, orders = _orders(labels)
     if metric == "accuracy":
         code = {kind: n for n, kind in enumerate(kinds.tolist())}
-        return 100 * (orders == np.array([code.get(one, -1) for one in told], np.int32)).mean(0)
-    x, y = kinds.astype(float)[orders], np.array(told, float)
+        return 100 * (orders == np.array([code.get(one, -1) for one in predictions], np.int32)).mean(0)
+    x, y = kinds.astype(float)[orders], np.array(predictions, float)
     if metric == "f1":
         both = x[0].sum() + y.sum()
         if not both > 0:

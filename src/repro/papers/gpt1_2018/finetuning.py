@@ -176,7 +176,7 @@ def score(labels, predictions, metric: str) -> float:
     return 100 * float(np.corrcoef(labels, predictions)[0, 1])  # of labels 0 and 1 Pearson's is Matthews'
 
 
-def units(labels, told, metric: str):
+def units(labels, predictions, metric: str):
     """(examples,) numbers whose mean is the score, times 100, and whose spread is that of the score over examples: for
     accuracy 100 for each hit, for F1 and correlations the terms of the Taylor series (`linearised`)."""
     import numpy as np
@@ -184,8 +184,8 @@ def units(labels, told, metric: str):
     from repro.evaluation.bootstrap import linearised
 
     if metric == "accuracy":
-        return 100.0 * np.array([one == other for one, other in zip(labels, told, strict=True)])
-    x, y = np.array(labels, float), np.array(told, float)
+        return 100.0 * np.array([one == other for one, other in zip(labels, predictions, strict=True)])
+    x, y = np.array(labels, float), np.array(predictions, float)
     if metric == "f1":
         return 100 * linearised(2 * x * y, x + y)
     if not np.ptp(x) or not np.ptp(y):
@@ -273,8 +273,8 @@ def execute(config, context):
     test = encoded(task, "test", None, coder, config.limit, config.join)
     rate, mean = best_rate(config, context), middle(rows, metric)
     model, result = tuned(config, context, coder, rows, rate)
-    told, labels = [one + mean for one in answered(model, test)], [label for _, label in test]
-    metrics = {"test_score": score(labels, told, metric), **without_a_model(config, task, labels)}
+    predictions, labels = [one + mean for one in answered(model, test)], [label for _, label in test]
+    metrics = {"test_score": score(labels, predictions, metric), **without_a_model(config, task, labels)}
     units = dict.fromkeys(metrics, f"{metric}, times 100")
     metrics |= {"train_examples": len(rows), "learning_rate": rate,
                 "parameters": sum(weight.numel() for weight in model.parameters())}
@@ -283,7 +283,7 @@ def execute(config, context):
         metrics["best_score"], units["best_score"] = 100 * generator.best_score(), f"{metric}, times 100, expected"
     return Outcome(metrics, units, config.variant, result.curves, {"test": {
         "label": [task.label_text(label) for label in labels],
-        "prediction": [task.label_text(one) if task.named else one for one in told]}})
+        "prediction": [task.label_text(one) if task.named else one for one in predictions]}})
 
 
 def without_a_model(config, task, labels) -> dict[str, float]:
@@ -291,8 +291,8 @@ def without_a_model(config, task, labels) -> dict[str, float]:
     if config.variant != "full" or config.transferred is not None:
         return {}
     others = list(task.examples("test"))
-    told = baselines(training_rows(config), others, FORMS[task.name].n_outputs)
-    return {f"{name}_score": score(labels, found, FORMS[task.name].metric) for name, found in told.items()}
+    predictions = baselines(training_rows(config), others, FORMS[task.name].n_outputs)
+    return {f"{name}_score": score(labels, found, FORMS[task.name].metric) for name, found in predictions.items()}
 
 
 def execute_rate(config, context):
@@ -309,8 +309,8 @@ def execute_rate(config, context):
     held, rows = (as_read(config.task, some, coder, config.limit, config.join) for some in (held, rows))
     model, result = tuned(config, context, coder, rows, config.learning_rate)
     metric = FORMS[config.task].metric
-    told = score([label for _, label in held], answered(model, held), metric)
-    return Outcome({"held_out_score": told, "held_out_examples": len(held)},
+    held_out_score = score([label for _, label in held], answered(model, held), metric)
+    return Outcome({"held_out_score": held_out_score, "held_out_examples": len(held)},
                    {"held_out_score": f"{metric}, times 100", "held_out_examples": "examples"}, config.variant,
                    result.curves)
 

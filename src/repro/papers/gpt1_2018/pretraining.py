@@ -153,11 +153,11 @@ def execute(config, context):
     with context.progress(config.tokens, f"pretraining the {config.model}", "tokens") as bar:
         result = train(NextToken(model), batches, settings, context.folder / "training", validate, bar)
     notes = lay(model, coder, folder, config)
-    told = perplexity(model, held_out, config.n_positions, 0).target_nll
-    parts = np.split(told, range(config.n_positions, len(told), config.n_positions))
+    losses = perplexity(model, held_out, config.n_positions, 0).target_nll
+    parts = np.split(losses, range(config.n_positions, len(losses), config.n_positions))
     documents = {"validation": {"nll": [float(part.sum(dtype=np.float64)) for part in parts],
                                 "n_tokens": [len(part) for part in parts]}}
-    return Outcome({"validation_token_loss": float(told.mean(dtype=np.float64)), "learning_rate": rate,
+    return Outcome({"validation_token_loss": float(losses.mean(dtype=np.float64)), "learning_rate": rate,
                     "parameters": model.config.parameters},
                    {"validation_token_loss": "nats per token", "learning_rate": "at its highest",
                     "parameters": "weights"}, config.model, result.curves, documents,

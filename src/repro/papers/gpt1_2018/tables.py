@@ -157,16 +157,16 @@ def ablation(context: ArtifactContext) -> "pandas.DataFrame":
             {head: row[column] for column, (head, _) in TABLE_5.items()} | {HEADS["sick"]: "–"}
             for row in published("gpt1_2018_table5_ablation").to_dict("records")]
     for scale in reversed(context.scales):
-        told = dict(zip(GENERATED, GENERATED, strict=True)) if scale == "smoke" else dict(TABLE_5.values()) | {
+        columns = dict(zip(GENERATED, GENERATED, strict=True)) if scale == "smoke" else dict(TABLE_5.values()) | {
             HEADS["sick"]: "sick"}
         for variant, called in (VARIANTS | {"shuffled-labels": CALLED["shuffled-labels"]}).items():
             rows.append({"source": f"this study, {scale}", "method": called,
-                         AVERAGE: average(context, scale, told.values(), variant)} | {
-                head: cell(context, scale, task, variant) for head, task in told.items()})
+                         AVERAGE: average(context, scale, columns.values(), variant)} | {
+                head: cell(context, scale, task, variant) for head, task in columns.items()})
         for metric in ("majority_score", WORDS):
             rows.append({"source": f"this study, {scale}", "method": BASELINES[metric],
-                         AVERAGE: average(context, scale, told.values(), "full", metric)} | {
-                head: cell(context, scale, task, "full", metric) for head, task in told.items()})
+                         AVERAGE: average(context, scale, columns.values(), "full", metric)} | {
+                head: cell(context, scale, task, "full", metric) for head, task in columns.items()})
     return pandas.DataFrame(rows).fillna("–")
 
 
@@ -315,9 +315,9 @@ def by_examples(context: ArtifactContext) -> "pandas.DataFrame":
                 epochs[config.train_examples or config.at_most] = config.epochs
         for n in sorted({n for n, _ in found}, key=lambda n: (n is None, n or 0)):
             records = found[n, "full"]
-            told = n or (int(records[0].metrics["train_examples"]) if records else None)
+            n_examples = n or (int(records[0].metrics["train_examples"]) if records else None)
             rows.append({"scale": scale, "task": HEADS.get(task, task),
-                         "examples": f"{told:,}" if told else "all of Table 5", "epochs": str(epochs[n]),
+                         "examples": f"{n_examples:,}" if n_examples else "all of Table 5", "epochs": str(epochs[n]),
                          "with the auxiliary objective": mean(records), "without": mean(found[n, "no-auxiliary"])})
     return pandas.DataFrame(rows)
 
@@ -333,7 +333,7 @@ def rates(context: ArtifactContext) -> "pandas.DataFrame":
         longest = max(config.tokens for config in context.plan(scale))
         for config in context.plan(scale, tokens=longest):
             found = context.records_of(config)[:1]
-            told = dict.fromkeys(columns, NOT_RUN)
+            cells = dict.fromkeys(columns, NOT_RUN)
             beyond = [one for rate in BEYOND.values() for one in context.plan(scale, model=config.model,
                                                                               learning_rate=rate)]
             further = [f"{one.learning_rate:g}: {record.metrics['validation_token_loss']:.3f}"
@@ -341,12 +341,12 @@ def rates(context: ArtifactContext) -> "pandas.DataFrame":
             for record in found:
                 tried = [f"{rate:g}: {loss:.3f}" for rate, loss in record.notes.get("rates_tried", [])]
                 loss = record.metrics.get("validation_token_loss")
-                told = {"weights": f"{record.metrics['parameters']:,.0f}",
-                        "nats per token": "–" if loss is None else f"{loss:.3f}",
-                        "learning rate": f"{record.metrics['learning_rate']:g}" if loss is not None else "–",
-                        "nats per token of short trainings": ", ".join(tried) or "–",
-                        "higher rate tried": ", ".join(further) or (NOT_RUN if beyond else "–")}
-            rows.append({"scale": scale, "model": config.model, "tokens": f"{config.tokens:,}"} | told)
+                cells = {"weights": f"{record.metrics['parameters']:,.0f}",
+                         "nats per token": "–" if loss is None else f"{loss:.3f}",
+                         "learning rate": f"{record.metrics['learning_rate']:g}" if loss is not None else "–",
+                         "nats per token of short trainings": ", ".join(tried) or "–",
+                         "higher rate tried": ", ".join(further) or (NOT_RUN if beyond else "–")}
+            rows.append({"scale": scale, "model": config.model, "tokens": f"{config.tokens:,}"} | cells)
     return pandas.DataFrame(rows)
 
 
@@ -418,14 +418,14 @@ def measured_settings(context: ArtifactContext, scale: str) -> dict[str, str]:
 
     longest = {model: max(found, key=lambda config: config.tokens) for model in ("transformer", "lstm")
                if (found := context.plan(scale, experiment=PRETRAINING.name, model=model))}
-    told = {"token perplexity on the corpus": metric_of("validation_token_loss", longest["transformer"],
-                                                 lambda loss: f"{exp(loss):.1f}, held out")}
+    values = {"token perplexity on the corpus": metric_of("validation_token_loss", longest["transformer"],
+                                                        lambda loss: f"{exp(loss):.1f}, held out")}
     if "lstm" in longest:  # nobody has released one
-        told["LSTM baseline"] = f"1 layer, {size_of(longest['lstm']).units:,} units"
+        values["LSTM baseline"] = f"1 layer, {size_of(longest['lstm']).units:,} units"
     if scale == "small":
-        told |= {"RTE training examples": examples("rte"),
-                 "STS-B / SNLI training examples": f"{examples('stsb')} / {examples('sick')} of SICK"}
-    return told
+        values |= {"RTE training examples": examples("rte"),
+                   "STS-B / SNLI training examples": f"{examples('stsb')} / {examples('sick')} of SICK"}
+    return values
 
 
 def settings(context: ArtifactContext) -> "pandas.DataFrame":
@@ -437,17 +437,17 @@ def settings(context: ArtifactContext) -> "pandas.DataFrame":
     rows = []
     runs = {scale: measured_settings(context, scale) for scale in context.scales}
     for row in printed_rows("gpt1_2018_hyperparameters"):
-        told = {"stage": row["stage"], "setting": row["parameter"], "paper": f"{row['value']} {row['unit']}".strip()}
+        cells = {"stage": row["stage"], "setting": row["parameter"], "paper": f"{row['value']} {row['unit']}".strip()}
         ours = STAGES.get((row["stage"], row["parameter"])) or SETTINGS.get(row["parameter"])
         for scale in reversed(context.scales):
             base, = context.plan(scale, experiment=PRETRAINING.name, model="transformer")[:1]
             tuned = context.plan(scale, experiment=FINETUNING.name)[0]
             released = row["stage"] == "pre-training" and base.source != "scratch"  # nothing is trained then
             if ours is None:
-                told[heading(scale)] = runs[scale].get(row["parameter"], "–")
+                cells[heading(scale)] = runs[scale].get(row["parameter"], "–")
             else:
-                told[heading(scale)] = "as released" if released else str(ours(base, tuned))
-        rows.append(told)
+                cells[heading(scale)] = "as released" if released else str(ours(base, tuned))
+        rows.append(cells)
     bases = {scale: context.plan(scale, experiment=PRETRAINING.name, model="transformer")[0] for scale in
              reversed(context.scales)}
     rows.append({"stage": "pre-training", "setting": "weights, counted",

@@ -115,8 +115,8 @@ def asked(heuristic: Heuristic, rows: Sequence[Any], others: Sequence[Any], code
     found = []
     for row, other in zip(rows, others, strict=True):
         found.append([])
-        for document, before, told in heuristic.reads(row, other):
-            wanted = coder.encode(told).tolist()[:limit - 1]
+        for document, before, continuation in heuristic.reads(row, other):
+            wanted = coder.encode(continuation).tolist()[:limit - 1]
             room = limit - 1 - len(wanted)
             close = coder.encode(before).tolist()[-room:] if room and before else []
             far = coder.encode(document).tolist()[:room - len(close)] if document else []
@@ -131,7 +131,7 @@ def log_probabilities(model, texts: Sequence[Sequence[tuple[Ids, Ids]]], mean: b
     from repro.evaluation import continuation_nll
 
     nats, n = continuation_nll(model, [before for row in texts for before, _ in row],
-                               [told for row in texts for _, told in row], batch_size=32)
+                               [continuation for row in texts for _, continuation in row], batch_size=32)
     values = -nats / n if mean else -nats
     return np.split(values, np.cumsum([len(row) for row in texts])[:-1])
 

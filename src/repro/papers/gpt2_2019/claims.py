@@ -55,9 +55,9 @@ def between(larger: str, smaller: str, score: Score, control: Callable[[Record],
         counted = up_to_frequencies(score, records)
         by_size = {size: [record for record in records if record.config["size"] == size] for size in (larger, smaller)}
         pairs = list(zip(by_size[larger], by_size[smaller], strict=True))
-        told = np.array([counted(one) - counted(other) for one, other in pairs])
+        effects = np.array([counted(one) - counted(other) for one, other in pairs])
         without = np.array([np.atleast_1d(control(one) - control(other)) for one, other in pairs])
-        return Measured(told, without)
+        return Measured(effects, without)
     return measure
 
 
@@ -148,10 +148,10 @@ def beyond_copying(record: Record, name: str, key: str = "correct") -> "np.ndarr
     from repro.evaluation.bootstrap import linearised
 
     part = record.documents[name]
-    told, left = np.array(part[key], float), 1 - np.array(part["commonest"], float)
+    hits, left = np.array(part[key], float), 1 - np.array(part["commonest"], float)
     _, book = np.unique(part["book"], return_inverse=True)
-    told, left = (np.bincount(book, values) for values in (told * left, left))
-    return 100 * linearised(told, left) if left.any() else left
+    hits, left = (np.bincount(book, values) for values in (hits * left, left))
+    return 100 * linearised(hits, left) if left.any() else left
 
 
 def runs_of_sizes(*sizes: str, having: str | None = None) -> Callable[[Any], bool]:
@@ -160,7 +160,7 @@ def runs_of_sizes(*sizes: str, having: str | None = None) -> Callable[[Any], boo
                            and (having is None or getattr(config, having) is not None))
 
 
-def larger(name: str, field: str, column: str, on: str, score: Score, untrained: str | Score, told: str = "",
+def larger(name: str, field: str, column: str, on: str, score: Score, untrained: str | Score, verb: str = "",
            **fields: Any) -> Claim:
     """The claim that the largest size does better on a set of Table 3 than the smallest. untrained: the score of a
     model that was never trained, or the end of its metric's name."""
@@ -172,7 +172,7 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
     compared = runs_of_sizes(SMALLEST, LARGEST, having=field)
     return Claim(
         id=f"gpt2_2019-larger-{name}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name, about=(TABLE.id,),
-        sentence=f"A larger model {told or f'does better on {on}'}, without training for it.",
+        sentence=f"A larger model {verb or f'does better on {on}'}, without training for it.",
         where=lambda config: compared(config) or alone(config),
         paper_effect=printed(column, change),
         measure=between(LARGEST, SMALLEST, score, alike),
@@ -203,11 +203,11 @@ register(
            told_in="bits per character"),
     larger("lambada-accuracy", "corpus", "lambada_accuracy_percent", "naming the last words of LAMBADA",
            lambda record: percent(record, "lambada", "correct_stop_words"), "lambada_accuracy",
-           told="names more of the last words of LAMBADA", **ACCURACY),
+           verb="names more of the last words of LAMBADA", **ACCURACY),
     *(larger(f"cloze-{kind}", kind, f"cbt_{column}_accuracy_percent", f"{kind} left out of books",
              lambda record, kind=kind: beyond_copying(record, kind),
              lambda record, kind=kind: beyond_copying(record, kind, "untrained"),
-             told=f"fills in more of the {kind} left out of books, not counting the commonest candidate of the context",
+             verb=f"fills in more of the {kind} left out of books, not counting the commonest candidate of the context",
              criterion_before="its units were questions, and its control used other clozes",
              **ACCURACY | {"unit": "book"})
       for kind, column in (("nouns", "common_nouns"), ("names", "named_entities"))))

@@ -135,8 +135,8 @@ def pages_left() -> dict[str, float]:
 
     made = pages(n=30, planted=6)
     found = webtext(page for page, _ in made)
-    told = dict.fromkeys((document.id for document in found.documents), "") | dict(found.dropped)
-    wrong = sum(told[page.url] != case for page, case in made)
+    reasons = dict.fromkeys((document.id for document in found.documents), "") | dict(found.dropped)
+    wrong = sum(reasons[page.url] != case for page, case in made)
     return {f"pages_after_{step.lower()}": n for step, n in found.counts.items()} | {"pages_wrong": wrong}
 
 
@@ -155,8 +155,8 @@ def table(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale):
             found = context.records_of(config)[:1]
-            told = "each one's own" if config.training_set == OWN else config.training_set
-            rows.append([f"this study, {scale}", told, *(
+            training_set = "each one's own" if config.training_set == OWN else config.training_set
+            rows.append([f"this study, {scale}", training_set, *(
                 _written(found[0].metrics.get(f"{name}_percent")) if found else NOT_RUN for name in COLUMNS),
                 _written(mean_of(found[0].metrics)) if found else NOT_RUN])
     return pandas.DataFrame(rows, columns=["source", "training text", *COLUMNS.values(), MEAN])

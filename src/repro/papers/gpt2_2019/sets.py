@@ -85,9 +85,9 @@ def last_words(model, coder, passages: Sequence[str], whole_words: bool = True) 
     from repro.evaluation.zero_shot import lambada_with_bars
 
     bars = {"correct": (), "correct_stop_words": STOP_WORDS, "correct_other_words": other_words(coder, passages)}
-    told = lambada_with_bars(model, coder, passages, list(bars.values()), whole_words=whole_words)
-    return {"nll": told[0].nll.tolist()} | {
-        name: one.correct.astype(int).tolist() for name, one in zip(bars, told, strict=True)}
+    scores = lambada_with_bars(model, coder, passages, list(bars.values()), whole_words=whole_words)
+    return {"nll": scores[0].nll.tolist()} | {
+        name: one.correct.astype(int).tolist() for name, one in zip(bars, scores, strict=True)}
 
 
 def impossible(coder, passages: Sequence[str]) -> int:
@@ -128,8 +128,8 @@ def clozes(model, coder, rows: Sequence) -> dict[str, list]:
         blank = " " if not before or before.endswith(" ") else ""
         branches = [coder.encode(f"{blank}{word}{after}") for word in row.candidates]
         room = max(1, model.config.n_positions - max(map(len, branches)))  # or long texts would be refused
-        told = int(np.argmin(branch_nll(model, coder.encode(prefix)[-room:], branches)))
-        found.append(int(told == row.answer))
+        chosen = int(np.argmin(branch_nll(model, coder.encode(prefix)[-room:], branches)))
+        found.append(int(chosen == row.answer))
     return {"correct": found, "commonest": common, "book": [row.id.rpartition("-")[0] for row in rows]}
 
 
@@ -150,10 +150,10 @@ def reading(model, coder, rows: Sequence) -> dict[str, list]:
     asked = [f"Q: {row.question}\nA:" for row in rows]
     given = ["\n".join(row.paragraphs[k].text for k in dict.fromkeys(k for k, _ in row.supporting) or [0])
              for row in rows]
-    told = {"f1": answers(model, coder, [f"{text}\n" for text in given], asked),
-            "f1_alone": answers(model, coder, [""] * len(rows), asked)}
+    answered = {"f1": answers(model, coder, [f"{text}\n" for text in given], asked),
+                "f1_alone": answers(model, coder, [""] * len(rows), asked)}
     return {name: [answer_scores(text, row.answer, "squad")[1] for row, (text, _) in zip(rows, some, strict=True)]
-            for name, some in told.items()}
+            for name, some in answered.items()}
 
 
 def answers(model, coder, contexts: Sequence[str], asked: Sequence[str], n_new: int = ANSWER
@@ -185,21 +185,21 @@ def closed_book(model, coder, rows: Sequence, shown: Sequence) -> tuple[dict[str
         raise ReproError(f"there are {len(rows)} questions without a text; give at least 2, because answers are also "
                          "compared with those of other questions.")
     told_before = "".join(f"Q: {row.question}\nA: {row.answer}\n" for row in shown[:SHOTS])
-    told = answers(model, coder, [told_before] * len(rows), [f"Q: {row.question}\nA:" for row in rows])
+    answered = answers(model, coder, [told_before] * len(rows), [f"Q: {row.question}\nA:" for row in rows])
     kinds: dict[str, Counter] = {}
     for row in shown:
         kinds.setdefault(_first(row), Counter())[row.answer] += 1
     every = Counter(row.answer for row in shown)
     common = [kinds.get(_first(row), every).most_common(1)[0][0] for row in rows]
-    def right(told: str, row) -> int:
-        return int(answer_scores(told, row.answer, "squad")[0])
+    def right(answered: str, row) -> int:
+        return int(answer_scores(answered, row.answer, "squad")[0])
 
-    found = {"correct": [right(text, row) for row, (text, _) in zip(rows, told, strict=True)],
-             "correct_other": [right(text, rows[(k + 1) % len(rows)]) for k, (text, _) in enumerate(told)],
+    found = {"correct": [right(text, row) for row, (text, _) in zip(rows, answered, strict=True)],
+             "correct_other": [right(text, rows[(k + 1) % len(rows)]) for k, (text, _) in enumerate(answered)],
              "most_common": [right(one, row) for row, one in zip(rows, common, strict=True)],
-             "probability": [share for _, share in told]}
+             "probability": [share for _, share in answered]}
     written = [{"question": row.question, "answer": text, "correct": hit, "probability": share}
-               for row, (text, share), hit in zip(rows, told, found["correct"], strict=True)]
+               for row, (text, share), hit in zip(rows, answered, found["correct"], strict=True)]
     return found, sorted(written, key=lambda one: -one["probability"])[:30]
 
 
@@ -217,20 +217,20 @@ def summaries(model, coder, rows: Sequence, seed: int, n_new: int, top_k: int = 
     from repro.evaluation.generation import continued
     from repro.evaluation.summaries import rouge_l, rouge_n
 
-    told: dict[str, list[str]] = {}
+    written: dict[str, list[str]] = {}
     for name, hint in (("hint", HINT), ("no_hint", "\n"), ("scrambled", SCRAMBLED)):
         end = coder.encode(hint).tolist()
         room = model.config.n_positions - n_new - len(end)
         prompts = [[*coder.encode(row.document)[:room].tolist(), *end] for row in rows]
         ids, _ = continued(model, prompts, n_new, top_k, seed)
-        told[name] = [" ".join(sentences(coder.decode(row))[:3]) for row in ids.tolist()]
+        written[name] = [" ".join(sentences(coder.decode(row))[:3]) for row in ids.tolist()]
     parts = [sentences(row.document) for row in rows]
     draw = random.Random(seed)
-    told["lede_3"] = [" ".join(some[:3]) for some in parts]
-    told["random_3"] = [" ".join(draw.sample(some, min(3, len(some)))) for some in parts]
+    written["lede_3"] = [" ".join(some[:3]) for some in parts]
+    written["random_3"] = [" ".join(draw.sample(some, min(3, len(some)))) for some in parts]
     measures = {"rouge1": lambda a, b: rouge_n(a, b, 1), "rouge2": lambda a, b: rouge_n(a, b, 2), "rougeL": rouge_l}
     return {f"{name}_{measure}": [100 * score(row.summary, text) for row, text in zip(rows, some, strict=True)]
-            for name, some in told.items() for measure, score in measures.items()}
+            for name, some in written.items() for measure, score in measures.items()}
 
 
 def translations(model, coder, rows: Sequence, shown: Sequence, n_new: int = ANSWER) -> tuple[dict[str, list], float]:
@@ -242,11 +242,11 @@ def translations(model, coder, rows: Sequence, shown: Sequence, n_new: int = ANS
 
     told_before = "".join(f"{row.document} = {row.summary}\n" for row in shown[:SHOTS])
     asked = answers(model, coder, [told_before] * len(rows), [f"{row.document} =" for row in rows], n_new)
-    told = [text for text, _ in asked]
+    translated = [text for text, _ in asked]
     wanted = [row.summary for row in rows]
-    found = {"correct": [int(a == b) for a, b in zip(told, wanted, strict=True)],
-             "f1": [answer_scores(a, b, "squad")[1] for a, b in zip(told, wanted, strict=True)]}
-    return found, BLEU(effective_order=True).corpus_score(told, [wanted]).score
+    found = {"correct": [int(a == b) for a, b in zip(translated, wanted, strict=True)],
+             "f1": [answer_scores(a, b, "squad")[1] for a, b in zip(translated, wanted, strict=True)]}
+    return found, BLEU(effective_order=True).corpus_score(translated, [wanted]).score
 
 
 def bits(nll: Sequence[float], n: Sequence[float]) -> float:

@@ -139,9 +139,9 @@ def execute(config, context):
     documents = {"train": sequences(model, read), "validation": sequences(model, unread)}
     metrics = {f"{split}_token_loss": _mean(found) for split, found in documents.items()}
     metrics["untrained_token_loss"] = before
-    told = pretraining.outcome(config, context, config.size, model.to_transformers(), coder, result, metrics,
-                               dict.fromkeys(metrics, "nats per token"))
-    return Outcome(told.metrics, told.units, told.model, told.curves, documents, told.notes)
+    outcome = pretraining.outcome(config, context, config.size, model.to_transformers(), coder, result, metrics,
+                                  dict.fromkeys(metrics, "nats per token"))
+    return Outcome(outcome.metrics, outcome.units, outcome.model, outcome.curves, documents, outcome.notes)
 
 
 def batches_of(config):
@@ -201,8 +201,8 @@ def _mean(found: dict[str, list]) -> float:
 
 
 def estimate(config):
-    told = model_config(config, config.vocab_size)
-    return pretraining.estimate(config, told.parameters, 3 * told.flops_per_token(config.sequence))
+    shape = model_config(config, config.vocab_size)
+    return pretraining.estimate(config, shape.parameters, 3 * shape.flops_per_token(config.sequence))
 
 
 PAPER, CHAPTER = "gpt2_2019", "12_gpt2"

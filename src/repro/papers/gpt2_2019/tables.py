@@ -52,18 +52,18 @@ def sizes(context: ArtifactContext) -> "pandas.DataFrame":
     rows, of_gpt = [], RELEASED["openai-gpt"]
     for row in printed_rows("gpt2_2019_table2_model_sizes"):
         counted = RELEASED[CHECKPOINTS[row["model"]]]
-        told = {"paper: size": row["model"], "our size for it": f"{RANKS[row['model']]} of four",
-                "paper: parameters": f"{row['parameters_millions_as_printed']}M",
-                "counted, with GPT's vocabulary": f"{replace(counted, vocab_size=of_gpt.vocab_size).parameters:,}",
-                "counted, as released": f"{counted.parameters:,}", "paper: layers": row["layers"],
-                "paper: width": row["d_model"]}
+        cells = {"paper: size": row["model"], "our size for it": f"{RANKS[row['model']]} of four",
+                 "paper: parameters": f"{row['parameters_millions_as_printed']}M",
+                 "counted, with GPT's vocabulary": f"{replace(counted, vocab_size=of_gpt.vocab_size).parameters:,}",
+                 "counted, as released": f"{counted.parameters:,}", "paper: layers": row["layers"],
+                 "paper: width": row["d_model"]}
         for scale in reversed(context.scales):
             config, = _whole(context, scale, size=row["model"])
             ours = model_config(config, config.vocab_size)
             name = heading(scale)
-            told |= {f"{name}: parameters": f"{ours.parameters:,}", f"{name}: without embeddings":
-                     f"{ours.matrices:,}", f"{name}: layers": str(ours.n_layer), f"{name}: width": str(ours.n_embd)}
-        rows.append(told)
+            cells |= {f"{name}: parameters": f"{ours.parameters:,}", f"{name}: without embeddings":
+                      f"{ours.matrices:,}", f"{name}: layers": str(ours.n_layer), f"{name}: width": str(ours.n_embd)}
+        rows.append(cells)
     return pandas.DataFrame(rows)
 
 
@@ -93,10 +93,10 @@ def zero_shot(context: ArtifactContext) -> "pandas.DataFrame":
 def _commonest(context: ArtifactContext, scale: str) -> dict[str, str]:
     """A row of Table 3 for the control of the clozes, which needs no model."""
     found = context.records(scale, size=LARGEST, text="all")[:1]
-    told = {head: mean(found, metric.replace("accuracy", "commonest"), style)
-            for head, metric, style in TABLE_3.values() if metric and metric.startswith("cloze")}
+    cells = {head: mean(found, metric.replace("accuracy", "commonest"), style)
+             for head, metric, style in TABLE_3.values() if metric and metric.startswith("cloze")}
     return {"source": f"this study, {scale}", "model": "the commonest candidate of the context", "weights": "–"} | {
-        head: told.get(head, "–" if metric else NOT_HERE) for head, metric, _ in TABLE_3.values()} | {"seeds": "–"}
+        head: cells.get(head, "–" if metric else NOT_HERE) for head, metric, _ in TABLE_3.values()} | {"seeds": "–"}
 
 
 def called(config) -> str:
@@ -117,10 +117,10 @@ def summarised(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for config in context.plan(scale, size=LARGEST, text="all"):
             found = context.records_of(config)
-            for name, told in SUMMARIES.items():
+            for name, label in SUMMARIES.items():
                 values = [mean(found, f"summary_{name}_{measure}", ".2f") for measure in ROUGE]
                 rows.append({"source": f"this study, {scale}, {config.articles}",
-                             "summary": told.replace("GPT-2", named(LARGEST, scale))} |
+                             "summary": label.replace("GPT-2", named(LARGEST, scale))} |
                             dict(zip(("R-1", "R-2", "R-L"), values, strict=True)) |
                             {"R-AVG": _average(found, name)})
     return pandas.DataFrame(rows)
@@ -185,11 +185,11 @@ def in_text(context: ArtifactContext) -> "pandas.DataFrame":
 
     rows = []
     for row in printed_rows("gpt2_2019_text_results"):
-        told = {"task": row["task"], "data set": row["dataset"], "model": row["model"], "measure": row["metric"],
-                "paper": f"{row['value']} {row['unit']}".strip()}
+        cells = {"task": row["task"], "data set": row["dataset"], "model": row["model"], "measure": row["metric"],
+                 "paper": f"{row['value']} {row['unit']}".strip()}
         for scale in reversed(context.scales):
-            told[f"{heading(scale)}: {named(LARGEST, scale)}"] = _text_cell(context, scale, row)
-        rows.append(told)
+            cells[f"{heading(scale)}: {named(LARGEST, scale)}"] = _text_cell(context, scale, row)
+        rows.append(cells)
     return pandas.DataFrame(rows)
 
 
@@ -228,8 +228,8 @@ def _text_cell(context: ArtifactContext, scale: str, row: dict[str, str]) -> str
         metric, field = OURS[key]
         without = f"; {mean(found, ALONE[metric], '.2f')} without the text" if metric in ALONE else ""
         barred = BARRED[config.stop_words] if metric == "lambada_accuracy_stop_words_percent" else ""
-        told = f"{getattr(config, field)}{EASIER.get(metric, '')}{barred}{without}"
-        return f"{mean(found, metric, '.2f')} ({told})" if found else NOT_RUN
+        note = f"{getattr(config, field)}{EASIER.get(metric, '')}{barred}{without}"
+        return f"{mean(found, metric, '.2f')} ({note})" if found else NOT_RUN
     if row["task"] == "translation" and row["model"].startswith("GPT-2"):
         field = "translations" if "En-Fr" in row["dataset"] else "translations_back"
         if name := getattr(config, field):
@@ -267,12 +267,12 @@ def bits_by_size(context: ArtifactContext) -> Any:
 
 def _table_3(context: ArtifactContext, ending: str, shown: Callable[[float], float]) -> list[dict[str, Any]]:
     """The paper's rows and ours of those columns of Table 3 whose names end so and that have a metric of ours."""
-    told = {column: head.partition(" (")[0].removesuffix(" perplexity") for column, (head, metric, _) in TABLE_3.items()
-            if metric and column.endswith(ending)}
+    heads = {column: head.partition(" (")[0].removesuffix(" perplexity")
+             for column, (head, metric, _) in TABLE_3.items() if metric and column.endswith(ending)}
     rows = [{"source": name, "model": "paper", "weights": float(row["model"].removesuffix("M")),
              "score": float(row[column])} for row in printed_rows("gpt2_2019_table3_zero_shot_lm")
-            if row["model"] in SIZES for column, name in told.items()]
-    rows += _scores(context, {name: TABLE_3[column][1] for column, name in told.items()})
+            if row["model"] in SIZES for column, name in heads.items()]
+    rows += _scores(context, {name: TABLE_3[column][1] for column, name in heads.items()})
     return [row | {"score": shown(row["score"])} for row in rows]
 
 
@@ -373,9 +373,9 @@ def mean(found: Sequence[Record], metric: str, style: str = "") -> str:
     values = [record.metrics[metric] for record in found if metric in record.metrics]
     if not values:
         return NOT_RUN if not found else "–"
-    told = fmean(values)
-    written = f"{told:{style}}" if style else rounded(told, 4)
-    spread = f" ± {rounded(stdev(values), 2)}" if len(values) > 1 and stdev(values) > 1e-9 * abs(told) else ""
+    average = fmean(values)
+    written = f"{average:{style}}" if style else rounded(average, 4)
+    spread = f" ± {rounded(stdev(values), 2)}" if len(values) > 1 and stdev(values) > 1e-9 * abs(average) else ""
     return written + spread
 
 

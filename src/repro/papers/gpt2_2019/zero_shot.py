@@ -231,17 +231,17 @@ def on_control(config, untrained, coder, documents: dict[str, Any]) -> dict[str,
     passages = [row.text for row in _rows(fewer, "corpus")]
     found = lambada(untrained, coder, passages, sets.STOP_WORDS,  # as for the accuracy that it is compared with
                     whole_words=config.stop_words == "whole words")
-    told = {"lambada": float(found.nll.mean()), "lambada_accuracy": 100 * found.accuracy}
+    scores = {"lambada": float(found.nll.mean()), "lambada_accuracy": 100 * found.accuracy}
     for name in filter(documents.__contains__, LANGUAGE):
         wikitext = name.startswith("wikitext")
         part = sets.language(untrained, coder, getattr(config, name), fewer, tidied(config) if wikitext else str)
         whole = documents[name]
         each = sum(part["nll"]) / sum(part["n_tokens"])
-        told[name] = each * sum(whole["n_tokens"]) / sum(whole[PER[name]])
+        scores[name] = each * sum(whole["n_tokens"]) / sum(whole[PER[name]])
     for name in filter(documents.__contains__, ("names", "nouns")):
         documents[name]["untrained"] = sets.clozes(untrained, coder, _rows(config, name))["correct"]
-        told[name] = 100 * _share(documents[name]["untrained"])
-    return told
+        scores[name] = 100 * _share(documents[name]["untrained"])
+    return scores
 
 
 def fewer_of(config):
@@ -318,9 +318,9 @@ def estimate(config):
     run = model_run(config)
     if config.size == FREQUENCIES:
         return Estimate(run.vocab_size, 0, float(TOKENS[config.scale]), PROCESS, PER_TOKEN * TOKENS[config.scale] + 60)
-    told = model_config(run, run.vocab_size)
-    flops = told.flops_per_token(config.window) * TOKENS[config.scale]
-    return Estimate(told.parameters, 0, flops, PROCESS + 12 * told.parameters, flops / RATE[config.scale] + 60)
+    shape = model_config(run, run.vocab_size)
+    flops = shape.flops_per_token(config.window) * TOKENS[config.scale]
+    return Estimate(shape.parameters, 0, flops, PROCESS + 12 * shape.parameters, flops / RATE[config.scale] + 60)
 
 
 EXPERIMENT = Experiment(

@@ -44,10 +44,10 @@ def execute(config, context):
         for method in METHODS:
             documents[method] = []
             for row in rows:
-                told = " ".join(" ".join(extracted(row, method)[1:]).split()[:words])
-                documents[method].append(rouge_l(row.summary, told))
+                extract = " ".join(" ".join(extracted(row, method)[1:]).split()[:words])
+                documents[method].append(rouge_l(row.summary, extract))
                 if row is rows[0]:
-                    first[method] = told
+                    first[method] = extract
                 bar.advance(1)
     metrics = {method: fmean(found) for method, found in documents.items()} | {"words": words}
     return Outcome(metrics, {name: UNITS.get(name, "ROUGE-L F1 (0 to 1)") for name in metrics}, "none",

@@ -207,13 +207,13 @@ def execute(config, context):
             metrics[f"{name}_log_perplexity"] = sum(documents[name]) / sum(n["test"])
     if config.n_experts:
         metrics |= expert_use(model, test, coder.bos)
-    told = summaries(config, context, model, coder, test, rows["test"])
-    metrics |= {name: sum(one[name] for one in told) / len(told) for name in ("rouge_l", "repetition") if told}
+    written = summaries(config, context, model, coder, test, rows["test"])
+    metrics |= {name: sum(one[name] for one in written) / len(written) for name in ("rouge_l", "repetition") if written}
     units = {name: UNITS.get(name, "nats per token of the lead") for name in metrics}
     notes = {"tokeniser": coder.fingerprint, "samples": [
         {"title": row.title, "wanted": row.summary, "told": one["text"]}
-        for row, one in list(zip(rows["test"], told, strict=False))[:SAMPLES]]}
-    documents |= {"rouge_l": [one["rouge_l"] for one in told]} if len(told) == len(test) else {}
+        for row, one in list(zip(rows["test"], written, strict=False))[:SAMPLES]]}
+    documents |= {"rouge_l": [one["rouge_l"] for one in written]} if len(written) == len(test) else {}
     return Outcome(metrics, units, config.model, result.curves, {"test": documents}, notes)
 
 
@@ -227,13 +227,13 @@ def summaries(config, context, model, coder, test, rows) -> list[dict]:
     """Beam search summaries of the first test articles, each with its ROUGE-L and its repetition."""
     from repro.evaluation.summaries import repetition, rouge_l, written
 
-    told = []
+    made = []
     with context.progress(config.n_summaries, "writing", "summaries") as bar:
         for (given, *_), row in list(zip(test, rows, strict=True))[:config.n_summaries]:
             text = coder.decode(written(model, given, coder.bos, config.beam, config.alpha, config.longest_summary))
-            told.append({"text": text, "rouge_l": rouge_l(row.summary, text), "repetition": repetition(text.split())})
+            made.append({"text": text, "rouge_l": rouge_l(row.summary, text), "repetition": repetition(text.split())})
             bar.advance(1)
-    return told
+    return made
 
 
 def expert_use(model, pairs, separator: int) -> dict[str, float]:

@@ -64,11 +64,11 @@ def _windows(config) -> str:
 def _length(config) -> str:
     if config.steps is None:
         return f"{config.epochs:g} epochs"
-    told = f"{config.steps} steps of {config.batch_size * targets(config):,} targets"
+    length = f"{config.steps} steps of {config.batch_size * targets(config):,} targets"
     if second := SECOND.get(config.scale):
         n = second["batch_size"] * config.windows_per_sequence * second["window"]
-        told += f"; in windows of {second['window']} {second['steps']} steps of {n:,}"
-    return told
+        length += f"; in windows of {second['window']} {second['steps']} steps of {n:,}"
+    return length
 
 
 def _overlapped(config) -> str:

@@ -82,17 +82,17 @@ def execute(config, context) -> Outcome:
     rate = best_rate(config, context)
     model, result, notes = trained(config, context, rows, coder, rate, config.epochs, choosing)
     held = prepared(map(tidied(config), source.examples("validation")), coder, config.window, must_stand=False)[0]
-    told, asks = {"": {}, "masked_": {"recurrent": False}, "other_": {}}, {}
+    variants, asks = {"": {}, "masked_": {"recurrent": False}, "other_": {}}, {}
     if config.model == BASELINE:
-        told = {"": {"recurrent": False}, "swapped_": {"recurrent": False}}
+        variants = {"": {"recurrent": False}, "swapped_": {"recurrent": False}}
         asks["swapped_"] = swapped(held, coder, config.window)
     else:
-        told["other_"]["given"] = states_of_others(model, held, config.batch_size)
+        variants["other_"]["given"] = states_of_others(model, held, config.batch_size)
     documents = {"distance": [one.distance for one in held], "windows": [len(one.windows) for one in held],
                  "guess_answer_nats": guessed(held, rows)}
     every = {}
-    with context.progress(len(told) * len(held), "answering", "questions") as bar:
-        for name, way in told.items():
+    with context.progress(len(variants) * len(held), "answering", "questions") as bar:
+        for name, way in variants.items():
             questions = asks.get(name, held)
             every[name] = answers = read_by(model, questions, batch_size=config.batch_size, progress=bar, **way)
             documents |= scored(questions, answers, name)
@@ -102,7 +102,7 @@ def execute(config, context) -> Outcome:
     if config.model == RECURRENT:
         notes["by_window"] = window_by_window(model, held, *([answer for answer, _ in every[name]]
                                                              for name in ("", "masked_")))
-    metrics = {f"{name}{score}": _mean(documents[f"{name}{score}"]) for name in told for score in SCORES}
+    metrics = {f"{name}{score}": _mean(documents[f"{name}{score}"]) for name in variants for score in SCORES}
     metrics["guess_answer_nats"] = _mean(documents["guess_answer_nats"])
     if choosing:
         after = [nats for _, nats in result.curves["validation_loss"]]
@@ -232,15 +232,15 @@ def trained(config, context, rows, coder, rate: float, epochs: int, choosing=(),
     with context.progress(total, f"{name} {config.model}", "questions") as bar:
         result = train(Answers(model, config.model == RECURRENT, config.recompute), batches, settings,
                        context.folder / name, validate=nats if held else None, progress=bar)
-    told = sum(not one.type and not one.answers for one in questions)
-    return model, result, {"left_out": left_out, "type_alone": told}
+    n_plain = sum(not one.type and not one.answers for one in questions)
+    return model, result, {"left_out": left_out, "type_alone": n_plain}
 
 
 def scored(questions: list[Asked], answers: list[tuple[str, float]], name: str = "") -> dict[str, list[float]]:
     """F1 and exact match of each answer, in %, by HotpotQA's rules, and the nats of the right answer."""
     from repro.evaluation import answer_scores
 
-    pairs = [answer_scores(told, one.question.answer) for one, (told, _) in zip(questions, answers, strict=True)]
+    pairs = [answer_scores(answer, one.question.answer) for one, (answer, _) in zip(questions, answers, strict=True)]
     return {f"{name}answer_exact_match": [100 * exact for exact, _ in pairs],
             f"{name}answer_f1": [100 * f1 for _, f1 in pairs], f"{name}answer_nats": [nats for _, nats in answers]}
 
@@ -324,8 +324,8 @@ def execute_rate(config, context) -> Outcome:
     coder, (choosing, rows) = tokeniser_of(base_of(config)), set_apart(config, searching=True)
     held = prepared(choosing, coder, config.window, must_stand=False)[0]
     model, result, _ = trained(config, context, rows, coder, config.learning_rate, 1)
-    told = scored(held, read_by(model, held, config.model == RECURRENT, batch_size=config.batch_size))
-    metrics = {f"held_out_{name}": _mean(told[name]) for name in SCORES}
+    scores = scored(held, read_by(model, held, config.model == RECURRENT, batch_size=config.batch_size))
+    metrics = {f"held_out_{name}": _mean(scores[name]) for name in SCORES}
     return Outcome(metrics, {name: unit(name) for name in metrics}, config.model, result.curves)
 
 

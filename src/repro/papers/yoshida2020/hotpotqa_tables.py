@@ -80,9 +80,9 @@ def sayings(context: ArtifactContext) -> "pandas.DataFrame":
     rows = []
     for scale in reversed(context.scales):
         found = {config.model: context.records_of(config) for config in context.plan(scale) if _main(config)}
-        told = {model: records[0].notes["samples"] if records else [] for model, records in found.items()}
+        samples = {model: records[0].notes["samples"] if records else [] for model, records in found.items()}
         rows += [[f"this study, {scale}", one["question"], one["wanted"], one["told"], other["told"]]
-                 for one, other in zip(told[BASELINE], told[RECURRENT], strict=False)] or [
+                 for one, other in zip(samples[BASELINE], samples[RECURRENT], strict=False)] or [
                      [f"this study, {scale}", *[NOT_RUN] * 4]]
     return pandas.DataFrame(rows, columns=["source", "question", "right answer", BASELINE, RECURRENT])
 
@@ -124,8 +124,9 @@ def by_distance(context: ArtifactContext):
     for scale in reversed(context.scales):
         for config in context.plan(scale):
             found = [record.documents[SPLIT] for record in context.records_of(config)] if _main(config) else []
-            for distance in sorted({one for told in found for one in told["distance"] if one >= 0}):
-                values = [f1 for told in found for f1, at in zip(told["answer_f1"], told["distance"], strict=True)
+            for distance in sorted({one for documents in found for one in documents["distance"] if one >= 0}):
+                values = [f1 for documents in found
+                          for f1, at in zip(documents["answer_f1"], documents["distance"], strict=True)
                           if at == distance]
                 if len(values) < ENOUGH * len(found):
                     continue
@@ -148,8 +149,8 @@ def _module(config: Any) -> str:
 
 
 def _interval(records: Sequence[Record], score: str) -> str:
-    told = judge([record.documents[SPLIT][score] for record in records], "higher", seeds=1)
-    return bounded(told.effect, told.low, told.high, ".1f")
+    verdict = judge([record.documents[SPLIT][score] for record in records], "higher", seeds=1)
+    return bounded(verdict.effect, verdict.low, verdict.high, ".1f")
 
 
 def _mean(records: Sequence[Record], metric: str, digits: int = 1) -> str:
@@ -161,8 +162,8 @@ def _together(records: Sequence[Record]) -> str:
     found = [_lost(record, "answer_f1") for record in records if "assay" in record.documents]
     if not found:
         return "–"
-    told = judge(found, "higher", seeds=1)
-    return bounded(told.effect, told.low, told.high, "+.1f")
+    verdict = judge(found, "higher", seeds=1)
+    return bounded(verdict.effect, verdict.low, verdict.high, "+.1f")
 
 
 def _lost(record: Record, score: str) -> "numpy.ndarray":

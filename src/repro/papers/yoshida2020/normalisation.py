@@ -63,13 +63,13 @@ def table(context):
             for record in context.records_of(config):
                 for split in (one for one in SPLITS if one in record.notes["marked"]):
                     worst = record.notes["marked"][split]
-                    told = {name: record.metrics[f"{split}_{name}"] for name in (
+                    values = {name: record.metrics[f"{split}_{name}"] for name in (
                         "documents", "marked", "marked_words", "marks", "marks_after")}
                     most = max(worst, key=worst.get, default="")
                     rows[config.corpus, split] = {
-                        "documents": f"{told['documents']:.0f}", "use such marks": f"{told['marked']:.0f}",
-                        "share of the words": f"{told['marked_words']:.1%}",
-                        "marks per 1,000 words": f"{told['marks']:.2f}", "as read": f"{told['marks_after']:.2f}",
+                        "documents": f"{values['documents']:.0f}", "use such marks": f"{values['marked']:.0f}",
+                        "share of the words": f"{values['marked_words']:.1%}",
+                        "marks per 1,000 words": f"{values['marks']:.2f}", "as read": f"{values['marks_after']:.2f}",
                         "most in one text": f"{worst[most]:.0f} ({most})" if most else ""}
     rows |= {(config.corpus, "every split"): {"documents": NOT_RUN} for config in context.missing.values()}
     index = pd.MultiIndex.from_tuples(rows, names=["corpus", "split"])

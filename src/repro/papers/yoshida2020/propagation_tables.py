@@ -355,9 +355,9 @@ def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 
         rows.append("".join(f"<td>{cell}</td>" for cell in cells))
     body = "".join(f"<tr style='vertical-align: top; text-align: left'>{row}</tr>" for row in rows)
     legend = "<b>topic words</b> of the context, <i>names</i> that occur in it, <u>pronouns</u> with a gender"
-    told = "".join(f"<div>{line}</div>" for line in (legend, *html.escape(caption).splitlines()))
+    lines = "".join(f"<div>{line}</div>" for line in (legend, *html.escape(caption).splitlines()))
     head = f"<thead><tr style='text-align: left'>{head}</tr></thead>"
-    return page.framed(f'<table class="texts"{page.named(id)}>{head}<tbody>{body}</tbody></table>', told)
+    return page.framed(f'<table class="texts"{page.named(id)}>{head}<tbody>{body}</tbody></table>', lines)
 
 
 def marked(text: str, marks: dict[str, str]) -> str:

@@ -154,9 +154,9 @@ def read_by(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bo
     found: list[tuple[str, float]] = [("", 0.0)] * len(questions)
     for places, batch in _batches(model, questions, batch_size):
         others = None if given is None else pad_sequence([given[k] for k in places], batch_first=True)
-        told = model(batch["windows"], batch["attention_mask"], recurrent, given=others)
-        spans = best_spans(told.start_logits, told.end_logits, batch["text"])
-        nats, kinds = answer_nats(told, batch).tolist(), told.type_logits.argmax(1).tolist()
+        output = model(batch["windows"], batch["attention_mask"], recurrent, given=others)
+        spans = best_spans(output.start_logits, output.end_logits, batch["text"])
+        nats, kinds = answer_nats(output, batch).tolist(), output.type_logits.argmax(1).tolist()
         for k, kind, span, cost in zip(places, kinds, spans, nats, strict=True):
             found[k] = cut(questions[k], *span) if kind == 0 else TYPES[kind], cost
         if progress is not None:
@@ -169,11 +169,11 @@ def by_window(model: "RecurrentRoberta", one: Asked, recurrent: bool = True) -> 
     the probability of that span: its start among all tokens of the text, times its end. Dropout is off."""
     found = []
     for _, batch in _batches(model, [one], 1):
-        told = model(batch["windows"], batch["attention_mask"], recurrent)
+        output = model(batch["windows"], batch["attention_mask"], recurrent)
         starts, ends = (logits[0].masked_fill(~batch["text"][0], float("-inf")).flatten().softmax(0).view_as(logits[0])
-                        for logits in (told.start_logits, told.end_logits))
+                        for logits in (output.start_logits, output.end_logits))
         for k in range(len(one.windows)):
-            here = (x[:, k:k + 1] for x in (told.start_logits, told.end_logits, batch["text"]))
+            here = (x[:, k:k + 1] for x in (output.start_logits, output.end_logits, batch["text"]))
             _, first, last = best_spans(*here)[0]
             found.append((cut(one, k, first, last), float(starts[k, first] * ends[k, last])))
     return found
