@@ -1,4 +1,4 @@
-"""The code of the README: a model of transformers windowed, trained, saved, loaded and writing, and one with a memory."""
+"""The code of the README: a model of transformers windowed, trained, saved, loaded and writing; one with a memory."""
 
 import re
 from pathlib import Path
