@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from bs4 import BeautifulSoup, Tag
 
-from repro.page import ABSENT, numeric
+from repro.markup import ABSENT, numeric
 from repro.plotting.style import COLOURS
 from repro.study import artifacts, claims
 

@@ -22,7 +22,7 @@ import yaml
 from bs4 import BeautifulSoup, Tag
 from gallery import Gallery
 
-from repro import page
+from repro import markup
 
 ROOT = Path(__file__).resolve().parents[1]
 MATHJAX = Path(distribution("sphinx-mathjax-offline").locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js"))
@@ -162,21 +162,21 @@ def set_table(text: str) -> str:
     for k, (heads, cells) in enumerate(columns(table)):
         head = heads[-1].get_text().strip() if heads else ""
         if head == "scale" and len({one.get_text().strip() for one in cells}) > 1:
-            folded = page.FOLD
+            folded = markup.FOLD
             for one in cells:
-                one.parent.attrs |= {"class": page.FOLDED} if one.get_text().strip() == page.FOLDED else {}
-        kind = {"class": "number"} if page.numeric([one.get_text().strip() for one in cells]) else {}
+                one.parent.attrs |= {"class": markup.FOLDED} if one.get_text().strip() == markup.FOLDED else {}
+        kind = {"class": "number"} if markup.numeric([one.get_text().strip() for one in cells]) else {}
         for one in (*heads[-1:], *cells):
             one.attrs |= kind
         for one in cells:
             if not one.find(True):
-                inside = BeautifulSoup(page.cell(one.get_text().strip()), "html.parser")
+                inside = BeautifulSoup(markup.cell(one.get_text().strip()), "html.parser")
                 one.clear()
                 one.append(inside)
         if not k:
             for one in cells:
                 one.name, one["scope"] = "th", "rowgroup" if "rowspan" in one.attrs else "row"
-    return page.framed(re.sub(r"\n\s*", "", str(table)), caption, folded)
+    return markup.framed(re.sub(r"\n\s*", "", str(table)), caption, folded)
 
 
 def columns(table: Tag) -> list[tuple[list[Tag], list[Tag]]]:

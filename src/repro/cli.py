@@ -248,7 +248,7 @@ def _rows(table: "pandas.DataFrame") -> list[dict[str, Any]]:
     columns hold text."""
     import pandas
 
-    from repro.page import as_data, numeric
+    from repro.markup import as_data, numeric
 
     columns = {}
     for k, name in enumerate(table.columns):

@@ -15,7 +15,7 @@ import yaml
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from repro.page import table as set_table
+from repro.markup import table as set_table
 from repro.study import artifact, registry
 from repro.study.paper import Paper, papers
 

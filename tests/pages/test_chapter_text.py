@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from repro.errors import ReproError
-from repro.page import written
+from repro.markup import written
 from repro.pages import InShort, Sentence, badge, in_short, metric, sentence
 from repro.pages.chapter_text import SHOWN
 from repro.pages.verdicts import LOOKS, css_class

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from repro.errors import ReproError
-from repro.page import signed
+from repro.markup import signed
 from repro.pages.listing import standing
 from repro.study import ADDED, Artifact, Claim, Experiment, Measured, artifact, claim, register, run
 from repro.study.artifacts import ArtifactContext, same_seeds

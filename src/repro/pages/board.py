@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import repro
-from repro import page, paths
+from repro import markup, paths
 from repro.pages.verdicts import LOOKS, badge, columns, css_class
 from repro.study.artifacts import Artifact, artifacts
 from repro.study.cache import caching
@@ -184,7 +184,7 @@ def _scales(one: Claim, results: Path | str | None) -> str:
     lines = [{"at": scale, "verdict": told.verdict, "effect": told.text} | columns(one, told)
              for scale, told in found.items() if told.verdict != NOT_RUN]
     if lines:
-        return page.table(pandas.DataFrame(lines).fillna("–"))
+        return markup.table(pandas.DataFrame(lines).fillna("–"))
     commands = {line for told in found.values() for line in told.commands}
     told = ", ".join(f"<code>{_text(line)}</code>" for line in sorted(commands))
     return f"<p>{f'Not run: {told}' if told else 'Not planned at any scale'}.</p>"

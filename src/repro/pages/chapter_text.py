@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from repro import page
+from repro import markup
 from repro.checked import checked
 from repro.errors import ReproError, unknown
-from repro.page import written
+from repro.markup import written
 from repro.pages.verdicts import badge
 from repro.study.artifacts import ADDED
 from repro.study.cache import caching
@@ -199,7 +199,7 @@ class InShort:
             display(self.badges, raw=True)
         if self.caption and hasattr(self.picture, "svg"):
             steps = getattr(self.picture, "steps", dict)()
-            drawn = page.figure(self.picture.svg(), html.escape(self.caption, quote=False), steps)
+            drawn = markup.figure(self.picture.svg(), html.escape(self.caption, quote=False), steps)
             display({"text/html": drawn, "text/plain": self.caption}, raw=True)
         elif self.picture:
             display(self.picture)

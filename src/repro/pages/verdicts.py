@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from repro import page
+from repro import markup
 from repro.checked import checked
 from repro.errors import unknown
 from repro.study.artifacts import beside
@@ -106,7 +106,7 @@ class VerdictTable:
 
     def _repr_html_(self) -> str:
         first = [id if id not in self.ids[:k] else "" for k, id in enumerate(self.ids)]
-        return page.table(self.frame, html.escape(self.caption, quote=False), rows=first)
+        return markup.table(self.frame, html.escape(self.caption, quote=False), rows=first)
 
     def __repr__(self) -> str:
         return self.caption or "Claims and their verdicts"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro import page
+from repro import markup
 from repro.plotting.style import COLOURS, CYCLE, MARKERS, canvas, house
 
 FILE = Path(__file__)
@@ -67,7 +67,7 @@ def table(series: Mapping[str, Any]) -> str:
                     | {name: f"{one['costs'][name]:.4g}" if name in one["costs"] else "–" for name in series["costs"]})
     part = f", part of {series['part_of']}" if series["part_of"] else ""
     caption = f"{series['text']}: {series['data']}{part}. {series['paper']}"
-    return page.table(pandas.DataFrame(rows), html.escape(caption, quote=False))
+    return markup.table(pandas.DataFrame(rows), html.escape(caption, quote=False))
 
 
 @house()

@@ -12,7 +12,7 @@ from zlib import crc32
 import matplotlib
 from matplotlib.figure import Figure
 
-from repro import page
+from repro import markup
 from repro.errors import ReproError
 from repro.plotting.svg import as_svg
 
@@ -170,7 +170,7 @@ class Drawing(Figure):
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         caption = html.escape(self.alt[:1].upper() + self.alt[1:])
-        return {"text/html": page.figure(self.svg(), caption, self.steps()),
+        return {"text/html": markup.figure(self.svg(), caption, self.steps()),
                 "text/plain": self.alt}
 
     def __repr__(self) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from repro import page
+from repro import markup
 from repro.errors import ReproError
-from repro.page import signed
+from repro.markup import signed
 from repro.plotting.style import COLOURS
 
 STEPS = 0.1, 0.3, 1.0  # nats from which on a word is coloured, and more strongly
@@ -80,7 +80,7 @@ class ColouredText:
                 f"{self.inside}</div>")
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
-        return {"text/html": page.figure(self.html(), html.escape(self.alt)), "text/plain": self.alt}
+        return {"text/html": markup.figure(self.html(), html.escape(self.alt)), "text/plain": self.alt}
 
     def __repr__(self) -> str:
         return self.alt

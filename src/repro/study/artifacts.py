@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from repro import page
+from repro import markup
 from repro.checked import checked
 from repro.errors import ReproError, unknown
 from repro.study.cache import caching
@@ -277,17 +277,17 @@ class Rendered:
     def _repr_html_(self) -> str:
         caption = "".join(f"<div>{_line(line)}</div>" for line in self.caption.splitlines())
         if self.artifact.kind == "table":
-            return page.table(self.table, caption, self.artifact.id)
+            return markup.table(self.table, caption, self.artifact.id)
         import matplotlib.pyplot as plt
 
         from repro.plotting import ColouredText, Drawing, as_svg
 
         figure = self.content
         if isinstance(figure, ColouredText):
-            return page.figure(figure.html(), caption, id=self.artifact.id)
+            return markup.figure(figure.html(), caption, id=self.artifact.id)
         picture = figure.svg() if isinstance(figure, Drawing) else as_svg(figure, self.artifact.title)
         plt.close(figure)  # or the notebook would show it a second time
-        return page.figure(picture, caption, id=self.artifact.id)
+        return markup.figure(picture, caption, id=self.artifact.id)
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group

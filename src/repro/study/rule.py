@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from repro.checked import checked
 from repro.errors import ReproError
-from repro.page import written
+from repro.markup import written
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from repro.errors import ReproError
-from repro.page import signed
+from repro.markup import signed
 from repro.papers.sparse2019 import density, tables
 from repro.papers.sparse2019.claims import is_pattern
 from repro.papers.sparse2019.data import read

@@ -9,7 +9,7 @@ import pytest
 from repro.data import corpus
 from repro.data.synthetic import bounds
 from repro.errors import ReproError
-from repro.page import bounded
+from repro.markup import bounded
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.yoshida2020.evaluation import trained
 from repro.papers.yoshida2020.finetuning import FINETUNING, added_weights

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from repro.cli import main
 from repro.data import corpora
 from repro.errors import ReproError
-from repro.page import bounded
+from repro.markup import bounded
 from repro.papers.yoshida2020.pg19_tables import families, points, window_table
 from repro.study import ArtifactContext, artifact, experiment
 from repro.study.settings import SCALES

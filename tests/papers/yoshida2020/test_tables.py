@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from repro.errors import ReproError
-from repro.page import bounded
+from repro.markup import bounded
 from repro.papers.yoshida2020 import tables
 from repro.papers.yoshida2020.tables import (
     CONTROL,

@@ -4,7 +4,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from repro.data.extraction import METHODS
-from repro.page import bounded
+from repro.markup import bounded
 from repro.papers.base.gpt2_mini import PROCESS
 from repro.papers.liu2018.summarise import CHAPTER, PAPER
 from repro.papers.liu2018.task import extracted

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from repro.page import bounded
+from repro.markup import bounded
 from repro.papers.liu2018.summarise import CHAPTER, EXPERIMENT, EXTRACTORS, LENGTHS, PAPER, SCALES
 from repro.study import Artifact, ArtifactContext, Record, judge, published, register
 from repro.study.artifacts import NOT_RUN, heading

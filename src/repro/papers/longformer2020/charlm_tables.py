@@ -5,7 +5,7 @@ from math import log
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from repro.page import bounded, signed
+from repro.markup import bounded, signed
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.claims import Measured
 from repro.study.published import printed_rows, published

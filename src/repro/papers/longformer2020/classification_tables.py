@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from repro.page import bounded
+from repro.markup import bounded
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.claims import Measured
 from repro.study.published import printed_rows

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from repro.page import bounded
+from repro.markup import bounded
 from repro.papers.base.pretraining import with_optimizer
 from repro.papers.base.roberta_mini import chain
 from repro.papers.longformer2020 import conversion

@@ -6,7 +6,7 @@ from math import log
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from repro.page import signed
+from repro.markup import signed
 from repro.papers.sparse2019.settings import (
     IMAGE,
     LENGTHS,

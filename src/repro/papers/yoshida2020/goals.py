@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from repro.evaluation.bootstrap import bootstrap, bootstrap_ratio
-from repro.page import bounded
+from repro.markup import bounded
 from repro.study import Artifact, register
 from repro.study.artifacts import NOT_RUN
 

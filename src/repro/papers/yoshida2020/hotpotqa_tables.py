@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from repro.page import bounded, written
+from repro.markup import bounded, written
 from repro.papers.yoshida2020.hotpotqa import BASELINE, CHAPTER, EXPERIMENT, PAPER, RECURRENT, SCALES
 from repro.study import ADDED, Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
 from repro.study.artifacts import NOT_RUN

@@ -8,7 +8,7 @@ has its own room, measured on test text, as its assay.
 
 from typing import Any
 
-from repro.page import bounded, signed
+from repro.markup import bounded, signed
 from repro.papers.yoshida2020 import finetuning, pg19
 from repro.papers.yoshida2020.effects import (
     MASKED,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from math import log
 from typing import TYPE_CHECKING
 
-from repro import page
+from repro import markup
 from repro.study.artifacts import NOT_RUN, ArtifactContext, heading
 from repro.study.claims import Assay, Measured
 from repro.study.published import printed_rows, published
@@ -357,7 +357,7 @@ def side_by_side(examples: Sequence[dict], caption: str = "", last_words: int = 
     legend = "<b>topic words</b> of the context, <i>names</i> that occur in it, <u>pronouns</u> with a gender"
     lines = "".join(f"<div>{line}</div>" for line in (legend, *html.escape(caption).splitlines()))
     head = f"<thead><tr style='text-align: left'>{head}</tr></thead>"
-    return page.framed(f'<table class="texts"{page.named(id)}>{head}<tbody>{body}</tbody></table>', lines)
+    return markup.framed(f'<table class="texts"{markup.named(id)}>{head}<tbody>{body}</tbody></table>', lines)
 
 
 def marked(text: str, marks: dict[str, str]) -> str:

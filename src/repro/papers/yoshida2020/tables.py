@@ -6,7 +6,7 @@ from statistics import fmean, mode
 from typing import TYPE_CHECKING
 
 from repro.errors import ReproError
-from repro.page import bounded, signed
+from repro.markup import bounded, signed
 from repro.study.artifacts import NOT_RUN, Artifact, ArtifactContext, heading
 from repro.study.published import published
 from repro.study.record import Record

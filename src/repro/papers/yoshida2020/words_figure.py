@@ -4,7 +4,7 @@ from statistics import fmean
 
 from repro.data.excerpts import digest, excerpt
 from repro.errors import ReproError
-from repro.page import signed
+from repro.markup import signed
 from repro.study import ArtifactContext, Experiment, Record
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from repro import page
+from repro import markup
 
 
 def read_html(text):
@@ -15,7 +15,7 @@ def read_html(text):
 def read(rows, caption="", id=""):
     import pandas
 
-    return read_html(page.table(pandas.DataFrame(rows), caption, id))
+    return read_html(markup.table(pandas.DataFrame(rows), caption, id))
 
 
 def texts(row):
@@ -93,7 +93,7 @@ def test_caption_and_name_and_columns_in_pairs():
     table = read(ROWS, "<b>below</b>", "toy")
     assert table.table["id"] == "toy" and table.figcaption.b.get_text() == "below"
     pairs = pandas.DataFrame([[1, 2, 3]], columns=pandas.MultiIndex.from_tuples([("", "n"), ("a", "x"), ("a", "y")]))
-    upper, lower = BeautifulSoup(page.table(pairs), "html.parser").thead.find_all("tr")
+    upper, lower = BeautifulSoup(markup.table(pairs), "html.parser").thead.find_all("tr")
     assert texts(upper) == ["n", "a"] and texts(lower) == ["x", "y"]
 
 
@@ -103,7 +103,7 @@ def test_caption_and_name_and_columns_in_pairs():
     ([], False), (["7f3e1"], False), (["0.5 [read as text]", "x"], False),
 ])
 def test_a_column_of_numbers_holds_nothing_else(cells, is_numeric):
-    assert page.numeric(cells) is is_numeric
+    assert markup.numeric(cells) is is_numeric
 
 
 @pytest.mark.parametrize(("value", "style", "told"), [
@@ -112,19 +112,19 @@ def test_a_column_of_numbers_holds_nothing_else(cells, is_numeric):
     (0.25, ".3f", "+0.250"),
 ])
 def test_what_rounds_to_nothing_has_no_sign(value, style, told):
-    assert page.signed(value, style) == told
+    assert markup.signed(value, style) == told
 
 
 def test_an_interval_stands_behind_its_number():
-    assert page.bounded(-0.012, -0.02, 0.0004, "+.1%") == "-1.2% [-2.0%, 0.0%]"
-    assert page.bounded(1764.2, 1700.0, 1800.5, ",.0f") == "1,764 [1,700, 1,800]"
+    assert markup.bounded(-0.012, -0.02, 0.0004, "+.1%") == "-1.2% [-2.0%, 0.0%]"
+    assert markup.bounded(1764.2, 1700.0, 1800.5, ",.0f") == "1,764 [1,700, 1,800]"
 
 
 def test_no_frame_is_cut_out_by_a_shape_of_another():
     """Browsers show nothing of what is cut out by a shape that is hidden, as those of all other frames are."""
     svg = ('<svg role="img" aria-label="W"><g clip-path="url(#p1)">{}</g><use xlink:href="#p1"/>'
            '<clipPath id="p1"/></svg>')
-    found = read_html(page.figure(svg.format(0), "What.", {str(k): svg.format(k) for k in (1, 2)})).find_all("svg")
+    found = read_html(markup.figure(svg.format(0), "What.", {str(k): svg.format(k) for k in (1, 2)})).find_all("svg")
     names = [one.find("clippath")["id"] for one in found]
     assert len(set(names)) == 3
     for one, name in zip(found, names, strict=True):
@@ -134,7 +134,7 @@ def test_no_frame_is_cut_out_by_a_shape_of_another():
 def test_frames_stand_in_turn_where_the_picture_stood():
     svg = '<svg role="img" aria-label="What it shows." width="1pt"></svg>'
     steps = dict.fromkeys(("before", "layer 1", "layer 2"), svg)
-    plain, moving = page.figure(svg, "What."), page.figure(svg, "What.", steps)
+    plain, moving = markup.figure(svg, "What."), markup.figure(svg, "What.", steps)
     assert "moving" not in plain and plain.count("<svg") == 1
     assert moving.count("<svg") == 4 and moving.count('aria-label="What it shows."') == 1
     assert moving.index('aria-label="What it shows."') < moving.index('<div class="moving" aria-hidden="true">')
@@ -142,7 +142,7 @@ def test_frames_stand_in_turn_where_the_picture_stood():
     period = float(re.search(r"turn-of-3 ([\d.]+)s", moving)[1])
     assert "33.3333% { visibility: hidden }" in moving
     for turn in range(3):  # one is seen at a time, in order
-        moment = (turn + 0.5) * page.FRAME
+        moment = (turn + 0.5) * markup.FRAME
         assert [k for k, delay in enumerate(turns) if (moment - delay) % period < period / 3] == [turn]
     words = [one.text.strip() for one in read_html(moving).select(".steps > label")]
     assert words == ["whole", "play it", "before", "layer 1", "layer 2"] and moving.count(" checked>") == 1
@@ -156,5 +156,5 @@ def test_frames_stand_in_turn_where_the_picture_stood():
     ("12 x 3", "12 x 3"),
 ])
 def test_a_cell_as_data(cell, data):
-    found = page.as_data(cell)
+    found = markup.as_data(cell)
     assert found == data and type(found) is type(data)
