@@ -12,10 +12,10 @@ PLACE = "<!-- cite -->"
 def filled(text: str) -> str:
     """The page of references with what CITATION.cff says in its place."""
     before, after = text.split(PLACE)
-    return before + told() + after
+    return before + citation() + after
 
 
-def told() -> str:
+def citation() -> str:
     """What is asked of those who cite, and the entry for a list of references (Markdown)."""
     known = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     return (f"{known['message']}\n\n```bibtex\n{entry(known)}\n```\n\n"

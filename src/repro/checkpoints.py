@@ -53,10 +53,10 @@ def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: s
     that its config has to name, such as "roberta"; hint: what to do where it names another.
     Raises ReproError when there is no such checkpoint, and for one that is damaged, of another kind or not whole.
     """
-    told_too = kwargs.pop("output_loading_info", False)
+    with_loading = kwargs.pop("output_loading_info", False)
     with reading(name_or_folder, example):
         model, loading = whole(read, kind, name_or_folder, hint, **kwargs)
-    return (model, loading) if told_too else model
+    return (model, loading) if with_loading else model
 
 
 def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HINT, **kwargs

@@ -222,7 +222,7 @@ def test_the_repository_is_known_from_where_it_is_built(monkeypatch):
             "at Binder": f"https://mybinder.org/v2/gh/some/book/{landing.BRANCH}?urlpath=lab/tree/{landing.FIRST}"}
         assert (landing.ROOT / landing.FIRST).exists()
         assert landing.site() == "https://some.github.io/book/"
-        assert "  url = {https://some.github.io/book/},\n" in cite.told()
+        assert "  url = {https://some.github.io/book/},\n" in cite.citation()
         monkeypatch.setenv("GITHUB_REPOSITORY", "Some/some.github.io")
         landing.repository.cache_clear()
         assert landing.site() == "https://some.github.io/"

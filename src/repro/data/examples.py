@@ -343,8 +343,8 @@ def rewritten(given: Any, rewrite: Callable[[str], str]) -> Any:
     rewrite: must treat a part of a text like the whole, as a character replacement does.
 
     >>> row = Question("1", "Who?", (Paragraph("A", ("“It’s” Ann…", "she"), " "),), "ann…", (Span(0, 7, 11),))
-    >>> told = rewritten(row, lambda text: text.replace("“", "``").replace("…", "..."))
-    >>> told.answer, told.paragraphs[0].text[told.spans[0].start:told.spans[0].stop]
+    >>> plain = rewritten(row, lambda text: text.replace("“", "``").replace("…", "..."))
+    >>> plain.answer, plain.paragraphs[0].text[plain.spans[0].start:plain.spans[0].stop]
     ('ann...', 'Ann...')
     """
     if isinstance(given, str):

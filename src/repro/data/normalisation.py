@@ -46,7 +46,7 @@ class Normalisation:
         strange = [c for c in set(text) - self.plain.keys() - set(self.left) if typographic(c)]
         if strange:
             first = min(strange, key=text.index)
-            raise ReproError(f"{where} has {_told(first)} at character {text.index(first):,}, which the normalisation "
+            raise ReproError(f"{where} has {_named(first)} at character {text.index(first):,}, which the normalisation "
                              f"'{self.name}' does not know; add it to its tables in repro.data.normalisation, among "
                              "those read as plain ones or those left as they are.")
         return text.translate(str.maketrans(dict(self.plain)))
@@ -104,7 +104,7 @@ def typographic(character: str) -> bool:
             or re.search("QUOTATION MARK|ELLIPSIS|HYPHEN|DASH$", unicodedata.name(character, "")) is not None)
 
 
-def _told(character: str) -> str:
+def _named(character: str) -> str:
     return f"U+{ord(character):04X} ({unicodedata.name(character, 'a control character')})"
 
 

@@ -188,7 +188,7 @@ def _scored(model: Callable, prefixes: list[Tensor], continuations: list[Tensor]
             words = [tuple(word[:n]) for word in rows for n in range(len(word))]
             ends = [n + 1 == len(word) for word in rows for n in range(len(word))]
             targets = torch.cat([continuations[k] for k in batch]).to(device)
-            nll, hits, undecided = _told(states, head, targets, words, ends, bars)
+            nll, hits, undecided = _word_scores(states, head, targets, words, ends, bars)
             check_losses(nll)
             if undecided:
                 of_row = [k for k, word in zip(batch, rows, strict=True) for _ in word]
@@ -215,7 +215,7 @@ def _read(model: Callable, texts: Sequence[Tensor], starts: Sequence[int], devic
     return states[asked.to(device)], head
 
 
-def _told(states: Tensor, head, targets: Tensor, words: Sequence[tuple[int, ...]], ends: Sequence[bool],
+def _word_scores(states: Tensor, head, targets: Tensor, words: Sequence[tuple[int, ...]], ends: Sequence[bool],
           bars: Sequence[Bar]) -> tuple[Tensor, Tensor, list[Open]]:
     """Nats (n,) of `targets` (n,), whether each is the most likely (n, bars), and the undecided cases, computing the
     logits of a few rows at a time. words, ends: as in `predicted`."""

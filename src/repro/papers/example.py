@@ -17,7 +17,7 @@ from repro.study.settings import RunConfig
 
 
 class Config(RunConfig):
-    """What a run is told: checked before it starts, frozen, and hashed into its id."""
+    """The settings of a run: checked before it starts, frozen, and hashed into its id."""
 
     context: int = Field(1, ge=0, le=3)  # words before it that a guess may look at
     train_books: int = Field(60, ge=1, le=240)

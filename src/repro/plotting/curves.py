@@ -245,7 +245,7 @@ def draw_bars(values: Named[float], label: str, digits: int = 2, bounds: Mapping
     """
     values = named(values)
     colour = colours(values) if any(map(series, values)) else dict.fromkeys(values, CYCLE[0])
-    figure, axis = canvas(0.9 + 0.36 * len(values), alt=alt or f"{label}: {_told(values, digits)}.")
+    figure, axis = canvas(0.9 + 0.36 * len(values), alt=alt or f"{label}: {_described(values, digits)}.")
     names = list(values)
     bars = axis.barh(names, list(values.values()), height=0.62, color=[colour[name] for name in names])
     axis.bar_label(bars, [f"{value:,.{digits}f}" for value in values.values()], padding=4, size=9,
@@ -380,5 +380,5 @@ def _once(frame: "pandas.DataFrame", columns: list[str]) -> None:
         raise ReproError(f"two points have {values}; one label stands for two series, each needs its own.")
 
 
-def _told(values: Mapping[str, float], digits: int) -> str:
+def _described(values: Mapping[str, float], digits: int) -> str:
     return ", ".join(f"{name} {value:,.{digits}f}" for name, value in values.items())

@@ -29,7 +29,7 @@ def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]
         if sets != first[1]:
             raise ReproError(f"the sets of '{part}' are {', '.join(sets)}, those of '{first[0]}' "
                              f"{', '.join(first[1])}; give the same in the same order.")
-    described = " ".join(f"{part}: {'; '.join(_told(name, row) for name, row in rows.items() if row)}."
+    described = " ".join(f"{part}: {'; '.join(_described(name, row) for name, row in rows.items() if row)}."
                          for part, rows in panels.items())
     figure, axes = canvas(1.1 + 0.36 * max(map(len, panels.values())), columns=len(panels), squeeze=False, sharex=True,
                           sharey=True, alt=f"{label}. {described}")
@@ -52,5 +52,5 @@ def draw_effects(panels: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]
     return figure
 
 
-def _told(name: str, row: Mapping[str, Sequence[float]]) -> str:
+def _described(name: str, row: Mapping[str, Sequence[float]]) -> str:
     return f"{name} {', '.join(f'{fmean(values):+.1f} {whose}' for whose, values in row.items())}"

@@ -24,7 +24,7 @@ def draw_scales(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Draw
         kept[label] = {name: row for name, row in sizes.items() if row}
     if not any(kept.values()):
         raise ReproError("there is nothing to draw: no row has a size above 0.")
-    described = " ".join(f"{label} from scale to scale. {'; '.join(map(_told, rows, rows.values()))}."
+    described = " ".join(f"{label} from scale to scale. {'; '.join(map(_described, rows, rows.values()))}."
                          for label, rows in kept.items())
     figure, axes = canvas(0.9 + 0.42 * max(map(len, kept.values())), columns=len(kept), alt=described, squeeze=False)
     for axis, (label, rows) in zip(axes[0], kept.items(), strict=True):
@@ -49,5 +49,5 @@ def draw_scales(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Draw
     return figure
 
 
-def _told(name: str, row: Mapping[str, float]) -> str:
+def _described(name: str, row: Mapping[str, float]) -> str:
     return f"{name}: {', '.join(f'{size:,.0f} at {scale}' for scale, size in row.items())}"

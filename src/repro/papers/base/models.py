@@ -35,14 +35,14 @@ class BaseModel:
 
 def base_models(results: Path | str | None = None) -> list[BaseModel]:
     """Every base model that has a record. Raises ReproError for a record that cannot be trusted."""
-    return [_told(record, store, name) for record, store, name in _records(results)]
+    return [_base_model(record, store, name) for record, store, name in _records(results)]
 
 
 def check(results: Path | str | None = None) -> list[BaseModel]:
     """`base_models`, with stored weights loaded and tried. A fault is reported in `state`."""
     found = []
     for record, store, name in _records(results):
-        model = _told(record, store, name)
+        model = _base_model(record, store, name)
         if model.state == KEPT:
             try:
                 _load(record, store.kept(record) / "model", name)
@@ -94,7 +94,7 @@ def _records(results: Path | str | None) -> list[tuple[Record, Store, str]]:
             for record in store.find(one.name, scale)]
 
 
-def _told(record: Record, store: Store, name: str) -> BaseModel:
+def _base_model(record: Record, store: Store, name: str) -> BaseModel:
     try:
         folder = store.kept(record)
         state = KEPT if folder else NOT_KEPT

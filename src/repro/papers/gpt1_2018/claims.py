@@ -300,12 +300,12 @@ def checkpoints(records: Sequence[Record]) -> Measured:
     for record in records:
         last = len(record.curves["score"]) - 1
         for key, kept in (("correct", effects), ("correct_other", control)):
-            end, start = (_told(record, f"checkpoint_{number}", key) for number in (last, 0))
+            end, start = (_scores_at(record, f"checkpoint_{number}", key) for number in (last, 0))
             kept.append(end - start)
     return Measured(np.array(effects), np.array(control), "one pre-training")
 
 
-def _told(record: Record, moment: str, key: str) -> "np.ndarray":
+def _scores_at(record: Record, moment: str, key: str) -> "np.ndarray":
     """(rows,) scores of a heuristic; for two labels, whether it is right gives the predicted label."""
     labels, right = record.documents["test"]["label"], record.documents[moment][key]
     if HEURISTICS[record.config["task"]].metric == "accuracy":

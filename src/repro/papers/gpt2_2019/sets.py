@@ -184,8 +184,8 @@ def closed_book(model, coder, rows: Sequence, shown: Sequence) -> tuple[dict[str
     if len(rows) < 2:
         raise ReproError(f"there are {len(rows)} questions without a text; give at least 2, because answers are also "
                          "compared with those of other questions.")
-    told_before = "".join(f"Q: {row.question}\nA: {row.answer}\n" for row in shown[:SHOTS])
-    answered = answers(model, coder, [told_before] * len(rows), [f"Q: {row.question}\nA:" for row in rows])
+    examples = "".join(f"Q: {row.question}\nA: {row.answer}\n" for row in shown[:SHOTS])
+    answered = answers(model, coder, [examples] * len(rows), [f"Q: {row.question}\nA:" for row in rows])
     kinds: dict[str, Counter] = {}
     for row in shown:
         kinds.setdefault(_first(row), Counter())[row.answer] += 1
@@ -240,8 +240,8 @@ def translations(model, coder, rows: Sequence, shown: Sequence, n_new: int = ANS
 
     from repro.evaluation.answers import answer_scores
 
-    told_before = "".join(f"{row.document} = {row.summary}\n" for row in shown[:SHOTS])
-    asked = answers(model, coder, [told_before] * len(rows), [f"{row.document} =" for row in rows], n_new)
+    examples = "".join(f"{row.document} = {row.summary}\n" for row in shown[:SHOTS])
+    asked = answers(model, coder, [examples] * len(rows), [f"{row.document} =" for row in rows], n_new)
     translated = [text for text, _ in asked]
     wanted = [row.summary for row in rows]
     found = {"correct": [int(a == b) for a, b in zip(translated, wanted, strict=True)],
