@@ -1,5 +1,7 @@
 """The recurrence module in decoders of transformers: h_prev as one token more in front of a layer."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -206,3 +208,14 @@ def test_other_models_are_refused_in_one_line(tmp_path):
         with pytest.raises(ReproError, match="give GPT-2, Llama") as error:
             RecurrentLM.from_pretrained(tmp_path / name)
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_copy_reads_with_its_own_module(recurrent, family):
+    model, ids = recurrent(family, {"opening_token": 1}, residual=True), text(16)
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        before = other(ids, window=8).logits
+        for weight in model.parameters():
+            weight.zero_()
+        torch.testing.assert_close(other(ids, window=8).logits, before, rtol=0, atol=0)

@@ -25,6 +25,7 @@ class Reading:
     """What the layers need while one window is read, and what they leave: the pooled output of each layer, and the
     pooled input of the layer that sees h_prev (B, E, d), which is None in a first window."""
 
+    model: "RecurrentDecoder"
     h_prev: Tensor | None
     stride: int | None
     pooled: dict[int, Tensor] = field(default_factory=dict)
@@ -34,6 +35,15 @@ class Reading:
     def n(self) -> int:
         """Positions in front of the window."""
         return 0 if self.h_prev is None else self.h_prev.shape[1]
+
+    def inserts(self, index: int) -> bool:
+        """Whether a layer sees h_prev."""
+        settings = self.model.recurrence.config
+        return settings.insert == "every" or index == settings.insert_layer
+
+    def pool(self, hidden: Tensor) -> Tensor:
+        """One vector (B, d) for hidden states (B, T, d), the opening token left out."""
+        return self.model.recurrence.pool(hidden[:, self.model.n_opening:], self.stride)
 
 
 class RecurrentDecoder(WindowByWindow):
@@ -50,20 +60,17 @@ class RecurrentDecoder(WindowByWindow):
         config.recurrence = settings.to_dict()
         self.recurrence = Recurrence(settings, config.num_hidden_layers, config.hidden_size)
         self.recurrence.reset_parameters()
-        self._reading: Reading | None = None  # for the rotary embedding; layers get it as an argument, so that they
-        # also have it when the backward pass calls them again
         rotary = getattr(self.base_model, "rotary_emb", None)
         layers = getattr(self.base_model, "layers", None)
         if not isinstance(rotary, nn.Module) or len(layers or ()) != config.num_hidden_layers:
             raise ReproError(f"{type(self).__name__} has no list of decoder layers with one rotary embedding, so "
                              "h_prev cannot be put in front of a layer; give GPT-2, Llama, Mistral, Qwen or Gemma.")
         self.n_opening = open_windows(self)
-        rotary.register_forward_pre_hook(self._longer, with_kwargs=True)
+        rotary.n_previous = 0
+        rotary.register_forward_pre_hook(_longer, with_kwargs=True)
         for index, layer in enumerate(layers):
-            layer.register_forward_pre_hook(
-                lambda _, args, kwargs, index=index: self._before(index, args, kwargs), with_kwargs=True)
-            layer.register_forward_hook(
-                lambda _, args, kwargs, output, index=index: self._behind(index, kwargs, output), with_kwargs=True)
+            layer.register_forward_pre_hook(partial(_before, index), with_kwargs=True)
+            layer.register_forward_hook(partial(_behind, index), with_kwargs=True)
 
     def added_parameters(self):
         """The weights that the base model does not have."""
@@ -76,59 +83,16 @@ class RecurrentDecoder(WindowByWindow):
             raise ReproError(f"attn_implementation is '{self.config._attn_implementation}'; h_prev needs one of "
                              f"{', '.join(ATTENTION)}.")
         h_prev = None if z is None else self.recurrence(*z) if isinstance(z, tuple) else self.recurrence(z)
-        self._reading = reading = Reading(h_prev, stride)
-        try:
+        reading, rotary = Reading(self, h_prev, stride), self.base_model.rotary_emb
+        rotary.n_previous = reading.n
+        try:  # layers get the reading as an argument, so that they have it when the backward pass calls them again
             with _layers_recomputed(self, recompute_layers):
                 hidden = self.base_model(input_ids=ids, use_cache=False, reading=reading).last_hidden_state
         finally:
-            self._reading = None
+            rotary.n_previous = 0
         pooled = [reading.pooled[index] for index in range(self.config.num_hidden_layers - 1)]
         z = self.recurrence.combine([*pooled, self.recurrence.pool(hidden, stride)])
         return hidden, (z, reading.layer_input) if self.recurrence.config.residual else z
-
-    def _inserts(self, index: int) -> bool:
-        """Whether the layer sees h_prev."""
-        settings = self.recurrence.config
-        return settings.insert == "every" or index == settings.insert_layer
-
-    def _longer(self, rotary, args, kwargs):
-        """Let the rotary embedding count from the positions of h_prev."""
-        if self._reading is None or not self._reading.n:
-            return None
-        x, *rest = args
-        positions = rest[0] if rest else kwargs["position_ids"]
-        before = torch.arange(-self._reading.n, 0, device=positions.device).expand(positions.shape[0], -1)
-        positions = torch.cat([before + positions[:, :1], positions], 1)
-        if rest:
-            return (x, positions, *rest[1:]), kwargs
-        return args, kwargs | {"position_ids": positions}
-
-    def _before(self, index: int, args: tuple, kwargs: dict):
-        """Put h_prev in front of the layer's input, or take its positions off where the layer does not see it."""
-        if (reading := kwargs.get("reading")) is None:
-            return None
-        hidden, *rest = args
-        settings = self.recurrence.config
-        if settings.residual and index == settings.insert_layer:
-            reading.layer_input = self.recurrence.pool(hidden[:, self.n_opening:], reading.stride)
-        if not reading.n:
-            return None
-        if self._inserts(index):
-            hidden = torch.cat([reading.h_prev.to(hidden.dtype), hidden], 1)
-            return (hidden, *rest), kwargs | {"attention_mask": with_previous(kwargs.get("attention_mask"), reading.n)}
-        rotated = tuple(one[:, reading.n:] for one in kwargs["position_embeddings"])
-        return args, kwargs | {"position_embeddings": rotated}
-
-    def _behind(self, index: int, kwargs: dict, output):
-        """Take h_prev off and pool what the layer says of the window."""
-        if (reading := kwargs.get("reading")) is None:
-            return None
-        whole = isinstance(output, Tensor)
-        hidden = output if whole else output[0]
-        if reading.n and self._inserts(index):
-            hidden = hidden[:, reading.n:]
-        reading.pooled[index] = self.recurrence.pool(hidden[:, self.n_opening:], reading.stride)
-        return hidden if whole else (hidden, *output[1:])
 
     def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
         """Reads the current window again for every token."""
@@ -141,6 +105,51 @@ class RecurrentDecoder(WindowByWindow):
             new = chosen(self.get_output_embeddings()(hidden[:, -1]), do_sample, temperature, generator)
             tokens = torch.cat([tokens, new], 1)
         return tokens
+
+
+# Hooks get the model from the reading they are given, not from their own memory, so that a copied model works.
+
+
+def _longer(rotary: nn.Module, args: tuple, kwargs: dict):
+    """Let the rotary embedding count from the positions of h_prev."""
+    if not rotary.n_previous:
+        return None
+    x, *rest = args
+    positions = rest[0] if rest else kwargs["position_ids"]
+    before = torch.arange(-rotary.n_previous, 0, device=positions.device).expand(positions.shape[0], -1)
+    positions = torch.cat([before + positions[:, :1], positions], 1)
+    if rest:
+        return (x, positions, *rest[1:]), kwargs
+    return args, kwargs | {"position_ids": positions}
+
+
+def _before(index: int, layer: nn.Module, args: tuple, kwargs: dict):
+    """Put h_prev in front of the layer's input, or take its positions off where the layer does not see it."""
+    if (reading := kwargs.get("reading")) is None:
+        return None
+    hidden, *rest = args
+    settings = reading.model.recurrence.config
+    if settings.residual and index == settings.insert_layer:
+        reading.layer_input = reading.pool(hidden)
+    if not reading.n:
+        return None
+    if reading.inserts(index):
+        hidden = torch.cat([reading.h_prev.to(hidden.dtype), hidden], 1)
+        return (hidden, *rest), kwargs | {"attention_mask": with_previous(kwargs.get("attention_mask"), reading.n)}
+    rotated = tuple(one[:, reading.n:] for one in kwargs["position_embeddings"])
+    return args, kwargs | {"position_embeddings": rotated}
+
+
+def _behind(index: int, layer: nn.Module, args: tuple, kwargs: dict, output):
+    """Take h_prev off and pool the layer's output."""
+    if (reading := kwargs.get("reading")) is None:
+        return None
+    whole = isinstance(output, Tensor)
+    hidden = output if whole else output[0]
+    if reading.n and reading.inserts(index):
+        hidden = hidden[:, reading.n:]
+    reading.pooled[index] = reading.pool(hidden)
+    return hidden if whole else (hidden, *output[1:])
 
 
 def with_previous(mask: Tensor | None, n: int) -> Tensor | None:

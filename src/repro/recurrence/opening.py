@@ -1,5 +1,7 @@
 """A token in front of every window, for models that have learned to rest their attention on it, such as Gemma."""
 
+from functools import partial
+
 from torch import nn
 
 from repro.errors import ReproError
@@ -15,21 +17,17 @@ def open_windows(model: nn.Module) -> int:
     token = getattr(model.config, "opening_token", None)
     if token is None:
         return 0
-    model.base_model.register_forward_pre_hook(_in_front(token), with_kwargs=True)
+    model.base_model.register_forward_pre_hook(partial(_in_front, token), with_kwargs=True)
     model.base_model.register_forward_hook(_taken_off)
     return 1
 
 
-def _in_front(token: int):
-    def put(base, args, kwargs):
-        ids, *rest = args or (kwargs.pop("input_ids", None),)
-        if ids is None or rest or kwargs.get("past_key_values") is not None or kwargs.get("attention_mask") is not None:
-            raise ReproError(f"this {type(base).__name__} opens every window with token {token}; give it input_ids "
-                             "alone, without a mask or a cache.")
-        kwargs["use_cache"] = False
-        return (), kwargs | {"input_ids": nn.functional.pad(ids, (1, 0), value=token)}
-
-    return put
+def _in_front(token: int, base: nn.Module, args: tuple, kwargs: dict):
+    ids, *rest = args or (kwargs.pop("input_ids", None),)
+    if ids is None or rest or kwargs.get("past_key_values") is not None or kwargs.get("attention_mask") is not None:
+        raise ReproError(f"this {type(base).__name__} opens every window with token {token}; give it input_ids alone, "
+                         "without a mask or a cache.")
+    return (), kwargs | {"input_ids": nn.functional.pad(ids, (1, 0), value=token), "use_cache": False}
 
 
 def _taken_off(base, args, output):
