@@ -13,13 +13,13 @@ from pydantic import Field, model_validator
 from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of, training_flops
+from repro.recurrence.memories import MEMORIES
 from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.experiment import corpus_named
 from repro.study.settings import DEVICES
 
 NO_MEMORY = ("none", "overlap")  # the values of `memory` that carry nothing
-Memory = Literal["none", "overlap", "yoshida", "yoshida-first", "embeddings-4", "gated", "rmt", "block-recurrent",
-                 "infini", "compressed", "knn", "cache"]
+Memory = Literal["none", "overlap", *MEMORIES]
 Candidate = tuple[Annotated[float, Field(gt=0)], bool]
 
 
