@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from repro.errors import ReproError
-from repro.evaluation import decoder_flops, flops_per_token
+from repro.evaluation import flops_per_token
+from repro.evaluation.flops import decoder_flops
 from repro.study import published
 
 TABLES = ("yoshida2020_table1_wikitext103", "yoshida2020_table2_pg19")

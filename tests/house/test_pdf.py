@@ -12,7 +12,7 @@ FIRST = """<html><head><link rel="stylesheet" href="_static/a.css"><script>windo
 <script src="_static/other.js"></script></head><body>
 <article class="bd-article"><section id="top"><h1>First &amp; more<a class="headerlink" href="#top">#</a></h1>
 <p><a href="notebooks/04_two.html#place">two</a> <a href="notebooks/04_two.html">all</a> <a href="#top">up</a>
-<a href="https://example.org/x#y">out</a> <a href="src/repro/page.py.html#L3">code</a>
+<a href="https://example.org/x#y">out</a> <a href="src/repro/markup.py.html#L3">code</a>
 <a href="notebooks/23.html">gone</a></p></section></article></body></html>"""
 SECOND = """<html><head><script>window.MathJax = {tex: 2}</script>
 <script src="../_static/../mathjax/tex-svg.js?v=1"></script></head><body>
@@ -48,7 +48,7 @@ def test_places_and_links_are_those_of_the_whole(pages, monkeypatch):
     links = {one.get_text(): one.get("href") for one in read(pages).select("a")}
     assert links == {"First & more": "#index", "4 · Two": "#notebooks-04_two", "two": "#notebooks-04_two--place",
                      "all": "#notebooks-04_two", "up": "#index--top", "out": "https://example.org/x#y", "gone": None,
-                     "code": "https://example.org/repo/blob/main/src/repro/page.py#L3", "first": "#index--top",
+                     "code": "https://example.org/repo/blob/main/src/repro/markup.py#L3", "first": "#index--top",
                      "odd": None}
     monkeypatch.setattr(pdf.landing, "repository", lambda: "")
     assert [one.get("href") for one in read(pages).select("a") if one.get_text() == "code"] == [None]
@@ -93,7 +93,7 @@ def test_paper_has_pages_links_that_lead_somewhere_and_numbers_in_its_contents(p
     assert found["notebooks-04_two"] == found["notebooks-04_two--place"] == n > 4, "a chapter begins on its own page"
     assert {one.decode() for one in re.findall(rb"/Dest /(\S+)", told)} <= set(found)
     assert set(re.findall(rb"/URI \((.*?)\)", told)) == {b"https://example.org/x#y",
-                                                        b"https://example.org/repo/blob/main/src/repro/page.py#L3"}
+                                                        b"https://example.org/repo/blob/main/src/repro/markup.py#L3"}
     listed = BeautifulSoup(target.with_suffix(".html").read_text(), "html.parser").select(".toc b")
     assert [one.get_text() for one in listed] == ["3", str(n)]
 

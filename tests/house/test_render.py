@@ -282,10 +282,10 @@ def test_what_chapters_show_is_found_again(tmp_path):
     assert "id=" not in shown.visit(one.chapter, drawn)  # another chapter's
     assert shown.visit(figure.chapter, drawn) == drawn
     page = shown.finished(f'<a href="{one.chapter}.html#{one.id}"></a><a href="notebooks/99_x.html#{one.id}"></a>'
-                          '<a href="../src/repro/page.py#L3"></a><a href="06_x.html#what"></a>'
+                          '<a href="../src/repro/markup.py#L3"></a><a href="06_x.html#what"></a>'
                           f'<span class="thumb figure" data-artifact="{figure.id}"></span>')
     assert re.findall('href="([^"]*)"', page) == [f"{one.chapter}.html#{one.id}", "notebooks/99_x.html",
-                                                  "../src/repro/page.py.html#L3", "06_x.html#what"]
+                                                  "../src/repro/markup.py.html#L3", "06_x.html#what"]
     assert f'src="../gallery/{figure.id}.svg"' in page
     assert (tmp_path / f"gallery/{figure.id}.svg").read_text() == "<svg><text>x</text></svg>"
 

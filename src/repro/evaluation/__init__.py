@@ -2,12 +2,12 @@
 
 from repro.evaluation.answers import answer_scores, normalise_answer
 from repro.evaluation.bootstrap import Interval, bootstrap
-from repro.evaluation.flops import decoder_flops, flops_per_token
+from repro.evaluation.flops import flops_per_token
 from repro.evaluation.pareto import pareto_front
 from repro.windows import Window, windows
 
-__all__ = ["Interval", "Score", "Window", "answer_scores", "bootstrap", "continuation_nll", "decoder_flops",
-           "flops_per_token", "lambada", "normalise_answer", "pareto_front", "perplexity", "score_documents",
+__all__ = ["Interval", "Score", "Window", "answer_scores", "bootstrap", "continuation_nll", "flops_per_token",
+           "lambada", "normalise_answer", "pareto_front", "perplexity", "score_documents",
            "score_other_document", "windows"]
 
 

@@ -40,7 +40,8 @@ def evaluate(config, context) -> Outcome:
     import torch
 
     from repro.data import tokens
-    from repro.evaluation import decoder_flops, score_documents, score_other_document
+    from repro.evaluation import score_documents, score_other_document
+    from repro.evaluation.flops import decoder_flops
     from repro.models import load_causal_lm
     from repro.recurrence import MaskedOut
 
