@@ -274,7 +274,7 @@ def test_points_are_found_at_every_scale_that_has_all_of_them():
                  if at_points(("baseline", 0), ("baseline", 50))(config)]
         assert [(config.model, config.overlap, config.train_overlap) for config in found] == [
             ("baseline", overlap, None) for overlap in base]
-    assert claim("yoshida2020-table1-gain-disjoint").scales == ("smoke", "small", "medium", "paper")
+    assert claim("yoshida2020-table1-gain-disjoint").scales == ("smoke", "small", "pretrained", "medium", "paper")
     assert claim("yoshida2020-table1-gain-5").scales == ("small", "medium", "paper")
 
 

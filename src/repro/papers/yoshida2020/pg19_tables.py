@@ -43,7 +43,7 @@ def families(plan: list) -> list:
     plan = [config for config in plan if row_kind(config) in ("baseline", "recurrent")]
     sizes = {config.window for config in plan}
     return [config for config in plan
-            if sizes == {other.window for other in plan
+            if len(sizes) > 1 and sizes == {other.window for other in plan
                          if (other.model, other.overlap) == (config.model, config.overlap)}]
 
 
