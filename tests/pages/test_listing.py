@@ -1,17 +1,9 @@
 """The status of every entry, as `repro list` and the downloads give it."""
 
-import pytest
-from toy_claims import declare
 
 from repro import paths
 from repro.pages.listing import as_rows, listing
 from repro.study import Record, claim, run
-
-
-@pytest.fixture
-def judged(toy):
-    """The toy study with claims."""
-    return declare()
 
 
 def test_the_listing_has_every_artifact_and_claim_at_every_scale(toy, judged):

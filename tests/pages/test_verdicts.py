@@ -4,18 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 from bs4 import BeautifulSoup
-from toy_claims import declare
 
 from repro.errors import ReproError
 from repro.pages import in_short, verdict_of, verdict_table
 from repro.pages.verdicts import LOOKS
 from repro.study import Artifact, Verdict, artifact, claim, register, run, runs
-
-
-@pytest.fixture
-def judged(toy):
-    """The toy study with claims."""
-    return declare()
 
 
 def test_verdicts_stand_in_a_table_scale_by_scale(toy, judged):

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from letters import check_letters
+from letters import unreadable
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
@@ -139,10 +139,22 @@ def test_what_cannot_be_drawn_says_so(draw):
         draw()
 
 
+def test_letters_that_cannot_be_read_are_found():
+    from matplotlib.figure import Figure
+
+    figure = Figure((4, 3))
+    axes = figure.subplots()
+    for x, y, letters, size in ((0.1, 0.5, "first", 10), (0.12, 0.5, "second", 10), (0.5, 0.2, "small", 8),
+                                (1.1, 0.9, "long and outside", 10), (0.5, 0.8, "fine", 9)):
+        axes.text(x, y, letters, fontsize=size)
+    assert unreadable(figure) == ["'first' touches 'second'", "'small' has 8 points",
+                                  "'long and outside' leaves the drawing"]
+
+
 @pytest.mark.parametrize("draw", [draw_windows, draw_recurrence, draw_insertion])
 def test_letters_stay_inside_and_apart_and_are_large_enough(draw):
     figure = draw(17, 8, (0, 3)) if draw is draw_windows else draw()
-    check_letters(figure)
+    assert unreadable(figure) == []
 
 
 def test_inputs_have_a_row_for_each_sequence_and_special_tokens_apart():

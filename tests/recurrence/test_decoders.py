@@ -219,3 +219,28 @@ def test_a_copy_reads_with_its_own_module(recurrent, family):
         for weight in model.parameters():
             weight.zero_()
         torch.testing.assert_close(other(ids, window=8).logits, before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_eager_attention_gives_the_same_logits_and_another_one_is_refused(recurrent, family):
+    model, ids = recurrent(family, {"opening_token": 1}, residual=True), text(19)
+    with torch.no_grad():
+        fused = model(ids, window=8, overlap=3).logits
+        model.set_attn_implementation("eager")
+        torch.testing.assert_close(model(ids, window=8, overlap=3).logits, fused, rtol=1e-5, atol=1e-5)  # in float32
+        model.config._attn_implementation = "flex_attention"
+        with pytest.raises(ReproError, match="h_prev needs one of sdpa, eager"):
+            model(ids, window=8)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text"])
+def test_compiled_it_has_the_same_loss_and_gradients(recurrent, family):
+    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, residual=True).train(), text(20)
+
+    def gradients(call):
+        loss = call(ids, window=8, overlap=2, labels=ids).loss
+        return loss, *torch.autograd.grad(loss, list(model.parameters()))
+
+    plain, compiled = gradients(model), gradients(torch.compile(model, backend="eager"))
+    for a, b in zip(plain, compiled, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)

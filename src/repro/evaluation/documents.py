@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from repro.errors import ReproError, check_progress
-from repro.evaluation.checks import check_tokens, device_of, one_text, vocabulary_of
+from repro.errors import ReproError, check_progress, check_whole
+from repro.evaluation.checks import check_losses, check_tokens, device_of, one_text, vocabulary_of
 from repro.evaluation.scoring import Score, perplexity, window_nll
 from repro.ids import evaluating
 from repro.windows import Window, check_window, context_of, windows
@@ -35,7 +35,8 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
     check_progress(progress)
     streams = streams_of(tokens)
     if hasattr(model, "read_windows") and len(streams) > 1 and device_of(model).type != "cpu":
-        losses = _losses_together(model, streams, window, overlap, batch_size or TOGETHER, progress)
+        losses = _losses_together(model, streams, window, overlap,
+                                  TOGETHER if batch_size is None else batch_size, progress)
     else:
         losses = [perplexity(model, ids, window, overlap, batch_size=batch_size, progress=progress).target_nll
                   for ids in streams]
@@ -46,6 +47,7 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
 def _losses_together(model, streams, window, overlap, batch_size, progress) -> list[np.ndarray]:
     """The loss (targets,) of each text under a model that carries a state: window k of several texts at a time."""
     check_window(window, overlap, context_of(model))
+    check_whole(batch_size, "batch_size", of="windows")
     device, head = device_of(model), model.get_output_embeddings()
     texts = [one_text(ids, vocabulary_of(model)).to(device) for ids in streams]
     losses: list[list[Tensor]] = [[] for _ in texts]
@@ -58,7 +60,9 @@ def _losses_together(model, streams, window, overlap, batch_size, progress) -> l
                 losses[n].append(row)
             if progress is not None:
                 progress(targets.numel())
-    return [torch.cat(parts).cpu().numpy() for parts in losses]
+    found = [torch.cat(parts).cpu() for parts in losses]
+    check_losses(torch.cat(found))
+    return [each.numpy() for each in found]
 
 
 def read_together(model, texts: list[Tensor], window: int, overlap: int,

@@ -145,8 +145,7 @@ class RecurrentLM(WindowByWindowGPT2):
             if index == len(base.h) - 1:
                 hidden = base.ln_f(hidden)
             pooled.append(self.recurrence.pool(hidden, stride))
-        z = self.recurrence.combine(pooled)
-        return hidden, z if layer_input is None else (z, layer_input)
+        return hidden, self.recurrence.state(pooled, layer_input)
 
     def added_parameters(self) -> Iterator[nn.Parameter]:
         """The weights that the base model does not have."""
@@ -154,10 +153,9 @@ class RecurrentLM(WindowByWindowGPT2):
 
     def _previous(self, z: Tensor | None) -> dict[int, tuple[Tensor, Tensor]]:
         """h_prev as (key, value) for every layer that sees it: the layer's norm and projections treat it as a token."""
-        if z is None:
+        if (h_prev := self.recurrence.h_prev(z)) is None:
             return {}
         settings = self.recurrence.config
-        h_prev = self.recurrence(*z) if isinstance(z, tuple) else self.recurrence(z)
         layers = range(self.config.n_layer) if settings.insert == "every" else [settings.insert_layer]
         previous = {}
         for index in layers:

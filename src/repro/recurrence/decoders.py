@@ -15,7 +15,7 @@ from repro.checkpoints import whole
 from repro.errors import ReproError
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same
 from repro.recurrence.opening import open_windows
-from repro.recurrence.windowed import WindowByWindow, chosen, in_class
+from repro.recurrence.windowed import WindowByWindow, in_class
 
 ATTENTION = ("sdpa", "eager")  # functions whose mask can be extended
 
@@ -82,8 +82,7 @@ class RecurrentDecoder(WindowByWindow):
         if self.config._attn_implementation not in ATTENTION:
             raise ReproError(f"attn_implementation is '{self.config._attn_implementation}'; h_prev needs one of "
                              f"{', '.join(ATTENTION)}.")
-        h_prev = None if z is None else self.recurrence(*z) if isinstance(z, tuple) else self.recurrence(z)
-        reading, rotary = Reading(self, h_prev, stride), self.base_model.rotary_emb
+        reading, rotary = Reading(self, self.recurrence.h_prev(z), stride), self.base_model.rotary_emb
         rotary.n_previous = reading.n
         try:  # layers get the reading as an argument, so that they have it when the backward pass calls them again
             with _layers_recomputed(self, recompute_layers):
@@ -91,20 +90,7 @@ class RecurrentDecoder(WindowByWindow):
         finally:
             rotary.n_previous = 0
         pooled = [reading.pooled[index] for index in range(self.config.num_hidden_layers - 1)]
-        z = self.recurrence.combine([*pooled, self.recurrence.pool(hidden, stride)])
-        return hidden, (z, reading.layer_input) if self.recurrence.config.residual else z
-
-    def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
-        """Reads the current window again for every token."""
-        tokens, z, start = prompt, None, 0
-        for _ in range(max_new_tokens):
-            while tokens.shape[1] - start > window:  # the window is full: pass its state on and start the next one
-                _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
-                start += window - overlap
-            hidden, _ = self._read_window(tokens[:, start:], z, window - overlap)
-            new = chosen(self.get_output_embeddings()(hidden[:, -1]), do_sample, temperature, generator)
-            tokens = torch.cat([tokens, new], 1)
-        return tokens
+        return hidden, self.recurrence.state([*pooled, self.recurrence.pool(hidden, stride)], reading.layer_input)
 
 
 # Hooks get the model from the reading they are given, not from their own memory, so that a copied model works.

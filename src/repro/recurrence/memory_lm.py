@@ -16,7 +16,6 @@ from repro.errors import ReproError, short
 from repro.recompute import recomputed
 from repro.recurrence.causal import BASE, WindowByWindowGPT2, attention_with_previous
 from repro.recurrence.memories import MEMORIES, complete, make
-from repro.recurrence.windowed import chosen
 
 ATTENTION = "repro_memory"
 
@@ -110,18 +109,6 @@ class MemoryLM(WindowByWindowGPT2):
         projection = block.attn.c_attn
         both = nn.functional.linear(block.ln_1(before), projection.weight[:, d:].T, projection.bias[d:])
         return tuple(x.unflatten(-1, (block.attn.num_heads, -1)).transpose(1, 2) for x in both.chunk(2, -1))
-
-    def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
-        """Reads the current window again for every token, which is correct for every kind of memory."""
-        tokens, z, start = prompt, None, 0
-        for _ in range(max_new_tokens):
-            while tokens.shape[1] - start > window:  # the window is full: pass its state on and start the next one
-                _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
-                start += window - overlap
-            hidden, _ = self._read_window(tokens[:, start:], z, window - overlap)
-            new = chosen(self.lm_head(hidden[:, -1]), do_sample, temperature, generator)
-            tokens = torch.cat([tokens, new], 1)
-        return tokens
 
 
 @checked

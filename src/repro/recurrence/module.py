@@ -152,6 +152,17 @@ class Recurrence(nn.Module):
         """z (B, d_model) from the result of `pool` for each layer."""
         return torch.einsum("l,lbd->bd", self.layer_weights, torch.stack(pooled))
 
+    def state(self, pooled: list[Tensor], layer_input: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        """What a window leaves to the next: z, or with `residual` a pair of z and `layer_input`."""
+        z = self.combine(pooled)
+        return (z, layer_input) if self.config.residual else z
+
+    def h_prev(self, state: Tensor | tuple[Tensor, Tensor] | None) -> Tensor | None:
+        """h_prev (B, n_embeddings, d_model) from such a state; None in a first window."""
+        if state is None:
+            return None
+        return self(*state) if isinstance(state, tuple) else self(state)
+
     def forward(self, z: Tensor, layer_input: Tensor | None = None) -> Tensor:
         """h_prev (B, n_embeddings, d_model) from z (B, d_model). layer_input (B, d_model): with `residual`, the pooled
         input of `insert_layer` in the window before."""

@@ -110,6 +110,19 @@ class WindowByWindow:
         with evaluating(self):
             return self._generate(input_ids, max_new_tokens, window, overlap, do_sample, temperature, generator)
 
+    def _generate(self, prompt, max_new_tokens, window, overlap, do_sample, temperature, generator):
+        """The current window is read again for every token, which is right for every kind of state."""
+        tokens, z, start = prompt, None, 0
+        for _ in range(max_new_tokens):
+            while tokens.shape[1] - start > window:  # the window is full: pass its state on and start the next one
+                _, z = self._read_window(tokens[:, start:start + window], z, window - overlap)
+                start += window - overlap
+            hidden, _ = self._read_window(tokens[:, start:], z, window - overlap)
+            new = chosen(self.get_output_embeddings()(hidden[:, -1]), do_sample, temperature, generator)
+            tokens = torch.cat([tokens, new], 1)
+        return tokens
+
+
 
 def in_class(cls: type, base: nn.Module, settings) -> WindowByWindow:
     """A model of `cls`, made with `settings`, with all weights of `base`, in evaluation mode."""

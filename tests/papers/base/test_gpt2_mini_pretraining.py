@@ -5,13 +5,14 @@ import os
 from types import SimpleNamespace
 
 import pytest
+import tiny_gemma
 import torch
 
 from repro import paths
 from repro.data import files, tokens
 from repro.errors import ReproError
 from repro.models import load_causal_lm
-from repro.papers.base import gpt2_mini
+from repro.papers.base import gpt2_mini, pretraining
 from repro.papers.base.gpt2_mini import token_loss, tokeniser_of
 from repro.papers.base.pretraining import stages
 from repro.study import experiment, model_folder, run, run_id
@@ -155,3 +156,37 @@ def test_the_base_of_small_is_of_the_size_it_should_be():
 def test_the_base_of_small_keeps_its_id():
     config, = PRETRAINING.plan("small")
     assert run_id(config) == "590cbb4eb2418ec5"
+
+
+def test_a_cut_model_becomes_the_base_and_opens_every_window(home, tmp_path, monkeypatch):
+    made, backend = tiny_gemma.folder(tmp_path / "cut")
+    for module in (gpt2_mini, pretraining):
+        monkeypatch.setattr(module, "cut_model", lambda config: tmp_path / "cut")
+    config, = PRETRAINING.plan("smoke", {"source": "gemma-3-270m", "tokeniser": "cut"})
+    record = run(config, progress=False)
+    assert record.metrics["parameters"] == sum(weight.numel() for weight in made.parameters())
+    assert "model" not in record.notes  # published weights never lie next to a record
+    model, coder = load_causal_lm(model_folder(config, progress=False)), tokeniser_of(config)
+    assert model.config.opening_token == coder.bos == backend.token_to_id("<bos>")
+    ids = torch.tensor([coder.encode(tiny_gemma.TEXTS[0])])
+    with torch.no_grad():
+        whole = made(torch.cat([torch.tensor([[coder.bos]]), ids], 1)).logits[:, 1:]
+        torch.testing.assert_close(model(ids).logits, whole, rtol=1e-6, atol=1e-6)
+
+
+def test_a_model_is_cut_once_for_its_texts(tmp_path, monkeypatch):
+    from repro.models import pretrained, vocabulary
+
+    monkeypatch.setenv("REPRO_WORK", str(tmp_path))
+    monkeypatch.setenv("REPRO_MODELS", str(tmp_path / "models"))
+    config, = PRETRAINING.plan("smoke", {"source": "gemma-3-270m", "tokeniser": "cut"})
+    with pytest.raises(ReproError, match="run `repro models fetch gemma-3-270m`"):
+        pretraining.cut_model(config)
+    made = []
+    monkeypatch.setattr(pretrained, "folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(vocabulary, "study_texts", lambda: ["text"])
+    monkeypatch.setattr(vocabulary, "cut", lambda source, target, texts: made.append((source.name, texts))
+                        or target.mkdir(parents=True) or target)
+    first, again = pretraining.cut_model(config), pretraining.cut_model(config)
+    other = pretraining.cut_model(config.model_copy(update={"tokeniser_corpora": ("synthetic-books",) * 2}))
+    assert first == again != other and made == [("gemma-3-270m", ["text"])] * 2

@@ -103,10 +103,11 @@ def cut_model(config) -> Path:
     kept in the work folder. Raises ReproError, with the command that gets it, for a model that is not here."""
     from repro.data import corpus
     from repro.models.pretrained import declared, folder
-    from repro.models.vocabulary import cut, study_texts
+    from repro.models.vocabulary import STUDY_TEXTS, cut, study_texts
 
-    told = [declared(config.source).sha256, *(corpus(name).fingerprint() for name in config.tokeniser_corpora)]
-    target = paths.work() / "cut" / f"{config.source}-{hashlib.sha256(' '.join(told).encode()).hexdigest()[:16]}"
+    made_of = [declared(config.source).sha256, repr(STUDY_TEXTS),
+               *(corpus(name).fingerprint() for name in config.tokeniser_corpora)]
+    target = paths.work() / "cut" / f"{config.source}-{hashlib.sha256(' '.join(made_of).encode()).hexdigest()[:16]}"
     return target if target.exists() else cut(folder(config.source), target, study_texts())
 
 

@@ -207,8 +207,8 @@ def execute(config, context) -> Outcome:
     if model.config.vocab_size != coder.vocab_size:
         raise ReproError(f"base={config.base} has {model.config.vocab_size:,} token ids, the tokeniser of scale "
                          f"{config.scale} {coder.vocab_size:,}; choose a checkpoint trained with that tokeniser.")
-    if config.precision == "bf16" and config.model == "baseline" and not torch.cuda.is_available():
-        model.set_attn_implementation("eager")  # plain products: on a CPU faster than fused ones, as in a RecurrentLM
+    if config.precision == "bf16" and not torch.cuda.is_available() and model.config._attn_implementation == "sdpa":
+        model.set_attn_implementation("eager")  # plain products, as in GPT-2 with a module: faster on a CPU than fused
     names = None
     if config.train_documents and config.train_draw == "random":
         names = drawn(config.corpus, "train", config.train_documents, config.seed)
