@@ -99,10 +99,14 @@ def test_a_missing_checkpoint_is_named(tmp_path, recurrence):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ReproError, match="empty holds no config.json"):
         load_causal_lm(tmp_path / "empty", recurrence)
-    (tmp_path / "llama").mkdir()
-    (tmp_path / "llama/config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(ReproError, match="llama is a checkpoint of llama, not of gpt2"):
-        load_causal_lm(tmp_path / "llama", recurrence)
+    for kind, message in (("llama", "llama holds no whole checkpoint"),
+                          ("t5", "t5 is a checkpoint of t5, which is no decoder"),
+                          ("strange", "strange is a checkpoint of strange, which is no decoder")):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "config.json").write_text(f'{{"model_type": "{kind}"}}')
+        with pytest.raises(ReproError, match=message) as error:
+            load_causal_lm(tmp_path / kind, recurrence)
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("recurrent", [False, True])

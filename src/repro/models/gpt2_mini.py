@@ -72,9 +72,10 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | No
     'RecurrentLM'
     """
     import torch
-    from transformers import AutoModelForCausalLM, GPT2LMHeadModel
+    from transformers import GPT2LMHeadModel
 
     from repro.recurrence import RecurrentLM, with_memory
+    from repro.recurrence.decoders import decoder_of
     from repro.recurrence.opening import open_windows
 
     folder = Path(name_or_folder)
@@ -85,7 +86,8 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | No
         if recurrence is not None or "recurrence" in saved:
             return RecurrentLM.from_pretrained(str(name_or_folder), recurrence, dtype=torch.float32)
         if saved.get("model_type", "gpt2") != "gpt2":
-            model, _ = whole(AutoModelForCausalLM.from_pretrained, saved["model_type"], folder, dtype=torch.float32)
+            config, plain = decoder_of(folder)
+            model, _ = whole(plain.from_pretrained, config.model_type, folder, dtype=torch.float32)
             open_windows(model)
             return model
         return whole(GPT2LMHeadModel.from_pretrained, "gpt2", name_or_folder, dtype=torch.float32)[0]

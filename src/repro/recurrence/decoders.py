@@ -10,8 +10,9 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-from repro.checkpoints import whole
+from repro.checkpoints import config_of, whole
 from repro.errors import ReproError
 from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same
 from repro.recurrence.opening import open_windows
@@ -171,19 +172,26 @@ def recurrent_class(base: type) -> type:
     return type(f"Recurrent{base.__name__}", (RecurrentDecoder, base), {"__doc__": f"{base.__name__} with recurrence."})
 
 
+def decoder_of(name_or_path) -> tuple:
+    """The config of a checkpoint (hub name or folder) and its class in transformers. Raises ReproError for a model that
+    is no decoder."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
+
+    kind = config_of(None, name_or_path).get("model_type")
+    config = AutoConfig.from_pretrained(str(name_or_path)) if kind in CONFIG_MAPPING_NAMES else None
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ReproError(f"{name_or_path} is a checkpoint of {kind}, which is no decoder; give GPT-2, Llama, Mistral, "
+                         "Qwen or Gemma.")
+    return config, MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+
+
 def recurrent_decoder(name_or_path, recurrence: RecurrenceConfig | None = None, **kwargs) -> RecurrentDecoder:
     """A saved decoder with its module, or a fresh module in a plain one (hub name or folder), in evaluation mode.
 
     Raises ReproError for a model that is no decoder or whose layers cannot be given h_prev, if `recurrence` contradicts
     the saved module, and for a missing or damaged checkpoint.
     """
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
-
-    config = AutoConfig.from_pretrained(str(name_or_path))
-    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise ReproError(f"{name_or_path} is a checkpoint of {config.model_type}, which is no decoder; give GPT-2, "
-                         "Llama, Mistral, Qwen or Gemma.")
-    plain = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    config, plain = decoder_of(name_or_path)
     if (stored := getattr(config, "recurrence", None)) is not None:
         check_same(name_or_path, stored, recurrence)
         return whole(recurrent_class(plain).from_pretrained, config.model_type, name_or_path, **kwargs)[0]

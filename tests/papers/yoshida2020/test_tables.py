@@ -29,7 +29,8 @@ def record(model: str, ratio: float, overlap: int = 0, masked: float = 1.0, trai
     """Documents of very different difficulty; `ratio` times the word perplexity of the baseline on each of them."""
     nll = [n * (log(ratio) + hard) for n, hard in zip(WORDS, (3.0, 5.0, 4.0, 6.0), strict=True)]
     return SimpleNamespace(
-        id=model, model=model, seed=seed, config={"model": model, "overlap": overlap, "train_overlap": trained},
+        id=model, model=model, scale="small", seed=seed,
+        config={"model": model, "overlap": overlap, "train_overlap": trained},
         documents={"test": {"nll": nll, "n_words": WORDS}},
         metrics={"test_word_perplexity": ratio * 100, "test_word_perplexity_masked": masked * 100})
 
@@ -63,7 +64,7 @@ def test_learning_curves_keep_the_control_apart_from_the_baseline():
 def tuned(model, overlap, taken, candidates, weights=None, window=300, block=1, **notes):
     notes |= {"candidates": candidates, "learning_rate": taken, "layer_weights": weights}
     config = {"model": model, "window": window, "overlap": overlap, "insert_layer": block, "train_overlap": None}
-    return SimpleNamespace(model=model, config=config, notes=notes)
+    return SimpleNamespace(model=model, scale="small", config=config, notes=notes)
 
 
 def test_what_was_tried_stands_beside_what_was_taken_for_each_window():
