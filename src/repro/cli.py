@@ -50,7 +50,7 @@ models = typer.Typer(help="List, fetch, verify and install models.")
 main.add_typer(models, name="models")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Scale = Annotated[str | None, typer.Option(help="smoke (default), small, medium or paper.")]
+Scale = Annotated[str | None, typer.Option(help="smoke (default), small, pretrained, medium or paper.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=(
     "Set a key in every grid point; KEY=5,10 makes several points. Repeat for more keys."))]
 Results = Annotated[Path | None, typer.Option(file_okay=False, help=(
@@ -142,8 +142,8 @@ def _judged(entry: dict[str, Any]) -> list[str]:
 def run(
     name: Annotated[str | None, typer.Argument(metavar="EXPERIMENT", help=(
         "See `repro list`. Optional with --budget, which then covers every run of the scale."))] = None,
-    scale: Annotated[str | None, typer.Option(help="smoke (default; --dry-run shows every scale), small, medium "
-                                              "or paper.")] = None,
+    scale: Annotated[str | None, typer.Option(help="smoke (default; --dry-run shows every scale), small, "
+                                              "pretrained, medium or paper.")] = None,
     sets: Sets = None,
     seeds: Annotated[list[str] | None, typer.Option("--seed", metavar="N", help="0 (default), or 0,1,2.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would run: data, parameters, "
