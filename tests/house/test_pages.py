@@ -211,9 +211,10 @@ def test_a_thousand_rows_are_filtered_within_50_milliseconds(book, browser):
     def seconds():
         return {one["name"]: one["value"] for one in browser.call("Performance.getMetrics")["metrics"]}["TaskDuration"]
 
+    rarest = browser.evaluate("document.querySelector('[name=verdict]').options[1].value")
     took = {}
     for _ in range(20):
-        for name, value in (("verdict", "not run"), ("verdict", ""), ("paper", "yoshida2020"), ("paper", "")):
+        for name, value in (("verdict", rarest), ("verdict", ""), ("paper", "yoshida2020"), ("paper", "")):
             browser.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
             start = seconds()
             browser.evaluate(f"""document.querySelector("[name={name}]").value = "{value}";

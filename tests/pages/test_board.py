@@ -104,11 +104,11 @@ def test_what_cannot_be_filtered_without_a_script_is_not_offered(board):
 def test_a_strip_puts_the_claimed_side_to_the_right():
     one = SimpleNamespace(direction="lower", expected=lambda: -0.4)
     drawn = strip(one, Verdict("reproduced", effect=-0.2, low=-0.3, high=-0.1, detectable=0.05))
-    assert 'd="M75.0 0H25.0"' in drawn and '<g transform="translate(50.0)">' in drawn  # -0.3 to -0.1 of -0.4
-    assert 'class="paper" transform="translate(100.0)"' in drawn and 'class="band" d="M-12.5-8h25.0' in drawn
+    assert 'd="M75 0H25"' in drawn and '<g transform="translate(50)">' in drawn  # -0.3 to -0.1 of -0.4
+    assert 'class="paper" transform="translate(100)"' in drawn and 'class="band" d="M-12-8h24' in drawn
     higher = SimpleNamespace(direction="higher", expected=lambda: None)
     drawn = strip(higher, Verdict("not reproduced", effect=0.9, low=0.8, high=1.0, detectable=99, null=1.0))
-    assert '<g transform="translate(-50.0)">' in drawn and "paper" not in drawn and 'd="M-106.0-8h212.0' in drawn
+    assert '<g transform="translate(-50)">' in drawn and "paper" not in drawn and 'd="M-106-8h212' in drawn
     assert strip(one, Verdict("not run")) == ""
 
 

@@ -85,12 +85,12 @@ def strip(one: Claim, found: Verdict) -> str:
     widest = max(abs(end - found.null) for end in (found.effect, found.low, found.high, paper) if end is not None) or 1
 
     def place(value: float) -> str:
-        return f"{100 * sign * (value - found.null) / widest:.1f}"
+        return f"{100 * sign * (value - found.null) / widest:.0f}"
 
     parts = []
     if found.detectable:
-        reach = min(106, 100 * found.detectable / widest)
-        parts.append(f'<path class="band" d="M{-reach:.1f}-8h{2 * reach:.1f}v16h{-2 * reach:.1f}z"/>')
+        reach = round(min(106, 100 * found.detectable / widest))
+        parts.append(f'<path class="band" d="M{-reach}-8h{2 * reach}v16h{-2 * reach}z"/>')
     parts.append('<path class="null" d="M0-9v18"/>')
     if found.low is not None:
         parts.append(f'<path class="line" d="M{place(found.low)} 0H{place(found.high)}"/>')
