@@ -180,6 +180,9 @@ def dense(window_of):
                 z = z * 0.5 * (1 + torch.erf(z / math.sqrt(2)))
         return z.reshape(len(z), settings.n_embeddings, -1)
 
+    def size_of(x):
+        return ((x * x).sum(-1, keepdim=True) / x.shape[-1]) ** 0.5
+
     def one_window(ids, h_prev, weights, config, settings):
         x = weights["transformer.wte.weight"][ids] + weights["transformer.wpe.weight"][:ids.shape[1]]
         z, layer_input = 0, x.new_zeros(())
@@ -197,7 +200,9 @@ def dense(window_of):
             x = x + affine(inner, weights, f"{name}.mlp.c_proj")
             if layer == config.n_layer - 1:
                 x = norm(x, weights, "transformer.ln_f", eps)
-            z = z + scores[layer].exp() / scores.exp().sum() * x.sum(1) / x.shape[1]
+            mean = x.sum(1) / x.shape[1]
+            mean = mean / size_of(mean) if settings.normalize else mean
+            z = z + scores[layer].exp() / scores.exp().sum() * mean
         return x, (z, layer_input)
 
     def logits(model, ids, window, overlap=0, recurrent=True, cut=lambda k: False, weights=None, predict_next=True):
@@ -210,7 +215,8 @@ def dense(window_of):
             h_prev = None
             if z is not None and recurrent:
                 pooled, layer_input = (x.detach() if cut(k) else x for x in z)
-                h_prev = feedforward(pooled, weights, settings) + layer_input
+                h_prev = feedforward(pooled, weights, settings)
+                h_prev = (h_prev * size_of(layer_input) if settings.normalize else h_prev) + layer_input
             hidden, z = one_window(ids[:, start:stop], h_prev, weights, model.config, settings)
             scores = hidden @ weights["transformer.wte.weight"].T
             for position in range(start, stop):

@@ -10,7 +10,8 @@ from repro.recurrence import MaskedOut, RecurrenceConfig, RecurrentLM
 from repro.recurrence.causal import attention_with_previous
 
 SETTINGS = [{}, {"insert_layer": 0}, {"insert_layer": 2}, {"n_embeddings": 2}, {"insert": "every"},
-            {"insert": "every", "n_embeddings": 3, "hidden_layers": 1}, {"insert_layer": 2, "residual": True}]
+            {"insert": "every", "n_embeddings": 3, "hidden_layers": 1}, {"insert_layer": 2, "residual": True},
+            {"insert_layer": 2, "residual": True, "normalize": True}]
 SIZES = [(12, 4, 0), (13, 4, 0), (15, 4, 0), (13, 5, 2), (14, 4, 3), (3, 4, 1), (4, 4, 1), (5, 4, 1), (1, 4, 0),
          (6, 1, 0), (40, 16, 5)]  # tokens, window, overlap
 

@@ -17,7 +17,8 @@ SIZES = {"vocab_size": 29, "hidden_size": 16, "intermediate_size": 24, "num_hidd
 FAMILIES = {"llama": {}, "mistral": {"sliding_window": 5}, "qwen2": {}, "qwen3": {},
             "gemma3_text": {"sliding_window": 5, "query_pre_attn_scalar": 4, "layer_types": [
                 "sliding_attention", "full_attention", "sliding_attention"]}}
-SETTINGS = [{}, {"insert_layer": 0}, {"insert_layer": 2, "residual": True}, {"n_embeddings": 2}, {"insert": "every"}]
+SETTINGS = [{}, {"insert_layer": 0}, {"insert_layer": 2, "residual": True},
+            {"insert_layer": 2, "residual": True, "normalize": True}, {"n_embeddings": 2}, {"insert": "every"}]
 
 
 def text(n, batch=2, seed=0):
@@ -87,6 +88,8 @@ def by_hand(model, ids, window, overlap):
             pooled.append(hidden[:, n_open:].mean(1))
         hidden = base.norm(hidden)[:, n_open:]
         pooled[-1] = hidden.mean(1)
+        if settings.normalize:
+            pooled = [one / one.square().mean(-1, keepdim=True).sqrt() for one in pooled]
         z = sum(w * one for w, one in zip(model.recurrence.layer_weights, pooled, strict=True)),
         z += (layer_input,) if settings.residual else ()
         logits.append(model.lm_head(hidden[:, 0 if start == 0 else overlap:]))
@@ -138,10 +141,10 @@ def test_no_later_token_is_seen(recurrent, family):
 
 
 @pytest.mark.parametrize("recompute", ["layer", "window", "window+layer"])
-@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"residual": True}, {"residual": True, "normalize": True}])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_recomputation_changes_no_gradient(recurrent, family, residual, recompute):
-    model, ids = recurrent(family, {"opening_token": 1}, residual=residual), text(21)
+def test_recomputation_changes_no_gradient(recurrent, family, settings, recompute):
+    model, ids = recurrent(family, {"opening_token": 1}, **settings), text(21)
 
     def gradients(how):
         loss = model.train()(ids, window=8, overlap=2, labels=ids, recompute=how, return_logits=False).loss
@@ -156,7 +159,7 @@ def test_recomputation_changes_no_gradient(recurrent, family, residual, recomput
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_it_saves_loads_and_generates(recurrent, family, tmp_path):
-    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, residual=True), text(9)
+    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, residual=True, normalize=True), text(9)
     save_causal_lm(model, tmp_path / "saved")
     again = load_causal_lm(tmp_path / "saved")
     with torch.no_grad():
@@ -173,7 +176,7 @@ def test_it_saves_loads_and_generates(recurrent, family, tmp_path):
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_it_trains_in_both_precisions(recurrent, family, autocast):
-    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, residual=True).train(), text(21)
+    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, residual=True, normalize=True).train(), text(21)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         loss = model(ids, window=8, overlap=2, labels=ids, return_logits=False).loss
     loss.backward()
@@ -235,7 +238,7 @@ def test_eager_attention_gives_the_same_logits_and_another_one_is_refused(recurr
 
 @pytest.mark.parametrize("family", ["llama", "gemma3_text"])
 def test_compiled_it_has_the_same_loss_and_gradients(recurrent, family):
-    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, residual=True).train(), text(20)
+    model, ids = recurrent(family, {"opening_token": 1}, torch.float32, residual=True, normalize=True).train(), text(20)
 
     def gradients(call):
         loss = call(ids, window=8, overlap=2, labels=ids).loss

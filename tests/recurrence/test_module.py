@@ -193,3 +193,20 @@ def test_with_residual_a_fresh_module_gives_the_pooled_input_of_its_layer():
     with pytest.raises(ReproError, match="residual adds the input of one layer, but insert is 'every'"):
         RecurrenceConfig(insert="every", residual=True)
     assert RecurrenceConfig(residual=True).to_dict()["residual"] and "residual" not in RecurrenceConfig().to_dict()
+
+
+def test_normalized_states_and_a_step_in_units_of_the_input():
+    module = Recurrence(RecurrenceConfig(residual=True, normalize=True, hidden_size=4), n_layer=2, d_model=8)
+    first, second, layer_input = torch.randn(3, 5, 8).mul(1e3)
+    unit = [one / one.norm(dim=-1, keepdim=True) * 8**0.5 for one in (first, second, layer_input)]
+    z, same = module.state([first, second], layer_input)
+    torch.testing.assert_close(z, (unit[0] + unit[1]) / 2)
+    assert same is layer_input
+    step = module.feedforward(z) * (layer_input / unit[2])[:, :1]
+    torch.testing.assert_close(module(z, layer_input)[:, 0], layer_input + step)
+    huge, _ = module.state([first * 100, second * 100], layer_input)
+    torch.testing.assert_close(huge, z)  # the size of a state says nothing
+    nothing = torch.zeros(5, 8)
+    assert torch.isfinite(module(*module.state([nothing, nothing], nothing))).all()
+    with pytest.raises(ReproError, match="needs residual=True"):
+        RecurrenceConfig(normalize=True)

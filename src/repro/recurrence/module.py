@@ -32,7 +32,9 @@ class RecurrenceConfig:
     overlapping windows, the others are read again there (footnote 3). zero_init: the last layer of the feedforward
     network starts at 0, so that a fresh module gives every window the same h_prev of zeros; not in the paper.
     residual: the pooled input of `insert_layer` is added to h_prev, which then looks like a token of the window before,
-    so that the layer can use it at once; not in the paper.
+    so that the layer can use it at once; not in the paper. normalize: the feedforward network reads pooled outputs
+    divided by their root mean square, and its own output is multiplied by that of the pooled input, so that states with
+    a few huge coordinates, such as Gemma's, train at usual rates; needs residual, not in the paper.
 
     >>> RecurrenceConfig(insert_layer=2).hidden_layers
     3
@@ -52,15 +54,19 @@ class RecurrenceConfig:
     positions: Literal[*POSITIONS] = "all"
     zero_init: bool = False
     residual: bool = False
+    normalize: bool = False
 
     def __post_init__(self) -> None:
+        if self.normalize and not self.residual:
+            raise ReproError("normalize=True scales h_prev to the input of its layer, which needs residual=True.")
         if self.residual and self.insert != "one":
             raise ReproError(f"residual adds the input of one layer, but insert is '{self.insert}'; use insert='one'.")
 
     def to_dict(self) -> dict:
-        """The settings as plain values; `zero_init` and `residual` only if they are on, for compatibility with models
-        saved before them."""
-        return {name: value for name, value in asdict(self).items() if name not in ("zero_init", "residual") or value}
+        """The settings as plain values; the last three only if they are on, for compatibility with models saved before
+        them."""
+        later = ("zero_init", "residual", "normalize")
+        return {name: value for name, value in asdict(self).items() if name not in later or value}
 
 
 def check_settings(recurrence: object) -> None:
@@ -150,7 +156,10 @@ class Recurrence(nn.Module):
 
     def combine(self, pooled: list[Tensor]) -> Tensor:
         """z (B, d_model) from the result of `pool` for each layer."""
-        return torch.einsum("l,lbd->bd", self.layer_weights, torch.stack(pooled))
+        layers = torch.stack(pooled)
+        if self.config.normalize:
+            layers = layers / rms(layers)
+        return torch.einsum("l,lbd->bd", self.layer_weights, layers)
 
     def state(self, pooled: list[Tensor], layer_input: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """What a window leaves to the next: z, or with `residual` a pair of z and `layer_input`."""
@@ -171,4 +180,12 @@ class Recurrence(nn.Module):
         if (layer_input is not None) != self.config.residual:
             raise ReproError(f"layer_input is {what(layer_input)}; it is needed with residual=True, and only there.")
         h_prev = self.feedforward(z).unflatten(-1, (self.config.n_embeddings, self.d_model))
-        return h_prev if layer_input is None else h_prev + layer_input[:, None]
+        if layer_input is None:
+            return h_prev
+        return layer_input[:, None] + (h_prev * rms(layer_input)[:, None] if self.config.normalize else h_prev)
+
+
+def rms(x: Tensor) -> Tensor:
+    """The root mean square over the last dimension, which stays with size 1."""
+    squares = x.to(torch.promote_types(x.dtype, torch.float32)).square()
+    return squares.mean(-1, keepdim=True).sqrt().clamp_min(1e-6).to(x.dtype)

@@ -88,7 +88,7 @@ def table_rows(baseline: Iterable[int] = (), recurrent: Iterable[int] = (), cont
             *({"model": "baseline", "overlap": overlap, "train_overlap": overlap} for overlap in controls),
             *({"model": "recurrent", "overlap": overlap, "insert_layer": 0} for overlap in first),
             *({"model": "recurrent", "overlap": overlap, "insert_layer": 1, "residual": False,
-               "zero_init": False} for overlap in literal)]
+               "zero_init": False, "normalize": False} for overlap in literal)]
 
 
 def estimate_evaluation(config, scored_tokens: int) -> Estimate:

@@ -65,6 +65,8 @@ class Config(RunConfig):
     zero_init: Annotated[bool, Absent(False)] = False  # whether the module's last layer starts at 0
     # Whether the window's mean input of `insert_layer` is added to h_prev, which then looks like a token of the text.
     residual: Annotated[bool, Absent(False)] = False
+    # Whether the module reads states divided by their root mean square, and adds to that input in its units.
+    normalize: Annotated[bool, Absent(False)] = False
     # Candidates for these two, each tried with each of `learning_rates`: (times the learning rate, zero_init).
     modules: Annotated[tuple[Candidate, ...], Absent(())] = ()
     # One of `repro.recurrence.MEMORIES`, with its own settings; "none" and "overlap" (set by `overlap`) are rows
@@ -105,12 +107,13 @@ SCALES = {
               "decay": "linear", "validate_every": 500_000, "validation_tokens": 60_000, "validation_documents": 10,
               "precision": "bf16"},
     # Gemma 3 270M: 200 steps of 19,200 targets, 3.8 million in all. The module sits in the middle of the 18 layers and
-    # starts as the mean token of the window before: fresh at the second layer it learned nothing in this time.
+    # starts as the mean token of the window before: fresh at the second layer it learned nothing in this time. Without
+    # normalization it learns nothing either: a state's largest coordinate is 8,000, and a step moves h_prev too far.
     "pretrained": {"corpus": "wikitext-103", "batch_size": 8, "windows_per_sequence": 8, "steps": 200,
-                   "learning_rates": (4e-5, 1e-4), "modules": ((30.0, True),), "selection_share": 0.1,
+                   "learning_rates": (4e-5, 1e-4), "modules": ((2.5, True), (10.0, True)), "selection_share": 0.1,
                    "warmup_steps": 20, "decay": "linear", "validate_every": 10_000_000, "validation_tokens": 60_000,
                    "validation_documents": 10, "precision": "bf16", "insert_layer": 9, "residual": True,
-                   "zero_init": True},
+                   "zero_init": True, "normalize": True},
     "medium": {"corpus": "wikitext-103", "batch_size": 4, "learning_rates": (1e-4, 3e-4, 1e-3),
                "selection_share": 0.25, "precision": "bf16"},
     "paper": {"corpus": "wikitext-103-full", "batch_size": 4},
@@ -199,7 +202,7 @@ def execute(config, context) -> Outcome:
     torch.manual_seed(config.seed)
     module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, config.pool,
                               config.n_embeddings, config.insert, config.layers, zero_init=zero_init,
-                              residual=config.residual)
+                              residual=config.residual, normalize=config.normalize)
     memory = None if config.memory in NO_MEMORY else config.memory
     yoshida = config.model == "recurrent" and memory is None
     own = {"zero_init": True} if memory and zero_init else {}

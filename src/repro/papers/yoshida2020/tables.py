@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SPLITS = ("validation", "test")
 CONTROL = "baseline trained overlapped"
 LITERAL = "recurrent, as in the paper"  # at a scale whose own module differs from the paper's
+UNSCALED = "recurrent, not normalized"  # at a scale whose own module is
 FIRST = "recurrent, first block"  # the depth-matched reading of the paper's second of twelve layers
 
 
@@ -300,13 +301,14 @@ def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
 
 
 def row_kind(run) -> str:
-    """The kind of model of a config or record: baseline, recurrent, recurrent with the module at the first block, or at
-    the paper's place where a scale has another, or a baseline trained on the windows it is tested on."""
+    """The kind of model of a config or record: baseline, recurrent, recurrent with the module at the first block, or as
+    in the paper or without normalization where a scale's own differs, or a baseline trained on the windows of the
+    test."""
     values = vars(run) if isinstance(run, RunConfig) else run.config
     if values["model"] == "baseline":
         return CONTROL if values["train_overlap"] else "baseline"
-    if run.scale == "pretrained" and not values.get("residual"):
-        return LITERAL
+    if run.scale == "pretrained" and not values.get("normalize"):
+        return UNSCALED if values.get("residual") else LITERAL
     return FIRST if values.get("insert_layer") == 0 else values["model"]
 
 
