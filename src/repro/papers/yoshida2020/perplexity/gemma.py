@@ -6,11 +6,10 @@ one in the middle of the 18 layers that starts as the mean token of the window b
 chosen in trial runs on validation books that left no record, before any test book was read.
 """
 
-from repro.papers.yoshida2020 import finetuning
-from repro.papers.yoshida2020.effects import MASKED, both, gain, printed, printed_overlap, room_of_overlap
-from repro.papers.yoshida2020.evaluation import evaluation, table_rows
-from repro.papers.yoshida2020.tables import LITERAL, change, perplexity, row_kind
-from repro.study import Artifact, Assay, Claim, register
+from repro.papers.yoshida2020.perplexity import finetuning
+from repro.papers.yoshida2020.perplexity.evaluation import evaluation, table_rows
+from repro.papers.yoshida2020.perplexity.tables import LITERAL, change, perplexity, row_kind
+from repro.study import Artifact, register
 from repro.study.artifacts import NOT_RUN
 
 TABLE = "yoshida2020_table2_pg19"
@@ -53,29 +52,9 @@ def gains(context):
     return pandas.DataFrame(rows, columns=["model", "module", "seeds", "test", "change", "masked out",
                                            "another book's state"]).fillna("–")
 
-
-def point(*models: str, overlaps=(0,)):
-    """Whether a config is one of these kinds of model, at one of these overlaps."""
-    return lambda config: row_kind(config) in models and config.overlap in overlaps
-
-
 EVALUATION = evaluation("recurrence-gemma", "Recurrence in Gemma 3 270M, in windows of 64 tokens.", SCALES, grid,
                         {"pretrained": 66_000})
 ARTIFACT = Artifact(id="recurrence-gemma", paper="yoshida2020", chapter="07_pg19", experiment=EVALUATION.name,
                     title="Recurrence in a pretrained model, Gemma 3 270M, on books in windows of 64 tokens",
                     source="not in the paper; declared before the runs", build=gains)
-CLAIM = {"paper": "yoshida2020", "source": "Table 2", "experiment": EVALUATION.name, "about": (ARTIFACT.id,),
-         "unit": "book", "direction": "lower", "relative": True, "control": MASKED, "seeds": 3,
-         "paper_effect": printed(TABLE, *both(0)), "family": "yoshida2020-gemma",
-         "assay": Assay("the baseline's gain from an overlap of a sixth of the window",
-                        point("baseline", overlaps=(0, OVERLAP)), room_of_overlap, printed_overlap(TABLE))}
-register(
-    EVALUATION, ARTIFACT,
-    Claim(id="yoshida2020-gemma-gain", **CLAIM, measure=gain, where=point("baseline", "recurrent"),
-          sentence="On books in windows of 64 tokens without overlap, Gemma 3 270M with a recurrence module in its "
-                   "middle layer has a lower test perplexity than the same model fine-tuned without one.",
-          short="Recurrence in the middle of Gemma 3 270M helps."),
-    Claim(id="yoshida2020-gemma-gain-papers-module", **CLAIM, where=point("baseline", LITERAL),
-          measure=lambda records: gain(records, model=LITERAL),
-          sentence="The same holds with the paper's own module, fresh at the second layer.",
-          short="The paper's own module in Gemma 3 270M helps."))
+register(EVALUATION, ARTIFACT)
