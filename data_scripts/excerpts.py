@@ -10,7 +10,7 @@ from pathlib import Path
 from repro.data import corpus
 from repro.data.excerpts import digest
 from repro.papers.sparse2019.pictures import drawn_text, text_notes
-from repro.papers.yoshida2020.words_figure import text_of
+from repro.papers.yoshida2020.words.figure import text_of
 from repro.study import Store, experiment
 
 FILE = Path(__file__).parents[1] / "src/repro/data/excerpts.json"

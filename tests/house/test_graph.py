@@ -138,8 +138,9 @@ def redone(tmp_path_factory):
 
     papers = "src/repro/papers"
     files = {Path(name).stem: name for name in (
-        f"{papers}/longformer2020/charlm.py", f"{papers}/yoshida2020/tables.py", f"{papers}/base/gpt2_mini.py",
-        f"{papers}/example.py", "src/repro/study/runs.py", "src/repro/cli.py", "src/repro/bench/memory.py")}
+        f"{papers}/longformer2020/charlm.py", f"{papers}/yoshida2020/perplexity/tables.py",
+        f"{papers}/base/gpt2_mini.py", f"{papers}/example.py", "src/repro/study/runs.py", "src/repro/cli.py",
+        "src/repro/bench/memory.py")}
     files |= {"charlm_records": "results/small/charlm/note.json", "bench": "results/bench/note.json"}
     found = {}
     with process(copy):

@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex, to_rgb
 from repro.bench.attention import VARIANTS, contenders
 from repro.errors import ReproError
 from repro.papers.longformer2020.attention_memory import MEANING
-from repro.papers.yoshida2020.propagation_tables import READERS, WRITERS
+from repro.papers.yoshida2020.propagation.tables import READERS, WRITERS
 from repro.plotting import LiveCurve, draw_bars, draw_curves, draw_growth, draw_own_and_other, draw_reach
 from repro.plotting.style import CYCLE, SERIES, canvas, colours, house, named, series
 

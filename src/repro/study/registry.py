@@ -90,11 +90,11 @@ def cited(paper: str) -> str:
 
 @cache
 def _discover() -> None:
-    """Import every module of every package of a paper once."""
+    """Import every module of every package of a paper once, those of its subpackages too."""
     for name in packages():
         paper = importlib.import_module(f"{PACKAGE}.{name}")
-        for module in sorted(found.name for found in pkgutil.iter_modules(paper.__path__)):
-            importlib.import_module(f"{paper.__name__}.{module}")
+        for module in pkgutil.walk_packages(paper.__path__, f"{paper.__name__}."):  # in alphabetical order
+            importlib.import_module(module.name)
         if name != SHARED:
             _check_whole(name)
 

@@ -12,7 +12,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.markup import signed
-from repro.papers.sparse2019 import density, tables
+from repro.papers.sparse2019 import density, effects, tables
 from repro.papers.sparse2019.claims import is_pattern
 from repro.papers.sparse2019.data import read
 from repro.papers.sparse2019.settings import LENGTHS, PATTERN_SEEDS, SEEDS, TEXT, is_as_large_as_fits
@@ -174,20 +174,20 @@ def record(seed, nll, corpus="synthetic-images", **config):
 def test_patterns_are_compared_image_by_image_and_seed_by_seed():
     records = [record(seed, [10 * log(2) * (k + seed - lead) for k in (1, 2, 3)], pattern=name)
                for name, lead in (("strided", 0.25), ("dense", 0)) for seed in (0, 1)]
-    found = tables.fewer_bits(tables.has("pattern", "strided"))(records).effects
+    found = effects.fewer_bits(effects.has("pattern", "strided"))(records).effects
     np.testing.assert_allclose(found, np.full((2, 3), -0.25))
 
 
 def test_text_is_compared_in_stretches_of_two_blocks():
     one = record(0, [log(2) * 10 * k for k in (1, 3, 5, 7, 4)], "synthetic-books")
-    assert len(tables.bits(one)) == 3
-    assert tables.bits(one).mean() == pytest.approx(4)
+    assert len(effects.bits(one)) == 3
+    assert effects.bits(one).mean() == pytest.approx(4)
 
 
 def test_the_longest_are_compared_with_the_shortest():
     records = [record(seed, [10 * log(2) * (bits + seed)] * 24, "piano-bach", length=n)
                for n, bits in ((4, 1.0), (16, 5.0), (64, 1.5)) for seed in (0, 1)]
-    found = tables.longest_and_shortest(tables.bits)(records).effects
+    found = effects.longest_and_shortest(effects.bits)(records).effects
     np.testing.assert_allclose(found, np.full((2, 2), 0.5))
 
 
@@ -228,8 +228,8 @@ def test_the_room_is_what_dense_attention_has_beyond_a_window():
         return SimpleNamespace(config={"pattern": pattern}, seed=seed, metrics={"test_bits_per_byte": bits})
 
     dense = [told("dense", 0, 2.0), told("dense", 1, 3.0), told("dense", 2, 9.0)]
-    assert tables.worth_of_reach([*dense, told("window", 1, 3.25)]) == 0.25
-    assert tables.worth_of_reach([*dense, told("window", 5, 5.0), told("window", 6, 6.0)]) == 5.5 - 14 / 3
+    assert effects.worth_of_reach([*dense, told("window", 1, 3.25)]) == 0.25
+    assert effects.worth_of_reach([*dense, told("window", 5, 5.0), told("window", 6, 6.0)]) == 5.5 - 14 / 3
 
 
 def test_the_smallest_model_is_heard_on_the_shortest_sound_too():
@@ -256,11 +256,11 @@ def test_longer_sound_counts_only_beyond_what_the_smaller_model_costs_on_the_sho
 def test_a_smaller_model_is_told_with_the_memory_that_both_take():
     rows = [SimpleNamespace(seed=0, config={"length": n}, metrics={"parameters": size, "memory_per_sequence": kept})
             for n, size, kept in ((64, 1.0, 3 * 2**20), (4, 8.0, 2 * 2**20), (16, 4.0, 9.0))]
-    found = tables.smaller(rows)
+    found = effects.smaller(rows)
     np.testing.assert_allclose(found.effects, [[log(1 / 8)]])
     assert found.note == "a sequence takes 2 MiB at 4 and 3 MiB at 64 samples"
     rows[0].metrics["memory_per_sequence"] = 4 * 2**20
-    unequal = tables.smaller(rows)
+    unequal = effects.smaller(rows)
     assert unequal.note.endswith("4 MiB at 64 samples: 2.0 times, so memory was not held equal")
     assert unequal.effects == [[0]]  # which no claim can rest on
 
@@ -268,7 +268,7 @@ def test_a_smaller_model_is_told_with_the_memory_that_both_take():
 def test_the_claim_on_context_says_what_it_compares(text):
     config, record = text
     least, most = min(config.contexts), max(config.contexts)
-    found = tables.last_context([record])
+    found = effects.last_context([record])
     assert found.note == f"at least {most} bytes of context against {least}"
     assert np.mean(found.effects) == pytest.approx(record.metrics[f"test_bits_at_{most}"]
                                                    - record.metrics[f"test_bits_at_{least}"])

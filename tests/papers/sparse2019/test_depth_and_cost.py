@@ -8,8 +8,7 @@ import torch
 
 from repro.errors import ReproError
 from repro.models import SparseConfig, SparseTransformer
-from repro.papers.sparse2019 import claims as measures
-from repro.papers.sparse2019 import cost, depth
+from repro.papers.sparse2019 import cost, depth, effects
 from repro.papers.sparse2019.pictures import Clip, heard, learned_attention, waveform
 from repro.study import experiment
 
@@ -50,11 +49,11 @@ def test_claims_about_depth_look_at_the_deepest_models():
                     growth_of_variance=2.0 if scaled else 8.0, gradient_ratio=0.5 if scaled else 8.0,
                     bytes_per_token_kept=100.0 * n, bytes_per_token_recomputed=25.0 * n)
                for n in (4, 8) for scaled in (True, False) for seed in (0, 1)]
-    bits = measures.deepest(lambda record: record.metrics["test_bits_per_byte"])(records).effects
+    bits = effects.deepest(lambda record: record.metrics["test_bits_per_byte"])(records).effects
     assert [one.tolist() for one in bits] == [[-0.5], [-0.5]]
-    assert [one.tolist() for one in measures.grown(records).effects] == [[pytest.approx(log(1 / 4))]] * 2
-    assert [one.tolist() for one in measures.evened(records).effects] == [[pytest.approx(log(2) - log(8))]] * 2
-    assert measures.saved([one for one in records if one.config["scaled"]]).effects == [[pytest.approx(log(1 / 4))]]
+    assert [one.tolist() for one in effects.grown(records).effects] == [[pytest.approx(log(1 / 4))]] * 2
+    assert [one.tolist() for one in effects.evened(records).effects] == [[pytest.approx(log(2) - log(8))]] * 2
+    assert effects.saved([one for one in records if one.config["scaled"]]).effects == [[pytest.approx(log(1 / 4))]]
 
 
 def test_memory_is_told_in_kibibytes_and_in_tokens_of_a_card():
@@ -73,7 +72,7 @@ def test_each_start_is_judged_at_the_rate_that_serves_it_best_on_other_text():
             (False, 1): [(3.0, 1.0), (3.0, 1.0)], (False, 2): [(2.0, 7.0), (2.5, 9.0)]}
     records = [told(8, scaled, seed, rate, validation_bits_per_byte=seen, test_bits_per_byte=unseen)
                for (scaled, rate), values in bits.items() for seed, (seen, unseen) in enumerate(values)]
-    found = measures.deepest(lambda record: record.metrics["test_bits_per_byte"])(records).effects
+    found = effects.deepest(lambda record: record.metrics["test_bits_per_byte"])(records).effects
     assert [one.tolist() for one in found] == [[5 - 7], [6 - 9]]
 
 

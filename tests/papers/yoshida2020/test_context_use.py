@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from repro.papers.yoshida2020.context_use import baseline, by_stretch
+from repro.papers.yoshida2020.perplexity.context_use import baseline, by_stretch
 from repro.study import experiment
 
 

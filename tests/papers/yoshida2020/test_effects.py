@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from repro.errors import ReproError
-from repro.papers.yoshida2020.effects import (
+from repro.papers.yoshida2020.claims.effects import (
     at_points,
     context_counts,
     every_window,
@@ -24,7 +24,7 @@ from repro.papers.yoshida2020.effects import (
     widening,
     without_module,
 )
-from repro.papers.yoshida2020.tables import CONTROL, log_ratio, row_kind
+from repro.papers.yoshida2020.perplexity.tables import CONTROL, log_ratio, row_kind
 from repro.study import Measured, claim, claims
 from repro.study import experiment as named
 

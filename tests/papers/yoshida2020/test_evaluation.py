@@ -10,8 +10,8 @@ import pytest
 from repro.data import tokeniser, tokens
 from repro.errors import ReproError
 from repro.models import load_causal_lm, save_causal_lm
-from repro.papers.yoshida2020.evaluation import evaluate, trained
-from repro.papers.yoshida2020.finetuning import FINETUNING
+from repro.papers.yoshida2020.perplexity.evaluation import evaluate, trained
+from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING
 from repro.study import experiment
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from repro.pages.charts import charts, measured
-from repro.papers.yoshida2020 import explorer, variations, wikitext103
+from repro.papers.yoshida2020 import explorer
+from repro.papers.yoshida2020.perplexity import variations, wikitext103
 from repro.study import Store, experiment
 
 TABLE1 = next(chart for chart in charts() if chart.id == "recurrence-wikitext103")

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from repro.papers.yoshida2020 import gemma
-from repro.papers.yoshida2020.evaluation import trained
-from repro.papers.yoshida2020.tables import LITERAL, row_kind
+from repro.papers.yoshida2020.perplexity import gemma
+from repro.papers.yoshida2020.perplexity.evaluation import trained
+from repro.papers.yoshida2020.perplexity.tables import LITERAL, row_kind
 from repro.study import claim, experiment
 
 PLAN = experiment("recurrence-gemma").plan("pretrained")
@@ -65,6 +65,6 @@ def test_nothing_run_is_said_so():
 
 @pytest.mark.parametrize("config", PLAN, ids=row_kind)
 def test_rates_are_fixed_so_no_candidate_is_tried(config):
-    from repro.papers.yoshida2020.finetuning import candidates
+    from repro.papers.yoshida2020.perplexity.finetuning import candidates
 
     assert candidates(trained(config)) == []

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from repro.papers.yoshida2020.goals import BY_POSITION, TABLE_1, _gain, goals
+from repro.papers.yoshida2020.perplexity.goals import BY_POSITION, TABLE_1, _gain, goals
 from repro.study import experiment
 
 

@@ -15,7 +15,9 @@ from repro.data.synthetic_hops import SyntheticHops
 from repro.errors import ReproError
 from repro.evaluation import answer_scores
 from repro.papers.base.pretraining import new_tokeniser
-from repro.papers.yoshida2020 import hotpotqa, hotpotqa_tables
+from repro.papers.yoshida2020.claims import hotpotqa as claims
+from repro.papers.yoshida2020.hotpotqa import experiment as hotpotqa
+from repro.papers.yoshida2020.hotpotqa import tables as hotpotqa_tables
 from repro.study import artifact, claim, experiment, model_folder, run
 from repro.study.settings import as_text
 from repro.training import Answers, LengthBuckets
@@ -31,7 +33,7 @@ def test_other_scales_are_declared(scale):
     assert [config.model for config in plan[:2]] == ["baseline", "recurrent"]
     more = [(config.model, config.epochs) for config in plan[2:]]
     assert more == [("baseline", 3), ("recurrent", 3)] * (scale == "small")
-    assert [hotpotqa_tables._main(config) for config in plan] == [True] * 2 + [False] * len(more)
+    assert [hotpotqa_tables.is_main(config) for config in plan] == [True] * 2 + [False] * len(more)
     assert [hotpotqa_tables._module(config) for config in plan[2:3]] == ["3 epochs"] * (scale == "small")
     for config in plan:
         told = EXPERIMENT.estimate(config)
@@ -220,17 +222,17 @@ def test_the_control_is_the_one_with_the_higher_score():
     base = record("baseline", answer_f1=[0., 50.])
     ours = record("recurrent", answer_f1=[100., 60.], masked_answer_f1=[0., 0.],
                   other_answer_f1=[90., 0.])
-    told = hotpotqa_tables.gain("answer_f1")([base, ours])
+    told = claims.gain("answer_f1")([base, ours])
     np.testing.assert_allclose(told.effects, [[100, 10]])
     np.testing.assert_allclose(told.control, [[90, -50]])
     assert "another question" in told.note
-    lower = hotpotqa_tables.gain("answer_f1", -1)([base, ours])
+    lower = claims.gain("answer_f1", -1)([base, ours])
     np.testing.assert_allclose(lower.control, [[0, -50]])  # where lower is better the masked one is
 
 
 def test_the_room_of_an_assay_is_what_is_lost():
     def lost(together, apart, sign=1):
-        return hotpotqa_tables.room("answer_f1", sign)([SimpleNamespace(
+        return claims.room("answer_f1", sign)([SimpleNamespace(
             documents={"assay": {
                 "together_answer_f1": together, "apart_answer_f1": apart}})])
 
@@ -241,7 +243,7 @@ def test_the_room_of_an_assay_is_what_is_lost():
     assert lost([15., 15., 16.], [40., 41., 40.]) == pytest.approx(-25)
     assert lost([15., 15., 16.], [40., 41., 40.], -1) == pytest.approx(25)
     assert lost([40., 0., 9.], [0., 30., 9.]) == pytest.approx(10 / 3)
-    assert hotpotqa_tables.room("answer_f1")([SimpleNamespace(documents={"validation": {}})]) is None
+    assert claims.room("answer_f1")([SimpleNamespace(documents={"validation": {}})]) is None
 
 
 def test_only_second_paragraphs_change_places_between_both_ways_of_the_assay(study, monkeypatch):

@@ -11,10 +11,11 @@ from repro.data.synthetic import bounds
 from repro.errors import ReproError
 from repro.markup import bounded
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
-from repro.papers.yoshida2020.evaluation import trained
-from repro.papers.yoshida2020.finetuning import FINETUNING, added_weights
-from repro.papers.yoshida2020.memories import ROWS, execute, gain, known
-from repro.papers.yoshida2020.memories_tables import COLUMNS, cost_figure, cost_points, memory_table, reach
+from repro.papers.yoshida2020.claims.memories import gain
+from repro.papers.yoshida2020.memories.experiment import ROWS, execute, known
+from repro.papers.yoshida2020.memories.tables import COLUMNS, cost_figure, cost_points, memory_table, reach
+from repro.papers.yoshida2020.perplexity.evaluation import trained
+from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING, added_weights
 from repro.study import ArtifactContext, artifact, claims, experiment
 from repro.study.artifacts import same_seeds
 

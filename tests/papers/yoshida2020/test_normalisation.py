@@ -7,8 +7,8 @@ import pytest
 
 from repro.data import Document, Reader, registry
 from repro.errors import ReproError
-from repro.papers.yoshida2020 import normalisation
-from repro.papers.yoshida2020.normalisation import EXPERIMENT, change_without, execute, uses
+from repro.papers.yoshida2020.normalisation import experiment as normalisation
+from repro.papers.yoshida2020.normalisation.experiment import EXPERIMENT, change_without, execute, uses
 from repro.study import artifact
 from repro.study.progress import Progress
 

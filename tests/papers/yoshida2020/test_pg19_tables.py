@@ -10,7 +10,7 @@ from repro.cli import main
 from repro.data import corpora
 from repro.errors import ReproError
 from repro.markup import bounded
-from repro.papers.yoshida2020.pg19_tables import families, points, window_table
+from repro.papers.yoshida2020.perplexity.pg19_tables import families, points, window_table
 from repro.study import ArtifactContext, artifact, experiment
 from repro.study.settings import SCALES
 
@@ -69,8 +69,8 @@ def test_variations_are_each_one_change(monkeypatch):
 
 @pytest.mark.parametrize(("scale", "rows"), [("smoke", 12), ("small", 15), ("paper", 16)])
 def test_each_row_of_the_variations_is_the_run_that_it_names(monkeypatch, scale, rows):
-    from repro.papers.yoshida2020 import pg19_tables as tables
-    from repro.papers.yoshida2020.variations import variations
+    from repro.papers.yoshida2020.perplexity import pg19_tables as tables
+    from repro.papers.yoshida2020.perplexity.variations import variations
 
     monkeypatch.setattr(tables, "perplexity_cell", lambda config, split: config)
     monkeypatch.setattr(tables, "module_effect", lambda config: 0.0)
@@ -114,7 +114,7 @@ def test_the_dry_run_at_paper_scale_tells_the_published_settings():
 
 
 def test_a_change_needs_a_seed_that_both_have():
-    from repro.papers.yoshida2020.tables import change
+    from repro.papers.yoshida2020.perplexity.tables import change
 
     def record(ratio, seed):
         return SimpleNamespace(id=f"{seed}", seed=seed, documents={"validation": {

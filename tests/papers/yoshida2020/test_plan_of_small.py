@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from repro.papers.yoshida2020 import finetuning, matched, pg19, variations, wikitext103, window_choice
-from repro.papers.yoshida2020.evaluation import trained
-from repro.papers.yoshida2020.tables import CONTROL, FIRST, row_kind
+from repro.papers.yoshida2020.perplexity import finetuning, matched, pg19, variations, wikitext103, window_choice
+from repro.papers.yoshida2020.perplexity.evaluation import trained
+from repro.papers.yoshida2020.perplexity.tables import CONTROL, FIRST, row_kind
 from repro.study import claims
 
 EVALUATIONS = {"Table 1": wikitext103, "Table 2, Figures 4 and 5": pg19, "variations": variations,

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pandas
 import pytest
 
-from repro.papers.yoshida2020 import propagation_tables
-from repro.papers.yoshida2020.propagation_tables import (
+from repro.papers.yoshida2020.claims.propagation import by_book
+from repro.papers.yoshida2020.propagation import tables as propagation_tables
+from repro.papers.yoshida2020.propagation.tables import (
     by_distance,
     consistency,
     controls,
@@ -116,7 +117,7 @@ def test_pronouns_are_counted_by_book():
 
 def test_effects_are_by_book():
     values = [1, 1, 1, 2, 2, 2, 2, 6, 6, 6]
-    found = propagation_tables.by_book([record(), record()], lambda documents: values)
+    found = by_book([record(), record()], lambda documents: values)
     assert found.shape == (2, 3) and found.mean() == pytest.approx(29 / 10)
 
 

@@ -9,8 +9,8 @@ import torch
 from repro import paths
 from repro.data.examples import Paragraph, Question, Span
 from repro.errors import ReproError
-from repro.papers.yoshida2020 import reading
-from repro.papers.yoshida2020.reading import answered, asked, by_window, padded, read_by, states_of_others
+from repro.papers.yoshida2020.hotpotqa import reading
+from repro.papers.yoshida2020.hotpotqa.reading import answered, asked, by_window, padded, read_by, states_of_others
 from repro.recurrence.reader import Read
 from repro.training import Answers
 

@@ -7,8 +7,8 @@ import pytest
 
 from repro.errors import ReproError
 from repro.markup import bounded
-from repro.papers.yoshida2020 import tables
-from repro.papers.yoshida2020.tables import (
+from repro.papers.yoshida2020.perplexity import tables
+from repro.papers.yoshida2020.perplexity.tables import (
     CONTROL,
     FIRST,
     compare,

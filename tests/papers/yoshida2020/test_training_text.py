@@ -10,7 +10,7 @@ import pytest
 import repro.training
 from repro.data import corpus, drawn, registry, tokeniser, tokens
 from repro.models import save_causal_lm
-from repro.papers.yoshida2020.finetuning import execute, leading
+from repro.papers.yoshida2020.perplexity.finetuning import execute, leading
 from repro.study import experiment
 
 CODER = tokeniser("word", corpus="synthetic-books")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from repro.papers.yoshida2020.typed import EXPERIMENT, measured, perplexities
+from repro.papers.yoshida2020.normalisation.typed import EXPERIMENT, measured, perplexities
 from repro.study.progress import Progress
 
 PLAIN_BOOK, MARKED = "It is plain. " * 40, "“It’s so” —  he\n\nsaid. " * 40

@@ -12,9 +12,9 @@ from repro.cli import main
 from repro.data import corpus, tokeniser, tokens
 from repro.data.excerpts import digest, excerpt, excerpts
 from repro.errors import ReproError
-from repro.papers.yoshida2020 import words_figure
-from repro.papers.yoshida2020.words import kinds, trained
-from repro.papers.yoshida2020.words_figure import page_of, passage
+from repro.papers.yoshida2020.words import figure as words_figure
+from repro.papers.yoshida2020.words.experiment import kinds, trained
+from repro.papers.yoshida2020.words.figure import page_of, passage
 from repro.study import Store, artifact, experiment
 from repro.study.progress import Progress
 from repro.study.settings import canonical

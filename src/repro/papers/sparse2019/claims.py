@@ -1,9 +1,6 @@
 """The claims on the Sparse Transformer: what depth and length cost, and which patterns predict best."""
 
-from math import log
-from statistics import fmean
-
-from repro.papers.sparse2019 import cost, depth, tables
+from repro.papers.sparse2019 import cost, depth, effects
 from repro.papers.sparse2019.settings import (
     PATTERN_SEEDS,
     PATTERNS,
@@ -14,7 +11,7 @@ from repro.papers.sparse2019.settings import (
     is_plain,
 )
 from repro.papers.sparse2019.tasks import AUDIO, DENSITY, PAPER
-from repro.study import ADDED, Assay, Claim, Measured, register
+from repro.study import ADDED, Assay, Claim, register
 
 MOST = 1.6  # the largest exponent that counts as n * sqrt(n)
 COUNTED = {"paper": PAPER, "experiment": cost.EXPERIMENT.name, "unit": "exact", "direction": "lower",
@@ -29,51 +26,6 @@ STARTS = {"unit": "seed", "direction": "lower", "relative": True, "why_no_contro
           "criterion_before": "a single number without seeds, as if chance played no part"}
 
 
-def worst(metric: str):
-    """The larger exponent of the two factorized patterns; counted, so without chance."""
-    return lambda records: Measured([[max(record.metrics[metric] for record in records)]])
-
-
-def deepest(measure):
-    """Compare the deepest models, scaled minus unscaled, each at its best learning rate."""
-    def measured(records):
-        import numpy as np
-
-        most = max(record.config["n_layer"] for record in records)
-        scaled, others = (at_best_rate([record for record in records if record.config["n_layer"] == most
-                                        and record.config["scaled"] is kind]) for kind in (True, False))
-        return Measured([np.atleast_1d(measure(one) - measure(other))
-                         for one, other in zip(scaled, others, strict=True)])
-    return measured
-
-
-def at_best_rate(records):
-    """The records trained at the learning rate with the fewest bits on the validation text, over all seeds."""
-    rates = {record.config["learning_rate"]: [] for record in records}
-    for record in records:
-        rates[record.config["learning_rate"]].append(record.metrics["validation_bits_per_byte"])
-    best = min(rates, key=lambda rate: fmean(rates[rate]))
-    return [record for record in records if record.config["learning_rate"] == best]
-
-
-def saved(records):
-    """Log ratio of the bytes per token, recomputed to kept, in the deepest model."""
-    most = max(records, key=lambda record: record.config["n_layer"])
-    return Measured([[log(most.metrics["bytes_per_token_recomputed"] / most.metrics["bytes_per_token_kept"])]])
-
-
-def grown(records):
-    """Log growth of the variance with scaled output weights minus that without, in the deepest models."""
-    return deepest(lambda record: log(record.metrics["growth_of_variance"]))(records)
-
-
-def evened(records):
-    """Log ratio of the larger to the smaller gradient of first and last layer, scaled minus unscaled, in the deepest
-    models."""
-    found = deepest(lambda record: abs(log(record.metrics["gradient_ratio"])))(records)
-    return found._replace(note="ratio of the larger gradient to the smaller")
-
-
 def is_pattern(image: bool, *names: str):
     """A filter for rows of Table 2 on images or text, with one of these patterns."""
     return lambda config: is_image(config) is image and config.pattern in names and is_plain(config)
@@ -85,7 +37,7 @@ def is_text(config) -> bool:
 
 
 ROOM = {image: Assay("gain of dense attention over the last `stride` positions alone, at common seeds",
-                     is_pattern(image, "dense", WINDOW), tables.worth_of_reach) for image in (True, False)}
+                     is_pattern(image, "dense", WINDOW), effects.worth_of_reach) for image in (True, False)}
 SOURCE = {True: "CIFAR-10", False: "Enwik8"}
 EITHER = {"why_no_assay": "the paper prints no number, and the claim asks for a difference of any size"}
 
@@ -95,8 +47,8 @@ def better(image: bool, one: str, other: str) -> dict:
     return {"paper": PAPER, "source": "Table 2", "experiment": DENSITY.name, "about": ("sparse2019-table2",),
             "unit": "document" if image else "stretch", "direction": "lower", "told_in": "bits per byte",
             "family": f"sparse2019-table2-{'images' if image else 'text'}", "where": is_pattern(image, one, other),
-            "seeds": PATTERN_SEEDS if image else SEEDS, "measure": tables.fewer_bits(tables.has("pattern", one)),
-            "paper_effect": tables.printed_patterns(SOURCE[image], one, other),
+            "seeds": PATTERN_SEEDS if image else SEEDS, "measure": effects.fewer_bits(effects.has("pattern", one)),
+            "paper_effect": effects.printed_patterns(SOURCE[image], one, other),
             "why_no_control": "the other row is the control: the same model with other pairs", "assay": ROOM[image],
             "criterion_before": "its room compared means over all seeds, not only over common seeds"}
 
@@ -109,7 +61,7 @@ def cheaper(image: bool, pattern: str) -> Claim:
         about=("sparse2019-table2",), unit="exact", direction="lower", relative=True,
         sentence=f"On {kind}, a {pattern} pattern takes fewer operations per byte than dense attention.",
         short=f"On {kind}, a {pattern} pattern takes fewer operations.",
-        where=is_pattern(image, pattern, "dense"), measure=tables.log_ratio("flops_per_byte", pattern),
+        where=is_pattern(image, pattern, "dense"), measure=effects.log_ratio("flops_per_byte", pattern),
         criterion_before="compared with the paper's change in time per iteration" if image else "",
         why_no_paper_effect="the paper prints times for longer sequences on its own GPUs, and no operations")
 
@@ -117,21 +69,21 @@ def cheaper(image: bool, pattern: str) -> Claim:
 register(
     Claim(id="sparse2019-scaled-variance", **DEPTH, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
           sentence="With scaled output weights, the variance grows less through the layers of the deepest model.",
-          short="Scaled output weights limit the growth of the variance.", **STARTS, measure=grown),
+          short="Scaled output weights limit the growth of the variance.", **STARTS, measure=effects.grown),
     Claim(id="sparse2019-scaled-gradients", **DEPTH, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
           sentence="With scaled output weights, the gradients of the first and last layer are closer in size.",
           short="Scaled output weights even gradients out over the layers.",
-          **STARTS, measure=evened),
+          **STARTS, measure=effects.evened),
     Claim(id="sparse2019-scaled-loss", **DEPTH, **NO_NUMBER, source=ADDED, about=("sparse2019-depth",),
           sentence="At the largest depth, scaled output weights give a lower loss after the same number of steps, each "
                    "start at its best learning rate.",
           short="Scaled output weights lower the loss at the largest depth.", unit="stretch",
-          direction="lower", told_in="bits per byte", measure=deepest(tables.bits),
+          direction="lower", told_in="bits per byte", measure=effects.deepest(effects.bits),
           why_no_control="the other start is the control", why_no_assay="the claim asks for a difference of any size"),
     Claim(id="sparse2019-recomputation-memory", **DEPTH, **NO_NUMBER, source="Section 5.4", unit="exact",
           about=("sparse2019-recomputation",), direction="lower", relative=True, where=lambda config: config.scaled,
           sentence="Recomputing attention and feedforward layers takes less memory per token.",
-          short="Recomputation takes less memory per token.", measure=saved))
+          short="Recomputation takes less memory per token.", measure=effects.saved))
 register(
     Claim(id="sparse2019-table2-images-strided-dense", **better(True, "strided", "dense"),
           sentence="On images, a strided pattern gives fewer bits per byte than dense attention.",
@@ -150,8 +102,8 @@ register(
           about=("sparse2019-table3",), unit="stretch", direction="lower", told_in="bits per byte", where=is_text,
           sentence="The same model needs fewer bits for the same bytes when more bytes precede each of them.",
           short="The same bytes need fewer bits after more context.",
-          measure=tables.last_context, same_weights=True,
-          paper_effect=tables.printed_ends("sparse2019_table3_context_length", "enwik8_bits_per_byte",
+          measure=effects.last_context, same_weights=True,
+          paper_effect=effects.printed_ends("sparse2019_table3_context_length", "enwik8_bits_per_byte",
                                            "minimum_context_length_tokens"),
           why_no_control="the same weights read the same bytes; only the context differs",
           why_no_assay="the effect is itself the value of longer context"),
@@ -159,22 +111,22 @@ register(
           about=("sparse2019-table4",), unit="stretch", direction="higher", told_in="bits per byte",
           sentence="Longer sound, with the smaller model that fits into memory, needs more bits per byte.",
           short="Longer sound with a smaller model needs more bits per byte.",
-          measure=tables.beyond_size,
-          paper_effect=tables.printed_ends("sparse2019_table4_audio", "bits_per_byte", "sequence_length"),
+          measure=effects.beyond_size,
+          paper_effect=effects.printed_ends("sparse2019_table4_audio", "bits_per_byte", "sequence_length"),
           control="the cost of size alone: the smallest model on the shortest sound",
           criterion_before="no control: the cost of length and size together",
           why_no_assay="the claim compares only rows of the table"),
     Claim(id="sparse2019-table4-size", paper=PAPER, source="Table 4", experiment=AUDIO.name,
           about=("sparse2019-table4",), unit="exact", direction="lower", relative=True,
           sentence="In about equal memory, longer sound needs a smaller model.",
-          where=is_as_large_as_fits, measure=tables.smaller, paper_effect=tables.printed_weights),
+          where=is_as_large_as_fits, measure=effects.smaller, paper_effect=effects.printed_weights),
     Claim(id="sparse2019-multi-head", paper=PAPER, source=ADDED, experiment=DENSITY.name,
           about=("sparse2019-variants",), unit="document", direction="lower", told_in="bits per byte",
           sentence="Separate heads for each pattern give fewer bits per byte than patterns that alternate by layer.",
           short="Separate heads for each pattern beat alternating patterns.",
           where=lambda config: is_image(config) and config.pattern == "strided"
           and config.integration in ("multi-head", "interleaved"),
-          measure=tables.fewer_bits(tables.has("integration", "multi-head")),
+          measure=effects.fewer_bits(effects.has("integration", "multi-head")),
           why_no_paper_effect="the paper says that several heads work well and prints no number",
           why_no_control="the other way is the control: the same pairs, assigned differently", **EITHER),
     Claim(id="sparse2019-merged", paper=PAPER, source=ADDED, experiment=DENSITY.name,
@@ -183,13 +135,13 @@ register(
           short="Heads that see both patterns beat alternating patterns.",
           where=lambda config: is_pattern(True, "strided")(config)
           or is_image(config) and config.integration == "interleaved",
-          measure=tables.fewer_bits(tables.has("integration", "merged")),
+          measure=effects.fewer_bits(effects.has("integration", "merged")),
           why_no_paper_effect="the paper names both and prints no number",
           why_no_control="the other way is the control; it sees fewer pairs", **EITHER))
 register(
-    Claim(id="sparse2019-pairs", **COUNTED, source="Section 4.2", measure=worst("growth_of_pairs"),
+    Claim(id="sparse2019-pairs", **COUNTED, source="Section 4.2", measure=effects.worst("growth_of_pairs"),
           sentence="Pairs of factorized attention grow as n to the power of 1.5 if the stride is about sqrt(n).",
           short="Pairs of factorized attention grow as n to the power of 1.5."),
-    Claim(id="sparse2019-memory", **COUNTED, source="Abstract", measure=worst("growth_of_peak"),
+    Claim(id="sparse2019-memory", **COUNTED, source="Abstract", measure=effects.worst("growth_of_peak"),
           sentence="Memory of factorized attention grows no faster than n to the power of 1.5.",
           short="Memory grows no faster than n to the power of 1.5."))

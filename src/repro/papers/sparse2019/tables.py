@@ -1,8 +1,7 @@
-"""Tables 1 to 4 with the paper's rows next to ours, and the measures of the claims about them."""
+"""Tables 1 to 4 with the paper's rows next to ours."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from math import log
+from collections.abc import Iterator, Sequence
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
@@ -15,16 +14,13 @@ from repro.papers.sparse2019.settings import (
     is_as_large_as_fits,
     is_image,
     is_plain,
-    is_sound,
     kind_of,
 )
 from repro.study.artifacts import NOT_RUN, ArtifactContext
-from repro.study.claims import Measured
 from repro.study.published import printed_rows, published
 from repro.study.record import Record
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas
 
 BITS = "test_bits_per_byte"
@@ -35,121 +31,6 @@ WORTH = "minus the window's, at common seeds"
 DIFFERENCE = "difference from merged, at common seeds"
 TIME, PAIRS = "time per iteration, as printed", "pairs per byte, all layers and heads"
 WHOLE = {"CIFAR-10": "CIFAR-10, complete", "Enwik8": "enwik8, complete"}
-ABOUT = 1.5  # ratio of two memory sizes; below it they count as about the same
-TOGETHER = {"text": 2, "sound": 12}  # neighboring blocks per stretch; of sound about a second, a few notes
-
-
-def bits(record: Record, split: str = "test") -> "np.ndarray":
-    """(units,) bits per byte, one per image or per stretch of text or sound; their mean is that of the whole split."""
-    import numpy as np
-
-    from repro.evaluation.bootstrap import linearised
-
-    kept = record.documents[split]
-    nll, n = np.array(kept["nll"]) / log(2), np.array(kept["n_bytes"], float)
-    if not is_image(record.config):
-        starts = np.arange(0, len(n), TOGETHER["sound" if is_sound(record.config) else "text"])
-        nll, n = np.add.reduceat(nll, starts), np.add.reduceat(n, starts)
-    return linearised(nll, n)
-
-
-def fewer_bits(better: Callable[[dict], bool]) -> Callable[[Sequence[Record]], Measured]:
-    """Compare the runs whose config is `better` with the others, seed by seed, on the same test data."""
-    def measure(records: Sequence[Record]) -> Measured:
-        chosen, others = ([record for record in records if better(record.config) is wanted] for wanted in (True, False))
-        return Measured([bits(one) - bits(other) for one, other in zip(chosen, others, strict=True)])
-    return measure
-
-
-def has(key: str, value) -> Callable[[dict], bool]:
-    """Whether a record's config has this value."""
-    return lambda config: config[key] == value
-
-
-def last_context(records: Sequence[Record]) -> Measured:
-    """Bits per byte with the longest minimum context minus those with the shortest; same weights, same bytes."""
-    least, most = (of(records[0].config["contexts"]) for of in (min, max))
-    return Measured([bits(record, f"test at {most}") - bits(record, f"test at {least}") for record in records],
-                    note=f"at least {most} bytes of context against {least}")
-
-
-def worth_of_reach(records: Sequence[Record]) -> float:
-    """Bits per byte by which dense attention beats a window, at common seeds; over all seeds if there are none."""
-    dense, window = ({record.seed: record.metrics[BITS] for record in records if record.config["pattern"] == name}
-                     for name in ("dense", WINDOW))
-    common = dense.keys() & window.keys()
-    return fmean(window[seed] for seed in common or window) - fmean(dense[seed] for seed in common or dense)
-
-
-def longest_and_shortest(measure: Callable[[Record], object]) -> Callable[[Sequence[Record]], Measured]:
-    """Compare the runs with the longest sequences with those with the shortest, seed by seed."""
-    def difference(records: Sequence[Record]) -> Measured:
-        ends = [max(record.config["length"] for record in records), min(record.config["length"] for record in records)]
-        longest, shortest = ([record for record in records if record.config["length"] == end] for end in ends)
-        return Measured([measure(one) - measure(other) for one, other in zip(longest, shortest, strict=True)])
-    return difference
-
-
-def beyond_size(records: Sequence[Record]) -> Measured:
-    """Bits per byte of the longest sequences with the smallest model, minus those of the shortest with the largest.
-
-    The control is the cost of size alone: the smallest model minus the largest, both on the shortest sequences.
-    """
-    fits, alone = ([record for record in records if is_as_large_as_fits(record.config) is wanted]
-                   for wanted in (True, False))
-    shortest = [record for record in fits if record.config["length"] == alone[0].config["length"]]
-    size = [bits(one) - bits(other) for one, other in zip(alone, shortest, strict=True)]
-    return longest_and_shortest(bits)(fits)._replace(control=size)
-
-
-def smaller(records: Sequence[Record]) -> Measured:
-    """Log ratio of the weights with the longest sequences to those with the shortest, and the memory of both.
-
-    If one took over `ABOUT` times as much memory as the other, memory was not held equal and the effect counts as 0.
-    """
-    import numpy as np
-
-    found = longest_and_shortest(lambda record: np.log([record.metrics["parameters"]]))(records)
-    rows = sorted(records, key=lambda record: record.config["length"])
-    least, most = sorted(row.metrics["memory_per_sequence"] for row in (rows[0], rows[-1]))
-    taken = " and ".join(f"{record.metrics['memory_per_sequence'] / 2**20:,.0f} MiB at {record.config['length']:,}"
-                         for record in (rows[0], rows[-1]))
-    unequal = f": {most / least:.1f} times, so memory was not held equal" if most > ABOUT * least else ""
-    return found._replace(effects=found.effects if not unequal else [[0.0]],
-                          note=f"a sequence takes {taken} samples{unequal}")
-
-
-def log_ratio(metric: str, better: str) -> Callable[[Sequence[Record]], Measured]:
-    """Log ratio of a metric of one pattern to that of the other; counted, so without chance."""
-    def measure(records: Sequence[Record]) -> Measured:
-        values = {record.config["pattern"]: record.metrics[metric] for record in records}
-        return Measured([[log(values[better] / next(value for name, value in values.items() if name != better))]])
-    return measure
-
-
-def printed_patterns(data: str, one: str, other: str) -> Callable[[], float]:
-    """Bits per byte of one pattern minus those of another, in Table 2."""
-    def effect() -> float:
-        found = {row["model"]: float(row["bits_per_byte"]) for row in printed_rows("sparse2019_table2_patterns")
-                 if row["dataset"] == data}
-        return round(found[PRINTED[one]] - found[PRINTED[other]], 6)
-    return effect
-
-
-def printed_ends(table: str, column: str, key: str) -> Callable[[], float]:
-    """The value in the row with the largest `key` minus that in the row with the smallest."""
-    def effect() -> float:
-        rows = sorted(printed_rows(table), key=lambda row: float(row[key]))
-        return round(float(rows[-1][column]) - float(rows[0][column]), 6)
-    return effect
-
-
-def printed_weights() -> float:
-    """Log of the ratio of weights between the ends of Table 4."""
-    rows = sorted(printed_rows("sparse2019_table4_audio"), key=lambda row: int(row["sequence_length"]))
-    return log(float(rows[-1]["parameters_millions"]) / float(rows[0]["parameters_millions"]))
-
-
 # Our rows below those of the paper: the kind of data and the pattern.
 OURS = {"CIFAR-10": ("image", "strided"), "Enwik8": ("text", "fixed"),
         "Classical music, 5 s at 12 kHz": ("audio", "strided")}

@@ -1,19 +1,21 @@
 """Yoshida, Ettinger and Gimpel (2020), *Adding Recurrence to Pretrained Transformers*: the names that its chapters
 use."""
 
+from importlib import import_module
+
 from repro.papers.yoshida2020.deviations import deviations
-from repro.papers.yoshida2020.evaluation import evaluate
-from repro.papers.yoshida2020.normalisation import change_without
-from repro.papers.yoshida2020.propagation import propagation_records, trained
-from repro.papers.yoshida2020.propagation_tables import (
+from repro.papers.yoshida2020.hotpotqa.reading import answered, asked, by_window, padded, states_of_others
+from repro.papers.yoshida2020.normalisation.experiment import change_without
+from repro.papers.yoshida2020.perplexity.evaluation import evaluate
+from repro.papers.yoshida2020.perplexity.tables import curves, layer_weights, learning_curves, learning_rates, row_kind
+from repro.papers.yoshida2020.propagation.experiment import propagation_records, trained
+from repro.papers.yoshida2020.propagation.tables import (
     distance_names,
     mean_over_books,
     own_and_other,
     reach_by_reader,
     side_by_side,
 )
-from repro.papers.yoshida2020.reading import answered, asked, by_window, padded, states_of_others
-from repro.papers.yoshida2020.tables import curves, layer_weights, learning_curves, learning_rates, row_kind
 from repro.study.paper import Paper
 from repro.study.registry import register
 
@@ -27,3 +29,9 @@ register(Paper(
     part="Recurrence", chapters=(3, 9),
     weights=lambda: 124,  # of the GPT-2 to which it adds recurrence
     findings=("yoshida2020-table1-gain-disjoint", "yoshida2020-matched-wikitext-103-first-block")))
+
+# Lists and the scoreboard show experiments, tables and figures in the order of import, after those imported above.
+for module in ("perplexity.context_use", "memories.experiment", "perplexity.variations", "perplexity.wikitext103",
+               "perplexity.gemma", "perplexity.goals", "hotpotqa.experiment", "hotpotqa.tables", "perplexity.matched",
+               "peak_memory", "normalisation.typed", "perplexity.window_choice", "words.experiment"):
+    import_module(f"{__name__}.{module}")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
-from repro.papers.yoshida2020 import pg19
-from repro.papers.yoshida2020.finetuning import FINETUNING, SECOND, targets
+from repro.papers.yoshida2020.perplexity import pg19
+from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING, SECOND, targets
 from repro.study import RunConfig
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from typing import Any
 
 from repro.pages import Chart
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
-from repro.papers.yoshida2020 import memories, pg19, variations, wikitext103
-from repro.papers.yoshida2020.tables import CONTROL, FIRST, row_kind
+from repro.papers.yoshida2020.memories import experiment as memories
+from repro.papers.yoshida2020.perplexity import pg19, variations, wikitext103
+from repro.papers.yoshida2020.perplexity.tables import CONTROL, FIRST, row_kind
 from repro.study.published import published
 from repro.study.registry import register
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
-from repro.papers.yoshida2020.context_use import baseline
+from repro.papers.yoshida2020.perplexity.context_use import baseline
 from repro.study import Artifact, Estimate, Experiment, Outcome, Record, RunConfig, register
 from repro.study.published import published
 

@@ -9,19 +9,10 @@ has its own room, measured on test text, as its assay.
 from typing import Any
 
 from repro.markup import bounded, signed
-from repro.papers.yoshida2020 import finetuning, pg19
-from repro.papers.yoshida2020.effects import (
-    MASKED,
-    both,
-    first_gain,
-    gain,
-    printed,
-    printed_overlap,
-    room_of_overlap,
-)
-from repro.papers.yoshida2020.evaluation import evaluation, table_rows
-from repro.papers.yoshida2020.tables import FIRST, compare, module_effect, row_kind
-from repro.study import Artifact, Assay, Claim, register
+from repro.papers.yoshida2020.perplexity import finetuning, pg19
+from repro.papers.yoshida2020.perplexity.evaluation import evaluation, table_rows
+from repro.papers.yoshida2020.perplexity.tables import FIRST, compare, module_effect, row_kind
+from repro.study import Artifact, register
 from repro.study.artifacts import NOT_RUN
 
 SCALES: dict[str, dict[str, Any]] = {"small": finetuning.SCALES["small"]}
@@ -64,32 +55,4 @@ EVALUATION = evaluation("recurrence-matched", "Recurrence at the window at which
 ARTIFACT = Artifact(id="recurrence-matched", paper="yoshida2020", chapter="06_wikitext103", experiment=EVALUATION.name,
                     title="Recurrence in short windows, at which overlap gains the paper's 10 %",
                     source="not in the paper; declared before the runs", build=matched_table)
-
-
-def of_text(corpus: str, *points: tuple[str, bool]):
-    """Whether a config is one of these points on a text, each a `kind` of model and whether its windows overlap."""
-    return lambda config: config.corpus == corpus and (row_kind(config), config.overlap > 0) in points
-
-
-def claim(corpus: str, unit: str, table: str, place: str) -> Claim:
-    """Recurrent against baseline, both on disjoint windows; its assay is what overlap gains the baseline there."""
-    first = place == "first"
-    return Claim(
-        id=f"yoshida2020-matched-{corpus}-{place}-block", paper="yoshida2020", source="Tables 1 and 2",
-        experiment=EVALUATION.name, about=(ARTIFACT.id,), unit=unit, direction="lower", relative=True,
-        family="yoshida2020-matched", control=MASKED, seeds=3 if first else 5,
-        sentence=f"On {corpus}, in short windows (at which overlap gains the paper's 10 % on articles), the recurrent "
-                 f"model with its module at the {place} block has a lower test perplexity than the baseline, both "
-                 "without overlap.",
-        short=f"In short windows recurrence helps ({'books' if unit == 'book' else 'articles'}, {place} block).",
-        where=of_text(corpus, (FIRST if first else "recurrent", False), ("baseline", False)),
-        measure=first_gain if first else gain, paper_effect=printed(table, *both(0)),
-        assay=Assay("the baseline's gain from an overlap of a sixth of the window",
-                    of_text(corpus, ("baseline", False), ("baseline", True)), room_of_overlap,
-                    printed_overlap(table)))
-
-
-register(EVALUATION, ARTIFACT, *(
-    claim(corpus, unit, table, place) for place in ("second", "first") for corpus, unit, table in (
-        ("wikitext-103", "document", "yoshida2020_table1_wikitext103"),
-        ("pg19-subset", "book", "yoshida2020_table2_pg19"))))
+register(EVALUATION, ARTIFACT)

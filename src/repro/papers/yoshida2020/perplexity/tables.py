@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("validation", "test")
 CONTROL = "baseline trained overlapped"
+CONTROL_LOSSES = ("nll_masked", "nll_other_document")  # by document: without h_prev, and with another document's
 LITERAL = "recurrent, as in the paper"  # at a scale whose own module differs from the paper's
 UNSCALED = "recurrent, not normalized"  # at a scale whose own module is
 FIRST = "recurrent, first block"  # the depth-matched reading of the paper's second of twelve layers

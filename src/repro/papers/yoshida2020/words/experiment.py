@@ -11,12 +11,12 @@ from pydantic import Field, model_validator
 from repro.errors import ReproError
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
-from repro.papers.yoshida2020 import evaluation
-from repro.papers.yoshida2020.finetuning import FINETUNING, SECOND
-from repro.papers.yoshida2020.matched import EVALUATION as MATCHED
-from repro.papers.yoshida2020.pg19 import EVALUATION as BOOKS
-from repro.papers.yoshida2020.wikitext103 import EVALUATION as ARTICLES
-from repro.papers.yoshida2020.words_figure import digest, page_figure, passage
+from repro.papers.yoshida2020.perplexity import evaluation
+from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING, SECOND
+from repro.papers.yoshida2020.perplexity.matched import EVALUATION as MATCHED
+from repro.papers.yoshida2020.perplexity.pg19 import EVALUATION as BOOKS
+from repro.papers.yoshida2020.perplexity.wikitext103 import EVALUATION as ARTICLES
+from repro.papers.yoshida2020.words.figure import digest, page_figure, passage
 from repro.study import ADDED, Absent, Artifact, Estimate, Experiment, Outcome, RunConfig, register
 
 MODELS = ("baseline", "recurrent")

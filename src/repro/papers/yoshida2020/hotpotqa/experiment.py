@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, Decayed, tokeniser_of
 from repro.papers.base.punctuation import Punctuation, tidied
-from repro.papers.yoshida2020.reading import TYPES, Asked, asked, by_window, padded, read_by, states_of_others
+from repro.papers.yoshida2020.hotpotqa.reading import TYPES, Asked, asked, by_window, padded, read_by, states_of_others
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.settings import validated
 

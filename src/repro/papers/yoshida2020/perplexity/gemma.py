@@ -8,17 +8,16 @@ was added after the test runs of the other two had failed. One coordinate of Gem
 together, so that each step of training moved h_prev by more than windows differ.
 """
 
-from repro.papers.yoshida2020 import finetuning
-from repro.papers.yoshida2020.effects import MASKED, both, gain, printed, printed_overlap, room_of_overlap
-from repro.papers.yoshida2020.evaluation import evaluation, table_rows
-from repro.papers.yoshida2020.tables import LITERAL, UNSCALED, change, perplexity, row_kind
-from repro.study import Artifact, Assay, Claim, register
+from repro.papers.yoshida2020.perplexity import finetuning
+from repro.papers.yoshida2020.perplexity.evaluation import evaluation, table_rows
+from repro.papers.yoshida2020.perplexity.tables import LITERAL, UNSCALED, change, perplexity, row_kind
+from repro.study import Artifact, register
 from repro.study.artifacts import NOT_RUN
 
 TABLE = "yoshida2020_table2_pg19"
 OVERLAP = 10  # of 64 tokens, a sixth
 RATE = 1e-4  # of the module that reads normalized states
-# 80 steps of 1,280 targets, 102,400 in all: a quarter of an hour of one CPU core.
+# 80 steps of 1,280 targets, 102,400 in all: about half an hour of one CPU core.
 SCALES = {"pretrained": finetuning.SCALES["pretrained"] | {
     "corpus": "pg19-subset", "window": 64, "batch_size": 1, "windows_per_sequence": 20, "steps": 80,
     "train_documents": 60, "learning_rate": 4e-5, "modules": (), "warmup_steps": 10, "validation_head": 1024,
@@ -58,32 +57,9 @@ def gains(context):
                                            "another book's state"]).fillna("–")
 
 
-def point(*models: str, overlaps=(0,)):
-    """Whether a config is one of these kinds of model, at one of these overlaps."""
-    return lambda config: row_kind(config) in models and config.overlap in overlaps
-
-
 EVALUATION = evaluation("recurrence-gemma", "Recurrence in Gemma 3 270M, in windows of 64 tokens.", SCALES, grid,
                         {"pretrained": 66_000})
 ARTIFACT = Artifact(id="recurrence-gemma", paper="yoshida2020", chapter="07_pg19", experiment=EVALUATION.name,
                     title="Recurrence in a pretrained model, Gemma 3 270M, on books in windows of 64 tokens",
                     source="not in the paper; declared before the runs", build=gains)
-CLAIM = {"paper": "yoshida2020", "source": "Table 2", "experiment": EVALUATION.name, "about": (ARTIFACT.id,),
-         "unit": "book", "direction": "lower", "relative": True, "control": MASKED, "seeds": 3,
-         "paper_effect": printed(TABLE, *both(0)), "family": "yoshida2020-gemma",
-         "assay": Assay("the baseline's gain from an overlap of a sixth of the window",
-                        point("baseline", overlaps=(0, OVERLAP)), room_of_overlap, printed_overlap(TABLE))}
-register(
-    EVALUATION, ARTIFACT,
-    Claim(id="yoshida2020-gemma-gain", **CLAIM, where=point("baseline", UNSCALED),
-          measure=lambda records: gain(records, model=UNSCALED),
-          sentence="On books in windows of 64 tokens without overlap, Gemma 3 270M with a recurrence module in its "
-                   "middle layer has a lower test perplexity than the same model fine-tuned without one.",
-          short="Recurrence in the middle of Gemma 3 270M helps."),
-    Claim(id="yoshida2020-gemma-gain-papers-module", **CLAIM, where=point("baseline", LITERAL),
-          measure=lambda records: gain(records, model=LITERAL),
-          sentence="The same holds with the paper's own module, fresh at the second layer.",
-          short="The paper's own module in Gemma 3 270M helps."),
-    Claim(id="yoshida2020-gemma-gain-normalized", **CLAIM, measure=gain, where=point("baseline", "recurrent"),
-          sentence="The same holds with the module in the middle layer and normalized states.",
-          short="A module with normalized states in Gemma helps."))
+register(EVALUATION, ARTIFACT)

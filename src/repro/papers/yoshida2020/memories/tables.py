@@ -4,10 +4,9 @@ import math
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from repro.papers.yoshida2020.effects import CONTROL_LOSSES
-from repro.papers.yoshida2020.evaluation import trained
-from repro.papers.yoshida2020.pg19_tables import perplexity_cell
-from repro.papers.yoshida2020.tables import change, compare
+from repro.papers.yoshida2020.perplexity.evaluation import trained
+from repro.papers.yoshida2020.perplexity.pg19_tables import perplexity_cell
+from repro.papers.yoshida2020.perplexity.tables import CONTROL_LOSSES, change, compare
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.record import Record
 from repro.study.settings import RunConfig

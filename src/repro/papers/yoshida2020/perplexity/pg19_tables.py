@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from repro.markup import signed
-from repro.papers.yoshida2020.tables import change, interval, module_effect, perplexity, row_kind
+from repro.papers.yoshida2020.perplexity.tables import change, interval, module_effect, perplexity, row_kind
 from repro.study.artifacts import NOT_RUN, ArtifactContext
 from repro.study.published import published
 from repro.study.record import Record

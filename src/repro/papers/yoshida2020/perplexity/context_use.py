@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from repro.evaluation.positions import by_position, stretches
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import tokeniser_of
-from repro.papers.yoshida2020.finetuning import FINETUNING
+from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING
 from repro.study import ADDED, Artifact, Estimate, Experiment, Outcome, RunConfig, register
 
 

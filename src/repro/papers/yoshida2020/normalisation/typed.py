@@ -11,7 +11,7 @@ from pydantic import Field
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
-from repro.papers.yoshida2020.normalisation import uses
+from repro.papers.yoshida2020.normalisation.experiment import uses
 from repro.study import Estimate, Experiment, Outcome, RunConfig, register
 
 READINGS = ("typed", "read")

@@ -13,14 +13,12 @@ from pydantic import Field
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import tokeniser_of
-from repro.papers.yoshida2020 import finetuning
-from repro.papers.yoshida2020.effects import without_module
-from repro.papers.yoshida2020.evaluation import Config as Evaluation
-from repro.papers.yoshida2020.evaluation import estimate_evaluation, evaluate, trained
-from repro.papers.yoshida2020.finetuning import held_out
-from repro.papers.yoshida2020.memories_tables import cost_figure, memory_table
-from repro.papers.yoshida2020.tables import log_ratio
-from repro.study import Artifact, Assay, Claim, Experiment, Measured, Outcome, register
+from repro.papers.yoshida2020.memories.tables import cost_figure, memory_table
+from repro.papers.yoshida2020.perplexity import finetuning
+from repro.papers.yoshida2020.perplexity.evaluation import Config as Evaluation
+from repro.papers.yoshida2020.perplexity.evaluation import estimate_evaluation, evaluate, trained
+from repro.papers.yoshida2020.perplexity.finetuning import held_out
+from repro.study import Artifact, Experiment, Outcome, register
 
 if TYPE_CHECKING:
     from repro.data.synthetic import Bounds
@@ -91,21 +89,6 @@ def execute(config, context) -> Outcome:
     return replace(outcome, metrics=outcome.metrics | metrics, units=outcome.units | units, curves=curves)
 
 
-def rows_of(corpus: str, *memories: str):
-    """A test of whether a config is one of these rows on a text; no config of `smoke` is, where all text is
-    generated."""
-    return lambda config: config.scale != "smoke" and config.corpus == corpus and config.memory in memories
-
-
-def gain(records) -> Measured:
-    """A memory against none on the same text, or against itself without what it carries (`without_module`) if that is
-    better. A gain that survives masking comes from the training, not from the memory."""
-    ours, plain = ([record for record in records if (record.config["memory"] == "none") is none]
-                   for none in (False, True))
-    gained, without = log_ratio(ours, plain), without_module(ours, plain)
-    return Measured(gained - without if without.mean() < 0 else gained)
-
-
 def reach_of(model, config):
     """How many windows back a change of text still changes the loss, on the first windows of some validation books."""
     import torch
@@ -147,16 +130,4 @@ register(
     Artifact(id="memories-pg19-cost", paper="yoshida2020", title="Gain and cost of each memory",
              chapter=CHAPTER, experiment=EXPERIMENT.name, source=SOURCE, kind="figure", build=cost_figure,
              look_for="A memory earns its cost if its interval lies left of zero and no cheaper row lies further "
-                      "left."),
-    *(Claim(id=f"yoshida2020-known-gain-{memory}", paper="yoshida2020", source=SOURCE, experiment=EXPERIMENT.name,
-            about=("memories-pg19",), unit="book", direction="lower", relative=True, seeds=5,
-            why_no_control="the effect already counts only beyond the same model without its module",
-            criterion_before="the effect against the baseline, with the gain of the masked module as its control",
-            family="yoshida2020-known-gain", where=rows_of(KNOWN["corpus"], memory, "none"), measure=gain,
-            why_no_paper_effect="the paper uses no text with a known possible gain",
-            assay=Assay("the possible gain from the whole book beyond the window, computed from the generator",
-                        rows_of(KNOWN["corpus"], "none"), lambda records: records[0].metrics["known_gain"]),
-            sentence=f"On generated text that rewards memory, the recurrent model with its module at the {place} block "
-                     "has a lower test perplexity than the fine-tuned baseline, and than itself without its module.",
-            short=f"On text that rewards memory, the {place} block helps.")
-      for memory, place in (("yoshida", "second"), ("yoshida-first", "first"))))
+                      "left."))

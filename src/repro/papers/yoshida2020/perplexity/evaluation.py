@@ -7,8 +7,8 @@ from pydantic import Field
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
-from repro.papers.yoshida2020 import finetuning
-from repro.papers.yoshida2020.finetuning import FINETUNING, held_out, module_parameters
+from repro.papers.yoshida2020.perplexity import finetuning
+from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING, held_out, module_parameters
 from repro.study import Absent
 from repro.study.experiment import Estimate, Experiment, Outcome
 

@@ -1,4 +1,4 @@
-"""Tables and effects of what crosses a window boundary: topics, names, pronouns, and how far back it comes from.
+"""Tables of what crosses a window boundary: topics, names, pronouns, and how far back it comes from.
 
 Intervals are over books: contexts of one book are not independent of each other.
 """
@@ -6,17 +6,14 @@ Intervals are over books: contexts of one book are not independent of each other
 import html
 import re
 from collections.abc import Callable, Sequence
-from math import log
 from typing import TYPE_CHECKING
 
 from repro import markup
 from repro.study.artifacts import NOT_RUN, ArtifactContext, heading
-from repro.study.claims import Assay, Measured
-from repro.study.published import printed_rows, published
+from repro.study.published import published
 from repro.study.record import Record
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas
 
     from repro.evaluation import Interval
@@ -61,89 +58,18 @@ def rate(records: list[Record], writer: str, measure: str, against: str) -> "Int
     return bootstrap_ratio(kept, n) if n.sum() else None
 
 
-def _jsd(writer: str, against: str) -> Callable[[dict], Sequence[float]]:
+def jsd(writer: str, against: str) -> Callable[[dict], Sequence[float]]:
     return lambda documents: documents[writer][f"jsd {against}"]
 
 
-def _closer(against: str, writer: str = "recurrent") -> Callable[[dict], Sequence[float]]:
+def is_closer(against: str, writer: str = "recurrent") -> Callable[[dict], Sequence[float]]:
     """1 where the writer's continuation is closer than the baseline's, 0 where it is not, 1/2 for a tie."""
-    further = _minus(_jsd(writer, against), _jsd("baseline", against))
+    further = _minus(jsd(writer, against), jsd("baseline", against))
     return lambda documents: [(1 - (value > 0) + (value < 0)) / 2 for value in further(documents)]
 
 
 def _minus(first: Callable, second: Callable) -> Callable[[dict], Sequence[float]]:
     return lambda documents: [a - b for a, b in zip(first(documents), second(documents), strict=True)]
-
-
-def by_book(records: list[Record], value: Callable[[dict], Sequence[float]]) -> "np.ndarray":
-    """Mean over contexts of what `value(documents)` gives for each, (seeds, books); see `linearised`."""
-    import numpy as np
-
-    from repro.evaluation.bootstrap import linearised
-
-    found = []
-    for record in records:
-        books = record.documents["contexts"]["book"]
-        n = np.bincount(books)
-        found.append(linearised(np.bincount(books, value(record.documents))[n > 0], n[n > 0]))
-    return np.array(found)
-
-
-def divergence(records: list[Record], writer: str = "recurrent") -> Measured:
-    """The log of the writer's mean divergence over the baseline's, the same in any base. The control uses contexts of
-    other books, to which a continuation can be closer just by being blander."""
-    import numpy as np
-
-    def ratio(against: str) -> np.ndarray:
-        ours, theirs = (by_book(records, _jsd(name, against)) for name in (writer, "baseline"))
-        first, second = (values.mean(1, keepdims=True) for values in (ours, theirs))
-        return np.log(first / second) + ours / first - theirs / second
-    return Measured(ratio("own"), ratio("other"))
-
-
-def closer(records: list[Record], writer: str = "recurrent") -> Measured:
-    """The share of contexts in which the writer's continuation is the closer one; the control uses other books'
-    contexts."""
-    return Measured(by_book(records, _closer("own", writer)), by_book(records, _closer("other", writer)))
-
-
-def pronouns(records: list[Record], writer: str = "recurrent") -> Measured:
-    """The writer's gendered pronouns that fit minus those that do not, per context, minus the same of the baseline. The
-    control asks whether they fit contexts of other books."""
-    import numpy as np
-
-    from repro.evaluation.bootstrap import linearised
-
-    def right(record: Record, name: str, against: str) -> np.ndarray:
-        kept, n = np.transpose(record.documents[name][f"pronouns {against}"])
-        contexts = np.bincount(record.documents["contexts"]["book"])
-        return linearised(2 * kept - n, contexts[contexts > 0])
-
-    def more(against: str) -> np.ndarray:
-        return np.array([right(record, writer, against) - right(record, "baseline", against) for record in records])
-    return Measured(more("own"), more("other"))
-
-
-def true_text(measure: Callable[[list[Record], str], Measured], null: float = 0.0) -> Assay:
-    """The book's own continuation, measured like the recurrent model's: no continuation can be much closer."""
-    return Assay("how much closer the book's own continuation is than the baseline's", lambda config: True,
-                 lambda records: abs(float(measure(records, "book").effects.mean()) - null))
-
-
-def printed_ratio() -> float:
-    """The log of the printed divergences, recurrent over baseline."""
-    ours, theirs = _printed("mean Jensen-Shannon divergence between context and continuation topics")
-    return log(ours / theirs)
-
-
-def printed_share() -> float:
-    """The least share of contexts in which the paper finds the recurrent continuation closer."""
-    percent, = _printed("share of contexts where the recurrent continuation has the lower JSD")
-    return percent / 100
-
-
-def _printed(quantity: str) -> list[float]:
-    return [float(row["value"]) for row in printed_rows(TABLE) if row["quantity"] == quantity]
 
 
 def _sign_test(records: list[Record]) -> "SignTest":
@@ -179,19 +105,19 @@ def divergences(context: ArtifactContext) -> "pandas.DataFrame":
 
 def _ours(records: list[Record]) -> list[str]:
     """Our column of `divergences`."""
-    jsd = [_jsd(writer, "own") for writer in ("recurrent", "baseline")]
+    levels = [jsd(writer, "own") for writer in ("recurrent", "baseline")]
     test, config = _sign_test(records), records[0].config
     wordless = [sum(record.notes["without_topic_words"][writer] for record in records) / test.n
                 for writer in ("recurrent", "baseline")]
-    return [*(_interval(mean(records, one), 4) for one in jsd), _interval(mean(records, *jsd)),
-            _rate(mean(records, _closer("own"))), f"{test.ties / test.n:.1%}", f"{test.p:.2g}",
+    return [*(_interval(mean(records, one), 4) for one in levels), _interval(mean(records, *levels)),
+            _rate(mean(records, is_closer("own"))), f"{test.ties / test.n:.1%}", f"{test.p:.2g}",
             *(f"{share:.1%}" for share in wordless), f"{test.n}", f"{config['continuation']}", f"{config['topics']}",
             f"{records[0].notes['topic_books']}"]
 
 
 def own_and_other(records: list[Record]) -> "dict[str, tuple[Interval, Interval]]":
     """Writer -> its mean divergence, in nats, from its own contexts and from contexts of other books."""
-    return {name: tuple(mean(records, _jsd(writer, against)) for against in ("own", "other"))
+    return {name: tuple(mean(records, jsd(writer, against)) for against in ("own", "other"))
             for writer, name in WRITERS.items() if records}
 
 
@@ -204,7 +130,7 @@ def controls(context: ArtifactContext) -> "pandas.DataFrame":
         row = {"continued by": name}
         for scale in reversed(context.scales):
             records = context.records(scale)
-            own, other = _jsd(writer, "own"), _jsd(writer, "other")
+            own, other = jsd(writer, "own"), jsd(writer, "other")
             for column, value in (("own context", own), ("other book's", other), ("difference", _minus(own, other))):
                 row[f"{heading(scale)}: {column}"] = _interval(mean(records, value)) if records else NOT_RUN
         rows.append(row)

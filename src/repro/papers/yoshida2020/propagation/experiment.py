@@ -4,25 +4,19 @@ from pydantic import Field, model_validator
 
 from repro.papers.base.gpt2_mini import EXPERIMENT as PRETRAINING
 from repro.papers.base.gpt2_mini import PROCESS, RATE, tokeniser_of
-from repro.papers.yoshida2020 import evaluation
-from repro.papers.yoshida2020.finetuning import FINETUNING
-from repro.papers.yoshida2020.pg19 import EVALUATION as BOOKS
-from repro.papers.yoshida2020.propagation_tables import (
+from repro.papers.yoshida2020.perplexity import evaluation
+from repro.papers.yoshida2020.perplexity.finetuning import FINETUNING
+from repro.papers.yoshida2020.perplexity.pg19 import EVALUATION as BOOKS
+from repro.papers.yoshida2020.propagation.tables import (
     by_distance,
-    closer,
     consistency,
     controls,
-    divergence,
     divergences,
     known_gain,
-    printed_ratio,
-    printed_share,
-    pronouns,
     reach,
     texts_beside,
-    true_text,
 )
-from repro.study import Artifact, Claim, Estimate, Experiment, Outcome, Record, RunConfig, Store, register
+from repro.study import Artifact, Estimate, Experiment, Outcome, Record, RunConfig, Store, register
 
 
 class Config(RunConfig):
@@ -271,23 +265,3 @@ register(
              source="Beyond section 5.3", title="Change of loss when an earlier window is replaced"),
     Artifact(id="yoshida2020-distance", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=by_distance,
              source="Beyond section 5.3", title="Change of loss when an earlier token is replaced"))
-TOPICS = {"paper": PAPER, "source": "Section 5.3.1", "experiment": EXPERIMENT.name, "unit": "book",
-          "about": ("yoshida2020-topic-jsd", "yoshida2020-topic-controls"), "control": "contexts of other books"}
-register(
-    Claim(id="yoshida2020-topic-jsd-lower", **TOPICS, measure=divergence, direction="lower", relative=True,
-          assay=true_text(divergence),
-          sentence="The recurrent model's continuations are closer to the topics of their contexts than the "
-                   "baseline's.",
-          short="Recurrence keeps continuations closer to their topics.",
-          paper_effect=printed_ratio),
-    Claim(id="yoshida2020-topic-jsd-share", **TOPICS, measure=closer, direction="higher", null=0.5,
-          assay=true_text(closer, 0.5),
-          sentence="In most contexts (the paper: at least 60 %) the recurrent model's continuation is closer than the "
-                   "baseline's.",
-          short="In most contexts recurrence stays closer to the topic.",
-          paper_effect=printed_share, told_in="of contexts"),
-    Claim(id="yoshida2020-pronouns", **TOPICS | {"source": "Tables 4 and 5", "about": ("yoshida2020-consistency",)},
-          measure=pronouns, direction="higher", assay=true_text(pronouns), told_in="a context",
-          sentence="The recurrent model's pronouns have the gender of the context more often than the baseline's.",
-          short="Recurrence keeps the gender of pronouns more often.",
-          why_no_paper_effect="the paper shows examples only"))

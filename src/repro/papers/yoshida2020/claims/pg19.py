@@ -1,14 +1,8 @@
-"""Recurrence on books (Yoshida et al. 2020, sections 4.3 and 3.1): Table 2, Figures 4 and 5.
-
-`small` trains on 20 books of the subset, drawn for each seed, `medium` on all 384, the paper on 1,250 of PG-19's.
-At `smoke` the window is a tenth of the paper's 300 tokens.
-"""
+"""The claims on Table 2 and Figures 4 and 5: recurrence and overlap on books."""
 
 from math import log1p
-from typing import Any
 
-from repro.papers.yoshida2020 import finetuning
-from repro.papers.yoshida2020.effects import (
+from repro.papers.yoshida2020.claims.effects import (
     EXPERIMENTS,
     MASKED,
     SAME_WEIGHTS,
@@ -27,89 +21,19 @@ from repro.papers.yoshida2020.effects import (
     shrinking,
     widening,
 )
-from repro.papers.yoshida2020.evaluation import evaluation, table_rows
-from repro.papers.yoshida2020.pg19_tables import (
-    cost_figure,
-    families,
-    window_figure,
-    window_table,
-)
-from repro.papers.yoshida2020.tables import FIRST, gain_figure, gains, is_literal_reading, perplexities
-from repro.study import Artifact, Claim, register
+from repro.papers.yoshida2020.perplexity.pg19 import EVALUATION, PAPER, TABLE
+from repro.papers.yoshida2020.perplexity.pg19_tables import families
+from repro.papers.yoshida2020.perplexity.tables import FIRST, is_literal_reading
+from repro.papers.yoshida2020.perplexity.wikitext103 import TABLE as ARTICLES
+from repro.study import Claim
 
-BOOKS = {
-    "smoke": {"test_head": 1000},
-    # Every step has 6,000 targets at every window size, and books are read in part.
-    "small": {"corpus": "pg19-subset", "train_documents": 20, "train_draw": "random", "sequence": 6000,
-              "validation_documents": None, "validation_head": 3000, "test_head": 4000},
-    "pretrained": {"corpus": "pg19-subset", "train_documents": 60, "validation_documents": None,
-                   "validation_head": 4096, "test_head": 8192},
-    "medium": {"corpus": "pg19-subset", "train_documents": 384, "epochs": 1.0, "validation_head": 15_000},
-    "paper": {"corpus": "pg19", "train_documents": 1250, "validation_head": 15_000},
-}
-SCALES = {scale: finetuning.SCALES[scale] | books for scale, books in BOOKS.items()}
-SCORED = {"smoke": 55_000, "small": 210_000, "pretrained": 377_000, "medium": 3_300_000, "paper": 10_000_000}
-
-PAPER_OVERLAPS = (0, 5, 10, 30, 50, 75, 100, 150, 200)  # overlaps of Table 2, in tokens
-ROWS = {  # of Table 2, by scale
-    "smoke": table_rows((0, 3, 5, 20), (0, 3, 5)),
-    "small": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5], first=(0, 50)),
-    "pretrained": table_rows((0, 50), (0, 50), controls=(50,), literal=(0,)),
-    "medium": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5]),
-    "paper": table_rows(PAPER_OVERLAPS, PAPER_OVERLAPS[:5], controls=PAPER_OVERLAPS[1:5]),
-}
-WINDOWS = {"smoke": (20, 40), "small": (200, 600), "pretrained": ()}  # of Figures 4 and 5, besides that of Table 2
-FAMILIES = {"smoke": (0, 3, 5)}  # overlaps of the baselines in Figure 5
-
-
-def grid(scale: str) -> list[dict[str, Any]]:
-    """Table 2 on validation and test text; the other window sizes on validation text, as in the paper."""
-    other: list[dict[str, Any]] = []
-    for window in WINDOWS.get(scale, (200, 400, 500, 600)):
-        size = {"window": window, "splits": ("validation",)}
-        other += [{"model": "recurrent", "overlap": 0, **size}]
-        other += [{"model": "baseline", "overlap": o, **size} for o in FAMILIES.get(scale, (0, 10, 30, 50))]
-    return ROWS[scale] + other
-
-
-EVALUATION = evaluation("recurrence-pg19", "Word perplexity on books by overlap and window (Table 2, Figures 4, 5).",
-                        SCALES, grid, SCORED)
-register(EVALUATION)
-
-PAPER, TABLE, CHAPTER = "yoshida2020", "yoshida2020_table2_pg19", "07_pg19"
-ARTICLES = "yoshida2020_table1_wikitext103"
+GAIN = {"paper": PAPER, "source": "Table 2", "experiment": EVALUATION.name, "unit": "book", "direction": "lower",
+        "relative": True, "control": MASKED, "assay": context_counts(TABLE), "measure": gain}
 
 
 def on_curves(config) -> bool:
     """Whether a config is a point of Figure 5."""
     return config in families(EVALUATION.plan(config.scale))
-
-
-register(
-    Artifact(id="yoshida2020-table2", paper=PAPER, title="Perplexity per word on books, by overlap", chapter=CHAPTER,
-             experiment=EVALUATION.name, source="Table 2", build=lambda context: perplexities(context, TABLE)),
-    Artifact(id="yoshida2020-table2-gain", paper=PAPER, chapter=CHAPTER,
-             title="Effect of recurrence on the perplexity of books, at equal overlap",
-             experiment=EVALUATION.name, source="Table 2",
-             build=lambda context: gains(context, TABLE)),
-    Artifact(id="yoshida2020-table2-gain-figure", paper=PAPER, title="Gain from recurrence on books, by overlap",
-             chapter=CHAPTER, experiment=EVALUATION.name, source="Table 2", kind="figure",
-             build=lambda context: gain_figure(context, TABLE),
-             look_for="Recurrence helps where the marks of the recurrent model lie above zero and above the "
-                      "hollow marks of the controls, which show the gain that remains without it."),
-    Artifact(id="yoshida2020-figure4", paper=PAPER, title="Validation perplexity by window size", chapter=CHAPTER,
-             experiment=EVALUATION.name, source="Figure 4", kind="figure", build=window_figure,
-             look_for="Recurrence helps at a window size if its line lies below the baseline's; compare the gap at "
-                      "short and long windows."),
-    Artifact(id="yoshida2020-figure4-values", paper=PAPER, title="Validation perplexity by window size, in numbers",
-             chapter=CHAPTER, experiment=EVALUATION.name, source="Figure 4", build=window_table),
-    Artifact(id="yoshida2020-figure5", paper=PAPER, title="Validation perplexity against FLOPs per token",
-             chapter=CHAPTER, experiment=EVALUATION.name, source="Figure 5", kind="figure", build=cost_figure,
-             look_for="Points on the band are worth their cost: no other model is both cheaper and better. A line "
-                      "below and left of another wins."))
-
-GAIN = {"paper": PAPER, "source": "Table 2", "experiment": EVALUATION.name, "unit": "book", "direction": "lower",
-        "relative": True, "control": MASKED, "assay": context_counts(TABLE), "measure": gain}
 
 
 def economy(id: str, recurrent: int, baseline: int, sentence: str, short: str, margin: float = 0.0) -> Claim:
@@ -127,7 +51,7 @@ def economy(id: str, recurrent: int, baseline: int, sentence: str, short: str, m
 
 FIGURES = GAIN | {"source": "Figure 4", "why_no_paper_effect": "plotted without digits",
                   "about": ("yoshida2020-figure4", "yoshida2020-figure4-values")}
-register(
+CLAIMS = (
     *(Claim(id=f"yoshida2020-table2-gain-{overlap}", **GAIN,
             where=at_points(*both(overlap), also=matched_baseline(overlap)),
             about=("yoshida2020-table2-gain", "yoshida2020-table2"), paper_effect=printed(TABLE, *both(overlap)),
@@ -193,4 +117,5 @@ register(
             "measure": pareto_margin, "source": "Figure 5", "about": ("yoshida2020-figure5",)},
           sentence="Every point of the recurrent model lies on the Pareto front of perplexity and cost.",
           short="Every recurrent model lies on the Pareto front.",
-          where=on_curves))
+          where=on_curves),
+)

@@ -1,12 +1,12 @@
-"""Table 3 next to ours, the choices that the paper leaves open, F1 by distance, and the claims about questions."""
+"""Table 3 next to ours, the choices that the paper leaves open, and F1 by distance."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from repro.markup import bounded, written
-from repro.papers.yoshida2020.hotpotqa import BASELINE, CHAPTER, EXPERIMENT, PAPER, RECURRENT, SCALES
-from repro.study import ADDED, Artifact, ArtifactContext, Assay, Claim, Measured, Record, judge, register
+from repro.papers.yoshida2020.hotpotqa.experiment import BASELINE, CHAPTER, EXPERIMENT, PAPER, RECURRENT, SCALES
+from repro.study import ADDED, Artifact, ArtifactContext, Record, judge, register
 from repro.study.artifacts import NOT_RUN
 from repro.study.published import printed_rows
 
@@ -79,7 +79,7 @@ def sayings(context: ArtifactContext) -> "pandas.DataFrame":
 
     rows = []
     for scale in reversed(context.scales):
-        found = {config.model: context.records_of(config) for config in context.plan(scale) if _main(config)}
+        found = {config.model: context.records_of(config) for config in context.plan(scale) if is_main(config)}
         samples = {model: records[0].notes["samples"] if records else [] for model, records in found.items()}
         rows += [[f"this study, {scale}", one["question"], one["wanted"], one["told"], other["told"]]
                  for one, other in zip(samples[BASELINE], samples[RECURRENT], strict=False)] or [
@@ -97,7 +97,7 @@ def windows_told(context: ArtifactContext) -> "pandas.DataFrame":
     columns = ["source", "what is read", "with h_prev", "without h_prev"]
     rows = []
     for scale in reversed(context.scales):
-        config, = (one for one in context.plan(scale) if _main(one) and one.model == RECURRENT)
+        config, = (one for one in context.plan(scale) if is_main(one) and one.model == RECURRENT)
         found = context.records_of(config)
         one = found[0].notes["by_window"] if found else {}
         if not one:
@@ -123,7 +123,7 @@ def by_distance(context: ArtifactContext):
     rows = []
     for scale in reversed(context.scales):
         for config in context.plan(scale):
-            found = [record.documents[SPLIT] for record in context.records_of(config)] if _main(config) else []
+            found = [record.documents[SPLIT] for record in context.records_of(config)] if is_main(config) else []
             for distance in sorted({one for documents in found for one in documents["distance"] if one >= 0}):
                 values = [f1 for documents in found
                           for f1, at in zip(documents["answer_f1"], documents["distance"], strict=True)
@@ -135,7 +135,7 @@ def by_distance(context: ArtifactContext):
                              ("windows from one paragraph to the other", "F1 (%)"))
 
 
-def _main(config: Any) -> bool:
+def is_main(config: Any) -> bool:
     """Whether a run has the main reading of the paper and the usual epochs, which the claims are about."""
     return (config.hidden_layers, config.insert_layer, config.epochs) == (1, 1, SCALES[config.scale]["epochs"])
 
@@ -159,55 +159,19 @@ def _mean(records: Sequence[Record], metric: str, digits: int = 1) -> str:
 
 
 def _together(records: Sequence[Record]) -> str:
-    found = [_lost(record, "answer_f1") for record in records if "assay" in record.documents]
+    found = [lost_apart(record, "answer_f1") for record in records if "assay" in record.documents]
     if not found:
         return "–"
     verdict = judge(found, "higher", seeds=1)
     return bounded(verdict.effect, verdict.low, verdict.high, "+.1f")
 
 
-def _lost(record: Record, score: str) -> "numpy.ndarray":
+def lost_apart(record: Record, score: str) -> "numpy.ndarray":
     """By question, the score with both supporting paragraphs in one window minus that with one in each."""
     import numpy as np
 
     together, apart = (np.array(record.documents["assay"][f"{way}_{score}"]) for way in ("together", "apart"))
     return together - apart
-
-
-def gain(score: str, sign: int = 1) -> Callable[[list[Record]], Measured]:
-    """A measure of the recurrent reader's score minus the baseline's, by question. The control is the better of the
-    reader with its module masked and with another question's states. sign: -1 where lower is better."""
-    def measure(records: list[Record]) -> Measured:
-        import numpy as np
-
-        ours, base = ([record.documents[SPLIT] for record in records if record.model == name]
-                      for name in (RECURRENT, BASELINE))
-        plain = np.array([one[score] for one in base])
-        controls = {way: np.array([one[f"{way}_{score}"] for one in ours]) - plain for way in ("masked", "other")}
-        best = max(controls, key=lambda way: sign * controls[way].mean())
-        return Measured(np.array([one[score] for one in ours]) - plain, controls[best],
-                        "control: " + {"masked": "module masked", "other": "another question's states"}[best])
-    return measure
-
-
-def room(score: str, sign: int = 1) -> Callable[[list[Record]], float | None]:
-    """A measure of what the single-window reader loses when the two supporting paragraphs are apart; None if no
-    question has enough paragraphs. sign: -1 where lower is better."""
-    def lost(records: list[Record]) -> float | None:
-        import numpy as np
-
-        found = [sign * _lost(record, score).mean() for record in records if "assay" in record.documents]
-        return float(np.mean(found)) if found else None
-    return lost
-
-
-def printed(column: str) -> Callable[[], float]:
-    """The score of the paper's recurrent reader minus that of its other one."""
-    def effect() -> float:
-        disjoint, recurrent = (float(row[column]) for row in printed_rows(TABLE))
-        return recurrent - disjoint
-    return effect
-
 
 OF = {"paper": PAPER, "chapter": CHAPTER, "experiment": EXPERIMENT.name}
 TABLE_3 = Artifact(id="yoshida2020-table3", **OF, source="Table 3", build=questions,
@@ -223,29 +187,3 @@ SAMPLES = Artifact(id="yoshida2020-hotpotqa-answers", **OF, source=ADDED, build=
 WINDOWS = Artifact(id="yoshida2020-hotpotqa-windows", **OF, source=ADDED, build=windows_told,
                    title="One question, window by window")
 register(TABLE_3, CHOICES, FIGURE, SAMPLES, WINDOWS)
-
-SHARED = {
-    "paper": PAPER, "experiment": EXPERIMENT.name, "about": (TABLE_3.id,), "where": _main, "unit": "question",
-    "control": "the better of the reader with its module masked and with another question's states",
-    "criterion_before": "until the result of one seed was known, the assay read only the two paragraphs, in one full "
-                        "window or in two half windows"}
-APART = "the loss of a reader of single windows when the two supporting paragraphs are in different windows"
-
-
-def _baseline(config: Any) -> bool:
-    return config.model == BASELINE and _main(config)
-
-
-register(*(Claim(
-    id=f"yoshida2020-table3-{name.replace(' ', '-')}".lower(), **SHARED, source="Table 3", measure=gain(score),
-    direction="higher", told_in="points", family="yoshida2020-questions", paper_effect=printed(f"{score}_percent"),
-    assay=Assay(APART, _baseline, room(score)),
-    sentence=f"RoBERTa with recurrence answers questions about long texts with a higher {name} than without it.",
-    short=f"Recurrence raises the {name} of answers on long texts."
-) for score, name in SCORES.items()), Claim(
-    # With so few questions F1 and exact match detect only effects of several points, more than the paper's.
-    id="yoshida2020-questions-nats", **SHARED, source=ADDED, measure=gain("answer_nats", -1), direction="lower",
-    told_in="nats per question", assay=Assay(APART, _baseline, room("answer_nats", -1)),
-    why_no_paper_effect="the paper prints only F1 and exact match",
-    sentence="RoBERTa with recurrence has a lower loss of right answers about long texts than without it.",
-    short="Recurrence lowers the loss of right answers on long texts."))

@@ -10,7 +10,16 @@ from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from repro.papers.yoshida2020.tables import CONTROL, FIRST, by_document, compare, log_ratio, module_effect, row_kind
+from repro.papers.yoshida2020.perplexity.tables import (
+    CONTROL,
+    CONTROL_LOSSES,
+    FIRST,
+    by_document,
+    compare,
+    log_ratio,
+    module_effect,
+    row_kind,
+)
 from repro.study import Assay, Experiment, Measured, Record, experiment, judge
 from repro.study.published import printed_rows
 
@@ -19,7 +28,6 @@ if TYPE_CHECKING:
 
 MASKED = "the better of the model with its module masked out and with another document's state"
 EXPERIMENTS = "recurrence-pg19", "recurrence-wikitext103"
-CONTROL_LOSSES = ("nll_masked", "nll_other_document")  # by document: without h_prev, and with another document's
 SAME_WEIGHTS = "the same weights read the same text, so there is no added part to remove"
 WINDOW = {"smoke": 30}  # of the papers' tables, tokens; else 300
 SMOKE = {0: 0, 30: 3, 50: 5, 200: 20}  # overlaps of 300 tokens, and the same in `smoke`'s windows of a tenth

@@ -1,0 +1,1 @@
+"""Questions about ten paragraphs: section 5.4 and Table 3."""

@@ -1,0 +1,1 @@
+"""Memories of other papers next to the recurrence module."""

@@ -1,0 +1,1 @@
+"""What the recurrence module carries across a window boundary: section 5.3."""

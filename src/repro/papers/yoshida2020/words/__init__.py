@@ -1,0 +1,1 @@
+"""What recurrence saves on each word of a page."""
