@@ -64,7 +64,13 @@ def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HIN
     """What `read`, a `from_pretrained`, gives, and what it tells of it. Raises ReproError for a checkpoint of another
     kind, and where weights are missing."""
     config_of(kind, name_or_folder, hint, **kwargs)
-    model, loading = read(str(name_or_folder), output_loading_info=True, **kwargs)
+    try:
+        model, loading = read(str(name_or_folder), output_loading_info=True, **kwargs)
+    except RuntimeError as error:
+        if "ignore_mismatched_sizes" not in str(error):
+            raise
+        raise ReproError(f"{name_or_folder} has weights of other shapes than its config.json says; give a whole "
+                         "checkpoint.") from error
     if lost := sorted(loading["missing_keys"]):
         raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
                          "checkpoint.")

@@ -114,3 +114,9 @@ def test_documents_read_together_have_the_losses_of_each_alone(tiny_recurrent, o
         for ids, losses in zip(texts, found, strict=True):
             alone = perplexity(model, ids, 8, overlap).target_nll
             np.testing.assert_allclose(losses, alone, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ReproError, match="batch_size is 0"):
+        _losses_together(model, texts, 8, overlap, 0, None)
+    with torch.no_grad():
+        model.transformer.ln_f.bias[0] = math.nan
+    with pytest.raises(ReproError, match="(?i)nan"):
+        _losses_together(model, texts, 8, overlap, 2, None)

@@ -247,3 +247,38 @@ def test_compiled_it_has_the_same_loss_and_gradients(recurrent, family):
     plain, compiled = gradients(model), gradients(torch.compile(model, backend="eager"))
     for a, b in zip(plain, compiled, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_experts_are_refused(tmp_path):
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    sizes = {key: SIZES[key] for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                                         "num_attention_heads", "num_key_value_heads")}
+    MixtralForCausalLM(MixtralConfig(**sizes, num_local_experts=2, num_experts_per_tok=1)).save_pretrained(tmp_path)
+    with pytest.raises(ReproError, match=r"is a mixture of experts \(mixtral\)"):
+        RecurrentLM.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("token", [-1, 29, 1.0, "<bos>"])
+def test_an_opening_token_is_one_of_the_vocabulary(recurrent, token):
+    with pytest.raises(ReproError, match="opening_token is .*; it must be a token id from 0 to 28"):
+        recurrent("llama", {"opening_token": token})
+
+
+def test_recomputed_layers_leave_the_checkpointing_of_the_user_on(recurrent):
+    model = recurrent("llama", {}, torch.float32).train()
+    model.gradient_checkpointing_enable()
+    model(text(19), window=8, labels=text(19), recompute="layer").loss.backward()
+    assert all(layer.gradient_checkpointing and layer.training for layer in model.model.layers)
+
+
+def test_weights_of_another_shape_are_refused(tmp_path):
+    from safetensors.torch import load_file, save_file
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    LlamaForCausalLM(LlamaConfig(**SIZES)).save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["model.norm.weight"] = weights["model.norm.weight"][:3].clone()
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ReproError, match="has weights of other shapes than its config.json says"):
+        RecurrentLM.from_pretrained(tmp_path)

@@ -47,7 +47,7 @@ def score_documents(model, tokens, window: int, overlap: int, batch_size: int | 
 def _losses_together(model, streams, window, overlap, batch_size, progress) -> list[np.ndarray]:
     """The loss (targets,) of each text under a model that carries a state: window k of several texts at a time."""
     check_window(window, overlap, context_of(model))
-    check_whole(batch_size, "batch_size", of="windows")
+    check_whole(batch_size, "batch_size", of="documents")
     device, head = device_of(model), model.get_output_embeddings()
     texts = [one_text(ids, vocabulary_of(model)).to(device) for ids in streams]
     losses: list[list[Tensor]] = [[] for _ in texts]

@@ -1,6 +1,6 @@
 """Cut the vocabulary of a published model down to the tokens that given texts use.
 
-Gemma 3 has 262,144 tokens; our books and WikiText-103 use 77,015 of them. Most of a training step goes into the logits,
+Gemma 3 has 262,144 tokens; our texts need less than a third of them. Most of a training step goes into the logits,
 so a model without the other rows of its embedding trains faster. For these texts, the cut tokenizer gives the same
 tokens, and the cut model's logits are rows of the whole model's. Its softmax is over fewer tokens, so its perplexity is
 lower: report both.

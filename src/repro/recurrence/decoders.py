@@ -155,15 +155,17 @@ def with_previous(mask: Tensor | None, n: int) -> Tensor | None:
 def _layers_recomputed(model: nn.Module, recompute: bool):
     """Within it the layers store their inputs alone, if `recompute`: transformers' own switch, without its warnings."""
     layers = model.base_model.layers if recompute else ()
-    before = [layer.training for layer in layers]
+    names = ("gradient_checkpointing", "training", "_gradient_checkpointing_func")
+    before = [{name: getattr(layer, name, None) for name in names} for layer in layers]
     try:
         for layer in layers:
             layer.gradient_checkpointing = layer.training = True  # of the layer alone, not of its parts
             layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
         yield
     finally:
-        for layer, training in zip(layers, before, strict=True):
-            layer.gradient_checkpointing, layer.training = False, training
+        for layer, values in zip(layers, before, strict=True):
+            for name, value in values.items():
+                setattr(layer, name, value)
 
 
 @lru_cache
@@ -195,6 +197,9 @@ def recurrent_decoder(name_or_path, recurrence: RecurrenceConfig | None = None, 
     if (stored := getattr(config, "recurrence", None)) is not None:
         check_same(name_or_path, stored, recurrence)
         return whole(recurrent_class(plain).from_pretrained, config.model_type, name_or_path, **kwargs)[0]
+    if getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None):
+        raise ReproError(f"{name_or_path} is a mixture of experts ({config.model_type}), whose layers cannot be given "
+                         "h_prev; give Llama, Mistral, Qwen or Gemma without experts.")
     with torch.device("meta"):
         recurrent_class(plain)(config, recurrence)  # refuses what cannot be read before its weights are
     base, _ = whole(plain.from_pretrained, config.model_type, name_or_path, **kwargs)

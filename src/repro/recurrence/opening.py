@@ -17,6 +17,9 @@ def open_windows(model: nn.Module) -> int:
     token = getattr(model.config, "opening_token", None)
     if token is None:
         return 0
+    if type(token) is not int or not 0 <= token < model.config.vocab_size:
+        raise ReproError(f"opening_token is {token!r:.40}; it must be a token id from 0 to "
+                         f"{model.config.vocab_size - 1}.")
     model.base_model.register_forward_pre_hook(partial(_in_front, token), with_kwargs=True)
     model.base_model.register_forward_hook(_taken_off)
     return 1

@@ -14,7 +14,7 @@ from repro.study import Absent, Estimate, Outcome, RunConfig, kept_model
 
 PROCESS = 2**30  # bytes of Python, torch and a tokenized corpus, without a model
 # FLOP/s sustained by the machine of each scale.
-RATE = {"smoke": 4e10, "small": 5e10, "pretrained": 6e13, "medium": 3e13, "paper": 6e13}
+RATE = {"smoke": 4e10, "small": 5e10, "pretrained": 1.5e12, "medium": 3e13, "paper": 6e13}
 BF16 = 3  # times that in bf16 on a CPU with such instructions; the rates of GPUs are in bf16 already
 # Weight decay applies to matrices and embeddings, or also to biases, norms and other vectors, as in older runs.
 Decayed = Annotated[Literal["matrices", "all"], Absent("all")]
