@@ -92,10 +92,10 @@ def described(text: str) -> str:
     """A page whose head describes it by its own first sentences, where it has some."""
     article = text.partition('<article class="bd-article"')[2]
     first = re.search(r"<p>(.*?)</p>", article, re.DOTALL)
-    told = " ".join(html.unescape(re.sub("<[^>]+>", "", first[1])).split()) if first else ""
-    if len(told) < 40:
+    sentence = " ".join(html.unescape(re.sub("<[^>]+>", "", first[1])).split()) if first else ""
+    if len(sentence) < 40:
         return text
-    shown = html.escape(told if len(told) <= DESCRIBED else f"{told[:DESCRIBED].rpartition(' ')[0]} …")
+    shown = html.escape(sentence if len(sentence) <= DESCRIBED else f"{sentence[:DESCRIBED].rpartition(' ')[0]} …")
     described = r'(<meta (?:name="description"|property="og:description") content=")[^"]*'
     return re.sub(described, lambda one: one[1] + shown, text)
 

@@ -254,8 +254,8 @@ class Layer(nn.Module):
 
     def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None) -> tuple[Tensor, Kept]:
         """Like `forward`, for tokens from position `start` on, given the stored past; also returns the new past."""
-        told, kept = self.attention.extend(self.norm_1(x), waves, start, past)
-        return self.with_network(x + self.dropout(told)), kept
+        attended, kept = self.attention.extend(self.norm_1(x), waves, start, past)
+        return self.with_network(x + self.dropout(attended)), kept
 
 
 class Attention(nn.Module):

@@ -146,12 +146,12 @@ class GPT(nn.Module):
         """
         many, (n, steps) = branches.shape[1], (trunk.shape[1], branches.shape[2])
         column = torch.arange(n, device=trunk.device) - (n - lengths)[:, None]
-        told, seen = column >= 0, None
-        if told.all():
-            told = None
+        real, seen = column >= 0, None
+        if real.all():
+            real = None
         else:
-            seen = torch.cat([told, told.new_ones(len(trunk), steps)], 1).repeat_interleave(many, 0)
-        trunk, kept = self._through(trunk, column.clamp(min=0), told, keep=True)
+            seen = torch.cat([real, real.new_ones(len(trunk), steps)], 1).repeat_interleave(many, 0)
+        trunk, kept = self._through(trunk, column.clamp(min=0), real, keep=True)
         before = [tuple(part.repeat_interleave(many, 0) for part in layer) for layer in kept]
         place = lengths[:, None] + torch.arange(steps, device=trunk.device)
         place = place.clamp(max=self.config.n_positions - 1).repeat_interleave(many, 0)  # positions beyond are padding

@@ -48,11 +48,11 @@ def gain(better: Callable[[Any], bool]) -> Callable[[list[Record]], Measured]:
     def measure(records: list[Record]) -> Measured:
         import numpy as np
 
-        chosen, others = ([record for record in records if better(Settings(record.config)) is wanted]
-                          for wanted in (True, False))
-        told, control = (np.array([_difference(a, b, key) for a, b in zip(chosen, others, strict=True)])
-                         for key in ("nats", "other"))
-        return Measured(told, control)
+        better_runs, others = ([record for record in records if better(Settings(record.config)) is wanted]
+                               for wanted in (True, False))
+        effects, control = (np.array([_difference(a, b, key) for a, b in zip(better_runs, others, strict=True)])
+                            for key in ("nats", "other"))
+        return Measured(effects, control)
     return measure
 
 
@@ -104,9 +104,10 @@ def share(worse: str, better: str) -> Callable[[list[Record]], Measured]:
         ends = (fmean(record.metrics["test_log_perplexity"] for record in found[name])
                 for name in ("identity", "cheating"))
         way = max(next(ends) - next(ends), 1e-3)
-        told, control = (np.array([_difference(a, b, key) for a, b in zip(found[worse], found[better], strict=True)])
-                         for key in ("nats", "other"))
-        return Measured(told / way, control / way, f"the way is {way:.3f} nats per token of the lead")
+        effects, control = (np.array([_difference(a, b, key)
+                                      for a, b in zip(found[worse], found[better], strict=True)])
+                            for key in ("nats", "other"))
+        return Measured(effects / way, control / way, f"the way is {way:.3f} nats per token of the lead")
     return measure
 
 
