@@ -2,8 +2,9 @@
 
 Tiles overlap in their keys, but each starts as far behind the last, so that a view with strides of its own shows the
 kernel all of them as if they were heads, and nothing is copied. The kernel returns the log of every sum: by it the
-parts of a union are merged, and with it the backward pass finds the shares of all parts again. That pass takes tiles
-of disjoint keys, which overlap in the queries that see them: only the gradients of these are added up, by stretches.
+parts of a union are merged, and with it the backward pass finds the shares of all parts again. The backward pass takes
+tiles of disjoint keys, which overlap in the queries that see them: only the gradients of these are added up, by
+stretches.
 """
 
 import math

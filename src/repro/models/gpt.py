@@ -80,8 +80,8 @@ class _Sizes(dict):
         raise unknown("size", name, self)
 
 
-# Of the released weights. Table 2 of the paper of 2019 prints 117, 345, 762 and 1,542 million: these are the counts of
-# the same models with GPT's vocabulary of 40,478 ids.
+# The released weights have these sizes. Table 2 of the paper of 2019 prints 117, 345, 762 and 1,542 million: these are
+# the counts of the same models with GPT's vocabulary of 40,478 ids.
 SIZES = _Sizes({
     "openai-gpt": GPTConfig(40_478, 512, 12, 768, 12, "post", dropout=0.1),
     "gpt2": GPTConfig(50_257, 1024, 12, 768, 12),

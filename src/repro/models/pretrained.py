@@ -199,7 +199,7 @@ def write_manifest(here: Path, notes: dict) -> None:
 
 
 def _manifest(here: str | Path) -> dict[str, dict]:
-    """What fetched.json of a folder, or of a model by name, says of its files."""
+    """The entries of fetched.json about the files of a folder, or of a model by name."""
     path = home() / here / MANIFEST
     try:
         files = json.loads(path.read_text())["files"]

@@ -48,7 +48,7 @@ class OneText(nn.Module):
         return self.read(source, lengths, ids).logits
 
     def read(self, source: Tensor, lengths: Tensor, ids: Tensor, id_lengths: Tensor | None = None) -> Read:
-        """The output for summary and input. A summary directly follows its input, whatever the length of that input.
+        """The output for summary and input. A summary directly follows its input, also if inputs differ in length.
 
         id_lengths (B,): how many of `ids` are not padding; experts are then balanced over real tokens only. None: also
         over padding.

@@ -39,8 +39,8 @@ def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> li
     that, rejects them. limit: the most tokens of a sequence. If it is longer, the document is truncated if there are
     candidates; otherwise the longer text, and the second of two equally long ones. Special tokens are kept.
 
-    Raises ReproError for an unknown form, another number of texts, a text that is not a string or has no
-    words, and a limit that is not a whole number, leaves nothing of a text, or is too short for question and
+    Raises ReproError for an unknown form, another number of texts, and a text that is not a string or has no words.
+    Raises it also for a limit that is not a whole number, leaves nothing of a text, or is too short for question and
     candidate.
 
     >>> from repro.data import train_bpe

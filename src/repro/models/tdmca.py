@@ -250,9 +250,9 @@ class CompressedAttention(RelativeAttention):
 
     def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None,
                implementation: str = "auto") -> tuple[Tensor, Kept]:
-        """Of tokens (B, T, n_embd) from position `start` on, given what was kept of those before them; and what is
-        to be kept: a key and a value of each whole group (B, H, groups, ...), and key and value of the tokens behind
-        these, which the convolutions have not read (B, fewer than a stride, n_embd).
+        """The output for tokens (B, T, n_embd) from position `start` on, given the past of those before them; and the
+        new past. A past is a key and a value of each whole group (B, H, groups, ...), and key and value of the tokens
+        after these, which the convolutions have not read (B, fewer than a stride, n_embd).
 
         waves: the `sinusoids` of all positions up to theirs.
         """

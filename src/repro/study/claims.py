@@ -42,7 +42,7 @@ SHORT = 60  # characters of a sentence that fits in one line with its effect
 
 
 class Measured(NamedTuple):
-    """What a claim measures in its records.
+    """The effects that a claim measures in its records.
 
     >>> Measured(effects=[[-0.03, -0.02]], control=[[0.0, 0.01]]).note
     ''

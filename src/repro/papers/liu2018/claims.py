@@ -139,7 +139,7 @@ def cheated(id: str, model: str, sentence: str, short: str) -> Claim:
 
 
 def reading(records: list[Record]) -> float:
-    """What the better model among the runs gains from its own article's input, in nats per token of the lead."""
+    """The better model's gain from its own article's input, in nats per token of the lead."""
     gains: dict[tuple, list[float]] = {}
     for record in records:
         settings = Settings(record.config)
@@ -156,7 +156,7 @@ def _base_reads(place: int) -> Callable[[Any], bool]:
 
 
 def printed_longer() -> float:
-    """What T-D gains from 4,000 tokens of input instead of 500, as printed with Figure 3 and the samples."""
+    """T-D's gain from 4,000 tokens of input instead of 500, as printed with Figure 3 and the samples."""
     found = {row["input_length_L_tokens"]: float(row["test_log_perplexity_per_wordpiece"])
              for row in printed_rows("liu2018_figure3_logperplexity_vs_L")
              if row["model"] == "T-D" and row["confidence"] == "exact"}

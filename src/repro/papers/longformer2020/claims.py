@@ -109,8 +109,8 @@ def beyond_far(records: list[Record]) -> float:
 
 
 def repairable(trained: str) -> Assay:
-    """What copying lost: how much better RoBERTa, trained as long, is than copied positions. If it is no better, there
-    is nothing to repair. The paper reports no RoBERTa with further training."""
+    """The loss from copying: how much better RoBERTa, trained as long, is than copied positions. If it is no better,
+    there is nothing to repair. The paper reports no RoBERTa with further training."""
     import numpy as np
 
     def room(records: list[Record]) -> float:

@@ -1,9 +1,9 @@
 """Recurrence in a real pretrained model: Gemma 3 270M on books, in windows of 64 tokens. Not in the paper.
 
 The base models of `small` have 7 million weights and gain little from context, so little can be measured of a memory.
-Gemma gains much. Two modules are compared with a baseline fine-tuned alike: the paper's own (second layer, fresh), and
-one in the middle of the 18 layers that starts as the mean token of the window before. Rates, layer and start were
-chosen in trial runs on validation books that left no record, before any test book was read.
+Gemma gains much. Two modules are compared with a baseline fine-tuned the same way: the paper's own (second layer,
+fresh), and one in the middle of the 18 layers that starts as the mean token of the window before. Rates, layer and
+start were chosen in trial runs on validation books that left no record, before any test book was read.
 """
 
 from repro.papers.yoshida2020 import finetuning
