@@ -119,7 +119,7 @@ def configured(file: Path) -> Path:
 
 def set_outputs(notebook: nbformat.NotebookNode, gallery: Gallery | None = None, name: str = ""
                 ) -> nbformat.NotebookNode:
-    """A chapter whose figures are numbered and whose tables are set alike; the `gallery` remembers what it shows."""
+    """A chapter whose figures are numbered and whose tables share one style; the `gallery` remembers what it shows."""
     chapter, numbers = re.match(r"# (\d+) · ", notebook.cells[0].source)[1], count(1)
     for data in datas(notebook):
         text = explained(numbered(set_table(data["text/html"]), chapter, numbers))

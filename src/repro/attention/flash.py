@@ -131,13 +131,13 @@ class Run(NamedTuple):
 @lru_cache(maxsize=64)
 def runs(pattern: Pattern, n: int, dtype: torch.dtype, block: int, by_keys: bool = False) -> list[Run]:
     """The tiles of a pattern, in as few runs as are found in the order of `tiles` or in that of their positions."""
-    alike = {}
+    same_kind = {}
     for tile in tiles(pattern, n, block, "cpu", dtype, by_keys):
         run = Run(Places(tile.rows), Places(tile.keys), tile.bias)
         kind = *((one.size, isinstance(one.first, slice) and one.step) for one in (run.rows, run.keys)), id(tile.bias)
-        alike.setdefault(kind, []).append(run)
+        same_kind.setdefault(kind, []).append(run)
     found = []
-    for kind in alike.values():
+    for kind in same_kind.values():
         orders = [kind]
         if isinstance(kind[0].rows.first, slice) and isinstance(kind[0].keys.first, slice):
             orders.append(sorted(kind, key=lambda run: (run.rows.first.start, run.keys.first.start)))

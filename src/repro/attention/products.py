@@ -28,12 +28,12 @@ def products(query: Tensor, key: Tensor, value: Tensor, patterns: Sequence[Patte
     inside a product.
     """
     batch, heads, n, _ = key.shape
-    alike = len(set(patterns)) == 1  # one mask serves all heads
+    single = len(set(patterns)) == 1  # one mask serves all heads
     if first is None:
         first = n - query.shape[2]
         for pattern in set(patterns):
             pattern.check(n)
-    mask = _masks(tuple(patterns[:1] if alike else patterns), first, first + query.shape[2], n, query.device)[None]
+    mask = _masks(tuple(patterns[:1] if single else patterns), first, first + query.shape[2], n, query.device)[None]
     if key_mask is not None:
         mask = mask & key_mask[:, None, None]
     blind = ~mask.any(-1, keepdim=True)  # sees no key; its weights would be NaN

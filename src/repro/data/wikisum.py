@@ -136,16 +136,16 @@ def _digest(taken: list[tuple[int, str]]) -> str:
 
 def _check(done: Path, made: dict, source: Path, taken: list[tuple[int, str]]) -> None:
     """Raise ReproError for a finished stretch that was not made as it would be now."""
-    old, anew = json.loads(done.read_text()), f"delete {done.parent} and build it anew"
+    old, remedy = json.loads(done.read_text()), f"delete {done.parent} and build it again"
     if not {*made, "articles"} <= old.keys():
-        raise ReproError(f"{done} does not say what it was built from; {anew}.")
+        raise ReproError(f"{done} does not say what it was built from; {remedy}.")
     for name in ("shard", "most_words"):
         if old[name] != made[name]:
             raise ReproError(f"{done} was built with {name}={old[name]}, not {made[name]}; pass {name}={old[name]}, "
-                             f"or {anew}.")
+                             f"or {remedy}.")
     if old["lines"] != made["lines"]:
         raise ReproError(f"lines {taken[0][0]} to {taken[-1][0]} of {source} are not those that {done} was built from; "
-                         f"name the old source, or {anew}.")
+                         f"name the old source, or {remedy}.")
 
 
 def _write(taken: list[tuple[int, str]], source: Path, folder: Path, number: int, most_words: int) -> dict[str, int]:

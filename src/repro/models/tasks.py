@@ -379,8 +379,8 @@ def _shares(lengths: Tensor, states: Tensor) -> Tensor:
 
 def _in_common(ids: Tensor, lengths: Tensor) -> Tensor:
     """(B,): the length of the common beginning of the sequences of an example; each keeps at least one token."""
-    alike = (ids == ids[:, :1]).all(1).long().cumprod(1).sum(1)
-    return alike.minimum(lengths.min(1).values - 1)
+    shared = (ids == ids[:, :1]).all(1).long().cumprod(1).sum(1)
+    return shared.minimum(lengths.min(1).values - 1)
 
 
 def _at(values: Tensor, index: Tensor) -> Tensor:

@@ -167,7 +167,7 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
     relative = fields.get("relative", False)
     lower = fields.get("direction", "lower") == "lower"
     change = (lambda one, other: log(one / other)) if relative else (lambda one, other: round(one - other, 6))
-    alike = (lambda record: record.metrics[f"untrained_{untrained}"]) if isinstance(untrained, str) else untrained
+    control = (lambda record: record.metrics[f"untrained_{untrained}"]) if isinstance(untrained, str) else untrained
     largest, alone = of_largest(field), runs_of_sizes(*[FREQUENCIES] * lower, having=field)
     compared = runs_of_sizes(SMALLEST, LARGEST, having=field)
     return Claim(
@@ -175,7 +175,7 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
         sentence=f"A larger model {verb or f'does better on {on}'}, without training for it.",
         where=lambda config: compared(config) or alone(config),
         paper_effect=printed(column, change),
-        measure=between(LARGEST, SMALLEST, score, alike),
+        measure=between(LARGEST, SMALLEST, score, control),
         control="the same difference between two models of these sizes that were never trained",
         assay=Assay("the largest model, trained on all text against a sixteenth of it",
                     lambda config: largest(config) or alone(config), by_text(score, -1 if lower else 1)),
