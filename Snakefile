@@ -118,12 +118,12 @@ def needed(wildcards):
 @functools.cache
 def estimates(scale, job):
     """The most bytes that a run of a job takes, and the seconds of all."""
-    told = [Run(run).experiment.estimate(run) for run in jobs(scale)[job]]
-    return max(one.memory_bytes for one in told), sum(one.seconds for one in told)
+    found = [Run(run).experiment.estimate(run) for run in jobs(scale)[job]]
+    return max(one.memory_bytes for one in found), sum(one.seconds for one in found)
 
 
 def command(wildcards):
-    """What the shell is told: a job of several runs is done in one process."""
+    """The command line of a job; one process does all its runs."""
     lines = [Run(run).command + " --force" * (run.scale == "smoke") for run in planned(wildcards)]
     return lines[0] if len(lines) == 1 else shlex.join(["python", "-m", "repro.batch", *lines])
 
@@ -241,7 +241,7 @@ rule run:
         "build/logs/{scale}/{experiment}/{job}.log",
     params:
         code=lambda wildcards: code(*plan.packages_of(planned(wildcards)[0])) if wildcards.scale == "smoke" else "",
-        told=lambda wildcards: " && ".join(Run(run).command for run in planned(wildcards)),
+        commands=lambda wildcards: " && ".join(Run(run).command for run in planned(wildcards)),
         command=command,
     threads: lambda wildcards: 8 if gpus(wildcards) else 1
     resources:
@@ -250,7 +250,7 @@ rule run:
         mem_mb=lambda wildcards: int(4000 + 2 * estimates(wildcards.scale, wildcards.job)[0] / 10**6),
         runtime=lambda wildcards: int(30 + 2 * estimates(wildcards.scale, wildcards.job)[1] / 60),  # minutes
     message:
-        "run: {params.told} (gpus {resources.gpus}, MB {resources.mem_mb}, minutes {resources.runtime})"
+        "run: {params.commands} (gpus {resources.gpus}, MB {resources.mem_mb}, minutes {resources.runtime})"
     shell:
         "{params.command} > {log} 2>&1"
 

@@ -40,7 +40,7 @@ def tidy(notebook: nbformat.NotebookNode, scale: str) -> nbformat.NotebookNode:
                 del data["text/plain"]  # the name of a class, and an address that is another in every run
     for cell in notebook.cells:
         kept = {"tags": tags[cell.id], "mystnb": cell.metadata.get("mystnb")}  # the latter: what a fold is called
-        cell.metadata = nbformat.from_dict({name: told for name, told in kept.items() if told})
+        cell.metadata = nbformat.from_dict({name: value for name, value in kept.items() if value})
         if "parameters" in tags[cell.id]:
             cell.source = re.sub(r'^scale = "\w+"', f'scale = "{scale}"', cell.source, flags=re.MULTILINE)
     notebook.metadata = nbformat.from_dict({"kernelspec": notebook.metadata.kernelspec})

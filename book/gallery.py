@@ -35,7 +35,7 @@ class Picture(NamedTuple):
     chapter: str
     id: str
     number: str
-    told: str
+    caption: str
     small: str
 
 
@@ -89,8 +89,8 @@ class Gallery:
             return found[0]
         id = id or number[1].lower().replace(" ", "-").replace(".", "-")
         caption = CAPTION.match(inside, number.end())[1]
-        told = re.sub("<[^>]+>", "", caption).strip()
-        self._remember(chapter, id, number[1], re.split(r"\. (?=\D)", told)[0].removesuffix("."), inside)
+        plain = re.sub("<[^>]+>", "", caption).strip()
+        self._remember(chapter, id, number[1], re.split(r"\. (?=\D)", plain)[0].removesuffix("."), inside)
         return f'<figure class="drawing" id="{id}">{inside}</figure>'
 
     def _texts(self, chapter: str, found: re.Match, text: str) -> str:
@@ -100,18 +100,18 @@ class Gallery:
 
     def _part(self, chapter: str, found: re.Match, text: str) -> str:
         """An interactive part of a page, with an anchor."""
-        kind, told = found.groups()
-        self._remember(chapter, kind, "", told, text)
-        return f'<section class="{kind}" id="{kind}" aria-label="{told}"'
+        kind, title = found.groups()
+        self._remember(chapter, kind, "", title, text)
+        return f'<section class="{kind}" id="{kind}" aria-label="{title}"'
 
-    def _remember(self, chapter: str, id: str, number: str, told: str, drawn: str) -> None:
+    def _remember(self, chapter: str, id: str, number: str, title: str, drawn: str) -> None:
         """Add a figure to the page of all pictures."""
-        self.figures.append(Picture(chapter, id, number, told, self._drawn(id, drawn, "gallery")))
+        self.figures.append(Picture(chapter, id, number, title, self._drawn(id, drawn, "gallery")))
 
     def _card(self, one: Picture) -> str:
         number = f"<b>{one.number}</b> " * bool(one.number)
         return (f'<li><a href="notebooks/{one.chapter}.html#{one.id}"><span class="thumb figure">{one.small}</span>'
-                f"{number}{one.told}</a></li>")
+                f"{number}{one.caption}</a></li>")
 
     def _drawn(self, id: str, text: str, folder: str) -> str:
         """The thumbnail of an output: its drawing as a separate, lazily loaded file, or a sketch of its words or table;

@@ -138,7 +138,7 @@ def finding(one: Claim, scale: str, found: Verdict) -> str:
     name = next((paper.name for paper in papers() if paper.id == one.paper), title(one.paper))
     effect = f"{found.measured} {found.unit}".strip()
     seeds = f", with {found.n_seeds} of {one.seeds} seeds" * (found.verdict == OPEN)
-    unit = f" {one.told_in}" * bool(one.told_in and not one.relative)
+    unit = f" {one.unit_shown}" * bool(one.unit_shown and not one.relative)
     paper = f"; the paper: {one.write(one.expected())}{unit}" if one.expected() is not None else ""
     address = place_of(one)
     where = f' <a href="notebooks/{address}">Chapter {one.chapter[:2].lstrip("0")}</a>' if address else ""

@@ -92,10 +92,10 @@ def described(text: str) -> str:
     """A page whose head describes it by its own first sentences, where it has some."""
     article = text.partition('<article class="bd-article"')[2]
     first = re.search(r"<p>(.*?)</p>", article, re.DOTALL)
-    told = " ".join(html.unescape(re.sub("<[^>]+>", "", first[1])).split()) if first else ""
-    if len(told) < 40:
+    sentence = " ".join(html.unescape(re.sub("<[^>]+>", "", first[1])).split()) if first else ""
+    if len(sentence) < 40:
         return text
-    shown = html.escape(told if len(told) <= DESCRIBED else f"{told[:DESCRIBED].rpartition(' ')[0]} …")
+    shown = html.escape(sentence if len(sentence) <= DESCRIBED else f"{sentence[:DESCRIBED].rpartition(' ')[0]} …")
     described = r'(<meta (?:name="description"|property="og:description") content=")[^"]*'
     return re.sub(described, lambda one: one[1] + shown, text)
 
@@ -119,7 +119,7 @@ def configured(file: Path) -> Path:
 
 def set_outputs(notebook: nbformat.NotebookNode, gallery: Gallery | None = None, name: str = ""
                 ) -> nbformat.NotebookNode:
-    """A chapter whose figures are numbered and whose tables are set alike; the `gallery` remembers what it shows."""
+    """A chapter whose figures are numbered and whose tables share one style; the `gallery` remembers what it shows."""
     chapter, numbers = re.match(r"# (\d+) · ", notebook.cells[0].source)[1], count(1)
     for data in datas(notebook):
         text = explained(numbered(set_table(data["text/html"]), chapter, numbers))

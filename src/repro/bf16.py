@@ -5,8 +5,8 @@ The product of two bfloat16 numbers is exact in float32, and processors that hav
 in float32 and round once, at the end. So operands that are widened, multiplied in float32 and rounded give the same
 numbers but for the order of sums. Fused attention keeps its weights in float32 inside, which torch rounds there.
 
-Widened are the products that layers, attention and Muon ask for, forward and backward. What multiplies in place, into
-a given tensor (`out=`), in another thread or in inference mode stays as slow as it was; nothing here does.
+Widened are the products that layers, attention and Muon ask for, forward and backward. Products in place, into a given
+tensor (`out=`), in another thread or in inference mode stay as slow as they were; nothing here uses them.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""What chapters use to show the library's own code, to fold secondary tables, to read and check parameters, and to
-find out whether they run in a notebook."""
+"""Helpers for chapters: show the library's own code, fold secondary tables, read and check parameters, and find out
+whether they run in a notebook."""
 
 import ast
 import html
@@ -15,7 +15,7 @@ from repro.errors import ReproError
 def source(*objects, docstring: bool = False):
     """The source of functions, properties and classes, as highlighted code in the page; without docstrings by default.
 
-    What a docstring says stands in the chapter's own words around it.
+    The chapter explains the code in its own words.
     """
     from IPython.display import Markdown
 
@@ -58,7 +58,7 @@ def folded(title: str, *shown) -> Folded:
 
 
 def _html(one) -> str | None:
-    """What a notebook shows of an object as HTML; None if it has none."""
+    """The HTML that a notebook shows for an object; None if it has none."""
     if hasattr(one, "_repr_mimebundle_"):
         return one._repr_mimebundle_().get("text/html")
     return one._repr_html_() if hasattr(one, "_repr_html_") else None

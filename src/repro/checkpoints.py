@@ -47,7 +47,7 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
 
 def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: str, hint: str = HINT,
                **kwargs) -> Any:
-    """What `read`, a transformers model's `from_pretrained`, makes of a checkpoint, which must be one of its own.
+    """The model that `read`, a transformers model's `from_pretrained`, loads from a checkpoint of its own kind.
 
     transformers itself would draw every weight that a checkpoint lacks afresh, and only list them. kind: the model type
     that its config has to name, such as "roberta"; hint: what to do where it names another.
@@ -61,8 +61,8 @@ def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: s
 
 def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HINT, **kwargs
           ) -> tuple[Any, dict]:
-    """What `read`, a `from_pretrained`, gives, and what it tells of it. Raises ReproError for a checkpoint of another
-    kind, and where weights are missing."""
+    """The model that `read`, a `from_pretrained`, loads, and its loading report. Raises ReproError for a checkpoint of
+    another kind, and where weights are missing."""
     config_of(kind, name_or_folder, hint, **kwargs)
     try:
         model, loading = read(str(name_or_folder), output_loading_info=True, **kwargs)
@@ -78,8 +78,8 @@ def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HIN
 
 
 def config_of(kind: str | None, name_or_folder: str | Path, hint: str = HINT, **kwargs) -> dict[str, Any]:
-    """What config.json of a checkpoint says. Raises ReproError where there is none, and for another kind of model; None
-    is any kind."""
+    """The contents of config.json of a checkpoint. Raises ReproError where there is none, and for another kind of
+    model; None is any kind."""
     from transformers import PretrainedConfig
 
     values, _ = PretrainedConfig.get_config_dict(str(name_or_folder), **kwargs)
@@ -94,7 +94,7 @@ def config_of(kind: str | None, name_or_folder: str | Path, hint: str = HINT, **
 def whole_folder(folder: str | Path) -> Iterator[Path]:
     """Within it the path that it gives is written, which becomes `folder` afterwards, whole or not at all.
 
-    Raises ReproError when the disk refuses. Whatever is raised inside, nothing unfinished stays.
+    Raises ReproError when the disk refuses. No unfinished folder stays if the block raises.
     """
     from safetensors import SafetensorError
 

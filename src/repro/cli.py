@@ -559,7 +559,7 @@ def _dry_run(chosen: "Experiment", runs: "list[RunConfig]", results: Path | None
                      f"computing on {device}",
                      header[hidden:], [line[hidden:] for line in lines])
         for name in read:
-            typer.echo(f"  data {name}: {_told(corpus(name))}")
+            typer.echo(f"  data {name}: {_availability(corpus(name))}")
         for line in _settings(here):
             typer.echo(f"  {line}")
         typer.echo()
@@ -628,7 +628,7 @@ def _settings(configs: "list[RunConfig]") -> list[str]:
                     for own, runs in groups.items()]
 
 
-def _told(corpus: "Corpus") -> str:
+def _availability(corpus: "Corpus") -> str:
     """Whether a corpus is whole, whether it is on this machine, and how to get it."""
     here = "on this machine" if corpus.available() else f"not here, {corpus.way}"
     return f"{f'part of {corpus.part_of}' if corpus.part_of else 'whole'}; {here}"

@@ -83,7 +83,7 @@ def problems(error: ValidationError, kind: type) -> Iterator[str]:
 
 
 def sentence(name: str, problem: Mapping[str, Any]) -> str:
-    """What is wrong with the value of a field, from one of pydantic's `errors()`."""
+    """The problem with the value of a field, in words, from one of pydantic's `errors()`."""
     kind, bounds = problem["type"], problem.get("ctx", {})
     if kind == "value_error":
         return f"{bounds['error']}".rstrip(".") + "."

@@ -1,4 +1,4 @@
-"""What the processor of this machine can do, measured: how fast it multiplies matrices, and how exactly.
+"""How fast and how exactly the processor of this machine multiplies matrices, measured.
 
 On x86, torch sends a product of two float32 matrices to MKL, which is slow on processors that are not Intel's. oneDNN
 can do the same product, but is only asked to where torch may work products out in bfloat16 inside: processors with AMX
@@ -36,7 +36,7 @@ LARGE = 2**23  # multiply-adds of a product; below, oneDNN's start costs more th
 
 
 def model_name() -> str:
-    """What the processor calls itself, as Linux tells it; elsewhere what Python knows."""
+    """The name of the processor, as Linux reports it; elsewhere as Python does."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -49,7 +49,7 @@ def float32_path() -> str:
 
     Measured once for a processor and a version of torch, in some tenths of a second, and kept in the work folder
     (`float32.json`): every process there takes the same path, also where the two are nearly as fast. Where that folder
-    cannot be written each process measures anew. With a GPU nothing is measured: large products are its own.
+    cannot be written, each process measures again. With a GPU nothing is measured: large products are its own.
     """
     if torch.cuda.is_available() or not torch.backends.mkldnn.is_available():
         return "default"
@@ -160,7 +160,7 @@ def error(kind: str) -> float:
 
 
 def _kept(file: Path) -> dict[str, str]:
-    """The path of each machine that the file tells; a damaged file tells none."""
+    """The path of each machine that the file lists; a damaged file counts as empty."""
     try:
         found = json.loads(file.read_text())
     except (OSError, ValueError):
@@ -206,7 +206,7 @@ def _product(kind: str) -> Callable[[], torch.Tensor]:
 
 def _matrices() -> tuple[torch.Tensor, torch.Tensor]:
     rows, inner, columns = SHAPE
-    draw = torch.Generator().manual_seed(0)  # leaves the random state of whoever asks as it is
+    draw = torch.Generator().manual_seed(0)  # leaves the caller's random state as it is
     return torch.randn(rows, inner, generator=draw), torch.randn(inner, columns, generator=draw)
 
 

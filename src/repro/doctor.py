@@ -1,4 +1,4 @@
-"""What this machine can run, and what it lacks: the rows of `repro doctor`."""
+"""The rows of `repro doctor`: this machine's abilities, and what it lacks."""
 
 import os
 import platform
@@ -32,7 +32,7 @@ def findings(each_corpus: bool = False) -> list[Finding]:
     or `each_corpus` in its own.
 
     Takes up to half a minute: it trains a little, and counts the corpora that are here. The first time takes a minute
-    more, where texts have to be told apart.
+    more, where texts are compared for overlap.
     """
     return [*_software(), *_device(), *_attention(), *_speed(), *_memory(), *_tools(), *_corpora(each_corpus),
             *_models()]
@@ -77,7 +77,7 @@ def _device() -> Iterator[Finding]:
 
 
 def _attention() -> Iterator[Finding]:
-    """What `attend` takes by itself for 8,192 positions and heads of 64, if nothing else is said."""
+    """The implementation that `attend` chooses for 8,192 positions and heads of 64 by default."""
     import torch
 
     from repro.attention import Causal, Global, SlidingWindow, Strided, choose, flash
@@ -98,7 +98,7 @@ def _attention() -> Iterator[Finding]:
 
 
 def _speed() -> Iterator[Finding]:
-    """What a CPU that runs are computed on does best."""
+    """The fastest settings of a CPU that computes runs."""
     import torch
 
     from repro import bf16, cpu
@@ -164,7 +164,7 @@ def _corpora(each: bool) -> Iterator[Finding]:
     count = Counter(found if found in ("whole", "not here") else "damaged" for _, found in states)
     yield Finding("corpora", ", ".join(f"{count[state]} {state}" for state in ("whole", "damaged", "not here")
                                        if count[state]),
-                  "" if count["whole"] == len(states) else "repro doctor --corpora tells of each")
+                  "" if count["whole"] == len(states) else "repro doctor --corpora lists each")
 
 
 def _models() -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 
 
 class ReproError(ValueError):
-    """Bad input or unusable state, told in one line. The command line prints it and exits with 2."""
+    """Bad input or unusable state, reported in one line. The command line prints it and exits with 2."""
 
     def __init__(self, line: object = ""):
         super().__init__(" ".join(str(line).splitlines()))  # a value in it may have had several
@@ -17,7 +17,7 @@ SHOWN = 20  # names in one message
 
 
 def short(value: object, size: int = 100) -> str:
-    """What a value looks like, on one line of at most `size` characters."""
+    """A value as text, on one line of at most `size` characters."""
     line = " ".join(repr(value).split())
     return line if len(line) <= size else line[:size - 1] + "…"
 

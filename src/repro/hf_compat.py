@@ -1,4 +1,4 @@
-"""What models of transformers call their cache: `cache` from 5.24 on, `past_key_values` before."""
+"""The name that models of transformers give their cache: `cache` from 5.24 on, `past_key_values` before."""
 
 import re
 from collections.abc import Mapping

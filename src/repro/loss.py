@@ -10,7 +10,8 @@ from repro.errors import ReproError, unknown
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, reduction: str = "sum") -> Tensor:
-    """Of `targets` (n,) under `logits` (n, V); a target of -100 counts nothing. reduction: "sum" or "none" (n,)."""
+    """The cross-entropy of `targets` (n,) under `logits` (n, V); a target of -100 counts nothing. reduction: "sum" or
+    "none" (n,)."""
     if not isinstance(logits, Tensor) or not isinstance(targets, Tensor) or logits.ndim != 2 or not (
             logits.is_floating_point() and targets.shape == logits.shape[:1] and targets.dtype == torch.int64):
         shapes = [tuple(getattr(one, "shape", ())) for one in (logits, targets)]

@@ -52,7 +52,7 @@ def _choice(steps: Iterable[str], name: str) -> str:
 
 
 def _motion(number: int) -> str:
-    """What makes so many frames follow one another, or one of them stay; nothing moves before it is asked for."""
+    """The rules that play this many frames, or hold one of them; nothing moves before a reader asks for it."""
     def chosen(place: int) -> str:
         return f".steps > label:nth-child({place}) > :checked"
 
@@ -82,9 +82,9 @@ def table(frame: "pandas.DataFrame", caption: str = "", id: str = "", rows: Sequ
 
     id: of what it shows; rows: an id for each row ("" for none). Both are targets of links.
 
-    Columns "small: test", "small: validation" stand under one heading, "small". What was measured at `smoke`, be it
-    columns or rows (of a column called "scale", or with a cell "this study, smoke"), is folded away when there is
-    another scale beside it; so is a column in no group in which nothing but such rows has anything.
+    Columns "small: test" and "small: validation" share one heading, "small". If another scale is shown too, columns and
+    rows of `smoke` are folded away; such a row has it in a column called "scale", or has a cell "this study, smoke". A
+    column in no group is also folded if only such rows fill it.
     """
     cells = [[str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
     heads = [_head(name) for name in frame.columns]
@@ -197,7 +197,7 @@ def _scales(heads: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _header(heads: Sequence[tuple[str, str]], classes: Sequence[list[str]]) -> str:
-    """One row of headings, or two where columns stand in groups."""
+    """One row of headings, or two where columns form groups."""
     def column(k: int, rows: int = 1) -> str:
         deep = f' rowspan="{rows}"' if rows > 1 else ""
         return f'<th scope="col"{_class(classes[k])}{deep}>{html.escape(heads[k][1])}</th>'

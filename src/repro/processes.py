@@ -1,4 +1,4 @@
-"""What the processes of one `torchrun` do together. A process that was started alone is the first, and all, of them."""
+"""Coordination of the processes of one `torchrun`. A process that was started alone is the first, and all, of them."""
 
 import os
 from collections.abc import Callable
@@ -38,7 +38,8 @@ def join(cpu: bool = False) -> None:
 
 
 def first(make: Callable[[], Made]) -> Made:
-    """What `make()` returns, or raises, on the first process, on all of them: each has to call this and waits here."""
+    """The result of `make()` on the first process, or its exception, on all of them: each must call this and waits
+    here."""
     if count() == 1:
         return make()
     from torch.distributed import broadcast_object_list

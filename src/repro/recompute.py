@@ -1,8 +1,8 @@
 """Recomputation: what the backward pass computes again instead of keeping, what that saves, and what fits on a card.
 
-The states of a recurrent transformer pass from window to window through a bottleneck. Keeping only what goes through it
-and reading each window again in the backward pass trains on N tokens in M + 2k ceil(N/T) numbers, where M is what one
-window takes and k is the size of z and of h_prev (Yoshida et al. 2020, section 3.2).
+The states of a recurrent transformer pass from window to window through a bottleneck. If training keeps only what goes
+through it and reads each window again in the backward pass, N tokens take M + 2k ceil(N/T) numbers. M is the memory of
+one window, and k the size of z and of h_prev (Yoshida et al. 2020, section 3.2).
 """
 
 import gc
@@ -156,7 +156,7 @@ def paper_model(one_window: float, n_windows: int, d_model: int, batch_size: int
 
 @dataclass(frozen=True)
 class Plan:
-    """What training a `RecurrentLM` will take: `peak` bytes of tensors, as `training_memory` measures them.
+    """The memory that training a `RecurrentLM` will take: `peak` bytes of tensors, as `training_memory` measures them.
 
     n_parameters: all weights, the recurrence module's included. window: T in tokens. n_windows: ceil(N/T).
     precision: "no" or "bf16". device: "cuda" or "cpu"; under autocast the two keep different numbers.
@@ -186,7 +186,7 @@ class Plan:
 
     @classmethod
     def of(cls, model: nn.Module, **settings: Any) -> "Plan":
-        """The plan for a model at hand, which may be on the device "meta"; settings are the other fields."""
+        """The plan for a model, which may be on the device "meta"; settings are the other fields."""
         config = model.config
         n_parameters = sum(weight.numel() for weight in model.parameters())
         return cls(config.n_layer, config.n_embd, config.vocab_size, n_parameters,
@@ -197,8 +197,8 @@ class Plan:
         """Bytes that autograd keeps of one block for one window.
 
         In numbers per token: 2 d for the inputs of the layer norms and 2 d for their outputs, 4 d for query (once more,
-        padded), key and value, d for what attention returns, 20 d for the feedforward part, whose GELU is written out;
-        as one operation it spares 12 d. Sums over a row (layer norm, softmax) are left out; dropout would add its
+        padded), key and value, and d for what attention returns. The feedforward part adds 20 d, as its GELU is written
+        out; as one operation it spares 12 d. Sums over a row (layer norm, softmax) are left out; dropout would add its
         masks. Under autocast all but the layer norms' inputs take 2 bytes; on a GPU, which cubes in single precision,
         three of the five parts of the GELU take 4.
         """

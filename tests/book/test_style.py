@@ -1,12 +1,16 @@
 """The English of the pages: no worn-out construction, short sentences, few open tables, captions that say what to see.
 
 Judged are the pages of the book, README, CONTRIBUTING and CHANGELOG, the sentences of the claims, and the titles and
-captions of tables and figures. What the paper says is quoted, so its admonition is judged for length only.
+captions of tables and figures. What the paper says is quoted, so its admonition is judged for length only. The code's
+docstrings, comments, error messages and command-line help follow the same rules.
 """
 
 import ast
+import functools
+import io
 import json
 import re
+import tokenize
 from pathlib import Path
 from statistics import median
 
@@ -43,6 +47,8 @@ PLAIN = {"code": r"```(?!\{).*?```", "directive": r"^(?:```|:::+)\{?.*$|^:\w+:.*
          "math": r"\$\$.*?\$\$", "table": r"^\|.*\|$", "heading": r"^#+ .*$", "anchor": r"^\(.*\)=$",
          "tag": r"<[^>]+>"}
 END = r"(?<=[.!?])(?:[*)\"]+)?\s+(?=[A-Z*`$(\[{\"])|\n\s*\n|\n\s*(?:[-*]|\d+\.) |^\s*(?:[-*]|\d+\.) "
+SAYING = ("ReproError", "warn", "echo")  # functions and exceptions that show their arguments to a reader
+ENTRY = r"[a-z_]\w*(?:, [a-z_]\w*)*(?: \([^()]*\))?: "  # of a list of parameters in a docstring
 ABBREVIATED = r"\b(e\.g|i\.e|et al|vs|cf|Fig|approx)\."
 
 
@@ -91,6 +97,47 @@ def prose(page: Path) -> list[str]:
 def own(markdown: str) -> str:
     """Markdown without the admonitions that give a paper's words."""
     return re.sub(r"^```\{admonition\} What the paper.*?^```$", "", markdown, flags=re.MULTILINE | re.DOTALL)
+
+
+@functools.cache
+def texts_of(code: str) -> list[tuple[int, str, str]]:
+    """The English in Python code: (line, kind, text), the kind "docstring", "comment" or "message"; a message is what
+    an exception, a warning, the terminal or the help of a command says, with x for each value in it."""
+    found, tree = [], ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            found += [(node.body[0].lineno, "docstring", text)] if (text := ast.get_docstring(node)) else []
+        said = [node.exc] if isinstance(node, ast.Raise) and node.exc else []
+        if isinstance(node, ast.Call):
+            said += [one.value for one in node.keywords if one.arg in ("help", "epilog")]
+            said += node.args if getattr(node.func, "attr", getattr(node.func, "id", "")) in SAYING else []
+        found += [(one.lineno, "message", text) for part in said for one in ast.walk(part) if (text := _literal(one))]
+    previous = None
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.COMMENT:
+            text, place = token.string.lstrip("#! "), token.start
+            if previous == (place[0] - 1, place[1]):  # the comment goes on
+                found[-1] = (found[-1][0], "comment", f"{found[-1][2]} {text}")
+            else:
+                found.append((place[0], "comment", text))
+            previous = place
+    return list(dict.fromkeys(found))
+
+
+def _literal(node: ast.AST) -> str:
+    """A string of several words, with x for each value in it; "" for anything else."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    text = "".join(one.value if isinstance(one, ast.Constant) and isinstance(one.value, str) else "x" for one in parts)
+    return text if " " in text.strip() else ""
+
+
+def code_sentences(kind: str, text: str) -> list[str]:
+    """The sentences of a docstring, comment or message; the entries of a list of parameters count separately."""
+    if kind == "docstring":
+        text = re.sub(r"^[ ]*>>>.*?(?=^[ ]*$|\Z)", "\n", text, flags=re.MULTILINE | re.DOTALL)  # examples
+    text = re.sub(r"\n(?=[ ]*(?:[-*]|\d+\.) )", "\n\n", text)
+    parts = (re.sub(ABBREVIATED, r"\1", " ".join(part.split())) for part in re.split(r"\n\s*\n", text))
+    return [one for part in parts for one in re.split(rf"(?<=[.!?]) |(?<=[.!?][)\"'`]) |; (?={ENTRY})", part) if one]
 
 
 BAD = ["The record is told of it.", "That curves fall is no proof.", "Of questions it has an F1.", "It hangs on size.",
@@ -159,3 +206,56 @@ def test_titles_are_plain_and_a_figure_says_what_to_see(one):
     assert worn(one.title) == worn(one.look_for) == []
     if one.kind == "figure":
         assert len(words(one.look_for)) >= 5, f"{one.id}: what is there to see? say it in `look_for`"
+
+
+CODE = sorted((ROOT / "src" / "repro").rglob("*.py"))
+PLANTED = '''"""What a module is."""
+# One half of it
+# is told here.
+
+
+def first(n):
+    """Numbers up to n.
+
+    >>> "told of" and "alike"
+    'alike'
+
+    n: how many; m: whatever is left.
+    """
+    print("not judged: told")  # x lies behind it
+    if n:
+        raise ValueError(f"{n} numbers are alike; give "
+                         f"{n + 1}.")
+    return option("--told", help="It hangs on n.")
+'''
+
+
+def worn_in(code: str) -> list[tuple[int, str]]:
+    """The worn-out constructions of Python code: (line, what to say in its place)."""
+    return sorted((line, better) for line, kind, text in texts_of(code) for one in code_sentences(kind, text)
+                  for better in worn(one))
+
+
+def long_in(code: str) -> list[tuple[int, int]]:
+    """The sentences of docstrings that are too long: (line, words)."""
+    return [(line, len(words(one))) for line, kind, text in texts_of(code) if kind == "docstring"
+            for one in code_sentences(kind, text) if len(words(one)) > LONGEST]
+
+
+def test_worn_out_constructions_are_found_in_code():
+    assert list(dict.fromkeys(line for line, _ in worn_in(PLANTED))) == [1, 2, 7, 14, 16, 18]
+
+
+def test_long_sentences_are_found_in_docstrings():
+    long = f'"""One. {"many words " * 20}here. n: {"many words " * 15}; m: {"some words " * 15}."""'
+    assert long_in(long) == [(1, 41)] and long_in(PLANTED) == []
+
+
+def test_no_construction_in_the_code_is_worn_out():
+    found = {str(path.relative_to(ROOT)): worn for path in CODE if (worn := worn_in(path.read_text()))}
+    assert found == {}
+
+
+def test_sentences_of_docstrings_are_short():
+    found = {str(path.relative_to(ROOT)): long for path in CODE if (long := long_in(path.read_text()))}
+    assert found == {}

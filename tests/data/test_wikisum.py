@@ -113,7 +113,7 @@ def test_a_file_of_a_stretch_that_was_not_finished_is_not_kept(tmp_path):
     (lambda told: told, {"shard": 8}, "stretch-00000.json was built with shard=10, not 8; pass shard=10, or delete"),
     (lambda told: told, {"most_words": 7}, "built with most_words=20000, not 7; pass most_words=20000, or delete"),
     (lambda told: [told[0].replace("text 0", "text 9"), *told[1:]], {},  # of the same size
-     "lines 1 to 10 of .*articles.jsonl are not those that .*stretch-00000.json was built from; .* delete .* anew"),
+     "lines 1 to 10 of .*articles.jsonl are not those that .*stretch-00000.json was built from; .* delete .* again"),
     (lambda told: [*told, *lines(1, 23)], {}, "lines 21 to 24 of .* are not those that .*stretch-00002.json"),
     (lambda told: told[:-1], {}, "lines 21 to 22 of .* are not those that .*stretch-00002.json"),
     (lambda told: [*told[:11], "", *told[11:]], {}, "lines 11 to 21 of .*stretch-00001.json"),

@@ -477,7 +477,7 @@ def test_doctor_names_what_is_lacking(repro_, corpora, tmp_path, monkeypatch):
     assert "rich" not in found["versions"]["found"]
     assert found["REPRO_DATA"]["found"] == "not set"
     assert found["corpora"] == {"what": "corpora", "found": "2 whole, 1 damaged, 1 not here",
-                                "lack": "repro doctor --corpora tells of each"}
+                                "lack": "repro doctor --corpora lists each"}
     assert not [what for what in found if what.startswith("corpus ")]
     each = {row["what"]: row for row in json.loads(repro_("doctor --json --corpora")[1])}
     assert "corpora" not in each and each["corpus whole"] == {"what": "corpus whole", "found": "whole", "lack": ""}

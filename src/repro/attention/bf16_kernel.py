@@ -1,8 +1,9 @@
 """Attention of many tiles in bfloat16 by plain products, with the arguments and results of PyTorch's fused kernel.
 
-That kernel is no faster in bfloat16 than in single precision where MKL multiplies its small matrices, as on processors
-of AMD; batches of products through oneDNN are several times as fast. A product is rounded to 8 bits at its end, which
-is too few for a score: what the rounding took away is computed by a second product, and scores keep some 16 bits.
+The fused kernel is no faster in bfloat16 than in single precision where MKL multiplies its small matrices, as on
+processors of AMD; batches of products through oneDNN are several times as fast. A product is rounded to 8 bits at its
+end, which is too few for a score: what the rounding took away is computed by a second product, and scores keep some 16
+bits.
 """
 
 import math

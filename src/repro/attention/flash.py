@@ -2,8 +2,9 @@
 
 Tiles overlap in their keys, but each starts as far behind the last, so that a view with strides of its own shows the
 kernel all of them as if they were heads, and nothing is copied. The kernel returns the log of every sum: by it the
-parts of a union are merged, and with it the backward pass finds the shares of all parts again. That pass takes tiles
-of disjoint keys, which overlap in the queries that see them: only the gradients of these are added up, by stretches.
+parts of a union are merged, and with it the backward pass finds the shares of all parts again. The backward pass takes
+tiles of disjoint keys, which overlap in the queries that see them: only the gradients of these are added up, by
+stretches.
 """
 
 import math
@@ -130,13 +131,13 @@ class Run(NamedTuple):
 @lru_cache(maxsize=64)
 def runs(pattern: Pattern, n: int, dtype: torch.dtype, block: int, by_keys: bool = False) -> list[Run]:
     """The tiles of a pattern, in as few runs as are found in the order of `tiles` or in that of their positions."""
-    alike = {}
+    same_kind = {}
     for tile in tiles(pattern, n, block, "cpu", dtype, by_keys):
         run = Run(Places(tile.rows), Places(tile.keys), tile.bias)
         kind = *((one.size, isinstance(one.first, slice) and one.step) for one in (run.rows, run.keys)), id(tile.bias)
-        alike.setdefault(kind, []).append(run)
+        same_kind.setdefault(kind, []).append(run)
     found = []
-    for kind in alike.values():
+    for kind in same_kind.values():
         orders = [kind]
         if isinstance(kind[0].rows.first, slice) and isinstance(kind[0].keys.first, slice):
             orders.append(sorted(kind, key=lambda run: (run.rows.first.start, run.keys.first.start)))

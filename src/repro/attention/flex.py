@@ -21,8 +21,8 @@ def flex(query: Tensor, key: Tensor, value: Tensor, pattern: Pattern, scale: flo
          documents: Tensor | None = None, dropout: float = 0.0, compiled: bool | None = None) -> Tensor:
     """compiled: None compiles on a GPU and not on CPU, where it takes a minute and serves only to measure.
 
-    What a pattern lists (positions, documents) reaches the kernel as a tensor: other lists compile nothing anew.
-    Raises ReproError for dropout, which the kernel does not have.
+    The lists of a pattern (positions, documents) reach the kernel as tensors: other lists need no compilation. Raises
+    ReproError for dropout, which the kernel does not have.
     """
     if dropout:
         raise ReproError(f"dropout is {dropout}, and FlexAttention has none; use 'blocked'.")

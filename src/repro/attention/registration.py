@@ -51,8 +51,9 @@ def register(name: str | None = None, pattern: LayerPattern | Callable[..., Laye
 
     register(name, pattern) makes `pattern` available under a name of your own: a pattern, one for each head, or a
     function(config, layer), called with the index of the layer from 0, that returns such. A name may be given again,
-    and what a function reads in the config may change: a compiled model is then compiled anew. That holds for numbers,
-    words and lists of them in the config itself; whatever else a function reads stays as it was at compilation.
+    and what a function reads in the config may change: a compiled model is then compiled again. A change is noticed in
+    numbers, words and lists of them in the config itself; anything else that a function reads stays as it was at
+    compilation.
 
     In a causal model every pattern is cut off behind the query, save what is meant for it (`Prefix`). Attention to an
     encoder (cross-attention) stays as it is. A mask (B, 1, N, N) that is given to the model takes the pattern's place,
@@ -62,10 +63,10 @@ def register(name: str | None = None, pattern: LayerPattern | Callable[..., Laye
     a name of ours, register(name, pattern) for one of its own; else transformers raises a ValueError that calls the
     name not supported.
 
-    Raises ReproError for one argument without the other, and a name that is taken. Models that would not ask for an
-    attention of ours are refused with a ReproError, built with it or given it by `set_attn_implementation`; those that
-    add to their scores what we do not know (softcap, sinks, biases by position), or have a mask for each head (Doge),
-    when they first read.
+    Raises ReproError for one argument without the other, and a name that is taken. Raises it also for a model that
+    would not call our attention, when it is built or when `set_attn_implementation` is called. Models that add unknown
+    terms to their scores (softcap, sinks, biases by position) or have a mask for each head (Doge) are refused at their
+    first forward pass.
 
     Two public methods of PreTrainedModel are wrapped, as transformers has no place for a function of ours there.
     `get_correct_attn_implementation` is called once for every model that is built, loaded or set to another attention:
@@ -132,7 +133,7 @@ def _check_layers(name: str, config) -> None:
 
 
 def _registered(name: str, config, layer: int | None) -> LayerPattern:
-    """What was registered under a name of one's own. Raises ReproError for a function that gives no pattern."""
+    """The pattern registered under a custom name. Raises ReproError for a function that gives no pattern."""
     pattern = _own[name]
     if isinstance(pattern, (Pattern, Sequence)):
         return pattern
@@ -169,7 +170,7 @@ def _is_full(name: str, config, layer: int | None, window: int | None) -> bool:
 
 
 def _settings(name: str, kind: type[Pattern], config) -> dict:
-    """What the config says of a pattern. Raises ReproError when it lacks something."""
+    """The settings of a pattern in the config. Raises ReproError if one is missing."""
     settings, short = {}, name.removeprefix(PREFIX)
     for setting in fields(kind):
         value = getattr(config, f"{short}_{setting.name}", None)
@@ -189,11 +190,11 @@ def _number(name, config, layer, causal, window, settings) -> int:
 
 def _mask(name, batch_size, q_length, kv_length, q_offset=0, kv_offset=0, mask_function=causal_mask_function,
           attention_mask=None, config=None, device=None, use_vmap=False, local_size=None, **rest) -> Tensor | None:
-    """What the attention function gets as its mask: `position_mask`, or None for whole sequences without padding."""
+    """The mask that the attention function gets: `position_mask`, or None for whole sequences without padding."""
     _check_layers(name, config)
     if config is not None and name not in _own and not torch.compiler.is_compiling():
         kind = PATTERNS[name.removeprefix(PREFIX)]
-        kind(**_settings(name, kind, config))  # bad settings are told before a cache stumbles over them
+        kind(**_settings(name, kind, config))  # bad settings raise here, not later in a cache
     if use_vmap or mask_function.__name__ == "or_mask":
         raise ReproError(f"this model lays a mask function of its own over its attention (images, prefixes); '{name}' "
                          "does not know it. Give the model a mask (B, 1, N, N), or take attn_implementation='sdpa'.")
@@ -273,7 +274,7 @@ def _real_keys(mask: Tensor, name: str, module) -> Tensor:
 
 
 def _watched(name: str, config) -> tuple:
-    """What a pattern is made of, beside the layer: with other settings a compiled graph is compiled anew."""
+    """Everything but the layer that determines a pattern: if it changes, a compiled graph is compiled again."""
     if name in _own:
         plain = int, float, str, list, tuple
         return _given[name], *[value for value in vars(config).values() if isinstance(value, plain)]
@@ -328,7 +329,7 @@ def _set(model, attn_implementation: str | dict, *arguments, **named) -> None:
 def _check_that_it_asks(model, name: str) -> None:
     """Raise ReproError for a model that computes its attention by itself: it would read everything, without a word.
 
-    What a model says of itself is what transformers goes by before it gives one PyTorch's attention.
+    transformers reads the same attributes of a model before it gives it PyTorch's attention.
     """
     asks = any(getattr(model, f"_supports_{what}", False) for what in ("attention_backend", "sdpa", "flex_attn"))
     if not asks or model.config.model_type in ALONE:

@@ -130,7 +130,7 @@ def recorded(name: str):
 
 
 def _wanted(ratio: dict) -> str:
-    """What is asked of a ratio, in words; "" if nothing."""
+    """The bound that a ratio must meet, in words; "" if there is none."""
     return "" if ratio["wanted"] is None else f"{ratio.get('bound', 'at least')} {ratio['wanted']:g}"
 
 

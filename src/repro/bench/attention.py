@@ -34,7 +34,7 @@ BUSY = "blocked, a core taken"
 TOGETHER, SPREAD, HALF = "blocked, 16 global together", "blocked, 16 global spread", "blocked, bfloat16"
 VARIANTS = TOGETHER, SPREAD, HALF, BUSY  # timed for a ratio, and only
 AT = 8192  # positions, where most ratios are taken
-RATIOS_AT = AT, 16384, 32768, 4096  # most ratios first; a length whose half was measured tells what memory it needs
+RATIOS_AT = AT, 16384, 32768, 4096  # most ratios first; half a length, measured, predicts its memory
 NO_TIME = "no time left"
 SHARE_OF_MEMORY = 0.8  # of what is free, that a run may need
 
@@ -166,7 +166,7 @@ def by_value(lengths: tuple[int, ...], passes: tuple[str, ...]) -> list[tuple[st
 
 
 def expected_seconds(known: dict[str, tuple[int, float, float]], name: str, n: int) -> float:
-    """What two runs of a contender at n take, compilation included, if a run grows with the square; 0 where unknown."""
+    """Seconds of two runs of a contender at n, with compilation, if a run grows with the square; 0 where unknown."""
     before, compiling, run = known.get(name, (n, 0.0, 0.0))
     return compiling + 2 * run * max(1.0, n / before)**2
 
@@ -331,7 +331,7 @@ def dense_causal(x: dict[str, Tensor]) -> Tensor:
 
 
 def dtype(device: str) -> torch.dtype:
-    """What is timed on a kind of device."""
+    """The precision that is timed on a device."""
     return torch.bfloat16 if device == "cuda" else torch.float32
 
 
@@ -367,7 +367,7 @@ def free_bytes(device: str) -> int:
 
 
 def expected_bytes(measured: dict, name: str, which: str, n: int) -> float:
-    """What a run at n will need: as much more than at n / 2 as that was more than at n / 4; 0 where that is unknown."""
+    """Bytes that a run at n will need, as n / 2 grew from n / 4; 0 where that is unknown."""
     half, quarter = (measured.get((name, which, n // k), {}) for k in (2, 4))
     if half.get("not_attempted", NO_TIME) != NO_TIME:
         return math.inf
@@ -425,8 +425,8 @@ def verdict(found: dict | None) -> str:
 
 
 def times(found: dict | None) -> dict[str, float | None]:
-    """Of a stored run, at AT positions, forward and backward: dense causal attention over its floor, and the loop over
-    chunks; None where nothing is stored."""
+    """Ratios of a stored run at AT positions, forward and backward: dense causal attention over its floor, and the loop
+    over chunks; None where nothing is stored."""
     if found is None:
         return {"dense": None, "loop": None}
     spent = {run["contender"]: run.get("seconds") for run in found["notes"]["runs"]

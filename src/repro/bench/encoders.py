@@ -1,8 +1,8 @@
 """Encoders: a converted Longformer beside transformers' own, a step on masked tokens beside RobertaForMaskedLM with
 labels, and a reader of questions that carries h_prev beside one that does not.
 
-Ours is trained with an output layer on the masked tokens alone, transformers' with labels for all positions; how fast
-ours is called as theirs is told besides.
+Ours is trained with an output layer on the masked tokens alone, transformers' with labels for all positions; the speed
+of ours with labels for all positions is reported as well.
 """
 
 import time

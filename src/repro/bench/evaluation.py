@@ -35,7 +35,7 @@ def main(json_path=None, models: dict = MODELS, window: int = 300, overlap: int 
     """Time both on the same models and tokens; the totals must agree to 1e-5.
 
     The ratio that counting FLOPs allows is given beside each: both must read every window whole, and only the output
-    layer can be spared on positions that are not scored. What exceeds it comes from memory, batches and threads.
+    layer can be spared on positions that are not scored. Any further gain comes from memory, batches and threads.
     """
     import torch
 

@@ -22,7 +22,7 @@ def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, voc
 
     On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
 
-    pairs: of sentences that are fine-tuned on, those of RTE where they are at hand, else random ones as long as these.
+    pairs: number of sentence pairs to fine-tune on; those of RTE if it is available, else random ones as long as these.
     document: tokens that a question's candidates share.
     """
     from repro.bench import compare, report
@@ -75,7 +75,7 @@ def pretraining(fresh: Callable, batch_size: int, length: int, steps: int, preci
 
 
 def loop(model, sequences, steps: int, precision: str) -> int:
-    """What one writes by hand: logits of all positions, their loss, clipping, AdamW."""
+    """The loop one writes by hand: logits of all positions, their loss, clipping, AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
     device = next(model.parameters()).device
     model.train()

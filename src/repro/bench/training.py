@@ -21,9 +21,9 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
 
     On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
 
-    What each sets up inside its call to train is timed too: `steps` are enough that it does not count.
-    optimiser_tokens: of each of the two trainings. scale: of the base model whose text and sizes these take; by default
-    `small` where its corpora are at hand, else `smoke`.
+    The setup inside each call to train is timed too: with this many `steps` it does not matter. optimiser_tokens: of
+    each of the two trainings. scale: of the base model whose text and sizes these take; by default `small` if its
+    corpora are available, else `smoke`.
     """
     from repro.bench import compare, report
     from repro.bf16 import has_bf16
@@ -99,7 +99,7 @@ def trainer(model, sequences, steps: int, **settings) -> Callable[[], int]:
 
 
 def loop(model, sequences, steps: int) -> int:
-    """What one writes by hand, as nanoGPT does: logits of all positions, their loss, clipping, AdamW."""
+    """The loop one writes by hand, as in nanoGPT: logits of all positions, their loss, clipping, AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     model.train()
     for step in range(steps):

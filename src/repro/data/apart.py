@@ -1,11 +1,11 @@
 """Removing passages of evaluation texts from training text: a declared step of a corpus, `Corpus.apart_from`.
 
 A passage (text between blank lines) is left out if it shares a run of 13 words with an evaluation text, or if its first
-line is the title of one: of an article of WikiText, or of a paragraph that a question is about. Evaluation texts are
-documents, or all text in an example (its `texts`); `repro.data.registry` lists their corpora. Words are runs of letters
-and digits, lowercased, so that neither punctuation nor WikiText's spacing hides a copy. Whole documents are never left
-out: a book that quotes a line of the Bible or the constitution, or the credits of Project Gutenberg, shares just that
-run with another book.
+line is the title of one. Titles are those of WikiText's articles, and of paragraphs that a question is about.
+Evaluation texts are documents, or all text in an example (its `texts`); `repro.data.registry` lists their corpora.
+Words are runs of letters and digits, lowercased, so that neither punctuation nor WikiText's spacing hides a copy. Whole
+documents are never left out: a book that quotes a line of the Bible or the constitution, or the credits of Project
+Gutenberg, shares just that run with another book.
 """
 
 import json

@@ -152,7 +152,7 @@ class Corpus:
 
     @property
     def content_kind(self) -> str:
-        """What it contains: "text", or the kind of its examples."""
+        """Its contents: "text", or the kind of its examples."""
         return self.read.row.kind
 
     @property
@@ -261,7 +261,7 @@ class Corpus:
 
     @property
     def way(self) -> str:
-        """What to do if it is missing or incomplete."""
+        """How to get it if it is missing or incomplete."""
         if self.made_of:
             parts = dict.fromkeys(one.name for one in (*self.made_of, *self.apart_from))
             return f"it consists of {', '.join(parts)}, which must be here first"

@@ -3,8 +3,8 @@
 GPT (Radford et al. 2018, section 4.1; Sennrich et al. 2016) merges the letters of lower-case words, and the last symbol
 of a word has `</w>` at its end. GPT-2 (Radford et al. 2019, section 2.2) merges bytes, so that no text has an unknown
 symbol, and never merges across categories of characters: letters, digits, other signs, blanks. The one exception is a
-blank before a word, which saves a token a word. What GPT's own code does before that, with ftfy and spaCy, is left out,
-as in transformers.
+blank before a word, which saves a token a word. The steps that GPT's own code takes before that, with ftfy and spaCy,
+are left out, as in transformers.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""How corpora of examples are read from their files: one reader a kind, told which columns hold its fields.
+"""How corpora of examples are read from their files: one reader a kind, with the columns that hold its fields.
 
 Files are tables: .parquet, or .npz with arrays of one length. A row's id is in its column for that, where there is one,
 else its split and its number there.
@@ -129,9 +129,9 @@ def next_sentences(held_out: int) -> Reader:
     """HotpotQA's layout as texts to go on with: of the first supporting paragraph all but the first sentence is wanted,
     given the question as title and all paragraphs, of that one the first sentence alone.
 
-    Questions without sentences, or whose paragraph has fewer than three, are left out. Of what then stands in its file
-    the split "validation" has every `held_out`-th, "train" the others; last, those are left out whose wanted sentences
-    stand in another paragraph as well.
+    Questions without sentences, or whose paragraph has fewer than three, are left out. From the rest, the split
+    "validation" takes every `held_out`-th question and "train" the others. Last, questions are left out whose wanted
+    sentences occur in another paragraph as well.
     """
     inner = questions(sentence_split="sentence_split")
 

@@ -46,7 +46,7 @@ class LabelledText:
         return (self.text,) if self.pair is None else (self.text, self.pair)
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """What `Corpus.check` counts: this row under the name of its label."""
+        """The numbers that `Corpus.check` adds up: this row counts for its label."""
         return {labels[self.label]: 1} if labels else {}
 
 
@@ -114,7 +114,7 @@ class Question:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """Of its paragraphs, as they are read: the files have HTML's entities in some."""
+        """The titles of its paragraphs, decoded: some in the files contain HTML entities."""
         return tuple(html.unescape(one.title).strip() for one in self.paragraphs)
 
     @property
@@ -124,7 +124,7 @@ class Question:
                                                                               strict=True)))
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """What `Corpus.check` counts."""
+        """The numbers that `Corpus.check` adds up."""
         return {"paragraphs": len(self.paragraphs), "supporting facts": len(self.supporting)}
 
 
@@ -146,7 +146,7 @@ class MultipleChoice:
             raise BadField("answer", f"is {self.answer!r}, not one of the {len(self.candidates)} candidates")
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """What `Corpus.check` counts."""
+        """The numbers that `Corpus.check` adds up."""
         return {"candidates": len(self.candidates)}
 
 
@@ -175,7 +175,7 @@ class Cloze:
         return (self.text,)
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """What `Corpus.check` counts."""
+        """The numbers that `Corpus.check` adds up."""
         return {}
 
 
@@ -208,7 +208,7 @@ class Coreference:
         return tuple(token for sentence in self.sentences for token in sentence)
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """What `Corpus.check` counts."""
+        """The numbers that `Corpus.check` adds up."""
         return {"tokens": len(self.tokens), "clusters": len(self.clusters), "mentions": sum(map(len, self.clusters))}
 
 
@@ -245,11 +245,11 @@ class Pronoun:
 
     @property
     def gender(self) -> str:
-        """Of the pronoun, "feminine" or "masculine", by which GAP's scores are split."""
+        """The gender of the pronoun, "feminine" or "masculine", by which GAP's scores are split."""
         return "feminine" if self.pronoun.text.casefold() in ("she", "her", "hers") else "masculine"
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """What `Corpus.check` counts."""
+        """The numbers that `Corpus.check` adds up."""
         return {"a": int(self.is_a), "b": int(self.is_b), self.gender: 1}
 
 
@@ -272,7 +272,7 @@ class Summary:
         return tuple(filter(None, (self.title, self.document, self.summary)))
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """What `Corpus.check` counts."""
+        """The numbers that `Corpus.check` adds up."""
         return {"words": len(self.document.split())}
 
 
@@ -291,7 +291,7 @@ class Image:
                                      "3)")
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """What `Corpus.check` counts: this row under the name of its label."""
+        """The numbers that `Corpus.check` adds up: this row counts for its label."""
         return {labels[self.label]: 1}
 
 
@@ -320,7 +320,7 @@ class Audio:
         return np.sign(value) * (np.float32(256) ** np.abs(value) - 1) / 255
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """What `Corpus.check` counts."""
+        """The numbers that `Corpus.check` adds up."""
         return {"samples": len(self.codes)}
 
 

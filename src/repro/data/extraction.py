@@ -65,8 +65,8 @@ def ranked(method: str, title: str, passages: Sequence[str], target: str = "") -
 
 
 def tf_idf(query: Sequence[str], passages: Sequence[Sequence[str]]) -> list[float]:
-    """Of each passage the sum over the query's words of N_w log(N_d / N_dw): how often it has the word, and how few of
-    the passages do (Liu et al. 2018, section 4.1)."""
+    """For each passage, the sum over the query's words of N_w log(N_d / N_dw): how often it has the word, and how few
+    of the passages do (Liu et al. 2018, section 4.1)."""
     counts = [Counter(passage) for passage in passages]
     within = {word: sum(word in count for count in counts) for word in set(query)}
     return [sum(count[word] * math.log(len(counts) / within[word]) for word in query if count[word])

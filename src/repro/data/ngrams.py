@@ -1,7 +1,8 @@
 """The share of a text that was in a training text: runs of 8 words in a Bloom filter (Radford et al. 2019, section 4).
 
-A Bloom filter answers "have I seen this" in a few bits for each thing seen, however long: never "no" for what
-was seen, and "yes" for what was not with a chance that it is made for, here 1 in 100 million as in the paper.
+A Bloom filter answers "have I seen this" in a few bits for each thing seen, however long. It never answers "no" for a
+thing that was seen; it answers "yes" for one that was not at a rate chosen in advance, here 1 in 100 million as in the
+paper.
 """
 
 import hashlib
@@ -86,7 +87,7 @@ class NgramFilter:
         return self._bloom.size_in_bits // 8
 
     def found(self, text: str) -> Iterator[bool]:
-        """Of each run of `n` words of `text` in order, whether it is in the filter."""
+        """For each run of `n` words of `text`, in order, whether it is in the filter."""
         return (_hash(gram) in self._bloom for gram in grams(text, self.n))
 
 

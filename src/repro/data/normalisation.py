@@ -89,7 +89,7 @@ def unwrap(text: str) -> str:
 
 
 def typographic(character: str) -> bool:
-    """Whether a character could stand for a plain quote, dash, ellipsis, space or pair of letters, or for nothing.
+    """Whether a character could replace a plain quote, dash, ellipsis, space or pair of letters, or nothing.
 
     By its Unicode category: quotes that open (Pi) or close (Pf), dashes (Pd), spaces and separators (Zs, Zl, Zp),
     characters that are not seen (Cf). By its name, for the quotes, ellipses and hyphens that have other categories.

@@ -15,7 +15,7 @@ TITLE = re.compile(r"^ = [^=\n].* = \n(?= \n)", re.MULTILINE)
 def articles(text: str) -> list[Document]:
     """WikiText's running text cut before each article's title line; joined again it is `text`.
 
-    What precedes the first title (a blank line) belongs to the first article.
+    Text before the first title (a blank line) belongs to the first article.
     """
     titles = list(TITLE.finditer(text))
     cuts = [0, *(title.start() for title in titles[1:]), len(text)]

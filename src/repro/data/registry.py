@@ -67,8 +67,8 @@ def _cut(file: str, train: int, rest: int) -> dict[str, Split]:
 
 TEXT8 = "http://mattmahoney.net/dc/text8.zip", "text8", "3bea1919949baf155f99411df5fada7e"
 ENWIK8 = "http://mattmahoney.net/dc/enwik8.zip", "enwik8", "a1fa5ffddb56f4953e226637dabbb36a"
-UNKNOWN = ("<unk>",)  # stands for rare words in WikiText's training text, and nowhere in its validation and test text
-# of WikiText-103, the same whatever its training text; bytes are counted as it is read
+UNKNOWN = ("<unk>",)  # replaces rare words in WikiText's training text; never in its validation and test text
+# of WikiText-103, the same for any training text; bytes are counted as it is read
 WIKITEXT_HELD_OUT = {"validation": Split("complete", "wiki.valid.raw.xz", 60, 213_886, 217_646, 1_145_689),
                      "test": Split("complete", "wiki.test.raw.xz", 60, 241_211, 245_569, 1_289_522)}
 
@@ -328,8 +328,9 @@ QUESTIONS = [
       for kind, n_validation, n_test in (("names", 345, 462), ("nouns", 476, 521))),
 ]
 
-# What the next base model is trained on, apart from the evaluation texts named below and from no others. It may share
-# text with text8 and enwik8, with GAP, WikiHop and RTE (Wikipedia), with LitBank (novels), and with other tasks.
+# The next base model is trained on this text, kept apart from the evaluation texts named below and from no others. It
+# may share text with text8 and enwik8, with GAP, WikiHop and RTE (Wikipedia), with LitBank (novels), and with other
+# tasks.
 PRETRAINING = Corpus(
     "books-and-wikipedia", "public domain in the USA (books); CC BY-SA 4.0 (Wikipedia, not checked)",
     "the files of gutenberg-pretrain and hotpotqa-subset", folder=".", read=readers.wikipedia_and_books,

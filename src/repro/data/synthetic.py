@@ -125,23 +125,23 @@ class SyntheticBooks:
         """Exact nll of `books` (texts or Documents) under the two best possible predictors.
 
         (a) predicts each word from the words its window shows it, P(w_i+1 | w_s .. w_i): windows are those of
-        `repro.windows.windows` over <|endoftext|> and the book, and s is the window's start. What came before s is
-        unknown and summed out under the process itself: where in a sentence the window starts (its exact
-        distribution at that place of the book), who was named last, topic, cast and genders.
+        `repro.windows.windows` over <|endoftext|> and the book, and s is the window's start. The text before s is
+        unknown and summed out under the process itself: where in a sentence the window starts (its exact distribution
+        at that place of the book), who was named last, topic, cast and genders.
         (b) predicts each word from everything before it in the book.
 
         Both are the process' own conditional probabilities, so no predictor with the same context has a lower
         expected nll; on a given sample one can be a little lower by luck. (a) may use how far into the book the
         window starts; a model without this information can on average only be worse.
 
-        Why it is exact. Every word has one category, and templates are drawn whatever topic and cast are, so
+        Why it is exact. Every word has one category, and templates are drawn independently of topic and cast, so
         P(words) = P(categories) P(words | categories). The first factor is a forward pass over the grammar's
         states. In the second the topic is independent of the cast and has `n_topics` values. Names are drawn evenly
         from a cast that is an even draw itself, so a name that was seen has probability 1/C, and the others share
         (C - seen)/C evenly. A pronoun of somebody whose gender was seen is certain, else 1/2, with one
         exception: if a pronoun came before the window's first name, it reveals the gender of an unknown member r of
-        the cast. A priori r is each of the C members with equal probability; compared with a member of unseen gender,
-        one of the same gender as r is twice as likely to be r and one of the other gender is not r. So somebody of
+        the cast. A priori r is each of the C members with equal probability. Compared with a member of unseen gender,
+        one of the same gender as r is twice as likely to be r, and one of the other gender is not r. So somebody of
         unseen gender is r with probability 1 / (2 same + C - gender seen), and has r's gender with 1/2 more than half
         of that.
 

@@ -81,9 +81,9 @@ class SyntheticArticles:
     def best_nats(self, example: Summary, seen: str = "") -> float:
         """Nats of the whole lead, its end included, under the best possible reader of the text `seen`.
 
-        That reader knows the process: the name if `seen` has the title or a paragraph with the name, otherwise it
-        guesses among all; each value in `seen`, otherwise it guesses among those of the relation; never the wordings;
-        always the end of the lead.
+        The best possible reader knows the process. It knows the name if `seen` has the title or a paragraph with the
+        name, and otherwise guesses among all. It knows each value in `seen`, and otherwise guesses among those of the
+        relation. It never knows the wordings, and always the end of the lead.
         """
         words = set(seen.split())
         lead = example.summary.split()

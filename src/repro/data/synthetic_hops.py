@@ -1,9 +1,9 @@
 """Questions that take two steps, whose best possible score is known for a reader of everything and of single windows.
 
-A text tells a story of one topic, then who was there, then names four things, one each of four topics. The question is
-which of the things fits the story, or whether one does. That thing does not occur in the story: only its topic shows
-that it fits, as learned from books of `repro.data.synthetic`. So a reader of the things without the story can only
-guess, and a reader of both always knows the answer.
+A text is a story of one topic, followed by who was there and by four things, one each of four topics. The question is
+which of the things fits the story, or whether one does. The right thing does not occur in the story: only its topic
+shows that it fits, as learned from books of `repro.data.synthetic`. So a reader of the things without the story can
+only guess, and a reader of both always knows the answer.
 """
 
 import hashlib

@@ -1,10 +1,10 @@
 """Pages that contain tasks in natural form, so that a plain language model can be tested on them.
 
-A page is a short story of `repro.data.synthetic`, written without spaces before periods, and one thing that people add
-to a text, drawn evenly: its first sentence again after "TL;DR:", a question with its answer, the narrator, or a phrase
-in a second language. In that language every word is spelled backwards, and an adjective follows its noun. Every
-addition follows from the page (or from the two languages) with certainty: a model that has learned everything makes no
-mistake. Each kind of task is also a corpus of its own, on stories of its own.
+A page is a short story of `repro.data.synthetic`, written without spaces before periods, and one addition of the kind
+that people make to a text. Additions are drawn evenly: its first sentence again after "TL;DR:", a question with its
+answer, the narrator, or a phrase in a second language. In that language every word is spelled backwards, and an
+adjective follows its noun. Every addition follows from the page (or from the two languages) with certainty: a model
+that has learned everything makes no mistake. Each kind of task is also a corpus of its own, on stories of its own.
 """
 
 import hashlib

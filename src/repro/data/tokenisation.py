@@ -272,13 +272,13 @@ def _ids(values: Iterable[int], tokeniser: Tokeniser | Bytes) -> list[int]:
 
 
 def _half(text: str) -> str:
-    """What is no character in a text, in words; "" where all are."""
+    """The part of a text that is no character, in words; "" if there is none."""
     found = _SURROGATE.search(text)
     return found and f"{found[0]!r} at position {found.start():,} is half a character (a lone surrogate)" or ""
 
 
 def _bytes_of(text: str) -> bytes:
-    """The bytes of a text, where a surrogate stands for each byte of a character that is cut."""
+    """The bytes of a text, where a surrogate replaces each byte of a character that is cut."""
     try:
         return check_text(text, "the text").encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -518,10 +518,9 @@ def train_bpe(texts: Iterable[str], vocab_size: int, level: str = "byte", catego
     (a blank before a word excepted) unless `categories` is False: then they go anywhere within a line. Decoding gives
     back every text. level "word" is GPT's: lower case without accents, `</w>` at the end of a word, id 0 <|endoftext|>,
     id 1 <unk> for letters that the texts lack; decoding gives words with single blanks between them.
-    Empty texts are passed over. Raises ReproError for another level, fewer than 257 ids or more than a million (which
-    `tokenizers` would reserve memory for before it reads anything), texts that are no list of
-    strings, hold no word at all, "<|endoftext|>" or what is no character (a lone surrogate), and categories=False for
-    words.
+    Empty texts are passed over. Raises ReproError for another level, for categories=False with words, and for fewer
+    than 257 ids or more than a million (`tokenizers` would reserve memory for them before it reads anything). Raises it
+    also for texts that are no list of strings, hold no word, or contain "<|endoftext|>" or a lone surrogate.
 
     >>> coder = train_bpe(["low lower lowest"] * 9, 262)
     >>> [coder.decode([one]) for one in coder.encode("lower")]

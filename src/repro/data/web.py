@@ -1,9 +1,9 @@
 """WebText from links that people shared: which pages are kept, counted step by step (Radford et al. 2019, section 2.1).
 
-Its makers never published it, only how they made it: pages that a link on Reddit with 3 karma or more leads to, none
-shared after December 2017, their text without the page around it, nothing of Wikipedia (on which language models are
-tested), no duplicates, and cleaning that is not told. The paper took the text out with Dragnet and Newspaper, which are
-no longer kept up; here trafilatura does. Of near copies, found by MinHash, the first is kept.
+Its makers never published it, only how they made it. It holds pages that a link on Reddit with 3 karma or more leads
+to, none shared after December 2017, and of each page only its text. Wikipedia, on which language models are tested, and
+duplicates are left out; further cleaning is not described. The paper extracted the text with Dragnet and Newspaper,
+which are no longer kept up; here trafilatura does. The first of several near copies, found by MinHash, is kept.
 
 So this begins with links and the pages they led to. Nothing is fetched.
 """
@@ -126,7 +126,7 @@ def text(html: str) -> str:
 
 
 def is_wikipedia(url: str) -> bool:
-    """Whether a URL leads to Wikipedia, in whatever language or form."""
+    """Whether a URL leads to Wikipedia, in any language or form."""
     try:
         host = urlsplit(url if "//" in url else f"//{url}").hostname or ""
     except ValueError:  # a malformed address
@@ -144,7 +144,7 @@ class _Copies:
         except ImportError as error:
             raise _lacking("datasketch") from error
         self.similar, self.size, self.sketch = similar, size, MinHash
-        # What the index finds is compared again: it may look for less, and has no settings for nearly 1.
+        # Candidates from the index are compared again: it may look for less, and has no settings for nearly 1.
         self.index, self.sketches = MinHashLSH(threshold=min(similar, 0.95), num_perm=size), {}
 
     def has(self, text: str) -> bool:

@@ -86,7 +86,7 @@ def is_clone(lead: str, document: str) -> bool:
 
 
 def split_of(title: str) -> str:
-    """The split of an article, by a hash of its title: the same whoever builds it, and however much."""
+    """The split of an article, by a hash of its title, so that it is the same on every machine and in every subset."""
     place = int(hashlib.sha256(title.encode()).hexdigest()[:8], 16) / 16**8
     return "train" if place < SHARES["train"] else "validation" if place < 1 - SHARES["test"] else "test"
 
@@ -111,7 +111,7 @@ def build(source: Path, folder: Path, shard: int = 10_000, most_words: int = 20_
         if not taken:
             if more := sorted(folder.glob(f"[!.]*-{number:05d}.*")):
                 raise ReproError(f"{more[0]} was built from lines that {source} no longer has; name the old source, or "
-                                 f"delete {folder} and build it anew.")
+                                 f"delete {folder} and build it again.")
             if not number:
                 raise ReproError(f"{source} has no articles; name a file with an article a line.")
             break
@@ -126,7 +126,7 @@ def build(source: Path, folder: Path, shard: int = 10_000, most_words: int = 20_
 
 
 def _digest(taken: list[tuple[int, str]]) -> str:
-    """Of lines and their numbers, which become ids; a line feed that the last line gets when more follow is no change.
+    """The checksum of lines and their numbers, which become ids; a line feed added to the last line changes nothing.
     """
     found = hashlib.sha256()
     for at, line in taken:
@@ -136,16 +136,16 @@ def _digest(taken: list[tuple[int, str]]) -> str:
 
 def _check(done: Path, made: dict, source: Path, taken: list[tuple[int, str]]) -> None:
     """Raise ReproError for a finished stretch that was not made as it would be now."""
-    old, anew = json.loads(done.read_text()), f"delete {done.parent} and build it anew"
+    old, remedy = json.loads(done.read_text()), f"delete {done.parent} and build it again"
     if not {*made, "articles"} <= old.keys():
-        raise ReproError(f"{done} does not say what it was built from; {anew}.")
+        raise ReproError(f"{done} does not say what it was built from; {remedy}.")
     for name in ("shard", "most_words"):
         if old[name] != made[name]:
             raise ReproError(f"{done} was built with {name}={old[name]}, not {made[name]}; pass {name}={old[name]}, "
-                             f"or {anew}.")
+                             f"or {remedy}.")
     if old["lines"] != made["lines"]:
         raise ReproError(f"lines {taken[0][0]} to {taken[-1][0]} of {source} are not those that {done} was built from; "
-                         f"name the old source, or {anew}.")
+                         f"name the old source, or {remedy}.")
 
 
 def _write(taken: list[tuple[int, str]], source: Path, folder: Path, number: int, most_words: int) -> dict[str, int]:

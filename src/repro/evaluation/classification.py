@@ -98,7 +98,7 @@ def log_probabilities(model: "nn.Module", examples: Sequence[tuple[Sequence[int]
 
 
 def _parts(labels: Any, predictions: Any, metric: str, positive: int) -> tuple[np.ndarray, np.ndarray]:
-    """What each document adds to the two sums of which the metric is the ratio: F1 is 2 TP / (2 TP + FP + FN)."""
+    """Each document's part in the two sums whose ratio is the metric: F1 is 2 TP / (2 TP + FP + FN)."""
     labels, predictions = _named(labels, "labels"), _named(predictions, "predictions")
     if labels.ndim != 1 or labels.shape != predictions.shape or not len(labels):
         raise ReproError(f"labels have shape {labels.shape} and predictions {predictions.shape}; give one of each for "

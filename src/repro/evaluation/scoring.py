@@ -87,8 +87,8 @@ def perplexity(model, tokens, window: int, overlap: int, n_words: float | None =
     Logits are computed for scored positions only, in chunks, so nothing of size N x vocabulary is stored. On a CPU,
     large float32 products take the fastest exact path (`repro.cpu`).
     tokens: whole numbers, (N,) or (1, N). Raises ReproError for other types, several texts, fewer than two tokens and
-    ids that the model does not have; for a model that gives no logits, sees later tokens (a masked one) or
-    gives NaN; and unless `0 <= overlap < window <=` the model's context.
+    ids that the model does not have. Raises it also for a model that gives no logits, sees later tokens (a masked one)
+    or gives NaN, and unless `0 <= overlap < window <=` the model's context.
 
     >>> def uniform(ids):
     ...     return torch.zeros(*ids.shape, 8)

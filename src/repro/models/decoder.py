@@ -1,7 +1,7 @@
 """A decoder in which every head has its own attention pattern, with relative positions for any pattern.
 
 Dai et al. (2019, section 3.3) score query i against key j with (q_i + u) . k_j + (q_i + v) . W r_{i-j}, where r_t holds
-sines and cosines of t. The sine and the cosine of a difference are sums of products of those of i and of j, so the
+sines and cosines of t. The sine and the cosine of a difference are sums of products of those of i and of j. So the
 second term is also a dot product, of features that depend on i only with features that depend on j only. Appended to
 query and key, they turn it into ordinary attention, which every implementation of `attend` can compute.
 """
@@ -254,8 +254,8 @@ class Layer(nn.Module):
 
     def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None) -> tuple[Tensor, Kept]:
         """Like `forward`, for tokens from position `start` on, given the stored past; also returns the new past."""
-        told, kept = self.attention.extend(self.norm_1(x), waves, start, past)
-        return self.with_network(x + self.dropout(told)), kept
+        attended, kept = self.attention.extend(self.norm_1(x), waves, start, past)
+        return self.with_network(x + self.dropout(attended)), kept
 
 
 class Attention(nn.Module):

@@ -65,8 +65,8 @@ class Experts(nn.Module):
             chose = weights[:, expert].nonzero().flatten()
             if len(chose):
                 inner = F.gelu(F.linear(x[chose], self.inner[expert].T, self.inner_bias[expert]))
-                told = F.linear(inner, self.outer[expert].T, self.outer_bias[expert])
-                out = out.index_add(0, chose, (weights[chose, expert, None] * told).to(out.dtype))
+                result = F.linear(inner, self.outer[expert].T, self.outer_bias[expert])
+                out = out.index_add(0, chose, (weights[chose, expert, None] * result).to(out.dtype))
         return out, unequal(weights[rows].sum(0)) + unequal(load), (weights[rows] > 0).sum(0).detach()
 
     def weights(self, x: Tensor, rows: Tensor | slice = slice(None)) -> tuple[Tensor, Tensor]:

@@ -80,8 +80,8 @@ class _Sizes(dict):
         raise unknown("size", name, self)
 
 
-# Of the released weights. Table 2 of the paper of 2019 prints 117, 345, 762 and 1,542 million: these are the counts of
-# the same models with GPT's vocabulary of 40,478 ids.
+# The released weights have these sizes. Table 2 of the paper of 2019 prints 117, 345, 762 and 1,542 million: these are
+# the counts of the same models with GPT's vocabulary of 40,478 ids.
 SIZES = _Sizes({
     "openai-gpt": GPTConfig(40_478, 512, 12, 768, 12, "post", dropout=0.1),
     "gpt2": GPTConfig(50_257, 1024, 12, 768, 12),
@@ -146,12 +146,12 @@ class GPT(nn.Module):
         """
         many, (n, steps) = branches.shape[1], (trunk.shape[1], branches.shape[2])
         column = torch.arange(n, device=trunk.device) - (n - lengths)[:, None]
-        told, seen = column >= 0, None
-        if told.all():
-            told = None
+        real, seen = column >= 0, None
+        if real.all():
+            real = None
         else:
-            seen = torch.cat([told, told.new_ones(len(trunk), steps)], 1).repeat_interleave(many, 0)
-        trunk, kept = self._through(trunk, column.clamp(min=0), told, keep=True)
+            seen = torch.cat([real, real.new_ones(len(trunk), steps)], 1).repeat_interleave(many, 0)
+        trunk, kept = self._through(trunk, column.clamp(min=0), real, keep=True)
         before = [tuple(part.repeat_interleave(many, 0) for part in layer) for layer in kept]
         place = lengths[:, None] + torch.arange(steps, device=trunk.device)
         place = place.clamp(max=self.config.n_positions - 1).repeat_interleave(many, 0)  # positions beyond are padding

@@ -34,7 +34,7 @@ def check_past(past: Past | None, ids: Tensor, layers: Sized) -> None:
 
 
 def pieces(start: int, n: int, size: int) -> Iterator[tuple[int, int]]:
-    """The pieces, first and behind the last, of n tokens that stand behind `start` others; none goes over a multiple of
+    """The pieces, first and behind the last, of n tokens that follow `start` others; none goes over a multiple of
     `size`, counted from the beginning of the text."""
     first = start
     while first < start + n:

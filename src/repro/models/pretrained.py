@@ -153,16 +153,16 @@ def load(name_or_folder: str | Path, dtype: Any = None) -> tuple[Any, Tokeniser]
         if not (here / "config.json").is_file():
             raise ReproError(f"{here} has no config.json; give the folder of a model, or one of "
                              f"{', '.join(PRETRAINED)}.")
-        told = json.loads((here / "config.json").read_text())
-        kind = (told.get("architectures") or ["none"])[0]
+        config = json.loads((here / "config.json").read_text())
+        kind = (config.get("architectures") or ["none"])[0]
         if not hasattr(transformers, kind):
             raise ReproError(f"config.json of {here} names the architecture {short(kind)}, which transformers "
                              f"{transformers.__version__} lacks; fetch the model again.")
         coder = Tokeniser.read(here / "tokenizer.json", here.name)
         stored = _manifest(here).get("tokenizer.json") if (here / MANIFEST).is_file() else None
-        if coder.vocab_size > told["vocab_size"] or stored and stored["sha256"] != sha256(here / "tokenizer.json"):
+        if coder.vocab_size > config["vocab_size"] or stored and stored["sha256"] != sha256(here / "tokenizer.json"):
             raise ReproError(f"{here / 'tokenizer.json'} ({coder.vocab_size:,} tokens) belongs to another model than "
-                             f"the one next to it ({told['vocab_size']:,}); delete the folder and fetch it again.")
+                             f"the one next to it ({config['vocab_size']:,}); delete the folder and fetch it again.")
         model, found = getattr(transformers, kind).from_pretrained(
             str(here), dtype=dtype or torch.float32, local_files_only=True, output_loading_info=True)
     if lost := sorted(found["missing_keys"]):
@@ -190,16 +190,16 @@ def check(name: str) -> str:
     return HERE
 
 
-def write_manifest(here: Path, told: dict) -> None:
-    """Write fetched.json: `told`, and the size and checksum of every file of the folder."""
+def write_manifest(here: Path, notes: dict) -> None:
+    """Write fetched.json: `notes`, with the size and checksum of every file of the folder."""
     for path in here.iterdir():
         path.chmod(0o644)  # safetensors writes files that only their owner reads
     files = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in sorted(here.iterdir())}
-    _write_json(here / MANIFEST, told | {"files": files})
+    _write_json(here / MANIFEST, notes | {"files": files})
 
 
 def _manifest(here: str | Path) -> dict[str, dict]:
-    """What fetched.json of a folder, or of a model by name, says of its files."""
+    """The entries of fetched.json about the files of a folder, or of a model by name."""
     path = home() / here / MANIFEST
     try:
         files = json.loads(path.read_text())["files"]
@@ -262,8 +262,8 @@ def _convert_gguf(model: Pretrained, raw: Path, target: Path) -> None:
     tied = {"lm_head.weight"} if made.config.tie_word_embeddings else set()
     save_file({name: value.to(torch.bfloat16).contiguous() for name, value in made.state_dict().items()
                if name not in tied}, target / WEIGHTS[0], metadata={"format": "pt"})
-    told = made.config.to_dict() | {"architectures": [model.architecture], "dtype": "bfloat16"}
-    _write_json(target / "config.json", {key: value for key, value in told.items()
+    config = made.config.to_dict() | {"architectures": [model.architecture], "dtype": "bfloat16"}
+    _write_json(target / "config.json", {key: value for key, value in config.items()
                                          if key not in ("quantization_config", "_name_or_path")})
     coder.backend_tokenizer.save(str(target / "tokenizer.json"))
     _write_json(target / "tokenizer_config.json", {
@@ -274,5 +274,5 @@ def _convert_gguf(model: Pretrained, raw: Path, target: Path) -> None:
             shutil.copyfile(path, target / path.name)
 
 
-def _write_json(path: Path, told: dict) -> None:
-    path.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+def _write_json(path: Path, value: dict) -> None:
+    path.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n")

@@ -40,20 +40,20 @@ def save_model(model, folder: str | Path, weights: str = "fp32") -> None:
     """
     if weights not in WEIGHTS:
         raise unknown("weights", weights, WEIGHTS)
-    told = None if hasattr(model, "save_pretrained") else described(model)
+    description = None if hasattr(model, "save_pretrained") else described(model)
     if any(weight.is_meta for weight in model.parameters()):
         raise ReproError(f"the weights of this {type(model).__name__} are on no device (meta); load them first.")
     if not is_first():
         return
     kept = copy.deepcopy(model).bfloat16() if weights == "bf16" else model
     with whole_folder(folder) as unfinished, quietly():
-        if told is None:
+        if description is None:
             kept.save_pretrained(unfinished)
         else:
             from safetensors.torch import save_model as save_weights
 
             unfinished.mkdir(parents=True)
-            (unfinished / "config.json").write_text(json.dumps(told, indent=1) + "\n")
+            (unfinished / "config.json").write_text(json.dumps(description, indent=1) + "\n")
             save_weights(kept, str(unfinished / "model.safetensors"))
 
 
@@ -71,29 +71,29 @@ def load_model(folder: str | Path):
     with reading(folder, "results/base"):
         if not (Path(folder) / "config.json").is_file():
             raise ReproError(f"{folder} has no config.json; give the folder of a model that `save_model` wrote.")
-        told = json.loads((Path(folder) / "config.json").read_text())
-        if not isinstance(told, dict):
-            raise ReproError(f"config.json of {folder} is {short(told)}; give the folder of a model.")
-        return _of_transformers(folder, told) if KIND not in told else _own(folder, told)
+        description = json.loads((Path(folder) / "config.json").read_text())
+        if not isinstance(description, dict):
+            raise ReproError(f"config.json of {folder} is {short(description)}; give the folder of a model.")
+        return _of_transformers(folder, description) if KIND not in description else _own(folder, description)
 
 
-def _of_transformers(folder: str | Path, told: dict):
+def _of_transformers(folder: str | Path, description: dict):
     from repro import models, recurrence
 
-    named = (told.get("architectures") or [""])[0]
+    named = (description.get("architectures") or [""])[0]
     if named in ("RecurrentLM", "MemoryLM", "RecurrentRoberta"):
         return getattr(recurrence, named).from_pretrained(str(folder))
-    if told.get("model_type") not in OWN:
-        raise ReproError(f"{folder} is a checkpoint of {told.get('model_type')}; load it with transformers.")
-    read = getattr(models, OWN[told["model_type"]])
+    if description.get("model_type") not in OWN:
+        raise ReproError(f"{folder} is a checkpoint of {description.get('model_type')}; load it with transformers.")
+    read = getattr(models, OWN[description["model_type"]])
     return getattr(read, "from_pretrained", read)(folder)
 
 
-def _own(folder: str | Path, told: dict):
+def _own(folder: str | Path, description: dict):
     from safetensors.torch import load_model as load_weights
 
     try:
-        model = made(told)
+        model = made(description)
         load_weights(model, str(Path(folder) / "model.safetensors"))
     except (AttributeError, KeyError, TypeError, RuntimeError) as error:
         raise ReproError(f"{folder} has no complete model of this version ({short(str(error))}); save it again."
@@ -127,22 +127,22 @@ def described(value: Any) -> Any:
     return {KIND: kind.__name__} | {name: described(getattr(value, name)) for name in names}
 
 
-def made(told: Any) -> Any:
+def made(description: Any) -> Any:
     """The model, config, pattern or value that `described` describes."""
-    if isinstance(told, list):
-        return tuple(made(one) for one in told)
-    if not isinstance(told, dict):
-        return told
-    if "transformers" in told:
+    if isinstance(description, list):
+        return tuple(made(one) for one in description)
+    if not isinstance(description, dict):
+        return description
+    if "transformers" in description:
         import transformers
 
-        config = told["transformers"]
-        return getattr(transformers, told[KIND])(transformers.AutoConfig.for_model(**config))
-    kind = _known(told[KIND])
+        config = description["transformers"]
+        return getattr(transformers, description[KIND])(transformers.AutoConfig.for_model(**config))
+    kind = _known(description[KIND])
     if kind is None:
-        raise ReproError(f"a saved model has a {told[KIND]}, which this version does not support.")
-    given = {name: made(value) for name, value in told.items() if name != KIND}
-    return kind(frozenset(given["patterns"])) if told[KIND] == "Intersection" else kind(**given)
+        raise ReproError(f"a saved model has a {description[KIND]}, which this version does not support.")
+    given = {name: made(value) for name, value in description.items() if name != KIND}
+    return kind(frozenset(given["patterns"])) if description[KIND] == "Intersection" else kind(**given)
 
 
 def _known(name: str) -> type | None:

@@ -72,8 +72,8 @@ class SparseConfig:
     """Size and patterns of a `SparseTransformer`. Raises ReproError for settings that do not match.
 
     embeddings: position embeddings, "data" (row, column and channel of an image, whose sizes are `shape`; for a
-    sequence without a shape, its one index) and "attention" (row and column in a matrix as wide as `columns`: None is
-    the pattern's stride, or about the root of the length for a pattern without one).
+    sequence without a shape, its one index) and "attention" (row and column in a matrix). columns: the width of that
+    matrix; None is the pattern's stride, or about the root of the length for a pattern without one.
 
     >>> from repro.attention import Strided
     >>> SparseConfig(vocab_size=9, length=16, n_layer=2, n_head=2, n_embd=8, pattern=Strided(4)).parameters

@@ -48,7 +48,7 @@ class OneText(nn.Module):
         return self.read(source, lengths, ids).logits
 
     def read(self, source: Tensor, lengths: Tensor, ids: Tensor, id_lengths: Tensor | None = None) -> Read:
-        """The output for summary and input. A summary directly follows its input, whatever the length of that input.
+        """The output for summary and input. A summary directly follows its input, also if inputs differ in length.
 
         id_lengths (B,): how many of `ids` are not padding; experts are then balanced over real tokens only. None: also
         over padding.
@@ -60,8 +60,8 @@ class OneText(nn.Module):
         if id_lengths is not None and hasattr(self.decoder, "balance"):
             there = (torch.arange(text.shape[1], device=ids.device) < (lengths + id_lengths)[:, None],)
         logits = self.decoder(text, *there)
-        told = logits.gather(1, rows[..., None].expand(-1, -1, logits.shape[2]))
-        return Read(told, logits[:, :source.shape[1]], getattr(self.decoder, "balance", 0.0))
+        shown = logits.gather(1, rows[..., None].expand(-1, -1, logits.shape[2]))
+        return Read(shown, logits[:, :source.shape[1]], getattr(self.decoder, "balance", 0.0))
 
 
 @checked
@@ -86,8 +86,8 @@ class Pretrained(nn.Module):
         """Logits (B, V) after the tokens (B, T), which follow those in `past`; and the past including them."""
         read = past.cache.get_seq_length() if past else 0
         check_ids(ids, self.config.vocab_size, self.config.n_positions - read)
-        told = self.model(ids, **cache_argument(past.cache if past else None), use_cache=True)
-        return told.logits[:, -1], GPT2Past(cache_in(told))
+        output = self.model(ids, **cache_argument(past.cache if past else None), use_cache=True)
+        return output.logits[:, -1], GPT2Past(cache_in(output))
 
 
 class GPT2Past(NamedTuple):

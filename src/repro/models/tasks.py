@@ -39,8 +39,8 @@ def encode_example(form: str, texts: Sequence[str], tokeniser, limit: int) -> li
     that, rejects them. limit: the most tokens of a sequence. If it is longer, the document is truncated if there are
     candidates; otherwise the longer text, and the second of two equally long ones. Special tokens are kept.
 
-    Raises ReproError for an unknown form, another number of texts, a text that is not a string or has no
-    words, and a limit that is not a whole number, leaves nothing of a text, or is too short for question and
+    Raises ReproError for an unknown form, another number of texts, and a text that is not a string or has no words.
+    Raises it also for a limit that is not a whole number, leaves nothing of a text, or is too short for question and
     candidate.
 
     >>> from repro.data import train_bpe
@@ -191,8 +191,8 @@ class TaskModel(nn.Module):
 
     >>> base = GPT(GPTConfig(vocab_size=9, n_positions=64, n_layer=1, n_embd=8, n_head=2))
     >>> model = TaskModel(base, "entailment", n_outputs=3)
-    >>> told = model(**labelled([([[1, 2, 3, 4]], 0), ([[1, 2, 3]], 2)]))
-    >>> told.logits.shape, told.loss.requires_grad
+    >>> output = model(**labelled([([[1, 2, 3, 4]], 0), ([[1, 2, 3]], 2)]))
+    >>> output.logits.shape, output.loss.requires_grad
     (torch.Size([2, 3]), True)
     """
 
@@ -324,11 +324,11 @@ class TaskModel(nn.Module):
 
     def _check_tokens(self, ids: Tensor, lengths: Tensor) -> None:
         """Raise ReproError for ids beyond the vocabulary, and for start or end tokens of another tokenizer."""
-        size, told = self.base.config.vocab_size, ids[_there(ids, lengths)]
+        size, tokens = self.base.config.vocab_size, ids[_there(ids, lengths)]
         first, last = ids[:, :, 0], _at(ids[..., None], lengths - 1)[..., 0]
         same = bool((first == first[0, 0]).all() and (last == first + EXTRACT).all())
-        if not 0 <= int(told.min()) <= int(told.max()) < size + 3 or same and int(first[0, 0]) != size:
-            raise ReproError(f"the texts have ids from {int(told.min())} to {int(told.max())} and start with "
+        if not 0 <= int(tokens.min()) <= int(tokens.max()) < size + 3 or same and int(first[0, 0]) != size:
+            raise ReproError(f"the texts have ids from {int(tokens.min())} to {int(tokens.max())} and start with "
                              f"{int(first[0, 0])}, but the base has {size} ids, so that they start with {size} and end "
                              f"with {size + EXTRACT}; encode them with the tokenizer of the base.")
 
@@ -379,8 +379,8 @@ def _shares(lengths: Tensor, states: Tensor) -> Tensor:
 
 def _in_common(ids: Tensor, lengths: Tensor) -> Tensor:
     """(B,): the length of the common beginning of the sequences of an example; each keeps at least one token."""
-    alike = (ids == ids[:, :1]).all(1).long().cumprod(1).sum(1)
-    return alike.minimum(lengths.min(1).values - 1)
+    shared = (ids == ids[:, :1]).all(1).long().cumprod(1).sum(1)
+    return shared.minimum(lengths.min(1).values - 1)
 
 
 def _at(values: Tensor, index: Tensor) -> Tensor:

@@ -209,20 +209,20 @@ class Layer(nn.Module):
         """The states plus the output of the feedforward network or experts, and the balance and use of the experts."""
         if self.experts is None:
             return x + self.dropout(self.outer(F.gelu(self.inner(self.norm_2(x))))), None, None
-        told, balance, use = self.experts(self.norm_2(x).flatten(0, 1), None if there is None else there.flatten())
-        return x + self.dropout(told.view_as(x)), balance, use
+        result, balance, use = self.experts(self.norm_2(x).flatten(0, 1), None if there is None else there.flatten())
+        return x + self.dropout(result.view_as(x)), balance, use
 
     def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None) -> tuple[Tensor, Kept | None]:
         """The same of tokens from position `start` on, in one block, given what it kept of those before; and what it
         keeps now. waves: of all positions up to theirs."""
         given, behind = self.norm_1(x), start + x.shape[1]
         if self.block is None:
-            told, kept = self.attention.extend(given, waves, start, past)
+            attended, kept = self.attention.extend(given, waves, start, past)
         else:
             inside = start % self.block
-            told, kept = self.attention.extend(given, waves[inside:inside + x.shape[1]], inside, past)
+            attended, kept = self.attention.extend(given, waves[inside:inside + x.shape[1]], inside, past)
             kept = kept if behind % self.block else None  # the next token begins a block
-        return self.with_network(x + self.dropout(told))[0], kept
+        return self.with_network(x + self.dropout(attended))[0], kept
 
     def local(self, x: Tensor, waves: Tensor, implementation: str) -> Tensor:
         """Causal attention in each block separately; blocks are processed like sequences of a batch."""
@@ -250,9 +250,9 @@ class CompressedAttention(RelativeAttention):
 
     def extend(self, x: Tensor, waves: Tensor, start: int, past: Kept | None,
                implementation: str = "auto") -> tuple[Tensor, Kept]:
-        """Of tokens (B, T, n_embd) from position `start` on, given what was kept of those before them; and what is
-        to be kept: a key and a value of each whole group (B, H, groups, ...), and key and value of the tokens behind
-        these, which the convolutions have not read (B, fewer than a stride, n_embd).
+        """The output for tokens (B, T, n_embd) from position `start` on, given the past of those before them; and the
+        new past. A past is a key and a value of each whole group (B, H, groups, ...), and key and value of the tokens
+        after these, which the convolutions have not read (B, fewer than a stride, n_embd).
 
         waves: the `sinusoids` of all positions up to theirs.
         """

@@ -45,13 +45,13 @@ def cut(source: Path | str, target: Path | str, texts: Iterable[str]) -> Path:
         raise ReproError("texts is one string; give a list of texts, such as [text].")
     here = Path(source) if Path(source).is_dir() else pretrained.folder(str(source))
     model, coder = pretrained.load(here, dtype="auto")
-    told, size, target = json.loads(coder.backend.to_str()), coder.vocab_size, Path(target)
+    tokenizer, size, target = json.loads(coder.backend.to_str()), coder.vocab_size, Path(target)
     configs = [one for one in (model.config, getattr(model, "generation_config", None)) if one]
     special = [int(k) for config in configs for ids in _special(config).values() for k in np.atleast_1d(ids)]
     if special and max(special) >= size:
         raise ReproError(f"config.json of {here} names token {max(special)}, but its tokenizer has ids 0 to "
                          f"{size - 1}: it is the tokenizer of another model.")
-    kept = kept_tokens(told, coder.used(texts), special)
+    kept = kept_tokens(tokenizer, coder.used(texts), special)
     _keep_rows(model, kept)
     for config in configs:
         for key, ids in _special(config).items():
@@ -59,7 +59,7 @@ def cut(source: Path | str, target: Path | str, texts: Iterable[str]) -> Path:
             setattr(config, key, new if isinstance(ids, list) else new[0])
     with whole_folder(target) as unfinished, quietly():
         model.save_pretrained(unfinished)
-        (unfinished / "tokenizer.json").write_text(json.dumps(cut_tokenizer(told, kept), ensure_ascii=False))
+        (unfinished / "tokenizer.json").write_text(json.dumps(cut_tokenizer(tokenizer, kept), ensure_ascii=False))
         for name in ("tokenizer_config.json", pretrained.NOTE):
             if (here / name).is_file():
                 (unfinished / name).write_text((here / name).read_text())
@@ -76,30 +76,30 @@ def check_covered(folder: Path | str, whole: Tokeniser, texts: Iterable[str]) ->
     """
     if not (Path(folder) / KEPT).is_file():
         raise ReproError(f"{folder} has no {KEPT}; give a folder that `repro.models.vocabulary.cut` wrote.")
-    told = json.loads((Path(folder) / KEPT).read_text())
-    if told["whole"] != whole.fingerprint:
+    note = json.loads((Path(folder) / KEPT).read_text())
+    if note["whole"] != whole.fingerprint:
         raise ReproError(f"{folder} was cut from another tokenizer than {whole.name}; give the one it was cut from.")
-    missing = np.setdiff1d(whole.used(texts), told["ids"])
+    missing = np.setdiff1d(whole.used(texts), note["ids"])
     if len(missing):
         raise ReproError(f"{folder} lacks {len(missing):,} tokens of these texts, the first of them "
                          f"{whole.backend.id_to_token(int(missing[0]))!r}; cut the model for these texts, or take the "
                          "whole one.")
 
 
-def kept_tokens(told: dict[str, Any], used: Iterable[int], special: Iterable[int] = ()) -> list[int]:
+def kept_tokens(tokenizer: dict[str, Any], used: Iterable[int], special: Iterable[int] = ()) -> list[int]:
     """The ids to keep, ascending: `used`, `special`, those of bytes, and what merges make on the way to each.
 
-    told: a tokenizer.json of byte-pair encoding. No merge crosses the edge of a token that stays, so the merges that
-    form it in a text are those that form it alone. Raises ReproError for another kind of tokenizer.
+    tokenizer: a tokenizer.json of byte-pair encoding. No merge crosses the edge of a token that stays, so the merges
+    that form it in a text are those that form it alone. Raises ReproError for another kind of tokenizer.
     """
-    model = told["model"]
+    model = tokenizer["model"]
     if model.get("type") != "BPE":
         raise ReproError(f"the tokenizer is of type {model.get('type')}; only byte-pair encoding (BPE) can be cut.")
-    ids = model["vocab"] | {one["content"]: one["id"] for one in told["added_tokens"]}
+    ids = model["vocab"] | {one["content"]: one["id"] for one in tokenizer["added_tokens"]}
     names = {k: name for name, k in ids.items()}
-    whole = {one["content"] for one in told["added_tokens"]}  # found in a text before any merge
+    whole = {one["content"] for one in tokenizer["added_tokens"]}  # found in a text before any merge
     put_around = defaultdict(int)  # filled by reading it
-    _renumbered(told.get("post_processor"), put_around)
+    _renumbered(tokenizer.get("post_processor"), put_around)
     kept = {names[int(k)] for k in (*used, *special, *put_around)}
     kept |= _bytes(model) | {name for name in [model.get("unk_token")] if name in ids}
     ranks = {pair: k for k, pair in enumerate(_pairs(model))}
@@ -107,16 +107,16 @@ def kept_tokens(told: dict[str, Any], used: Iterable[int], special: Iterable[int
     return sorted(ids[name] for name in kept if name in ids)
 
 
-def cut_tokenizer(told: dict[str, Any], kept: list[int]) -> dict[str, Any]:
+def cut_tokenizer(tokenizer: dict[str, Any], kept: list[int]) -> dict[str, Any]:
     """A tokenizer.json with the tokens `kept`, as ids 0, 1, ... in this order, and the merges among them."""
     new = {old: k for k, old in enumerate(kept)}
-    model = told["model"]
+    model = tokenizer["model"]
     names = {name: new[k] for name, k in sorted(model["vocab"].items(), key=lambda item: item[1]) if k in new}
     merges = [[first, second] for first, second in _pairs(model)
               if first in names and second in names and first + second in names]
-    added = [one | {"id": new[one["id"]]} for one in told["added_tokens"] if one["id"] in new]
-    return told | {"model": model | {"vocab": names, "merges": merges}, "added_tokens": added,
-                   "post_processor": _renumbered(told.get("post_processor"), new)}
+    added = [one | {"id": new[one["id"]]} for one in tokenizer["added_tokens"] if one["id"] in new]
+    return tokenizer | {"model": model | {"vocab": names, "merges": merges}, "added_tokens": added,
+                        "post_processor": _renumbered(tokenizer.get("post_processor"), new)}
 
 
 def _pairs(model: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -171,11 +171,11 @@ def _special(config: Any) -> dict[str, Any]:
     return {key: value for key, value in config.to_dict().items() if key.endswith("_token_id") and value is not None}
 
 
-def _renumbered(told: Any, new: dict[int, int]) -> Any:
+def _renumbered(part: Any, new: dict[int, int]) -> Any:
     """A post-processor with new ids: lists of ids under "ids", and [token, id] under "sep" and "cls"."""
-    if isinstance(told, list):
-        return [_renumbered(one, new) for one in told]
-    if not isinstance(told, dict):
-        return told
+    if isinstance(part, list):
+        return [_renumbered(one, new) for one in part]
+    if not isinstance(part, dict):
+        return part
     return {key: [new[k] for k in value] if key == "ids" else [value[0], new[value[1]]] if key in ("sep", "cls")
-            else _renumbered(value, new) for key, value in told.items()}
+            else _renumbered(value, new) for key, value in part.items()}

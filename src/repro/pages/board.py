@@ -43,18 +43,18 @@ class Scoreboard:
 
     def _repr_html_(self) -> str:
         with caching():
-            told = [(one, *latest(one, self.results)) for one in claims()]
+            found = [(one, *latest(one, self.results)) for one in claims()]
             shown = [(one, *standing_of(one, self.results)) for one in artifacts()]
-            judged = {one.paper: 0 for one, *_ in (*told, *shown)}
-            for one, _, found in told:
-                judged[one.paper] += found.verdict != NOT_RUN
+            judged = {one.paper: 0 for one, *_ in (*found, *shown)}
+            for one, _, verdict in found:
+                judged[one.paper] += verdict.verdict != NOT_RUN
             papers = sorted(judged, key=lambda paper: -judged[paper])
-            parts = [_paper(paper, [row for row in told if row[0].paper == paper], self.results) for paper in papers]
-            gallery = _gallery(sorted(shown, key=lambda at: papers.index(at[0].paper)))
+            parts = [_paper(paper, [row for row in found if row[0].paper == paper], self.results) for paper in papers]
+            gallery = _gallery(sorted(shown, key=lambda row: papers.index(row[0].paper)))
         choices = {"paper": {paper: title(paper) for paper in papers},
-                   "verdict": {name: name for name in LOOKS if any(found.verdict == name for *_, found in told)},
+                   "verdict": {name: name for name in LOOKS if any(verdict.verdict == name for *_, verdict in found)},
                    "scale": {scale: scale for scale in SCALES if any(
-                       at == scale and found.verdict != NOT_RUN for _, at, found in told)}}
+                       where == scale and verdict.verdict != NOT_RUN for _, where, verdict in found)}}
         shown = f'<p class="legend">{LEGEND}</p>{"".join(parts)}{gallery}'
         return (f'<section class="board" aria-label="Scoreboard">{_filters(choices)}{shown}'
                 f"<script>{SCRIPT.read_text()}</script></section>")
@@ -120,7 +120,7 @@ def _filters(choices: dict[str, dict[str, str]]) -> str:
     selects = "".join(
         f'<label>{name} <select name="{name}"><option value="">all</option>{"".join(options)}</select></label>'
         for name, known in choices.items() for options in [[
-            f'<option value="{html.escape(value)}">{_text(told)}</option>' for value, told in known.items()]])
+            f'<option value="{html.escape(value)}">{_text(label)}</option>' for value, label in known.items()]])
     return (f'<form hidden>{selects}<button type="reset">show all</button></form><p role="status"><output></output></p>'
             "<noscript><p>The filters need JavaScript, which is switched off. All claims, tables and figures are shown."
             "</p></noscript>"
@@ -128,12 +128,12 @@ def _filters(choices: dict[str, dict[str, str]]) -> str:
             '<a href="../scoreboard.json" download>JSON</a>, <a href="../scoreboard.csv" download>CSV</a>.</p>')
 
 
-def _paper(paper: str, told: Sequence[tuple[Claim, str, Verdict]], results: Path | str | None) -> str:
-    if not told:
+def _paper(paper: str, rows: Sequence[tuple[Claim, str, Verdict]], results: Path | str | None) -> str:
+    if not rows:
         return ""
-    counted = " ".join(f"{badge(verdict)} {n}" for verdict, n in tally([one for one, *_ in told], results).items())
-    rows = [_claim(*one, results) for one in told]
-    parts = (f'<div class="rows">{"".join(rows[k:k + ROWS])}</div>' for k in range(0, len(rows), ROWS))
+    counted = " ".join(f"{badge(verdict)} {n}" for verdict, n in tally([one for one, *_ in rows], results).items())
+    lines = [_claim(*one, results) for one in rows]
+    parts = (f'<div class="rows">{"".join(lines[k:k + ROWS])}</div>' for k in range(0, len(lines), ROWS))
     return (f'<section class="paper"><h3>{_text(title(paper))}</h3><p class="counts">{counted}</p>'
             f'{"".join(parts)}</section>')
 
@@ -147,9 +147,9 @@ def _data(paper: str, verdict: str, scale: str) -> str:
 def _claim(one: Claim, scale: str, found: Verdict, results: Path | str | None) -> str:
     """A claim in one row, with the evidence for its verdict folded below."""
     known = _data(one.paper, found.verdict, scale if found.verdict != NOT_RUN else "")
-    told = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in _declared(one).items() if text)
+    declared = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in _declared(one).items() if text)
     return (f'<details class="claim" id="{one.id}"{known}><summary>{row(one, scale, found)}</summary><div>'
-            f'<dl>{told}</dl>{_scales(one, results)}{_records(one, results)}</div></details>')
+            f'<dl>{declared}</dl>{_scales(one, results)}{_records(one, results)}</div></details>')
 
 
 def _declared(one: Claim) -> dict[str, str]:
@@ -181,13 +181,13 @@ def _scales(one: Claim, results: Path | str | None) -> str:
     import pandas
 
     found = {scale: one.verdict(scale, results) for scale in reversed(SCALES) if scale in one.scales}
-    lines = [{"at": scale, "verdict": told.verdict, "effect": told.text} | columns(one, told)
-             for scale, told in found.items() if told.verdict != NOT_RUN]
+    lines = [{"at": scale, "verdict": verdict.verdict, "effect": verdict.text} | columns(one, verdict)
+             for scale, verdict in found.items() if verdict.verdict != NOT_RUN]
     if lines:
         return markup.table(pandas.DataFrame(lines).fillna("–"))
-    commands = {line for told in found.values() for line in told.commands}
-    told = ", ".join(f"<code>{_text(line)}</code>" for line in sorted(commands))
-    return f"<p>{f'Not run: {told}' if told else 'Not planned at any scale'}.</p>"
+    commands = {line for verdict in found.values() for line in verdict.commands}
+    listed = ", ".join(f"<code>{_text(line)}</code>" for line in sorted(commands))
+    return f"<p>{f'Not run: {listed}' if listed else 'Not planned at any scale'}.</p>"
 
 
 def _records(one: Claim, results: Path | str | None) -> str:
@@ -209,17 +209,17 @@ def _gallery(shown: Iterable[tuple[Artifact, str, str]]) -> str:
     """Every table and figure as a card that links to its chapter; the book adds the thumbnail."""
     cards = []
     for one, scale, verdict in shown:
-        address, told = place_of(one), badge(verdict) if verdict else ""
+        address, mark = place_of(one), badge(verdict) if verdict else ""
         inside = (f'<span class="thumb {one.kind}" data-artifact="{one.id}"></span>'
                   f'<b>{_text(cited(one.paper))}, {_text(one.source)}</b> {_text(one.title)}')
         link = f'<a href="{address}">{inside}</a>' if address else f"<span>{inside}</span>"
-        cards.append(f"<li{_data(one.paper, verdict, scale)}>{link} {told}</li>")
+        cards.append(f"<li{_data(one.paper, verdict, scale)}>{link} {mark}</li>")
     return f'<section class="gallery"><h3>Tables and figures</h3><ul>{"".join(cards)}</ul></section>'
 
 
-def _link(address: str, told: str) -> str:
-    return f'<a href="{html.escape(address)}">{_text(told)}</a>' if address else _text(told)
+def _link(address: str, label: str) -> str:
+    return f'<a href="{html.escape(address)}">{_text(label)}</a>' if address else _text(label)
 
 
-def _text(told: Any) -> str:
-    return html.escape(str(told), quote=False)
+def _text(value: Any) -> str:
+    return html.escape(str(value), quote=False)

@@ -63,9 +63,9 @@ def measured(chart: Chart, scale: str, results: Path | str | None = None) -> lis
     """The records of a chart at a scale as series, one per corpus and quality; empty series are left out.
 
     A series has its `id`, `paper`, `title`, `scale`, `data`, `part_of`, `text` (all of these in plain words), `metric`,
-    `quality` (its name), the names of its `settings` and `costs`, its `points` (`line`, `settings`, `quality` with the
-    95 % interval over documents where there is one, `costs`, `records`, their `files`, `command`, `match`), and the
-    `printed` ones of the paper: none for generated text.
+    and `quality` (its name). It has the names of its `settings` and `costs`, its `points`, and the paper's `printed`
+    points (none for generated text). A point has `line`, `settings`, `quality` with the 95 % interval over documents
+    where there is one, `costs`, `records`, their `files`, `command` and `match`.
     Raises ReproError for records that cannot be trusted.
     """
     parent = experiment(chart.experiment)

@@ -46,8 +46,8 @@ def listing(results: Path | str | None = None) -> dict[str, list[dict[str, Any]]
     entries = []
     for entry in (*artifacts(), *claims()):
         scales, is_claim = standing(entry, results), isinstance(entry, Claim)
-        judged = [scale for scale, told in scales.items()  # smoke reads generated text: not evidence about a paper
-                  if told["verdict"] not in ("", NOT_RUN) and scale != "smoke"]
+        judged = [scale for scale, found in scales.items()  # smoke reads generated text: not evidence about a paper
+                  if found["verdict"] not in ("", NOT_RUN) and scale != "smoke"]
         entries.append({"paper": entry.paper, "id": entry.id, "kind": "claim" if is_claim else entry.kind,
                         "chapter": entry.chapter, "source": entry.source,
                         "about": entry.sentence if is_claim else entry.title, "experiment": entry.experiment,
@@ -64,8 +64,8 @@ def as_rows(listed: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     keys = ("paper", "id", "kind", "chapter", "source", "about")
     numbers = ("planned", "done", "verdict", "effect", "low", "high", "paper_effect", "detectable", "control", "room",
                "seeds", "units", "text")
-    return [{key: entry[key] for key in keys} | {"scale": scale} | {name: told.get(name) for name in numbers}
-            for entry in (*listed["artifacts"], *listed["claims"]) for scale, told in entry["scales"].items()]
+    return [{key: entry[key] for key in keys} | {"scale": scale} | {name: values.get(name) for name in numbers}
+            for entry in (*listed["artifacts"], *listed["claims"]) for scale, values in entry["scales"].items()]
 
 
 def _is_done(config: RunConfig, results: Path | str | None) -> bool:

@@ -82,14 +82,14 @@ def columns(one: Claim, found: Verdict) -> dict[str, str]:
     """Columns that explain a verdict in a table, where they exist: the paper's effect, seeds x units, the smallest
     detectable effect, the room."""
     numbers = {"the paper's": one.expected(), "detectable": found.detectable, "room": found.room}
-    told = {name: one.write(value).removeprefix("+" * (name != "the paper's")) for name, value in numbers.items()
-            if value is not None and not (name == "detectable" and found.exact)}
+    shown = {name: one.write(value).removeprefix("+" * (name != "the paper's")) for name, value in numbers.items()
+             if value is not None and not (name == "detectable" and found.exact)}
     if found.n_units:
         crossed = f"{found.n_seeds} x {found.n_units} {UNITS[one.unit]}"
         crossed += f" in {found.n_blocks} blocks" * bool(found.n_blocks)
         alone = {"exact": "exact", "seed": f"{found.n_seeds} seed{'s' * (found.n_seeds != 1)}"}
-        told["seeds x units"] = alone.get(one.unit, crossed)
-    return {name: told[name] for name in COLUMNS if name in told}
+        shown["seeds x units"] = alone.get(one.unit, crossed)
+    return {name: shown[name] for name in COLUMNS if name in shown}
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,8 +127,8 @@ def verdict_table(scale: str = "smoke", chapter: str | None = None, caption: str
         raise unknown("chapter with claims", chapter, known)
     found = [(one, name, one.verdict(name)) for name in (*beside(scale), scale) for one in claims()
              if chapter in (None, one.chapter) and name in one.scales]
-    rows = [{"claim": one.sentence, "scale": name, "verdict": told.verdict,
-             "effect": "; ".join(filter(None, (told.text, one.late)))}
-            | dict.fromkeys(COLUMNS, "–") | columns(one, told) for one, name, told in found]
+    rows = [{"claim": one.sentence, "scale": name, "verdict": verdict.verdict,
+             "effect": "; ".join(filter(None, (verdict.text, one.late)))}
+            | dict.fromkeys(COLUMNS, "–") | columns(one, verdict) for one, name, verdict in found]
     frame = pandas.DataFrame(rows, columns=["claim", "scale", "verdict", "effect", *COLUMNS])
     return VerdictTable(frame, tuple(one.id for one, *_ in found), caption)

@@ -1,7 +1,7 @@
 """The smallest whole example of an experiment, its table and its claim: the reading guide shows this file.
 
-A file like this one in a package of `repro.papers` is found by itself. This one stands beside the packages and is no
-part of the study, so it is known only to those who import it.
+A file like this one in a package of `repro.papers` is found by itself. This one is next to the packages and is no part
+of the study, so it is known only to those who import it.
 """
 
 from collections import Counter
@@ -73,7 +73,8 @@ def table(context):
 
 
 def measure(records):
-    """What the claim is about: nats per word of the longest context less those of the next shorter one, by book."""
+    """The effect that the claim is about: nats per word of the longest context less those of the next shorter one, by
+    book."""
     from repro.evaluation.bootstrap import linearised
 
     if len(records) < 2:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from repro.attention import Pattern
 
 COLUMNS = 4
-MOST = 64  # positions that can be told apart in a panel
+MOST = 64  # positions that a reader can distinguish in a panel
 DASHES = "--", "-.", ":"
 
 
@@ -60,7 +60,7 @@ def draw_patterns(patterns: Mapping[str, "Pattern | Sequence[Pattern]"], n: int 
 @house()
 def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], label: str = "positions N",
                 bounds: Sequence[str] = ()) -> Drawing:
-    """Measures against the length of the text on logarithmic axes; parallel lines grow alike.
+    """Measures against the length of the text on logarithmic axes; parallel lines grow equally fast.
 
     panels: title -> name -> [n, value] pairs; a name has one colour in all panels, and keeps it where it has no pair.
     bounds: the names that are computed and not measured, which are dashed. A panel without a pair says "not run".
@@ -106,7 +106,7 @@ def draw_growth(panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], l
 @house()
 def draw_cost_and_quality(panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, str]]]], limit: str,
                           labels: tuple[str, str]) -> Drawing:
-    """What quality costs: one panel each, a line a name, its points (cost, quality, name of the point).
+    """The cost of quality: one panel each, a line a name, its points (cost, quality, name of the point).
 
     limit: the name whose one point is a star, with a dashed line at its quality. Without a panel it says "not run".
 

@@ -63,11 +63,11 @@ def draw_table_curves(frame: "pandas.DataFrame", x: str = "overlap", y: str = "p
 
 @house()
 def draw_gains(frame: "pandas.DataFrame", names: Sequence[str] = ()) -> Drawing:
-    """What recurrence gains over the baseline, in per cent, by overlap: the paper's points and ours as filled marks
-    with lines, comparisons that are controls as hollow ones; a panel for each `source`.
+    """Recurrence's gain over the baseline, in %, by overlap: the paper's points and ours as filled marks with lines,
+    comparisons that are controls as hollow ones; a panel for each `source`.
 
-    frame: a row per point with columns `source`, `name`, `overlap` (per cent of the window), `gain`, `low`, `high`, the
-    last two missing where there is no interval. Names that begin with "paper" or "recurrent" are no controls.
+    frame: a row per point with columns `source`, `name`, `overlap` (% of the window), `gain`, `low`, `high`, the last
+    two missing where there is no interval. Names that begin with "paper" or "recurrent" are no controls.
     names: all that there can be, so that each looks the same in figures that lack others. Without a row it says "not
     run". Raises ReproError for two rows of one source, name and overlap.
 
@@ -124,8 +124,8 @@ def draw_cost_front(frame: "pandas.DataFrame", label: str = "validation perplexi
 
 @house()
 def draw_quality_and_cost(frame: "pandas.DataFrame", label: str = "change (%)") -> Drawing:
-    """A row for each name: left what it costs in FLOPs per token, right its change in per cent with its interval; two
-    such panels for each `source`.
+    """A row for each name: left its cost in FLOPs per token, right its change in % with its interval; two such panels
+    for each `source`.
 
     frame: a row per point with columns `source`, `name`, `flops`, `change`, `low`, `high`, the last two missing where
     there is no interval, as of what the others are compared with. Without a row the figure says "not run". Raises
@@ -237,8 +237,8 @@ def draw_bars(values: Named[float], label: str, digits: int = 2, bounds: Mapping
               alt: str = "") -> Drawing:
     """Horizontal bars with their values, from top to bottom, and vertical lines at `bounds`. label: of the axis.
 
-    Where no bar is of a known series all are alike: their names stand beside them. Raises ReproError for a name that
-    comes twice.
+    If no bar belongs to a known series, all have one color, and their names are next to them. Raises ReproError for a
+    name that comes twice.
 
     >>> draw_bars({"baseline": 15.25, "recurrent": 13.5}, "perplexity").alt
     'perplexity: baseline 15.25, recurrent 13.50.'
@@ -377,7 +377,7 @@ def _once(frame: "pandas.DataFrame", columns: list[str]) -> None:
     twice = frame[frame.duplicated(columns)]
     if len(twice):
         values = ", ".join(f"{name} {twice.iloc[0][name]}" for name in columns)
-        raise ReproError(f"two points have {values}; one label stands for two series, each needs its own.")
+        raise ReproError(f"two points have {values}; one label names two series; give each its own.")
 
 
 def _described(values: Mapping[str, float], digits: int) -> str:

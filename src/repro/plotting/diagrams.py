@@ -61,8 +61,8 @@ def draw_recurrence(n_windows: int = 3, window: int = 4, overlap: int = 0, n_lay
     """How a long text is read window by window (Yoshida et al. 2020, Figure 1).
 
     A cell is one hidden state: columns are tokens, the lowest row their embeddings, row l + 1 the output of block l.
-    The rows' means are weighed and summed to z (Equation 1); a feedforward network makes h_prev of it, which stands
-    beside the input of block `insert_layer` (counted from 0) in the next window. The first window has none. layers:
+    The rows' means are weighed and summed to z (Equation 1); a feedforward network turns it into h_prev, which is drawn
+    next to the input of block `insert_layer` (counted from 0) in the next window. The first window has none. layers:
     "last" for a z that is the mean of the last block's states alone, as in section 5.4.
     A page can show it step by step: a window is read, z is made, h_prev is made, the next window is read.
     Raises ReproError for a size out of range, and other `layers`.
@@ -108,7 +108,7 @@ def _recurrence(cover: Sequence[Window], window: int, n_layer: int, insert_layer
 
 
 def _read(axis, x: float, span: Window, name: str, n_layer: int, insert_layer: int | None, scale: float) -> None:
-    """The hidden states of a window whose first token stands at x; block `insert_layer` has room for h_prev."""
+    """The hidden states of a window whose first token is drawn at x; block `insert_layer` has room for h_prev."""
     width = span.stop - span.start
     for layer in range(n_layer + 1):
         for token in range(width):

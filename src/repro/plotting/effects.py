@@ -1,4 +1,4 @@
-"""What a part of a recipe is worth, set by set, in a paper and here."""
+"""The effect of each part of a recipe, set by set, in a paper and here."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean

@@ -10,7 +10,7 @@ from repro.plotting.style import Drawing, canvas, house, named
 
 
 class LiveCurve:
-    """One figure that is drawn anew while `train` runs and stays, finished, as the output of its cell.
+    """One figure that is redrawn while `train` runs and stays, finished, as the output of its cell.
 
         with LiveCurve(bounds={"one window": 2.9}) as live:
             train(objective, sequences, settings, progress=live.line("recurrent"))

@@ -1,4 +1,4 @@
-"""What each memory carries from window to window, and what it costs, drawn from the memories themselves."""
+"""The state that each memory carries from window to window, and its cost, drawn from the memories themselves."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -43,13 +43,14 @@ def longest(choice: Mapping[str, Any]) -> dict[str, int]:
 
 
 def shares(choice: Mapping[str, Any]) -> dict[str, float]:
-    """What a window takes of the card if it is the only one, 0 to 1 and beyond."""
+    """The share of the card's memory that a single window takes, 0 to 1 and beyond."""
     return {kind: replace(plan_of(choice, kind), n_windows=1).peak / (USABLE * choice["card"]) for kind in RECOMPUTE}
 
 
 @dataclass(frozen=True, repr=False)
 class Planner:
-    """Static HTML with its own script, for a notebook's output. start: where the controls stand at first, of START.
+    """Static HTML with its own script, for a notebook's output. start: the first settings of the controls, with the
+    keys of START.
 
     >>> "a page" in Planner({"card": 8})._repr_html_()
     True

@@ -13,7 +13,7 @@ RUNS = {"given": "read", "cue": "pale", "scored": "scored", "left out": None}  #
 def draw_prompts(tasks: Mapping[str, Sequence[Sequence[tuple[str, str]]]]) -> Drawing:
     """How tasks are written as texts that a language model continues (Radford et al. 2019, section 3).
 
-    tasks: for each task its lines, for each line its runs of text with their kind: "given" is text of the example,
+    tasks: for each task its lines, for each line its runs of text with their kind. "given" is text of the example,
     "cue" names the task, "scored" is what the model writes or scores, and "left out" is a remark about what the figure
     leaves out. Raises ReproError for a task or a line without text and for another kind.
 

@@ -1,4 +1,5 @@
-"""What crosses a window boundary: continuations against their own and other contexts, and how far back loss depends."""
+"""Information across a window boundary: continuations against their own and other contexts, and how far back loss
+depends."""
 
 from collections.abc import Mapping, Sequence
 
@@ -44,7 +45,7 @@ def draw_reach(curves: Mapping[str, Sequence[Triple]], places: Sequence[str] = (
     """Change of loss against how far back the change is, on a logarithmic scale, with intervals.
 
     curves: name -> (value, low, high) for each place, called 1, 2, ... if `places` does not name them. back: the unit
-    of the places. What is exactly 0 stands, hollow, on a line below.
+    of the places. Values of exactly 0 are hollow marks on a line below.
     Raises ReproError when no value is above 0.
 
     >>> draw_reach({"recurrent": [(0.2, 0.1, 0.3), (0.03, 0.02, 0.04)], "baseline": [(0, 0, 0), (0, 0, 0)]}).alt

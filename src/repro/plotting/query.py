@@ -33,7 +33,7 @@ def draw_query(words: Sequence[str], query: int, patterns: Mapping[str, "Pattern
     for name, pattern in patterns.items():
         heads = [pattern] if not isinstance(pattern, Sequence) else pattern
         if len(heads) > len(HEADS):
-            raise ReproError(f"pattern '{name}' has {len(heads)} heads; at most {len(HEADS)} can be told apart.")
+            raise ReproError(f"pattern '{name}' has {len(heads)} heads; at most {len(HEADS)} can be distinguished.")
         seen = [head.mask(n)[query].tolist() for head in heads]
         shown = [_word(word, [row[j] for row in seen], j == query) for j, word in enumerate(words)]
         count = sum(map(any, zip(*seen, strict=True)))

@@ -62,5 +62,5 @@ def _painted(fields: Mapping[str, tuple["Tensor", "Tensor"]], shown: int) -> Dra
 
 
 def _back(seen: "Tensor") -> np.ndarray:
-    """Of each layer, from the last position to the first that it sees."""
+    """For each layer, the distance from the last position to the first that it sees."""
     return seen.shape[1] - 1 - np.argmax(seen.numpy(), 1)

@@ -1,4 +1,4 @@
-"""How large ours is beside the paper's, from scale to scale."""
+"""The size of our study compared with the paper's, scale by scale."""
 
 from collections.abc import Mapping
 

@@ -19,7 +19,7 @@ from repro.plotting.svg import as_svg
 WIDTH = 7.0  # inches; at 700 pixels 10 points are 14 pixels high
 DPI = 150
 
-# Roles, not hues; hues from Okabe and Ito (2008), told apart with any kind of colour blindness and in grey.
+# Roles, not hues; hues from Okabe and Ito (2008), distinct with any kind of colour blindness and in grey.
 COLOURS = {
     "baseline": "#0072B2", "recurrent": "#D55E00", "paper": "#4D4D4D", "bound": "#009E73",
     "read": "#CFE2F0", "scored": "#0072B2", "h_prev": "#D55E00", "pale": "#F7D9C6", "pool": "#009E73",
@@ -31,7 +31,7 @@ CYCLE = (BLUE, RED, GREEN, PINK, SKY, ORANGE, GREY, PURPLE, BROWN, OLIVE)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 SHADES = 2.1, 3.1, 4.6, 6.8, 10.0  # of one colour: contrast with white; with black it is 21 over that, 2.1 or more too
 
-# What a line is called decides its colour, in every figure: "recurrent, overlap 5" is of the series "recurrent".
+# The name of a line decides its colour, in every figure: "recurrent, overlap 5" is of the series "recurrent".
 SERIES = {
     "baseline": BLUE, "recurrent": RED, "baseline trained overlapped": SKY, "baseline with overlap": SKY,
     "live model": BLUE, "transformer": PINK, "lstm": BROWN,
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 def named(lines: Mapping[str, T] | Iterable[tuple[str, T]]) -> dict[str, T]:
-    """What a figure draws, by label. Raises ReproError for a label that comes twice: one would hide the other."""
+    """The lines of a figure, by label. Raises ReproError for a label that comes twice: one would hide the other."""
     found = {}
     for label, line in lines.items() if isinstance(lines, Mapping) else lines:
         if label in found:
@@ -67,7 +67,7 @@ def series(name: str) -> str | None:
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for every line of a figure, no two alike.
+    """A colour for every line of a figure, no two the same.
 
     A series that the study knows has its own, and shades of that where several lines belong to it. Any other name gets
     one of the cycle, always the same, or the next where another line of the figure has that.
@@ -86,7 +86,8 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _shades(colour: str) -> list[str]:
-    """A colour and as many shades of it as there are, without the one that is most like it; the least alike first."""
+    """A colour and as many shades of it as there are, without the one that is most like it; the most different
+    first."""
     from seaborn import blend_palette
     from seaborn.utils import relative_luminance
 

@@ -33,7 +33,8 @@ def as_svg(figure: Figure, alt: str) -> str:
 
 
 def _drawn(figure: Figure) -> str:
-    """What matplotlib writes, without what differs between two drawings of one figure: dates, versions, names."""
+    """The SVG that matplotlib writes, without dates, versions and names, which differ between drawings of one
+    figure."""
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "repro"}):
         figure.savefig(buffer, format="svg", dpi=300, metadata={"Date": None, "Creator": None})

@@ -14,7 +14,7 @@ from repro.plotting.style import COLOURS
 
 STEPS = 0.1, 0.3, 1.0  # nats from which on a word is coloured, and more strongly
 MOVES = 0.001, 0.01, 0.1  # nats by which a word that was replaced has to move the loss of a later one
-SHADES = 0.2, 0.36, 0.55  # of the colour over the page, whatever its own is: letters stay readable on all of them
+SHADES = 0.2, 0.36, 0.55  # of the colour over the page, light or dark: letters stay readable on all of them
 LINES = {"topic": "solid", "name": "double", "pronoun": "wavy"}  # below a word, by its kind
 
 NAMES = {"topic": "topic words", "name": "names", "pronoun": "pronouns", "other": "others"}
@@ -22,7 +22,7 @@ NAMES = {"topic": "topic words", "name": "names", "pronoun": "pronouns", "other"
 REPLACED = "replaced"  # a kind that `draw_changes` knows alone
 CUT = '<span class="cut"></span>'  # where a window begins
 
-# Everything that tells something is in the figure itself, so that it looks alike in a notebook and in the book.
+# All styles are in the figure itself, so that it looks the same in a notebook and in the book.
 STYLE = "".join([
     ".words{font-size:.9em;text-align:left}.words p{line-height:1.9;margin:.3em 0 .8em}",
     ".words span{border-radius:.2em;padding:.1em .15em;white-space:nowrap}",
@@ -36,7 +36,7 @@ STYLE = "".join([
 
 
 class Word(NamedTuple):
-    """A word, the nats that the recurrent model saves on it (below 0: loses), its kind, and the window it stands in.
+    """A word, the nats that the recurrent model saves on it (below 0: loses), its kind, and the window it is in.
 
     >>> word = Word("Ann", saved=1.5, kind="name", window=3)
     >>> word.saved, word.begins
@@ -118,7 +118,7 @@ def draw_changes(pages: Sequence[Page]) -> ColouredText:
     """Pages of one text, a page for each model, in which one word was replaced: what that does to each later word.
 
     `saved` is here the loss of a word behind the replaced word less its loss behind the text's own, in nats: above 0
-    where the own word was of use. The word that was replaced is of kind "replaced"; its text tells both. Colours begin
+    where the own word was of use. The word that was replaced is of kind "replaced"; its text shows both. Colours begin
     at a thousandth of a nat. Raises ReproError for a page in which not exactly one word is of this kind.
 
     >>> words = [Word("Ann → Bob", 0, "replaced"), Word("ran", 0.2), Word("home", 0.0, window=1)]
@@ -149,13 +149,13 @@ def draw_changes(pages: Sequence[Page]) -> ColouredText:
 
 def shade(saved: float, steps: Sequence[float] = STEPS) -> str:
     """The class of a word by the nats saved on it: "r1" to "r3" where the recurrent model is the better one, "b1" to
-    "b3" where the baseline is, "" where both are about alike."""
+    "b3" where the baseline is, "" where both are about equal."""
     strength = sum(abs(saved) >= step for step in steps)
     return f"{'r' if saved > 0 else 'b'}{strength}" if strength else ""
 
 
 def _shades(steps: Sequence[float]) -> tuple[str, str, str]:
-    """What the colours mean: of one side, of the other, of none."""
+    """The meaning of the colours: of one side, of the other, of none."""
     least, *_, most = steps
     ends = [*(f"{a:g} to {b:g}" for a, b in pairwise(steps)), f"over {most:g}"]
     one, other = (" ".join(f'<span class="{side}{k}">{end}</span>' for k, end in enumerate(ends, 1)) for side in "rb")
@@ -182,7 +182,7 @@ def _page(one: Page, steps: Sequence[float], sums: str) -> str:
 
 
 def _sums(words: Sequence[Word]) -> str:
-    """What is saved on all words together, and of it on each kind."""
+    """The nats saved on all words together, and on each kind."""
     parts = []
     for kind in NAMES:
         some = [word for word in words if word.kind == kind]

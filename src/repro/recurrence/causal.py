@@ -117,12 +117,12 @@ class RecurrentLM(WindowByWindowGPT2):
         """
         check_settings(recurrence)
         with reading(name_or_path, BASE):
-            told = config_of(None, name_or_path)
-            if told.get("model_type") != "gpt2":
+            settings = config_of(None, name_or_path)
+            if settings.get("model_type") != "gpt2":
                 return recurrent_decoder(name_or_path, recurrence, **kwargs)
-            if told.get("recurrence") is None:
+            if settings.get("recurrence") is None:
                 return cls._attached(name_or_path, recurrence, **kwargs)
-            check_same(name_or_path, told["recurrence"], recurrence)
+            check_same(name_or_path, settings["recurrence"], recurrence)
             return whole(super().from_pretrained, "gpt2", name_or_path, **kwargs)[0]
 
     def _read_window(self, ids: Tensor, z: Tensor | None, stride: int | None = None,

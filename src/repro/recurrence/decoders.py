@@ -23,8 +23,8 @@ ATTENTION = ("sdpa", "eager")  # functions whose mask can be extended
 
 @dataclass
 class Reading:
-    """What the layers need while one window is read, and what they leave: the pooled output of each layer, and the
-    pooled input of the layer that sees h_prev (B, E, d), which is None in a first window."""
+    """The data that layers need and leave while one window is read: the pooled output of each layer, and the pooled
+    input of the layer that sees h_prev (B, E, d), which is None in a first window."""
 
     model: "RecurrentDecoder"
     h_prev: Tensor | None

@@ -162,7 +162,7 @@ class Recurrence(nn.Module):
         return torch.einsum("l,lbd->bd", self.layer_weights, layers)
 
     def state(self, pooled: list[Tensor], layer_input: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        """What a window leaves to the next: z, or with `residual` a pair of z and `layer_input`."""
+        """The state that a window leaves to the next: z, or with `residual` a pair of z and `layer_input`."""
         z = self.combine(pooled)
         return (z, layer_input) if self.config.residual else z
 

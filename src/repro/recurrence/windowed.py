@@ -19,9 +19,9 @@ class WindowByWindow:
     """A causal language model of transformers that reads a text window by window and carries a state, z, from each to
     the next.
 
-    A subclass, whose other base is the model's class, implements `_read_window(ids, z, stride, recompute_layers)`,
-    which reads one window and returns the hidden states (B, T, d) after the final norm and the next z, a tensor or
-    tuples of tensors; the first z is None.
+    A subclass, whose other base is the model's class, implements `_read_window(ids, z, stride, recompute_layers)`. It
+    reads one window and returns the hidden states (B, T, d) after the final norm and the next z, a tensor or tuples of
+    tensors; the first z is None.
     """
 
     @checked

@@ -186,7 +186,7 @@ def spend(jobs: Mapping[str, Job], order: Iterable[str], seconds: float, make: C
 
 
 def rehearse(jobs: Mapping[str, Job], order: Iterable[str], seconds: float) -> Spent:
-    """What `spend` would do if every run took as long as estimated.
+    """The outcome of `spend` if every run took as long as estimated.
 
     >>> jobs = {"one": Job("a", 5.0), "two": Job("a", 9.0)}
     >>> [rehearse(jobs, jobs, seconds=12).state(name) for name in jobs]
@@ -224,7 +224,7 @@ def missing(scale: str, results: Path | str | None = None, only: Collection[RunC
     """The runs to make at a scale by key, their jobs, and claim -> the keys of the runs that it lacks.
 
     These are all runs without a valid record among those of the plan and the seeds that claims require, or among
-    `only`; with the runs that they need, made again if a run needs weights that are not on this machine.
+    `only`, with the runs that they need. A needed run is made again if its weights are not on this machine.
     Raises ReproError for records that cannot be trusted.
     """
     decides = {one.id: lacking(one, scale, results) for one in claims() if scale in one.scales}

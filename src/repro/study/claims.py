@@ -42,7 +42,7 @@ SHORT = 60  # characters of a sentence that fits in one line with its effect
 
 
 class Measured(NamedTuple):
-    """What a claim measures in its records.
+    """The effects that a claim measures in its records.
 
     >>> Measured(effects=[[-0.03, -0.02]], control=[[0.0, 0.01]]).note
     ''
@@ -109,7 +109,7 @@ class Claim(Based):
     criterion_before: str = ""  # the earlier criterion, if it changed after the runs
     means_at: tuple[str, ...] = SCALES[1:]  # at other scales it only shows that the machinery works
     relative: bool = False  # effects are logs of a ratio, shown as its change in %
-    told_in: str = ""  # the unit of the effects, where they are not relative
+    unit_shown: str = ""  # the unit of the effects, where they are not relative
     declared_at: tuple[Path, int] = field(init=False, default=(Path(), 0))  # file and line
 
     def __post_init__(self):
@@ -224,7 +224,7 @@ class Claim(Based):
             unseen = f"its assay, {self.assay.what}, measured nothing here" * (found.verdict == INCONCLUSIVE)
         if unseen and found.verdict in DECIDED:
             found = replace(found, verdict=NOT_TESTABLE, reason=NO_ROOM, testable=False, because=(unseen,))
-        found = replace(found, note=note, unit=self.told_in, style=self.style)
+        found = replace(found, note=note, unit=self.unit_shown, style=self.style)
         return _as_shares(found, 1 if self.direction == "higher" else -1) if self.relative else found
 
     @cached

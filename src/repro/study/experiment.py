@@ -17,7 +17,7 @@ from repro.study.settings import RunConfig, choices, validated
 
 @dataclass(frozen=True)
 class Context:
-    """What `execute(config, context)` gets besides its config.
+    """The inputs of `execute(config, context)` besides its config.
 
     `folder` belongs to the run and survives an interruption: put checkpoints there, and in `folder / "model"` what
     other runs need. `progress(total, description, unit)` opens a bar with `.advance(n, **info)`. `need(config)` returns
@@ -35,7 +35,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What `execute` returns; everything in it must be a deterministic function of config, data and machine.
+    """The result of `execute`; everything in it must be a deterministic function of config, data and machine.
 
     >>> Outcome(metrics={"loss": 2.1}, units={"loss": "nats per token"}, model="counts").documents
     {}

@@ -8,7 +8,7 @@ from repro.study.registry import declared
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Paper:
-    """What a paper's package declares about it, in its `__init__`."""
+    """The declaration of a paper in the `__init__` of its package."""
 
     id: str  # the name of its package
     name: str  # the method, in a word or two

@@ -33,7 +33,7 @@ DETECTABLE = 2.8  # standard errors: with many degrees of freedom, four of five 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What records say about a claim: a word, the effect with its interval, and the reasons.
+    """The verdict of records about a claim: a word, the effect with its interval, and the reasons.
 
     >>> verdict = judge([[-0.031, -0.027, -0.030]], "lower", paper_effect=-0.05, seeds=1)
     >>> verdict.verdict, verdict.n_units, verdict.measured

@@ -55,7 +55,7 @@ class Store:
     def get(self, config: RunConfig) -> Record | None:
         """The record of `config` on the data of this machine, or None.
 
-        Without the data, the record of the same config is used, whatever its fingerprint. A `stale` record counts as
+        Without the data, the record of the same config is used, with any fingerprint. A `stale` record counts as
         missing. Raises ReproError for a record that cannot be trusted, and for two that differ only in their data.
         """
         found = self.look(config)

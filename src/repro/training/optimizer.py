@@ -46,8 +46,8 @@ def vectors(module: nn.Module) -> list[nn.Parameter]:
 def optimizers(objective: nn.Module, config: TrainConfig) -> list[Optimizer]:
     """The optimizers that together update every weight of `objective` once.
 
-    "muon" (Jordan et al. 2024) makes the update of a matrix orthogonal, in bfloat16, and scales it to the size of one
-    of AdamW's (Liu et al. 2025, section 2.2), so that learning rate and weight decay mean the same for both.
+    "muon" (Jordan et al. 2024) makes the update of a matrix orthogonal, in bfloat16. It scales the update to the size
+    of one of AdamW's (Liu et al. 2025, section 2.2), so that learning rate and weight decay mean the same for both.
     Transposed storage, as in GPT-2, makes no difference. Raises ReproError for "muon" if there are no blocks.
 
     `weight_decay` is applied to matrices and embeddings, or to all weights if `decayed` is "all" (see `vectors`).

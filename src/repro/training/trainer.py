@@ -35,8 +35,8 @@ def train(objective: nn.Module, batches: Batches, config: TrainConfig, folder: P
     written first. device: "cpu" to ignore an available GPU.
 
     Works on a CPU, on one GPU, and under `torchrun` on several. Raises ReproError for an objective without
-    `settings()`, a loss or metric that is not finite, a metric that is not returned, a checkpoint of another
-    configuration or that not every process sees, or a batch that does not divide among them.
+    `settings()`, a loss or metric that is not finite, and a metric that is not returned. Raises it also for a
+    checkpoint of another configuration or that not every process sees, and for a batch that does not divide among them.
 
     >>> import numpy as np
     >>> from repro.models import GPT, GPTConfig

@@ -44,8 +44,8 @@ SCALES = {
               "growing": ((256, 0.5), (512, 0.3)), "tokens": 60_000_000, "optimizer": "muon", "learning_rate": 3e-3,
               "warmup_steps": 200, "weight_decay": 0.1, "decayed": "all", "validate_every": 2_000_000,
               "precision": "bf16", "weights": "bf16"},
-    # Google's Gemma 3 270M with 4-bit weights, made float again. Of its 262,144 tokens it keeps those that the study's
-    # texts use: a training step takes a third of the time.
+    # Google's Gemma 3 270M with 4-bit weights, made float again. It keeps only those of its 262,144 tokens that the
+    # study's texts use: a training step takes a third of the time.
     "pretrained": {"corpus": "pg19-subset", "source": "gemma-3-270m", "tokeniser": "cut",
                    "tokeniser_corpora": ("pg19-subset", "wikitext-103"), "vocab_size": 40_000, "n_layer": 18,
                    "n_embd": 640, "n_head": 4, "n_positions": 32_768},

@@ -147,7 +147,7 @@ def printed(one: str, other: str, columns: Sequence[str] = COLUMNS) -> float:
 
 
 COMMON = {"paper": PAPER, "experiment": FINETUNING.name, "unit": "document", "direction": "higher",
-          "told_in": "points"}
+          "unit_shown": "points"}
 OTHER_ROWS = "the same answers compared with the labels of other rows"
 SHUFFLED = "the control was how far the full recipe with shuffled labels beat the commonest label"  # before
 ONE_PRETRAINING = "one pre-training was enough, as if the same weights were compared"  # before
@@ -373,7 +373,7 @@ register(Claim(
     criterion_before=ONE_PRETRAINING,
     sentence="Pre-trained on the same text, the transformer predicts held-out text better than the LSTM.",
     short="The transformer predicts held-out text better than the LSTM.", unit="stretch",
-    direction="higher", told_in="nats per token saved", measure=language,
+    direction="higher", unit_shown="nats per token saved", measure=language,
     where=lambda config: config.source == "scratch" and config.tokens == max(
         one.tokens for one in PRETRAINING.plan(config.scale)),
     why_no_paper_effect="the paper compares the two by their fine-tuned scores only",

@@ -73,7 +73,7 @@ class Config(RunConfig):
     at_most: Annotated[int | None, Absent(None)] = Field(None, ge=1)  # of all; null if `train_examples` is set
     lm_weight: float = Field(0.5, ge=0)  # of the auxiliary loss; that of the variant no-auxiliary is 0
     limit: int = Field(512, ge=3)  # tokens of a sequence
-    # What separates document and question of multiple choice. "nothing" writes "… went home.Where …".
+    # The separator of document and question in multiple choice. "nothing" writes "… went home.Where …".
     join: Annotated[Literal["blank", "nothing"], Absent("nothing")] = "blank"
     epochs: int = Field(2, ge=1)
     batch_size: int = Field(16, ge=1)  # examples

@@ -167,7 +167,7 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
     relative = fields.get("relative", False)
     lower = fields.get("direction", "lower") == "lower"
     change = (lambda one, other: log(one / other)) if relative else (lambda one, other: round(one - other, 6))
-    alike = (lambda record: record.metrics[f"untrained_{untrained}"]) if isinstance(untrained, str) else untrained
+    control = (lambda record: record.metrics[f"untrained_{untrained}"]) if isinstance(untrained, str) else untrained
     largest, alone = of_largest(field), runs_of_sizes(*[FREQUENCIES] * lower, having=field)
     compared = runs_of_sizes(SMALLEST, LARGEST, having=field)
     return Claim(
@@ -175,7 +175,7 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
         sentence=f"A larger model {verb or f'does better on {on}'}, without training for it.",
         where=lambda config: compared(config) or alone(config),
         paper_effect=printed(column, change),
-        measure=between(LARGEST, SMALLEST, score, alike),
+        measure=between(LARGEST, SMALLEST, score, control),
         control="the same difference between two models of these sizes that were never trained",
         assay=Assay("the largest model, trained on all text against a sixteenth of it",
                     lambda config: largest(config) or alone(config), by_text(score, -1 if lower else 1)),
@@ -184,8 +184,8 @@ def larger(name: str, field: str, column: str, on: str, score: Score, untrained:
 
 
 IN_FULL = "until the first seed was known, a loss above that of token frequencies counted in full"  # before
-PERPLEXITY = {"relative": True, "told_in": "in perplexity"}
-ACCURACY = {"direction": "higher", "unit": "document", "told_in": "percentage points"}
+PERPLEXITY = {"relative": True, "unit_shown": "in perplexity"}
+ACCURACY = {"direction": "higher", "unit": "document", "unit_shown": "percentage points"}
 register(
     larger("lambada", "corpus", "lambada_perplexity", "the last words of LAMBADA",
            lambda record: nats(record, "lambada", per=""), "lambada", unit="document", **PERPLEXITY),
@@ -197,10 +197,10 @@ register(
                             + IN_FULL),
     larger("enwik8", "enwik8", "enwik8_bits_per_byte", "enwik8",
            lambda record: nats(record, "enwik8", per="n_bytes", times=1 / log(2)), "enwik8", unit="stretch",
-           told_in="bits per byte"),
+           unit_shown="bits per byte"),
     larger("text8", "text8", "text8_bits_per_character", "text8",
            lambda record: nats(record, "text8", per="n_bytes", times=1 / log(2)), "text8", unit="stretch",
-           told_in="bits per character"),
+           unit_shown="bits per character"),
     larger("lambada-accuracy", "corpus", "lambada_accuracy_percent", "naming the last words of LAMBADA",
            lambda record: percent(record, "lambada", "correct_stop_words"), "lambada_accuracy",
            verb="names more of the last words of LAMBADA", **ACCURACY),
@@ -272,7 +272,7 @@ def step(smaller: str, larger: str) -> Claim:
     names = RANKS[larger], RANKS[smaller]
     return Claim(
         id=f"gpt2_2019-step-{larger.lower()}", paper=PAPER, source="Table 3", experiment=ZERO_SHOT.name,
-        about=(BITS.id, TABLE.id), unit="document", direction="lower", told_in="% of the loss",
+        about=(BITS.id, TABLE.id), unit="document", direction="lower", unit_shown="% of the loss",
         sentence=f"The {names[0]} of four sizes does better than the {names[1]} on four texts that neither was "
                  f"trained for (the paper's {larger} and {smaller}).",
         short=f"The {names[0]} of four sizes beats the {names[1]}.",
@@ -355,7 +355,7 @@ def rouge(record: Record, name: str) -> "np.ndarray":
 
 register(
     Claim(id="gpt2_2019-hint", **COMMON, source="Section 3.6", about=(TABLE_4.id,), unit="document",
-          direction="higher", told_in="points of mean ROUGE F1", where=runs_of_sizes(LARGEST, having="articles"),
+          direction="higher", unit_shown="points of mean ROUGE F1", where=runs_of_sizes(LARGEST, having="articles"),
           sentence="The hint TL;DR: after an article makes the generated text more like a summary.",
           short="The hint TL;DR makes generated text more like a summary.",
           measure=within(lambda record: rouge(record, "hint"), lambda record: rouge(record, "no_hint"),

@@ -80,7 +80,7 @@ def execute(config: Config, context: Any) -> Outcome:
 
 
 def unit(name: str) -> str:
-    """Of a metric."""
+    """The unit of a metric."""
     return ("per cent of runs" if name.endswith("_percent") else "bytes" if name.startswith("filter") else
             "runs" if name.startswith("random") else "pages")
 
@@ -147,7 +147,7 @@ def estimate(config: Config) -> Estimate:
 
 
 def table(context: ArtifactContext) -> "pandas.DataFrame":
-    """Table 6: a row for each training text, per cent of the runs of each test text."""
+    """Table 6: a row for each training text, the percentage of runs shared with each test text."""
     import pandas
 
     rows = [["the paper", row["training_set"], *(row.get(f"{name}_percent") or "–" for name in COLUMNS),

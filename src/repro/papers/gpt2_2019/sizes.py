@@ -86,7 +86,7 @@ def grid(scale: str) -> list[dict]:
 
 
 def text_of(config) -> str:
-    """What a run reads: all of the text, little of it, or books in lines as printed ("wrapped")."""
+    """The text that a run reads: all of it, little of it, or books in lines as printed ("wrapped")."""
     if config.corpus == WRAPPED["corpus"]:
         return "wrapped"
     return "all" if config.text_tokens is None else "little"

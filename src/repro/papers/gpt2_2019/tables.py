@@ -180,7 +180,8 @@ def detokenised(context: ArtifactContext) -> "pandas.DataFrame":
 
 
 def in_text(context: ArtifactContext) -> "pandas.DataFrame":
-    """What sections 2 to 4 print in their text, and our largest model's result if we have the set, or one like it."""
+    """The results printed in the text of sections 2 to 4, and our largest model's result if we have the set, or one
+    like it."""
     import pandas
 
     rows = []

@@ -301,11 +301,11 @@ def unit(metric: str) -> str:
         name = metric.removeprefix("untrained_")
         return {"lambada": "nats per word", "wikitext2": "nats per word", "wikitext103": "nats per word",
                 "enwik8": "bits per byte", "text8": "bits per character"}.get(name, "per cent")
-    for end, told_in in (("perplexity", "per word"), ("tokenised", "per word"), ("percent", "per cent"),
+    for end, unit_shown in (("perplexity", "per word"), ("tokenised", "per word"), ("percent", "per cent"),
                          ("bleu", "BLEU"), ("bits_per_byte", "bits per byte"),
                          ("bits_per_character", "bits per character")):
         if metric.endswith(end):
-            return told_in
+            return unit_shown
     return "ROUGE F1, per cent"
 
 

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 CONTROL = "the same difference when both models read another article's input"
 SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "direction": "lower", "unit": "document", "control": CONTROL,
-          "told_in": "nats per token of the lead"}
+          "unit_shown": "nats per token of the lead"}
 COUNTED = {"paper": PAPER, "experiment": cost.EXPERIMENT.name, "unit": "exact",
            "about": (cost.TABLE.id, cost.FIGURE.id)}
 EXTRACTED = {"paper": PAPER, "experiment": extraction.EXPERIMENT.name, "source": "Figure 2",
              "about": (extraction.FIGURE.id,), "direction": "higher", "unit": "document", "same_weights": True,
-             "told_in": "in ROUGE-L F1 (0 to 1)",
+             "unit_shown": "in ROUGE-L F1 (0 to 1)",
              "why_no_control": "no model is involved: the methods are compared on the same articles",
              "why_no_paper_effect": "the paper draws these bars and prints no number"}
 
@@ -48,11 +48,11 @@ def gain(better: Callable[[Any], bool]) -> Callable[[list[Record]], Measured]:
     def measure(records: list[Record]) -> Measured:
         import numpy as np
 
-        chosen, others = ([record for record in records if better(Settings(record.config)) is wanted]
-                          for wanted in (True, False))
-        told, control = (np.array([_difference(a, b, key) for a, b in zip(chosen, others, strict=True)])
-                         for key in ("nats", "other"))
-        return Measured(told, control)
+        better_runs, others = ([record for record in records if better(Settings(record.config)) is wanted]
+                               for wanted in (True, False))
+        effects, control = (np.array([_difference(a, b, key) for a, b in zip(better_runs, others, strict=True)])
+                            for key in ("nats", "other"))
+        return Measured(effects, control)
     return measure
 
 
@@ -104,9 +104,10 @@ def share(worse: str, better: str) -> Callable[[list[Record]], Measured]:
         ends = (fmean(record.metrics["test_log_perplexity"] for record in found[name])
                 for name in ("identity", "cheating"))
         way = max(next(ends) - next(ends), 1e-3)
-        told, control = (np.array([_difference(a, b, key) for a, b in zip(found[worse], found[better], strict=True)])
-                         for key in ("nats", "other"))
-        return Measured(told / way, control / way, f"the way is {way:.3f} nats per token of the lead")
+        effects, control = (np.array([_difference(a, b, key)
+                                      for a, b in zip(found[worse], found[better], strict=True)])
+                            for key in ("nats", "other"))
+        return Measured(effects / way, control / way, f"the way is {way:.3f} nats per token of the lead")
     return measure
 
 
@@ -117,7 +118,7 @@ def printed_share(worse: str, better: str) -> Callable[[], float]:
 
 def searched(id: str, model: str, sentence: str, short: str) -> Claim:
     """The claim that a model does better with the top results of a search than with the beginning of an article."""
-    return Claim(id=id, **SHARED | {"direction": "higher", "told_in": "of the way from the beginning to cheating"},
+    return Claim(id=id, **SHARED | {"direction": "higher", "unit_shown": "of the way from the beginning to cheating"},
                  where=lambda config: any(has_extractor(name, model)(config) for name in EXTRACTORS),
                  measure=share("identity", EXTRACTOR), source="Table 3", about=(TABLE_3.id,), sentence=sentence,
                  short=short, paper_effect=printed_share("identity", EXTRACTOR), family="liu2018-extractors-search",
@@ -138,7 +139,7 @@ def cheated(id: str, model: str, sentence: str, short: str) -> Claim:
 
 
 def reading(records: list[Record]) -> float:
-    """What the better model among the runs gains from its own article's input, in nats per token of the lead."""
+    """The better model's gain from its own article's input, in nats per token of the lead."""
     gains: dict[tuple, list[float]] = {}
     for record in records:
         settings = Settings(record.config)
@@ -155,7 +156,7 @@ def _base_reads(place: int) -> Callable[[Any], bool]:
 
 
 def printed_longer() -> float:
-    """What T-D gains from 4,000 tokens of input instead of 500, as printed with Figure 3 and the samples."""
+    """T-D's gain from 4,000 tokens of input instead of 500, as printed with Figure 3 and the samples."""
     found = {row["input_length_L_tokens"]: float(row["test_log_perplexity_per_wordpiece"])
              for row in printed_rows("liu2018_figure3_logperplexity_vs_L")
              if row["model"] == "T-D" and row["confidence"] == "exact"}
@@ -183,12 +184,12 @@ ROOM = "Extraction leaves room: text with the lead's own bigrams makes a better 
 register(
     Claim(id="liu2018-memory-half", **COUNTED, source="section 4.2.3", direction="lower", null=1.0,
           where=lambda config: config.model in ("t-ed", "t-d"), measure=ratio("parameters", "t-d", "t-ed"),
-          paper_effect=lambda: 0.5, told_in="times the weights of T-ED",
+          paper_effect=lambda: 0.5, unit_shown="times the weights of T-ED",
           sentence="A decoder alone needs nearly half the weights of an encoder and a decoder.",
           short="A decoder alone needs nearly half the weights."),
     Claim(id="liu2018-memory-length", **COUNTED, source="section 4.2.4", direction="higher", null=1.0,
           where=lambda config: config.model in ("t-d", "t-dmca"), measure=ratio("longest", "t-dmca", "t-d"),
-          paper_effect=lambda: 3.0, told_in="times the input of T-D",
+          paper_effect=lambda: 3.0, unit_shown="times the input of T-D",
           sentence="Memory-compressed attention trains on three times as long an input in the same memory.",
           short="Compressed attention trains on three times as long an input."))
 register(

@@ -52,8 +52,8 @@ def extractors(context: ArtifactContext) -> "pandas.DataFrame":
     for scale in reversed(context.scales):
         for model, name, config in itertools.product(("t-ed", "gpt2-mini"), EXTRACTORS, context.plan(scale)):
             if has_extractor(name, model)(config):
-                first, called, corpus, length, _, *told = _row(context, config, "")
-                rows.append([first, called, name, corpus, length, *told[:3], told[4], *told[6:]])
+                first, called, corpus, length, _, *numbers = _row(context, config, "")
+                rows.append([first, called, name, corpus, length, *numbers[:3], numbers[4], *numbers[6:]])
     return articles_last(pandas.DataFrame(rows, columns=[
         "scale", "model", "extractor", "articles", "L", "log-perplexity", "with another article's input",
         "best possible", "ROUGE-L F1", "optimizer", "seeds"]))

@@ -47,7 +47,7 @@ def rows(scale: str) -> list[dict]:
     """All details together, then each alone (not at `smoke`; without dropout its places make no difference); other
     positions; dilation on all heads.
 
-    Added positions are scored on sequences of training length, because they have learned no later positions. That
+    Added positions are scored on sequences of training length, because they have learned no later positions. This
     length covers everything these windows can reach.
     """
     base, sizes = BASE[scale], SIZES[scale] | BASE[scale]

@@ -36,7 +36,7 @@ ASSAY = Assay("how much growing windows gain over the narrowest window in all la
               lambda config: window_layout(config) in (NARROW, ROWS["Increasing w"]), wide_beats_narrow)
 COUNTED = {"paper": PAPER, "experiment": attention_memory.EXPERIMENT.name, "unit": "exact"}
 SHARED = {"paper": PAPER, "experiment": EXPERIMENT.name, "source": "Table 5", "about": (TABLE_5.id,), "unit": "book",
-          "direction": "lower", "told_in": "bits per masked token", "family": "longformer2020-conversion"}
+          "direction": "lower", "unit_shown": "bits per masked token", "family": "longformer2020-conversion"}
 NO_ASSAY = "no assay, so it ignored how much long text could help this base model"  # before
 NO_CONTROL = "the other configuration is the control: nothing else differs"
 
@@ -58,7 +58,7 @@ def order(better: str, other: str) -> dict:
     kinds = ROWS[better], ROWS[other]
     return {
         "paper": PAPER, "source": "Table 4", "experiment": ABLATION.name, "unit": "stretch",
-        "about": ("longformer2020-table4",), "direction": "lower", "told_in": "bits", "family": "longformer2020-table4",
+        "about": ("longformer2020-table4",), "direction": "lower", "unit_shown": "bits", "family": "longformer2020-table4",
         "where": lambda config: window_layout(config) in kinds,
         "seeds": 5, "measure": fewer_bits(kinds[0]), "paper_effect": printed_difference(better, other),
         "why_no_control": "the other row is the control: as many keys in other places",
@@ -109,8 +109,8 @@ def beyond_far(records: list[Record]) -> float:
 
 
 def repairable(trained: str) -> Assay:
-    """What copying lost: how much better RoBERTa, trained as long, is than copied positions. If it is no better, there
-    is nothing to repair. The paper reports no RoBERTa with further training."""
+    """The loss from copying: how much better RoBERTa, trained as long, is than copied positions. If it is no better,
+    there is nothing to repair. The paper reports no RoBERTa with further training."""
     import numpy as np
 
     def room(records: list[Record]) -> float:
@@ -176,7 +176,7 @@ register(
           short="Dilation on two heads of the higher layers beats none."))
 register(
     Claim(id="longformer2020-later-phases", paper=PAPER, source="Section 4.2", experiment=PHASES.name,
-          direction="lower", about=("longformer2020-phases",), unit="stretch", told_in="bits",
+          direction="lower", about=("longformer2020-phases",), unit="stretch", unit_shown="bits",
           family="longformer2020-character-text", measure=later_phases,
           where=lambda config: way(config) in (FIVE, ONE, RATES),
           sentence="Later phases, with wider windows and longer sequences, give fewer bits per character than one "
@@ -186,26 +186,26 @@ register(
           criterion_before="with an assay: the gain of growing windows over the narrowest window in all layers"))
 register(
     Claim(id="longformer2020-figure1-linear", **COUNTED, source="Figure 1", about=("longformer2020-figure1",),
-          sentence="Memory of windowed attention grows linearly with the text.", told_in="as exponent of the length",
+          sentence="Memory of windowed attention grows linearly with the text.", unit_shown="as exponent of the length",
           where=lambda config: config.implementation in WINDOWED, measure=growth_of(*WINDOWED), direction="lower",
           null=LINEAR, margin=True, paper_effect=lambda: 1.0),
     Claim(id="longformer2020-figure1-quadratic", **COUNTED, source="Figure 1", about=("longformer2020-figure1",),
           sentence="Memory of full attention that keeps its scores grows quadratically with the text.",
           short="Memory of full attention grows quadratically with the text.",
           where=lambda config: config.implementation == "full", measure=growth_of("full"), direction="higher",
-          null=QUADRATIC, margin=True, paper_effect=lambda: 2.0, told_in="as exponent of the length"),
+          null=QUADRATIC, margin=True, paper_effect=lambda: 2.0, unit_shown="as exponent of the length"),
     Claim(id="longformer2020-appendix-a-chunks", **COUNTED, source="Appendix A",
           about=("longformer2020-appendix-a",),
           sentence="Chunks take more memory than needed (the paper: twice that of a perfect implementation).",
           short="Chunks take more memory than needed.",
           where=lambda config: config.implementation in ("chunks", "loop"), measure=bytes_of_chunks,
-          direction="higher", null=1.0, paper_effect=lambda: 2.0, told_in="times the bytes of the loop"))
+          direction="higher", null=1.0, paper_effect=lambda: 2.0, unit_shown="times the bytes of the loop"))
 register(
     Claim(id="longformer2020-two-heads", paper=PAPER, source="Section 4.1",
           sentence="Dilation on two heads of the higher layers gives fewer bits per character than dilation on all of "
                    "their heads.", short="Dilation on two heads beats dilation on all heads.",
           experiment=(CHOICES.name, ABLATION.name), about=("longformer2020-choices",), direction="lower",
-          unit="stretch", told_in="bits", family="longformer2020-character-text", measure=two_heads,
+          unit="stretch", unit_shown="bits", family="longformer2020-character-text", measure=two_heads,
           where=lambda config: (config.experiment == CHOICES.name and choice(config) == ALL_HEADS
                                 or config.experiment == ABLATION.name and window_layout(config) == TWO_HEADS),
           why_no_paper_effect="the paper names it as the reason for two heads, without a number",
@@ -216,7 +216,7 @@ register(Claim(
     id="longformer2020-table7-length", paper=PAPER, source="Table 7", experiment=classification.EXPERIMENT.name,
     about=(classification.TABLE.id,), where=lambda config: config.model == "encoder",
     measure=whole_or_beginning, direction="higher", unit="document",
-    paper_effect=printed_gain, told_in="in F1 (0 to 1)",
+    paper_effect=printed_gain, unit_shown="in F1 (0 to 1)",
     why_no_control="the model that reads only the beginning is the control",
     why_no_assay="the most that the rest of these articles could contribute is not known",
     sentence="A model that reads more of a long document classifies it with a higher F1 than one that reads only its "
@@ -261,7 +261,7 @@ register(
           short="Training all weights beats training positions alone."),
     Claim(id="longformer2020-roberta-kept", paper=PAPER, experiment=EXPERIMENT.name, source="Section 5",
           about=(TABLE_5.id,), unit="exact", direction="lower", null=1e-4, measure=unchanged, where=is_one_of("frozen"),
-          why_no_paper_effect="the paper says it in words", told_in="of a logit",
+          why_no_paper_effect="the paper says it in words", unit_shown="of a logit",
           sentence="If only the new positions are trained, the model gives RoBERTa's outputs on texts of up to half a "
                    "window and one token (257 tokens at the paper's window); on longer texts the window changes them.",
           short="Trained positions keep RoBERTa's outputs on short texts."))

@@ -17,7 +17,7 @@ MOST = 1.6  # the largest exponent that counts as n * sqrt(n)
 COUNTED = {"paper": PAPER, "experiment": cost.EXPERIMENT.name, "unit": "exact", "direction": "lower",
            "null": MOST, "margin": True, "where": lambda config: config.pattern != "dense",
            "about": ("sparse2019-cost",),
-           "paper_effect": lambda: 1.5, "told_in": "as exponent of the length"}
+           "paper_effect": lambda: 1.5, "unit_shown": "as exponent of the length"}
 DEPTH = {"paper": PAPER, "experiment": depth.EXPERIMENT.name}
 # Section 5.2 gives the reason for scaling and compares nothing, so these claims are ours.
 NO_NUMBER = {"why_no_paper_effect": "the paper gives the reason and prints no number"}
@@ -45,7 +45,7 @@ EITHER = {"why_no_assay": "the paper prints no number, and the claim asks for a 
 def better(image: bool, one: str, other: str) -> dict:
     """The fields of a claim that one pattern of Table 2 gives fewer bits than another."""
     return {"paper": PAPER, "source": "Table 2", "experiment": DENSITY.name, "about": ("sparse2019-table2",),
-            "unit": "document" if image else "stretch", "direction": "lower", "told_in": "bits per byte",
+            "unit": "document" if image else "stretch", "direction": "lower", "unit_shown": "bits per byte",
             "family": f"sparse2019-table2-{'images' if image else 'text'}", "where": is_pattern(image, one, other),
             "seeds": PATTERN_SEEDS if image else SEEDS, "measure": effects.fewer_bits(effects.has("pattern", one)),
             "paper_effect": effects.printed_patterns(SOURCE[image], one, other),
@@ -78,7 +78,7 @@ register(
           sentence="At the largest depth, scaled output weights give a lower loss after the same number of steps, each "
                    "start at its best learning rate.",
           short="Scaled output weights lower the loss at the largest depth.", unit="stretch",
-          direction="lower", told_in="bits per byte", measure=effects.deepest(effects.bits),
+          direction="lower", unit_shown="bits per byte", measure=effects.deepest(effects.bits),
           why_no_control="the other start is the control", why_no_assay="the claim asks for a difference of any size"),
     Claim(id="sparse2019-recomputation-memory", **DEPTH, **NO_NUMBER, source="Section 5.4", unit="exact",
           about=("sparse2019-recomputation",), direction="lower", relative=True, where=lambda config: config.scaled,
@@ -99,7 +99,7 @@ register(
           short="On text, a fixed pattern beats dense attention."),
     *(cheaper(image, pattern) for image in (True, False) for pattern in PATTERNS[1:]),
     Claim(id="sparse2019-table3-context", paper=PAPER, source="Table 3", experiment=DENSITY.name,
-          about=("sparse2019-table3",), unit="stretch", direction="lower", told_in="bits per byte", where=is_text,
+          about=("sparse2019-table3",), unit="stretch", direction="lower", unit_shown="bits per byte", where=is_text,
           sentence="The same model needs fewer bits for the same bytes when more bytes precede each of them.",
           short="The same bytes need fewer bits after more context.",
           measure=effects.last_context, same_weights=True,
@@ -108,7 +108,7 @@ register(
           why_no_control="the same weights read the same bytes; only the context differs",
           why_no_assay="the effect is itself the value of longer context"),
     Claim(id="sparse2019-table4-bits", paper=PAPER, source="Table 4", experiment=AUDIO.name,
-          about=("sparse2019-table4",), unit="stretch", direction="higher", told_in="bits per byte",
+          about=("sparse2019-table4",), unit="stretch", direction="higher", unit_shown="bits per byte",
           sentence="Longer sound, with the smaller model that fits into memory, needs more bits per byte.",
           short="Longer sound with a smaller model needs more bits per byte.",
           measure=effects.beyond_size,
@@ -121,7 +121,7 @@ register(
           sentence="In about equal memory, longer sound needs a smaller model.",
           where=is_as_large_as_fits, measure=effects.smaller, paper_effect=effects.printed_weights),
     Claim(id="sparse2019-multi-head", paper=PAPER, source=ADDED, experiment=DENSITY.name,
-          about=("sparse2019-variants",), unit="document", direction="lower", told_in="bits per byte",
+          about=("sparse2019-variants",), unit="document", direction="lower", unit_shown="bits per byte",
           sentence="Separate heads for each pattern give fewer bits per byte than patterns that alternate by layer.",
           short="Separate heads for each pattern beat alternating patterns.",
           where=lambda config: is_image(config) and config.pattern == "strided"
@@ -130,7 +130,7 @@ register(
           why_no_paper_effect="the paper says that several heads work well and prints no number",
           why_no_control="the other way is the control: the same pairs, assigned differently", **EITHER),
     Claim(id="sparse2019-merged", paper=PAPER, source=ADDED, experiment=DENSITY.name,
-          about=("sparse2019-variants",), unit="document", direction="lower", told_in="bits per byte",
+          about=("sparse2019-variants",), unit="document", direction="lower", unit_shown="bits per byte",
           sentence="Heads that see both patterns give fewer bits per byte than patterns that alternate by layer.",
           short="Heads that see both patterns beat alternating patterns.",
           where=lambda config: is_pattern(True, "strided")(config)

@@ -10,8 +10,8 @@ from repro.recurrence.memories.base import Carried, Memory
 class Infini(Memory):
     """Each head mixes its attention with what its queries recall from the keys and values of all earlier windows.
 
-    Equations 3 to 10, with the linear update: with s = ELU + 1, a query recalls s(Q) M / (s(Q) n); a head returns
-    g * recalled + (1 - g) * attention with g = sigmoid(b), one learned b a head; a window adds s(K)^T V to M and the
+    Equations 3 to 10, with the linear update. With s = ELU + 1, a query recalls s(Q) M / (s(Q) n). A head returns
+    g * recalled + (1 - g) * attention with g = sigmoid(b), one learned b a head. A window adds s(K)^T V to M and the
     sum of its s(K) to n. State: M (B, L, H, D, D) and n (B, L, H, D), sums in the precision of the weights, which are
     loaded in single precision. The first window recalls nothing and is read as by the plain model. The keys are the
     model's own, positions in them and all.

@@ -58,14 +58,14 @@ def _baseline(config: Any) -> bool:
 
 CLAIMS = (*(Claim(
     id=f"yoshida2020-table3-{name.replace(' ', '-')}".lower(), **SHARED, source="Table 3", measure=gain(score),
-    direction="higher", told_in="points", family="yoshida2020-questions", paper_effect=printed(f"{score}_percent"),
+    direction="higher", unit_shown="points", family="yoshida2020-questions", paper_effect=printed(f"{score}_percent"),
     assay=Assay(APART, _baseline, room(score)),
     sentence=f"RoBERTa with recurrence answers questions about long texts with a higher {name} than without it.",
     short=f"Recurrence raises the {name} of answers on long texts."
 ) for score, name in SCORES.items()), Claim(
     # With so few questions F1 and exact match detect only effects of several points, more than the paper's.
     id="yoshida2020-questions-nats", **SHARED, source=ADDED, measure=gain("answer_nats", -1), direction="lower",
-    told_in="nats per question", assay=Assay(APART, _baseline, room("answer_nats", -1)),
+    unit_shown="nats per question", assay=Assay(APART, _baseline, room("answer_nats", -1)),
     why_no_paper_effect="the paper prints only F1 and exact match",
     sentence="RoBERTa with recurrence has a lower loss of right answers about long texts than without it.",
     short="Recurrence lowers the loss of right answers on long texts."))

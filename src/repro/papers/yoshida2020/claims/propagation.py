@@ -98,9 +98,9 @@ CLAIMS = (
           sentence="In most contexts (the paper: at least 60 %) the recurrent model's continuation is closer than the "
                    "baseline's.",
           short="In most contexts recurrence stays closer to the topic.",
-          paper_effect=printed_share, told_in="of contexts"),
+          paper_effect=printed_share, unit_shown="of contexts"),
     Claim(id="yoshida2020-pronouns", **TOPICS | {"source": "Tables 4 and 5", "about": ("yoshida2020-consistency",)},
-          measure=pronouns, direction="higher", assay=true_text(pronouns), told_in="a context",
+          measure=pronouns, direction="higher", assay=true_text(pronouns), unit_shown="a context",
           sentence="The recurrent model's pronouns have the gender of the context more often than the baseline's.",
           short="Recurrence keeps the gender of pronouns more often.",
           why_no_paper_effect="the paper shows examples only"),

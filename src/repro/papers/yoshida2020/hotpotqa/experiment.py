@@ -3,7 +3,7 @@
 Both readers are RoBERTa, fine-tuned on the same questions in the same order; the recurrent one carries a vector from
 window to window. Its controls read with its module masked, and with the states of another question. As a positive
 control, the two supporting paragraphs are also read together in one window and apart in two, next to the same other
-paragraphs: recurrence could win back what the reader of single windows loses when they are apart. That reader also
+paragraphs: recurrence could win back what the reader of single windows loses when they are apart. This reader also
 reads every text with the question of another. For generated questions, the best score of either way of reading is
 known.
 """

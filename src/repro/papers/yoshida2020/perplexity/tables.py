@@ -332,7 +332,7 @@ def _at(context: ArtifactContext, scale: str, model: str, share: float) -> list[
 
 
 def _cell(value: str | list | None) -> str:
-    """What a table shows for a value, for records that are missing ([]), and where none are planned (None)."""
+    """The text that a table shows for a value, for records that are missing ([]), and where none are planned (None)."""
     return "–" if value is None else value or NOT_RUN
 
 

@@ -35,7 +35,7 @@ LEFT_OUT = dict.fromkeys(("smoke", "small"), ("2 embeddings",))
 
 
 def variations(scale: str) -> dict[str, dict[str, Any]]:
-    """What each row changes: the module, on disjoint windows; then the training of models tested with overlap."""
+    """The change in each row: the module, on disjoint windows; then the training of models tested with overlap."""
     last = finetuning.PRETRAINING.plan(scale)[0].n_layer - 1
     rows = {name: change for name, change in VARIATIONS.items() if name not in LEFT_OUT.get(scale, ())}
     for place in PLACES.get(scale, NAMES):
