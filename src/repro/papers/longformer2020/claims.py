@@ -58,7 +58,8 @@ def order(better: str, other: str) -> dict:
     kinds = ROWS[better], ROWS[other]
     return {
         "paper": PAPER, "source": "Table 4", "experiment": ABLATION.name, "unit": "stretch",
-        "about": ("longformer2020-table4",), "direction": "lower", "unit_shown": "bits", "family": "longformer2020-table4",
+        "about": ("longformer2020-table4",), "direction": "lower", "unit_shown": "bits",
+        "family": "longformer2020-table4",
         "where": lambda config: window_layout(config) in kinds,
         "seeds": 5, "measure": fewer_bits(kinds[0]), "paper_effect": printed_difference(better, other),
         "why_no_control": "the other row is the control: as many keys in other places",
