@@ -47,9 +47,9 @@ def lead() -> str:
     ours, theirs = (row[f"{who}: test"] for who in ("small", "paper"))
     perplexity = f"a word perplexity of {ours.split()[0]} on WikiText-103, against {theirs} in the paper"
     own = sum(one.source.startswith(ADDED) for one in chosen)
-    lacking = " and ".join(f"{n} need {what}" for n, what in ((waiting, "more seeds (open)"), (left, "runs")) if n)
+    lacking = " or ".join(f"{what} ({n})" for n, what in ((waiting, "more seeds"), (left, "their runs")) if n)
     text = (f"{sum(counted.values())} of {every} claims are judged, all by one rule: {words}. "
-            f"{f'The other {lacking}. ' * bool(lacking)}The papers make {every - own} of the "
+            f"{f'The other {waiting + left} wait for {lacking}. ' * bool(lacking)}The papers make {every - own} of the "
             f"claims; {own} are ours. The base models are small: {weights()}, against 124 million in the paper's "
             f"GPT-2. So levels differ widely: {perplexity}. \"Not testable here\" means that the interval leaves the "
             "question open for one of three reasons: the control shows the effect too, this setup leaves no room for "
