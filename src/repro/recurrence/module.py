@@ -33,8 +33,8 @@ class RecurrenceConfig:
     network starts at 0, so that a fresh module gives every window the same h_prev of zeros; not in the paper.
     residual: the pooled input of `insert_layer` is added to h_prev, which then looks like a token of the window before,
     so that the layer can use it at once; not in the paper. normalize: the feedforward network reads pooled outputs
-    divided by their root mean square, and its own output is multiplied by that of the pooled input, so that states with
-    a few huge coordinates, such as Gemma's, train at usual rates; needs residual, not in the paper.
+    divided by their root mean square, and its own output is multiplied by that of the pooled input; not in the paper,
+    and needs residual. States with a few huge coordinates, such as Gemma's, then train at usual rates.
 
     >>> RecurrenceConfig(insert_layer=2).hidden_layers
     3

@@ -1,9 +1,9 @@
 """Recurrence in a real pretrained model: Gemma 3 270M on books, in windows of 64 tokens. Not in the paper.
 
 The base models of `small` have 7 million weights and gain little from context, so little can be measured of a memory.
-Gemma gains much. Three modules are compared with a baseline fine-tuned in the same way: the paper's own (second layer,
-fresh), one in the middle of the 18 layers that starts as the mean token of the window before, and the same with
-normalized states. Rates, layer and start were chosen in trial runs on validation books that left no record. The third
+Gemma gains much. Three modules are compared with a baseline fine-tuned in the same way. The first is the paper's own
+(second layer, fresh). The second is in the middle of the 18 layers and starts as the mean token of the window before.
+The third is the second with normalized states. Rates, layer and start were chosen in trial runs on validation books that left no record. The third
 was added after the test runs of the other two had failed. One coordinate of Gemma's states is larger than all others
 together, so that each step of training moved h_prev by more than windows differ.
 """

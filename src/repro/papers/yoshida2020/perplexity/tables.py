@@ -302,9 +302,11 @@ def module_effect(recurrent: Sequence[Record], split: str = "test") -> float:
 
 
 def row_kind(run) -> str:
-    """The kind of model of a config or record: baseline, recurrent, recurrent with the module at the first block, or as
-    in the paper or without normalization where a scale's own differs, or a baseline trained on the windows of the
-    test."""
+    """The kind of model of a config or record: a baseline, or one trained on the windows of the test; or recurrent.
+
+    Recurrent models are at the place of their scale, at the first block, or, where a scale's own module differs, as in
+    the paper or without normalization.
+    """
     values = vars(run) if isinstance(run, RunConfig) else run.config
     if values["model"] == "baseline":
         return CONTROL if values["train_overlap"] else "baseline"

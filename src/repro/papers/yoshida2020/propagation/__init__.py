@@ -1,1 +1,1 @@
-"""What the recurrence module carries across a window boundary: section 5.3."""
+"""Information that the recurrence module carries across a window boundary: section 5.3."""

@@ -1,1 +1,1 @@
-"""What recurrence saves on each word of a page."""
+"""The gain from recurrence on each word of a page."""
