@@ -3,9 +3,10 @@
 The base models of `small` have 7 million weights and gain little from context, so little can be measured of a memory.
 Gemma gains much. Three modules are compared with a baseline fine-tuned in the same way. The first is the paper's own
 (second layer, fresh). The second is in the middle of the 18 layers and starts as the mean token of the window before.
-The third is the second with normalized states. Rates, layer and start were chosen in trial runs on validation books that left no record. The third
-was added after the test runs of the other two had failed. One coordinate of Gemma's states is larger than all others
-together, so that each step of training moved h_prev by more than windows differ.
+The third is the second with normalized states. Rates, layer and start were chosen in trial runs on validation books
+that left no record. The third was added after the test runs of the other two had failed. One coordinate of Gemma's
+states is larger than all others together, so each step of training changed h_prev by more than it varies between
+windows.
 """
 
 from repro.papers.yoshida2020.perplexity import finetuning
@@ -22,8 +23,8 @@ SCALES = {"pretrained": finetuning.SCALES["pretrained"] | {
     "corpus": "pg19-subset", "window": 64, "batch_size": 1, "windows_per_sequence": 20, "steps": 80,
     "train_documents": 60, "learning_rate": 4e-5, "modules": (), "warmup_steps": 10, "validation_head": 1024,
     "validation_tokens": 10_000, "test_head": 1536, "splits": ("test",), "normalize": False}}
-MODELS = {"baseline": "no module", LITERAL: "second layer, fresh (the paper's)",
-          UNSCALED: "middle layer, starts as the mean token", "recurrent": "the same with normalized states"}
+MODELS = {"baseline": "no module", LITERAL: "second layer, randomly initialized (the paper's)",
+          UNSCALED: "middle layer, mean token", "recurrent": "middle layer, mean token, normalized"}
 
 
 def grid(scale: str) -> list[dict]:
