@@ -7,7 +7,7 @@ import pytest
 
 from repro.papers.yoshida2020.perplexity import gemma
 from repro.papers.yoshida2020.perplexity.evaluation import trained
-from repro.papers.yoshida2020.perplexity.tables import LITERAL, row_kind
+from repro.papers.yoshida2020.perplexity.tables import LITERAL, UNSCALED, row_kind
 from repro.study import claim, experiment
 
 PLAN = experiment("recurrence-gemma").plan("pretrained")
@@ -16,22 +16,25 @@ WORDS = [100, 200, 50]
 
 def test_the_models_differ_in_the_module_alone():
     kinds = [(row_kind(config), config.overlap) for config in PLAN]
-    assert kinds == [("baseline", 0), ("baseline", 10), ("recurrent", 0), (LITERAL, 0)]
+    assert kinds == [("baseline", 0), ("baseline", 10), (UNSCALED, 0), (LITERAL, 0), ("recurrent", 0)]
     tuned = [trained(config).model_dump() for config in PLAN]
     assert tuned[0] == tuned[1]  # the overlap is of the test alone
-    module = {"model", "insert_layer", "residual", "zero_init", "module_learning_rate"}
+    module = {"model", "insert_layer", "residual", "zero_init", "module_learning_rate", "normalize"}
     for other in tuned[2:]:
         assert {key for key in other if other[key] != tuned[0][key]} <= module
+    changed = {key for key in tuned[4] if tuned[4][key] != tuned[2][key]}
+    assert changed == {"normalize", "module_learning_rate"} and tuned[4]["normalize"]
     paper = tuned[3]
     kept = [paper[name] for name in ("insert_layer", "residual", "zero_init", "hidden_size")]
     assert kept == [1, False, False, 200]
 
 
 def test_each_claim_reads_its_module_and_the_baseline_without_overlap():
-    ours, papers = (claim(f"yoshida2020-gemma-gain{end}") for end in ("", "-papers-module"))
-    assert [ours.where(config) for config in PLAN] == [True, False, True, False]
-    assert [papers.where(config) for config in PLAN] == [True, False, False, True]
-    assert [ours.assay.where(config) for config in PLAN] == [True, True, False, False]
+    mean, papers, normalized = (claim(f"yoshida2020-gemma-gain{end}") for end in ("", "-papers-module", "-normalized"))
+    assert [mean.where(config) for config in PLAN] == [True, False, True, False, False]
+    assert [papers.where(config) for config in PLAN] == [True, False, False, True, False]
+    assert [normalized.where(config) for config in PLAN] == [True, False, False, False, True]
+    assert [mean.assay.where(config) for config in PLAN] == [True, True, False, False, False]
 
 
 def record(config, seed, ratio, masked=None):
@@ -45,14 +48,14 @@ def record(config, seed, ratio, masked=None):
 def test_the_table_gives_each_change_against_the_baseline_of_the_same_seed():
     made = {id(config): [] for config in PLAN}
     for seed, level in ((0, 1.0), (1, 1.1)):
-        for config, ratio in zip(PLAN, (1.0, 0.9, 0.95, 1.01), strict=True):
+        for config, ratio in zip(PLAN, (1.0, 0.9, 0.95, 1.01, 0.92), strict=True):
             made[id(config)].append(record(config, seed, level * ratio, {
                 "masked": level * 1.2, "other_document": level * 1.05} if config.model == "recurrent" else None))
     context = SimpleNamespace(scales=("pretrained",), plan=lambda scale: PLAN, records_of=lambda one: made[id(one)])
     table = gemma.gains(context)
-    assert list(table["model"]) == ["baseline", "baseline", "recurrent", "recurrent"]
-    assert [cell.split(" ")[0].rstrip("%") for cell in table["change"]] == ["-10.0", "–", "-5.0", "+1.0"]
-    assert [cell.split(" ")[0].rstrip("%") for cell in table["another book's state"][2:]] == ["+5.0", "+5.0"]
+    assert list(table["model"]) == ["baseline"] * 2 + ["recurrent"] * 3
+    assert [cell.split(" ")[0].rstrip("%") for cell in table["change"]] == ["-10.0", "–", "+1.0", "-5.0", "-8.0"]
+    assert [cell.split(" ")[0].rstrip("%") for cell in table["another book's state"][2:]] == ["+5.0"] * 3
     assert table["masked out"][2].startswith("+20.0") and set(table["seeds"]) == {"2"}
     assert table["test"][1].startswith("104") or table["test"][1].startswith("105")
 
@@ -60,7 +63,7 @@ def test_the_table_gives_each_change_against_the_baseline_of_the_same_seed():
 def test_nothing_run_is_said_so():
     context = SimpleNamespace(scales=("pretrained",), plan=lambda scale: PLAN, records_of=lambda one: [])
     table = gemma.gains(context)
-    assert set(table["test"]) == {"not run"} and list(table["change"]) == ["not run", "–", "not run", "not run"]
+    assert set(table["test"]) == {"not run"} and list(table["change"]) == ["not run", "–"] + ["not run"] * 3
 
 
 @pytest.mark.parametrize("config", PLAN, ids=row_kind)
