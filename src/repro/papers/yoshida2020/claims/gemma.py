@@ -16,7 +16,7 @@ def sentence(module: str) -> str:
             "lower test perplexity than the same model fine-tuned without one.")
 
 
-CLAIM = {"paper": "yoshida2020", "source": f"{ADDED}, after Table 2", "experiment": EVALUATION.name,
+CLAIM = {"paper": "yoshida2020", "source": ADDED, "experiment": EVALUATION.name,
          "about": (ARTIFACT.id,), "unit": "book", "direction": "lower", "relative": True, "control": MASKED, "seeds": 3,
          "paper_effect": printed(TABLE, *both(0)), "family": "yoshida2020-gemma",
          "assay": Assay("the baseline's gain from an overlap of a sixth of the window",
@@ -25,12 +25,12 @@ CLAIMS = (
     Claim(id="yoshida2020-gemma-gain", **CLAIM, where=point("baseline", UNSCALED),
           measure=lambda records: gain(records, model=UNSCALED),
           sentence=sentence("in its middle layer"),
-          short="Recurrence in the middle of Gemma 3 270M helps."),
+          short="Recurrence in the middle of Gemma helps."),
     Claim(id="yoshida2020-gemma-gain-papers-module", **CLAIM, where=point("baseline", LITERAL),
           measure=lambda records: gain(records, model=LITERAL),
           sentence=sentence("as in the paper (second layer, randomly initialized)"),
-          short="The paper's own module in Gemma 3 270M helps."),
+          short="The paper's own module in Gemma helps."),
     Claim(id="yoshida2020-gemma-gain-normalized", **CLAIM, measure=gain, where=point("baseline", "recurrent"),
           sentence=sentence("in its middle layer that reads normalized states"),
-          short="A module with normalized states in Gemma helps."),
+          short="A normalized module in Gemma helps."),
 )
