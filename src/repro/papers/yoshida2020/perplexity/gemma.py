@@ -4,9 +4,8 @@ The base models of `small` have 7 million weights and gain little from context, 
 Gemma gains much. Three modules are compared with a baseline fine-tuned in the same way. The first is the paper's own
 (second layer, fresh). The second is in the middle of the 18 layers and starts as the mean token of the window before.
 The third is the second with normalized states. Rates, layer and start were chosen in trial runs on validation books
-that left no record. The third was added after the test runs of the other two had failed. One coordinate of Gemma's
-states is larger than all others together, so each step of training changed h_prev by more than it varies between
-windows.
+that left no record. The third was added after the test runs of the other two had failed. It also trains at a lower
+rate, so its runs alone cannot tell normalization from rate.
 """
 
 from repro.papers.yoshida2020.perplexity import finetuning
