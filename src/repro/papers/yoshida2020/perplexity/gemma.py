@@ -61,5 +61,5 @@ EVALUATION = evaluation("recurrence-gemma", "Recurrence in Gemma 3 270M, in wind
                         {"pretrained": 66_000})
 ARTIFACT = Artifact(id="recurrence-gemma", paper="yoshida2020", chapter="07_pg19", experiment=EVALUATION.name,
                     title="Recurrence in a pretrained model, Gemma 3 270M, on books in windows of 64 tokens",
-                    source="not in the paper; declared before the runs", build=gains)
+                    source="not in the paper; each module was declared before its runs", build=gains)
 register(EVALUATION, ARTIFACT)
