@@ -1,12 +1,14 @@
-"""The one loss of the study: negative log-likelihood in nats, never in less than single precision."""
+"""The losses of the study: negative log-likelihoods in nats, never in less than single precision."""
 
-from numbers import Real
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, short, unknown
+from repro.ids import looked_at
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, reduction: str = "sum") -> Tensor:
@@ -20,6 +22,69 @@ def cross_entropy(logits: Tensor, targets: Tensor, reduction: str = "sum") -> Te
         raise unknown("reduction", reduction, ("sum", "none"))
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     return F.cross_entropy(logits, targets, ignore_index=-100, reduction=reduction)
+
+
+def any_span_loss(start_logits: Tensor, end_logits: Tensor, spans: Sequence[Iterable[tuple[int, int]]],
+                  mask: Tensor | None = None) -> Tensor:
+    """The loss () of a reader when any of several spans is a right answer (Clark and Gardner 2018, section 2.2).
+
+    Each example costs -log of the total probability of its right starts and the same for its right ends, half of each;
+    the loss is the mean over examples. A start or end that several spans share counts once.
+    start_logits, end_logits (B, N). spans: for each of the B examples, pairs (start, end) of token positions, both
+    inclusive. mask (B, N) bool: False where no answer may start or end; those logits count nothing. None: all count.
+    Raises ReproError for an example without a span, and for a span that ends before it starts or lies outside the text
+    or the mask.
+
+    >>> logits = torch.tensor([[2.0, 1.0, 1.0, 0.0]])
+    >>> any_span_loss(logits, logits, [[(0, 1), (0, 2)]]).round(decimals=2)
+    tensor(0.49)
+    """
+    given = {"start_logits": start_logits, "end_logits": end_logits}
+    if not all(isinstance(one, Tensor) and one.ndim == 2 and one.is_floating_point() for one in given.values()) or (
+            start_logits.shape != end_logits.shape or not start_logits.numel()):
+        shapes = " and ".join(f"{name} {tuple(getattr(one, 'shape', ()))}" for name, one in given.items())
+        raise ReproError(f"got {shapes}; give two tensors of floats of one shape (B, N).")
+    if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool
+                             or mask.shape != start_logits.shape):
+        raise ReproError(f"mask is {getattr(mask, 'dtype', type(mask).__name__)} {tuple(getattr(mask, 'shape', ()))}; "
+                         f"give a bool tensor with the shape of the logits, {tuple(start_logits.shape)}.")
+    right = _right_ends(spans, *start_logits.shape).to(start_logits.device)
+    if mask is not None and looked_at(mask) and bool((hidden := right & ~mask).any()):
+        row, token = hidden.any(0).nonzero()[0].tolist()
+        raise ReproError(f"a span of example {row} starts or ends at token {token}, where the mask allows no answer; "
+                         "leave that span out, or correct the mask.")
+    total = 0
+    for logits, ends in zip(given.values(), right, strict=True):
+        logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        logits = logits if mask is None else logits.masked_fill(~mask, -torch.inf)
+        total = total + (logits.logsumexp(1) - logits.masked_fill(~ends, -torch.inf).logsumexp(1)).mean() / 2
+    return total
+
+
+def _right_ends(spans: Sequence[Iterable[tuple[int, int]]], rows: int, length: int) -> Tensor:
+    """(2, rows, length) bool: where spans start, and where they end."""
+    listed = [list(one) if isinstance(one, Iterable) and not isinstance(one, str) else [one] for one in
+              (spans.tolist() if isinstance(spans, Tensor) else spans if isinstance(spans, Sequence) else [])]
+    if len(listed) != rows:
+        raise ReproError(f"spans are {short(spans, 60)}; give a list with the spans of each of the {rows} examples.")
+    found = torch.zeros(2, rows, length, dtype=torch.bool)
+    for row, pairs in enumerate(listed):
+        if not pairs:
+            raise ReproError(f"example {row} has no span; give at least one right answer, or leave the example out.")
+        for pair in pairs:
+            pair = pair.tolist() if isinstance(pair, Tensor) else pair
+            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2 or not all(
+                    isinstance(end, Integral) and not isinstance(end, bool) for end in pair):
+                raise ReproError(f"a span of example {row} is {short(pair, 60)}; give a pair (start, end) of whole "
+                                 "numbers.")
+            start, end = pair
+            if end < start:
+                raise ReproError(f"a span of example {row} is ({start}, {end}); it must not end before it starts.")
+            if start < 0 or end >= length:
+                raise ReproError(f"a span of example {row} is ({start}, {end}), but the text has tokens 0 to "
+                                 f"{length - 1}; cut the spans as the text was cut.")
+            found[0, row, start] = found[1, row, end] = True
+    return found
 
 
 def check_lm_weight(value: object) -> None:
