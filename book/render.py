@@ -27,7 +27,15 @@ from repro import markup
 ROOT = Path(__file__).resolve().parents[1]
 MATHJAX = Path(distribution("sphinx-mathjax-offline").locate_file("sphinx-mathjax-offline/static/mathjax/tex-svg.js"))
 DESCRIBED = 200  # characters that others show of a description
-SCRIPT = r"<script[^>]*/{}/[^>]*>\s*</script>"
+SCRIPT, STYLE_SHEET = r"<script[^>]*/(?:{})[^>]*>\s*</script>", r"<link[^>]*/(?:{})[^>]*>"
+NEEDED_BY = {  # files that the theme gives every page -> what on a page needs them; "" for nothing
+    "fontawesome/[^>]*/js/": "",  # it draws icons, which are letters of a font that is loaded anyway
+    "mathjax/": r'class="math',
+    r"mystnb\.": r'class="cell',  # notebooks
+    r"sphinx-design\.|design-tabs\.": r'class="(?:[^"]* )?sd-',  # cards, grids, tabs
+    r"togglebutton\.": r'class="(?:[^"]* )?(?:toggle|admonition[^"]* dropdown)[ "]',
+    r"copybutton\.|clipboard\.": r'class="highlight',  # code
+}
 EXPLAINED, WHERE = ("seeds x units", "detectable", "room"), "../how-to-read.html#a-claim"  # in the tables of verdicts
 ELSEWHERE = re.compile(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="https?:[^>]*>')
 
@@ -81,11 +89,14 @@ def render(target: str | Path, *chapters: str | Path) -> None:
 
 
 def lighter(text: str) -> str:
-    """A page without the scripts that it does not need: what draws formulas, where it has none, and what draws icons,
-    which are letters of a font that is loaded anyway. It has the light colours where no script runs to choose."""
-    names = ["fontawesome/.*/js", *(["mathjax"] if 'class="math' not in text else [])]
+    """A page without the scripts and style sheets that nothing on it needs (`NEEDED_BY`). Its colors are light where no
+    script runs to choose them."""
     text = re.sub(r'(<html [^>]*data-theme=")auto"', r'\1light"', text)
-    return re.sub("|".join(map(SCRIPT.format, names)), "", text)
+    for files, needed in NEEDED_BY.items():
+        if not (needed and re.search(needed, text)):
+            text = re.sub(SCRIPT.format(files), "", text)
+            text = re.sub(STYLE_SHEET.format(files), "", text)
+    return text
 
 
 def described(text: str) -> str:

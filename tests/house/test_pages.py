@@ -168,7 +168,7 @@ def test_the_landing_page_is_light_and_has_a_head(book, browser):
     browser.size(1400)
     browser.open((book / "index.html").as_uri())
     own = [book / url.partition(f"{book.as_uri()}/")[2].partition("?")[0] for url in browser.requests()]
-    assert len(own) > 10 and sum(path.stat().st_size for path in own) < 1_000_000  # all that is asked for
+    assert len(own) > 10 and sum(path.stat().st_size for path in own) < 900_000  # all that is asked for
     head = browser.evaluate("""Object.fromEntries([...document.querySelectorAll("meta")].map((one) =>
         [one.getAttribute("property") ?? one.name, one.content]))""")
     assert head["og:title"].startswith("Long context") and len(head["description"]) > 50

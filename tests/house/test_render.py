@@ -301,6 +301,18 @@ def test_a_page_loads_no_script_that_it_does_not_need():
     assert render.lighter(f"{drawn}{icons}{other}{formula}") == f"{drawn}{other}{formula}"
 
 
+@pytest.mark.parametrize(("files", "needed"), [
+    (("mystnb.0a1.css",), '<div class="cell docutils container">'), (("sphinx-design.min.css", "design-tabs.js"),
+     '<div class="sd-card">'), (("togglebutton.css", "togglebutton.js"), '<div class="tip admonition dropdown">'),
+    (("copybutton.css", "copybutton.js", "clipboard.min.js"), '<div class="highlight-python notranslate">')])
+def test_a_page_loads_no_style_sheet_that_it_does_not_need(files, needed):
+    head = "".join(f'<link rel="stylesheet" href="_static/{name}?v=1" />' if name.endswith("css") else
+                   f'<script data-prefix="sd-tab" src="_static/{name}?v=1"></script>' for name in files)
+    kept = '<link rel="stylesheet" href="_static/book.css" /><button class="dropdown-toggle primary-toggle">'
+    assert render.lighter(f"{head}{kept}") == kept
+    assert render.lighter(f"{head}{kept}{needed}") == f"{head}{kept}{needed}"
+
+
 def test_every_figure_has_a_card_that_leads_to_it(tmp_path):
     shown = gallery.Gallery(tmp_path / "gallery")
     caption = ('<figcaption><span class="of-figure">Figure {}</span> What it <i>shows</i>, e.g. 2.5. And more.'
