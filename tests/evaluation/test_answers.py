@@ -22,6 +22,24 @@ def test_normalised(text, plain):
     assert normalise_answer(text) == plain
 
 
+@pytest.mark.parametrize(("text", "plain"), [
+    ("Jean-Luc_Picard", "jean luc picard"), ("U.S.A.", "u s"),  # its last letter becomes an article
+    ("the ‘Sound’ of `Music´", "sound of music"), ("AC/DC", "ac dc"), ("_", ""), ("rock'n'roll", "rock n roll"),
+    ("“Hamlet”", "“hamlet”"),  # the script keeps double quotation marks
+])
+def test_normalised_for_triviaqa(text, plain):
+    assert normalise_answer(text, "triviaqa") == plain
+
+
+@pytest.mark.parametrize(("told", "answers", "exact", "f1"), [
+    ("Jean Luc Picard", ["Picard", "Jean-Luc Picard"], 1, 1), ("Sunset_Boulevard", "the sunset boulevard", 1, 1),
+    ("sunset strip", ["Sunset_Boulevard", "Strip"], 0, 2 / 3),  # strip: P 1/2, R 1
+    ("yes", "yes it is", 0, 0.5), ("Rome", ["Paris", "Lyon"], 0, 0), ("AC/DC", "acdc", 0, 0),
+])
+def test_triviaqa_takes_the_best_alias(told, answers, exact, f1):
+    assert answer_scores(told, answers, rules="triviaqa") == pytest.approx((exact, f1))
+
+
 @pytest.mark.parametrize(("told", "answers", "hotpotqa", "squad"), [
     ("The Eiffel Tower", "eiffel tower", (1, 1), (1, 1)),
     ("Eiffel Tower in Paris", "Eiffel Tower", (0, 2 / 3), (0, 2 / 3)),  # P 2/4, R 2/2
@@ -82,7 +100,8 @@ def test_on_real_pairs():
 @pytest.mark.parametrize(("answers", "rules", "said"), [
     ([], "hotpotqa", r"answers are \[\]; give at least one"), ("  ", "squad", "answers are .'  '."),
     (["x", None], "squad", "answers are"), (None, "squad", r"answers are \[None\]"), (3, "hotpotqa", r"are \[3\]"),
-    ("x", "triviaqa", "unknown rules of answers 'triviaqa'.*hotpotqa, squad"),
+    ("x", "naturalquestions", "unknown rules of answers 'naturalquestions'.*hotpotqa, squad, triviaqa"),
+    ("x", 3, "unknown rules"),
 ])
 def test_bad_input(answers, rules, said):
     with pytest.raises(ReproError, match=said):

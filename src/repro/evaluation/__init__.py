@@ -2,13 +2,15 @@
 
 from repro.evaluation.answers import answer_scores, normalise_answer
 from repro.evaluation.bootstrap import Interval, bootstrap
+from repro.evaluation.coreference import coreference_scores
 from repro.evaluation.flops import flops_per_token
+from repro.evaluation.hops import hotpotqa_scores, two_paragraph_evidence
 from repro.evaluation.pareto import pareto_front
 from repro.windows import Window, windows
 
-__all__ = ["Interval", "Score", "Window", "answer_scores", "bootstrap", "continuation_nll", "flops_per_token",
-           "lambada", "normalise_answer", "pareto_front", "perplexity", "score_documents",
-           "score_other_document", "windows"]
+__all__ = ["Interval", "Score", "Window", "answer_scores", "bootstrap", "continuation_nll",
+           "coreference_scores", "flops_per_token", "hotpotqa_scores", "lambada", "normalise_answer", "pareto_front",
+           "perplexity", "score_documents", "score_other_document", "two_paragraph_evidence", "windows"]
 
 
 def __getattr__(name: str):  # names that need torch are imported on first use: tables and claims work without

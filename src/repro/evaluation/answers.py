@@ -1,5 +1,7 @@
-"""Scoring short answers: exact match and F1 over words, as in HotpotQA (Yang et al. 2018) and SQuAD (Rajpurkar et al.
-2016), and the span that a reader's logits choose in the windows of a text."""
+"""Scoring short answers: exact match and F1 over words, and the span that a reader's logits choose in several windows.
+
+The rules are those of HotpotQA (Yang et al. 2018), SQuAD (Rajpurkar et al. 2016) and TriviaQA (Joshi et al. 2017).
+"""
 
 import re
 import string
@@ -12,53 +14,65 @@ from repro.errors import ReproError, check_text, check_whole, unknown
 if TYPE_CHECKING:
     from torch import Tensor
 
-RULES = ("hotpotqa", "squad")
+RULES = ("hotpotqa", "squad", "triviaqa")
 WHOLE = ("yes", "no", "noanswer")  # HotpotQA: either right or wrong, without partial credit
 LONGEST = 30  # tokens of an answer
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+_TO_BLANKS = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
 
 
-def normalise_answer(text: str) -> str:
+def normalise_answer(text: str, rules: str = "hotpotqa") -> str:
     """The answer in lower case, without punctuation and the articles a, an and the, with single spaces between words,
-    as in both papers' scripts. Raises ReproError if it is not a string.
+    as in the papers' scripts.
 
-    >>> normalise_answer("The  Eiffel Tower!")
-    'eiffel tower'
+    rules: "hotpotqa" and "squad" delete punctuation; "triviaqa" replaces it, and the quotes ‘ ’ ´ `, with blanks.
+    Raises ReproError for other rules, and if the answer is not a string.
+
+    >>> normalise_answer("The  Eiffel Tower!"), normalise_answer("Jean-Luc", "triviaqa")
+    ('eiffel tower', 'jean luc')
     """
-    words = re.sub(r"\b(a|an|the)\b", " ", check_text(text, "the answer").lower().translate(_PUNCTUATION))
-    return " ".join(words.split())
+    if not isinstance(rules, str) or rules not in RULES:
+        raise unknown("rules of answers", rules, RULES)
+    plain = check_text(text, "the answer").lower().translate(_TO_BLANKS if rules == "triviaqa" else _PUNCTUATION)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", plain).split())
 
 
 def answer_scores(prediction: str, answers: str | Sequence[str], rules: str = "hotpotqa") -> tuple[float, float]:
     """(exact match, F1) of a prediction, from 0 to 1. With several answers, each score takes its own best one.
 
-    F1 compares the bags of normalized words. "hotpotqa": if the prediction or the answer is yes, no or noanswer, F1 is
-    0 unless both are equal; "squad" has no such words. As in both scripts, an answer that normalizes to nothing (an
-    article alone) can match exactly but has an F1 of 0.
+    F1 compares the bags of words that `normalise_answer` leaves. "hotpotqa": if the prediction or the answer is yes, no
+    or noanswer, F1 is 0 unless both are equal; "squad" and "triviaqa" have no such words. As in the papers' scripts, an
+    answer that normalizes to nothing (an article alone) can match exactly but has an F1 of 0.
     Raises ReproError for other rules, a prediction that is not a string, and a missing answer.
 
     >>> exact, f1 = answer_scores("the Eiffel Tower in Paris", ["Eiffel Tower"])
     >>> exact, round(f1, 3)
     (0.0, 0.667)
     """
-    if not isinstance(rules, str) or rules not in RULES:
-        raise unknown("rules of answers", rules, RULES)
     if not isinstance(prediction, str):
         raise ReproError(f"prediction is {prediction!r}; give a text, which may be empty.")
     answers = [answers] if isinstance(answers, str) or not isinstance(answers, Iterable) else list(answers)
     if not answers or not all(isinstance(one, str) and one.strip() for one in answers):
         raise ReproError(f"answers are {answers!r}; give at least one that is a text and not empty.")
-    answer = normalise_answer(prediction)
-    every = [(float(answer == wanted), _f1(answer, wanted, rules)) for wanted in map(normalise_answer, answers)]
-    return max(exact for exact, _ in every), max(f1 for _, f1 in every)
+    answer = normalise_answer(prediction, rules)
+    wanted = [normalise_answer(one, rules) for one in answers]
+    return max(float(answer == one) for one in wanted), max(_f1(*overlap(answer, one, rules)) for one in wanted)
 
 
-def _f1(answer: str, wanted: str, rules: str) -> float:
-    if rules == "hotpotqa" and answer != wanted and (answer in WHOLE or wanted in WHOLE):
-        return 0.0
-    answer, wanted = answer.split(), wanted.split()
-    common = (Counter(answer) & Counter(wanted)).total()
-    return 2 * common / (len(answer) + len(wanted)) if common else 0.0
+def overlap(answer: str, wanted: str, rules: str) -> tuple[int, int, int]:
+    """The words that two normalized answers have in common, and the words of each."""
+    told, right = answer.split(), wanted.split()
+    whole = rules == "hotpotqa" and answer != wanted and (answer in WHOLE or wanted in WHOLE)
+    return 0 if whole else (Counter(told) & Counter(right)).total(), len(told), len(right)
+
+
+def _f1(common: int, told: int, right: int) -> float:
+    return 2 * common / (told + right) if common else 0.0
+
+
+def harmonic(precision: float, recall: float) -> float:
+    """F1: the harmonic mean of precision and recall; 0 if both are 0."""
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def best_spans(start_logits: "Tensor", end_logits: "Tensor", text: "Tensor",
