@@ -1,22 +1,30 @@
-"""Longformer, converted from RoBERTa (Beltagy et al. 2020, section 5) or loaded from transformers' checkpoints.
+"""Longformer, converted from RoBERTa or BERT (Beltagy et al. 2020, section 5) or loaded from transformers' checkpoints.
 
 The weights have the names of transformers' LongformerForMaskedLM. The attention is ours, which needs no padding to a
 multiple of the window and no full mask.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from transformers import LongformerConfig, LongformerForMaskedLM, RobertaForMaskedLM
+from transformers import (
+    BertForMaskedLM,
+    BertModel,
+    LongformerConfig,
+    LongformerForMaskedLM,
+    RobertaForMaskedLM,
+    RobertaModel,
+)
 from transformers.modeling_outputs import MaskedLMOutput
 
-from repro.attention import LongformerSelfAttention
+from repro.attention import Full, LongformerSelfAttention
 from repro.checked import checked
 from repro.checkpoints import load_whole, quietly
-from repro.errors import ReproError, unknown
+from repro.errors import ReproError, short, unknown
 from repro.ids import check_ids, what
 from repro.loss import cross_entropy
 from repro.models.roberta_mini import load_masked_lm
@@ -26,6 +34,16 @@ POSITIONS = ("copy", "random")
 KEPT = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
         "hidden_dropout_prob", "attention_probs_dropout_prob", "type_vocab_size", "initializer_range", "layer_norm_eps",
         "pad_token_id", "bos_token_id", "eos_token_id", "tie_word_embeddings")  # of the base's config
+BASES = (RobertaForMaskedLM, RobertaModel, BertForMaskedLM, BertModel)
+HEADS = {"lm_head.": "lm_head.", "cls.predictions.transform.dense.": "lm_head.dense.",
+         "cls.predictions.transform.LayerNorm.": "lm_head.layer_norm.", "cls.predictions.": "lm_head."}
+
+
+@dataclass
+class LongformerOutput(MaskedLMOutput):
+    """The output of `Longformer`: loss, logits (B, N, V), and the last layer's states (B, N, d)."""
+
+    last_hidden_state: Tensor | None = None
 
 
 @checked
@@ -49,16 +67,9 @@ class Longformer(LongformerForMaskedLM):
     @classmethod
     def from_roberta(cls, roberta: RobertaForMaskedLM | str | Path, max_positions: int = 4096,
                      window: int | Sequence[int] = 512, positions: str = "copy") -> "Longformer":
-        """Convert a RoBERTa so that it reads up to `max_positions` tokens; training can continue from it.
+        """`longformer_from` for a RobertaForMaskedLM, or the folder or hub name of one, which is read in float32.
 
-        roberta: a RobertaForMaskedLM, or the folder or hub name of one; it is not changed. window: keys on both sides
-        of a token together, an even number; one for all layers, or one per layer. positions: "copy" lets row 2 + i of
-        the new positions be row 2 + i mod P of the old, where P is the number of positions of the base; "random" draws
-        rows 2 and up. Rows 0 and 1, which no token uses, keep their values in both cases, and so do all other weights.
-        The global projections start as copies of the local ones.
-
-        Raises ReproError for windows that are odd or do not match the layers, for `max_positions` below the base's,
-        for an unknown `positions`, and for a missing checkpoint.
+        Raises ReproError as `longformer_from`, and for a missing checkpoint.
         """
         if positions not in POSITIONS:
             raise unknown("positions", positions, POSITIONS)
@@ -66,29 +77,7 @@ class Longformer(LongformerForMaskedLM):
         if not isinstance(base, RobertaForMaskedLM):
             raise ReproError(f"roberta is a {type(base).__name__}; it must be a RobertaForMaskedLM, or the folder or "
                              "hub name of one.")
-        windows = _windows(window, base.config.num_hidden_layers)
-        old = base.roberta.embeddings.position_embeddings.weight
-        first = base.config.pad_token_id + 1  # the row of the first token
-        known = len(old) - first
-        if not isinstance(max_positions, Integral):
-            raise ReproError(f"max_positions is {max_positions}; it must be a whole number.")
-        if max_positions < known:
-            raise ReproError(f"max_positions is {max_positions}, but the base already has {known}; give at least that "
-                             "many.")
-        config = LongformerConfig(
-            **{name: getattr(base.config, name) for name in KEPT}, sep_token_id=base.config.eos_token_id,
-            max_position_embeddings=int(max_positions) + first, attention_window=windows)
-        model = cls(config).to(old)
-        weights = {name.replace("roberta.", "longformer.", 1): weight for name, weight in base.state_dict().items()}
-        table = old[[*range(first), *(first + i % known for i in range(max_positions))]].detach().clone()
-        if positions == "random":
-            table[first:].normal_(std=config.initializer_range)
-        weights["longformer.embeddings.position_embeddings.weight"] = table
-        missing, strange = model.load_state_dict(weights, strict=False)
-        assert not strange and all("_global." in name for name in missing), (missing, strange)
-        for layer in model.longformer.encoder.layer:
-            layer.attention.self.copy_local_to_global()
-        return model.train(base.training)
+        return longformer_from(base, max_positions, window, positions)
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **kwargs) -> "Longformer":
@@ -122,12 +111,12 @@ class Longformer(LongformerForMaskedLM):
                 global_attention_mask: Tensor | None = None, labels: Tensor | None = None,
                 token_type_ids: Tensor | None = None, return_dict: bool | None = None,
                 output_hidden_states: bool | None = None,
-                output_attentions: bool | None = None) -> MaskedLMOutput | tuple[Tensor, ...]:
-        """Logits (B, N, V) of token ids (B, N), with any N up to `n_positions`.
+                output_attentions: bool | None = None) -> LongformerOutput | tuple[Tensor, ...]:
+        """Logits (B, N, V) and states (B, N, d) of token ids (B, N), with any N up to `n_positions`.
 
         attention_mask (B, N): 0 for padding, and as in transformers 2 for global tokens. global_attention_mask (B, N):
-        1 for global tokens. token_type_ids (B, N): 0, as tokenizers give them. labels (B, N): the targets; -100 is
-        ignored; the loss is the mean over the others, in nats.
+        1 for global tokens. token_type_ids (B, N): as tokenizers give them; None: 0. labels (B, N): the targets; -100
+        is ignored; the loss is the mean over the others, in nats.
         return_dict: False for a tuple, as in transformers.
         Raises ReproError for a text beyond `n_positions`, masks or labels of another shape, labels without
         a target, and for requested hidden states or attentions of all layers, which are not stored.
@@ -146,8 +135,9 @@ class Longformer(LongformerForMaskedLM):
                 raise ReproError(f"labels have shape {tuple(labels.shape)} and {int(n)} targets; give them the shape"
                                  f" of input_ids, {tuple(input_ids.shape)}, and at least one that is not -100.")
             loss = cross_entropy(logits.flatten(0, 1), labels.flatten()) / n
-        found = MaskedLMOutput(loss=loss, logits=logits)
-        return found.to_tuple() if return_dict is False else found
+        if return_dict is False:
+            return MaskedLMOutput(loss=loss, logits=logits).to_tuple()
+        return LongformerOutput(loss=loss, logits=logits, last_hidden_state=states)
 
     @checked
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None,
@@ -195,6 +185,89 @@ class Longformer(LongformerForMaskedLM):
             return torch.cat([torch.zeros_like(grad[:row]), grad[row:]])
 
         table.register_hook(later)
+
+
+def longformer_from(model: nn.Module, max_positions: int = 4096, window: int | Sequence[int] | Full = 512,
+                    positions: str = "copy") -> Longformer:
+    """Convert a RoBERTa or BERT so that it reads up to `max_positions` tokens; training can continue from it.
+
+    model: a RobertaForMaskedLM, RobertaModel, BertForMaskedLM or BertModel; it is not changed. A model without a head
+    that predicts tokens gets a new one, tied to the embeddings. A pooler is left out.
+    window: keys on both sides of a token together, an even number; one for all layers, or one per layer. `Full()`: all
+    keys, as in the base; it is saved as a window over all positions.
+    positions: "copy" lets position i have the row of position i mod P of the base, which has P; "random" draws the rows
+    of all positions. All other weights keep their values. The global projections start as copies of the local ones.
+    Positions count real tokens from the left, so padding must follow a text, as tokenizers of both models do.
+
+    Raises ReproError for windows that are odd or do not match the layers, for `max_positions` below the base's, for an
+    unknown `positions`, and for a model of another kind.
+
+    >>> from transformers import BertConfig, BertModel
+    >>> bert = BertModel(BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+    ...     intermediate_size=8, max_position_embeddings=16))
+    >>> longformer_from(bert, max_positions=64, window=4).encode(torch.randint(1, 30, (1, 50))).shape
+    torch.Size([1, 50, 8])
+    """
+    if positions not in POSITIONS:
+        raise unknown("positions", positions, POSITIONS)
+    _check_base(model)
+    old = model.base_model.embeddings.position_embeddings.weight
+    first = model.config.pad_token_id + 1  # the row of the first token
+    unused = first if isinstance(model, (RobertaForMaskedLM, RobertaModel)) else 0  # rows of the base before its first
+    known = len(old) - unused
+    if not isinstance(max_positions, Integral):
+        raise ReproError(f"max_positions is {max_positions}; it must be a whole number.")
+    if max_positions < known:
+        raise ReproError(f"max_positions is {max_positions}, but the base already has {known}; give at least that "
+                         "many.")
+    everything = isinstance(window, Full)
+    windows = _windows(2 * int(max_positions) if everything else window, model.config.num_hidden_layers)
+    config = LongformerConfig(
+        **{name: getattr(model.config, name) for name in KEPT}, sep_token_id=model.config.eos_token_id,
+        max_position_embeddings=int(max_positions) + first, attention_window=windows)
+    made = Longformer(config).to(old)
+    table = old.new_zeros(len(made.longformer.embeddings.position_embeddings.weight), old.shape[1])
+    table[:unused] = old[:unused].detach()
+    table[first:] = old[unused + torch.arange(int(max_positions), device=old.device) % known].detach()
+    if positions == "random":
+        table[first:].normal_(std=config.initializer_range)
+    weights = {f"longformer.{name}": weight for name, weight in model.base_model.state_dict().items()
+               if not name.startswith("pooler.")} | _head(model)
+    weights["longformer.embeddings.position_embeddings.weight"] = table
+    missing, strange = made.load_state_dict(weights, strict=False)
+    lost = [name for name in missing if "_global." not in name and not name.startswith("lm_head.")]
+    assert not strange and not lost, (lost, strange)
+    for layer in made.longformer.encoder.layer:
+        layer.attention.self.copy_local_to_global()
+        if everything:
+            layer.attention.self.pattern = window
+    return made.train(model.training)
+
+
+def _check_base(model: object) -> None:
+    """Raise ReproError unless a Longformer can have the weights of this model."""
+    if not isinstance(model, BASES):
+        raise ReproError(f"model is {short(model, 40) if isinstance(model, str) else 'a ' + type(model).__name__}; it "
+                         f"must be one of {', '.join(kind.__name__ for kind in BASES)}.")
+    if model.config.is_decoder:
+        raise ReproError("model is a decoder, whose tokens do not see later ones; give one with is_decoder=False.")
+    if model.config.pad_token_id is None:
+        raise ReproError("model.config has no pad_token_id, which Longformer's positions count from; set it.")
+    if (kind := getattr(model.config, "position_embedding_type", None)) not in (None, "absolute"):
+        raise ReproError(f"model has {kind} positions; Longformer's are absolute, so give a model with those.")
+    if isinstance(model, BertForMaskedLM) and model.config.hidden_act != "gelu":
+        raise ReproError(f"the head of this BertForMaskedLM uses {model.config.hidden_act}, Longformer's always uses "
+                         "gelu; give its `bert`, which has no head.")
+
+
+def _head(model: nn.Module) -> dict[str, Tensor]:
+    """The weights of the head that predicts tokens, by the names that Longformer's has."""
+    found = {}
+    for name, weight in model.state_dict().items():
+        part = next((part for part in HEADS if name.startswith(part)), None)
+        if part:
+            found[HEADS[part] + name.removeprefix(part)] = weight
+    return found
 
 
 def _windows(window: int | Sequence[int], n_layer: int) -> list[int]:
