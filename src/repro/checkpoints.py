@@ -8,14 +8,30 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from repro.errors import ReproError
+from repro.errors import ReproError, short
 
 HINT = "give a checkpoint of that kind"
 
 
+def home() -> Path:
+    """Where published models are kept: $REPRO_MODELS, else repro/models in the user's cache folder."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("REPRO_MODELS") or cache / "repro" / "models").expanduser().resolve()
+
+
+def located(name_or_folder: str | Path) -> str | Path:
+    """The folder of a model that `repro models fetch` brought, by its name; anything else stays as it is. A folder of
+    that name in the working directory comes first, as in transformers."""
+    name = str(name_or_folder)
+    fetched = home() / name
+    is_name = bool(name) and Path(name).name == name and not Path(name).exists()
+    return str(fetched) if is_name and (fetched / "config.json").is_file() else name_or_folder
+
+
 @contextmanager
-def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
-    """Within it a checkpoint is read, by a hub name such as `example`, or from a folder.
+def reading(name_or_folder: str | Path, example: str) -> Iterator[str | Path]:
+    """Within it a checkpoint is read from where it says: the folder of a fetched model, another folder, or a hub name
+    such as `example`.
 
     Raises ReproError for what is no name, when there is none, when the hub cannot be reached, and for a damaged one.
     """
@@ -23,13 +39,16 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
         raise ReproError(f"a checkpoint is read by its folder or hub name such as {example}, not by "
                          f"{name_or_folder!r:.60}.")
 
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub.errors import LocalEntryNotFoundError, StrictDataclassError
     from safetensors import SafetensorError
 
+    name_or_folder = located(name_or_folder)
+    fetch = "" if Path(name_or_folder).name != str(name_or_folder) else (
+        f" If `repro models list` has {name_or_folder}, run `repro models fetch {name_or_folder}`.")
     try:
         with quietly():
-            yield
-    except (SafetensorError, json.JSONDecodeError) as error:
+            yield name_or_folder
+    except (SafetensorError, json.JSONDecodeError, StrictDataclassError) as error:
         raise ReproError(f"the checkpoint in {name_or_folder} is damaged ({error}); delete the folder and make it "
                          "again.") from error
     except OSError as error:
@@ -40,9 +59,9 @@ def reading(name_or_folder: str | Path, example: str) -> Iterator[None]:
         if isinstance(error.__cause__, LocalEntryNotFoundError):  # neither in its cache nor to be had now
             raise ReproError(f"there is no checkpoint '{name_or_folder}' here, and the hub is out of reach; connect if "
                              f"it is a hub name such as {example}, or give a folder with config.json and "
-                             "model.safetensors.") from error
+                             f"model.safetensors.{fetch}") from error
         raise ReproError(f"there is no checkpoint '{name_or_folder}' here or on the hub; give a hub name such as "
-                         f"{example} or a folder with config.json and model.safetensors.") from error
+                         f"{example} or a folder with config.json and model.safetensors.{fetch}") from error
 
 
 def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: str, hint: str = HINT,
@@ -54,8 +73,8 @@ def load_whole(read: Callable, kind: str, name_or_folder: str | Path, example: s
     Raises ReproError when there is no such checkpoint, and for one that is damaged, of another kind or not whole.
     """
     with_loading = kwargs.pop("output_loading_info", False)
-    with reading(name_or_folder, example):
-        model, loading = whole(read, kind, name_or_folder, hint, **kwargs)
+    with reading(name_or_folder, example) as found:
+        model, loading = whole(read, kind, found, hint, **kwargs)
     return (model, loading) if with_loading else model
 
 
@@ -71,6 +90,8 @@ def whole(read: Callable, kind: str, name_or_folder: str | Path, hint: str = HIN
             raise
         raise ReproError(f"{name_or_folder} has weights of other shapes than its config.json says; give a whole "
                          "checkpoint.") from error
+    except ImportError as error:
+        raise ReproError(f"{name_or_folder} cannot be loaded with {kwargs or 'these settings'}: {error}") from error
     if lost := sorted(loading["missing_keys"]):
         raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a whole "
                          "checkpoint.")
@@ -82,11 +103,23 @@ def config_of(kind: str | None, name_or_folder: str | Path, hint: str = HINT, **
     model; None is any kind."""
     from transformers import PretrainedConfig
 
+    if Path(name_or_folder).is_dir():
+        read_config(name_or_folder)
     values, _ = PretrainedConfig.get_config_dict(str(name_or_folder), **kwargs)
     if not values:
         raise ReproError(f"{name_or_folder} holds no config.json; give the folder of a checkpoint.")
     if kind is not None and values.get("model_type") != kind:
         raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of {kind}; {hint}.")
+    return values
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """The contents of config.json of a folder, {} if it has none. Raises ReproError for JSON that is no object."""
+    path = Path(folder) / "config.json"
+    values = json.loads(path.read_text()) if path.is_file() else {}
+    if not isinstance(values, dict):
+        raise ReproError(f"config.json of {folder} is {short(values, 60)}; it must be a JSON object, the settings of a "
+                         "model. Give the folder of a checkpoint.")
     return values
 
 

@@ -100,6 +100,25 @@ def check_temperature(temperature: float) -> None:
         raise ReproError(f"temperature is {temperature!r}; it must be above 0 and finite.")
 
 
+def drawn(logits: Tensor, temperature: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
+    """Token ids (B, 1) sampled from the softmax of logits (B, V) divided by `temperature`; -inf is never sampled.
+
+    Raises ReproError for logits that are NaN or infinite.
+
+    >>> drawn(torch.tensor([[0.0, -math.inf]]))
+    tensor([[0]])
+    """
+    scores = logits.float() / temperature
+    check_finite(scores.amax(-1), f"logits at temperature {temperature:g}")
+    return torch.multinomial(scores.softmax(-1), 1, generator=generator)
+
+
+def check_finite(values: Tensor, name: str) -> None:
+    """Raise ReproError if a value is NaN or infinite."""
+    if not bool(values.isfinite().all()):
+        raise ReproError(f"the {name} are NaN or infinite, so no token can be chosen. Load weights that are finite.")
+
+
 def looked_at(values: Tensor) -> bool:
     """Whether the values of a tensor are checked."""
     if torch.compiler.is_compiling() or values.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(values):

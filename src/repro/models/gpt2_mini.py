@@ -1,10 +1,9 @@
 """gpt2-mini: GPT-2's architecture (Radford et al. 2019), fresh weights, any size."""
 
-import json
 from pathlib import Path
 
 from repro.checked import checked
-from repro.checkpoints import reading, whole
+from repro.checkpoints import read_config, reading, whole
 from repro.errors import ReproError, check_whole, unknown
 
 
@@ -59,9 +58,9 @@ def parameters(n_layer: int, n_embd: int, vocab_size: int, n_positions: int = 10
 
 @checked
 def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | None = None, **settings):
-    """A GPT-2 checkpoint (hub name or folder) or the folder of another decoder, with a recurrence module if
-    `recurrence` is a RecurrenceConfig, or, GPT-2 alone, with a memory of `repro.recurrence` and its settings.
+    """A GPT-2 checkpoint (hub name or folder), the folder of another decoder, or a fetched model by its name.
 
+    It has a recurrence module if `recurrence` is a RecurrenceConfig, or a memory of `repro.recurrence` (GPT-2 only).
     A decoder whose config has an `opening_token` reads it in front of every window. The weights become fp32, however
     they were stored. A folder saved by a RecurrentLM or MemoryLM loads as one.
     Raises ReproError for a missing checkpoint.
@@ -78,16 +77,15 @@ def load_causal_lm(name_or_folder: str | Path, recurrence=None, memory: str | No
     from repro.recurrence.decoders import decoder_of
     from repro.recurrence.opening import open_windows
 
-    folder = Path(name_or_folder)
-    with reading(name_or_folder, "openai-community/gpt2"):
-        saved = json.loads((folder / "config.json").read_text()) if (folder / "config.json").exists() else {}
+    with reading(name_or_folder, "openai-community/gpt2") as name_or_folder:
+        saved = read_config(name_or_folder)
         if memory is not None or "memory" in saved:
             return with_memory(name_or_folder, memory, **settings)
         if recurrence is not None or "recurrence" in saved:
             return RecurrentLM.from_pretrained(str(name_or_folder), recurrence, dtype=torch.float32)
         if saved.get("model_type", "gpt2") != "gpt2":
-            config, plain = decoder_of(folder)
-            model, _ = whole(plain.from_pretrained, config.model_type, folder, dtype=torch.float32)
+            config, plain = decoder_of(name_or_folder)
+            model, _ = whole(plain.from_pretrained, config.model_type, name_or_folder, dtype=torch.float32)
             open_windows(model)
             return model
         return whole(GPT2LMHeadModel.from_pretrained, "gpt2", name_or_folder, dtype=torch.float32)[0]

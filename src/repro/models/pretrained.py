@@ -9,14 +9,13 @@ neither the repository nor a record.
 """
 
 import json
-import os
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from repro.checkpoints import quietly, reading, whole_folder
+from repro.checkpoints import home, quietly, read_config, reading, whole_folder
 from repro.data import Tokeniser
 from repro.data.files import sha256
 from repro.errors import ReproError, short, unknown
@@ -87,12 +86,6 @@ def declared(name: str) -> Pretrained:
     return PRETRAINED[name]
 
 
-def home() -> Path:
-    """Where published models are kept: $REPRO_MODELS, else repro/models in the user's cache folder."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("REPRO_MODELS") or cache / "repro" / "models").expanduser().resolve()
-
-
 def folder(name: str) -> Path:
     """The folder of a fetched model. Raises ReproError, with the command that gets it, unless it is here."""
     declared(name)
@@ -153,7 +146,7 @@ def load(name_or_folder: str | Path, dtype: Any = None) -> tuple[Any, Tokeniser]
         if not (here / "config.json").is_file():
             raise ReproError(f"{here} has no config.json; give the folder of a model, or one of "
                              f"{', '.join(PRETRAINED)}.")
-        config = json.loads((here / "config.json").read_text())
+        config = read_config(here)
         kind = (config.get("architectures") or ["none"])[0]
         if not hasattr(transformers, kind):
             raise ReproError(f"config.json of {here} names the architecture {short(kind)}, which transformers "
@@ -242,8 +235,7 @@ def _convert(model: Pretrained, raw: Path, target: Path) -> None:
     if not (target / WEIGHTS[0]).exists():
         with reading(raw, model.name):
             getattr(transformers, model.architecture).from_pretrained(str(raw)).save_pretrained(target)
-    _write_json(target / "config.json", json.loads((raw / "config.json").read_text())
-                | {"architectures": [model.architecture]})
+    _write_json(target / "config.json", read_config(raw) | {"architectures": [model.architecture]})
 
 
 def _convert_gguf(model: Pretrained, raw: Path, target: Path) -> None:

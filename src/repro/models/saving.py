@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from repro.checked import checked
-from repro.checkpoints import quietly, reading, whole_folder
+from repro.checkpoints import quietly, read_config, reading, whole_folder
 from repro.configs import plain
 from repro.errors import ReproError, short, unknown
 from repro.processes import is_first
@@ -71,9 +71,7 @@ def load_model(folder: str | Path):
     with reading(folder, "results/base"):
         if not (Path(folder) / "config.json").is_file():
             raise ReproError(f"{folder} has no config.json; give the folder of a model that `save_model` wrote.")
-        description = json.loads((Path(folder) / "config.json").read_text())
-        if not isinstance(description, dict):
-            raise ReproError(f"config.json of {folder} is {short(description)}; give the folder of a model.")
+        description = read_config(folder)
         return _of_transformers(folder, description) if KIND not in description else _own(folder, description)
 
 

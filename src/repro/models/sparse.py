@@ -18,7 +18,7 @@ from repro.attention.products import products
 from repro.checked import checked
 from repro.configs import Dropout, Positive, Tuple, config
 from repro.errors import ReproError, check_whole, unknown
-from repro.ids import check_ids, check_temperature, embedded, evaluating, what
+from repro.ids import check_ids, check_temperature, drawn, embedded, evaluating, what
 from repro.models.decoder import check_causal
 from repro.recompute import recomputed
 
@@ -334,10 +334,10 @@ def sample(model: SparseTransformer, ids: Tensor, n_new: int, seed: int = 0, tem
     cache, out = Cache(model, len(ids)), [ids]
     with evaluating(model):
         for _ in range(n_new):
-            logits = model(out[-1], cache)[:, -1].float() / temperature
+            logits = model(out[-1], cache)[:, -1]
             if allowed is not None:
                 logits = logits.masked_fill(~allowed, -torch.inf)
-            out.append(torch.multinomial(logits.softmax(-1), 1, generator=generator))
+            out.append(drawn(logits, temperature, generator))
             if progress is not None:
                 progress(1)
     return torch.cat(out, 1)

@@ -109,14 +109,15 @@ class RecurrentLM(WindowByWindowGPT2):
 
     @classmethod
     def from_pretrained(cls, name_or_path, recurrence: RecurrenceConfig | None = None, **kwargs) -> "RecurrentLM":
-        """Load a saved RecurrentLM, or attach a fresh recurrence module to a decoder (hub name or folder).
+        """Load a saved RecurrentLM, or attach a fresh recurrence module to a decoder: its folder, its hub name, or the
+        name of a model that `repro models fetch` brought, such as gemma-3-270m.
 
         A decoder other than GPT-2, such as Llama or Gemma, becomes a `repro.recurrence.decoders.RecurrentDecoder`, with
         the same methods. Raises ReproError for other models, if `recurrence` contradicts the saved model, and for a
         missing or damaged checkpoint.
         """
         check_settings(recurrence)
-        with reading(name_or_path, BASE):
+        with reading(name_or_path, BASE) as name_or_path:
             settings = config_of(None, name_or_path)
             if settings.get("model_type") != "gpt2":
                 return recurrent_decoder(name_or_path, recurrence, **kwargs)

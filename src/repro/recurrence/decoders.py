@@ -80,9 +80,7 @@ class RecurrentDecoder(WindowByWindow):
     def _read_window(self, ids: Tensor, z: Tensor | tuple | None, stride: int | None = None,
                      recompute_layers: bool = False):
         """Hidden states (B, T, d) of one window after the final norm, and its z, as in `RecurrentLM`."""
-        if self.config._attn_implementation not in ATTENTION:
-            raise ReproError(f"attn_implementation is '{self.config._attn_implementation}'; h_prev needs one of "
-                             f"{', '.join(ATTENTION)}.")
+        check_attention(self.config._attn_implementation)
         reading, rotary = Reading(self, self.recurrence.h_prev(z), stride), self.base_model.rotary_emb
         rotary.n_previous = reading.n
         try:  # layers get the reading as an argument, so that they have it when the backward pass calls them again
@@ -139,6 +137,12 @@ def _behind(index: int, layer: nn.Module, args: tuple, kwargs: dict, output):
     return hidden if whole else (hidden, *output[1:])
 
 
+def check_attention(name: str) -> None:
+    """Raise ReproError for an attention function of transformers whose mask cannot be extended."""
+    if name not in ATTENTION:
+        raise ReproError(f"attn_implementation is '{name}'; h_prev needs one of {', '.join(ATTENTION)}.")
+
+
 def with_previous(mask: Tensor | None, n: int) -> Tensor | None:
     """A causal mask (B, 1, T, T), bool or added to the scores, for n positions more in front, visible to all; None
     stays None, plain causality."""
@@ -168,6 +172,15 @@ def _layers_recomputed(model: nn.Module, recompute: bool):
                 setattr(layer, name, value)
 
 
+def __getattr__(name: str) -> type:  # pickle looks for the class of a model here
+    import transformers
+
+    base = getattr(transformers, name.removeprefix("Recurrent"), None) if name.startswith("Recurrent") else None
+    if base is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return recurrent_class(base)
+
+
 @lru_cache
 def recurrent_class(base: type) -> type:
     """The class of a decoder with a recurrence module, from its class in transformers, such as LlamaForCausalLM."""
@@ -180,7 +193,8 @@ def decoder_of(name_or_path) -> tuple:
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
     kind = config_of(None, name_or_path).get("model_type")
-    config = AutoConfig.from_pretrained(str(name_or_path)) if kind in CONFIG_MAPPING_NAMES else None
+    known = isinstance(kind, str) and kind in CONFIG_MAPPING_NAMES
+    config = AutoConfig.from_pretrained(str(name_or_path)) if known else None
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ReproError(f"{name_or_path} is a checkpoint of {kind}, which is no decoder; give GPT-2, Llama, Mistral, "
                          "Qwen or Gemma.")
@@ -193,6 +207,7 @@ def recurrent_decoder(name_or_path, recurrence: RecurrenceConfig | None = None, 
     Raises ReproError for a model that is no decoder or whose layers cannot be given h_prev, if `recurrence` contradicts
     the saved module, and for a missing or damaged checkpoint.
     """
+    check_attention(kwargs.get("attn_implementation") or ATTENTION[0])
     config, plain = decoder_of(name_or_path)
     if (stored := getattr(config, "recurrence", None)) is not None:
         check_same(name_or_path, stored, recurrence)

@@ -64,7 +64,7 @@ class MemoryLM(WindowByWindowGPT2):
         Raises ReproError if `memory` contradicts the saved model or is missing where none was saved, and for a missing
         or damaged checkpoint.
         """
-        with reading(name_or_path, BASE):
+        with reading(name_or_path, BASE) as name_or_path:
             stored = config_of("gpt2", name_or_path).get("memory")
             if stored is None and memory is None:
                 raise ReproError(f"{name_or_path} was saved without a memory; give one.")

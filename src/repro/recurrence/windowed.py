@@ -9,7 +9,7 @@ from transformers.modeling_outputs import CausalLMOutput
 
 from repro.checked import checked
 from repro.errors import ReproError, check_whole, unknown
-from repro.ids import check_ids, check_temperature, evaluating
+from repro.ids import check_finite, check_ids, check_temperature, drawn, evaluating
 from repro.loss import cross_entropy
 from repro.recompute import RECOMPUTE, recomputed
 from repro.windows import Window, check_window, context_of, windows
@@ -134,7 +134,8 @@ def in_class(cls: type, base: nn.Module, settings) -> WindowByWindow:
 
 
 def chosen(logits: Tensor, do_sample: bool, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """The next tokens (B, 1): sampled from the logits (B, V), or the most likely ones."""
+    """The next tokens (B, 1): sampled from the logits (B, V), or the most likely ones. Raises ReproError for NaN."""
     if do_sample:
-        return torch.multinomial((logits.float() / temperature).softmax(-1), 1, generator=generator)
+        return drawn(logits, temperature, generator)
+    check_finite(logits.amax(-1), "logits")
     return logits.argmax(-1, keepdim=True)
