@@ -155,7 +155,10 @@ GOOD = {  # of an argument by its name, where a call has to have it; or, first, 
     "reach_windows.other": LONGER + 1, "tokeniser.name": "byte", "masked.vocab_size": 9,
     "Masked.vocab_size": 9, "beside.scale": "smoke", "root": None, "Sequences.length": 8, "Sequences.batch_size": 2,
     "train_bpe.vocab_size": 257, "Keys.step": 1, "SparseConfig.length": 16,
-    "with_memory.memory": "gated"}
+    "with_memory.memory": "gated", "gold": [[[(0, 1)]]], "predicted": [[[(0, 1)]]], "answer": "a", "facts": [("a", 0)],
+    "gold_answer": "a", "gold_facts": [("a", 0)], "sentence_logits": [0.5, 1.0], "paragraph_of": [0, 1],
+    "start_logits": torch.zeros(1, 3), "end_logits": torch.zeros(1, 3), "spans": [[(0, 1)]],
+    "longformer_from.model": lambda: built("roberta")}
 
 
 def carries(kind):
@@ -168,7 +171,7 @@ def public():
     """(label, function) of everything public that can be called with arguments."""
     for room in ROOMS:
         module = import_module(f"repro.{room}")
-        for name in getattr(module, "__all__", ["cross_entropy", "check_lm_weight"]):
+        for name in getattr(module, "__all__", ["cross_entropy", "any_span_loss", "check_lm_weight"]):
             one = getattr(module, name)
             if not callable(one) or not hasattr(one, "__name__") or name in RECORDS or inspect.isclass(one) and (
                     carries(one) or one is Pattern or issubclass(one, recurrence.Memory) or room in ("study", "pages")):

@@ -109,6 +109,7 @@ def _clusters(document: object, name: str) -> list[list[Mention]]:
 
 def _listed(value: object, name: str) -> list:
     """`value` as a list. Raises ReproError for a single value and a text."""
+    value = value.tolist() if hasattr(value, "tolist") else value  # numpy's and torch's arrays
     if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
         raise ReproError(f"{name} is {short(value, 60)}; give a list: of documents, each a list of clusters, each a "
                          "list of mentions (start, end).")

@@ -71,8 +71,6 @@ class Longformer(LongformerForMaskedLM):
 
         Raises ReproError as `longformer_from`, and for a missing checkpoint.
         """
-        if positions not in POSITIONS:
-            raise unknown("positions", positions, POSITIONS)
         base = load_masked_lm(roberta).eval() if isinstance(roberta, (str, Path)) else roberta
         if not isinstance(base, RobertaForMaskedLM):
             raise ReproError(f"roberta is a {type(base).__name__}; it must be a RobertaForMaskedLM, or the folder or "
@@ -208,7 +206,7 @@ def longformer_from(model: nn.Module, max_positions: int = 4096, window: int | S
     >>> longformer_from(bert, max_positions=64, window=4).encode(torch.randint(1, 30, (1, 50))).shape
     torch.Size([1, 50, 8])
     """
-    if positions not in POSITIONS:
+    if not isinstance(positions, str) or positions not in POSITIONS:
         raise unknown("positions", positions, POSITIONS)
     _check_base(model)
     old = model.base_model.embeddings.position_embeddings.weight
