@@ -88,7 +88,8 @@ class LongformerSelfAttention(nn.Module):
             raise ReproError("output_attentions is True, but this layer does not store probabilities; remove it, or "
                              "use transformers' own layer.")
         if is_index_masked is not None:
-            return (self(hidden_states, ~is_index_masked, is_index_global_attn),)
+            real = ~is_index_masked if is_index_masked.any() else None
+            return (self(hidden_states, real, is_index_global_attn),)
         masks = {"attention_mask": attention_mask, "global_attention_mask": global_attention_mask}
         for name, mask in masks.items():
             if mask is not None and mask.shape != (shape := hidden_states.shape[:2]):

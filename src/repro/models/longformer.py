@@ -219,7 +219,7 @@ def longformer_from(model: nn.Module, max_positions: int = 4096, window: int | S
         raise ReproError(f"max_positions is {max_positions}, but the base already has {known}; give at least that "
                          "many.")
     everything = isinstance(window, Full)
-    windows = _windows(2 * int(max_positions) if everything else window, model.config.num_hidden_layers)
+    windows = windows_per_layer(2 * int(max_positions) if everything else window, model.config.num_hidden_layers)
     config = LongformerConfig(
         **{name: getattr(model.config, name) for name in KEPT}, sep_token_id=model.config.eos_token_id,
         max_position_embeddings=int(max_positions) + first, attention_window=windows)
@@ -268,7 +268,7 @@ def _head(model: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def _windows(window: int | Sequence[int], n_layer: int) -> list[int]:
+def windows_per_layer(window: int | Sequence[int], n_layer: int) -> list[int]:
     """One window for each layer."""
     plain = window.tolist() if hasattr(window, "tolist") else window  # numpy's and torch's numbers too
     each = list(plain) if isinstance(plain, Iterable) and not isinstance(plain, (str, Mapping)) else [plain] * n_layer

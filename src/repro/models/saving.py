@@ -20,7 +20,8 @@ from repro.processes import is_first
 
 WEIGHTS = ("fp32", "bf16")
 KIND = "repro"  # the key under which config.json names the class
-OWN = {"gpt2": "load_causal_lm", "roberta": "load_masked_lm", "longformer": "Longformer"}  # of transformers' types
+OWN = {"gpt2": "load_causal_lm", "roberta": "load_masked_lm", "longformer": "Longformer",
+       "led": "LED"}  # of transformers' types
 
 
 def save_model(model, folder: str | Path, weights: str = "fp32") -> None:

@@ -1,0 +1,230 @@
+"""LED: a Longformer encoder and a full decoder, for summaries of long texts (Beltagy et al. 2020, section 7).
+
+The weights have the names of transformers' LEDForConditionalGeneration, whose decoder and generation it uses. The
+encoder's attention is ours, which needs no padding to a multiple of the window and no full mask.
+"""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import BartForConditionalGeneration, LEDConfig, LEDForConditionalGeneration
+from transformers.models.led.modeling_led import LEDEncoder, LEDEncoderBaseModelOutput, LEDSeq2SeqLMOutput
+
+from repro.attention import LongformerSelfAttention
+from repro.checked import checked
+from repro.checkpoints import load_whole, quietly
+from repro.errors import ReproError, check_whole
+from repro.hf_compat import cache_in
+from repro.ids import check_ids, looked_at, same_batch
+from repro.loss import cross_entropy
+from repro.models.longformer import windows_per_layer
+
+UNUSED = 2  # rows of BART's tables of positions that no token uses
+KEPT = ("vocab_size", "d_model", "encoder_layers", "encoder_ffn_dim", "encoder_attention_heads", "decoder_layers",
+        "decoder_ffn_dim", "decoder_attention_heads", "encoder_layerdrop", "decoder_layerdrop", "activation_function",
+        "dropout", "attention_dropout", "activation_dropout", "init_std", "classifier_dropout", "use_cache",
+        "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "tie_word_embeddings")  # of BART
+LOCAL = {"q_proj": "query", "k_proj": "key", "v_proj": "value"}  # BART's names in LED's encoder
+
+
+@checked
+class LED(LEDForConditionalGeneration):
+    """An encoder-decoder for long inputs: the encoder sees a window around every token, and global tokens see all.
+
+    `save_pretrained` and transformers' LEDForConditionalGeneration can read each other's files.
+
+    >>> from transformers import LEDConfig
+    >>> small = LEDConfig(vocab_size=30, d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+    ...     decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8, attention_window=4)
+    >>> LED(small)(torch.randint(4, 30, (1, 20)), labels=torch.tensor([[7, 9, 2]])).logits.shape
+    torch.Size([1, 3, 30])
+    """
+
+    def __init__(self, config: LEDConfig):
+        config.attention_window = windows_per_layer(config.attention_window, config.encoder_layers)
+        super().__init__(config)
+        self.led.encoder = Encoder(config)
+        self.tie_weights()
+
+    @classmethod
+    def from_bart(cls, bart: BartForConditionalGeneration | str | Path, max_positions: int = 16384,
+                  window: int | Sequence[int] = 1024) -> "LED":
+        """Convert a BART so that its encoder reads up to `max_positions` tokens; training can continue from it.
+
+        bart: a BartForConditionalGeneration, or the folder or hub name of one; it is not changed. window: keys on both
+        sides of a token together, an even number; one for all layers, or one per layer. Position i of the encoder is
+        position i mod P of BART, where P is its number of positions. The decoder and all other weights are kept, and
+        the global projections start as copies of the local ones.
+
+        Raises ReproError for windows that are odd or do not match the layers, for `max_positions` below 1, for a BART
+        that scales its embeddings, which LED cannot, and for a missing checkpoint.
+        """
+        check_whole(max_positions, "max_positions")
+        base = _load_bart(bart).eval() if isinstance(bart, (str, Path)) else bart
+        if not isinstance(base, BartForConditionalGeneration):
+            raise ReproError(f"bart is a {type(base).__name__}; it must be a BartForConditionalGeneration, or the "
+                             "folder or hub name of one.")
+        if base.config.scale_embedding:
+            raise ReproError("scale_embedding of this BART is True, and LED has no such scale; give a BART without it.")
+        known = base.config.max_position_embeddings
+        config = LEDConfig(
+            **{name: getattr(base.config, name) for name in KEPT}, max_encoder_position_embeddings=int(max_positions),
+            max_decoder_position_embeddings=known,
+            attention_window=windows_per_layer(window, base.config.encoder_layers))
+        model = cls(config).to(base.dtype).to(base.device)
+        weights = {_renamed(name): weight for name, weight in base.state_dict().items()}
+        for part in "encoder", "decoder":
+            name = f"led.{part}.embed_positions.weight"
+            weights[name] = weights[name][UNUSED:]
+        name = "led.encoder.embed_positions.weight"
+        weights[name] = weights[name][torch.arange(max_positions, device=base.device) % known]
+        missing, strange = model.load_state_dict(weights, strict=False)
+        assert not strange and all("_global." in name for name in missing), (missing, strange)
+        for layer in model.led.encoder.layers:
+            layer.self_attn.longformer_self_attn.copy_local_to_global()
+        model.generation_config = copy.deepcopy(base.generation_config)
+        return model.train(base.training)
+
+    @classmethod
+    def from_pretrained(cls, name_or_folder: str | Path, **kwargs) -> "LED":
+        """A saved LED, ours or of transformers, by its folder or hub name; weights are fp32 unless `dtype` says
+        otherwise. Raises ReproError for a missing checkpoint, and for one of another kind, damaged or without
+        some of its weights, and where its windows are odd or do not match its layers."""
+        return load_whole(super().from_pretrained, "led", name_or_folder, "allenai/led-base-16384",
+                          "LED.from_bart converts one of bart", **{"dtype": torch.float32} | kwargs)
+
+    def save_pretrained(self, folder: str | Path, **kwargs) -> None:
+        """Write the model as transformers does."""
+        with quietly():
+            super().save_pretrained(folder, **kwargs)
+
+    @checked
+    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
+                global_attention_mask: Tensor | None = None, decoder_input_ids: Tensor | None = None,
+                labels: Tensor | None = None, decoder_attention_mask: Tensor | None = None, encoder_outputs=None,
+                use_cache: bool | None = None, return_dict: bool | None = None,
+                **others) -> LEDSeq2SeqLMOutput | tuple[Tensor, ...]:
+        """Logits (B, T, V) of the next tokens of the summaries of texts (B, N).
+
+        attention_mask (B, N): 0 for padding. global_attention_mask (B, N): 1 for global tokens; None: the first token
+        of each text. decoder_input_ids (B, T): the summaries read so far; None: `labels` shifted by one, behind the
+        start token. labels (B, T): the targets; -100 is ignored; the loss is the mean over the others, in nats.
+        encoder_outputs: those of an earlier call, which replace `input_ids`. Other arguments are those of transformers;
+        with output_attentions, only the decoder returns its attention weights.
+        Raises ReproError for more tokens than the encoder or the decoder has positions, a text without tokens, masks
+        or labels of another shape, and labels without a target.
+        """
+        if labels is not None:
+            check_ids(labels.masked_fill(labels == -100, 0), self.config.vocab_size, name="labels")
+            if not (n := (labels != -100).sum()):
+                raise ReproError(f"labels have shape {tuple(labels.shape)}, and all of them are -100; give at least "
+                                 "one target.")
+            use_cache = False
+        if encoder_outputs is None:
+            encoder_outputs = self.led.encoder(input_ids, attention_mask, global_attention_mask)
+        if decoder_input_ids is None:
+            shifted = input_ids if labels is None else labels
+            if shifted is None:
+                raise ReproError("decoder_input_ids is None; give them, or labels, or input_ids.")
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(shifted)
+        self._check_summaries(decoder_input_ids, labels, encoder_outputs[0], cache_in(others))
+        found = super().forward(
+            attention_mask=attention_mask, decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask, encoder_outputs=encoder_outputs, use_cache=use_cache,
+            return_dict=True, **others)
+        if labels is not None:
+            loss = cross_entropy(found.logits.flatten(0, 1), labels.flatten()) / n
+            found = LEDSeq2SeqLMOutput(loss=loss, **found)
+        return found.to_tuple() if return_dict is False else found
+
+    def _check_summaries(self, ids: Tensor, labels: Tensor | None, states: Tensor, held) -> None:
+        """Raise ReproError unless the decoder can read `ids` (B, T) behind what its cache holds, with these labels, for
+        texts with these states (B, N, d)."""
+        check_ids(ids, self.config.vocab_size, name="decoder_input_ids")
+        same_batch(texts=states, summaries=ids)
+        reached, most = ids.shape[1], self.config.max_decoder_position_embeddings
+        if held is not None:
+            reached += held.get_seq_length()
+        if reached > most:
+            raise ReproError(f"the summary has {reached:,} tokens, but the decoder of this LED has {most:,} positions; "
+                             "give shorter labels or decoder_input_ids, or generate fewer tokens.")
+        if labels is not None and labels.shape != ids.shape:
+            raise ReproError(f"labels have shape {tuple(labels.shape)}; give that of decoder_input_ids, "
+                             f"{tuple(ids.shape)}.")
+
+    def generate(self, *arguments, **named) -> Tensor:
+        """Summaries (B, T) of texts (B, N), by the arguments of transformers; the encoder runs once.
+
+        Raises ReproError for fewer than one beam, and for what `forward` rejects.
+        """
+        setting = named.get("generation_config") or (arguments[1] if len(arguments) > 1 else None)
+        beams = named.get("num_beams", getattr(setting, "num_beams", None))
+        if beams is not None:
+            check_whole(beams, "num_beams")
+        texts = named.get("input_ids", named.get("inputs", arguments[0] if arguments else None))
+        if texts is not None:
+            check_ids(texts, name="input_ids")
+        return super().generate(*arguments, **named)
+
+    def _reorder_cache(self, held, beams: Tensor):
+        """Beam search calls this after every step. All beams of a text see the same text, so only what they wrote
+        changes place; transformers would also copy the keys and values of the whole text."""
+        held.self_attention_cache.reorder_cache(beams)
+        return held
+
+
+class Encoder(LEDEncoder):
+    """The encoder of LED with attention that needs no padding."""
+
+    def __init__(self, config: LEDConfig):
+        super().__init__(config)
+        for layer in self.layers:
+            own = layer.self_attn
+            own.longformer_self_attn = LongformerSelfAttention.from_transformers(own.longformer_self_attn)
+
+    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
+                global_attention_mask: Tensor | None = None, return_dict: bool | None = None,
+                **others) -> LEDEncoderBaseModelOutput | tuple[Tensor]:
+        """States (B, N, d) of texts (B, N); see `LED.forward` for masks and errors."""
+        check_ids(input_ids, self.config.vocab_size, name="input_ids")
+        n, most = input_ids.shape[1], self.config.max_encoder_position_embeddings
+        if n > most:
+            raise ReproError(f"the text has {n:,} tokens, but the encoder of this LED has {most:,} positions; give it "
+                             "at most that many, or convert with more max_positions.")
+        for name, mask in (("attention_mask", attention_mask), ("global_attention_mask", global_attention_mask)):
+            if mask is not None and mask.shape != input_ids.shape:
+                raise ReproError(f"{name} is {tuple(mask.shape)}; it must have the shape of input_ids, "
+                                 f"{tuple(input_ids.shape)}.")
+        real = torch.ones_like(input_ids, dtype=torch.bool) if attention_mask is None else attention_mask > 0
+        if looked_at(real) and not real.any(1).all():
+            raise ReproError(f"text {int(real.any(1).int().argmin())} of the batch has no tokens, because its "
+                             "attention_mask is 0 everywhere; leave it out.")
+        if global_attention_mask is None:  # the first token
+            chosen = torch.zeros_like(real).scatter(1, real.int().argmax(1, keepdim=True), True)
+        else:
+            chosen = (global_attention_mask > 0) & real
+        hidden = self.layernorm_embedding(self.embed_tokens(input_ids) + self.embed_positions(input_ids.shape))
+        hidden = nn.functional.dropout(hidden, self.dropout, self.training)
+        for layer in self.layers:
+            if not self.training or torch.rand([]) >= self.layerdrop:
+                hidden = layer(hidden, None, is_index_masked=~real, is_index_global_attn=chosen)[0]
+        found = LEDEncoderBaseModelOutput(last_hidden_state=hidden)
+        return found.to_tuple() if return_dict is False else found
+
+
+def _load_bart(name_or_folder: str | Path) -> BartForConditionalGeneration:
+    return load_whole(BartForConditionalGeneration.from_pretrained, "bart", name_or_folder, "facebook/bart-base",
+                      dtype=torch.float32)
+
+
+def _renamed(name: str) -> str:
+    """The name in LED of a weight of BART."""
+    name = name.replace("model.", "led.", 1) if name.startswith("model.") else name
+    if name.startswith("led.encoder.layers.") and ".self_attn." in name:
+        for old, new in LOCAL.items():
+            name = name.replace(f"self_attn.{old}", f"self_attn.longformer_self_attn.{new}")
+        name = name.replace("self_attn.out_proj", "self_attn.output")
+    return name
