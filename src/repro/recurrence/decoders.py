@@ -19,17 +19,21 @@ from repro.recurrence.opening import open_windows
 from repro.recurrence.windowed import WindowByWindow, in_class
 
 ATTENTION = ("sdpa", "eager")  # functions whose mask can be extended
+TOGETHER = 2048  # tokens that the layers below h_prev read at once: a CPU's matrix products are then near their best
 
 
 @dataclass
 class Reading:
     """The data that layers need and leave while one window is read: the pooled output of each layer, and the pooled
-    input of the layer that sees h_prev (B, E, d), which is None in a first window."""
+    input of the layer that sees h_prev (B, E, d), which is None in a first window. below: the hidden states that enter
+    that layer, if they have been read before; layer `top` leaves them where only the layers below are read."""
 
     model: "RecurrentDecoder"
     h_prev: Tensor | None
     stride: int | None
     pooled: dict[int, Tensor] = field(default_factory=dict)
+    below: Tensor | None = None
+    top: int | None = None
     layer_input: Tensor | None = None
 
     @property
@@ -51,8 +55,11 @@ class RecurrentDecoder(WindowByWindow):
     """A decoder with a recurrence module; `recurrent_class` adds the model's own class.
 
     The layer's own norm, projections, heads and rotary embedding apply to h_prev, at the positions before the first of
-    the window. All tokens of the window see it, in a layer with a sliding window, too.
+    the window. All tokens of the window see it, in a layer with a sliding window, too. The layers below need no h_prev
+    and read many windows at once.
     """
+
+    together = TOGETHER
 
     def __init__(self, config, recurrence: RecurrenceConfig | None = None):
         super().__init__(copy.deepcopy(config))
@@ -77,14 +84,37 @@ class RecurrentDecoder(WindowByWindow):
         """The weights that the base model does not have."""
         return self.recurrence.parameters()
 
-    def _read_window(self, ids: Tensor, z: Tensor | tuple | None, stride: int | None = None,
-                     recompute_layers: bool = False):
-        """Hidden states (B, T, d) of one window after the final norm, and its z, as in `RecurrentLM`."""
+    @property
+    def n_below(self) -> int:
+        """The number of layers that no h_prev reaches."""
+        settings = self.recurrence.config
+        return 0 if settings.insert == "every" else settings.insert_layer
+
+    def _read_below(self, ids: list[Tensor], stride: int | None, recompute_layers: bool = False) -> list[tuple]:
+        """For each window the hidden states that enter the layer with h_prev, and the pooled outputs of those below."""
+        if len(ids) == 1 or not self.n_below:
+            return [()] * len(ids)
         check_attention(self.config._attn_implementation)
-        reading, rotary = Reading(self, self.recurrence.h_prev(z), stride), self.base_model.rotary_emb
+        reading = Reading(self, None, stride, top=self.n_below - 1)
+        with _layers_recomputed(self, recompute_layers), _layers_used(self, range(self.n_below)):
+            self.base_model(input_ids=torch.stack(ids, 1).flatten(0, 1), use_cache=False, reading=reading)
+
+        def of_windows(x: Tensor) -> tuple[Tensor, ...]:
+            return x.unflatten(0, (-1, len(ids))).unbind(1)
+
+        pooled = [of_windows(reading.pooled[index]) for index in range(self.n_below)]
+        return list(zip(of_windows(reading.below), zip(*pooled, strict=True), strict=True))
+
+    def _read_window(self, ids: Tensor, z: Tensor | tuple | None, stride: int | None = None,
+                     recompute_layers: bool = False, below: Tensor | None = None, pooled: tuple[Tensor, ...] = ()):
+        """Hidden states (B, T, d) of one window after the final norm, and its z, as in `RecurrentLM`. below, pooled:
+        from `_read_below`."""
+        check_attention(self.config._attn_implementation)
+        reading = Reading(self, self.recurrence.h_prev(z), stride, dict(enumerate(pooled)), below)
+        rotary, used = self.base_model.rotary_emb, range(len(pooled), self.config.num_hidden_layers)
         rotary.n_previous = reading.n
         try:  # layers get the reading as an argument, so that they have it when the backward pass calls them again
-            with _layers_recomputed(self, recompute_layers):
+            with _layers_recomputed(self, recompute_layers), _layers_used(self, used):
                 hidden = self.base_model(input_ids=ids, use_cache=False, reading=reading).last_hidden_state
         finally:
             rotary.n_previous = 0
@@ -114,10 +144,12 @@ def _before(index: int, layer: nn.Module, args: tuple, kwargs: dict):
         return None
     hidden, *rest = args
     settings = reading.model.recurrence.config
+    if reading.below is not None and index == settings.insert_layer:
+        hidden = reading.below
     if settings.residual and index == settings.insert_layer:
         reading.layer_input = reading.pool(hidden)
     if not reading.n:
-        return None
+        return (hidden, *rest), kwargs
     if reading.inserts(index):
         hidden = torch.cat([reading.h_prev.to(hidden.dtype), hidden], 1)
         return (hidden, *rest), kwargs | {"attention_mask": with_previous(kwargs.get("attention_mask"), reading.n)}
@@ -134,6 +166,8 @@ def _behind(index: int, layer: nn.Module, args: tuple, kwargs: dict, output):
     if reading.n and reading.inserts(index):
         hidden = hidden[:, reading.n:]
     reading.pooled[index] = reading.pool(hidden)
+    if index == reading.top:
+        reading.below = hidden
     return hidden if whole else (hidden, *output[1:])
 
 
@@ -153,6 +187,25 @@ def with_previous(mask: Tensor | None, n: int) -> Tensor | None:
     mask = nn.functional.pad(mask, (n, 0, n, 0), value=seen)
     mask[..., :n, n:] = unseen
     return mask
+
+
+class Passed(nn.Module):
+    """In the place of a layer: its input is its output."""
+
+    def forward(self, hidden: Tensor, *args, **kwargs) -> Tensor:
+        return hidden
+
+
+@contextmanager
+def _layers_used(model: nn.Module, used: range):
+    """Within it the model has only the layers of these indices."""
+    base, layers = model.base_model, model.base_model.layers
+    if len(used) < len(layers):
+        base.layers = nn.ModuleList([layer if index in used else Passed() for index, layer in enumerate(layers)])
+    try:
+        yield
+    finally:
+        base.layers = layers
 
 
 @contextmanager

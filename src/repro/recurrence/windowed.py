@@ -21,8 +21,11 @@ class WindowByWindow:
 
     A subclass, whose other base is the model's class, implements `_read_window(ids, z, stride, recompute_layers)`. It
     reads one window and returns the hidden states (B, T, d) after the final norm and the next z, a tensor or tuples of
-    tensors; the first z is None.
+    tensors; the first z is None. It may also read the layers below the state for many windows at once, as they need no
+    z: `together` is then the number of tokens at once, and `_read_below` returns what `_read_window` gets more.
     """
+
+    together = 1
 
     @checked
     def forward(self, input_ids: Tensor, window: int | None = None, overlap: int = 0, labels: Tensor | None = None,
@@ -57,24 +60,38 @@ class WindowByWindow:
         length = input_ids.shape[1]
         # The last token has no target: its logits are needed, its loss is not.
         cover = windows(length + 1 if return_logits else length, window, overlap)
-        total, z, logits = 0.0, None, []
-        for index, span in enumerate(cover):
+        total, z, logits, index = 0.0, None, [], 0
+        alone = "window" in recompute or not recurrent
+        for group in in_groups(cover, 1 if alone else self.together // (len(input_ids) * window), truncate):
             if truncate is not None and index % truncate == 0 and z is not None:
                 z = tree_map(Tensor.detach, z)
-            ids = input_ids[:, span.start:span.stop]
-            targets = None if labels is None else labels[:, span.first_target:span.stop + 1]  # a view: nothing to store
-            nll, z, out = recomputed("window" in recompute, self._score_window, ids, z if recurrent else None, targets,
-                                     span.offset, window - overlap, "layer" in recompute, return_logits)
-            total = total + nll
+            ids = [input_ids[:, span.start:span.stop] for span in group]
+            targets = None  # views: nothing to store
+            if labels is not None:
+                targets = [labels[:, span.first_target:span.stop + 1] for span in group]
+            nll, z, out = recomputed("window" in recompute, self._score_windows, ids, z if recurrent else None, targets,
+                                     [span.offset for span in group], window - overlap, "layer" in recompute,
+                                     return_logits)
+            total, index = total + nll, index + len(group)
             logits.append(out)
         loss = None if labels is None else total / (labels[:, 1:] != -100).sum().clamp(min=1)
         return CausalLMOutput(loss=loss, logits=torch.cat(logits, 1) if return_logits else None)
 
-    def _score_window(self, ids, z, targets, offset, stride, recompute_layers, return_logits):
-        """Summed nll of the scored positions, z for the next window, and their logits if requested."""
-        hidden, z = self._read_window(ids, z, stride, recompute_layers)
-        nll, logits = recomputed(recompute_layers, self._score, hidden[:, offset:], targets, return_logits)
+    def _score_windows(self, ids, z, targets, offsets, stride, recompute_layers, return_logits):
+        """Summed nll of the scored positions of consecutive windows, z for the next one, and the logits if
+        requested."""
+        scored = []
+        for one, below, offset in zip(ids, self._read_below(ids, stride, recompute_layers), offsets, strict=True):
+            hidden, z = self._read_window(one, z, stride, recompute_layers, *below)
+            scored.append(hidden[:, offset:])
+        if len(scored) > 1:
+            scored, targets = [torch.cat(scored, 1)], None if targets is None else [torch.cat(targets, 1)]
+        nll, logits = recomputed(recompute_layers, self._score, scored[0], targets and targets[0], return_logits)
         return nll, z, logits
+
+    def _read_below(self, ids: list[Tensor], stride: int | None, recompute_layers: bool = False) -> list[tuple]:
+        """For each window of `ids` (B, T) the arguments that `_read_window` gets besides the usual ones: none here."""
+        return [()] * len(ids)
 
     def _score(self, hidden, targets, return_logits):
         """The output layer and the loss: summed nll of the available targets, and the logits if requested."""
@@ -88,9 +105,11 @@ class WindowByWindow:
         """Hidden states (B, stop - start, d) of each window in turn; z is carried along."""
         z = None
         stride = cover[1].start - cover[0].start if cover[1:] else None
-        for span in cover:
-            hidden, z = self._read_window(tokens[:, span.start:span.stop], z, stride)
-            yield hidden
+        for group in in_groups(cover, self.together // (len(tokens) * (cover[0].stop - cover[0].start))):
+            ids = [tokens[:, span.start:span.stop] for span in group]
+            for one, below in zip(ids, self._read_below(ids, stride), strict=True):
+                hidden, z = self._read_window(one, z, stride, False, *below)
+                yield hidden
 
     @checked
     @torch.no_grad()
@@ -122,6 +141,17 @@ class WindowByWindow:
             tokens = torch.cat([tokens, new], 1)
         return tokens
 
+def in_groups(cover: list[Window], most: int, truncate: int | None = None) -> Iterator[list[Window]]:
+    """Runs of consecutive windows of the same length, at most `most` (at least one) in each. A new run begins at every
+    `truncate`-th window."""
+    group: list[Window] = []
+    for index, span in enumerate(cover):
+        if group and (len(group) >= most or span.stop - span.start != group[0].stop - group[0].start
+                      or (truncate is not None and index % truncate == 0)):
+            yield group
+            group = []
+        group.append(span)
+    yield group
 
 
 def in_class(cls: type, base: nn.Module, settings) -> WindowByWindow:
