@@ -45,6 +45,13 @@ def record(config, seed, ratio, masked=None):
         "test": {name: values.tolist() for name, values in nll.items()} | {"n_words": WORDS}})
 
 
+def test_a_state_of_its_own_book_is_held_against_another_books():
+    own = claim("yoshida2020-gemma-own-state")
+    assert [own.where(config) for config in PLAN] == [False] * 4 + [True]
+    effects = own.measure([record(PLAN[4], seed, 1.0, {"masked": 1.2, "other_document": 1.05}) for seed in (0, 1)])[0]
+    assert effects.shape == (2, len(WORDS)) and np.allclose(effects.mean(1), -np.log(1.05), atol=1e-9)
+
+
 def test_the_table_gives_each_change_against_the_baseline_of_the_same_seed():
     made = {id(config): [] for config in PLAN}
     for seed, level in ((0, 1.0), (1, 1.1)):

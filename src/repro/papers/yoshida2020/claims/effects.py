@@ -106,6 +106,14 @@ def gain(records: Sequence[Record], split: str = "test", model: str = "recurrent
                     "against a baseline trained with that overlap too" if trained_so else "")
 
 
+def own_state(records: Sequence[Record], split: str = "test") -> Measured:
+    """The same recurrent models with the state of their own document against another document's."""
+    import numpy as np
+
+    return Measured(-np.array([by_document(record, record.documents[split]["nll_other_document"], record, split)
+                               for record in records_of_kind(records, "recurrent")]))
+
+
 def shrinking(records: Sequence[Record]) -> Measured:
     """The gain on disjoint windows minus the gain at the larger overlap."""
     return _less(*(gain([record for record in records if record.config["overlap"] == overlap])

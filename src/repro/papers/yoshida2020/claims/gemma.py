@@ -1,6 +1,14 @@
 """The claims on recurrence in Gemma 3 270M."""
 
-from repro.papers.yoshida2020.claims.effects import MASKED, both, gain, printed, printed_overlap, room_of_overlap
+from repro.papers.yoshida2020.claims.effects import (
+    MASKED,
+    both,
+    gain,
+    own_state,
+    printed,
+    printed_overlap,
+    room_of_overlap,
+)
 from repro.papers.yoshida2020.perplexity.gemma import ARTIFACT, EVALUATION, OVERLAP, TABLE
 from repro.papers.yoshida2020.perplexity.tables import LITERAL, UNSCALED, row_kind
 from repro.study import ADDED, Assay, Claim
@@ -33,4 +41,11 @@ CLAIMS = (
     Claim(id="yoshida2020-gemma-gain-normalized", **CLAIM, measure=gain, where=point("baseline", "recurrent"),
           sentence=sentence("in its middle layer that reads normalized states"),
           short="A normalized module in Gemma helps."),
+    Claim(id="yoshida2020-gemma-own-state", measure=own_state, where=point("recurrent"), **CLAIM | {
+        "control": "", "why_no_control": "the effect already compares the same weights with two states",
+        "paper_effect": None, "why_no_paper_effect": "the paper does not exchange states", "assay": None,
+        "why_no_assay": "a difference of any size counts"},
+          sentence="On books in windows of 64 tokens without overlap, Gemma 3 270M with a normalized module in its "
+                   "middle layer has a lower test perplexity with the state of its own book than with another book's.",
+          short="Gemma: the state of its own book predicts it better."),
 )
