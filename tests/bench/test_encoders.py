@@ -7,7 +7,7 @@ from repro.bench import encoders, read
 from repro.models import roberta_mini
 
 TINY = {"n_layer": 2, "width": 16, "heads": 2, "vocabulary": 90, "n": 64, "window": 8, "globals_": 3, "piece": 32,
-        "batch_size": 2, "questions": 2, "windows": 2, "rounds": 1}
+        "batch_size": 2, "questions": 2, "windows": 2, "led_window": 16, "summary": 5, "beams": 2, "rounds": 1}
 
 
 def fresh():
@@ -47,13 +47,22 @@ def test_readers_differ_in_what_comes_from_the_window_before(losses, windows, sa
     assert (abs(one - other) < 1e-6) == same, (one, other)
 
 
+def test_both_leds_learn_the_same_and_write_the_same(losses, monkeypatch):
+    monkeypatch.setattr(encoders, "writing", lambda model, ids, first, summary, beams, precision: model.eval().generate(
+        input_ids=ids, global_attention_mask=first, num_beams=beams, max_new_tokens=summary))
+    trains, writes = encoders.summaries(2, 16, 2, 90, 64, 16, 5, 3, "no")
+    one, peer = (work() for work in trains.values())
+    torch.testing.assert_close(one, peer, rtol=0, atol=1e-5)
+    assert torch.equal(*writes.values()) and writes[encoders.OURS_LED].shape == (1, 6)
+
+
 def test_a_step_leaves_no_gradients_and_tells_its_tokens():
     model = fresh()
     assert encoders.step(lambda: model.lm_head.bias.sum(), model, 7, "no")() == 7
     assert all(weight.grad is None for weight in model.parameters())
 
 
-def test_the_report_has_the_four_bounds(tmp_path):
+def test_the_report_has_all_bounds(tmp_path):
     threads = torch.get_num_threads()
     found = encoders.main(tmp_path / "encoders.json", **TINY)
     assert read(tmp_path / "encoders.json") == found and torch.get_num_threads() == threads
@@ -61,8 +70,10 @@ def test_the_report_has_the_four_bounds(tmp_path):
     long, chosen = (f"64 tokens{more}: {encoders.OURS} / {encoders.THEIRS}" for more in ("", ", 3 global"))
     assert {name: bound for name, bound in wanted.items() if bound} == {
         long: 1.7, chosen: 1.7, f"32 tokens: {encoders.MASKED} / {encoders.LABELS}": 1.15,
-        f"questions: {encoders.RECURRENT} / {encoders.DISJOINT}": 0.8}
-    assert len(wanted) == 6  # and two of the same call
+        f"questions: {encoders.RECURRENT} / {encoders.DISJOINT}": 0.8,
+        f"64 tokens, window 16, to 5: {encoders.OURS_LED} / {encoders.THEIRS_LED}": 1.5,
+        f"64 tokens to 5, 2 beams: {encoders.OURS_LED} / {encoders.THEIRS_LED}": 1.0}
+    assert len(wanted) == 8  # and two of the same call
     speed = {name: value["tokens_per_second"] for name, value in found["speeds"].items()}
     for name, ratio in found["ratios"].items():
         title, _, names = name.rpartition(": ")

@@ -1,5 +1,6 @@
 """Encoders: a converted Longformer beside transformers' own, a step on masked tokens beside RobertaForMaskedLM with
-labels, and a reader of questions that carries h_prev beside one that does not.
+labels, a reader of questions that carries h_prev beside one that does not, and LED, in training and writing summaries,
+beside transformers' own.
 
 Ours is trained with an output layer on the masked tokens alone, transformers' with labels for all positions; the speed
 of ours with labels for all positions is reported as well.
@@ -16,24 +17,27 @@ from repro.bench.training import one_thread
 OURS, SAME_CALL, THEIRS = "ours, masked tokens alone", "ours, labels", "LongformerForMaskedLM, labels"
 MASKED, LABELS = "masked tokens alone", "RobertaForMaskedLM, labels"
 RECURRENT, DISJOINT = "recurrent reader", "disjoint reader"
+OURS_LED, THEIRS_LED = "LED", "LEDForConditionalGeneration"
 
 
 def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, vocabulary: int = 8192, n: int = 4096,
          window: int = 512, globals_: int = 24, piece: int = 512, batch_size: int = 8, questions: int = 4,
-         windows: int = 3, rounds: int = 3, precision: str = "no") -> dict:
+         windows: int = 3, led_window: int = 1024, summary: int = 128, beams: int = 4, rounds: int = 3,
+         precision: str = "no") -> dict:
     """Time the contenders in turns, forward and backward, on one thread; precision: "no" (float32) or "bf16".
 
     On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
 
     n, window: tokens of a long text and keys around each. globals_: of its tokens that are global, spread evenly.
     piece, batch_size: tokens that RoBERTa reads at once. questions, windows: those that readers read, `piece` tokens
-    each.
+    each. led_window: of an LED with `n_layer` layers on both sides, which reads `n` tokens. summary, beams: tokens that
+    it writes, and beams in which it searches for them.
     """
     from repro.bench import compare, report
 
     settings = {"n_layer": n_layer, "width": width, "heads": heads, "vocabulary": vocabulary, "n": n, "window": window,
                 "globals": globals_, "piece": piece, "batch_size": batch_size, "questions": questions,
-                "windows": windows, "rounds": rounds,
+                "windows": windows, "led_window": led_window, "summary": summary, "beams": beams, "rounds": rounds,
                 "precision": precision}
     clock = time.perf_counter if torch.cuda.is_available() else time.process_time
 
@@ -43,11 +47,14 @@ def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, voc
         torch.manual_seed(0)
         return roberta_mini(n_layer, width, heads, vocabulary, piece)
 
+    led_trains, led_writes = summaries(n_layer, width, heads, vocabulary, n, led_window, summary, beams, precision)
     measured = {
         f"{n:,} tokens": (long_texts(fresh, n, window, 0, precision), OURS, THEIRS, 1.7),
         f"{n:,} tokens, {globals_} global": (long_texts(fresh, n, window, globals_, precision), OURS, THEIRS, 1.7),
         f"{piece} tokens": (masked_tokens(fresh, batch_size, piece, precision), MASKED, LABELS, 1.15),
-        "questions": (readers(fresh, questions, windows, piece, precision), RECURRENT, DISJOINT, 0.8)}
+        "questions": (readers(fresh, questions, windows, piece, precision), RECURRENT, DISJOINT, 0.8),
+        f"{n:,} tokens, window {led_window:,}, to {summary}": (led_trains, OURS_LED, THEIRS_LED, 1.5),
+        f"{n:,} tokens to {summary}, {beams} beams": (led_writes, OURS_LED, THEIRS_LED, 1.0)}
     speeds, ratios = {}, {}
     with one_thread():
         for title, (works, first, second, bound) in measured.items():
@@ -155,3 +162,43 @@ def readers(fresh: Callable, questions: int, windows: int, length: int, precisio
         works[name] = step(lambda objective=objective, given=given: objective(given), objective, text.numel(),
                            precision)
     return works
+
+
+def summaries(n_layer: int, width: int, heads: int, vocabulary: int, n: int, window: int, summary: int, beams: int,
+              precision: str) -> tuple[dict[str, Callable[[], int]], dict[str, Callable[[], int]]]:
+    """By name, what learns from a long text and its summary, and what writes one by beam search; all from the same
+    weights, with a global first token."""
+    from transformers import LEDConfig, LEDForConditionalGeneration
+
+    from repro.models import LED
+
+    torch.manual_seed(0)
+    own = LED(LEDConfig(
+        vocab_size=vocabulary, d_model=width, encoder_layers=n_layer, decoder_layers=n_layer,
+        encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=4 * width,
+        decoder_ffn_dim=4 * width, max_encoder_position_embeddings=n, max_decoder_position_embeddings=summary + 1,
+        attention_window=window, dropout=0.0))
+    peer = LEDForConditionalGeneration(own.config)
+    peer.load_state_dict(own.state_dict())
+    draw = torch.Generator().manual_seed(0)
+    ids, labels = (torch.randint(4, vocabulary, (1, size), generator=draw) for size in (n, summary))
+    trains, writes = {}, {}
+    for name, model in ((OURS_LED, own), (THEIRS_LED, peer)):
+        given, wanted = ids.to(placed(model).device), labels.to(model.device)
+        first = torch.zeros_like(given).index_fill(1, torch.tensor([0], device=model.device), 1)
+        trains[name] = step(lambda model=model, given=given, first=first, wanted=wanted: model(
+            given, global_attention_mask=first, labels=wanted).loss, model, n, precision)
+        writes[name] = writing(model, given, first, summary, beams, precision)
+    return trains, writes
+
+
+def writing(model: nn.Module, ids: Tensor, first: Tensor, summary: int, beams: int, precision: str) -> Callable:
+    """A beam search for a summary of this many tokens, which returns how many tokens it read."""
+    def work() -> int:
+        model.eval()
+        with torch.no_grad(), torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), global_attention_mask=first,
+                           num_beams=beams, min_new_tokens=summary, max_new_tokens=summary)
+        model.train()
+        return ids.numel()
+    return work
