@@ -9,6 +9,8 @@ from repro.bench import read, training
 from repro.study import experiment
 
 TINY = {"n_layer": 3, "n_embd": 16, "n_head": 2, "n_positions": 300, "sequence": 32, "batch_size": 2}
+GEMMA = training.GEMMA | {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+                          "head_dim": 8}
 
 
 @pytest.fixture
@@ -49,6 +51,18 @@ def test_the_trainer_is_made_before_it_is_timed_and_trains_at_every_turn(monkeyp
     assert not made
 
 
+def test_gemma_is_trained_on_the_same_windows_by_all():
+    works = training.gemma(GEMMA, window=6, n_windows=3, batch_size=2)
+    assert list(works) == [training.TRAINER, "plain", "recurrent"]
+    models = {name: inspect.signature(works[name]).parameters["model"].default for name in ("plain", "recurrent")}
+    models[training.TRAINER] = inspect.getclosurevars(works[training.TRAINER]).nonlocals["peer"].model
+    for name, work in works.items():
+        before = [weight.clone() for weight in models[name].model.layers.parameters()]
+        assert work() == 2 * 3 * 6
+        assert not any(torch.equal(*pair) for pair in zip(before, models[name].model.layers.parameters(), strict=True))
+    assert models["recurrent"].recurrence.config.insert_layer == 1 and not hasattr(models["plain"], "recurrence")
+
+
 def test_the_plain_loop_and_ours_end_in_the_same_weights(monkeypatch):
     from repro.models import gpt2_mini
     from repro.training import Sequences
@@ -68,7 +82,7 @@ def test_the_plain_loop_and_ours_end_in_the_same_weights(monkeypatch):
 def test_the_report_has_a_ratio_to_the_trainer_and_the_optimisers(tiny, tmp_path):
     path, threads = tmp_path / "training.json", torch.get_num_threads()
     found = training.main(path, widths={16: 2, 256: 4}, n_layer=1, vocabulary=50, batch_size=2, length=8, steps=1,
-                          rounds=1, optimiser_tokens=640, scale="smoke")
+                          rounds=1, optimiser_tokens=640, scale="smoke", gemma_sizes=GEMMA)
     assert read(path) == found and torch.get_num_threads() == threads
     assert found["environment"]["threads"] == 1 and found["settings"]["scale"] == "smoke"
     speed = {name: value["tokens_per_second"] for name, value in found["speeds"].items()}
@@ -77,6 +91,10 @@ def test_the_report_has_a_ratio_to_the_trainer_and_the_optimisers(tiny, tmp_path
         assert ratio["measured"] == speed[f"width 16: {name}"] / speed["width 16: transformers.Trainer"]
         assert ratio["wanted"] is None
     native = found["environment"]["bf16"] == "native"
+    half = found["ratios"]["Gemma: ours, bf16 / transformers.Trainer"]
+    assert half["measured"] == speed["Gemma: plain"] / speed["Gemma: transformers.Trainer"]
+    assert half["wanted"] == (2.0 if native else None)
+    assert found["ratios"]["Gemma: recurrent / plain"]["measured"] == speed["Gemma: recurrent"] / speed["Gemma: plain"]
     assert found["ratios"]["width 256: ours, bf16 / transformers.Trainer"]["wanted"] == (2.0 if native else None)
     assert found["ratios"]["recurrent / plain"]["measured"] == speed["windows: recurrent"] / speed["windows: plain"]
     muon = found["notes"]["optimisers"]

@@ -12,11 +12,14 @@ WIDTHS = {128: 4, 256: 8}  # of the model: heads
 PEERS = ("All: AdamW without weight decay, gradients clipped to norm 1, nothing logged or saved. Trainer alone: a rate "
          "that falls to 0, shuffled examples, no target for a row's last token, a look for NaN at every step.")
 TRAINER, LOOP, SINGLE, HALF = "transformers.Trainer", "plain loop", "ours, fp32", "ours, bf16"
+# Gemma 3 270M with the part of its vocabulary that the study's books use; its weights are random here.
+GEMMA = {"vocab_size": 48_021, "hidden_size": 640, "intermediate_size": 2048, "num_hidden_layers": 18, "head_dim": 256,
+         "num_attention_heads": 4, "num_key_value_heads": 1, "sliding_window": 512}
 
 
 def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, vocabulary: int = 8192,
          batch_size: int = 8, length: int = 256, steps: int = 10, rounds: int = 3, optimiser_tokens: int = 500_000,
-         scale: str | None = None) -> dict:
+         scale: str | None = None, gemma_sizes: dict[str, int] = GEMMA) -> dict:
     """Time `steps` optimiser steps of each contender at every width, on one thread; then compare the optimisers.
 
     On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
@@ -49,6 +52,11 @@ def main(json_path=None, widths: dict[int, int] = WIDTHS, n_layer: int = 6, voca
         speeds |= {f"windows: {name}": speed for name, speed in found.items()}
         plain, recurrent = (speed["tokens_per_second"] for speed in found.values())
         ratios["recurrent / plain"] = recurrent / plain, 0.8
+        found = compare(gemma(gemma_sizes), rounds, clock=clock)
+        speeds |= {f"Gemma: {name}": speed for name, speed in found.items()}
+        peer, plain, recurrent = (speed["tokens_per_second"] for speed in found.values())
+        ratios[f"Gemma: {HALF} / {TRAINER}"] = plain / peer, 2.0 if has_bf16() else None
+        ratios["Gemma: recurrent / plain"] = recurrent / plain, 0.9
         muon = optimisers(base.plan(scale)[0], optimiser_tokens, steps, rounds, clock)
         speeds |= {f"{scale}: {name}": speed for name, speed in muon["speeds"].items()}
         ratios |= {f"loss, Muon / AdamW, {at}": (muon[at]["Muon"] / muon[at]["AdamW"], 1.0, "at most")
@@ -137,6 +145,31 @@ def windowed(steps: int = 3, window: int = 300, n_windows: int = 20, batch_size:
     sequences = Sequences(stream, window * n_windows, batch_size)
     return {"plain": lambda: ours(plain, sequences, steps, window),
             "recurrent": lambda: ours(recurrent, sequences, steps, window)}
+
+
+def gemma(sizes: dict[str, int], steps: int = 1, window: int = 300, n_windows: int = 4, batch_size: int = 2
+          ) -> dict[str, Callable[[], int]]:
+    """One step of Gemma's layers and sizes on the same windows: by the Trainer, by ours, and by ours with a recurrence
+    module in the middle layer."""
+    import numpy as np
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    from repro.bf16 import has_bf16
+    from repro.recurrence import RecurrenceConfig
+    from repro.recurrence.decoders import recurrent_class
+    from repro.training import Sequences
+
+    config = Gemma3TextConfig(**sizes, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    stream = np.random.default_rng(0).integers(config.vocab_size, size=(batch_size + 2) * window * n_windows)
+    rows, sequences = (Sequences(stream, length, count) for length, count in (
+        (window, batch_size * n_windows), (window * n_windows, batch_size)))
+    half = {"precision": "bf16"} if has_bf16() else {}
+    models = {"plain": Gemma3ForCausalLM(config), "recurrent": recurrent_class(Gemma3ForCausalLM)(
+        config, RecurrenceConfig(config.num_hidden_layers // 2, residual=True, normalize=True))}
+    for model in models.values():
+        model.set_attn_implementation("eager")  # as the study's runs on a CPU
+    return {TRAINER: trainer(Gemma3ForCausalLM(config), rows, steps)} | {
+        name: lambda model=model: ours(model, sequences, steps, window, **half) for name, model in models.items()}
 
 
 def optimisers(base, tokens: int, steps: int, rounds: int, clock: Callable[[], float] = time.perf_counter,
