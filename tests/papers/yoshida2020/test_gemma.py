@@ -78,3 +78,18 @@ def test_rates_are_fixed_so_no_candidate_is_tried(config):
     from repro.papers.yoshida2020.perplexity.finetuning import candidates
 
     assert candidates(trained(config)) == []
+
+
+def test_the_papers_own_module_has_candidates_of_its_own_form():
+    from repro.papers.yoshida2020.perplexity.finetuning import candidates
+
+    forms = {}
+    for config in experiment("recurrence-pg19").plan("pretrained"):
+        if config.model == "recurrent":
+            tried = candidates(trained(config))
+            forms.setdefault(row_kind(config), set()).update(one.key for one in tried)
+            for name in ("insert_layer", "residual", "normalize"):
+                assert {getattr(one, name) for one in tried} == {getattr(config, name)}
+            assert {one.zero_init for one in tried} == {row_kind(config) != LITERAL} and len(tried) == 4
+    assert set(forms) == {"recurrent", LITERAL} and not forms["recurrent"] & forms[LITERAL]
+    assert len(forms["recurrent"]) == len(forms[LITERAL]) == 4

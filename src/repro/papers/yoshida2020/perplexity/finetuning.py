@@ -132,8 +132,8 @@ def candidates(config) -> list[RunConfig]:
     """The short fine-tunings, one per learning rate (and setting of the module), that choose the settings of a baseline
     or a recurrent model.
 
-    The choice is made on WikiText-103, on disjoint windows, for the paper's module. Other texts, overlaps, places of
-    the module and seeds reuse it (section 4).
+    The choice is made on WikiText-103, on disjoint windows, for the scale's own module. Other texts, overlaps, places
+    of the module and seeds reuse it (section 4). A module that starts in another way has candidates of its own.
     """
     if config.learning_rate is not None:
         return []
@@ -142,12 +142,15 @@ def candidates(config) -> list[RunConfig]:
     short = {"base": config.base, "epochs": run.epochs * run.selection_share, "selection_share": 1.0, "modules": ()}
     if run.steps is not None:
         short["steps"] = math.ceil(run.steps * run.selection_share)
+    if other := config.residual != run.residual:
+        short |= {name: getattr(config, name) for name in ("insert_layer", "residual", "normalize")}
     tried = []
     for rate in config.learning_rates:
         one = run.model_copy(update={**short, "learning_rate": rate, "learning_rates": (rate,)})
         modules = config.modules if config.model == "recurrent" else ()
         tried += [one.model_copy(update={"module_learning_rate": None if times == 1 else times * rate,
-                                         "zero_init": zero_init}) for times, zero_init in modules or [(1, False)]]
+                                         "zero_init": config.zero_init if other else zero_init})
+                  for times, zero_init in modules or [(1, False)]]
     return tried  # a candidate does not depend on the other rates
 
 
@@ -195,8 +198,7 @@ def execute(config, context) -> Outcome:
                              "texts have changed. Run `repro run pretrain-gpt2-mini --force`.")
     tried = [(context.need(run)[0].metrics["validation_token_loss"], run) for run in candidates(config)]
     taken = min(tried, key=lambda one: one[0])[1] if tried else config
-    rate = taken.learning_rate  # a module of another form than those tried starts as its own config says
-    zero_init = taken.zero_init if taken.residual == config.residual else config.zero_init
+    rate, zero_init = taken.learning_rate, taken.zero_init
     module_rate = taken.module_learning_rate if config.model == "recurrent" else None
 
     torch.manual_seed(config.seed)
