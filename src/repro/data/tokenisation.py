@@ -81,10 +81,10 @@ class Tokeniser:
                              "roberta.")
         return found
 
-    @property
+    @cached_property
     def vocab_size(self) -> int:
         """Number of ids, special tokens included."""
-        return self.backend.get_vocab_size()
+        return self.backend.get_vocab_size()  # goes through all of them: every `decode` of Gemma's took milliseconds
 
     @cached_property
     def fingerprint(self) -> str:

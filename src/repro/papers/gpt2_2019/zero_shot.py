@@ -254,12 +254,13 @@ PER = {"wikitext2": "n_words", "wikitext103": "n_words", "enwik8": "n_bytes", "t
 
 
 def scores(documents: dict[str, Any], control: dict[str, float]) -> dict[str, float]:
-    """The metrics of a record."""
+    """The metrics of a record: those of each set in `documents`."""
     found: dict[str, float] = {}
-    lambada = documents["lambada"]
-    found["lambada_perplexity"] = exp(_share(lambada["nll"]))
-    found["lambada_accuracy_percent"] = 100 * _share(lambada["correct"])
-    found["lambada_accuracy_stop_words_percent"] = 100 * _share(lambada["correct_stop_words"])
+    if "lambada" in documents:
+        lambada = documents["lambada"]
+        found["lambada_perplexity"] = exp(_share(lambada["nll"]))
+        found["lambada_accuracy_percent"] = 100 * _share(lambada["correct"])
+        found["lambada_accuracy_stop_words_percent"] = 100 * _share(lambada["correct_stop_words"])
     for name in filter(documents.__contains__, ("wikitext2", "wikitext103")):
         part = documents[name]
         found[f"{name}_word_perplexity"] = exp(sum(part["nll"]) / sum(part["n_words"]))
