@@ -6,18 +6,24 @@ vocabulary, and punctuation as typed. One run scores one set. It scores the begi
 float32, because the rest is computed in bfloat16.
 """
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
 from repro.papers.base.pretraining import PROCESS, RATE
 from repro.papers.gpt2_2019 import sets
-from repro.papers.gpt2_2019.sizes import PAPER
+from repro.papers.gpt2_2019.sizes import CHAPTER, PAPER, SIZES
+from repro.papers.gpt2_2019.tables import ROUGE, SUMMARIES, mean
 from repro.papers.gpt2_2019.zero_shot import HERE, KINDS, LANGUAGE, TASKS, scores, unit
-from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import Artifact, ArtifactContext, Estimate, Experiment, Outcome, Record, RunConfig, register
+from repro.study.artifacts import NOT_RUN
 from repro.study.experiment import corpus_named
+from repro.study.published import printed_rows
 
 if TYPE_CHECKING:
+    import pandas
+
     from repro.data import Tokeniser
     from repro.papers.gpt2_2019.opened import Opened
 
@@ -140,4 +146,98 @@ def estimate(config):
 EXPERIMENT = Experiment(
     name="zero-shot-gemma", paper=PAPER, summary="Gemma 3 270M on sets that nothing was trained for.", config=Config,
     scales={"pretrained": {}}, grid=grid, execute=execute, estimate=estimate)
-register(EXPERIMENT)
+
+
+class Row(NamedTuple):
+    """A row of the table: a set, our metric of it, and what the metric is compared with."""
+
+    task: str
+    name: str
+    metric: str
+    style: str  # as in `tables.mean`
+    printed: str  # column of Table 3, or a task of section 3
+    control: str = ""  # our metric
+    controlled: str = ""  # what the control is
+
+
+ROWS = (
+    Row(LAMBADA, "LAMBADA: perplexity", "lambada_perplexity", "", "lambada_perplexity"),
+    Row(LAMBADA, "LAMBADA: accuracy, stop words barred (%)", "lambada_accuracy_stop_words_percent", ".1f",
+        "lambada_accuracy_percent", "lambada_accuracy_percent", "nothing barred"),
+    Row("nouns", "clozes, nouns (paper: CBT-CN): accuracy (%)", "cloze_nouns_accuracy_percent", ".1f",
+        "cbt_common_nouns_accuracy_percent", "cloze_nouns_commonest_percent", "commonest candidate"),
+    Row("names", "clozes, names (paper: CBT-NE): accuracy (%)", "cloze_names_accuracy_percent", ".1f",
+        "cbt_named_entities_accuracy_percent", "cloze_names_commonest_percent", "commonest candidate"),
+    Row("wikitext2", "WikiText-2: perplexity per word", "wikitext2_word_perplexity", "", "wikitext2_perplexity"),
+    Row("wikitext103", "WikiText-103: perplexity per word", "wikitext103_word_perplexity", "",
+        "wikitext103_perplexity"),
+    Row("enwik8", "enwik8: bits per byte", "enwik8_bits_per_byte", ".3f", "enwik8_bits_per_byte"),
+    Row("text8", "text8: bits per character", "text8_bits_per_character", ".3f", "text8_bits_per_character"),
+    Row("reading", "questions about a text (paper: CoQA): F1 (%)", "reading_f1_percent", ".1f",
+        "reading comprehension", "reading_alone_f1_percent", "question alone"),
+    Row("questions", "questions without a text (paper: Natural Questions): exact (%)", "questions_exact_percent", ".1f",
+        "question answering", "questions_most_common_percent", "most common answer"))
+
+
+def levels(context: ArtifactContext) -> "pandas.DataFrame":
+    """A row per set and measure: the paper's smallest and largest model, Gemma, its control, and Gemma on the beginning
+    of the set in both precisions."""
+    import pandas
+
+    rows = []
+    for scale in context.scales:
+        found = {config.task: (config, context.records_of(config)) for config in context.plan(scale)}
+        for row in ROWS:
+            config, records = found[row.task]
+            ours, control, sample, exact = (mean(records, metric, row.style) if metric else "–" for metric in (
+                row.metric, row.control, f"sample_{row.metric}", f"sample_float32_{row.metric}"))
+            rows.append(_cells(row.name, config, printed(row.printed), ours, control, row.controlled, sample, exact))
+        config, records = found["articles"]
+        paper = {row["model"]: row["rouge_average"] for row in printed_rows("gpt2_2019_table4_summarization")}
+        for kind in ("hint", "no_hint", "scrambled"):
+            ours, control = rouge(records, kind), rouge(records, "random_3")
+            rows.append(_cells(f"summaries {SUMMARIES[kind].removeprefix('GPT-2 ')} (paper: news): ROUGE", config,
+                               {SIZES[-1]: paper.get(SUMMARIES[kind], "–")}, ours, control, "three random sentences"))
+    return pandas.DataFrame(rows)
+
+
+def _cells(name: str, config: Config, paper: dict[str, str], ours: str, control: str, controlled: str,
+           sample: str = "–", exact: str = "–") -> dict[str, str]:
+    """One row of the table. paper: numbers by model. sample, exact: in both precisions."""
+    return {"set": name, "read here": f"{config.corpus}, {beginning(config)}",
+            **{f"paper: {size}": paper.get(size, "–") for size in (SIZES[0], SIZES[-1])}, "Gemma 3 270M": ours,
+            "control": control if control in ("–", NOT_RUN) else f"{control} ({controlled})",
+            "a sample in bfloat16": sample, "the sample in float32": exact}
+
+
+def beginning(config: Config) -> str:
+    """How much of a set is read, in words."""
+    kind = "stretches of 10,000 characters" if config.task in ("enwik8", "text8") else "articles"
+    for n, units in ((config.documents, kind), (config.examples, "examples")):
+        if n is not None:
+            return f"the first {n:,} {units}"
+    return "all"
+
+
+def printed(name: str) -> dict[str, str]:
+    """The paper's numbers by model: of a column of Table 3, or of a task in its text, which prints the largest's."""
+    rows = printed_rows("gpt2_2019_table3_zero_shot_lm")
+    if name in rows[0]:
+        return {row["model"]: row[name] for row in rows}
+    return {SIZES[-1]: next(row["value"] for row in printed_rows("gpt2_2019_text_results") if row["task"] == name)}
+
+
+def rouge(records: Sequence[Record], kind: str) -> str:
+    """The mean of the three ROUGE scores of one kind of summary, in %."""
+    if not records:
+        return NOT_RUN
+    values = [record.metrics[f"summary_{kind}_{measure}"] for record in records for measure in ROUGE]
+    return f"{sum(values) / len(values):.1f}"
+
+
+TABLE = Artifact(
+    id="gpt2_2019-gemma", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=levels,
+    title="Gemma 3 270M, as published, next to the paper's smallest and largest model (its weights were rounded to 4 "
+          "bits, it has another tokenizer, and it may have seen these texts in training: compare orders of magnitude, "
+          "not digits)", source="not in the paper")
+register(EXPERIMENT, TABLE)
