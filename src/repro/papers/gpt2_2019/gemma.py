@@ -57,11 +57,11 @@ class Config(RunConfig):
 
 # All of it takes one core half an hour, so only the beginning of each set is read.
 READ = {LAMBADA: {"corpus": HERE["corpus"], "examples": 2_000, "sample": 100},
-        "wikitext2": {"documents": 10},
-        "enwik8": {"corpus": "enwik8-prefix", "documents": 10}, "text8": {"corpus": "text8-prefix", "documents": 10},
-        "names": {"examples": 80, "sample": 5}, "nouns": {"examples": 80, "sample": 5},
-        "reading": {"examples": 100, "sample": 5}, "questions": {"examples": 100, "sample": 5},
-        "articles": {"examples": 20, "sample": 2}, "wikitext103": {"documents": 10}}
+        "wikitext2": {"documents": 10}, "reading": {"examples": 100, "sample": 5},
+        "enwik8": {"corpus": "enwik8-prefix", "documents": 10}, "articles": {"examples": 20, "sample": 2},
+        "nouns": {"examples": 80, "sample": 5}, "text8": {"corpus": "text8-prefix", "documents": 10},
+        "names": {"examples": 80, "sample": 5}, "questions": {"examples": 100, "sample": 5},
+        "wikitext103": {"documents": 10}}
 
 
 def grid(scale: str) -> list[dict]:
