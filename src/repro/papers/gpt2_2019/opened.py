@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from repro.checked import checked
-from repro.errors import check_whole
+from repro.errors import ReproError, check_whole
+from repro.evaluation.scoring import PLAIN_HEADS
 from repro.hf_compat import cache_argument
 
 
@@ -20,11 +21,13 @@ class Opened(nn.Module):
     """A causal language model of transformers, `model`, that reads token `bos` in front of every text it is given.
 
     It scores windows, last words and branches like `repro.models.GPT`, and generates like a model of transformers.
-    `bos` takes no place of the context, is no target, and is not added to a text that begins with it.
+    `bos` takes no place of the context and is no target. A scored text that begins with it gets no second one; prompts
+    and the trunk of branches must not begin with it.
 
     context: tokens that it reads at once besides `bos`. exact_output: compute logits in float32 also under autocast,
     for tasks that need the most likely token: in 16 bits, close logits become equal. Logits have the shape (B, N, V).
-    Raises ReproError for a `bos` outside the vocabulary and a context below 1.
+    Raises ReproError for a model whose logits are not a plain product of states and weights, for a `bos` outside the
+    vocabulary, and for a context below 1.
 
     >>> from transformers import LlamaConfig, LlamaForCausalLM
     >>> base = LlamaForCausalLM(LlamaConfig(vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
@@ -39,10 +42,16 @@ class Opened(nn.Module):
 
     def __init__(self, model: nn.Module, bos: int, context: int, exact_output: bool = False):
         super().__init__()
+        kind, layer = getattr(getattr(model, "config", None), "model_type", None), None
+        if kind in PLAIN_HEADS and hasattr(model, "get_output_embeddings"):
+            layer = model.get_output_embeddings()
+        if layer is None or getattr(layer, "bias", None) is not None:
+            raise ReproError(f"model is a {type(model).__name__}; give a causal language model of transformers of type "
+                             f"{', '.join(PLAIN_HEADS)}, with an output layer without bias.")
         check_whole(bos, "bos", 0, model.config.get_text_config().vocab_size - 1)
         check_whole(context, "context", of="tokens")
         self.base, self.bos = model.base_model, bos
-        self.output = Output(model.get_output_embeddings(), exact_output)
+        self.output = Output(layer, exact_output)
         self.config = deepcopy(model.config)
         self.config.n_positions = context
 
