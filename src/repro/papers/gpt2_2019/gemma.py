@@ -237,7 +237,7 @@ def rouge(records: Sequence[Record], kind: str) -> str:
 
 TABLE = Artifact(
     id="gpt2_2019-gemma", paper=PAPER, chapter=CHAPTER, experiment=EXPERIMENT.name, build=levels,
-    title="Gemma 3 270M, as published, next to the paper's smallest and largest model (its weights were rounded to 4 "
-          "bits, it has another tokenizer, and it may have seen these texts in training: compare orders of magnitude, "
-          "not digits)", source="not in the paper")
+    source="not in the paper",
+    title="Gemma 3 270M next to the paper's smallest and largest model: 4-bit weights, another tokenizer, and perhaps "
+          "these texts in its training data, so compare orders of magnitude, not digits")
 register(EXPERIMENT, TABLE)
