@@ -39,7 +39,7 @@ METHODS = ("forward", "extend", "generate", "hidden", "encode")
 @cache
 def built(name):
     """What a call needs that is no plain value."""
-    from transformers import GPT2Config, LongformerConfig, RobertaConfig
+    from transformers import BertConfig, GPT2Config, LongformerConfig, RobertaConfig
 
     from repro.data import NgramFilter, Tokens, train_bpe
     from repro.recurrence.memories import complete
@@ -67,6 +67,8 @@ def built(name):
         "RecurrentLM": lambda: recurrence.RecurrentLM(gpt2, module), "MaskedOut": lambda: recurrence.MaskedOut(
             built("RecurrentLM")),
         "RecurrentRoberta": lambda: recurrence.RecurrentRoberta(RobertaConfig(**small), module),
+        "RecurrentBert": lambda: recurrence.RecurrentBert(BertConfig(**small), module),
+        "RecurrentEncoder": lambda: built("RecurrentBert"), "BertConfig": lambda: BertConfig(**small),
         "Recurrence": lambda: recurrence.Recurrence(module, 2, 8),
         "MemoryLM": lambda: recurrence.MemoryLM(gpt2, complete("gated", hidden_size=4)),
         "memory": lambda: complete("gated", hidden_size=4),
@@ -140,14 +142,16 @@ GOOD = {  # of an argument by its name, where a call has to have it; or, first, 
     "LengthBuckets.examples": [1, 2, 3], "LengthBuckets.lengths": [1, 2, 3], "TaskModel.form": "classification",
     "RecurrentLM.config": lambda: built("GPT2Config"), "MemoryLM.config": lambda: built("GPT2Config"),
     "reach_windows.tokens": LONGER, "Memory.config": lambda: built("GPT2Config"),
-    "RecurrentRoberta.config": lambda: built("RobertaConfig"), "Longformer.config": lambda: built("LongformerConfig"),
+    "RecurrentRoberta.config": lambda: built("RobertaConfig"), "RecurrentBert.config": lambda: built("BertConfig"),
+    "RecurrentEncoder.config": lambda: built("BertConfig"), "Longformer.config": lambda: built("LongformerConfig"),
     "WindowedLM.model": lambda: built("RecurrentLM"), "Answers.model": lambda: built("RecurrentRoberta"),
     "Labels.model": lambda: built("Encoder"), "MaskedLM.model": lambda: built("roberta"),
     "Task.model": lambda: built("TaskModel"), "Summaries.model": lambda: built("OneText"),
     "train.config": lambda: built("TrainConfig"), "train_bpe.texts": ["a cat sat."], "encode_example.texts": ("a",),
     "overlap.texts": ["a cat sat"], "register.name": "x", "Sequences.tokens": np.arange(200) % 9,
     "TaskModel.forward.ids": IDS[:, None], "TaskModel.forward.lengths": torch.tensor([[4]]), "Pretrained.model":
-    lambda: built("Pretrained").model, "RecurrentRoberta.forward.windows": IDS[:, None], "perplexity.tokens": IDS[0],
+    lambda: built("Pretrained").model, "RecurrentRoberta.forward.windows": IDS[:, None],
+    "RecurrentBert.forward.windows": IDS[:, None], "RecurrentEncoder.forward.windows": IDS[:, None], "perplexity.tokens": IDS[0],
     "Recurrence.forward.z": torch.ones(1, 8), "pad": 0, "Experts.forward.x": torch.ones(2, 8),
     "score_documents.tokens": lambda: built("Tokens"), "score_other_document.tokens": lambda: built("Tokens"),
     "score_other_document.model": lambda: built("RecurrentLM"), "answers.examples": [[[300, 1, 2, 302]]],

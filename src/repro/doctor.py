@@ -171,8 +171,9 @@ def _models() -> Iterator[Finding]:
     from repro.models.pretrained import PRETRAINED, home, is_here
 
     here = [name for name in PRETRAINED if is_here(name)]
+    lack = [f"`repro models fetch {name}`" for name in ("gemma-3-270m", "minilm-l6") if name not in here]
     yield Finding("published models", f"{', '.join(here) or 'none'} of {len(PRETRAINED)} in {home()}",
-                  "" if "gemma-3-270m" in here else "scale pretrained needs `repro models fetch gemma-3-270m`")
+                  f"scale pretrained needs {' and '.join(lack)}" if lack else "")
 
 
 def _state(corpus: "Corpus") -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import RobertaConfig
+from transformers import BertConfig, RobertaConfig
 
 from repro.attention import Fixed, SlidingWindow, Strided
 from repro.models import (
@@ -24,7 +24,7 @@ from repro.models import (
     SparseTransformer,
     TDMCAConfig,
 )
-from repro.recurrence import RecurrenceConfig, RecurrentRoberta
+from repro.recurrence import RecurrenceConfig, RecurrentEncoder
 
 N, V, D = 20, 13, 16
 IDS = torch.randint(1, V, (2, N), generator=torch.Generator().manual_seed(0))
@@ -32,6 +32,8 @@ LENGTHS = torch.tensor([N, N - 6])
 PAIR = IDS, LENGTHS, IDS[:, :7]
 DECODER = DecoderConfig(V, D, 2, (SlidingWindow(4), [SlidingWindow(3, 2), Strided(4)]))
 SPARSE = {"vocab_size": V, "length": N, "n_layer": 2, "n_head": 2, "n_embd": D}
+BERT = BertConfig(hidden_size=D, num_hidden_layers=2, num_attention_heads=2, intermediate_size=D, vocab_size=V,
+                  max_position_embeddings=N, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 READER = RobertaConfig(hidden_size=D, num_hidden_layers=2, num_attention_heads=2, intermediate_size=D, vocab_size=V,
                        max_position_embeddings=N + 2, pad_token_id=0, hidden_dropout_prob=0.0,
                        attention_probs_dropout_prob=0.0)
@@ -47,8 +49,10 @@ MODELS = {  # what makes it, and what it reads
     "one text": (lambda: OneText(Decoder(DECODER)), PAIR),
     "encoder and decoder": (lambda: EncoderDecoder(EncoderDecoderConfig(V, D, 2, n_layer=1)), PAIR),
     "seq2seq": (lambda: Seq2Seq(Seq2SeqConfig(V, D)), PAIR),
-    "recurrent reader": (lambda: RecurrentRoberta(READER, RecurrenceConfig(insert_layer=1, hidden_size=D,
+    "recurrent reader": (lambda: RecurrentEncoder(READER, RecurrenceConfig(insert_layer=1, hidden_size=D,
                                                                            hidden_layers=1)), (IDS.view(1, 2, N),)),
+    "recurrent BERT": (lambda: RecurrentEncoder(BERT, RecurrenceConfig(
+        insert_layer=1, hidden_size=D, hidden_layers=1, residual=True, normalize=True)), (IDS.view(1, 2, N),)),
 }
 BF16, F16 = torch.bfloat16, torch.float16
 PRECISIONS = {"autocast to bfloat16": (None, BF16), "autocast to float16": (None, F16), "bfloat16": (BF16, None)}

@@ -245,8 +245,8 @@ def test_the_command_line_lists_fetches_and_checks(here, monkeypatch, tmp_path):
 def test_the_doctor_names_the_models_that_are_here(here):
     fetch("plain", progress=False)
     (row,) = doctor._models()
-    assert row.found.startswith("plain of 9 in") and row.lack == ("scale pretrained needs `repro models fetch "
-                                                                  "gemma-3-270m`")
+    assert row.found.startswith("plain of 9 in") and row.lack == (
+        "scale pretrained needs `repro models fetch gemma-3-270m` and `repro models fetch minilm-l6`")
 
 
 @pytest.mark.parametrize("name", ["gemma-3-270m", "minilm-l6"])

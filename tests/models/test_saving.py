@@ -53,7 +53,7 @@ from repro.models import (
     save_model,
 )
 from repro.models.saving import described, made
-from repro.recurrence import RecurrenceConfig, RecurrentLM, RecurrentRoberta
+from repro.recurrence import RecurrenceConfig, RecurrentBert, RecurrentLM, RecurrentRoberta
 
 V, IDS = 9, torch.tensor([[4, 5, 6, 7], [8, 4, 4, 5]])
 GPT2 = GPT2Config(vocab_size=V, n_layer=2, n_head=2, n_embd=8, n_positions=16)
@@ -78,7 +78,8 @@ MAKE = {  # name: the model, and what it reads
     "gpt2_mini": (lambda: gpt2_mini(2, 8, 2, V, 16), (IDS,)),
     "roberta_mini": (lambda: roberta_mini(2, 8, 2, V), (IDS,)),
     "RecurrentLM": (lambda: RecurrentLM(GPT2, RecurrenceConfig(hidden_size=4)), (IDS, 2)),
-    "RecurrentRoberta": (lambda: RecurrentRoberta(RobertaConfig(**ROBERTA)), (IDS[:, None],))}
+    "RecurrentRoberta": (lambda: RecurrentRoberta(RobertaConfig(**ROBERTA)), (IDS[:, None],)),
+    "RecurrentBert": (lambda: RecurrentBert(BertConfig(**ROBERTA)), (IDS[:, None],))}
 PATTERNS = [Causal(), SlidingWindow(4, 2, causal=False) | Global([0, 3]), Strided(3), Fixed(4, 2, 1),
             Prefix(2) | Causal(), Document([0, 0, 1]) & Causal(), (BlockLocal(2) | Columns([1])) & SlidingWindow(3)]
 

@@ -1,31 +1,52 @@
-"""The reader of questions: its windows, and RoBERTa with h_prev against transformers and explicit arithmetic."""
+"""The reader of questions: its windows, and BERT and RoBERTa with h_prev against transformers and explicit
+arithmetic."""
 
 import math
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, RobertaConfig, RobertaForQuestionAnswering
+from transformers import (
+    BertConfig,
+    BertForQuestionAnswering,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    RobertaConfig,
+    RobertaForQuestionAnswering,
+    RobertaModel,
+)
 
 from repro.errors import ReproError
 from repro.evaluation.answers import best_spans
-from repro.models import roberta_mini, save_model
-from repro.recurrence import RecurrenceConfig, RecurrentRoberta, question_windows
+from repro.models import load_model, roberta_mini, save_model
+from repro.recurrence import RecurrenceConfig, RecurrentBert, RecurrentEncoder, RecurrentRoberta, question_windows
 from repro.training import Answers
 
 SMALL = RecurrenceConfig(insert_layer=1, hidden_size=12, hidden_layers=1, layers="last")
 
 
+SIZES = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24,
+         "vocab_size": 31, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+KINDS = {  # 20 positions each
+    "roberta": (RobertaConfig(**SIZES, max_position_embeddings=22, type_vocab_size=1, layer_norm_eps=1e-5),
+                RecurrentRoberta, RobertaModel, RobertaForQuestionAnswering),
+    "bert": (BertConfig(**SIZES, max_position_embeddings=20), RecurrentBert, BertModel, BertForQuestionAnswering)}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def config():
-    return RobertaConfig(hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=24,
-                         vocab_size=31, max_position_embeddings=22, type_vocab_size=1, layer_norm_eps=1e-5,
-                         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+def config(kind):
+    return KINDS[kind][0]
 
 
 @pytest.fixture(scope="module")
 def make(config, shake):
     def reader(settings=SMALL, dtype=torch.float64):
-        return shake(RecurrentRoberta(config, settings).to(dtype)).eval()
+        return shake(RecurrentEncoder(config, settings).to(dtype)).eval()
     return reader
 
 
@@ -59,10 +80,11 @@ def test_questions_that_cannot_be_put_into_windows(question, context, window, sa
         question_windows(question, context, window)
 
 
-def test_without_recurrence_it_is_robertas_reader_on_each_window(make, config):
-    model, theirs = make(), RobertaForQuestionAnswering(config).double().eval()
+def test_without_recurrence_it_is_transformers_reader_on_each_window(make, config, kind):
+    model, theirs = make(), KINDS[kind][3](config).double().eval()
+    assert type(model) is KINDS[kind][1]
     theirs.load_state_dict({name: weight for name, weight in model.state_dict().items()
-                            if name.startswith(("roberta.", "qa_outputs."))})
+                            if name.startswith((f"{kind}.", "qa_outputs."))})
     ids, real = windows()
     read = model(ids, real, recurrent=False)
     assert read.start_logits.shape == read.end_logits.shape == (2, 3, 8)
@@ -70,7 +92,7 @@ def test_without_recurrence_it_is_robertas_reader_on_each_window(make, config):
     firsts = []
     for k in range(3):
         want = theirs(ids[:, k], attention_mask=real[:, k])
-        hidden = theirs.roberta(ids[:, k], attention_mask=real[:, k]).last_hidden_state
+        hidden = theirs.base_model(ids[:, k], attention_mask=real[:, k]).last_hidden_state
         there = real[:, k].bool()
         torch.testing.assert_close(read.start_logits[:, k][there], want.start_logits[there])
         torch.testing.assert_close(read.end_logits[:, k][there], want.end_logits[there])
@@ -85,6 +107,7 @@ def test_without_recurrence_it_is_robertas_reader_on_each_window(make, config):
 
 def dense(model, ids, real):
     """Hidden states of every window written out from the weights: explicit masks and softmax, a question at a time."""
+    base, first = model.base_model_prefix, 2 * (model.base_model_prefix == "roberta")
     w, settings = dict(model.named_parameters()), model.recurrence.config
     heads, eps = model.config.num_attention_heads, model.config.layer_norm_eps
 
@@ -100,13 +123,14 @@ def dense(model, ids, real):
         return 0.5 * x * (1 + torch.erf(x / 2**0.5))
 
     def one(tokens, h_prev):
-        e = "roberta.embeddings"
-        places = range(2, 2 + len(tokens))
+        e = f"{base}.embeddings"
+        places = range(first, first + len(tokens))
         x = w[f"{e}.word_embeddings.weight"][tokens] + w[f"{e}.position_embeddings.weight"][places]
         x = norm(x + w[f"{e}.token_type_embeddings.weight"][0], f"{e}.LayerNorm")
-        pooled = []
+        pooled, token = [], None
         for layer in range(model.config.num_hidden_layers):
-            name = f"roberta.encoder.layer.{layer}"
+            name = f"{base}.encoder.layer.{layer}"
+            token = x.mean(0) if layer == settings.insert_layer else token
             sees = h_prev is not None and (settings.insert == "every" or layer == settings.insert_layer)
             keys = torch.cat([h_prev, x]) if sees else x
             query, key, value = (affine(y, f"{name}.attention.self.{part}")
@@ -120,20 +144,24 @@ def dense(model, ids, real):
             inner = gelu(affine(x, f"{name}.intermediate.dense"))
             x = norm(affine(inner, f"{name}.output.dense") + x, f"{name}.output.LayerNorm")
             pooled.append(x.mean(0))
+        if settings.normalize:
+            pooled = [z / z.square().mean().sqrt() for z in pooled]
         if settings.layers == "last":
-            return x, pooled[-1]
+            return x, pooled[-1], token
         scores = w["recurrence.layer_scores"].softmax(0)
-        return x, sum(score * z for score, z in zip(scores, pooled, strict=True))
+        return x, sum(score * z for score, z in zip(scores, pooled, strict=True)), token
 
     found = []
     for row, there in zip(ids, real.bool(), strict=True):
         h_prev, states = None, []
         for tokens, kept in zip(row, there, strict=True):
-            x, z = one(tokens[kept], h_prev)
+            x, z, token = one(tokens[kept], h_prev)
             for number in range(settings.hidden_layers + 1):
                 z = affine(z, f"recurrence.feedforward.{2 * number}")
                 z = gelu(z) if number < settings.hidden_layers else z
             h_prev = z.reshape(settings.n_embeddings, -1)
+            if settings.residual:
+                h_prev = token + h_prev * (token.square().mean().sqrt() if settings.normalize else 1)
             states.append(x)
         found.append(states)
     return found
@@ -141,7 +169,10 @@ def dense(model, ids, real):
 
 @pytest.mark.parametrize("settings", [
     SMALL, RecurrenceConfig(2, 8, 2, layers="last"), RecurrenceConfig(0, 8, 1),
-    RecurrenceConfig(1, 8, 1, n_embeddings=3, insert="every", layers="last")], ids=str)
+    RecurrenceConfig(1, 8, 1, n_embeddings=3, insert="every", layers="last"),
+    RecurrenceConfig(1, 8, 1, layers="last", residual=True), RecurrenceConfig(2, 8, 1, layers="last", residual=True,
+                                                                              normalize=True),
+    RecurrenceConfig(0, 8, 1, residual=True, normalize=True)], ids=str)
 def test_against_explicit_arithmetic_with_every_gradient(make, settings):
     model, (ids, real) = make(settings), windows()
     read = model(ids, real)
@@ -155,21 +186,21 @@ def test_against_explicit_arithmetic_with_every_gradient(make, settings):
     names, parameters = zip(*model.named_parameters(), strict=True)
     for name, *grads in zip(names, *(torch.autograd.grad(x, parameters, allow_unused=True) for x in (mine, theirs)),
                             strict=True):
-        if name.startswith(("roberta.", "recurrence.")):
+        if name.startswith((f"{model.base_model_prefix}.", "recurrence.")):
             torch.testing.assert_close(*(0 * model.qa_outputs.bias.sum() if g is None else g for g in grads),
                                        msg=lambda m, name=name: f"{name} {m}")
 
 
-def test_the_papers_reading_is_what_a_reader_starts_with(config):
-    model = RecurrentRoberta(config)
+def test_the_papers_reading_is_what_a_reader_starts_with(config, kind):
+    model = RecurrentEncoder(config)
     assert model.recurrence.config == RecurrenceConfig(insert_layer=1, hidden_size=768, hidden_layers=1, layers="last")
     shapes = {name: tuple(weight.shape) for name, weight in model.state_dict().items()
-              if not name.startswith("roberta.")}
+              if not name.startswith(f"{kind}.")}
     assert shapes == {
         "qa_outputs.weight": (2, 16), "qa_outputs.bias": (2,), "answer_type.weight": (3, 16), "answer_type.bias": (3,),
         "recurrence.feedforward.0.weight": (768, 16), "recurrence.feedforward.0.bias": (768,),
         "recurrence.feedforward.2.weight": (16, 768), "recurrence.feedforward.2.bias": (16,)}
-    theirs = RobertaForQuestionAnswering(config).state_dict()
+    theirs = KINDS[kind][3](config).state_dict()
     assert {name for name in model.state_dict() if not name.startswith(("answer_type.", "recurrence."))} == set(theirs)
     assert model.recurrence.feedforward[0].weight.std().item() == pytest.approx((2 / 16)**0.5, rel=0.05)
 
@@ -208,7 +239,7 @@ def test_padding_has_no_position(make):
 def test_padding_behind_the_longest_of_a_window_is_not_read(make, recurrent):
     model, (ids, real), shapes = make(), windows(), []
     real[0, 2] = 0
-    model.roberta.embeddings.register_forward_hook(lambda module, given, made: shapes.append(tuple(given[0].shape)))
+    model.base_model.embeddings.register_forward_hook(lambda module, given, made: shapes.append(tuple(given[0].shape)))
     read = model(ids, real, recurrent)
     assert shapes == [(2, 8), (2, 8), (1, 5)]
     assert not read.last_hidden_state[:, 2, 5:].any() and not read.last_hidden_state[0, 2].any()
@@ -266,37 +297,58 @@ def test_another_questions_states_take_the_place_of_its_own(make):
     assert not torch.allclose(other.start_logits[:, 1:], want.start_logits[:, 1:], atol=1e-6)
 
 
-def test_saved_and_loaded_and_made_of_any_roberta(make, config, shake, tmp_path):
+def test_saved_and_loaded(make, kind, tmp_path):
     model, (ids, real) = make(dtype=torch.float32), windows()
     model.save_pretrained(tmp_path / "reader")
-    again = RecurrentRoberta.from_pretrained(tmp_path / "reader")
+    again = RecurrentEncoder.from_pretrained(tmp_path / "reader")
+    assert type(again) is type(load_model(tmp_path / "reader")) is KINDS[kind][1]
     assert not again.training and again.recurrence.config == SMALL
     assert torch.equal(again(ids, real).start_logits, model(ids, real).start_logits)
     assert torch.equal(again(ids, real).type_logits, model(ids, real).type_logits)
     with pytest.raises(ReproError, match="was saved with recurrence .*'hidden_size': 12"):
-        RecurrentRoberta.from_pretrained(tmp_path / "reader", RecurrenceConfig())
+        RecurrentEncoder.from_pretrained(tmp_path / "reader", RecurrenceConfig())
     with pytest.raises(ReproError, match="recurrence is a dict; give a RecurrenceConfig"):
-        RecurrentRoberta.from_pretrained(tmp_path / "reader", {"hidden_size": 12})
-    theirs, report = RobertaForQuestionAnswering.from_pretrained(tmp_path / "reader", output_loading_info=True)
+        RecurrentEncoder.from_pretrained(tmp_path / "reader", {"hidden_size": 12})
+    _, report = KINDS[kind][3].from_pretrained(tmp_path / "reader", output_loading_info=True)
     assert not report["missing_keys"]
+
+
+def test_made_of_any_checkpoint_of_its_kind(config, kind, shake, tmp_path):
+    plain = shake(KINDS[kind][2](config))
+    plain.save_pretrained(tmp_path)
+    fresh = RecurrentEncoder.from_pretrained(tmp_path, SMALL)
+    for name, weight in fresh.base_model.state_dict().items():
+        assert torch.equal(weight, plain.state_dict()[name])
+    assert fresh.recurrence.feedforward[0].weight.std().item() == pytest.approx((2 / 16)**0.5, rel=0.25)
+    other = KINDS["bert" if kind == "roberta" else "roberta"][1]
+    with pytest.raises(ReproError, match=f"the checkpoint .* is of {kind}, not of {other.named}; give one of {other.named}"):
+        other.from_pretrained(tmp_path)
+    with pytest.raises(ReproError, match=f"config is of {kind}, not of {other.named}"):
+        other(config)
+
+
+def test_a_roberta_with_its_output_layer_and_checkpoints_that_are_none(shake, tmp_path):
     masked = shake(roberta_mini(2, 16, 2, 31, 20))
     save_model(masked, tmp_path / "masked", "bf16")
-    fresh = RecurrentRoberta.from_pretrained(tmp_path / "masked", SMALL)
+    fresh = RecurrentEncoder.from_pretrained(tmp_path / "masked", SMALL)
     assert fresh.dtype == torch.float32
     for name, weight in masked.roberta.state_dict().items():
         assert torch.equal(fresh.roberta.state_dict()[name], weight.bfloat16().float())
     assert fresh.recurrence.feedforward[0].weight.std().item() == pytest.approx((2 / 16)**0.5, rel=0.25)
     assert fresh.qa_outputs.weight.std().item() < 0.05
-    BertModel(BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=9,
-                         intermediate_size=8)).save_pretrained(tmp_path / "bert")
+    GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=9)).save_pretrained(tmp_path / "gpt2")
     (tmp_path / "empty").mkdir()
     (tmp_path / "masked" / "model.safetensors").write_bytes(b"")
-    for name, said in (("bert", "is a checkpoint of bert, not of RoBERTa"), ("empty", "has no config.json"),
+    for name, said in (("gpt2", "is of gpt2, not of BERT or RoBERTa; give one of BERT"), ("empty", "has no config.json"),
                        ("masked", "checkpoint in .*masked is damaged"), ("nowhere", "no checkpoint '.*nowhere'")):
         with pytest.raises(ReproError, match=said):
-            RecurrentRoberta.from_pretrained(tmp_path / name)
+            RecurrentEncoder.from_pretrained(tmp_path / name)
     with pytest.raises(ReproError, match="a checkpoint is read by its folder or hub name .*, not by None"):
-        RecurrentRoberta.from_pretrained(None)
+        RecurrentEncoder.from_pretrained(None)
+    with pytest.raises(ReproError, match="config is of gpt2, not of BERT or RoBERTa"):
+        RecurrentEncoder(GPT2Config())
+    with pytest.raises(ReproError, match="position_embedding_type is 'relative_key'; .* absolute positions"):
+        RecurrentBert(BertConfig(**SIZES, position_embedding_type="relative_key"))
 
 
 def test_in_bfloat16_it_reads_the_same_but_for_rounding(make):
@@ -311,7 +363,7 @@ def test_in_bfloat16_it_reads_the_same_but_for_rounding(make):
 
 @pytest.mark.parametrize(("arguments", "said"), [
     ((torch.ones(2, 8, dtype=torch.int64),), r"windows are torch.int64 of shape \(2, 8\)"),
-    ((torch.full((1, 1, 21), 5),), "a window has 21 tokens, but this RoBERTa has 20 positions"),
+    ((torch.full((1, 1, 21), 5),), r"a window has 21 tokens, but this (BERT|RoBERTa) has 20 positions"),
     ((torch.full((1, 2, 5), 5), torch.ones(1, 2, 4)), r"attention_mask has shape \(1, 2, 4\), windows \(1, 2, 5\)"),
     ((torch.full((1, 2, 5), 5), torch.zeros(1, 2, 5)), "a question has only padding"),
     ((torch.full((1, 2, 5), 5), None, True, "windows"), "unknown recompute 'windows'.*none, window"),

@@ -80,7 +80,7 @@ def _of_transformers(folder: str | Path, description: dict):
     from repro import models, recurrence
 
     named = (description.get("architectures") or [""])[0]
-    if named in ("RecurrentLM", "MemoryLM", "RecurrentRoberta"):
+    if named in ("RecurrentLM", "MemoryLM", "RecurrentBert", "RecurrentRoberta"):
         return getattr(recurrence, named).from_pretrained(str(folder))
     if description.get("model_type") not in OWN:
         raise ReproError(f"{folder} is a checkpoint of {description.get('model_type')}; load it with transformers.")

@@ -8,7 +8,8 @@ Gimpel (2020), and other memories.
 _WHERE = {"Recurrence": "module", "RecurrenceConfig": "module",
           "MaskedOut": "causal", "RecurrentLM": "causal", "MemoryLM": "memory_lm", "with_memory": "memory_lm",
           "MEMORIES": "memories", "Memory": "memories.base", "reach_windows": "reach",
-          "RecurrentRoberta": "reader", "question_windows": "reader"}
+          "RecurrentEncoder": "reader", "RecurrentBert": "reader", "RecurrentRoberta": "reader",
+          "question_windows": "reader"}
 
 __all__ = [*_WHERE]
 

@@ -1,5 +1,5 @@
-"""RoBERTa that answers a question about a long text. It reads window by window, each starting with the question, and
-carries h_prev from each window to the next (Yoshida, Ettinger and Gimpel 2020, section 5.4)."""
+"""BERT or RoBERTa that answers a question about a long text. It reads window by window, each starting with the
+question, and carries h_prev from each window to the next (Yoshida, Ettinger and Gimpel 2020, section 5.4)."""
 
 import copy
 from collections.abc import Sequence
@@ -12,15 +12,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import RobertaConfig, RobertaModel
+from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, RobertaConfig, RobertaModel
+from transformers.models.bert.modeling_bert import BertPreTrainedModel
 from transformers.models.roberta.modeling_roberta import RobertaPreTrainedModel
 
 from repro.checked import checked
 from repro.checkpoints import quietly, reading
-from repro.errors import ReproError, check_whole, unknown
+from repro.errors import ReproError, check_whole, short, unknown
 from repro.ids import check_ids, what
 from repro.recompute import recomputed
-from repro.recurrence.module import Recurrence, RecurrenceConfig, check_settings
+from repro.recurrence.module import Recurrence, RecurrenceConfig, check_same, check_settings
 
 TYPES = ("span", "yes", "no")  # of answers
 RECOMPUTE = ("none", "window")
@@ -81,28 +82,38 @@ class Read:
 
 
 @checked
-class RecurrentRoberta(RobertaPreTrainedModel):
-    """RoBERTa with a recurrence module that answers questions about texts of any number of windows.
+class RecurrentEncoder(PreTrainedModel):
+    """BERT or RoBERTa with a recurrence module that answers questions about texts of any number of windows.
 
     The mean over the non-padding tokens of a window's last layer goes through the module's feedforward network. One
-    layer of the next window sees the result as key and value only. Base weights keep the names of
-    RobertaForQuestionAnswering (`roberta.`, `qa_outputs.`), new ones are under `answer_type.` and `recurrence.`.
+    layer of the next window sees the result as key and value only. The class of a reader is `RecurrentBert` or
+    `RecurrentRoberta`, by its config. Base weights keep transformers' names (`bert.` or `roberta.`, and `qa_outputs.`),
+    new ones are under `answer_type.` and `recurrence.`. All tokens of a window have token type 0.
+    recurrence: None is the module of the paper's section 5.4. Raises ReproError for a config of another model.
 
-    >>> from transformers import RobertaConfig
-    >>> small = RobertaConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
-    ...     intermediate_size=8)
+    >>> from transformers import BertConfig
+    >>> small = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
     >>> windows = torch.randint(4, 30, (1, 3, 12))  # one question, three windows
-    >>> RecurrentRoberta(small)(windows, torch.ones_like(windows)).start_logits.shape
+    >>> RecurrentEncoder(small)(windows, torch.ones_like(windows)).start_logits.shape
     torch.Size([1, 3, 12])
     """
 
-    def __init__(self, config: RobertaConfig, recurrence: RecurrenceConfig | None = None):
+    example = "google-bert/bert-base-uncased"  # a hub name
+
+    def __new__(cls, config: PretrainedConfig | None = None, *args, **kwargs):  # without one: copies
+        kind = getattr(config, "model_type", None)
+        return super().__new__(cls if config is None else _class_for(cls, kind, "config"))
+
+    def __init__(self, config: PretrainedConfig, recurrence: RecurrenceConfig | None = None):
         check_settings(recurrence)
+        if getattr(config, "position_embedding_type", "absolute") not in ("absolute", None):
+            raise ReproError(f"position_embedding_type is {short(config.position_embedding_type)}; h_prev has no "
+                             "position, so give a model with absolute positions.")
         super().__init__(copy.deepcopy(config))
         stored = getattr(config, "recurrence", None)
         settings = recurrence or (RecurrenceConfig(**stored) if stored else PAPER)
         self.config.recurrence = settings.to_dict()
-        self.roberta = RobertaModel(self.config, add_pooling_layer=False)
+        setattr(self, self.base_model_prefix, self.encoder_class(self.config, add_pooling_layer=False))
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
         self.answer_type = nn.Linear(config.hidden_size, len(TYPES))
         self.recurrence = Recurrence(settings, config.num_hidden_layers, config.hidden_size)
@@ -111,32 +122,30 @@ class RecurrentRoberta(RobertaPreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, recurrence: RecurrenceConfig | None = None,
-                        **kwargs) -> "RecurrentRoberta":
-        """Load a saved RecurrentRoberta, or any RoBERTa checkpoint (folder or hub name) with fresh missing parts.
+                        **kwargs) -> "RecurrentEncoder":
+        """Load a saved reader, or any BERT or RoBERTa checkpoint (folder or hub name) with fresh missing parts.
 
         recurrence: for a fresh module; None: as in the paper's section 5.4. Weights are fp32 unless `dtype` is given.
-        Raises ReproError if `recurrence` contradicts a saved model, and for a checkpoint that is not RoBERTa, damaged
-        or incomplete.
+        Raises ReproError if `recurrence` contradicts a saved model, and for a checkpoint that is damaged, incomplete or
+        of another model.
         """
         check_settings(recurrence)
-        with reading(name_or_folder, "FacebookAI/roberta-base"):
-            values, _ = RobertaConfig.get_config_dict(str(name_or_folder))
+        with reading(name_or_folder, cls.example):
+            values, _ = PretrainedConfig.get_config_dict(str(name_or_folder))
         if not values:
             raise ReproError(f"{name_or_folder} has no config.json; give the folder of a checkpoint.")
-        if values.get("model_type") != "roberta":
-            raise ReproError(f"{name_or_folder} is a checkpoint of {values.get('model_type')}, not of RoBERTa; give "
-                             "a RoBERTa checkpoint.")
-        config = RobertaConfig.from_dict(values)
+        made = _class_for(cls, values.get("model_type"), f"the checkpoint {name_or_folder}")
+        config = made.config_class.from_dict(values)
         stored = getattr(config, "recurrence", None)
-        if stored is not None and recurrence is not None and recurrence != RecurrenceConfig(**stored):
-            raise ReproError(f"{name_or_folder} was saved with recurrence {stored}, not {recurrence.to_dict()}; leave "
-                             "the argument out to use the saved one.")
-        if stored is None:
+        if stored is not None:
+            check_same(name_or_folder, stored, recurrence)
+        else:
             config.recurrence = (recurrence or PAPER).to_dict()
-        with reading(name_or_folder, "FacebookAI/roberta-base"):
-            model, loading = super().from_pretrained(str(name_or_folder), config=config, output_loading_info=True,
-                                                     **{"dtype": torch.float32} | kwargs)
-        lost = sorted(name for name in loading["missing_keys"] if stored is not None or name.startswith("roberta."))
+        with reading(name_or_folder, cls.example):
+            model, loading = super(RecurrentEncoder, made).from_pretrained(
+                str(name_or_folder), config=config, output_loading_info=True, **{"dtype": torch.float32} | kwargs)
+        lost = sorted(name for name in loading["missing_keys"]
+                      if stored is not None or name.startswith(f"{made.base_model_prefix}."))
         if lost:
             raise ReproError(f"{name_or_folder} lacks {len(lost)} weights, the first of them {lost[0]}; give a "
                              "complete checkpoint.")
@@ -145,14 +154,19 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         return model
 
     def save_pretrained(self, folder: str | Path, **kwargs) -> None:
-        """Save the model as transformers does; RobertaForQuestionAnswering can load the shared weights."""
+        """Save the model as transformers does; its question-answering class can load the shared weights."""
         with quietly():
             super().save_pretrained(folder, **kwargs)
 
     @property
     def n_positions(self) -> int:
         """The most tokens that a window can have."""
-        return self.config.max_position_embeddings - self.config.pad_token_id - 1
+        return self.config.max_position_embeddings - self._padding_skipped * (self.config.pad_token_id + 1)
+
+    @property
+    def state_size(self) -> int:
+        """The numbers that one window passes on: its width, or with `residual` twice that."""
+        return self.config.hidden_size * (1 + self.recurrence.config.residual)
 
     def added_parameters(self):
         """The weights that a plain single-window reader does not have."""
@@ -164,9 +178,9 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         """Read questions (B, W, T), window after window, as `question_windows` makes them.
 
         attention_mask (B, W, T): 0 for padding, whose outputs are meaningless; a window that is all padding is skipped
-        and changes nothing. recurrent: False reads every window like plain RoBERTa, without h_prev. recompute: "window"
+        and changes nothing. recurrent: False reads every window like the plain model, without h_prev. recompute: "window"
         stores only the state passed to the next window for the backward pass.
-        given (B, W, d): the state that each window sees instead of the previous window's (`states` of another
+        given (B, W, state_size): the state that each window sees instead of the previous window's (`states` of another
         question).
         Raises ReproError for windows longer than the model's positions, other shapes, and an unknown `recompute`.
         """
@@ -174,9 +188,9 @@ class RecurrentRoberta(RobertaPreTrainedModel):
             raise unknown("recompute", recompute, RECOMPUTE)
         real = self._real(windows, attention_mask)
         batch, n_windows, _ = windows.shape
-        if given is not None and tuple(given.shape) != (batch, n_windows, self.config.hidden_size):
+        if given is not None and tuple(given.shape) != (batch, n_windows, self.state_size):
             raise ReproError(f"given has shape {tuple(given.shape)}; give (questions, windows, width), here "
-                             f"{(batch, n_windows, self.config.hidden_size)}.")
+                             f"{(batch, n_windows, self.state_size)}.")
         if given is not None and not recurrent:
             raise ReproError("given sets the states that windows see, but recurrent=False sees none; leave one out.")
         read = self._windows(windows, real, recompute == "window", given, recurrent)
@@ -186,7 +200,8 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         return Read(start, end, self.answer_type(first), hidden)
 
     def states(self, windows: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """(B, W, d): the state that each window passes on, before the module's feedforward network."""
+        """(B, W, state_size): the state that each window passes on, before the module's feedforward network. With
+        `residual`, the second half is the pooled input of the layer that sees h_prev."""
         return torch.stack([z for _, z in self._windows(windows, self._real(windows, attention_mask), False, None)], 1)
 
     def _real(self, windows: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -194,25 +209,28 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         if not isinstance(windows, Tensor) or windows.ndim != 3 or not windows.numel():
             raise ReproError(f"windows are {what(windows)}; give ids of shape (questions, windows, tokens).")
         check_ids(windows.flatten(0, 1), self.config.vocab_size, name="windows")
-        reached = windows.shape[2]
-        if reached > self.n_positions:  # padding has no position
-            reached = int((windows != self.config.pad_token_id).sum(2).max())
-        if reached > self.n_positions:
-            raise ReproError(f"a window has {reached} tokens, but this RoBERTa has {self.n_positions} "
-                             "positions; give windows of at most that many.")
         if attention_mask is not None and not isinstance(attention_mask, Tensor):
             raise ReproError(f"attention_mask is {what(attention_mask)}; give a tensor with the shape of windows.")
         real = torch.ones_like(windows, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
         if real.shape != windows.shape:
             raise ReproError(f"attention_mask has shape {tuple(real.shape)}, windows {tuple(windows.shape)}; they must "
                              "be the same.")
+        if windows.shape[2] > self.n_positions and (reached := self._reached(windows, real)) > self.n_positions:
+            raise ReproError(f"a window has {reached} tokens, but this {self.named} has {self.n_positions} positions; "
+                             "give windows of at most that many.")
         if not real.flatten(1).any(1).all():
             raise ReproError("a question has only padding; give each at least one window of tokens.")
         return real
 
+    def _reached(self, windows: Tensor, real: Tensor) -> int:
+        """The positions that the longest window needs. Padding at its end needs none."""
+        if self._padding_skipped:
+            return int((windows != self.config.pad_token_id).sum(2).max())
+        return int(real.any(0).any(0).nonzero().max()) + 1
+
     def _windows(self, windows, real, again, given, recurrent=True):
-        """Hidden states (B, T, d) of each window in turn, and z (B, d), the state that it passes on."""
-        z = self.qa_outputs.weight.new_zeros(len(windows), self.config.hidden_size)
+        """Hidden states (B, T, d) of each window in turn, and z (B, state_size), the state that it passes on."""
+        z = self.qa_outputs.weight.new_zeros(len(windows), self.state_size)
         before = torch.zeros(len(windows), dtype=torch.bool, device=windows.device)  # is there a previous window?
         for k in range(windows.shape[1]):
             seen = (z if given is None else given[:, k], before) if recurrent else (None, None)
@@ -236,23 +254,67 @@ class RecurrentRoberta(RobertaPreTrainedModel):
         return F.pad(hidden, (0, 0, 0, n - reached)), left
 
     def _read_window(self, ids: Tensor, real: Tensor, z: Tensor | None, before: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Hidden states (B, T, d) of one window, and its z (B, d).
+        """Hidden states (B, T, d) of one window, and its z (B, state_size).
 
         z: from the previous window; before (B,): where there is one. None for both: there is none.
         """
         module, settings = self.recurrence, self.recurrence.config
-        h_prev = None if z is None or not before.any() else module(z)
+        h_prev = None if z is None or not before.any() else module(*z.split(self.config.hidden_size, -1))
         mask = None if real.all() else real[:, None, None]  # (B, 1, 1, keys)
         wide = mask
         if h_prev is not None and not (before.all() and mask is None):
             wide = torch.cat([before[:, None].expand(-1, h_prev.shape[1]), real], 1)[:, None, None]
-        hidden, pooled = self.roberta.embeddings(ids), []
-        for index, layer in enumerate(self.roberta.encoder.layer):
+        hidden, pooled, left = self.base_model.embeddings(ids), [], []
+        for index, layer in enumerate(self.base_model.encoder.layer):
+            if settings.residual and index == settings.insert_layer:
+                left = [module.pool(hidden, real=real)]
             sees = h_prev is not None and (settings.insert == "every" or index == settings.insert_layer)
             hidden = _block(layer, hidden, h_prev if sees else None, wide if sees else mask)
-            if settings.layers == "learned":
+            if settings.layers == "learned" or settings.normalize:
                 pooled.append(module.pool(hidden, real=real))
-        return hidden, module.combine(pooled) if pooled else module.pool(hidden, real=real)
+        z = module.combine(pooled) if pooled else module.pool(hidden, real=real)
+        return hidden, torch.cat([z, *left], -1)
+
+
+@checked
+class RecurrentRoberta(RecurrentEncoder, RobertaPreTrainedModel):
+    """A `RecurrentEncoder` made of RoBERTa. Its padding has no position.
+
+    >>> from transformers import RobertaConfig
+    >>> small = RobertaConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+    ...     intermediate_size=8)
+    >>> RecurrentRoberta(small).n_positions
+    510
+    """
+
+    config_class, encoder_class, named = RobertaConfig, RobertaModel, "RoBERTa"
+    example, _padding_skipped = "FacebookAI/roberta-base", True
+
+
+@checked
+class RecurrentBert(RecurrentEncoder, BertPreTrainedModel):
+    """A `RecurrentEncoder` made of BERT.
+
+    >>> from transformers import BertConfig
+    >>> small = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
+    >>> RecurrentBert(small).n_positions
+    512
+    """
+
+    config_class, encoder_class, named = BertConfig, BertModel, "BERT"
+    _padding_skipped = False
+
+
+READERS = {"bert": RecurrentBert, "roberta": RecurrentRoberta}
+
+
+def _class_for(cls: type, kind: str | None, source: object) -> type:
+    """The class of a reader for a model type. Raises ReproError for a type that `cls` does not read."""
+    known = READERS if cls is RecurrentEncoder else {cls.config_class.model_type: cls}
+    if kind in known:
+        return known[kind]
+    names = " or ".join(made.named for made in known.values())
+    raise ReproError(f"{source} is of {kind or 'no model'}, not of {names}; give one of {names}.")
 
 
 def _block(layer: nn.Module, hidden: Tensor, h_prev: Tensor | None, mask: Tensor | None) -> Tensor:

@@ -147,11 +147,11 @@ class Answers(nn.Module):
 
     The start is chosen among all tokens of the text, in all windows of a question (one softmax), and so is the end. If
     the answer occurs several times, each occurrence is correct, and their probabilities are added.
-    model: `repro.recurrence.RecurrentRoberta`. recurrent, recompute: as in its forward.
+    model: `repro.recurrence.RecurrentEncoder`. recurrent, recompute: as in its forward.
 
-    >>> from repro.recurrence import RecurrenceConfig, RecurrentRoberta
+    >>> from repro.recurrence import RecurrenceConfig, RecurrentEncoder
     >>> from transformers import RobertaConfig
-    >>> model = RecurrentRoberta(RobertaConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1,
+    >>> model = RecurrentEncoder(RobertaConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1,
     ...     num_attention_heads=2, intermediate_size=8), RecurrenceConfig(insert_layer=0))
     >>> Answers(model, recurrent=False).settings()["recurrent"]
     False

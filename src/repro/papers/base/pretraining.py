@@ -90,11 +90,14 @@ def check_growing(growing, batch_size: int, **last: int) -> None:
 
 
 def new_tokeniser(config):
-    """The tokenizer for training a base model of this config, made from its corpora."""
+    """The tokenizer of a base model of this config: made from its corpora, or that of the published model it is."""
     from repro.data import Tokeniser, tokeniser
+    from repro.models.pretrained import folder
 
     if config.tokeniser == "cut":
         return Tokeniser.read(cut_model(config) / "tokenizer.json")
+    if config.tokeniser == "own":
+        return Tokeniser.read(folder(config.source) / "tokenizer.json")
     return tokeniser(config.tokeniser, config.vocab_size, config.tokeniser_corpora)
 
 

@@ -1,6 +1,6 @@
 """Questions about ten paragraphs (Yoshida et al. 2020, section 5.4 and Table 3): windows read alone, or with h_prev.
 
-Both readers are RoBERTa, fine-tuned on the same questions in the same order; the recurrent one carries a vector from
+Both readers are an encoder, RoBERTa or at `pretrained` MiniLM, fine-tuned on the same questions in the same order; the recurrent one carries a vector from
 window to window. Its controls read with its module masked, and with the states of another question. As a positive
 control, the two supporting paragraphs are also read together in one window and apart in two, next to the same other
 paragraphs: recurrence could win back what the reader of single windows loses when they are apart. This reader also
@@ -9,6 +9,7 @@ known.
 """
 
 import random
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from operator import ne
@@ -21,7 +22,7 @@ from repro.papers.base.models import EXPERIMENTS
 from repro.papers.base.pretraining import PROCESS, Decayed, tokeniser_of
 from repro.papers.base.punctuation import Punctuation, tidied
 from repro.papers.yoshida2020.hotpotqa.reading import TYPES, Asked, asked, by_window, padded, read_by, states_of_others
-from repro.study import Estimate, Experiment, Outcome, RunConfig, register
+from repro.study import Absent, Estimate, Experiment, Outcome, RunConfig, register
 from repro.study.settings import validated
 
 PRETRAINING = EXPERIMENTS["roberta-mini"]
@@ -51,6 +52,11 @@ class Config(RunConfig):
     optimizer: Literal["adamw", "muon"] = "adamw"
     precision: Literal["no", "bf16"] = "no"
     recompute: Literal["none", "window"] = "none"
+    scored_in: Annotated[Literal["no", "bf16"], Absent("no")] = "no"  # precision of a trained reader that is scored
+    # The mean input of `insert_layer` in the window before is added to h_prev, and the module's last layer starts at 0:
+    # h_prev then starts as an average token.
+    mean_token: Annotated[bool, Absent(False)] = False
+    module_learning_rate: Annotated[float | None, Field(gt=0), Absent(None)] = None  # None: the reader's
 
     @model_validator(mode="after")
     def _fits(self):
@@ -87,11 +93,12 @@ def execute(config, context) -> Outcome:
         variants = {"": {"recurrent": False}, "swapped_": {"recurrent": False}}
         asks["swapped_"] = swapped(held, coder, config.window)
     else:
-        variants["other_"]["given"] = states_of_others(model, held, config.batch_size)
+        with scoring(config, model):
+            variants["other_"]["given"] = states_of_others(model, held, config.batch_size)
     documents = {"distance": [one.distance for one in held], "windows": [len(one.windows) for one in held],
                  "guess_answer_nats": guessed(held, rows)}
     every = {}
-    with context.progress(len(variants) * len(held), "answering", "questions") as bar:
+    with context.progress(len(variants) * len(held), "answering", "questions") as bar, scoring(config, model):
         for name, way in variants.items():
             questions = asks.get(name, held)
             every[name] = answers = read_by(model, questions, batch_size=config.batch_size, progress=bar, **way)
@@ -100,8 +107,9 @@ def execute(config, context) -> Outcome:
                 samples = [{"question": one.question.question, "wanted": one.question.answer, "told": answer}
                            for one, (answer, _) in list(zip(held, answers, strict=True))[:SAMPLES]]
     if config.model == RECURRENT:
-        notes["by_window"] = window_by_window(model, held, *([answer for answer, _ in every[name]]
-                                                             for name in ("", "masked_")))
+        with scoring(config, model):
+            notes["by_window"] = window_by_window(model, held, *([answer for answer, _ in every[name]]
+                                                                 for name in ("", "masked_")))
     metrics = {f"{name}{score}": _mean(documents[f"{name}{score}"]) for name in variants for score in SCORES}
     metrics["guess_answer_nats"] = _mean(documents["guess_answer_nats"])
     if choosing:
@@ -109,7 +117,8 @@ def execute(config, context) -> Outcome:
         metrics |= {"held_out_answer_nats": min(after), "epochs_kept": 1 + after.index(min(after))}
     split = {"validation": documents}
     if config.model == BASELINE:
-        found = assay(config, model, [one.question for one in held], coder)
+        with scoring(config, model):
+            found = assay(config, model, [one.question for one in held], coder)
         split |= {"assay": found} if found else {}
         metrics |= {name: _mean(values) for name, values in found.items()}
     if source.generator:
@@ -126,6 +135,13 @@ def execute(config, context) -> Outcome:
     save_model(model, context.folder / "model")
     return Outcome(metrics, units, config.model, result.curves, split,
                    notes | {"tokeniser": coder.fingerprint, "samples": samples})
+
+
+def scoring(config, model) -> AbstractContextManager:
+    """Within it a trained reader computes in the precision in which it is scored."""
+    import torch
+
+    return torch.autocast(model.device.type, torch.bfloat16, enabled=config.scored_in == "bf16")
 
 
 def swapped(questions: list[Asked], coder, window: int) -> list[Asked]:
@@ -211,23 +227,27 @@ def trained(config, context, rows, coder, rate: float, epochs: int, choosing=(),
     """
     import torch
 
-    from repro.recurrence import RecurrenceConfig, RecurrentRoberta
+    from repro.recurrence import RecurrenceConfig, RecurrentEncoder
     from repro.training import Answers, LengthBuckets, TrainConfig, train
 
     questions, left_out = prepared(rows, coder, config.window)
     torch.manual_seed(config.seed)
     _, folder = context.need(base_of(config))
-    module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, layers="last")
-    model = RecurrentRoberta.from_pretrained(folder / "model", module).train()
+    module = RecurrenceConfig(config.insert_layer, config.hidden_size, config.hidden_layers, layers="last",
+                              zero_init=config.mean_token, residual=config.mean_token)
+    model = RecurrentEncoder.from_pretrained(folder / "model", module).train()
     batches = LengthBuckets(questions, [len(one.windows) for one in questions], padded, config.batch_size, config.seed)
     total = epochs * len(questions)
     settings = TrainConfig(total, rate, int(config.warmup_share * total / config.batch_size), "linear",
                            config.weight_decay, validate_every=len(questions), precision=config.precision,
-                           seed=config.seed, optimizer=config.optimizer, decayed=config.decayed)
+                           seed=config.seed, optimizer=config.optimizer, decayed=config.decayed,
+                           module_learning_rate=config.module_learning_rate)
     held = prepared(choosing, coder, config.window, must_stand=False)[0]
 
     def nats(reader: Answers) -> float:
-        return _mean([nats for _, nats in read_by(reader.model, held, reader.recurrent, batch_size=config.batch_size)])
+        with scoring(config, reader.model):
+            answers = read_by(reader.model, held, reader.recurrent, batch_size=config.batch_size)
+        return _mean([nats for _, nats in answers])
 
     with context.progress(total, f"{name} {config.model}", "questions") as bar:
         result = train(Answers(model, config.model == RECURRENT, config.recompute), batches, settings,
@@ -324,7 +344,9 @@ def execute_rate(config, context) -> Outcome:
     coder, (choosing, rows) = tokeniser_of(base_of(config)), set_apart(config, searching=True)
     held = prepared(choosing, coder, config.window, must_stand=False)[0]
     model, result, _ = trained(config, context, rows, coder, config.learning_rate, 1)
-    scores = scored(held, read_by(model, held, config.model == RECURRENT, batch_size=config.batch_size))
+    with scoring(config, model):
+        answers = read_by(model, held, config.model == RECURRENT, batch_size=config.batch_size)
+    scores = scored(held, answers)
     metrics = {f"held_out_{name}": _mean(scores[name]) for name in SCORES}
     return Outcome(metrics, {name: unit(name) for name in metrics}, config.model, result.curves)
 
@@ -336,7 +358,7 @@ def _mean(values: list[float]) -> float:
 # questions of training and validation, tokens of a context, and those of a question with the special ones, about
 KNOWN = {"synthetic-hops": (3_000, 200, 40, 7), "hotpotqa-subset": (2_575, 500, 1_250, 30),
          "hotpotqa": (90_447, 7_405, 1_250, 30)}
-RATE = {"smoke": 2e10, "small": 2e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
+RATE = {"smoke": 2e10, "small": 2e11, "pretrained": 1.8e11, "medium": 3e13, "paper": 6e13}  # FLOP/s in training
 
 
 def estimate(config, searching: bool = False):
@@ -357,12 +379,13 @@ def estimate(config, searching: bool = False):
 
 
 def _weights(config, base) -> int:
-    """The weights of a reader: RoBERTa without its output layer, two heads, and a module if it is used."""
+    """The weights of a reader: its encoder without an output layer, two heads, and a module if it is used."""
     from repro.models import roberta_parameters
 
     d, width = base.n_embd, config.hidden_size
     module = 2 * d * width + width + d + (config.hidden_layers - 1) * (width + 1) * width
     output = d**2 + 3 * d + base.vocab_size
+    output += d * (base.tokeniser == "own")  # BERT has one token type more than RoBERTa, but two positions fewer
     return (roberta_parameters(base.n_layer, d, base.vocab_size, base.n_positions) - output + 5 * (d + 1)
             + module * (config.model == RECURRENT))
 
@@ -373,6 +396,9 @@ SCALES = {
               "held_out": 0, "hidden_size": 64, "optimizer": "muon"},
     "small": {"corpus": "hotpotqa-subset", "epochs": 1, "rates": (3e-4, 1e-3, 2e-3), "optimizer": "muon",
               "precision": "bf16", "decayed": "all"},
+    "pretrained": {"corpus": "hotpotqa-subset", "n_train": 1300, "held_out": 100, "epochs": 1, "rates": (3e-4,),
+                   "module_learning_rate": 1e-3, "batch_size": 4, "precision": "bf16", "scored_in": "bf16",
+                   "punctuation": "as typed"},
     "medium": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (1e-4, 3e-4, 1e-3), "batch_size": 32,
                "search_train": 9_000, "precision": "bf16", "optimizer": "muon"},
     "paper": {"corpus": "hotpotqa", "n_train": 30_000, "epochs": 4, "rates": (2e-5,), "held_out": 0,
@@ -381,8 +407,11 @@ SCALES = {
 
 
 def grid(scale: str) -> list[dict]:
-    """Both readers; at smoke also other readings of the paper's module, at small more epochs."""
+    """Both readers; at smoke also other readings of the paper's module, at small more epochs, and at `pretrained` the
+    module in the middle that starts as an average token."""
     points = [{"model": BASELINE}, {"model": RECURRENT}]
+    if scale == "pretrained":
+        points += [{"model": RECURRENT, "insert_layer": 3, "mean_token": True}]
     if scale == "small":
         points += [{"model": BASELINE, "epochs": 3}, {"model": RECURRENT, "epochs": 3}]
     if scale == "smoke":

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import torch
 
     from repro.data.examples import Question
-    from repro.recurrence import RecurrentRoberta
+    from repro.recurrence import RecurrentEncoder
 
 TYPES = ("span", "yes", "no")
-PAD = 1
+SEPARATORS, PADDING = ("</s>", "[SEP]"), ("<pad>", "[PAD]")  # of RoBERTa and BERT
 
 
 class Asked(NamedTuple):
@@ -33,6 +33,7 @@ class Asked(NamedTuple):
     answers: tuple[tuple[int, int, int], ...]  # window, first and last token in it, of each right span within reach
     type: int  # of the answer, an index of TYPES
     paragraphs: dict[int, int]  # number of a paragraph that is read: its first token
+    pad: int  # the id that fills a batch
 
     @property
     def tokens(self) -> int:
@@ -80,18 +81,27 @@ def asked(question: "Question", coder: Any, window: int, groups: Sequence[Sequen
         raise ReproError(f"the answer '{question.answer}' of question {question.id} does not occur in its context; "
                          "leave the question out.")
     coded, ids = coder.encode(question.question), coder.encode(context)
+    sep, pad = (_id(coder, names) for names in (SEPARATORS, PADDING))
     offsets = coder.offsets(context)
     starts = {number: int((offsets[:, 1] <= place).sum()) for number, place in places.items()}  # end before it
     cuts = [0, *(starts[group[0]] for group in groups[1:]), len(ids)]
     windows = [one._replace(start=one.start + a, stop=one.stop + a) for a, b in zip(cuts, cuts[1:], strict=False)
-               if a < b or len(groups) == 1 for one in question_windows(coded, ids[a:b], window)]
+               if a < b or len(groups) == 1 for one in question_windows(coded, ids[a:b], window, coder.bos, sep)]
     before = len(coded) + 2
     answers = []
     for start, stop in spans:
         first, last = int((offsets[:, 1] <= start).sum()), int((offsets[:, 0] < stop).sum()) - 1
         answers += [(k, before + first - one.start, before + last - one.start) for k, one in enumerate(windows)
                     if one.start <= first and last < one.stop and last - first < LONGEST]
-    return Asked(question, context, windows, offsets, before, tuple(answers), kind, starts)
+    return Asked(question, context, windows, offsets, before, tuple(answers), kind, starts, pad)
+
+
+def _id(coder: Any, names: tuple[str, ...]) -> int:
+    """The id of the first of these special tokens that a tokenizer has."""
+    found = next((k for k in map(coder.backend.token_to_id, names) if k is not None), None)
+    if found is None:
+        raise ReproError(f"tokeniser {coder.name} has none of {', '.join(names)}; take that of RoBERTa or BERT.")
+    return found
 
 
 def _below_title(question: "Question", number: int) -> int:
@@ -124,7 +134,7 @@ def padded(questions: Sequence[Asked]) -> "dict[str, torch.Tensor]":
     size = (len(questions), max(len(one.windows) for one in questions),
             max(len(window.ids) for one in questions for window in one.windows))
     batch = {name: torch.zeros(size, dtype=torch.bool) for name in ("attention_mask", "text", "starts", "ends")}
-    ids = torch.full(size, PAD)
+    ids = torch.full(size, questions[0].pad)
     for row, one in enumerate(questions):
         for k, window in enumerate(one.windows):
             ids[row, k, :len(window.ids)] = torch.tensor(window.ids)
@@ -135,7 +145,7 @@ def padded(questions: Sequence[Asked]) -> "dict[str, torch.Tensor]":
     return batch | {"windows": ids, "types": torch.tensor([one.type for one in questions])}
 
 
-def answered(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bool = True,
+def answered(model: "RecurrentEncoder", questions: Sequence[Asked], recurrent: bool = True,
              given: Sequence | None = None, batch_size: int = 8) -> list[str]:
     """The answer of a reader to each question: yes, no, or words cut from its context. Dropout is off.
 
@@ -144,7 +154,7 @@ def answered(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: b
     return [answer for answer, _ in read_by(model, questions, recurrent, given, batch_size)]
 
 
-def read_by(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bool = True,
+def read_by(model: "RecurrentEncoder", questions: Sequence[Asked], recurrent: bool = True,
             given: Sequence | None = None, batch_size: int = 8, progress=None) -> list[tuple[str, float]]:
     """The answer of a reader to each question, and the nats of the right answer as in `repro.training.Answers`."""
     from torch.nn.utils.rnn import pad_sequence
@@ -164,7 +174,7 @@ def read_by(model: "RecurrentRoberta", questions: Sequence[Asked], recurrent: bo
     return found
 
 
-def by_window(model: "RecurrentRoberta", one: Asked, recurrent: bool = True) -> list[tuple[str, float]]:
+def by_window(model: "RecurrentEncoder", one: Asked, recurrent: bool = True) -> list[tuple[str, float]]:
     """The words that each window of a question would give if it were the only one searched (without yes and no), and
     the probability of that span: its start among all tokens of the text, times its end. Dropout is off."""
     found = []
@@ -186,7 +196,7 @@ def cut(one: Asked, window: int, first: int, last: int) -> str:
     return one.context[start:stop].strip()
 
 
-def states_of_others(model: "RecurrentRoberta", questions: Sequence[Asked], batch_size: int = 8) -> list:
+def states_of_others(model: "RecurrentEncoder", questions: Sequence[Asked], batch_size: int = 8) -> list:
     """For each question the states (z) of the windows of the question before it, to be used instead of its own.
 
     Window k sees the state of window k - 1 of the other; if that has fewer windows, its last state is repeated.

@@ -30,10 +30,11 @@ OPEN = (  # what the paper leaves open, our choice, another reading
     ("length of an answer", "at most 30 tokens within one window", "–"),
     ("paragraphs", "in the order of the data set, each after its title", "–"),
     ("batch, warm-up, decay", "batch set by the scale; warm-up over a tenth of the steps, then linear to 0", "–"),
-    ("learning rate", "at small the best of three after one pass over 900 questions, by the nats of 300 others", "–"),
+    ("learning rate", "at small the best of three after one pass over 900 questions, by the nats of 300 others; at "
+     "pretrained fixed after trial runs on training questions that left no record", "–"),
     ("epochs", "at small one, and three in separate rows; the best epoch counts, by the nats of the same 300, and at "
      "paper the last", "–"),
-    ("dropout", "the base model's: none at small", "–"),
+    ("dropout", "the base model's: none at small and pretrained", "–"),
 )
 
 
@@ -137,12 +138,13 @@ def by_distance(context: ArtifactContext):
 
 def is_main(config: Any) -> bool:
     """Whether a run has the main reading of the paper and the usual epochs, which the claims are about."""
-    return (config.hidden_layers, config.insert_layer, config.epochs) == (1, 1, SCALES[config.scale]["epochs"])
+    return not config.mean_token and (config.hidden_layers, config.insert_layer, config.epochs) == (1, 1, SCALES[config.scale]["epochs"])
 
 
 def _module(config: Any) -> str:
     parts = [] if config.model == BASELINE else [
         f"{config.hidden_layers} hidden x {config.hidden_size}, index {config.insert_layer}"]
+    parts += ["starts as the mean token"] * config.mean_token
     if config.epochs != SCALES[config.scale]["epochs"]:
         parts.append(f"{config.epochs} epochs")
     return "; ".join(parts) or "–"
