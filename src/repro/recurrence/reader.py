@@ -92,7 +92,8 @@ class RecurrentEncoder(PreTrainedModel):
     recurrence: None is the module of the paper's section 5.4. Raises ReproError for a config of another model.
 
     >>> from transformers import BertConfig
-    >>> small = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
+    >>> small = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+    ...     intermediate_size=8)
     >>> windows = torch.randint(4, 30, (1, 3, 12))  # one question, three windows
     >>> RecurrentEncoder(small)(windows, torch.ones_like(windows)).start_logits.shape
     torch.Size([1, 3, 12])
@@ -178,8 +179,8 @@ class RecurrentEncoder(PreTrainedModel):
         """Read questions (B, W, T), window after window, as `question_windows` makes them.
 
         attention_mask (B, W, T): 0 for padding, whose outputs are meaningless; a window that is all padding is skipped
-        and changes nothing. recurrent: False reads every window like the plain model, without h_prev. recompute: "window"
-        stores only the state passed to the next window for the backward pass.
+        and changes nothing. recurrent: False reads every window without h_prev, like the plain model. recompute:
+        "window" stores only the state passed to the next window for the backward pass.
         given (B, W, state_size): the state that each window sees instead of the previous window's (`states` of another
         question).
         Raises ReproError for windows longer than the model's positions, other shapes, and an unknown `recompute`.
@@ -296,7 +297,8 @@ class RecurrentBert(RecurrentEncoder, BertPreTrainedModel):
     """A `RecurrentEncoder` made of BERT.
 
     >>> from transformers import BertConfig
-    >>> small = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
+    >>> small = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+    ...     intermediate_size=8)
     >>> RecurrentBert(small).n_positions
     512
     """

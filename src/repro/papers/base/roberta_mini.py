@@ -88,8 +88,8 @@ SCALES = {
     "small": {**REAL, "vocab_size": 8192, "n_layer": 6, "n_embd": 256, "batch_size": 4, "tokens": 12_000_000,
               "growing": (), "continues": SECOND, "decayed": "all", "learning_rate": 3e-3, "warmup_steps": 200,
               "validate_every": 2_000_000},
-    # MiniLM-L6, six layers of BERT's architecture: a real encoder that one core can train. Without dropout, like our own
-    # base models: on a CPU a training step then takes a third of the time.
+    # MiniLM-L6, six layers of BERT's architecture: a real encoder that one core can train. It has no dropout, like our
+    # own base models: on a CPU a training step then takes a third of the time.
     "pretrained": {"corpus": "hotpotqa-subset", "source": "minilm-l6", "tokeniser": "own", "vocab_size": 30_522,
                    "n_layer": 6, "n_embd": 384, "n_head": 12},
     "medium": {**REAL, "vocab_size": 16_384, "n_layer": 8, "n_embd": 512, "n_head": 8, "batch_size": 128,

@@ -138,7 +138,8 @@ def by_distance(context: ArtifactContext):
 
 def is_main(config: Any) -> bool:
     """Whether a run has the main reading of the paper and the usual epochs, which the claims are about."""
-    return not config.mean_token and (config.hidden_layers, config.insert_layer, config.epochs) == (1, 1, SCALES[config.scale]["epochs"])
+    epochs = SCALES[config.scale]["epochs"]
+    return not config.mean_token and (config.hidden_layers, config.insert_layer, config.epochs) == (1, 1, epochs)
 
 
 def _module(config: Any) -> str:
