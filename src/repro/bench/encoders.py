@@ -3,11 +3,13 @@ labels, a reader of questions that carries h_prev beside one that does not, and 
 beside transformers' own.
 
 Ours is trained with an output layer on the masked tokens alone, transformers' with labels for all positions; the speed
-of ours with labels for all positions is reported as well.
+of ours with labels for all positions is reported as well. For classification a BERT of MiniLM's size is converted:
+beside transformers' Longformer, and with batches of similar length beside shuffled ones. Coreference scores are timed
+on as many mentions as LitBank has.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +20,22 @@ OURS, SAME_CALL, THEIRS = "ours, masked tokens alone", "ours, labels", "Longform
 MASKED, LABELS = "masked tokens alone", "RobertaForMaskedLM, labels"
 RECURRENT, DISJOINT = "recurrent reader", "disjoint reader"
 OURS_LED, THEIRS_LED = "LED", "LEDForConditionalGeneration"
+BODY, THEIR_BODY = "ours, states", "LongformerModel, states"
+BY_LENGTH, SHUFFLED = "batches by length", "padding to the longest"
+SCORED = "coreference scores (mentions)"
+MINILM = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536,
+          "vocab_size": 30_522, "max_position_embeddings": 512}
+# Wordpieces of IMDB's reviews at 32 evenly spaced quantiles, from the record of `context-lengths`.
+REVIEWS = (57, 78, 100, 122, 137, 144, 150, 156, 161, 167, 173, 180, 188, 195, 205, 214, 225, 237, 251, 265, 281, 301,
+           324, 347, 378, 409, 450, 503, 567, 661, 792, 1071)
+LITBANK = 100, 291, 79  # documents, and the mentions and clusters of each
 
 
 def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, vocabulary: int = 8192, n: int = 4096,
          window: int = 512, globals_: int = 24, piece: int = 512, batch_size: int = 8, questions: int = 4,
          windows: int = 3, led_window: int = 1024, summary: int = 128, beams: int = 4, rounds: int = 3,
-         precision: str = "no") -> dict:
+         precision: str = "no", bert: Mapping[str, int] = MINILM, bert_window: int = 256,
+         reviews: Sequence[int] = REVIEWS, annotated: tuple[int, int, int] = LITBANK) -> dict:
     """Time the contenders in turns, forward and backward, on one thread; precision: "no" (float32) or "bf16".
 
     On a CPU seconds are the processor's own: with one thread they are those of the clock where nothing else runs.
@@ -31,14 +43,17 @@ def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, voc
     n, window: tokens of a long text and keys around each. globals_: of its tokens that are global, spread evenly.
     piece, batch_size: tokens that RoBERTa reads at once. questions, windows: those that readers read, `piece` tokens
     each. led_window: of an LED with `n_layer` layers on both sides, which reads `n` tokens. summary, beams: tokens that
-    it writes, and beams in which it searches for them.
+    it writes, and beams in which it searches for them. bert, bert_window: the size of the BERT that is converted to
+    classify texts, and its window. reviews: their lengths. annotated: documents, mentions of each and clusters of each,
+    for coreference scores.
     """
     from repro.bench import compare, report
 
     settings = {"n_layer": n_layer, "width": width, "heads": heads, "vocabulary": vocabulary, "n": n, "window": window,
                 "globals": globals_, "piece": piece, "batch_size": batch_size, "questions": questions,
                 "windows": windows, "led_window": led_window, "summary": summary, "beams": beams, "rounds": rounds,
-                "precision": precision}
+                "precision": precision, "bert": dict(bert), "bert_window": bert_window, "reviews": list(reviews),
+                "annotated": list(annotated)}
     clock = time.perf_counter if torch.cuda.is_available() else time.process_time
 
     def fresh():
@@ -54,7 +69,9 @@ def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, voc
         f"{piece} tokens": (masked_tokens(fresh, batch_size, piece, precision), MASKED, LABELS, 1.15),
         "questions": (readers(fresh, questions, windows, piece, precision), RECURRENT, DISJOINT, 0.8),
         f"{n:,} tokens, window {led_window:,}, to {summary}": (led_trains, OURS_LED, THEIRS_LED, 1.5),
-        f"{n:,} tokens to {summary}, {beams} beams": (led_writes, OURS_LED, THEIRS_LED, 1.0)}
+        f"{n:,} tokens to {summary}, {beams} beams": (led_writes, OURS_LED, THEIRS_LED, 1.0),
+        f"{n:,} tokens, BERT": (converted(bert, n, bert_window, precision), BODY, THEIR_BODY, 1.7),
+        "reviews": (classified(bert, reviews, batch_size, bert_window, precision), BY_LENGTH, SHUFFLED, 1.5)}
     speeds, ratios = {}, {}
     with one_thread():
         for title, (works, first, second, bound) in measured.items():
@@ -64,6 +81,10 @@ def main(json_path=None, n_layer: int = 6, width: int = 256, heads: int = 4, voc
                 if name != second:
                     ratio = found[name]["tokens_per_second"] / found[second]["tokens_per_second"]
                     ratios[f"{title}: {name} / {second}"] = ratio, bound if name == first else None
+        speeds |= compare({SCORED: coreference(*annotated)}, rounds, clock=time.process_time)
+    mentions = annotated[0] * annotated[1]
+    seconds = mentions / speeds[SCORED]["tokens_per_second"]
+    ratios[f"seconds to score {mentions:,} mentions"] = seconds, 1.0, "at most"
     return report("encoders", settings, f"Encoders, {n_layer} layers of width {width}, window {window}", speeds, ratios,
                   json_path)
 
@@ -201,4 +222,89 @@ def writing(model: nn.Module, ids: Tensor, first: Tensor, summary: int, beams: i
                            num_beams=beams, min_new_tokens=summary, max_new_tokens=summary)
         model.train()
         return ids.numel()
+    return work
+
+
+def short_bert(size: Mapping[str, int]) -> nn.Module:
+    """A BERT of this size with fresh weights, always the same, and no dropout."""
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    return BertModel(BertConfig(**size, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+
+
+def converted(size: Mapping[str, int], n: int, window: int, precision: str) -> dict[str, Callable[[], int]]:
+    """By name, what encodes one long text whose first token is global, from the same weights."""
+    from transformers import LongformerModel
+
+    from repro.models import longformer_from
+
+    own = longformer_from(short_bert(size), max(n, size["max_position_embeddings"]), window)
+    peer = LongformerModel(own.config, add_pooling_layer=False)
+    peer.load_state_dict(own.longformer.state_dict())
+    own, peer = placed(own), placed(peer)
+    ids = torch.randint(1, size["vocab_size"], (1, n), generator=torch.Generator().manual_seed(0)).to(own.device)
+    chosen = (torch.arange(n, device=ids.device) == 0).long()[None]
+    states = {BODY: lambda: own.encode(ids, global_attention_mask=chosen),
+              THEIR_BODY: lambda: peer(ids, global_attention_mask=chosen).last_hidden_state}
+    return {name: step(lambda one=one: one().float().square().mean(), model, n, precision)
+            for (name, one), model in zip(states.items(), (own, peer), strict=True)}
+
+
+def classified(size: Mapping[str, int], lengths: Sequence[int], batch_size: int, window: int,
+               precision: str) -> dict[str, Callable[[], int]]:
+    """By name, what learns labels of the same texts, all once: in batches of similar length, and in shuffled ones.
+
+    Each batch is padded to its longest text; padding is not counted as tokens.
+    """
+    from repro.models import longformer_from
+    from repro.training import LengthBuckets
+
+    draw = torch.Generator().manual_seed(0)
+    texts = [torch.randint(1, size["vocab_size"], (n,), generator=draw) for n in lengths]
+    own = longformer_from(short_bert(size), max(*lengths, size["max_position_embeddings"]), window)
+    model = placed(nn.ModuleDict({"encoder": own, "head": nn.Linear(size["hidden_size"], 2)}))
+
+    def padded(rows: list[Tensor]) -> Tensor:
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True).to(own.device)
+
+    def learn(batches: LengthBuckets) -> Callable[[], int]:
+        def passes() -> int:
+            tokens = 0
+            for k in range(batches.per_epoch):
+                ids = batches.batch(k)
+                tokens += step(lambda ids=ids: loss(ids), model, int((ids > 0).sum()), precision)()
+            return tokens
+        return passes
+
+    def loss(ids: Tensor) -> Tensor:
+        first = torch.zeros_like(ids)
+        first[:, 0] = 1
+        states = own.encode(ids, (ids > 0).long(), first)
+        return nn.functional.cross_entropy(model["head"](states[:, 0]).float(), ids[:, 1] % 2)
+
+    return {name: learn(LengthBuckets(texts, lengths, padded, batch_size, pool=pool))
+            for name, pool in ((BY_LENGTH, 50), (SHUFFLED, 1))}
+
+
+def coreference(documents: int, mentions: int, clusters: int) -> Callable[[], int]:
+    """What scores predicted clusters: a few large and many small ones, a tenth of the mentions lost, a fifth moved."""
+    import random
+
+    from repro.evaluation import coreference_scores
+
+    draw, gold, predicted = random.Random(0), [], []
+    for _ in range(documents):
+        cluster_of = {(k, k + draw.randrange(3)): int(clusters * draw.random() ** 3) for k in range(mentions)}
+        moved = {mention: draw.randrange(clusters) if draw.random() < 0.2 else number
+                 for mention, number in cluster_of.items() if draw.random() < 0.9}
+        for where, side in ((cluster_of, gold), (moved, predicted)):
+            grouped = {}
+            for mention, number in where.items():
+                grouped.setdefault(number, []).append(mention)
+            side.append(list(grouped.values()))
+
+    def work() -> int:
+        coreference_scores(gold, predicted)
+        return documents * mentions
     return work
