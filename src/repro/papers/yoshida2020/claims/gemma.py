@@ -14,9 +14,10 @@ from repro.papers.yoshida2020.perplexity.tables import LITERAL, UNSCALED, row_ki
 from repro.study import ADDED, Assay, Claim
 
 
-def point(*models: str, overlaps=(0,)):
-    """Whether a config is one of these kinds of model, at one of these overlaps."""
-    return lambda config: row_kind(config) in models and config.overlap in overlaps
+def point(*models: str, overlaps=(0,), normalized: bool = False):
+    """Whether a config is one of these kinds of model, at one of these overlaps, normalized or compared with that."""
+    return lambda config: (row_kind(config) in models and config.overlap in overlaps
+                           and config.normalize == normalized)
 
 
 def sentence(module: str) -> str:
@@ -38,10 +39,11 @@ CLAIMS = (
           measure=lambda records: gain(records, model=LITERAL),
           sentence=sentence("as in the paper (second layer, randomly initialized)"),
           short="The paper's own module in Gemma helps."),
-    Claim(id="yoshida2020-gemma-gain-normalized", **CLAIM, measure=gain, where=point("baseline", "recurrent"),
+    Claim(id="yoshida2020-gemma-gain-normalized", **CLAIM, measure=gain,
+          where=point("baseline", "recurrent", normalized=True),
           sentence=sentence("in its middle layer that reads normalized states"),
           short="A normalized module in Gemma helps."),
-    Claim(id="yoshida2020-gemma-own-state", measure=own_state, where=point("recurrent"), **CLAIM | {
+    Claim(id="yoshida2020-gemma-own-state", measure=own_state, where=point("recurrent", normalized=True), **CLAIM | {
         "control": "", "why_no_control": "the effect already compares the same weights with two states",
         "paper_effect": None, "why_no_paper_effect": "the paper does not exchange states", "assay": None,
         "why_no_assay": "a difference of any size counts"},
